@@ -1,32 +1,114 @@
 # Every command of the house. A fresh machine needs Python (>=3.11,<3.14) with venv, and make.
+#   make test PYTHON=python3.12      another interpreter (rebuilds .venv); VENV=folder keeps the two apart
 
 PYTHON ?= python3
 VENV   ?= .venv
 PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check --quiet
-
+PYTEST := $(PY) -m pytest --quiet
 ROOMS  := events proxy replay
 
-# The name of the interpreter is part of the stamp, so that another PYTHON=... rebuilds the environment.
-LOCKED := $(VENV)/.locked-$(subst /,_,$(PYTHON))
+.DELETE_ON_ERROR:
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand --tabs=14
+
+# --- the environment -------------------------------------------------------------------------------------------------
 
 .PHONY: install
-install: $(VENV)/.installed
+install: $(VENV)/.installed ## .venv from the lock, and the rooms as wiretape.* in it
 
-# Always from empty, so that nothing outlives a changed lock file.
+# The interpreter is part of the stamp's name, so that another PYTHON=... rebuilds. Always from empty: nothing outlives
+# a changed lock.
+LOCKED := $(VENV)/.locked-$(subst /,_,$(PYTHON))
 $(LOCKED): requirements-dev.txt
 	$(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install --require-hashes --no-deps -r requirements-dev.txt
 	@touch $@
 
-# A strict editable install links the files that exist when it is made: it depends on their list, not on their contents.
+# The strict editable install links the files that exist when it is made: it depends on their list, not their contents.
 $(VENV)/.rooms: $(LOCKED) FORCE
 	@find $(ROOMS) -name '*.py' -o -name py.typed | LC_ALL=C sort > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
-$(VENV)/.installed: $(LOCKED) $(VENV)/.rooms pyproject.toml setup.cfg
+# For pyright (see pyproject.toml); and, since the install lies below build/ too, the sign that `rm -r build` took both.
+build/types/wiretape:
+	@mkdir -p $@
+	@ln -s $(addprefix ../../../,$(ROOMS)) $@
+
+$(VENV)/.installed: $(LOCKED) $(VENV)/.rooms build/types/wiretape pyproject.toml setup.cfg
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
+
+COMPILE := $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
+.PHONY: lock
+lock: install ## both lock files anew from pyproject.toml (add UPGRADE=--upgrade for newer versions)
+	$(COMPILE) $(UPGRADE) pyproject.toml --output-file requirements.txt
+	$(COMPILE) $(UPGRADE) --extra dev --constraint requirements.txt pyproject.toml --output-file requirements-dev.txt
+
+# --- every day -------------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: install ## the default suite, on a fresh machine too (under 5 minutes)
+	$(PYTEST) --numprocesses auto
+
+.PHONY: check
+check: lint types fast ## format, lint, rooms, types, fast tests (under 60 seconds)
+
+.PHONY: lint
+lint: install
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/lint-imports --no-logo
+
+.PHONY: types
+types: install
+	$(VENV)/bin/mypy
+	$(VENV)/bin/pyright --pythonpath $(PY)
+
+.PHONY: fast
+fast: install
+	$(PYTEST) --numprocesses auto -m "not slow"
+
+.PHONY: format
+format: install ## rewrites what `make check` would only complain about
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+# --- heavy -----------------------------------------------------------------------------------------------------------
+
+.PHONY: coverage
+coverage: install ## branch coverage of events/ (100 %)
+	$(PY) -m coverage run -m pytest --quiet
+	$(PY) -m coverage report
+
+.PHONY: laws
+laws: install ## the laws over the full product of splits, line endings and cuts
+	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto tests/laws
+
+.PHONY: mutants
+mutants: install ## mutation testing of codec, tape and repair
+	$(PY) tests/mutants/run.py
+
+.PHONY: fuzz
+fuzz: install ## coverage-guided fuzzing, ten minutes a target
+	$(PY) tests/fuzz/run.py
+
+.PHONY: bench
+bench: install ## the speed of the core, with its floors
+	$(PY) -m tests.bench
+
+# Quart has one version pair below Python 3.13 and another from there on (pyproject.toml): both are products. Each
+# candidate is run, because a shim on PATH may stand for an interpreter that is not there.
+SUITE ?= test
+.PHONY: test-next
+test-next: ## the default suite (or SUITE=fast) under Python 3.13 and its version pair, where one is found
+	@for next in python3.13 $(HOME)/.pyenv/versions/3.13*/bin/python3.13; do \
+	    if "$$next" -c '' 2>/dev/null; then \
+	        exec $(MAKE) --no-print-directory $(SUITE) PYTHON="$$next" VENV=.venv-next; \
+	    fi; \
+	done; \
+	echo "UNTESTED: no Python 3.13 found, so the second version pair (quart 0.23, quart-trio 0.13) did not run"
 
 .PHONY: FORCE
 FORCE:

@@ -1,0 +1,58 @@
+"""Captured provider streams from a folder outside the repository; they are third-party and never committed."""
+
+import base64
+import functools
+import gzip
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+__all__ = ["ABSENT", "Stream", "corpus_folder", "load", "needs_corpus"]
+
+_DEFAULT = Path(__file__).parents[2] / "../shared/corpus"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """One captured answer; `synthetic_framing` means that the capture kept its JSON, not its SSE framing."""
+
+    id: str
+    provider: str
+    model: str
+    synthetic_framing: bool
+    body: bytes
+
+
+def corpus_folder() -> Path | None:
+    """The folder in WIRETAPE_CORPUS, else ../shared/corpus beside the repository, if it holds any capture."""
+    folder = Path(os.environ.get("WIRETAPE_CORPUS") or _DEFAULT).resolve()
+    return folder if any(folder.glob("*.jsonl.gz")) else None
+
+
+@functools.cache
+def load(protocol: str = "chat") -> tuple[Stream, ...]:
+    """Every stream of one protocol, ordered by id; none at all where the corpus is absent."""
+    folder = corpus_folder()
+    if folder is None:
+        return ()
+    lines = (line for path in folder.glob("*.jsonl.gz") for line in gzip.decompress(path.read_bytes()).splitlines())
+    captures = (capture for capture in map(json.loads, lines) if capture["protocol"] == protocol)
+    streams = (
+        Stream(
+            id=capture["id"],
+            provider=capture["provider"],
+            model=capture.get("model", ""),
+            synthetic_framing=capture["framing"] == "synthetic",
+            body=capture["body"].encode() if "body" in capture else base64.b64decode(capture["b64"]),
+        )
+        for capture in captures
+    )
+    return tuple(sorted(streams, key=lambda stream: stream.id))
+
+
+ABSENT = "CORPUS ABSENT: no captured streams in WIRETAPE_CORPUS or ../shared/corpus; the tests over them are left out"
+
+needs_corpus = pytest.mark.skipif(corpus_folder() is None, reason=ABSENT)

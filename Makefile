@@ -44,7 +44,7 @@ COMPILE := $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --g
 .PHONY: lock
 lock: install ## both lock files anew from pyproject.toml (add UPGRADE=--upgrade for newer versions)
 	$(COMPILE) $(UPGRADE) pyproject.toml --output-file requirements.txt
-	$(COMPILE) $(UPGRADE) --extra dev --constraint requirements.txt pyproject.toml --output-file requirements-dev.txt
+	$(COMPILE) $(UPGRADE) --extra dev pyproject.toml --output-file requirements-dev.txt
 
 # --- every day -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""The chat completions dialect: repair, then read; write for the way back."""

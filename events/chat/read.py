@@ -1,0 +1,122 @@
+"""Canonical chat frames to events; never raises on upstream data."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..json_text import dumps
+from ..model import (
+    Event,
+    Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    ResponseStarted,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    ToolNameDelta,
+    Usage,
+)
+
+__all__ = ["completion", "delivers", "events"]
+
+
+def events(value: dict[str, Any], n: int) -> Iterator[Event]:
+    """The events of one canonical chunk, deltas before the finish (Q13, Q43)."""
+    for choice in value["choices"]:
+        index: int = choice["index"]
+        delta: dict[str, Any] = choice["delta"]
+        yield from _texts(delta, n, index)
+        yield from _calls(delta, n, index)
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str):
+            yield Finish(n=n, choice=index, reason=reason)
+    usage = value.get("usage")
+    if isinstance(usage, dict) and usage:
+        yield Usage(n=n, counts=usage)
+
+
+def _texts(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
+    thought, other = delta.get("reasoning_content"), delta.get("reasoning")
+    if isinstance(thought, str) and thought:
+        yield ReasoningDelta(n=n, choice=choice, text=thought)
+    if isinstance(other, str) and other and other != thought:
+        yield ReasoningDelta(n=n, choice=choice, text=other)
+    text, refusal = delta.get("content"), delta.get("refusal")
+    if isinstance(text, str) and text:
+        yield TextDelta(n=n, choice=choice, text=text)
+    if isinstance(refusal, str) and refusal:
+        yield RefusalDelta(n=n, choice=choice, text=refusal)
+
+
+def _calls(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
+    for entry in delta.get("tool_calls") or ():
+        function: dict[str, Any] = entry.get("function") or {}
+        name, arguments = function.get("name"), function.get("arguments")
+        if "id" in entry:
+            yield ToolCallStarted(n=n, choice=choice, call=entry["index"], id=entry["id"], name=name or "")
+        elif name:
+            yield ToolNameDelta(n=n, choice=choice, call=entry["index"], name=name)
+        if arguments:
+            yield ToolArgumentsDelta(n=n, choice=choice, call=entry["index"], text=arguments)
+    legacy = delta.get("function_call")
+    if isinstance(legacy, dict):
+        yield from _legacy_call(legacy, n, choice)
+
+
+def _legacy_call(function: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
+    """`function_call` passes to the client as it came (Q29); its life is followed like that of any call."""
+    name, arguments = function.get("name"), function.get("arguments")
+    if isinstance(name, str) and name:
+        yield ToolCallStarted(n=n, choice=choice, call=0, id=f"function_call_{choice}", name=name)
+    if isinstance(arguments, str) and arguments:
+        yield ToolArgumentsDelta(n=n, choice=choice, call=0, text=arguments)
+
+
+def delivers(value: dict[str, Any]) -> bool:
+    """Whether a canonical chunk carries anything beyond role, usage and empty deltas."""
+    for choice in value["choices"]:
+        if choice.get("finish_reason"):
+            return True
+        for key, part in choice["delta"].items():
+            if part and key != "role":
+                return True
+    return False
+
+
+def completion(value: dict[str, Any], n: int) -> Iterator[Event]:
+    """The events of a whole `chat.completion` object, for upstreams that refuse streaming."""
+    call_id, model = value.get("id"), value.get("model")
+    yield ResponseStarted(n=n, id=call_id if isinstance(call_id, str) else "", model=model if isinstance(model, str) else "")
+    choices: Any = value.get("choices")
+    for place, choice in enumerate(choices if isinstance(choices, list) else []):
+        message: Any = choice.get("message") if isinstance(choice, dict) else None
+        if not isinstance(message, dict):
+            continue
+        index: Any = choice.get("index")
+        number: int = index if type(index) is int else place
+        yield from _texts(message, n, number)
+        yield from _whole_calls(message.get("tool_calls"), n, number)
+        reason: Any = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            yield Finish(n=n, choice=number, reason=reason)
+    usage: Any = value.get("usage")
+    if isinstance(usage, dict) and usage:
+        yield Usage(n=n, counts=usage)
+
+
+def _whole_calls(calls: Any, n: int, choice: int) -> Iterator[Event]:
+    for number, entry in enumerate(calls if isinstance(calls, list) else []):
+        function: Any = entry.get("function") if isinstance(entry, dict) else None
+        if not isinstance(function, dict):
+            continue
+        call_id, name, arguments = entry.get("id"), function.get("name"), function.get("arguments")
+        yield ToolCallStarted(
+            n=n,
+            choice=choice,
+            call=number,
+            id=call_id if isinstance(call_id, str) else "",
+            name=name if isinstance(name, str) else "",
+        )
+        text = arguments if isinstance(arguments, str) else "" if arguments is None else dumps(arguments).decode()
+        if text:
+            yield ToolArgumentsDelta(n=n, choice=choice, call=number, text=text)

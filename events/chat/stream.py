@@ -1,0 +1,412 @@
+"""Records of one chat stream to the frames a client gets: joins repair, read, the live fold and write."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..fold.wire import Call, Wire
+from ..json_text import ABSENT, parse
+from ..ledger import Ledger
+from ..lifecycle import STATUS_ON_WIRE, State
+from ..model import (
+    Ended,
+    Event,
+    Finish,
+    ForeignFrame,
+    ResponseStarted,
+    Terminator,
+    ToolArgumentsComplete,
+    ToolResultSeen,
+    UpstreamError,
+    Usage,
+)
+from ..record import Record
+from ..settings import Facts, Settings
+from ..splice import Action, Op, apply, locate
+from ..sse import encode
+from . import read, write
+from .choices import CUT_FINISHES
+from .repair import Chunk, Done, Failure, Item, Repair
+
+__all__ = ["ChatStream"]
+
+
+class ChatStream:
+    """Feed the records of one tape in order; `frames` are what the client gets on account of each.
+
+    Three things are held back. Until something is delivered, every frame: another attempt may still come. With
+    `tools = held`, tool deltas until their choice finishes. A usage-only chunk until the terminator, since the last one
+    counts and one is enough.
+    """
+
+    def __init__(
+        self, settings: Settings, stream_id: str, created: int, sink: Callable[[Event], None] | None = None
+    ) -> None:
+        self.wire = Wire()
+        self.ledger = Ledger(sink)
+        self._settings = settings
+        self._stream_id = stream_id
+        self._created = created
+        self._sink = sink
+        self._facts = Facts()
+        self._results: list[ToolResultSeen] = []
+        self._out: list[bytes] = []
+        #: Frames that no client has seen; None once something was delivered.
+        self._undelivered: list[bytes] | None = []
+        self._flows = False
+        self._begin_attempt()
+
+    def feed(self, record: Record) -> list[bytes]:
+        """The frames for this record."""
+        kind = record.kind
+        if kind == "frame":
+            if self._flows and record.payload is not None and not record.keys and self._repair.plain(record.value):
+                assert record.raw is not None
+                return [record.raw]
+            self._items(self._repair.frame(record))
+        elif kind == "end":
+            self._end(record)
+        else:
+            self._other(record)
+        out, self._out = self._out, []
+        return out
+
+    def _other(self, record: Record) -> None:
+        match record.kind:
+            case "request":
+                self._facts = Facts.of(record.keys)
+                self._begin_attempt()
+            case "results":
+                self._results = _results(record)
+                for result in self._results:
+                    self._event(result)
+            case "attempt":
+                self._begin_attempt()
+            case "keepalive":
+                self._deliver()
+            case "commit":
+                self._commit(record)
+            case "rest":
+                self._items(self._repair.rest(record.n, record.raw or b""))
+            case "body":
+                self._body.append(record.raw or b"")
+            case _:
+                pass
+
+    def _begin_attempt(self) -> None:
+        """What an attempt before this one brought counts for nothing, save what the client has already seen."""
+        if self._undelivered is not None:
+            self._undelivered = []
+            self._envelope = write.Envelope()
+            self._roles: set[int] = set()
+        self.wire = Wire()
+        self._closed = False
+        self._finished: set[int] = set()  # choices whose finish the client has
+        self._usage: Chunk | None = None
+        self._held: dict[int, list[Chunk]] = {}
+        self._body: list[bytes] = []
+        self._repair = Repair(
+            self._facts, self._settings, self._envelope, self._roles, self.ledger, self._stream_id
+        )
+
+    def _commit(self, record: Record) -> None:
+        """The client got a status: an HTTP error is the whole answer, 200 begins the stream."""
+        if record.raw is not None:
+            self._undelivered, self._out, self._closed = None, [record.raw], True
+        else:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        if self._undelivered is not None:
+            self._out += self._undelivered
+            self._undelivered = None
+
+    def _send(self, frame: bytes) -> None:
+        (self._out if self._undelivered is None else self._undelivered).append(frame)
+
+    def _add(self, n: int, repair: str, frame: bytes) -> None:
+        self.ledger.added(n, repair, frame)
+        self._send(frame)
+
+    def _event(self, event: Event) -> None:
+        self.wire.apply(event)
+        if self._sink is not None:
+            self._sink(event)
+
+    # -- frames ---------------------------------------------------------------------------------------------------
+
+    def _items(self, items: Iterable[Item]) -> None:
+        for item in items:
+            if self._closed:
+                self.ledger.withheld(item.n, "done_repeated" if isinstance(item, Done) else "late_data")
+                if not isinstance(item, Done):
+                    self._event(ForeignFrame(n=item.n, why="late_data"))
+            elif isinstance(item, Chunk):
+                self._chunk(item)
+            elif isinstance(item, Done):
+                self._done(item)
+            elif isinstance(item, Failure):
+                self._failed(item)
+            else:
+                self._event(ForeignFrame(n=item.n, why=item.why))
+
+    def _chunk(self, chunk: Chunk) -> None:
+        n, value = chunk.n, chunk.value
+        if not self.wire.choices:
+            self._event(ResponseStarted(n=n, id=value["id"], model=value["model"]))
+        for event in chunk.events:
+            self._event(event)
+        finishes: list[Finish] = []
+        for event in read.events(value, n):
+            if isinstance(event, Finish):
+                self._close_calls(event)
+                finishes.append(event)
+            self._event(event)
+        if not value["choices"]:
+            self._usage_chunk(chunk)
+            return
+        for choice in value["choices"]:
+            self.wire.choice(choice["index"])
+        self._send_chunk(chunk, finishes)
+        if self._results:
+            self._send_results(n)
+        if self._undelivered is not None and read.delivers(value):
+            self._deliver()
+        self._flows = self._undelivered is None and self.wire.content and self._sink is None
+
+    def _close_calls(self, finish: Finish) -> None:
+        if finish.reason not in CUT_FINISHES:
+            for call in self.wire.choice(finish.choice).calls.values():
+                self._event(ToolArgumentsComplete(n=finish.n, choice=finish.choice, call=call.number))
+
+    def _usage_chunk(self, chunk: Chunk) -> None:
+        if not self._facts.usage:
+            self.ledger.withheld(chunk.n, "usage_not_asked")
+            return
+        if self._usage is not None:
+            self.ledger.withheld(self._usage.n, "usage_repeated")
+        self._usage = chunk
+
+    def _send_chunk(self, chunk: Chunk, finishes: list[Finish]) -> None:
+        """The chunk, behind the lifecycle frames that its finishes bring."""
+        broken: set[int] = set()
+        for finish in finishes:
+            calls = list(self.wire.choice(finish.choice).calls.values())
+            lost = [call for call in calls if call.state is not State.RUNNING]
+            if lost:
+                broken.add(finish.choice)
+            self._release_held(finish.choice, shown=not lost)
+            self._send_lifecycle(finish.n, calls)
+            if lost and finish.reason in CUT_FINISHES and self._settings.on_partial != "error":
+                text = write.warning("length", lost)
+                self._add(finish.n, "warning_text", self._own_chunk(finish.choice, {"content": text}))
+            if not any(call.reason == "malformed" for call in lost):
+                self._finished.add(finish.choice)
+        frame = self._without_claims(chunk, {finish.choice for finish in finishes} - self._finished)
+        if self._settings.held:
+            frame = self._hold_calls(Chunk(chunk.n, chunk.value, frame), finishes, broken)
+        if frame:
+            self._send(frame)
+
+    def _send_lifecycle(self, n: int, calls: Iterable[Call]) -> None:
+        for call in calls:
+            if self._settings.tool_events and not call.internal and call.name and call.state in STATUS_ON_WIRE:
+                status = STATUS_ON_WIRE[call.state]
+                self._add(n, "lifecycle", write.lifecycle_of_call(self._own_envelope(), call, status))
+
+    def _send_results(self, n: int) -> None:
+        results, self._results = self._results, []
+        for result in results:
+            if self._settings.tool_events and result.name and not result.name.startswith("_"):
+                self._add(n, "lifecycle", write.lifecycle_of_result(self._own_envelope(), result))
+
+    def _without_claims(self, chunk: Chunk, claims: set[int]) -> bytes:
+        """A finish over a malformed call is withheld: nobody may take the call for whole."""
+        ops = [
+            Op("malformed_claim", ("choices", place), Action.SET, "finish_reason", b"null")
+            for place, choice in enumerate(chunk.value["choices"])
+            if choice["index"] in claims and choice.get("finish_reason")
+        ]
+        return self._edited(chunk, ops)
+
+    def _edited(self, chunk: Chunk, ops: list[Op]) -> bytes:
+        if not ops:
+            return chunk.frame
+        payload = chunk.frame[len(b"data: ") : -2]
+        edits = locate(payload, ops)
+        self.ledger.spliced(chunk.n, edits, len(b"data: "))
+        return encode(apply(payload, edits))
+
+    # -- held calls -----------------------------------------------------------------------------------------------
+
+    def _hold_calls(self, chunk: Chunk, finishes: list[Finish], broken: set[int]) -> bytes:
+        """What of the chunk may go out now: its calls wait for their finish, and are never shown if they are lost."""
+        finished = {finish.choice for finish in finishes}
+        ops: list[Op] = []
+        waiting: list[int] = []
+        for place, choice in enumerate(chunk.value["choices"]):
+            index = choice["index"]
+            keys = [key for key in ("tool_calls", "function_call") if key in choice["delta"]]
+            if not keys or (index in finished and index not in broken):
+                continue
+            if index not in finished:
+                waiting.append(index)
+            ops += [Op("held_call", ("choices", place, "delta"), Action.DROP, key) for key in keys]
+        if waiting and len(chunk.value["choices"]) == 1 and not _speaks_beside_calls(chunk.value):
+            self._held.setdefault(waiting[0], []).append(chunk)
+            return b""
+        for index in waiting:
+            self._held.setdefault(index, []).append(self._calls_alone(chunk, index))
+        return self._edited(chunk, ops)
+
+    def _calls_alone(self, chunk: Chunk, index: int) -> Chunk:
+        """The calls of one choice out of a chunk that says more: a frame of ours, since two go out for one that came."""
+        choice = next(choice for choice in chunk.value["choices"] if choice["index"] == index)
+        delta = {key: choice["delta"][key] for key in ("tool_calls", "function_call") if key in choice["delta"]}
+        frame = encode(write.chunk(self._own_envelope(), index, delta))
+        self.ledger.added(chunk.n, "held_call", frame)
+        return Chunk(chunk.n, chunk.value, frame)
+
+    def _release_held(self, choice: int, *, shown: bool) -> None:
+        for chunk in self._held.pop(choice, []):
+            if shown:
+                self._send(chunk.frame)
+            else:
+                self.ledger.removed(chunk.n, "held_call_lost", chunk.frame)
+
+    # -- endings --------------------------------------------------------------------------------------------------
+
+    def _done(self, done: Done) -> None:
+        unfinished = [index for index, choice in self.wire.choices.items() if not choice.finish]
+        calls = [call for call in self.wire.calls() if call.choice in unfinished]
+        whole = self.wire.content and all(call.pieces and call.valid() for call in calls)
+        if whole:
+            for index in unfinished:
+                self._supply_finish(done.n, index)
+        self._event(Terminator(n=done.n))
+        if self.wire.finished:
+            self._complete(done.n, done.frame)
+        else:
+            self.ledger.withheld(done.n, "done_unfinished")
+            self._cut(done.n, "truncated")
+
+    def _supply_finish(self, n: int, index: int) -> None:
+        """Q37: `[DONE]` after content and no finish: clients without one loop or fail."""
+        self.wire.flags["no_finish"] = None
+        reason = "tool_calls" if self.wire.choice(index).calls else "stop"
+        payload = write.chunk(self._own_envelope(), index, {}, reason)
+        self.ledger.added(n, "finish_supplied", encode(payload))
+        self._chunk(Chunk(n, parse(payload), encode(payload)))
+
+    def _complete(self, n: int, done: bytes) -> None:
+        lost = [call for call in self.wire.calls() if call.reason == "malformed"]
+        if lost:
+            self.ledger.withheld(n, "malformed_claim")
+            self._close_partial(n, "malformed_call", lost)
+            return
+        self._send_usage()
+        if not done:
+            done = write.DONE
+            self.ledger.added(n, "done_supplied", done)
+        self._send(done)
+        self._close()
+
+    def _cut(self, n: int, ending: str) -> None:
+        dropped = self.wire.drop_open(ending)
+        for index in list(self._held):
+            self._release_held(index, shown=False)
+        self._send_lifecycle(n, dropped)
+        lost = [call for call in self.wire.calls() if call.reason and call.reason not in CUT_FINISHES]
+        self._close_partial(n, ending, lost)
+
+    def _close_partial(self, n: int, code: str, lost: list[Call]) -> None:
+        """The stream must not be taken for whole: told as `on_partial` says."""
+        self._send_usage()
+        mode = self._settings.on_partial
+        if lost and mode != "error":
+            index = lost[0].choice
+            self._add(n, "warning_text", self._own_chunk(index, {"content": write.warning(code, lost)}))
+        if mode == "warn":
+            for index in sorted(set(self.wire.choices or {0: None}) - self._finished):
+                self._add(n, "warn_finish", self._own_chunk(index, {}, "length"))
+            self._add(n, "warn_done", write.DONE)
+        else:
+            self._add(n, "error_frame", write.error(code, lost))
+        self._close()
+
+    def _failed(self, failure: Failure) -> None:
+        self._event(UpstreamError(n=failure.n, message=failure.message, code=failure.code))
+        dropped = self.wire.drop_open("upstream_error")
+        for index in list(self._held):
+            self._release_held(index, shown=False)
+        self._send_lifecycle(failure.n, dropped)
+        if dropped and self._settings.on_partial != "error":
+            text = write.warning("upstream_error", dropped)
+            self._add(failure.n, "warning_text", self._own_chunk(dropped[0].choice, {"content": text}))
+        self._send_usage()
+        self._send(failure.frame)
+        self._close()
+
+    def _close(self) -> None:
+        self._closed = True
+        self._flows = False
+
+    def _send_usage(self) -> None:
+        if self._usage is not None:
+            self._send(self._usage.frame)
+            self._usage = None
+
+    def _end(self, record: Record) -> None:
+        self._items(self._repair.end())
+        cause = record.keys.get("cause")
+        if self._body and not self._facts.stream:
+            self._out += self._body
+            self._undelivered, self._closed = None, True
+        elif self._body and not self._closed:
+            value = parse(b"".join(self._body))
+            self._items([] if value is ABSENT else self._repair.answer(record.n, value))
+        ending = self.wire.ending(cause if isinstance(cause, str) else "")
+        if not self._closed:
+            if ending == "completed":
+                self._complete(record.n, b"")
+            else:
+                self._cut(record.n, ending)
+        self._deliver()
+        self._event(Ended(n=record.n, ending=ending, cause=str(cause), flags=self.wire.all_flags()))
+
+    def _own_envelope(self) -> write.Envelope:
+        """For frames of ours: the stream's, or, where no frame has come, one made from its tape."""
+        known = self._envelope
+        return write.Envelope(
+            known.id or f"chatcmpl-{self._stream_id}", known.model or self._facts.model, known.created or self._created
+        )
+
+    def _own_chunk(self, index: int, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        role = {} if index in self._roles else {"role": "assistant"}
+        self._roles.add(index)
+        return encode(write.chunk(self._own_envelope(), index, role | delta, finish))
+
+
+def _speaks_beside_calls(value: dict[str, Any]) -> bool:
+    delta = value["choices"][0]["delta"]
+    return bool(value.get("usage")) or any(part for key, part in delta.items() if key not in ("tool_calls", "function_call"))
+
+
+def _results(record: Record) -> list[ToolResultSeen]:
+    """The tool results that the proxy found in the request."""
+    given = record.keys.get("results")
+    results: list[ToolResultSeen] = []
+    for entry in given if isinstance(given, list) else []:
+        fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
+        call_id, name, output, duration = (fields.get(key) for key in ("id", "name", "output", "duration_ms"))
+        if isinstance(call_id, str):
+            results.append(
+                ToolResultSeen(
+                    n=record.n,
+                    id=call_id,
+                    name=name if isinstance(name, str) else "",
+                    failed=fields.get("failed") is True,
+                    output=output if isinstance(output, str) else "",
+                    duration_ms=duration if type(duration) is int else None,
+                )
+            )
+    return results

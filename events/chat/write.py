@@ -1,0 +1,189 @@
+"""Events to chat completions frames, and the frames that we add: lifecycle, dropped, warning, error, closing.
+
+All that we add is chunk-shaped with an empty delta, because no client honours the SSE event name on a chat stream and
+each parses every `data` (clients.md 1); an error is `{"error": ...}`, which every one of them raises or shows.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, assert_never
+
+from ..fold.wire import Call
+from ..json_text import dumps, parse
+from ..limits import LABEL_CHARS_MAX, PREVIEW_BYTES_MAX
+from ..model import (
+    Ended,
+    Event,
+    Finish,
+    ForeignFrame,
+    ReasoningDelta,
+    RefusalDelta,
+    Repaired,
+    ResponseStarted,
+    Terminator,
+    TextDelta,
+    ToolArgumentsComplete,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    ToolNameDelta,
+    ToolProgress,
+    ToolResultSeen,
+    UpstreamError,
+    Usage,
+)
+from ..sse import encode
+
+__all__ = [
+    "CHUNK",
+    "DONE",
+    "PROGRESS_EVENT",
+    "Envelope",
+    "chunk",
+    "error",
+    "lifecycle_of_call",
+    "lifecycle_of_result",
+    "payloads",
+    "warning",
+]
+
+CHUNK: Final = "chat.completion.chunk"
+DONE: Final = b"data: [DONE]\n\n"
+PROGRESS_EVENT: Final = b"hermes.tool.progress"
+
+
+class Envelope:
+    """What every chunk of one stream repeats; settled once, by the first frame that says it."""
+
+    __slots__ = ("created", "id", "model")
+
+    def __init__(self, id: str = "", model: str = "", created: int = 0) -> None:  # noqa: A002 - the field's name
+        self.id = id
+        self.model = model
+        self.created = created
+
+
+def chunk(envelope: Envelope, choice: int, delta: Mapping[str, Any], finish: str | None = None) -> bytes:
+    """The payload of one chunk."""
+    return _payload(envelope, [{"index": choice, "delta": delta, "finish_reason": finish}])
+
+
+def _payload(envelope: Envelope, choices: Sequence[Any], **extra: Any) -> bytes:
+    head = {"id": envelope.id, "object": CHUNK, "created": envelope.created, "model": envelope.model}
+    return dumps({**head, "choices": choices, **extra})
+
+
+def payloads(events: Iterable[Event], envelope: Envelope) -> Iterator[bytes]:
+    """A whole stream made from events: one payload an event that has a form in this dialect."""
+    roles: set[int] = set()
+    for event in events:
+        match event:
+            case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallStarted():
+                role = {} if event.choice in roles else {"role": "assistant"}
+                roles.add(event.choice)
+                yield chunk(envelope, event.choice, role | _delta(event))
+            case ToolNameDelta():
+                yield _call_chunk(envelope, event.choice, event.call, {"name": event.name})
+            case ToolArgumentsDelta():
+                yield _call_chunk(envelope, event.choice, event.call, {"arguments": event.text})
+            case Finish():
+                role = {} if event.choice in roles else {"role": "assistant"}
+                roles.add(event.choice)
+                yield chunk(envelope, event.choice, role, event.reason)
+            case Usage():
+                yield _payload(envelope, [], usage=event.counts)
+            case Terminator():
+                yield b"[DONE]"
+            case UpstreamError():
+                yield dumps({"error": {"message": event.message, "type": "upstream_error", "code": event.code}})
+            case (
+                ResponseStarted()
+                | ToolArgumentsComplete()
+                | ToolResultSeen()
+                | ToolProgress()
+                | ForeignFrame()
+                | Repaired()
+                | Ended()
+            ):
+                pass
+            case _:
+                assert_never(event)
+
+
+def _delta(event: TextDelta | ReasoningDelta | RefusalDelta | ToolCallStarted) -> dict[str, Any]:
+    match event:
+        case TextDelta():
+            return {"content": event.text}
+        case ReasoningDelta():
+            return {"reasoning_content": event.text}
+        case RefusalDelta():
+            return {"refusal": event.text}
+        case ToolCallStarted():
+            function = {"name": event.name, "arguments": ""}
+            return {"tool_calls": [{"index": event.call, "id": event.id, "type": "function", "function": function}]}
+        case _:
+            assert_never(event)
+
+
+def _call_chunk(envelope: Envelope, choice: int, call: int, function: Mapping[str, Any]) -> bytes:
+    return chunk(envelope, choice, {"tool_calls": [{"index": call, "function": function}]})
+
+
+def lifecycle_of_call(envelope: Envelope, call: Call, status: str) -> bytes:
+    """The frame for `running` or `dropped`."""
+    fields: dict[str, Any] = {"label": _label(call.arguments), "input": _preview(call.arguments)}
+    if status == "dropped":
+        fields["reason"] = call.reason
+    return _lifecycle(envelope, call.choice, call.name, call.id, status, fields)
+
+
+def lifecycle_of_result(envelope: Envelope, event: ToolResultSeen) -> bytes:
+    """The frame for `completed` or `failed`."""
+    fields: dict[str, Any] = {"output": _preview(event.output), "duration_ms": event.duration_ms}
+    return _lifecycle(envelope, 0, event.name, event.id, "failed" if event.failed else "completed", fields)
+
+
+def _lifecycle(
+    envelope: Envelope, choice: int, tool: str, call_id: str, status: str, fields: Mapping[str, Any]
+) -> bytes:
+    present = {key: value for key, value in fields.items() if value is not None and value != ""}
+    choices = [{"index": choice, "delta": {}, "finish_reason": None}]
+    payload = _payload(envelope, choices, tool=tool, toolCallId=call_id, status=status, **present)
+    return encode(payload, event=PROGRESS_EVENT)
+
+
+def _label(arguments: str) -> str:
+    """A short preview of the main argument: the first string in the arguments."""
+    value: Any = parse(arguments.encode("utf-8", "replace"))
+    texts = [text for text in value.values() if isinstance(text, str)] if isinstance(value, dict) else []
+    label = " ".join(texts[0].split()) if texts else ""
+    return label if len(label) <= LABEL_CHARS_MAX else label[: LABEL_CHARS_MAX - 1] + "…"
+
+
+def _preview(text: str) -> str:
+    encoded = text.encode("utf-8", "replace")
+    return text if len(encoded) <= PREVIEW_BYTES_MAX else encoded[:PREVIEW_BYTES_MAX].decode("utf-8", "ignore")
+
+
+def warning(code: str, calls: Sequence[Call]) -> str:
+    """What happened, which tools it hit, and that none of them ran."""
+    names = ", ".join(call.name or "a tool without a name" for call in calls)
+    match code:
+        case "malformed_call":
+            return f"⚠ Malformed tool call: the arguments of {names} are not valid JSON. Nothing was executed."
+        case "length":
+            return f"⚠ Output limit reached mid tool-call: {names} was cut short. Nothing was executed."
+        case "stalled" if calls:
+            return f"⚠ Stream stalled mid tool-call: {names} was cut short. Nothing was executed."
+        case "stalled":
+            return "⚠ Stream stalled: the answer is incomplete."
+        case _ if calls:
+            return f"⚠ Connection dropped mid tool-call: {names} was cut short. Nothing was executed."
+        case _:
+            return f"⚠ The stream ended early ({code}): the answer is incomplete."
+
+
+def error(code: str, calls: Sequence[Call]) -> bytes:
+    """The frame that ends a stream which must not be taken for whole."""
+    dropped = [{"id": call.id, "name": call.name} for call in calls]
+    kind = "malformed_call" if code == "malformed_call" else "stream_truncated"
+    body = {"message": warning(code, calls), "type": kind, "code": code, "dropped_tools": dropped}
+    return encode(dumps({"error": body}))

@@ -1,0 +1,81 @@
+"""`emit(tape, profile)`: the bytes that a client gets, from the tape alone (law L3).
+
+The live path feeds each record as it is written, a replay feeds the records of a file: the same machine, so that live and
+replayed are equal by construction. Clock, chance, configuration and other tapes reach it only as records.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from .chat.stream import ChatStream
+from .fold.wire import Wire
+from .ledger import Ledger
+from .model import Event
+from .record import Record
+from .settings import Profile, Settings
+
+__all__ = ["EMITTER_VERSION", "Emitter", "emit", "events"]
+
+#: Written into `open`. It grows when the same tape would emit other bytes.
+EMITTER_VERSION: Final = 1
+
+_CARRIERS: Final = frozenset({"frame", "rest", "body"})
+
+
+class Emitter:
+    """Feed the records of one tape in order, get frames.
+
+    The dialect comes with the `open` record. A tape without one, or of a dialect that is not known, is emitted as it came.
+    """
+
+    def __init__(self, profile: Profile | None = None, sink: Callable[[Event], None] | None = None) -> None:
+        self._profile: Profile | None = profile
+        self._sink = sink
+        self._verbatim = True
+        self.stream = ChatStream(Settings(), "", 0, sink)
+
+    @property
+    def wire(self) -> Wire:
+        """The live fold."""
+        return self.stream.wire
+
+    @property
+    def ledger(self) -> Ledger:
+        """The counts of repairs."""
+        return self.stream.ledger
+
+    def feed(self, record: Record) -> list[bytes]:
+        """The frames that go out on account of this record, each whole."""
+        if record.kind == "open":
+            self._open(record)
+        frames = self.stream.feed(record)
+        if not self._verbatim:
+            return frames
+        return [record.raw] if record.raw and record.kind in _CARRIERS else []
+
+    def _open(self, record: Record) -> None:
+        settings = Settings.of(record.keys, self._profile)
+        self._verbatim = settings.profile == "transparent" or record.keys.get("dialect") != "chat"
+        stream_id, created = record.keys.get("stream"), record.keys.get("created")
+        self.stream = ChatStream(
+            settings,
+            stream_id if isinstance(stream_id, str) else "",
+            created if type(created) is int else 0,
+            self._sink,
+        )
+
+
+def emit(tape: Iterable[Record], profile: Profile | None = None) -> bytes:
+    """The whole of what a client got, or would get in another profile."""
+    emitter = Emitter(profile)
+    return b"".join(frame for record in tape for frame in emitter.feed(record))
+
+
+def events(tape: Iterable[Record]) -> Iterator[Event]:
+    """Every event of a tape in order, the entries of the ledger among them."""
+    seen: list[Any] = []
+    emitter = Emitter(sink=seen.append)
+    for record in tape:
+        emitter.feed(record)
+        yield from seen
+        seen.clear()

@@ -1,0 +1,1 @@
+"""Folds over events: `(state, event) -> state`, pure from outside, one question a file."""

@@ -1,0 +1,245 @@
+"""What the live path must know: the ending, the calls that are open, whether anything was delivered.
+
+The only fold that runs live. Text does not pass through it after a choice's first piece (it would change nothing), so
+its size does not depend on the number of frames; the arguments of calls that are not closed yet are its one store.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, assert_never
+
+from ..json_text import ABSENT, joined_surrogates, parse
+from ..lifecycle import State, Trigger, step
+from ..limits import ARGUMENTS_BYTES_MAX
+from ..model import (
+    Ended,
+    Ending,
+    Event,
+    Finish,
+    ForeignFrame,
+    ReasoningDelta,
+    RefusalDelta,
+    Repaired,
+    ResponseStarted,
+    Terminator,
+    TextDelta,
+    ToolArgumentsComplete,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    ToolNameDelta,
+    ToolProgress,
+    ToolResultSeen,
+    UpstreamError,
+    Usage,
+)
+
+__all__ = ["Call", "Choice", "Wire"]
+
+#: How the end of the bytes (the `cause` of an `end` record) is called when no terminator came before it.
+_UNTERMINATED: Final[Mapping[str, Ending]] = MappingProxyType(
+    {
+        "eof": "truncated",
+        "closed": "truncated",  # we hung up, after a terminator that did not hold
+        "reset": "reset",
+        "stalled": "stalled",
+        "status": "upstream_error",  # an HTTP status that says so
+        "refused": "refused",
+        "protocol": "protocol",
+        "limit": "limit",
+        "client_gone": "client_gone",
+        "shutdown": "shutdown",
+        "crashed": "crashed",
+    }
+)
+
+
+class Call:
+    """One tool call as far as it has come."""
+
+    __slots__ = ("choice", "id", "name", "number", "pieces", "reason", "state")
+
+    def __init__(self, choice: int, number: int, id: str, name: str) -> None:  # noqa: A002 - the field's name
+        self.choice = choice
+        self.number = number
+        self.id = id
+        self.name = name
+        self.pieces: list[str] = []
+        self.state = State.ANNOUNCED
+        #: Of a dropped or malformed call: `length`, `malformed`, or the stream's ending.
+        self.reason = ""
+
+    @property
+    def arguments(self) -> str:
+        """The arguments so far."""
+        return joined_surrogates("".join(self.pieces))
+
+    @property
+    def internal(self) -> bool:
+        """Tools whose name starts with `_` are the upstream's own housekeeping."""
+        return self.name.startswith("_")
+
+    def valid(self) -> bool:
+        """Whether it could run: it has a name and its arguments are JSON."""
+        return bool(self.name) and parse("".join(self.pieces).encode("utf-8", "replace")) is not ABSENT
+
+
+class Choice:
+    """One of the n answers."""
+
+    __slots__ = ("calls", "finish")
+
+    def __init__(self) -> None:
+        self.calls: dict[int, Call] = {}
+        self.finish = ""
+
+
+class Wire:
+    """`apply` every event in order; every prefix of a stream has a state."""
+
+    def __init__(self, arguments_bytes_max: int = ARGUMENTS_BYTES_MAX) -> None:
+        self.choices: dict[int, Choice] = {}
+        #: Any text, thought or call has come.
+        self.content = False
+        self.terminated = False
+        self.error: UpstreamError | None = None
+        self.flags: dict[str, None] = {}
+        #: More arguments than any tool takes: the caller ends the stream with the cause `limit`.
+        self.overflow = False
+        self.ended: Ended | None = None
+        self._arguments_bytes_left = arguments_bytes_max
+        self._dispatched = False
+
+    def apply(self, event: Event) -> None:
+        """The next event."""
+        match event:
+            case TextDelta() | ReasoningDelta() | RefusalDelta():
+                self.choice(event.choice)
+                self.content = True
+            case ToolCallStarted():
+                self._started(event)
+            case ToolNameDelta():
+                self._call(event).name += event.name
+            case ToolArgumentsDelta():
+                self._arguments(event)
+            case ToolArgumentsComplete():
+                self._closed(self._call(event))
+            case Finish():
+                self._finished(event)
+            case Terminator():
+                self.terminated = True
+            case UpstreamError():
+                self.error = self.error or event
+            case ForeignFrame():
+                self.flags[event.why] = None
+            case Ended():
+                self._ended(event)
+            case ResponseStarted():
+                self._dispatched = True
+            case Usage() | ToolResultSeen() | ToolProgress() | Repaired():
+                pass
+            case _:
+                assert_never(event)
+
+    def choice(self, index: int) -> Choice:
+        """The state of a choice, from its first mention on."""
+        choice = self.choices.get(index)
+        if choice is None:
+            choice = self.choices[index] = Choice()
+            self._dispatched = True
+        return choice
+
+    def calls(self) -> Iterator[Call]:
+        """Every call, in order of choice and number."""
+        for index in sorted(self.choices):
+            yield from self.choices[index].calls.values()
+
+    @property
+    def open_calls(self) -> list[Call]:
+        """Calls that were neither handed over nor given up."""
+        return [call for call in self.calls() if call.state in (State.ANNOUNCED, State.READY)]
+
+    @property
+    def malformed_calls(self) -> list[Call]:
+        """Calls that the protocol closed over arguments that are not JSON."""
+        return [call for call in self.calls() if call.state is State.MALFORMED]
+
+    @property
+    def finished(self) -> bool:
+        """The protocol's own terminator has come: a finish for every choice that started."""
+        return bool(self.choices) and all(choice.finish for choice in self.choices.values())
+
+    def ending(self, cause: str) -> Ending:
+        """The one ending, if the bytes end now for this cause."""
+        if self.error is not None:
+            return "upstream_error"
+        if self.finished:
+            return "completed"
+        if self.terminated:
+            return "truncated"
+        if cause == "eof" and not self._dispatched and "not_a_stream" in self.flags:
+            return "protocol"
+        return _UNTERMINATED.get(cause, "internal")
+
+    def all_flags(self) -> tuple[str, ...]:
+        """Nuances beside the ending."""
+        flags = list(self.flags)
+        if self.finished and not self.terminated and self.error is None:
+            flags.append("no_done")
+        if self.malformed_calls:
+            flags.append("malformed_call")
+        return tuple(flags)
+
+    def _started(self, event: ToolCallStarted) -> None:
+        choice = self.choice(event.choice)
+        self.content = True
+        known = choice.calls.get(event.call)
+        if known is None:
+            choice.calls[event.call] = Call(event.choice, event.call, event.id, event.name)
+        elif not known.name:
+            known.id, known.name = event.id, event.name
+
+    def _call(self, event: ToolNameDelta | ToolArgumentsDelta | ToolArgumentsComplete) -> Call:
+        choice = self.choice(event.choice)
+        call = choice.calls.get(event.call)
+        if call is None:  # a legacy or foreign stream that never announced it
+            call = choice.calls[event.call] = Call(event.choice, event.call, "", "")
+        return call
+
+    def _arguments(self, event: ToolArgumentsDelta) -> None:
+        self._arguments_bytes_left -= len(event.text)
+        if self._arguments_bytes_left < 0:
+            self.overflow = True
+        else:
+            self._call(event).pieces.append(event.text)
+
+    def _closed(self, call: Call) -> None:
+        if call.state is State.ANNOUNCED:
+            call.state = step(call.state, Trigger.VALID if call.valid() else Trigger.INVALID)
+            if call.state is State.MALFORMED:
+                call.reason = "malformed"
+
+    def _finished(self, event: Finish) -> None:
+        choice = self.choice(event.choice)
+        choice.finish = choice.finish or event.reason
+        malformed = any(call.state is State.MALFORMED for call in choice.calls.values())
+        for call in choice.calls.values():
+            if call.state is State.READY and malformed:  # the client is told to run none of them
+                call.state = step(call.state, Trigger.CUT)
+                call.reason = "malformed"
+            elif call.state is State.READY:
+                call.state = step(call.state, Trigger.HANDED_OVER)
+            elif call.state is State.ANNOUNCED:
+                call.state = step(call.state, Trigger.LENGTH)
+                call.reason = event.reason
+
+    def _ended(self, event: Ended) -> None:
+        self.ended = event
+        self.drop_open(event.ending)
+
+    def drop_open(self, ending: str) -> list[Call]:
+        """The stream ended under these calls."""
+        dropped = self.open_calls
+        for call in dropped:
+            call.state = step(call.state, Trigger.CUT)
+            call.reason = ending
+        return dropped

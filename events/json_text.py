@@ -1,0 +1,193 @@
+"""JSON text to values and back, refusing nothing that JSON allows, and the places of members inside the text."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, NoReturn
+
+import orjson
+
+__all__ = ["ABSENT", "Boundary", "Member", "dumps", "elements", "is_json", "joined_surrogates", "members", "parse"]
+
+#: What `parse` gives for bytes that are not JSON, since null is JSON.
+ABSENT: Final[Any] = object()
+
+_STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
+_MEMBER: Final = re.compile(rb"\s*+(" + _STRING + rb")\s*+:\s*+")
+_VALUE: Final = re.compile(rb"(?:(" + _STRING + rb')|([^\s"{\[,}\]]++)|([{\[]))', re.DOTALL)
+_STRING_OR_BRACKET: Final = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
+_NEXT: Final = re.compile(rb"\s*+([,}\]])")
+_SPACE: Final = re.compile(rb"\s*+")
+_OPENING: Final = b"{["
+_QUOTE: Final = 34
+_CLOSING_BRACKET: Final = 93
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _integer(digits: str) -> int | float:
+    # Python refuses to read integers of more than 4,300 digits; JSON has no such bound.
+    return int(digits) if len(digits) < 4_300 else float(digits)
+
+
+_decode: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=_refuse, parse_int=_integer).decode
+
+
+def parse(text: bytes) -> Any:
+    """The value, or ABSENT.
+
+    orjson refuses what JSON allows (lone surrogates of an emoji split over two deltas, 1e999, depth over 1,024); the
+    standard library reads those.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return _decode(text.decode())
+    except (ValueError, RecursionError):
+        return ABSENT
+
+
+def is_json(text: bytes) -> bool:
+    """Whether `parse` gives a value."""
+    return parse(text) is not ABSENT
+
+
+def dumps(value: Any) -> bytes:
+    """Compact JSON; lone surrogates and huge integers, which orjson refuses, come out as the standard library has them."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def joined_surrogates(text: str) -> str:
+    """The two halves of a character that was split over deltas become the character; a half alone becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+class Member(NamedTuple):
+    """Where one member of an object stands in the text: its quoted key, its value, and the end of both."""
+
+    key: str
+    start: int
+    key_end: int
+    value: int
+    end: int
+
+
+def members(text: bytes, at: int) -> list[Member]:
+    """The members of the object that opens at `at`, in order, repeated keys included. The text must be JSON."""
+    found: list[Member] = []
+    position = at + 1
+    while match := _MEMBER.match(text, position):
+        value = match.end()
+        end = _value_end(text, value)
+        found.append(Member(_key(match[1]), match.start(1), match.end(1), value, end))
+        position = _after(text, end)
+    return found
+
+
+def elements(text: bytes, at: int) -> list[tuple[int, int]]:
+    """Where each element of the array that opens at `at` starts and ends. The text must be JSON."""
+    found: list[tuple[int, int]] = []
+    position = _skip_space(text, at + 1)
+    while text[position] != _CLOSING_BRACKET:
+        end = _value_end(text, position)
+        found.append((position, end))
+        position = _after(text, end)
+        if text[position - 1] == _CLOSING_BRACKET:
+            break
+        position = _skip_space(text, position)
+    return found
+
+
+def _key(quoted: bytes) -> str:
+    name: str = json.loads(quoted) if b"\\" in quoted else quoted[1:-1].decode()
+    return name
+
+
+def _skip_space(text: bytes, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
+
+
+def _after(text: bytes, end: int) -> int:
+    following = _NEXT.match(text, end)
+    assert following is not None, "members and elements read only what parse accepted"
+    return following.end()
+
+
+def _value_end(text: bytes, at: int) -> int:
+    match = _VALUE.match(text, at)
+    assert match is not None, "members and elements read only what parse accepted"
+    if text[at] not in _OPENING:
+        return match.end()
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(text, at):
+        end = token.end()
+        if text[end - 1] == _QUOTE:
+            continue
+        depth += 1 if text[end - 1] in _OPENING else -1
+        if not depth:
+            return end
+    raise AssertionError("members and elements read only what parse accepted")
+
+
+class Boundary:
+    """Follows the text of JSON values that arrive in pieces and tells where a second one begins.
+
+    Gemini and some gateways send the arguments of a second call at the index of the first, without id or name
+    (dialects.md Q8): two complete objects in a row are the only sign.
+    """
+
+    __slots__ = ("_depth", "_in_string", "complete")
+
+    _TOKEN: Final = re.compile(r'[{}\[\]"]')
+    _STRING_END: Final = re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL)
+
+    def __init__(self) -> None:
+        #: A whole object or array has been seen, and nothing is open.
+        self.complete = False
+        self._depth = 0
+        self._in_string = ""  # the piece of an unended string's tail that may end in half an escape
+
+    def feed(self, piece: str) -> int | None:
+        """Where in this piece a second value opens; the caller feeds the part from there to a new Boundary."""
+        position = 0
+        if self._in_string:
+            piece_start = len(self._in_string) - 1
+            piece = self._in_string[1:] + piece
+            position = self._string_end(piece, 0)
+        else:
+            piece_start = 0
+        while position >= 0 and (token := self._TOKEN.search(piece, position)):
+            position = token.end()
+            symbol = token.group()
+            if symbol == '"':
+                position = self._string_end(piece, position)
+            elif symbol in "{[":
+                if self.complete:
+                    return token.start() - piece_start
+                self._depth += 1
+            else:
+                self._depth -= 1
+                self.complete = self._depth == 0
+        return None
+
+    def _string_end(self, piece: str, start: int) -> int:
+        ended = self._STRING_END.match(piece, start)
+        if ended:
+            self._in_string = ""
+            return ended.end()
+        # Only a trailing lone backslash matters to the next piece: it escapes that piece's first character.
+        backslashes = len(piece) - len(piece.rstrip("\\"))
+        self._in_string = '"\\' if backslashes % 2 else '"'
+        return -1

@@ -1,0 +1,98 @@
+"""The life of a tool call as one table; the diagram in docs/ is drawn from it.
+
+Two rules:
+
+1. A call is handed over only when its choice finished and its arguments are JSON; until then nobody may run it.
+2. Every call ends in exactly one terminal state, and on the wire (law L7) at most one `running` comes before at most
+   one terminal event.
+
+A call is announced by its first delta. When its choice finishes it is ready or malformed; a ready one is handed over to
+the client in the same step, and the next request of that client may bring its result. Whatever is not handed over when
+the stream ends, or when the output limit ends it, is dropped. Nothing inside a stream shows that a call was abandoned:
+readers of the catalogue compute it.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+__all__ = ["STATUS_ON_WIRE", "TABLE", "TERMINAL", "State", "Trigger", "step"]
+
+
+class State(Enum):
+    """Where a call stands."""
+
+    #: Its first delta has come.
+    ANNOUNCED = "announced"
+    #: Closed by the protocol, arguments are JSON.
+    READY = "ready"
+    #: Handed over to the client.
+    RUNNING = "running"
+    #: The client's next request brought its result.
+    COMPLETED = "completed"
+    #: It brought a result that the protocol marks as an error.
+    FAILED = "failed"
+    #: Cut short, or ended by the output limit.
+    DROPPED = "dropped"
+    #: Closed by the protocol, arguments are not JSON.
+    MALFORMED = "malformed"
+    #: Handed over and never answered.
+    ABANDONED = "abandoned"
+
+
+class Trigger(Enum):
+    """What moves it."""
+
+    VALID = "closed with JSON arguments"
+    INVALID = "closed with other arguments"
+    HANDED_OVER = "handed over with the finish"
+    LENGTH = "ended by length"
+    CUT = "stream ended"
+    RESULT = "result seen"
+    ERROR_RESULT = "error result seen"
+    UNANSWERED = "never answered"
+
+
+TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = MappingProxyType(
+    {
+        State.ANNOUNCED: {
+            Trigger.VALID: State.READY,
+            Trigger.INVALID: State.MALFORMED,
+            Trigger.LENGTH: State.DROPPED,
+            Trigger.CUT: State.DROPPED,
+        },
+        State.READY: {
+            Trigger.HANDED_OVER: State.RUNNING,
+            Trigger.CUT: State.DROPPED,
+        },
+        State.RUNNING: {
+            Trigger.RESULT: State.COMPLETED,
+            Trigger.ERROR_RESULT: State.FAILED,
+            Trigger.UNANSWERED: State.ABANDONED,
+        },
+        State.COMPLETED: {},
+        State.FAILED: {},
+        State.DROPPED: {},
+        State.MALFORMED: {},
+        State.ABANDONED: {},
+    }
+)
+
+TERMINAL: Final = frozenset(state for state, moves in TABLE.items() if not moves)
+
+#: What a lifecycle frame says. A malformed call is told as dropped, with its reason; the others are never told.
+STATUS_ON_WIRE: Final[Mapping[State, str]] = MappingProxyType(
+    {
+        State.RUNNING: "running",
+        State.COMPLETED: "completed",
+        State.FAILED: "failed",
+        State.DROPPED: "dropped",
+        State.MALFORMED: "dropped",
+    }
+)
+
+
+def step(state: State, trigger: Trigger) -> State:
+    """The next state. A trigger that the table does not have is our own bug: a KeyError."""
+    return TABLE[state][trigger]

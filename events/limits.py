@@ -1,0 +1,33 @@
+"""Every bound of the core, unit in the name, reason beside it."""
+
+from typing import Final
+
+__all__ = [
+    "ARGUMENTS_BYTES_MAX",
+    "EVENT_BYTES_MAX",
+    "LABEL_CHARS_MAX",
+    "LINE_BYTES_MAX",
+    "PREVIEW_BYTES_MAX",
+    "TAPE_LINE_BYTES_MAX",
+]
+
+#: One SSE line without its end. Base64 image events need more than 1 MiB; the largest captured JSON frame has 106 KB.
+LINE_BYTES_MAX: Final = 8 * 1024 * 1024
+
+#: One SSE block from its first byte (stray blank lines before it included) to its blank line. As a line: one event
+#: rarely has more than one long line, and 10^6 short `data:` lines must end too.
+EVENT_BYTES_MAX: Final = 8 * 1024 * 1024
+
+#: One line of a tape: an event of the full size whose every byte is escaped (six for one) and came in reads of its own
+#: needs 6 x 8 MiB and 8 Mi cuts of about 20 bytes. A line beyond it is damage.
+TAPE_LINE_BYTES_MAX: Final = 256 * 1024 * 1024
+
+#: The arguments of all calls of one stream together. They are kept until their choice finishes, so they are the one
+#: thing in the live fold that grows with the stream; twice the event cap is more than any tool takes.
+ARGUMENTS_BYTES_MAX: Final = 16 * 1024 * 1024
+
+#: `input` and `output` of a lifecycle frame: a tool card shows a preview, the tape holds the whole.
+PREVIEW_BYTES_MAX: Final = 2 * 1024
+
+#: `label` of a lifecycle frame: one line of a tool card.
+LABEL_CHARS_MAX: Final = 80

@@ -1,0 +1,231 @@
+"""The closed union of frozen events; the file everybody reads first.
+
+A stream is a sequence of these, whatever its dialect. Each carries `n`, the number of the tape record that caused it;
+which stream it belongs to is the tape's business. `match` over `Event` ends in `assert_never`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = [
+    "Ended",
+    "Ending",
+    "Event",
+    "Finish",
+    "ForeignFrame",
+    "ReasoningDelta",
+    "RefusalDelta",
+    "Repaired",
+    "ResponseStarted",
+    "Terminator",
+    "TextDelta",
+    "ToolArgumentsComplete",
+    "ToolArgumentsDelta",
+    "ToolCallStarted",
+    "ToolNameDelta",
+    "ToolProgress",
+    "ToolResultSeen",
+    "UpstreamError",
+    "Usage",
+]
+
+#: Every stream has exactly one. `completed` needs the protocol's own terminator; an EOF never is one.
+Ending = Literal[
+    "completed",
+    "truncated",
+    "reset",
+    "stalled",
+    "upstream_error",
+    "refused",
+    "protocol",
+    "limit",
+    "client_gone",
+    "shutdown",
+    "crashed",
+    "internal",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseStarted:
+    """The first frame that names the answer."""
+
+    n: int
+    id: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """A piece of visible text."""
+
+    n: int
+    choice: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningDelta:
+    """A piece of thinking, under whatever name it came."""
+
+    n: int
+    choice: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalDelta:
+    """A piece of a refusal."""
+
+    n: int
+    choice: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted:
+    """A call has its id and (the first piece of) its name. `call` counts the calls of a choice from 0."""
+
+    n: int
+    choice: int
+    call: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolNameDelta:
+    """A further piece of a name that is streamed in pieces."""
+
+    n: int
+    choice: int
+    call: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolArgumentsDelta:
+    """A piece of a call's arguments."""
+
+    n: int
+    choice: int
+    call: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolArgumentsComplete:
+    """The protocol closed the call: nothing more will come, which says nothing yet about valid JSON."""
+
+    n: int
+    choice: int
+    call: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultSeen:
+    """The request answers a call of the turn before. `output` is a preview; `name` is empty for an orphan."""
+
+    n: int
+    id: str
+    name: str
+    failed: bool
+    output: str
+    duration_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProgress:
+    """A tool that the upstream runs itself changed its state."""
+
+    n: int
+    id: str
+    name: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Token counts as the upstream gave them; the last one counts, never a sum."""
+
+    n: int
+    counts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """The upstream's finish_reason for one choice, in one of the words that the dialect knows."""
+
+    n: int
+    choice: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminator:
+    """The protocol's own last frame."""
+
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamError:
+    """The upstream said in-band that it failed."""
+
+    n: int
+    message: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignFrame:
+    """A frame that the dialect does not know, and why; it stays on the tape."""
+
+    n: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """One entry of the ledger: where what was emitted differs from what came.
+
+    `at` counts bytes of the record's frame as it came; the `before` that stands there became `after`. An added frame
+    has an empty `before`, a withheld one an empty `after`; a `flag` changed nothing and has neither.
+    """
+
+    n: int
+    repair: str
+    at: int
+    before: bytes
+    after: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The stream's one ending."""
+
+    n: int
+    ending: Ending
+    cause: str
+    flags: tuple[str, ...]
+
+
+Event = (
+    ResponseStarted
+    | TextDelta
+    | ReasoningDelta
+    | RefusalDelta
+    | ToolCallStarted
+    | ToolNameDelta
+    | ToolArgumentsDelta
+    | ToolArgumentsComplete
+    | ToolResultSeen
+    | ToolProgress
+    | Usage
+    | Finish
+    | Terminator
+    | UpstreamError
+    | ForeignFrame
+    | Repaired
+    | Ended
+)

@@ -1,0 +1,84 @@
+"""What emission depends on besides the upstream's bytes, read from the records that hold it.
+
+The settings stand in `open`, the facts of the request in `request`; both were decided by the proxy and written down
+before the first frame, so that emission is a function of the tape. Junk in a record falls back to the default.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+__all__ = ["Facts", "OnPartial", "Profile", "Reasoning", "Settings", "Tools"]
+
+Profile = Literal["strict", "transparent"]
+OnPartial = Literal["error", "warn", "both"]
+Tools = Literal["live", "held"]
+Reasoning = Literal["reasoning_content", "reasoning", "as_is"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one stream is to be emitted."""
+
+    profile: Profile = "strict"
+    on_partial: OnPartial = "error"
+    tools: Tools = "live"
+    tool_events: bool = True
+    reasoning: Reasoning = "reasoning_content"
+    #: Content deltas repeat all text so far (DashScope, Q61); only configuration can tell that from chance.
+    cumulative: bool = False
+
+    @property
+    def held(self) -> bool:
+        """Tool deltas wait for the finish of their choice; always so where a cut call must never have been shown."""
+        return self.tools == "held" or self.on_partial == "warn"
+
+    @staticmethod
+    def of(keys: Mapping[str, Any], profile: Profile | None = None) -> "Settings":
+        """From the keys of an `open` record; a reader may ask for another profile."""
+        given = keys.get("settings")
+        settings: dict[str, Any] = given if isinstance(given, dict) else {}
+        return Settings(
+            profile=profile or _one_of(keys.get("profile"), Profile, "strict"),
+            on_partial=_one_of(settings.get("on_partial"), OnPartial, "error"),
+            tools=_one_of(settings.get("tools"), Tools, "live"),
+            tool_events=settings.get("tool_events") is not False,
+            reasoning=_one_of(settings.get("reasoning"), Reasoning, "reasoning_content"),
+            cumulative=settings.get("cumulative") is True,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What emission must know of the request, also where only the hash of its body is kept."""
+
+    #: The client asked for a stream; a plain answer passes as it came.
+    stream: bool = True
+    #: It asked for a usage chunk.
+    usage: bool = False
+    model: str = ""
+    choices: int | None = None
+    tools: frozenset[str] = field(default_factory=frozenset[str])
+
+    def to_keys(self) -> dict[str, Any]:
+        """As the `facts` of a `request` record."""
+        return {"stream": self.stream, "usage": self.usage, "model": self.model, "n": self.choices, "tools": sorted(self.tools)}
+
+    @staticmethod
+    def of(keys: Mapping[str, Any]) -> "Facts":
+        """From the keys of a `request` record."""
+        given = keys.get("facts")
+        facts: dict[str, Any] = given if isinstance(given, dict) else {}
+        model, choices, tools = facts.get("model"), facts.get("n"), facts.get("tools")
+        names: list[Any] = tools if isinstance(tools, list) else []
+        return Facts(
+            stream=facts.get("stream") is not False,
+            usage=facts.get("usage") is True,
+            model=model if isinstance(model, str) else "",
+            choices=choices if type(choices) is int else None,
+            tools=frozenset(name for name in names if isinstance(name, str)),
+        )
+
+
+def _one_of(value: Any, words: Any, default: Any) -> Any:
+    return value if isinstance(value, str) and value in get_args(words) else default

@@ -1,0 +1,206 @@
+"""Bytes to SSE frames and frames to bytes: both directions, one grammar, named limits.
+
+The grammar is the WHATWG text. A frame is one block: its lines up to and including the blank line, with any stray
+blank lines before it, so that the frames and `rest` together are the received bytes, in order, nothing left out.
+
+One rule is ours, because reads may be cut anywhere and no frame may depend on the cut (law L1): a CR that could end a
+block ends it at once, unless the line before ended in CRLF; then the CR waits for its LF. CR-only upstreams are thus
+never late by one byte, CRLF upstreams keep whole line ends, and the choice hangs on the bytes alone.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from .errors import LocalError
+from .limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
+
+__all__ = ["BOM", "Decoder", "Frame", "encode", "parse_block"]
+
+BOM: Final = b"\xef\xbb\xbf"
+
+_LF: Final = 10
+_COLON: Final = 58
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+_LINE_ENDS: Final = re.compile(rb"[\r\n]*")
+#: A line end followed by an empty line. The last form is a CR that waited for its LF and got another byte.
+_BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\r\n\r(?=[^\n])|\n\n|(?<!\r)\n\r|\r\r")
+#: The longest of these forms is four bytes, so a search may go on three bytes before the end of the last one.
+_BLANK_LINE_OVERLAP: Final = 3
+
+
+class Frame(NamedTuple):
+    """One block as it came, and what it means."""
+
+    raw: bytes
+    #: The `data` lines joined by LF; None where the standard dispatches nothing.
+    payload: bytes | None
+    event: bytes = b""
+    #: Absent, or present and free of NUL.
+    id: bytes | None = None
+    #: ASCII digits only, as they came.
+    retry: bytes | None = None
+    #: `raw` is exactly `data: ` + payload + LF LF.
+    canonical: bool = False
+
+
+class Decoder:
+    """Incremental bytes to frames, linear in the bytes however they are cut.
+
+    After a line or an event above its limit the decoder is dead: `overflow` names the limit, `rest` holds the bytes
+    from the start of the offending block, and feeding it again is our own bug.
+    """
+
+    def __init__(self, line_bytes_max: int = LINE_BYTES_MAX, event_bytes_max: int = EVENT_BYTES_MAX) -> None:
+        self.overflow = ""
+        self._line_bytes_max = line_bytes_max
+        self._event_bytes_max = event_bytes_max
+        self._harmless_bytes = min(line_bytes_max, event_bytes_max)
+        self._pending = bytearray()
+        self._first = True
+        self._carriage_returns = False
+        self._closed = False
+        self._start = 0  # of the block's first line in _pending, behind the stray blank lines
+        self._searched = 0  # no block ends before this place
+        self._line_start = 0  # of the last, unended line in _pending
+
+    @property
+    def rest(self) -> bytes:
+        """The bytes that are no frame (yet)."""
+        return bytes(self._pending)
+
+    def fresh(self) -> "Decoder":
+        """A new decoder with the same limits."""
+        return Decoder(self._line_bytes_max, self._event_bytes_max)
+
+    def feed(self, read: bytes) -> list[Frame]:
+        """The frames that this read completed."""
+        if self._closed or self.overflow:
+            raise LocalError(f"the SSE decoder was fed after its {self.overflow or 'end'}")
+        if not self._carriage_returns and b"\r" in read:
+            self._carriage_returns = True
+        pending = self._pending
+        pending += read
+        if self._block_ends():
+            frames, used = self._blocks(bytes(pending))
+            del pending[:used]
+            self._start = self._searched = self._line_start = 0
+            self._block_ends()
+        else:
+            frames = []
+        if not self.overflow:
+            self._check_partial(read)
+        return frames
+
+    def close(self) -> list[Frame]:
+        """At the end of the bytes: a waiting CR was the blank line after all. What is left stays in `rest`."""
+        if self._closed or self.overflow:
+            return []
+        self._closed = True
+        if self._start < len(self._pending) and self._pending.endswith(b"\r\n\r"):
+            raw = bytes(self._pending)
+            self._pending.clear()
+            return [parse_block(raw, first=self._first)]
+        return []
+
+    def _block_ends(self) -> bool:
+        pending = self._pending
+        ends = _LINE_ENDS.match(pending, self._start)
+        self._start = start = ends.end() if ends else 0
+        search_from = max(start, self._searched)
+        if self._carriage_returns:
+            found = _BLANK_LINE.search(pending, search_from) is not None
+        else:
+            found = pending.find(b"\n\n", search_from) >= 0
+        self._searched = max(start, len(pending) - _BLANK_LINE_OVERLAP)
+        return found
+
+    def _check_partial(self, read: bytes) -> None:
+        pending = self._pending
+        line_end = max(read.rfind(b"\n"), read.rfind(b"\r"))
+        if line_end >= 0:
+            self._line_start = len(pending) - len(read) + line_end + 1
+        if len(pending) > self._event_bytes_max:
+            self.overflow = "event"
+        elif len(pending) - self._line_start > self._line_bytes_max:
+            self.overflow = "line"
+
+    def _blocks(self, data: bytes) -> tuple[list[Frame], int]:
+        """Every whole block of `data`, and how many bytes they are. Here almost all time of the codec is spent."""
+        frames: list[Frame] = []
+        begin, start = 0, self._start
+        size = len(data)
+        while start < size:
+            line_end = data.find(b"\n", start)
+            if line_end < 0 or self._carriage_returns:
+                break
+            if start == begin and data.startswith(b"\n", line_end + 1) and data.startswith(b"data: ", begin):
+                end = line_end + 2
+                if end - begin > self._harmless_bytes and self._too_long(data[begin:end]):
+                    return frames, begin
+                frames.append(Frame(data[begin:end], data[begin + 6 : line_end], b"", None, None, True))
+            else:
+                end = data.find(b"\n\n", line_end) + 2
+                if end == 1 or self._too_long(data[begin:end]):
+                    break
+                frames.append(parse_block(data[begin:end], first=self._first))
+            self._first = False
+            begin = start = end
+            while start < size and data[start] == _LF:
+                start += 1
+        return (frames, begin) if not self._carriage_returns else self._blocks_of_any_line_end(data)
+
+    def _blocks_of_any_line_end(self, data: bytes) -> tuple[list[Frame], int]:
+        frames: list[Frame] = []
+        begin, start = 0, self._start
+        while blank := _BLANK_LINE.search(data, start):
+            end = blank.end()
+            raw = data[begin:end]
+            if self._too_long(raw):
+                break
+            frames.append(parse_block(raw, first=self._first))
+            self._first = False
+            begin = end
+            ends = _LINE_ENDS.match(data, begin)
+            start = ends.end() if ends else begin
+        return frames, begin
+
+    def _too_long(self, raw: bytes) -> bool:
+        if len(raw) > self._event_bytes_max:
+            self.overflow = "event"
+        elif len(raw) > self._line_bytes_max and max(map(len, _LINE_END.split(raw))) > self._line_bytes_max:
+            self.overflow = "line"
+        return bool(self.overflow)
+
+
+def parse_block(raw: bytes, *, first: bool = False) -> Frame:
+    """What one block means; `first` is the block at the very start of a body, where alone a BOM is not data."""
+    payload: list[bytes] = []
+    event = b""
+    last_id = retry = None
+    text = raw[len(BOM) :] if first and raw.startswith(BOM) else raw
+    for line in _LINE_END.split(text):
+        if not line or line[0] == _COLON:
+            continue
+        name, _, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if name == b"data":
+            payload.append(value)
+        elif name == b"event":
+            event = value
+        elif name == b"id" and b"\0" not in value:
+            last_id = value
+        elif name == b"retry" and value.isdigit():
+            retry = value
+    joined = b"\n".join(payload) if payload else None
+    canonical = joined is not None and raw == b"data: %b\n\n" % joined
+    return Frame(raw, joined, event, last_id, retry, canonical)
+
+
+def encode(payload: bytes, *, event: bytes = b"", id: bytes | None = None) -> bytes:  # noqa: A002 - the field's name
+    """One frame in canonical form; a payload of several lines becomes several `data` lines."""
+    lines = [b"event: " + event] if event else []
+    if id is not None:
+        lines.append(b"id: " + id)
+    lines.extend(b"data: " + line for line in payload.split(b"\n"))
+    return b"\n".join(lines) + b"\n\n"

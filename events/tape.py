@@ -1,0 +1,276 @@
+"""A tape from both ends: reads to records (`Recorder`), lines to records (`Reader`), records to the upstream's reads.
+
+All pure: where the lines go and come from is the caller's business, and time enters as data.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from .errors import LocalError, TapeError
+from .json_text import ABSENT, parse
+from .limits import TAPE_LINE_BYTES_MAX
+from .record import NO_KEYS, Record, decode
+from .sse import BOM, Decoder, Frame
+from .upcast import FORMAT, upcast
+
+__all__ = ["Damage", "Reader", "Recorder", "reads"]
+
+_LF: Final = b"\n"
+
+
+class Recorder:
+    """Numbers the records of one tape and turns each read into the frames that it completed.
+
+    Times never run backwards, and each read is later than the one before, so that grouping by `t` gives the reads back
+    even under a clock that stands still. Nothing follows `end`.
+    """
+
+    def __init__(self, decoder: Decoder | None = None) -> None:
+        self.decoder = decoder or Decoder()
+        self.ended = False
+        self._n = 0
+        self._t = 0
+        self._read_t = -1
+        self._bytes = 0
+        self._frames = 0
+        self._sha256 = hashlib.sha256()
+        self._first_frame = True
+        # Read boundaries inside the bytes that are no frame yet: their times and places, flat, since a frame may come
+        # in eight million reads.
+        self._cuts = array("Q")
+        self._pending_bytes = 0
+
+    def record(
+        self, kind: str, t: int, keys: Mapping[str, Any] = NO_KEYS, body: bytes | None = None, *, verbatim: bool = True
+    ) -> Record:
+        """Any record but a frame. `body` stands as `data` where it is JSON on one line (and `verbatim` allows it)."""
+        value = parse(body) if verbatim and body is not None and _LF not in body else ABSENT
+        return self._append(Record(self._n, t, kind, keys, body, None if value is ABSENT else body, value))
+
+    def attempt(self, t: int, keys: Mapping[str, Any]) -> list[Record]:
+        """A new attempt: what the last one left unframed becomes its `rest`, and framing starts anew."""
+        records = self.rest(t)
+        self.decoder = self.decoder.fresh()
+        self._bytes = self._frames = 0
+        self._sha256 = hashlib.sha256()
+        self._first_frame = True
+        records.append(self.record("attempt", t, keys))
+        return records
+
+    def read(self, t: int, data: bytes) -> list[Record]:
+        """The frames that this read completed."""
+        assert data, "an empty read is no read"
+        self._take(t, data)
+        frames = self.decoder.feed(data)
+        if not frames:
+            self._cut(self._read_t, len(data))
+            return []
+        return self._frame_records(frames, self._read_t, len(data))
+
+    def body(self, t: int, data: bytes, keys: Mapping[str, Any] = NO_KEYS) -> Record:
+        """A read of an answer that is not a stream."""
+        self._take(t, data)
+        return self.record("body", self._read_t, keys, data)
+
+    def rest(self, t: int) -> list[Record]:
+        """At the end of an attempt's bytes: frames that only the end completed, and bytes that never became one."""
+        t = self._t = max(t, self._t)
+        records = self._frame_records(self.decoder.close(), t, 0)
+        if self._pending_bytes:
+            keys = self._cut_keys(self._pending_bytes, t)
+            records.append(self.record("rest", t, keys, self.decoder.rest, verbatim=False))
+        return records
+
+    def end(self, t: int, keys: Mapping[str, Any]) -> Record:
+        """The last record: `keys` say how it ended, the counts and the checksum of the received bytes are added."""
+        assert not self._pending_bytes, "rest comes before end"
+        counts = {"bytes": self._bytes, "frames": self._frames, "sha256": self._sha256.hexdigest()}
+        record = self.record("end", t, {**keys, **counts})
+        self.ended = True
+        return record
+
+    def _append(self, record: Record) -> Record:
+        if self.ended:
+            raise LocalError(f"a {record.kind} record was written after end")
+        if record.t < self._t:
+            record = record._replace(t=self._t)
+        self._t = record.t
+        self._n += 1
+        return record
+
+    def _take(self, t: int, data: bytes) -> None:
+        if self.ended:
+            raise LocalError("a read was recorded after end")
+        self._read_t = self._t = max(t, self._t, self._read_t + 1)
+        self._bytes += len(data)
+        self._sha256.update(data)
+
+    def _frame_records(self, frames: list[Frame], t: int, read_bytes: int) -> list[Record]:
+        records: list[Record] = []
+        n = self._n
+        framed = -self._pending_bytes
+        for frame in frames:
+            raw, payload, _, _, _, canonical = frame
+            framed += len(raw)
+            value = ABSENT if payload is None else parse(payload)
+            if canonical and value is not ABSENT and not self._pending_bytes:
+                records.append(Record(n, t, "frame", NO_KEYS, raw, payload, value))
+            else:
+                records.append(self._unusual_frame(n, t, frame, value))
+            n += 1
+            self._first_frame = False
+        self._frames += len(frames)
+        self._n = n
+        if frames and framed < read_bytes:
+            self._cut(t, read_bytes - framed)
+        return records
+
+    def _unusual_frame(self, n: int, t: int, frame: Frame, value: Any) -> Record:
+        keys: dict[str, Any] = {}
+        if self._first_frame and frame.raw.startswith(BOM):
+            keys["bom"] = True
+        payload = frame.payload
+        if value is ABSENT or payload is None or _LF in payload or not _place(frame, payload, keys):
+            payload, value = None, ABSENT
+        keys.update(self._cut_keys(len(frame.raw), t))
+        return Record(n, t, "frame", keys or NO_KEYS, frame.raw, payload, value)
+
+    def _cut(self, t: int, pending: int) -> None:
+        self._pending_bytes += pending
+        self._cuts.extend((t, self._pending_bytes))
+
+    def _cut_keys(self, size: int, t: int) -> dict[str, Any]:
+        """The reads that ended inside the next `size` bytes; one at their very end counts if its time is not `t`."""
+        flat = self._cuts
+        cuts = [[flat[i], flat[i + 1]] for i in range(0, len(flat), 2) if flat[i + 1] < size or flat[i] != t]
+        del flat[:]
+        self._pending_bytes = 0
+        return {"cuts": cuts} if cuts else {}
+
+
+def _place(frame: Frame, payload: bytes, keys: dict[str, Any]) -> bool:
+    """How the frame writes its payload, as keys; False where it must be kept raw."""
+    raw = frame.raw
+    if frame.canonical:
+        return True
+    if raw == b"event: %b\ndata: %b\n\n" % (frame.event, payload):
+        before, behind = b"", b""
+        keys["event"] = ""
+    else:
+        at = raw.find(payload)
+        before, behind = raw[:at], raw[at + len(payload) :]
+    try:
+        if "event" in keys:
+            keys["event"] = frame.event.decode()
+        else:
+            keys["sse"] = [before.decode(), behind.decode()]
+    except UnicodeDecodeError:
+        keys.pop("event", None)
+        return False
+    return True
+
+
+class Damage(NamedTuple):
+    """What is wrong with a tape, and at which byte of it."""
+
+    at: int
+    reason: str
+
+
+class Reader:
+    """Incremental tape bytes to verified records. Bad lines are reported with their place, never silently skipped."""
+
+    def __init__(self, line_bytes_max: int = TAPE_LINE_BYTES_MAX) -> None:
+        self.damage: list[Damage] = []
+        self.ended = False
+        self._line_bytes_max = line_bytes_max
+        self._tail = bytearray()
+        self._searched = 0
+        self._at = 0
+        self._next_n = 0
+        self._skipping = False
+        self._format = FORMAT
+
+    @property
+    def torn(self) -> bytes:
+        """A last line without its LF: what a crash leaves of a record that nobody was told of."""
+        return bytes(self._tail)
+
+    def feed(self, data: bytes) -> list[Record]:
+        """The records of the lines that these bytes completed."""
+        self._tail += data
+        if self._tail.find(_LF, self._searched) < 0:
+            self._searched = len(self._tail)
+            self._limit_tail()
+            return []
+        *lines, tail = bytes(self._tail).split(_LF)
+        self._tail = bytearray(tail)
+        self._searched = len(tail)
+        records: list[Record] = []
+        for line in lines:
+            record = self._line(line)
+            if record is not None:
+                records.append(record)
+            self._at += len(line) + 1
+        self._limit_tail()
+        return records
+
+    def _limit_tail(self) -> None:
+        if self._skipping or len(self._tail) > self._line_bytes_max:
+            if not self._skipping:
+                self.damage.append(Damage(self._at, "line too long"))
+            self._skipping = True
+            self._at += len(self._tail)
+            self._tail.clear()
+            self._searched = 0
+
+    def _line(self, line: bytes) -> Record | None:
+        if self._skipping:
+            self._skipping = False
+            return None
+        record = decode(line) if len(line) <= self._line_bytes_max else "line too long"
+        if isinstance(record, str):
+            return self._damaged(record)
+        if self.ended:
+            return self._damaged("record after end")
+        if record.n < self._next_n:
+            return self._damaged(f"record {record.n} again")
+        if record.n > self._next_n:
+            self.damage.append(Damage(self._at, f"records {self._next_n} to {record.n - 1} are missing"))
+        self._next_n = record.n + 1
+        return self._known(record)
+
+    def _known(self, record: Record) -> Record:
+        if record.kind == "open":
+            version = record.keys.get("format", FORMAT)
+            if type(version) is not int or version > FORMAT:
+                raise TapeError(f"tape format {version!r} is newer than {FORMAT}, the newest that this version reads")
+            self._format = version
+        elif record.kind == "end":
+            self.ended = True
+        return upcast(record, self._format)
+
+    def _damaged(self, reason: str) -> None:
+        self.damage.append(Damage(self._at, reason))
+
+
+def reads(records: Iterable[Record]) -> Iterator[tuple[int, bytes]]:
+    """The upstream's reads of one attempt, as they came: when, and which bytes."""
+    time, parts = -1, list[bytes]()
+    for record in records:
+        if record.raw is None or record.kind not in ("frame", "rest", "body"):
+            continue
+        start = 0
+        for t, end in [*record.keys.get("cuts", ()), (record.t, len(record.raw))]:
+            if end <= start:
+                continue
+            if t != time and parts:
+                yield time, b"".join(parts)
+                parts = []
+            time = t
+            parts.append(record.raw[start:end])
+            start = end
+    if parts:
+        yield time, b"".join(parts)

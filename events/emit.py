@@ -1,7 +1,7 @@
 """`emit(tape, profile)`: the bytes that a client gets, from the tape alone (law L3).
 
-The live path feeds each record as it is written, a replay feeds the records of a file: the same machine, so that live and
-replayed are equal by construction. Clock, chance, configuration and other tapes reach it only as records.
+The live path feeds each record as it is written, a replay feeds the records of a file: the same machine, so that live
+and replayed are equal by construction. Clock, chance, configuration and other tapes reach it only as records.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +25,7 @@ _CARRIERS: Final = frozenset({"frame", "rest", "body"})
 class Emitter:
     """Feed the records of one tape in order, get frames.
 
-    The dialect comes with the `open` record. A tape without one, or of a dialect that is not known, is emitted as it came.
+    The dialect comes with the `open` record. A tape without one, or of an unknown dialect, is emitted as it came.
     """
 
     def __init__(self, profile: Profile | None = None, sink: Callable[[Event], None] | None = None) -> None:

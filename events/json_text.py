@@ -3,11 +3,24 @@
 import json
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, TypeGuard
 
 import orjson
 
-__all__ = ["ABSENT", "Boundary", "Member", "dumps", "elements", "is_json", "joined_surrogates", "members", "parse"]
+__all__ = [
+    "ABSENT",
+    "Boundary",
+    "Member",
+    "as_list",
+    "as_object",
+    "dumps",
+    "elements",
+    "is_list",
+    "is_object",
+    "joined_surrogates",
+    "members",
+    "parse",
+]
 
 #: What `parse` gives for bytes that are not JSON, since null is JSON.
 ABSENT: Final[Any] = object()
@@ -51,13 +64,28 @@ def parse(text: bytes) -> Any:
         return ABSENT
 
 
-def is_json(text: bytes) -> bool:
-    """Whether `parse` gives a value."""
-    return parse(text) is not ABSENT
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether a parsed value is an object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    """Whether a parsed value is an array."""
+    return isinstance(value, list)
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if is_object(value) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """The value if it is an array, else an empty one."""
+    return value if is_list(value) else []
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON; lone surrogates and huge integers, which orjson refuses, come out as the standard library has them."""
+    """Compact JSON; what orjson refuses, lone surrogates and huge integers, the standard library writes."""
     try:
         return orjson.dumps(value)
     except TypeError:

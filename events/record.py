@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from .json_text import ABSENT, dumps, parse
+from .json_text import ABSENT, dumps, is_list, is_object, parse
 from .sse import Frame, parse_block
 
 __all__ = ["NO_KEYS", "Record", "decode", "encode"]
@@ -138,20 +138,20 @@ def _without_data(body: bytes) -> Record | str:
 
 def _parts(text: bytes) -> tuple[int, int, str, dict[str, Any]] | str:
     head = parse(text)
-    if not isinstance(head, dict):
+    if not is_object(head):
         return "not a JSON object"
     keys: dict[str, Any] = head
     n, t, kind = keys.pop("n", None), keys.pop("t", None), keys.pop("k", None)
     if type(n) is not int or type(t) is not int or n < 0 or t < 0 or not isinstance(kind, str):
         return "n, t or k is not as it should be"
     cuts: Any = keys.get("cuts", [])
-    if type(cuts) is not list or not all(_is_cut(cut) for cut in cuts):
+    if not is_list(cuts) or not all(_is_cut(cut) for cut in cuts):
         return "cuts are not as they should be"
     return n, t, kind, keys
 
 
 def _is_cut(cut: Any) -> bool:
-    return type(cut) is list and len(cut) == 2 and all(type(number) is int and number >= 0 for number in cut)
+    return is_list(cut) and len(cut) == 2 and all(type(number) is int and number >= 0 for number in cut)
 
 
 def _edges(keys: Mapping[str, Any]) -> tuple[bytes, bytes] | None:

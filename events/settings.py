@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from .json_text import as_list, as_object
+
 __all__ = ["Facts", "OnPartial", "Profile", "Reasoning", "Settings", "Tools"]
 
 Profile = Literal["strict", "transparent"]
@@ -37,7 +39,7 @@ class Settings:
     def of(keys: Mapping[str, Any], profile: Profile | None = None) -> "Settings":
         """From the keys of an `open` record; a reader may ask for another profile."""
         given = keys.get("settings")
-        settings: dict[str, Any] = given if isinstance(given, dict) else {}
+        settings: dict[str, Any] = as_object(given)
         return Settings(
             profile=profile or _one_of(keys.get("profile"), Profile, "strict"),
             on_partial=_one_of(settings.get("on_partial"), OnPartial, "error"),
@@ -62,15 +64,21 @@ class Facts:
 
     def to_keys(self) -> dict[str, Any]:
         """As the `facts` of a `request` record."""
-        return {"stream": self.stream, "usage": self.usage, "model": self.model, "n": self.choices, "tools": sorted(self.tools)}
+        return {
+            "stream": self.stream,
+            "usage": self.usage,
+            "model": self.model,
+            "n": self.choices,
+            "tools": sorted(self.tools),
+        }
 
     @staticmethod
     def of(keys: Mapping[str, Any]) -> "Facts":
         """From the keys of a `request` record."""
         given = keys.get("facts")
-        facts: dict[str, Any] = given if isinstance(given, dict) else {}
+        facts: dict[str, Any] = as_object(given)
         model, choices, tools = facts.get("model"), facts.get("n"), facts.get("tools")
-        names: list[Any] = tools if isinstance(tools, list) else []
+        names: list[Any] = as_list(tools)
         return Facts(
             stream=facts.get("stream") is not False,
             usage=facts.get("usage") is True,

@@ -150,9 +150,6 @@ class _Template(NamedTuple):
     suffix: bytes
     new_prefix: bytes
     new_suffix: bytes
-    edits: Sequence[Edit]
-    size: int
-    hole: int
 
 
 #: The inside of a JSON string: what stands between an equal prefix and an equal suffix is that one string, so no key
@@ -172,13 +169,29 @@ class Splicer:
 
     def apply(self, payload: bytes, ops: Sequence[Op]) -> bytes:
         """The payload with the ops carried out."""
-        template = self._template
-        if template is not None and _fits(template, payload, ops):
-            inside = payload[len(template.prefix) : len(payload) - len(template.suffix)]
-            return b"%b%b%b" % (template.new_prefix, inside, template.new_suffix)
+        if self._template is not None and self._template.ops == ops and (new := self.again(payload)) is not None:
+            return new
         edits = locate(payload, ops)
         self._template = self._learn(payload, ops, edits)
         return apply(payload, edits)
+
+    @property
+    def ops(self) -> Sequence[Op]:
+        """The ops that `again` carries out."""
+        return self._template.ops if self._template is not None else ()
+
+    def again(self, payload: bytes) -> bytes | None:
+        """The same ops as last time, if this payload differs from that one only inside the one string."""
+        template = self._template
+        if template is None:
+            return None
+        start, end = len(template.prefix), len(payload) - len(template.suffix)
+        if end < start or not payload.startswith(template.prefix) or not payload.endswith(template.suffix):
+            return None
+        inside = _INSIDE_STRING.match(payload, start, end)
+        if inside is None or inside.end() != end:
+            return None
+        return b"%b%b%b" % (template.new_prefix, payload[start:end], template.new_suffix)
 
     def _learn(self, payload: bytes, ops: Sequence[Op], edits: list[Edit]) -> _Template | None:
         places = _Places(payload)
@@ -197,18 +210,5 @@ class Splicer:
             shifted = [edit._replace(start=edit.start - end, end=edit.end - end) for edit in after]
             prefix, suffix = payload[:start], payload[end:]
             new = apply(prefix, before), apply(suffix, shifted)
-            return _Template(ops, prefix, suffix, *new, edits, len(payload), end)
+            return _Template(ops, prefix, suffix, *new)
         return None
-
-
-def _fits(template: _Template, payload: bytes, ops: Sequence[Op]) -> bool:
-    prefix, suffix = template.prefix, template.suffix
-    end = len(payload) - len(suffix)
-    return (
-        template.ops == ops
-        and end >= len(prefix)
-        and payload.startswith(prefix)
-        and payload.endswith(suffix)
-        and (inside := _INSIDE_STRING.match(payload, len(prefix), end)) is not None
-        and inside.end() == end
-    )

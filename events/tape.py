@@ -232,11 +232,14 @@ class Reader:
             return None
         record = decode(line) if len(line) <= self._line_bytes_max else "line too long"
         if isinstance(record, str):
-            return self._damaged(record)
+            self.damage.append(Damage(self._at, record))
+            return None
         if self.ended:
-            return self._damaged("record after end")
+            self.damage.append(Damage(self._at, "record after end"))
+            return None
         if record.n < self._next_n:
-            return self._damaged(f"record {record.n} again")
+            self.damage.append(Damage(self._at, f"record {record.n} again"))
+            return None
         if record.n > self._next_n:
             self.damage.append(Damage(self._at, f"records {self._next_n} to {record.n - 1} are missing"))
         self._next_n = record.n + 1
@@ -251,9 +254,6 @@ class Reader:
         elif record.kind == "end":
             self.ended = True
         return upcast(record, self._format)
-
-    def _damaged(self, reason: str) -> None:
-        self.damage.append(Damage(self._at, reason))
 
 
 def reads(records: Iterable[Record]) -> Iterator[tuple[int, bytes]]:

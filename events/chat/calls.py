@@ -8,7 +8,7 @@ call of the same tool (Q8).
 
 from typing import Any, Final, NamedTuple
 
-from ..json_text import Boundary, dumps
+from ..json_text import Boundary, as_object, dumps, is_object
 from ..model import Event, ToolCallStarted
 from ..splice import Action, Op, Path
 from .write import Envelope, chunk
@@ -49,7 +49,8 @@ class Work:
 class Entry(NamedTuple):
     """One entry of `tool_calls`, read without trusting it: what is not usable counts as absent."""
 
-    index: int | None
+    #: Its `index`; the name would hide a method of tuples.
+    place: int | None
     id: str
     name: str
     arguments: Any
@@ -60,7 +61,7 @@ class Entry(NamedTuple):
         """From the JSON object."""
         index, call_id = entry.get("index"), entry.get("id")
         function: Any = entry.get("function")
-        fields: dict[str, Any] = function if isinstance(function, dict) else {}
+        fields: dict[str, Any] = as_object(function)
         name = fields.get("name")
         return Entry(
             index if type(index) is int else None,
@@ -133,7 +134,7 @@ class Calls:
         for call in self.known:
             call.touched = None
         for place, entry in enumerate(entries):
-            if isinstance(entry, dict):
+            if is_object(entry):
                 self._entry(work, (*path, place), entry, Entry.of(entry))
             else:
                 work.op("call_not_object", (*path, place), Action.OMIT)
@@ -166,8 +167,8 @@ class Calls:
             self._announce(work, path, given, entry, call)
 
     def _continued(self, entry: Entry) -> KnownCall | None:
-        if entry.index is not None:
-            call = self._by_index.get(entry.index)
+        if entry.place is not None:
+            call = self._by_index.get(entry.place)
             if call is None:
                 return None
             starts = entry.id and entry.name and entry.id != call.id and self._by_id.get(entry.id) is not call
@@ -180,8 +181,8 @@ class Calls:
     def _start(self, entry: Entry) -> KnownCall:
         call = KnownCall(len(self.known))
         self.known.append(call)
-        if entry.index is not None:
-            self._by_index[entry.index] = call
+        if entry.place is not None:
+            self._by_index[entry.place] = call
         if entry.id:
             self._by_id.setdefault(entry.id, call)
         return call
@@ -208,7 +209,7 @@ class Calls:
         if not isinstance(given.get("type"), str) or not given["type"]:
             work.op("call_type", path, Action.SET, "type", b'"function"')
         text = call.early_text + entry.text
-        if not isinstance(given.get("function"), dict):
+        if not is_object(given.get("function")):
             function = dumps({"name": call.name, "arguments": text})
             work.op("call_function", path, Action.SET, "function", function)
         else:
@@ -236,7 +237,7 @@ class Calls:
             work.op("call_id_repeated", path, Action.DROP, "id")
         if "type" in given and given["type"] is None:
             work.op("null_member", path, Action.DROP, "type")
-        if not isinstance(given.get("function"), dict):
+        if not is_object(given.get("function")):
             if "function" in given:
                 work.op("null_member", path, Action.DROP, "function")
             return

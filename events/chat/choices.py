@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..json_text import dumps
+from ..json_text import dumps, is_list, is_object
 from ..settings import Facts, Settings
 from ..splice import Action, Path
 from .calls import Calls, Work
@@ -51,6 +51,7 @@ class Choices:
         self._roles = roles
         self._ids: set[str] = set()
         self._choices: dict[int, _Choice] = {}
+        self._merged: set[int] = set()
         #: Choices that have their role and no finish.
         self.flowing: set[int] = set()
 
@@ -64,10 +65,19 @@ class Choices:
         for place, choice in enumerate(work.value["choices"]):
             self._choice(work, ("choices", place), choice, place)
 
+    def only_text(self, work: Work) -> bool:
+        """Whether the chunk is a piece of text of one choice and changed nothing but itself."""
+        if len(work.value["choices"]) != 1 or self._settings.cumulative:
+            return False
+        delta: Any = work.value["choices"][0].get("delta")
+        parts = (delta.get(key) for key in ("tool_calls", "function_call")) if is_object(delta) else (delta,)
+        return not (any(parts) or work.before or work.after or work.events or work.flags or work.failure)
+
     def _choice(self, work: Work, path: Path, given: dict[str, Any], place: int) -> None:
         index = given.get("index")
         number = index if type(index) is int else place
-        if self._facts.choices == 1 and number:  # Q27: text and calls in different choices of the one answer
+        if number in self._merged or (number not in self._choices and self._is_part_of_first(number, given)):
+            self._merged.add(number)
             number = 0
         if index != number or type(index) is not int:
             work.op("choice_index", path, Action.SET, "index", dumps(number))
@@ -76,7 +86,7 @@ class Choices:
             calls = Calls(number, self._stream_id, self._facts.tools, self._ids)
             choice = self._choices[number] = _Choice(calls)
         delta = given.get("delta")
-        if isinstance(delta, dict):
+        if is_object(delta):
             self._role(work, (*path, "delta"), delta, number)
             self._delta(work, (*path, "delta"), delta, choice)
         else:  # Q47
@@ -85,6 +95,12 @@ class Choices:
         self._roles.add(number)
         self._finish(work, path, given, choice)
         (self.flowing.discard if choice.finish else self.flowing.add)(number)
+
+    def _is_part_of_first(self, number: int, given: dict[str, Any]) -> bool:
+        """Q27: one answer was asked for, and its calls come as a choice of their own, beside the text."""
+        delta = given.get("delta")
+        calls_alone = is_object(delta) and bool(delta.get("tool_calls")) and not delta.get("content")
+        return self._facts.choices == 1 and number > 0 and 0 in self._choices and calls_alone
 
     def _role(self, work: Work, path: Path, delta: dict[str, Any], number: int) -> None:
         role = delta.get("role")
@@ -101,10 +117,10 @@ class Choices:
         self._reasoning(work, path, delta)
         self._content(work, path, delta, choice)
         for key, part in delta.items():
-            if type(part) is list and key not in ("tool_calls", "content"):
+            if is_list(part) and key not in ("tool_calls", "content"):
                 self._number_entries(work, (*path, key), part, choice)
         calls = delta.get("tool_calls")
-        if isinstance(calls, list) and not choice.finish:
+        if is_list(calls) and not choice.finish:
             choice.calls.repair(work, (*path, "tool_calls"), calls)
         elif calls is not None:
             work.op("late_call" if choice.finish else "calls_not_list", path, Action.DROP, "tool_calls")
@@ -128,7 +144,7 @@ class Choices:
 
     def _content(self, work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         content = delta.get("content")
-        if isinstance(content, list):
+        if is_list(content):
             self._flatten(work, path, delta, content)
         elif content is not None and not isinstance(content, str):
             work.op("content_not_text", path, Action.QUOTE, "content")  # Q56
@@ -155,7 +171,7 @@ class Choices:
         """
         key = str(path[-1])
         for place, entry in enumerate(entries):
-            if not isinstance(entry, dict) or type(entry.get("index")) is int:
+            if not is_object(entry) or type(entry.get("index")) is int:
                 continue
             number, kind = choice.entries.get(key, (-1, None))
             if key != "reasoning_details" or entry.get("type") != kind or place:
@@ -194,8 +210,8 @@ def _collect(part: Any, texts: list[str], thoughts: list[str]) -> None:
     """The texts of one content part, thinking apart."""
     if isinstance(part, str):
         texts.append(part)
-    elif isinstance(part, dict):
+    elif is_object(part):
         inner: Any = part.get("thinking", part.get("text"))
         into = thoughts if "thinking" in part else texts
-        for piece in inner if isinstance(inner, list) else [inner]:
+        for piece in inner if is_list(inner) else [inner]:
             _collect(piece, into, into)

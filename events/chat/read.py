@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..json_text import dumps
+from ..json_text import as_list, dumps, is_object
 from ..model import (
     Event,
     Finish,
@@ -31,7 +31,7 @@ def events(value: dict[str, Any], n: int) -> Iterator[Event]:
         if isinstance(reason, str):
             yield Finish(n=n, choice=index, reason=reason)
     usage = value.get("usage")
-    if isinstance(usage, dict) and usage:
+    if is_object(usage) and usage:
         yield Usage(n=n, counts=usage)
 
 
@@ -59,7 +59,7 @@ def _calls(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
         if arguments:
             yield ToolArgumentsDelta(n=n, choice=choice, call=entry["index"], text=arguments)
     legacy = delta.get("function_call")
-    if isinstance(legacy, dict):
+    if is_object(legacy):
         yield from _legacy_call(legacy, n, choice)
 
 
@@ -86,11 +86,13 @@ def delivers(value: dict[str, Any]) -> bool:
 def completion(value: dict[str, Any], n: int) -> Iterator[Event]:
     """The events of a whole `chat.completion` object, for upstreams that refuse streaming."""
     call_id, model = value.get("id"), value.get("model")
-    yield ResponseStarted(n=n, id=call_id if isinstance(call_id, str) else "", model=model if isinstance(model, str) else "")
+    yield ResponseStarted(
+        n=n, id=call_id if isinstance(call_id, str) else "", model=model if isinstance(model, str) else ""
+    )
     choices: Any = value.get("choices")
-    for place, choice in enumerate(choices if isinstance(choices, list) else []):
-        message: Any = choice.get("message") if isinstance(choice, dict) else None
-        if not isinstance(message, dict):
+    for place, choice in enumerate(as_list(choices)):
+        message: Any = choice.get("message") if is_object(choice) else None
+        if not is_object(message):
             continue
         index: Any = choice.get("index")
         number: int = index if type(index) is int else place
@@ -100,14 +102,14 @@ def completion(value: dict[str, Any], n: int) -> Iterator[Event]:
         if isinstance(reason, str) and reason:
             yield Finish(n=n, choice=number, reason=reason)
     usage: Any = value.get("usage")
-    if isinstance(usage, dict) and usage:
+    if is_object(usage) and usage:
         yield Usage(n=n, counts=usage)
 
 
 def _whole_calls(calls: Any, n: int, choice: int) -> Iterator[Event]:
-    for number, entry in enumerate(calls if isinstance(calls, list) else []):
-        function: Any = entry.get("function") if isinstance(entry, dict) else None
-        if not isinstance(function, dict):
+    for number, entry in enumerate(as_list(calls)):
+        function: Any = entry.get("function") if is_object(entry) else None
+        if not is_object(function):
             continue
         call_id, name, arguments = entry.get("id"), function.get("name"), function.get("arguments")
         yield ToolCallStarted(

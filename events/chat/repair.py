@@ -8,7 +8,7 @@ stands for), so one `Repair` follows one attempt of one stream. It never raises 
 import re
 from typing import Any, Final, NamedTuple
 
-from ..json_text import ABSENT, dumps, members, parse
+from ..json_text import ABSENT, dumps, is_list, is_object, members, parse
 from ..ledger import Ledger
 from ..model import Event
 from ..record import Record
@@ -29,6 +29,8 @@ _SENT_ONCE: Final = ("citations", "search_results")
 _ERROR_FIELD: Final = re.compile(rb"(?:^|[\r\n])error: ?(\{[^\r\n]*\})")
 #: A block of nothing but comments and fields that dispatch nothing.
 _SILENT_BLOCK: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:(?::|event|id|retry)[^\r\n]*+[\r\n]++|[\r\n]++)*+")
+#: Members of a delta that are text to every client.
+_PLAIN_TEXTS: Final = frozenset({"content", "refusal", "reasoning_content"})
 _DELTA: Final = ("choices", 0, "delta")
 
 
@@ -90,9 +92,11 @@ class Repair:
         self._splicer = Splicer([(_DELTA, "content"), (_DELTA, "reasoning_content"), (_DELTA, "reasoning")])
         self._sent_once: dict[str, Any] = {}
         self._waiting: _Waiting | None = None
+        #: The last frame was one more piece of text of a choice that flows, and nothing but its splice came of it.
+        self._steady = False
         self._choices = Choices(facts, settings, stream_id, roles)
-        plain = {"content", "refusal", "reasoning_content"} if settings.reasoning != "reasoning" else set[str]()
-        self._plain_texts = frozenset() if settings.cumulative else frozenset(plain)
+        unusual = settings.cumulative or settings.reasoning == "reasoning"
+        self._plain_texts = frozenset[str]() if unusual else _PLAIN_TEXTS
 
     def plain(self, value: Any) -> bool:
         """Whether this is one more piece of text of a choice that flows, canonical as it is.
@@ -122,10 +126,20 @@ class Repair:
             return False
         return not self._sent_once and self._waiting is None
 
+    def steady(self, payload: bytes) -> bytes | None:
+        """The frame for a payload that differs from the last one only in its text: the same repairs are due."""
+        new = self._splicer.again(payload) if self._steady else None
+        if new is None:
+            return None
+        for op in self._splicer.ops:
+            self._ledger.count(op.repair)
+        return b"data: %b\n\n" % new
+
     def frame(self, record: Record) -> list[Item]:
         """What this frame becomes. A chunk that was waiting for it comes out first."""
         frame = record.frame()
         self._ledger.came(record.n, frame.raw)
+        self._steady = False
         waiting, self._waiting = self._waiting, None
         items = self._without_payload(record.n, frame) if frame.payload is None else self._payload(record, frame)
         return items if waiting is None else [self._released(waiting), *items]
@@ -140,12 +154,12 @@ class Repair:
 
     def answer(self, n: int, value: Any) -> list[Item]:
         """A whole JSON answer where a stream was due (Q93, Q96): an error, or a completion made into a stream."""
-        if not isinstance(value, dict):
+        if not is_object(value):
             return [Unknown(n, "not_a_stream")]
         answer: dict[str, Any] = value
         if answer.get("error"):
             return [self._failure(n, dumps(answer), answer)]
-        if not isinstance(answer.get("choices"), list):
+        if not is_list(answer.get("choices")):
             return [Unknown(n, "not_a_stream")]
         return self._synthesised(n, answer)
 
@@ -159,7 +173,7 @@ class Repair:
     def _without_payload(self, n: int, frame: Frame) -> list[Item]:
         if field := _ERROR_FIELD.search(frame.raw):
             value = parse(field[1])
-            if isinstance(value, dict):
+            if is_object(value):
                 self._ledger.replaced(n, "error_field", b"")
                 return [self._failure(n, b'{"error":%b}' % field[1], {"error": value})]
         if _SILENT_BLOCK.fullmatch(frame.raw):
@@ -188,21 +202,21 @@ class Repair:
         elif not frame.canonical:
             payload = payload.replace(b"\n", b" ")  # between tokens: inside a string it would not be JSON
             self._ledger.replaced(n, "framing", encode(payload))
-        if not isinstance(value, dict):
+        if not is_object(value):
             self._ledger.withheld(n, "foreign")
             return [Unknown(n, "foreign")]
         return self._object(n, payload, value, frame)
 
     def _object(self, n: int, payload: bytes, value: dict[str, Any], frame: Frame) -> list[Item]:
         choices: Any = value.get("choices", ABSENT)
-        usable = isinstance(choices, list) and all(isinstance(choice, dict) for choice in choices)
+        usable = is_list(choices) and all(is_object(choice) for choice in choices)
         failure = self._error_of(payload, value, frame, usable=usable)
         if failure is not None:
             return self._failed_chunk(n, payload, value, failure, usable=usable)
         if usable and value.get("object") == "chat.completion" and not any("delta" in choice for choice in choices):
             return self._whole_object(n, value)
-        if choices is None or (choices is ABSENT and isinstance(value.get("usage"), dict)):  # Q48
-            value, usable = {**value, "choices": []}, True
+        if choices is None or (choices is ABSENT and is_object(value.get("usage"))):  # Q48
+            value, usable = {**value, "choices": list[Any]()}, True
         if not usable:
             self._ledger.withheld(n, "foreign")
             return [Unknown(n, "foreign")]
@@ -216,8 +230,11 @@ class Repair:
 
     def _chunk(self, work: Work, payload: bytes, frame: bytes) -> list[Item]:
         n = work.n
+        flowing = set(self._choices.flowing)
         self._envelope_ops(work)
         self._choices.repair(work)
+        unchanged = bool(flowing) and flowing == self._choices.flowing
+        self._steady = unchanged and bool(work.ops) and self._choices.only_text(work)
         for flag in work.flags:
             self._ledger.flagged(n, flag)
         items: list[Item] = [self._own(n, *frame_of_ours) for frame_of_ours in work.before]
@@ -272,7 +289,7 @@ class Repair:
         model = value.get("model")
         if not envelope.model:
             envelope.model = model if isinstance(model, str) and model else self._facts.model
-        if model != envelope.model:
+        if envelope.model and model != envelope.model:
             work.op("model", (), Action.SET, "model", dumps(envelope.model))  # Q55
         for key in _SENT_ONCE:
             if key in value:
@@ -288,14 +305,14 @@ class Repair:
                 envelope.created = int(given)
             except (TypeError, ValueError, OverflowError):
                 envelope.created = 0
-        if given != envelope.created or type(given) is not int:
+        if envelope.created and (given != envelope.created or type(given) is not int):
             work.op("created", (), Action.SET, "created", dumps(envelope.created))
 
     # -- errors and whole answers --------------------------------------------------------------------------------
 
     def _error_of(self, payload: bytes, value: dict[str, Any], frame: Frame, *, usable: bool) -> Failure | None:
         status: Any = value.get("base_resp")
-        if isinstance(status, dict) and status.get("status_code"):  # Q65
+        if is_object(status) and status.get("status_code"):  # Q65
             body = {"message": str(status.get("status_msg") or "the upstream failed"), "code": status["status_code"]}
             return self._failure(0, dumps({"error": body}), {"error": body})
         if value.get("error"):
@@ -310,8 +327,10 @@ class Repair:
         """An error that rides on a chunk (Q89, hermes): what the chunk delivers goes out first."""
         items: list[Item] = []
         choices: list[Any] = value["choices"] if usable else []
-        if any(isinstance(choice.get("delta"), dict) and choice["delta"].get("content") for choice in choices):
-            work = Work(n, {**value, "choices": [{**choice, "finish_reason": None} for choice in choices]}, self._envelope)
+        if any(is_object(choice.get("delta")) and choice["delta"].get("content") for choice in choices):
+            work = Work(
+                n, {**value, "choices": [{**choice, "finish_reason": None} for choice in choices]}, self._envelope
+            )
             work.op("error_apart", (), Action.DROP, "error")
             for place, choice in enumerate(choices):
                 if choice.get("finish_reason") is not None:
@@ -325,14 +344,14 @@ class Repair:
     def _failure(self, n: int, payload: bytes, value: dict[str, Any]) -> Failure:
         """The error object verbatim and alone, because extra members of it are somebody's (`failed_generation`)."""
         given: Any = value["error"]
-        if not isinstance(given, dict):
+        if not is_object(given):
             body = dumps({"error": {"message": str(given), "type": "upstream_error", "code": None}})
         elif len(value) == 1:
             body = payload
         else:
             error = next(member for member in reversed(members(payload, payload.index(b"{"))) if member.key == "error")
             body = b'{"error":%b}' % payload[error.value : error.end]
-        fields: dict[str, Any] = given if isinstance(given, dict) else {"message": given}
+        fields: dict[str, Any] = given if is_object(given) else {"message": given}
         code = fields.get("code", fields.get("type"))
         return Failure(n, encode(body), str(fields.get("message", "")), "" if code is None else str(code))
 
@@ -342,7 +361,7 @@ class Repair:
             self._ledger.withheld(n, "whole_object")
             return self._synthesised(n, value)
         usage = value.get("usage")
-        if not isinstance(usage, dict) or not usage:
+        if not is_object(usage) or not usage:
             self._ledger.withheld(n, "whole_object")
             return []
         envelope = self._envelope

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..fold.wire import Call, Wire
-from ..json_text import ABSENT, parse
+from ..json_text import ABSENT, as_list, as_object, parse
 from ..ledger import Ledger
 from ..lifecycle import STATUS_ON_WIRE, State
 from ..model import (
@@ -17,7 +17,6 @@ from ..model import (
     ToolArgumentsComplete,
     ToolResultSeen,
     UpstreamError,
-    Usage,
 )
 from ..record import Record
 from ..settings import Facts, Settings
@@ -59,9 +58,13 @@ class ChatStream:
         """The frames for this record."""
         kind = record.kind
         if kind == "frame":
-            if self._flows and record.payload is not None and not record.keys and self._repair.plain(record.value):
+            if self._flows and record.payload is not None and not record.keys:
                 assert record.raw is not None
-                return [record.raw]
+                if self._repair.plain(record.value):
+                    return [record.raw]
+                spliced = self._repair.steady(record.payload)
+                if spliced is not None:
+                    return [spliced]
             self._items(self._repair.frame(record))
         elif kind == "end":
             self._end(record)
@@ -104,9 +107,7 @@ class ChatStream:
         self._usage: Chunk | None = None
         self._held: dict[int, list[Chunk]] = {}
         self._body: list[bytes] = []
-        self._repair = Repair(
-            self._facts, self._settings, self._envelope, self._roles, self.ledger, self._stream_id
-        )
+        self._repair = Repair(self._facts, self._settings, self._envelope, self._roles, self.ledger, self._stream_id)
 
     def _commit(self, record: Record) -> None:
         """The client got a status: an HTTP error is the whole answer, 200 begins the stream."""
@@ -152,7 +153,7 @@ class ChatStream:
     def _chunk(self, chunk: Chunk) -> None:
         n, value = chunk.n, chunk.value
         if not self.wire.choices:
-            self._event(ResponseStarted(n=n, id=value["id"], model=value["model"]))
+            self._event(ResponseStarted(n=n, id=value["id"], model=value.get("model", "")))
         for event in chunk.events:
             self._event(event)
         finishes: list[Finish] = []
@@ -259,7 +260,7 @@ class ChatStream:
         return self._edited(chunk, ops)
 
     def _calls_alone(self, chunk: Chunk, index: int) -> Chunk:
-        """The calls of one choice out of a chunk that says more: a frame of ours, since two go out for one that came."""
+        """The calls of one choice out of a chunk that says more: a frame of ours, as two go out for one that came."""
         choice = next(choice for choice in chunk.value["choices"] if choice["index"] == index)
         delta = {key: choice["delta"][key] for key in ("tool_calls", "function_call") if key in choice["delta"]}
         frame = encode(write.chunk(self._own_envelope(), index, delta))
@@ -326,7 +327,7 @@ class ChatStream:
             index = lost[0].choice
             self._add(n, "warning_text", self._own_chunk(index, {"content": write.warning(code, lost)}))
         if mode == "warn":
-            for index in sorted(set(self.wire.choices or {0: None}) - self._finished):
+            for index in sorted((set(self.wire.choices) or {0}) - self._finished):
                 self._add(n, "warn_finish", self._own_chunk(index, {}, "length"))
             self._add(n, "warn_done", write.DONE)
         else:
@@ -388,15 +389,17 @@ class ChatStream:
 
 def _speaks_beside_calls(value: dict[str, Any]) -> bool:
     delta = value["choices"][0]["delta"]
-    return bool(value.get("usage")) or any(part for key, part in delta.items() if key not in ("tool_calls", "function_call"))
+    return bool(value.get("usage")) or any(
+        part for key, part in delta.items() if key not in ("tool_calls", "function_call")
+    )
 
 
 def _results(record: Record) -> list[ToolResultSeen]:
     """The tool results that the proxy found in the request."""
     given = record.keys.get("results")
     results: list[ToolResultSeen] = []
-    for entry in given if isinstance(given, list) else []:
-        fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
+    for entry in as_list(given):
+        fields: dict[str, Any] = as_object(entry)
         call_id, name, output, duration = (fields.get(key) for key in ("id", "name", "output", "duration_ms"))
         if isinstance(call_id, str):
             results.append(

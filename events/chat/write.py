@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from ..fold.wire import Call
-from ..json_text import dumps, parse
+from ..json_text import dumps, is_object, parse
 from ..limits import LABEL_CHARS_MAX, PREVIEW_BYTES_MAX
 from ..model import (
     Ended,
@@ -145,7 +145,7 @@ def _lifecycle(
     envelope: Envelope, choice: int, tool: str, call_id: str, status: str, fields: Mapping[str, Any]
 ) -> bytes:
     present = {key: value for key, value in fields.items() if value is not None and value != ""}
-    choices = [{"index": choice, "delta": {}, "finish_reason": None}]
+    choices: list[dict[str, Any]] = [{"index": choice, "delta": {}, "finish_reason": None}]
     payload = _payload(envelope, choices, tool=tool, toolCallId=call_id, status=status, **present)
     return encode(payload, event=PROGRESS_EVENT)
 
@@ -153,7 +153,7 @@ def _lifecycle(
 def _label(arguments: str) -> str:
     """A short preview of the main argument: the first string in the arguments."""
     value: Any = parse(arguments.encode("utf-8", "replace"))
-    texts = [text for text in value.values() if isinstance(text, str)] if isinstance(value, dict) else []
+    texts = [text for text in value.values() if isinstance(text, str)] if is_object(value) else []
     label = " ".join(texts[0].split()) if texts else ""
     return label if len(label) <= LABEL_CHARS_MAX else label[: LABEL_CHARS_MAX - 1] + "…"
 

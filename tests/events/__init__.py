@@ -1,0 +1,1 @@
+"""The pure core, one test file for one source file."""

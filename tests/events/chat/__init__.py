@@ -1,0 +1,1 @@
+"""Chat completions, one test file for one source file."""

@@ -1,0 +1,179 @@
+"""Chat streams written by hand (synthetic): frames to a tape, and what client, events and ledger get of it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from wiretape.events.chat.request import facts
+from wiretape.events.emit import Emitter
+from wiretape.events.fold.wire import Wire
+from wiretape.events.json_text import dumps
+from wiretape.events.model import Ended, Event, Repaired
+from wiretape.events.record import Record
+from wiretape.events.settings import Profile
+from wiretape.events.tape import Recorder
+
+__all__ = ["DONE", "Run", "call", "chunk", "finish", "frame", "run", "sse", "tape", "text"]
+
+DONE = b"data: [DONE]\n\n"
+HEAD: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}
+
+
+def tape(
+    upstream: bytes | list[bytes],
+    *,
+    request: dict[str, Any] | None = None,
+    cause: str = "eof",
+    reads: int | list[int] | None = None,
+    body: bool = False,
+    **settings: Any,
+) -> list[Record]:
+    """The records of one stream. A list is read piece by piece; `reads` cuts instead at every so many bytes or at these
+    places. `body` records an answer that is not a stream.
+    """
+    recorder = Recorder()
+    opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 7, "profile": "strict", "settings": settings}
+    asked = facts({"stream": True, "model": "m"} if request is None else request)
+    records = [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": asked.to_keys()})]
+    for t, data in enumerate(_reads(upstream, reads), 1):
+        if body:
+            records.append(recorder.body(t, data))
+            continue
+        records += recorder.read(t, data)
+        if recorder.decoder.overflow:
+            cause = "limit"
+            break
+    if not body:
+        records += recorder.rest(1 << 40)
+    return [*records, recorder.end(1 << 40, {"cause": cause})]
+
+
+def _reads(upstream: bytes | list[bytes], reads: int | list[int] | None) -> Iterator[bytes]:
+    if isinstance(upstream, list) and reads is None:
+        yield from filter(None, upstream)
+        return
+    data = b"".join(upstream) if isinstance(upstream, list) else upstream
+    places = list(range(reads, len(data), reads)) if isinstance(reads, int) else sorted(reads or [])
+    for start, end in zip([0, *places], [*places, len(data)], strict=True):
+        if start < end:
+            yield data[start:end]
+
+
+class Run(NamedTuple):
+    """Everything that comes of one tape."""
+
+    records: list[Record]
+    #: What went out on account of each record.
+    frames: list[list[bytes]]
+    #: Without the entries of the ledger.
+    events: Sequence[Event]
+    ledger: list[Repaired]
+    wire: Wire
+
+    @property
+    def sent(self) -> list[bytes]:
+        """Every frame that went out."""
+        return [frame for frames in self.frames for frame in frames]
+
+    @property
+    def out(self) -> bytes:
+        """Every byte that went out."""
+        return b"".join(self.sent)
+
+    @property
+    def ended(self) -> Ended:
+        """How it ended."""
+        assert self.wire.ended is not None
+        return self.wire.ended
+
+    @property
+    def repairs(self) -> list[str]:
+        """The names of the ledger's entries, in order."""
+        return [entry.repair for entry in self.ledger]
+
+    def of(self, kind: type[Event]) -> list[Any]:
+        """The events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def by_ledger(self) -> dict[int, bytes]:
+        """What each record gives when its ledger entries are applied to the bytes that came (law L8)."""
+        given = {record.n: record.raw or b"" for record in self.records if record.kind == "frame"}
+        for entry in self.ledger:
+            current = given.get(entry.n, b"")
+            assert current[entry.at : entry.at + len(entry.before)] == entry.before, entry
+            given[entry.n] = current[: entry.at] + entry.after + current[entry.at + len(entry.before) :]
+        return given
+
+
+def run(records: Iterable[Record], profile: Profile | None = None) -> Run:
+    """Emit with the whole ledger, see that L8 holds, and see that the fast way without a ledger sends the same."""
+    records = list(records)
+    seen: list[Event] = []
+    emitter = Emitter(profile, seen.append)
+    frames = [emitter.feed(record) for record in records]
+    ledger = [event for event in seen if isinstance(event, Repaired)]
+    events = [event for event in seen if not isinstance(event, Repaired)]
+    result = Run(records, frames, events, ledger, emitter.wire)
+    if profile != "transparent":
+        check_ledger(result)
+    live = Emitter(profile)
+    assert [live.feed(record) for record in records] == frames
+    assert live.ledger.counts == emitter.ledger.counts
+    return result
+
+
+def check_ledger(result: Run) -> None:
+    """L8: the entries explain every byte, and a frame that they do not touch passes as the object that came."""
+    by_ledger = result.by_ledger()
+    explained = Counter(part for given in by_ledger.values() for part in _frames(given))
+    assert explained == Counter(part for frame in result.sent for part in _frames(frame))
+    changed = {entry.n for entry in result.ledger if entry.before or _is_inside(entry.after)}
+    sent = {id(frame) for frame in result.sent}
+    for record in result.records:
+        if record.kind == "frame":
+            assert (id(record.raw) in sent) == (record.n not in changed), record
+
+
+def _is_inside(after: bytes) -> bool:
+    """Whether these added bytes are part of a frame, not a frame beside it."""
+    return bool(after) and not after.endswith(b"\n\n")
+
+
+def _frames(data: bytes) -> list[bytes]:
+    assert not data or data.endswith(b"\n\n"), data
+    return [part + b"\n\n" for part in data.split(b"\n\n")[:-1]]
+
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+
+
+def sse(value: Any) -> bytes:
+    """The canonical frame of a payload: JSON text, or a value."""
+    return b"data: %b\n\n" % (value if isinstance(value, bytes) else dumps(value))
+
+
+def frame(delta: Any, reason: str | None = None, index: int = 0, **extra: Any) -> bytes:
+    """A canonical frame of one choice; `extra` are members of the chunk."""
+    return sse({**HEAD, "choices": [{"index": index, "delta": delta, "finish_reason": reason}], **extra})
+
+
+def chunk(choice: Any, **extra: Any) -> bytes:
+    """A frame of one choice as given."""
+    return sse({**HEAD, "choices": [choice], **extra})
+
+
+def text(content: Any, *, role: bool = False, index: int = 0) -> bytes:
+    """A piece of text."""
+    return frame({"role": "assistant", "content": content} if role else {"content": content}, None, index)
+
+
+def call(*, role: bool = False, choice: int = 0, **entry: Any) -> bytes:
+    """One entry of `tool_calls`; the members `name` and `arguments` stand in its function."""
+    function = {key: entry.pop(key) for key in ("name", "arguments") if key in entry}
+    delta: dict[str, Any] = {"role": "assistant"} if role else {}
+    return frame({**delta, "tool_calls": [{**entry, "function": function} if function else entry]}, None, choice)
+
+
+def finish(reason: str = "stop", index: int = 0) -> bytes:
+    """The finish of one choice."""
+    return frame({}, reason, index)

@@ -19,7 +19,8 @@ __all__ = ["EMITTER_VERSION", "Emitter", "emit", "events"]
 #: Written into `open`. It grows when the same tape would emit other bytes.
 EMITTER_VERSION: Final = 1
 
-_CARRIERS: Final = frozenset({"frame", "rest", "body"})
+#: What a client got of a record, verbatim: the upstream's bytes, or the error answer that it was given instead.
+_CARRIERS: Final = frozenset({"frame", "rest", "body", "commit"})
 
 
 class Emitter:

@@ -4,6 +4,7 @@ from typing import Final
 
 __all__ = [
     "ARGUMENTS_BYTES_MAX",
+    "BODY_BYTES_MAX",
     "EVENT_BYTES_MAX",
     "LABEL_CHARS_MAX",
     "LINE_BYTES_MAX",
@@ -25,6 +26,10 @@ TAPE_LINE_BYTES_MAX: Final = 256 * 1024 * 1024
 #: The arguments of all calls of one stream together. They are kept until their choice finishes, so they are the one
 #: thing in the live fold that grows with the stream; twice the event cap is more than any tool takes.
 ARGUMENTS_BYTES_MAX: Final = 16 * 1024 * 1024
+
+#: A whole answer, read where a stream was due or because none was asked for. Its bytes pass however many they are; a
+#: longer one is not folded.
+BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 
 #: `input` and `output` of a lifecycle frame: a tool card shows a preview, the tape holds the whole.
 PREVIEW_BYTES_MAX: Final = 2 * 1024

@@ -21,7 +21,9 @@ BOM: Final = b"\xef\xbb\xbf"
 _LF: Final = 10
 _COLON: Final = 58
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+#: Stray blank lines before a block; at the very start of a body they may stand behind its BOM.
 _LINE_ENDS: Final = re.compile(rb"[\r\n]*")
+_BOM_AND_LINE_ENDS: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*")
 #: A line end followed by an empty line. The last form is a CR that waited for its LF and got another byte.
 _BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\r\n\r(?=[^\n])|\n\n|(?<!\r)\n\r|\r\r")
 #: The longest of these forms is four bytes, so a search may go on three bytes before the end of the last one.
@@ -104,7 +106,8 @@ class Decoder:
 
     def _block_ends(self) -> bool:
         pending = self._pending
-        ends = _LINE_ENDS.match(pending, self._start)
+        strays = _BOM_AND_LINE_ENDS if self._first and not self._start else _LINE_ENDS
+        ends = strays.match(pending, self._start)
         self._start = start = ends.end() if ends else 0
         search_from = max(start, self._searched)
         if self._carriage_returns:

@@ -93,6 +93,7 @@ class KnownCall:
         "seed",
         "seed_dropped",
         "touched",
+        "touched_by",
     )
 
     def __init__(self, number: int) -> None:
@@ -110,6 +111,7 @@ class KnownCall:
         self.early_text = ""
         #: Its entry in the chunk under repair.
         self.touched: Path | None = None
+        self.touched_by = -1
 
 
 class Calls:
@@ -131,8 +133,6 @@ class Calls:
 
     def repair(self, work: Work, path: Path, entries: list[Any]) -> None:
         """Make every entry of one `tool_calls` list canonical."""
-        for call in self.known:
-            call.touched = None
         for place, entry in enumerate(entries):
             if is_object(entry):
                 self._entry(work, (*path, place), entry, Entry.of(entry))
@@ -145,7 +145,7 @@ class Calls:
             if call.has_arguments or not call.announced:
                 continue
             call.has_arguments = True
-            if call.touched is not None:
+            if call.touched is not None and call.touched_by == work.n:
                 work.ops = [op for op in work.ops if op.path != (*call.touched, "function") or op.key != "arguments"]
                 work.op("arguments_empty", (*call.touched, "function"), Action.SET, "arguments", dumps(_SEED))
             else:
@@ -199,11 +199,11 @@ class Calls:
                     ToolCallStarted(n=work.n, choice=self._choice, call=call.number, id=call.id, name="")
                 )
             call.early_text += entry.text
-            call.touched = path
+            call.touched, call.touched_by = path, work.n
             work.op("call_without_name", path, Action.OMIT)
             return
         call.announced = True
-        call.touched = path
+        call.touched, call.touched_by = path, work.n
         self._set(work, "call_index", path, given, "index", call.number)
         self._set(work, "call_id", path, given, "id", call.id)
         if not isinstance(given.get("type"), str) or not given["type"]:
@@ -231,7 +231,7 @@ class Calls:
             work.op("arguments_not_text", path, Action.QUOTE, "arguments")
 
     def _continue(self, work: Work, path: Path, given: dict[str, Any], entry: Entry, call: KnownCall) -> None:
-        call.touched = path
+        call.touched, call.touched_by = path, work.n
         self._set(work, "call_index", path, given, "index", call.number)
         if "id" in given:  # null, "", the same again (Q5) or another (Q6): the SDK would append it
             work.op("call_id_repeated", path, Action.DROP, "id")

@@ -7,6 +7,7 @@ from ..fold.wire import Call, Wire
 from ..json_text import ABSENT, as_list, as_object, parse
 from ..ledger import Ledger
 from ..lifecycle import STATUS_ON_WIRE, State
+from ..limits import BODY_BYTES_MAX
 from ..model import (
     Ended,
     Event,
@@ -91,7 +92,7 @@ class ChatStream:
             case "rest":
                 self._items(self._repair.rest(record.n, record.raw or b""))
             case "body":
-                self._body.append(record.raw or b"")
+                self._take_body(record.raw or b"")
             case _:
                 pass
 
@@ -107,7 +108,16 @@ class ChatStream:
         self._usage: Chunk | None = None
         self._held: dict[int, list[Chunk]] = {}
         self._body: list[bytes] = []
+        self._body_bytes_left = BODY_BYTES_MAX
         self._repair = Repair(self._facts, self._settings, self._envelope, self._roles, self.ledger, self._stream_id)
+
+    def _take_body(self, part: bytes) -> None:
+        """A plain answer passes as it comes; a whole one is read at its end, up to a bound."""
+        if not self._facts.stream:
+            self._send(part)
+        self._body_bytes_left -= len(part)
+        if self._body_bytes_left >= 0:
+            self._body.append(part)
 
     def _commit(self, record: Record) -> None:
         """The client got a status: an HTTP error is the whole answer, 200 begins the stream."""
@@ -198,7 +208,7 @@ class ChatStream:
             self._release_held(finish.choice, shown=not lost)
             self._send_lifecycle(finish.n, calls)
             if lost and finish.reason in CUT_FINISHES and self._settings.on_partial != "error":
-                text = write.warning("length", lost)
+                text = write.warning(finish.reason, lost)
                 self._add(finish.n, "warning_text", self._own_chunk(finish.choice, {"content": text}))
             if not any(call.reason == "malformed" for call in lost):
                 self._finished.add(finish.choice)
@@ -359,12 +369,7 @@ class ChatStream:
     def _end(self, record: Record) -> None:
         self._items(self._repair.end())
         cause = record.keys.get("cause")
-        if self._body and not self._facts.stream:
-            self._out += self._body
-            self._undelivered, self._closed = None, True
-        elif self._body and not self._closed:
-            value = parse(b"".join(self._body))
-            self._items([] if value is ABSENT else self._repair.answer(record.n, value))
+        self._read_body(record.n)
         ending = self.wire.ending(cause if isinstance(cause, str) else "")
         if not self._closed:
             if ending == "completed":
@@ -373,6 +378,15 @@ class ChatStream:
                 self._cut(record.n, ending)
         self._deliver()
         self._event(Ended(n=record.n, ending=ending, cause=str(cause), flags=self.wire.all_flags()))
+
+    def _read_body(self, n: int) -> None:
+        value = parse(b"".join(self._body)) if self._body and self._body_bytes_left >= 0 else ABSENT
+        sent = None if self._facts.stream else (self._out, self._undelivered)
+        if value is not ABSENT and not self._closed:
+            self._items(self._repair.answer(n, value))
+        if sent is not None:  # the client has the answer itself, not the stream made of it
+            self._out, self._undelivered = sent
+            self._closed = True
 
     def _own_envelope(self) -> write.Envelope:
         """For frames of ours: the stream's, or, where no frame has come, one made from its tape."""

@@ -171,6 +171,8 @@ def warning(code: str, calls: Sequence[Call]) -> str:
             return f"⚠ Malformed tool call: the arguments of {names} are not valid JSON. Nothing was executed."
         case "length":
             return f"⚠ Output limit reached mid tool-call: {names} was cut short. Nothing was executed."
+        case "content_filter":
+            return f"⚠ Content filter stopped the answer mid tool-call: {names} was cut short. Nothing was executed."
         case "stalled" if calls:
             return f"⚠ Stream stalled mid tool-call: {names} was cut short. Nothing was executed."
         case "stalled":

@@ -1,0 +1,121 @@
+"""What the answer says: text, reasoning, refusal, calls and finish of every choice, as the official SDKs accumulate it."""
+
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from ..json_text import joined_surrogates
+from ..model import (
+    Ended,
+    Event,
+    Finish,
+    ForeignFrame,
+    ReasoningDelta,
+    RefusalDelta,
+    Repaired,
+    ResponseStarted,
+    Terminator,
+    TextDelta,
+    ToolArgumentsComplete,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    ToolNameDelta,
+    ToolProgress,
+    ToolResultSeen,
+    UpstreamError,
+    Usage,
+)
+
+__all__ = ["CallSaid", "Message", "Said"]
+
+
+@dataclass(slots=True)
+class CallSaid:
+    """One call as far as it was said."""
+
+    id: str
+    name: list[str]
+    arguments: list[str] = field(default_factory=list[str])
+
+
+@dataclass(slots=True)
+class Said:
+    """One choice, in pieces."""
+
+    text: list[str] = field(default_factory=list[str])
+    reasoning: list[str] = field(default_factory=list[str])
+    refusal: list[str] = field(default_factory=list[str])
+    calls: dict[int, CallSaid] = field(default_factory=dict[int, CallSaid])
+    finish: str = ""
+
+
+class Message:
+    """`apply` every event in order; the pieces are joined only when asked, so a stream of any length is linear."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.model = ""
+        self.choices: dict[int, Said] = {}
+
+    def apply(self, event: Event) -> None:
+        """The next event."""
+        match event:
+            case ResponseStarted():
+                self.id, self.model = event.id, event.model
+            case TextDelta():
+                self._said(event.choice).text.append(event.text)
+            case ReasoningDelta():
+                self._said(event.choice).reasoning.append(event.text)
+            case RefusalDelta():
+                self._said(event.choice).refusal.append(event.text)
+            case ToolCallStarted():
+                call = self._said(event.choice).calls.setdefault(event.call, CallSaid(event.id, []))
+                if not "".join(call.name):
+                    call.id, call.name = event.id, [event.name]
+            case ToolNameDelta():
+                self._call(event).name.append(event.name)
+            case ToolArgumentsDelta():
+                self._call(event).arguments.append(event.text)
+            case Finish():
+                said = self._said(event.choice)
+                said.finish = said.finish or event.reason
+            case (
+                ToolArgumentsComplete()
+                | ToolResultSeen()
+                | ToolProgress()
+                | Usage()
+                | Terminator()
+                | UpstreamError()
+                | ForeignFrame()
+                | Repaired()
+                | Ended()
+            ):
+                pass
+            case _:
+                assert_never(event)
+
+    def text(self, choice: int = 0) -> str:
+        """The visible text."""
+        return _joined(self._said(choice).text)
+
+    def reasoning(self, choice: int = 0) -> str:
+        """The thinking."""
+        return _joined(self._said(choice).reasoning)
+
+    def refusal(self, choice: int = 0) -> str:
+        """The refusal."""
+        return _joined(self._said(choice).refusal)
+
+    def calls(self, choice: int = 0) -> list[tuple[str, str, str]]:
+        """Id, name and arguments of each call."""
+        calls = self._said(choice).calls
+        return [(call.id, "".join(call.name), _joined(call.arguments)) for call in calls.values()]
+
+    def _said(self, choice: int) -> Said:
+        return self.choices.setdefault(choice, Said())
+
+    def _call(self, event: ToolNameDelta | ToolArgumentsDelta) -> CallSaid:
+        return self._said(event.choice).calls.setdefault(event.call, CallSaid("", []))
+
+
+def _joined(pieces: list[str]) -> str:
+    return joined_surrogates("".join(pieces))

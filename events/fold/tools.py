@@ -1,0 +1,36 @@
+"""What became of each tool call: every state that it went through, and the record that moved it."""
+
+from typing import NamedTuple
+
+from ..lifecycle import State
+from ..model import Event
+from .wire import Wire
+
+__all__ = ["Move", "Tools"]
+
+
+class Move(NamedTuple):
+    """One transition of one call."""
+
+    n: int
+    choice: int
+    call: int
+    state: State
+
+
+class Tools:
+    """`apply` every event in order; the states are those of the live fold, here with their history."""
+
+    def __init__(self) -> None:
+        self.wire = Wire()
+        self.moves: list[Move] = []
+        self._states: dict[tuple[int, int], State] = {}
+
+    def apply(self, event: Event) -> None:
+        """The next event."""
+        self.wire.apply(event)
+        for call in self.wire.calls():
+            key = (call.choice, call.number)
+            if self._states.get(key) is not call.state:
+                self._states[key] = call.state
+                self.moves.append(Move(event.n, call.choice, call.number, call.state))

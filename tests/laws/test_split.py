@@ -1,0 +1,70 @@
+"""L1: cutting the upstream's bytes into other reads changes no frame, event, fold or emitted byte."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+
+from tests.laws.generated import streams
+from tests.laws.variants import VARIANTS, Variant, chosen, reads, rewritten
+from tests.support.chat import tape
+from tests.support.corpus import load, needs_corpus
+from wiretape.events.emit import Emitter, emit, events
+from wiretape.events.model import Event, ForeignFrame, Repaired
+from wiretape.events.record import Record
+
+pytestmark = pytest.mark.slow
+
+#: Two streams of the corpus (dynamo's hand-made edge cases) hold line ends inside a frame on purpose.
+REQUEST = {"stream": True, "n": None}
+
+
+def untimed(records: Iterable[Record]) -> list[Record]:
+    """The records without what may hang on the reads."""
+    return [
+        record._replace(t=0, keys={key: value for key, value in record.keys.items() if key != "cuts"})
+        for record in records
+    ]
+
+
+def meaning(records: Iterable[Record]) -> list[Event]:
+    """The events; how a frame was written is the ledger's business."""
+    return [event for event in events(records) if not isinstance(event, Repaired)]
+
+
+def check(body: bytes, variant: Variant, key: str) -> None:
+    """One variant against the whole body in one read, and against the body with LF and no BOM."""
+    rewrite = rewritten(body, variant)
+    whole = tape(rewrite, request=REQUEST)
+    cut = tape(list(reads(rewrite, variant.split, key)), request=REQUEST)
+    assert untimed(whole) == untimed(cut), key
+    plain = tape(rewritten(body, Variant("whole", "LF", bom=False)), request=REQUEST)
+    assert emit(cut) == emit(plain), key
+    assert meaning(cut) == meaning(plain), key
+
+
+@needs_corpus
+@pytest.mark.parametrize("part", range(16))
+def test_every_captured_stream_in_other_reads_line_ends_and_with_a_bom(part: int) -> None:
+    for stream in load()[part::16]:
+        for variant in chosen(stream.id):
+            check(stream.body, variant, stream.id)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@given(body=streams())
+def test_any_stream_in_other_reads_line_ends_and_with_a_bom(variant: Variant, body: bytes) -> None:
+    check(body, variant, body.hex())
+
+
+@given(body=streams())
+def test_a_read_more_or_less_never_changes_what_was_emitted_so_far(body: bytes) -> None:
+    """What the client has after k bytes is the same whether they came in one read or in k."""
+    one_by_one = Emitter()
+    sent = b"".join(b"".join(one_by_one.feed(record)) for record in tape(list(reads(body, "1 byte", "")))[:-1])
+    assert emit(tape(body)[:-1]) == sent
+
+
+def test_foreign_frames_are_events_too() -> None:
+    """So that the comparison above sees them."""
+    assert any(isinstance(event, ForeignFrame) for event in meaning(tape(b"data: [DATA]\n\n")))

@@ -16,7 +16,9 @@ _JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
     max_leaves=5,
 )
-_ARGUMENTS = st.dictionaries(_TEXT, _JSON, max_size=3).map(json.dumps) | st.sampled_from(["", "{}", "{", '{"a":', "null"])
+_ARGUMENTS = st.dictionaries(_TEXT, _JSON, max_size=3).map(json.dumps) | st.sampled_from(
+    ["", "{}", "{", '{"a":', "null"]
+)
 
 
 @st.composite

@@ -43,7 +43,9 @@ def test_every_captured_stream_comes_back(part: int) -> None:
             check(list(reads(rewritten(stream.body, variant), variant.split, stream.id)), "eof")
 
 
-@given(body=streams(), sizes=st.lists(st.integers(1, 400), min_size=1), cause=st.sampled_from(["eof", "reset", "stalled"]))
+@given(
+    body=streams(), sizes=st.lists(st.integers(1, 400), min_size=1), cause=st.sampled_from(["eof", "reset", "stalled"])
+)
 def test_any_stream_comes_back(body: bytes, sizes: list[int], cause: str) -> None:
     pieces: list[bytes] = []
     while body:

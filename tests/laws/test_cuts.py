@@ -1,0 +1,146 @@
+"""Every tool stream cut at every frame, and twenty of them at every byte: no half call is ever taken for whole."""
+
+import json
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from tests.laws.variants import FULL
+from tests.support.chat import DONE, tape
+from tests.support.corpus import Stream, load, needs_corpus
+from wiretape.events.emit import Emitter, emit, events
+from wiretape.events.fold.message import Message
+from wiretape.events.fold.warnings import Warnings
+from wiretape.events.lifecycle import State
+from wiretape.events.model import Ended, Event
+from wiretape.events.record import Record
+from wiretape.events.sse import Decoder
+
+pytestmark = [pytest.mark.slow, needs_corpus]
+
+REQUEST = {"stream": True, "n": None}
+
+
+def tool_streams() -> list[Stream]:
+    """The captured streams that hold a call."""
+    return [
+        stream
+        for stream in load()
+        if b'"tool_calls":[' in stream.body.replace(b" ", b"") or b'function_call":{' in stream.body
+    ]
+
+
+def one_of_each_provider(count: int) -> list[Stream]:
+    """The shortest tool stream of every provider that has calls, then more of the shortest."""
+    by_size = sorted(tool_streams(), key=lambda stream: len(stream.body))
+    first: dict[str, Stream] = {}
+    for stream in by_size:
+        first.setdefault(stream.provider, stream)
+    chosen = list(first.values())
+    return (chosen + [stream for stream in by_size if stream not in chosen])[:count]
+
+
+def frame_ends(body: bytes) -> Iterator[int]:
+    """The place behind every frame."""
+    at = 0
+    for frame in Decoder().feed(body):
+        at += len(frame.raw)
+        yield at
+
+
+def check(records: list[Record], key: str) -> None:
+    """One ending; a warning names the calls that are open, and only them; nothing half is taken for whole."""
+    seen = list(events(records))
+    assert sum(isinstance(event, Ended) for event in seen) == 1
+    message, warnings = Message(), Warnings()
+    for event in seen:
+        message.apply(event)
+        warnings.apply(event)
+    named = sorted(call for warning in warnings.found for call in warning.calls)
+    assert named == sorted(lost_calls(message)), key
+    check_states(seen, records, key)
+
+
+def lost_calls(message: Message) -> Iterator[tuple[str, str]]:
+    """The oracle, from the message alone: calls of a choice without a finish, or with one that does not cover them."""
+    for index, said in message.choices.items():
+        calls = message.calls(index)
+        broken = [call for call in calls if not is_json(call[2])]
+        if said.finish in ("", "length", "content_filter") or broken:
+            yield from ((call_id, name) for call_id, name, _ in calls)
+
+
+def is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def check_states(seen: list[Event], records: Iterable[Record], key: str) -> None:
+    emitter = Emitter()
+    sent = [frame for record in records for frame in emitter.feed(record)]
+    ended = seen[-1]
+    assert isinstance(ended, Ended)
+    for call in emitter.wire.calls():
+        assert call.state in (State.RUNNING, State.DROPPED, State.MALFORMED), key
+        assert call.state is not State.RUNNING or is_json(call.arguments), key
+    lost = [
+        call
+        for call in emitter.wire.calls()
+        if call.state is not State.RUNNING and call.reason not in ("length", "content_filter")
+    ]
+    whole = ended.ending == "completed" and not lost
+    assert (DONE in sent) == whole, key
+    if lost:
+        told = json.loads(sent[-1].partition(b"data: ")[2])["error"]
+        assert [call["name"] for call in told["dropped_tools"]] == [
+            call.name for call in lost
+        ] or ended.ending == "upstream_error"
+
+
+@pytest.mark.parametrize("part", range(16))
+def test_cut_at_every_frame(part: int) -> None:
+    for stream in tool_streams()[part::16]:
+        for end in frame_ends(stream.body):
+            check(tape(stream.body[:end], request=REQUEST), f"{stream.id} cut at {end}")
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_cut_at_every_byte(number: int) -> None:
+    """At every byte in `make laws`, at every 29th in the default suite."""
+    stream = one_of_each_provider(20)[number]
+    for end in range(number % 29, len(stream.body), 1 if FULL else 29):
+        check(tape(stream.body[:end], request=REQUEST), f"{stream.id} cut at {end}")
+
+
+@pytest.mark.parametrize("mode", ["warn", "both"])
+@pytest.mark.parametrize("part", range(8))
+def test_held_calls_of_a_cut_stream_are_never_seen(part: int, mode: str) -> None:
+    for stream in tool_streams()[part::8]:
+        ends = list(frame_ends(stream.body))
+        for end in ends if FULL else ends[len(stream.id) % 7 :: 7]:
+            records = tape(stream.body[:end], request=REQUEST, on_partial=mode, tools="held")
+            whole = {call for call in _running(records)}
+            assert _seen_by_a_client(emit(records)) == whole, f"{stream.id} cut at {end}"
+
+
+def _running(records: list[Record]) -> Iterator[tuple[int, str]]:
+    emitter = Emitter()
+    for record in records:
+        emitter.feed(record)
+    yield from ((call.choice, call.name) for call in emitter.wire.calls() if call.state is State.RUNNING)
+
+
+def _seen_by_a_client(sent: bytes) -> set[tuple[int, str]]:
+    found: set[tuple[int, str]] = set()
+    for frame in Decoder().feed(sent):
+        if frame.payload is None or frame.payload == b"[DONE]":
+            continue
+        for choice in json.loads(frame.payload).get("choices", ()):
+            delta = choice["delta"]
+            entries = [entry["function"] for entry in delta.get("tool_calls", ()) if "function" in entry]
+            entries += [delta["function_call"]] if "function_call" in delta else []
+            found.update((choice["index"], entry["name"]) for entry in entries if "name" in entry)
+    return found

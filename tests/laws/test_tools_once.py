@@ -1,0 +1,59 @@
+"""L7: a call gets at most one `running` and one terminal frame, in that order; internal tools and orphans none."""
+
+import json
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.laws.generated import tool_streams
+from tests.support.chat import Run, run, tape
+from tests.support.corpus import load, needs_corpus
+
+pytestmark = pytest.mark.slow
+
+ALLOWED = [["running"], ["dropped"], ["running", "dropped"]]
+
+
+def statuses(result: Run) -> dict[str, list[str]]:
+    """What each call id was told as, in order."""
+    told: dict[str, list[str]] = defaultdict(list)
+    for frame in result.sent:
+        if frame.startswith(b"event: hermes.tool.progress\n"):
+            payload = json.loads(frame.partition(b"data: ")[2])
+            assert payload["choices"][0]["delta"] == {}
+            assert not payload["tool"].startswith("_")
+            told[payload["toolCallId"]].append(payload["status"])
+    return told
+
+
+def check(result: Run) -> None:
+    told = statuses(result)
+    assert all(order in ALLOWED for order in told.values()), told
+    calls = [call for call in result.wire.calls() if call.name and not call.internal]
+    assert set(told) == {call.id for call in calls}
+
+
+@needs_corpus
+@pytest.mark.parametrize("part", range(8))
+def test_every_captured_call_is_told_once(part: int) -> None:
+    for stream in load()[part::8]:
+        check(run(tape(stream.body, request={"stream": True, "n": None})))
+
+
+@given(
+    body=tool_streams(),
+    cut=st.integers(0, 800),
+    mode=st.sampled_from(["error", "warn", "both"]),
+    tools=st.sampled_from(["live", "held"]),
+)
+def test_every_call_of_any_cut_stream_is_told_once(body: bytes, cut: int, mode: str, tools: str) -> None:
+    check(run(tape(body[: max(0, len(body) - cut)], on_partial=mode, tools=tools)))
+
+
+@given(body=tool_streams())
+def test_the_switch_turns_the_frames_off_and_nothing_else(body: bytes) -> None:
+    on, off = run(tape(body)), run(tape(body, tool_events=False))
+    assert not statuses(off)
+    assert off.sent == [frame for frame in on.sent if not frame.startswith(b"event:")]

@@ -1,0 +1,158 @@
+"""What a reader made of one stream, in one form for our own folds and for every SDK, and where two of them differ."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.support.chat import tape
+from wiretape.events.emit import Emitter, events
+from wiretape.events.fold.message import Message
+from wiretape.events.fold.usage import UsageFold
+from wiretape.events.model import Ended, Repaired
+
+__all__ = ["Answer", "Reading", "Truth", "differences", "truth"]
+
+#: Nothing is known of the request of a captured stream: how many choices it asked for is open, and so are its tools.
+_REQUEST: Final[dict[str, Any]] = {"stream": True, "n": None}
+
+_REPEATED: Final = re.compile(r"(.{2,}?)\1+", re.DOTALL)
+
+
+@dataclass(slots=True)
+class Answer:
+    """One choice."""
+
+    role: str | None = None
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    #: Id, name and arguments of each.
+    calls: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    #: Name and arguments of the `function_call` of old.
+    legacy: tuple[str, str] | None = None
+    types: set[str | None] = field(default_factory=set[str | None])
+    finish: str = ""
+
+    @property
+    def repeated(self) -> list[str]:
+        """Ids and names that are one word twice or more: what an SDK makes of one that is sent again."""
+        return [word for call in self.calls for word in call[:2] if _REPEATED.fullmatch(word)]
+
+
+@dataclass(slots=True)
+class Reading:
+    """What an SDK made of a stream; each error is the name of an exception, or empty."""
+
+    answers: dict[int, Answer] = field(default_factory=dict[int, Answer])
+    #: The last token counts that any chunk had.
+    usage: dict[str, Any] | None = None
+    #: While it iterated over the chunks.
+    stream_error: str = ""
+    #: While its helper accumulated them.
+    helper_error: str = ""
+    #: In the plain loop over `chunk.choices[0].delta.content`.
+    loop_error: str = ""
+    #: When asked for the whole answer.
+    final_error: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Truth:
+    """What our folds hold of a stream, and the bytes that go out for it."""
+
+    sent: bytes
+    answers: dict[int, Answer]
+    usage: dict[str, Any] | None
+    asked_for_usage: bool
+    ended: Ended
+    repairs: frozenset[str]
+    #: Choices whose finish is withheld, because it would hand over a malformed call.
+    without_finish: frozenset[int]
+
+    @property
+    def error_due(self) -> str:
+        """Why an error frame must end the stream, or nothing."""
+        if "malformed_call" in self.ended.flags:
+            return "malformed_call"
+        return "" if self.ended.ending == "completed" else self.ended.ending
+
+    @property
+    def cut_by_length(self) -> bool:
+        """Whether the SDK's helper has a reason of its own to refuse the whole answer."""
+        return any(answer.finish == "length" for answer in self.answers.values())
+
+
+def truth(upstream: bytes, *, usage: bool = False, request: dict[str, Any] | None = None, **settings: Any) -> Truth:
+    """From the upstream's bytes; `usage` says whether the request asked for a usage chunk."""
+    asked = (_REQUEST if request is None else request) | {"stream_options": {"include_usage": usage}}
+    records = tape(upstream, request=asked, **settings)
+    emitter = Emitter()
+    sent = b"".join(frame for record in records for frame in emitter.feed(record))
+    message, counts, repairs = Message(), UsageFold(), set[str]()
+    for event in events(records):
+        message.apply(event)
+        counts.apply(event)
+        if isinstance(event, Repaired):
+            repairs.add(event.repair)
+    assert emitter.wire.ended is not None, "every stream has an ending"
+    return Truth(
+        sent=sent,
+        answers={index: _answer(message, index) for index in message.choices},
+        usage=counts.counts,
+        asked_for_usage=usage,
+        ended=emitter.wire.ended,
+        repairs=frozenset(repairs),
+        without_finish=frozenset(call.choice for call in emitter.wire.calls() if call.reason == "malformed"),
+    )
+
+
+def _answer(message: Message, index: int) -> Answer:
+    calls = [call for call in message.calls(index) if call[1]]  # a call that never got a name is never shown (Q17)
+    legacy = next((call[1:] for call in calls if call[0] == f"function_call_{index}"), None)
+    return Answer(
+        role="assistant",
+        text=message.text(index),
+        reasoning=message.reasoning(index),
+        refusal=message.refusal(index),
+        calls=[] if legacy else calls,
+        legacy=legacy,
+        types={"function"} if calls and not legacy else set(),
+        finish=message.choices[index].finish,
+    )
+
+
+def differences(reading: Reading, truth: Truth) -> list[str]:
+    """What an SDK says of our bytes that is not so. Nothing is excused but what the design names."""
+    return list(_differences(reading, truth))
+
+
+def _differences(reading: Reading, truth: Truth) -> Iterable[str]:
+    if bool(reading.stream_error) != bool(truth.error_due):
+        yield f"iterating: {reading.stream_error or 'no error'}, although {truth.error_due or 'nothing'} is due"
+    elif reading.stream_error not in ("", "APIError"):
+        yield f"iterating: {reading.stream_error} instead of the SDK's own error"
+    if reading.helper_error:
+        yield f"the helper: {reading.helper_error}"
+    if reading.loop_error and not truth.asked_for_usage:
+        yield f"the plain loop: {reading.loop_error}"
+    final = "LengthFinishReasonError" if truth.cut_by_length else ""
+    if reading.final_error != final and not truth.error_due:
+        yield f"the whole answer: {reading.final_error or 'no error'}, due is {final or 'none'}"
+    if truth.asked_for_usage and reading.usage != truth.usage:
+        yield f"usage: {reading.usage} instead of {truth.usage}"
+    if reading.answers.keys() != truth.answers.keys():
+        yield f"choices: {sorted(reading.answers)} instead of {sorted(truth.answers)}"
+    for index in reading.answers.keys() & truth.answers.keys():
+        yield from _of_answer(index, reading.answers[index], truth)
+
+
+def _of_answer(index: int, said: Answer, truth: Truth) -> Iterable[str]:
+    due = truth.answers[index]
+    if said.repeated:
+        yield f"choice {index}: doubled {said.repeated}"
+    for name in ("role", "text", "reasoning", "refusal", "calls", "legacy", "types"):
+        if getattr(said, name) != getattr(due, name):
+            yield f"choice {index}: {name} {getattr(said, name)!r:.80} instead of {getattr(due, name)!r:.80}"
+    if said.finish != ("" if index in truth.without_finish else due.finish):
+        yield f"choice {index}: finish {said.finish!r} instead of {due.finish!r}"

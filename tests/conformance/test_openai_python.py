@@ -1,0 +1,54 @@
+"""The openai SDK for Python reads what we send: nothing raises that is not due, and it holds what our folds hold."""
+
+import pytest
+
+from tests.support.corpus import Stream, load, needs_corpus
+
+from .openai_python import read
+from .said import differences, truth
+from .synthetic import STREAMS
+
+SHOWN_MAX = 5
+
+
+def wrong(upstream: bytes) -> list[str]:
+    """Asked for usage and not; where that changes no byte, one reading answers for both."""
+    without, asked = truth(upstream), truth(upstream, usage=True)
+    reading = read(without.sent)
+    again = reading if asked.sent == without.sent else read(asked.sent)
+    return [*differences(reading, without), *(f"asked for usage: {each}" for each in differences(again, asked))]
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_synthetic_stream_is_read_as_our_folds_read_it(name: str) -> None:
+    assert wrong(b"".join(STREAMS[name].upstream)) == []
+
+
+@pytest.mark.parametrize("name", [name for name, stream in STREAMS.items() if stream.damage])
+def test_the_same_questions_put_to_the_bytes_as_they_came_show_the_damage(name: str) -> None:
+    """Or the test above would prove nothing."""
+    upstream = b"".join(STREAMS[name].upstream)
+    found = differences(read(upstream), truth(upstream))
+    assert any(STREAMS[name].damage in each for each in found), found
+
+
+def test_a_usage_chunk_comes_only_when_asked_for() -> None:
+    upstream = b"".join(STREAMS["usage chunk without choices"].upstream)
+    assert read(truth(upstream).sent).usage is None
+    assert read(truth(upstream, usage=True).sent).usage == truth(upstream).usage is not None
+
+
+def by_source() -> dict[str, list[Stream]]:
+    """The captures of each repository, and so the work in pieces that can run side by side."""
+    sources: dict[str, list[Stream]] = {}
+    for stream in load():
+        sources.setdefault(stream.id.partition(":")[0], []).append(stream)
+    return sources
+
+
+@needs_corpus
+@pytest.mark.slow
+@pytest.mark.parametrize("source", by_source())
+def test_a_captured_stream_is_read_as_our_folds_read_it(source: str) -> None:
+    found = [f"{stream.id}: {each}" for stream in by_source()[source] for each in wrong(stream.body)]
+    assert not found, "\n".join([f"{len(found)} differences", *found[:SHOWN_MAX]])

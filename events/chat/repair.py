@@ -174,8 +174,9 @@ class Repair:
         if field := _ERROR_FIELD.search(frame.raw):
             value = parse(field[1])
             if is_object(value):
-                self._ledger.replaced(n, "error_field", b"")
-                return [self._failure(n, b'{"error":%b}' % field[1], {"error": value})]
+                failure = self._failure(n, b'{"error":%b}' % field[1], {"error": value})
+                self._ledger.replaced(n, "error_field", failure.frame)
+                return [failure]
         if _SILENT_BLOCK.fullmatch(frame.raw):
             self._ledger.withheld(n, "comment")
             return []
@@ -212,6 +213,8 @@ class Repair:
         usable = is_list(choices) and all(is_object(choice) for choice in choices)
         failure = self._error_of(payload, value, frame, usable=usable)
         if failure is not None:
+            if failure.frame == frame.raw:
+                return [failure._replace(n=n, frame=frame.raw)]
             return self._failed_chunk(n, payload, value, failure, usable=usable)
         if usable and value.get("object") == "chat.completion" and not any("delta" in choice for choice in choices):
             return self._whole_object(n, value)

@@ -2,10 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from math import isfinite
 from typing import Any, Final, NamedTuple, NoReturn, TypeGuard
 
 import orjson
+
+from .limits import JSON_NESTING_MAX
 
 __all__ = [
     "ABSENT",
@@ -29,6 +32,8 @@ _STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
 _MEMBER: Final = re.compile(rb"\s*+(" + _STRING + rb")\s*+:\s*+")
 _VALUE: Final = re.compile(rb"(?:(" + _STRING + rb')|([^\s"{\[,}\]]++)|([{\[]))', re.DOTALL)
 _STRING_OR_BRACKET: Final = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
+#: The same in text that may be no JSON: an unended string goes to the end, or the search would be quadratic.
+_STRING_OR_BRACKET_OF_ANY: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _NEXT: Final = re.compile(rb"\s*+([,}\]])")
 _SPACE: Final = re.compile(rb"\s*+")
 _OPENING: Final = b"{["
@@ -51,17 +56,34 @@ _decode: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=_refuse, 
 def parse(text: bytes) -> Any:
     """The value, or ABSENT.
 
-    orjson refuses what JSON allows (lone surrogates of an emoji split over two deltas, 1e999, depth over 1,024); the
-    standard library reads those.
+    orjson refuses what JSON allows (lone surrogates of an emoji split over two deltas, 1e999); the standard library
+    reads those.
     """
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         pass
+    if _nests_too_deeply(text):
+        return ABSENT
     try:
         return _decode(text.decode())
     except (ValueError, RecursionError):
         return ABSENT
+
+
+def _nests_too_deeply(text: bytes) -> bool:
+    if text.count(b"[") + text.count(b"{") <= JSON_NESTING_MAX:
+        return False
+    depth = 0
+    for token in _STRING_OR_BRACKET_OF_ANY.finditer(text):
+        first = text[token.start()]
+        if first in _OPENING:
+            depth += 1
+            if depth > JSON_NESTING_MAX:
+                return True
+        elif first != _QUOTE:
+            depth -= 1
+    return False
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -85,11 +107,44 @@ def as_list(value: Any) -> list[Any]:
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON; what orjson refuses, lone surrogates and huge integers, the standard library writes."""
+    """Compact JSON of anything that `parse` gives, also where orjson refuses it: lone surrogates, huge integers, depth.
+
+    What JSON cannot say, the infinity that 1e999 became, is null.
+    """
     try:
         return orjson.dumps(value)
     except TypeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+        return "".join(_written(value)).encode()
+
+
+def _written(value: Any) -> Iterator[str]:
+    # Without recursion, since orjson reads four times as deep as it writes, and deeper than Python's stack may go.
+    unended: list[tuple[Iterator[tuple[str, Any]], str]] = [(iter([("", value)]), "")]
+    while unended:
+        inside, closing = unended[-1]
+        entry = next(inside, None)
+        if entry is None:
+            unended.pop()
+            yield closing
+            continue
+        before, value = entry
+        yield before
+        if is_object(value):
+            yield "{"
+            keys = (f"{json.dumps(key)}:" for key in value)
+            unended.append((zip(_separated(keys), value.values(), strict=True), "}"))
+        elif is_list(value):
+            yield "["
+            unended.append((zip(_separated("" for _ in value), value, strict=True), "]"))
+        else:
+            yield "null" if isinstance(value, float) and not isfinite(value) else json.dumps(value)
+
+
+def _separated(texts: Iterator[str]) -> Iterator[str]:
+    comma = ""
+    for text in texts:
+        yield comma + text
+        comma = ","
 
 
 def joined_surrogates(text: str) -> str:

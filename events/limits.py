@@ -5,7 +5,9 @@ from typing import Final
 __all__ = [
     "ARGUMENTS_BYTES_MAX",
     "BODY_BYTES_MAX",
+    "DAMAGES_MAX",
     "EVENT_BYTES_MAX",
+    "JSON_NESTING_MAX",
     "LABEL_CHARS_MAX",
     "LINE_BYTES_MAX",
     "PREVIEW_BYTES_MAX",
@@ -22,6 +24,13 @@ EVENT_BYTES_MAX: Final = 8 * 1024 * 1024
 #: One line of a tape: an event of the full size whose every byte is escaped (six for one) and came in reads of its own
 #: needs 6 x 8 MiB and 8 Mi cuts of about 20 bytes. A line beyond it is damage.
 TAPE_LINE_BYTES_MAX: Final = 256 * 1024 * 1024
+
+#: Damages of one tape that are listed: a file of nothing but LF has one for every byte.
+DAMAGES_MAX: Final = 1_000
+
+#: Depth of JSON that orjson refuses and the standard library reads: that one recurses, and whether it could must not
+#: hang on how deep the caller stands (Python 3.11 allows 1,000 frames in all; a request of ours stands at about 100).
+JSON_NESTING_MAX: Final = 512
 
 #: The arguments of all calls of one stream together. They are kept until their choice finishes, so they are the one
 #: thing in the live fold that grows with the stream; twice the event cap is more than any tool takes.

@@ -8,15 +8,14 @@ no nested object of ours has such a key (asserted at writing).
 """
 
 import base64
-import binascii
 import re
 import zlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from .json_text import ABSENT, dumps, is_list, is_object, parse
-from .sse import Frame, parse_block
+from .sse import Frame, is_block, parse_block
 
 __all__ = ["NO_KEYS", "Record", "decode", "encode"]
 
@@ -26,6 +25,10 @@ _HEAD: Final = b'{"c":"'
 _BODY_AT: Final = 16
 _DATA: Final = b',"data":'
 _FRAME_HEAD: Final = re.compile(rb'"n":(0|[1-9]\d{0,17}),"t":(0|[1-9]\d{0,17}),"k":"frame"')
+#: Beyond 18 digits lies no number of records and no microsecond, only junk that costs memory.
+_NUMBER_END: Final = 10**18
+#: Kinds that carry bytes of the upstream, which may have come in several reads.
+_RECEIVED: Final = frozenset({"frame", "rest", "body"})
 _RESERVED: Final = frozenset({"c", "n", "t", "k", "data", "raw", "b64"})
 
 
@@ -94,7 +97,7 @@ def decode(line: bytes) -> Record | str:
     if value is ABSENT:
         return "data is not JSON"
     plain = _FRAME_HEAD.fullmatch(body, 0, at)
-    if plain:
+    if plain and b"\r" not in payload:
         raw = b"data: %b\n\n" % payload
         return Record(int(plain[1]), int(plain[2]), "frame", NO_KEYS, raw, payload, value)
     return _with_data(body[:at], payload, value)
@@ -115,7 +118,7 @@ def _with_data(head: bytes, payload: bytes, value: Any) -> Record | str:
         raw = edges[0] + payload + edges[1]
         if parse_block(raw, first="bom" in keys).payload != payload:
             return "sse and data make another frame"
-    return Record(n, t, kind, keys, raw, payload, value)
+    return _checked(Record(n, t, kind, keys or NO_KEYS, raw, payload, value))
 
 
 def _without_data(body: bytes) -> Record | str:
@@ -124,14 +127,14 @@ def _without_data(body: bytes) -> Record | str:
         return parts
     n, t, kind, keys = parts
     if _RESERVED.isdisjoint(keys):
-        return "a frame without bytes" if kind == "frame" else Record(n, t, kind, keys)
+        return "a frame without bytes" if kind == "frame" else _checked(Record(n, t, kind, keys or NO_KEYS))
     text, encoded = keys.pop("raw", None), keys.pop("b64", None)
     try:
         if isinstance(text, str) and encoded is None and _RESERVED.isdisjoint(keys):
-            return Record(n, t, kind, keys or NO_KEYS, text.encode())
+            return _checked(Record(n, t, kind, keys or NO_KEYS, text.encode()))
         if isinstance(encoded, str) and text is None and _RESERVED.isdisjoint(keys):
-            return Record(n, t, kind, keys or NO_KEYS, base64.b64decode(encoded, validate=True))
-    except (UnicodeEncodeError, binascii.Error, ValueError):
+            return _checked(Record(n, t, kind, keys or NO_KEYS, base64.b64decode(encoded, validate=True)))
+    except ValueError:  # a lone surrogate, or not base64
         pass
     return "its bytes are not as they should be"
 
@@ -142,26 +145,48 @@ def _parts(text: bytes) -> tuple[int, int, str, dict[str, Any]] | str:
         return "not a JSON object"
     keys: dict[str, Any] = head
     n, t, kind = keys.pop("n", None), keys.pop("t", None), keys.pop("k", None)
-    if type(n) is not int or type(t) is not int or n < 0 or t < 0 or not isinstance(kind, str):
+    if not _is_number(n) or not _is_number(t) or not isinstance(kind, str):
         return "n, t or k is not as it should be"
-    cuts: Any = keys.get("cuts", [])
-    if not is_list(cuts) or not all(_is_cut(cut) for cut in cuts):
-        return "cuts are not as they should be"
     return n, t, kind, keys
 
 
-def _is_cut(cut: Any) -> bool:
-    return is_list(cut) and len(cut) == 2 and all(type(number) is int and number >= 0 for number in cut)
+def _is_number(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < _NUMBER_END
 
 
 def _edges(keys: Mapping[str, Any]) -> tuple[bytes, bytes] | None:
     """What stands before and behind the payload of a frame."""
-    edges = keys.get("sse")
-    event = keys.get("event")
-    try:
-        if edges is not None:
-            before, behind = edges
-            return before.encode(), behind.encode()
-        return (b"event: %b\ndata: " % event.encode() if event is not None else b"data: "), b"\n\n"
-    except (TypeError, ValueError, AttributeError):
+    edges: Any = keys.get("sse", ["data: ", "\n\n"])
+    if "event" in keys:
+        event: Any = keys["event"]
+        edges = [f"event: {event}\ndata: ", "\n\n"] if "sse" not in keys and isinstance(event, str) else None
+    if not is_list(edges) or len(edges) != 2 or not all(isinstance(edge, str) for edge in edges):
         return None
+    try:
+        return edges[0].encode(), edges[1].encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return None
+
+
+def _checked(record: Record) -> Record | str:
+    """Against what no writer of ours says, and a reader would have to believe."""
+    kind, keys, raw = record.kind, record.keys, record.raw
+    if kind == "frame" and not is_block(raw or b"", first="bom" in keys):
+        return "not one frame"
+    if kind in _RECEIVED and "cuts" in keys and not _are_cuts(keys["cuts"], record):
+        return "cuts are not as they should be"
+    return record
+
+
+def _are_cuts(cuts: Any, record: Record) -> bool:
+    """Reads that ended inside the bytes, or at their very end, each later than the one before."""
+    time, place, size = -1, 0, len(record.raw or b"")
+    if not is_list(cuts):
+        return False
+    for cut in cuts:
+        if not is_list(cut) or len(cut) != 2 or not _is_number(cut[0]) or not _is_number(cut[1]):
+            return False
+        if not time < cut[0] < record.t or not place < cut[1] <= size:
+            return False
+        time, place = cut
+    return True

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from .errors import LocalError
 from .limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
 
-__all__ = ["BOM", "Decoder", "Frame", "encode", "parse_block"]
+__all__ = ["BOM", "Decoder", "Frame", "encode", "is_block", "parse_block"]
 
 BOM: Final = b"\xef\xbb\xbf"
 
@@ -49,21 +49,26 @@ class Decoder:
     """Incremental bytes to frames, linear in the bytes however they are cut.
 
     After a line or an event above its limit the decoder is dead: `overflow` names the limit, `rest` holds the bytes
-    from the start of the offending block, and feeding it again is our own bug.
+    from the start of the offending block, and feeding it again is our own bug. The limit is the one that a reader of
+    single bytes would have met first (the event's where both are met at once), so that no verdict hangs on the reads.
     """
 
-    def __init__(self, line_bytes_max: int = LINE_BYTES_MAX, event_bytes_max: int = EVENT_BYTES_MAX) -> None:
+    def __init__(
+        self, line_bytes_max: int = LINE_BYTES_MAX, event_bytes_max: int = EVENT_BYTES_MAX, *, first: bool = True
+    ) -> None:
+        """Without `first` the bytes do not start a body, so that a BOM is none."""
         self.overflow = ""
         self._line_bytes_max = line_bytes_max
         self._event_bytes_max = event_bytes_max
         self._harmless_bytes = min(line_bytes_max, event_bytes_max)
         self._pending = bytearray()
-        self._first = True
+        self._first = first
         self._carriage_returns = False
         self._closed = False
         self._start = 0  # of the block's first line in _pending, behind the stray blank lines
         self._searched = 0  # no block ends before this place
-        self._line_start = 0  # of the last, unended line in _pending
+        self._judged = 0  # the lines that end before this place are within the limit
+        self._line_start = 0  # of the first line not judged yet
 
     @property
     def rest(self) -> bytes:
@@ -85,12 +90,12 @@ class Decoder:
         if self._block_ends():
             frames, used = self._blocks(bytes(pending))
             del pending[:used]
-            self._start = self._searched = self._line_start = 0
+            self._start = self._searched = self._judged = self._line_start = 0
             self._block_ends()
         else:
             frames = []
-        if not self.overflow:
-            self._check_partial(read)
+        if not self.overflow and len(pending) > self._harmless_bytes:
+            self._judge(pending)
         return frames
 
     def close(self) -> list[Frame]:
@@ -108,7 +113,8 @@ class Decoder:
         pending = self._pending
         strays = _BOM_AND_LINE_ENDS if self._first and not self._start else _LINE_ENDS
         ends = strays.match(pending, self._start)
-        self._start = start = ends.end() if ends else 0
+        assert ends is not None, "the pattern matches nothing, too"
+        self._start = start = ends.end()
         search_from = max(start, self._searched)
         if self._carriage_returns:
             found = _BLANK_LINE.search(pending, search_from) is not None
@@ -116,16 +122,6 @@ class Decoder:
             found = pending.find(b"\n\n", search_from) >= 0
         self._searched = max(start, len(pending) - _BLANK_LINE_OVERLAP)
         return found
-
-    def _check_partial(self, read: bytes) -> None:
-        pending = self._pending
-        line_end = max(read.rfind(b"\n"), read.rfind(b"\r"))
-        if line_end >= 0:
-            self._line_start = len(pending) - len(read) + line_end + 1
-        if len(pending) > self._event_bytes_max:
-            self.overflow = "event"
-        elif len(pending) - self._line_start > self._line_bytes_max:
-            self.overflow = "line"
 
     def _blocks(self, data: bytes) -> tuple[list[Frame], int]:
         """Every whole block of `data`, and how many bytes they are. Here almost all time of the codec is spent."""
@@ -139,7 +135,7 @@ class Decoder:
             if start == begin and data.startswith(b"\n", line_end + 1) and data.startswith(b"data: ", begin):
                 end = line_end + 2
                 if end - begin > self._harmless_bytes and self._too_long(data[begin:end]):
-                    return frames, begin
+                    break
                 frames.append(Frame(data[begin:end], data[begin + 6 : line_end], b"", None, None, True))
             else:
                 end = data.find(b"\n\n", line_end) + 2
@@ -164,15 +160,29 @@ class Decoder:
             self._first = False
             begin = end
             ends = _LINE_ENDS.match(data, begin)
-            start = ends.end() if ends else begin
+            assert ends is not None, "the pattern matches nothing, too"
+            start = ends.end()
         return frames, begin
 
-    def _too_long(self, raw: bytes) -> bool:
-        if len(raw) > self._event_bytes_max:
-            self.overflow = "event"
-        elif len(raw) > self._line_bytes_max and max(map(len, _LINE_END.split(raw))) > self._line_bytes_max:
-            self.overflow = "line"
+    def _too_long(self, block: bytes) -> bool:
+        if len(block) > self._harmless_bytes:
+            self._judged = self._line_start = 0
+            self._judge(block)
         return bool(self.overflow)
+
+    def _judge(self, block: bytes | bytearray) -> None:
+        """Sets `overflow` if this block, or what there is of it, passes a limit; each byte is looked at once."""
+        size = min(len(block), self._event_bytes_max)
+        for line_end in _LINE_END.finditer(block, self._judged, size):
+            if line_end.start() - self._line_start > self._line_bytes_max:
+                self.overflow = "line"
+                return
+            self._line_start = line_end.end()
+        self._judged = size
+        if size - self._line_start > self._line_bytes_max:
+            self.overflow = "line"
+        elif len(block) > self._event_bytes_max:
+            self.overflow = "event"
 
 
 def parse_block(raw: bytes, *, first: bool = False) -> Frame:
@@ -198,6 +208,13 @@ def parse_block(raw: bytes, *, first: bool = False) -> Frame:
     joined = b"\n".join(payload) if payload else None
     canonical = joined is not None and raw == b"data: %b\n\n" % joined
     return Frame(raw, joined, event, last_id, retry, canonical)
+
+
+def is_block(raw: bytes, *, first: bool = False) -> bool:
+    """Whether these bytes are exactly one block, as a frame's `raw` must be."""
+    decoder = Decoder(len(raw), len(raw), first=first)
+    frames = decoder.feed(raw) + decoder.close()
+    return [frame.raw for frame in frames] == [raw]
 
 
 def encode(payload: bytes, *, event: bytes = b"", id: bytes | None = None) -> bytes:  # noqa: A002 - the field's name

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from .errors import LocalError, TapeError
 from .json_text import ABSENT, parse
-from .limits import TAPE_LINE_BYTES_MAX
+from .limits import DAMAGES_MAX, TAPE_LINE_BYTES_MAX
 from .record import NO_KEYS, Record, decode
 from .sse import BOM, Decoder, Frame
 from .upcast import FORMAT, upcast
@@ -180,16 +180,23 @@ class Damage(NamedTuple):
 
 
 class Reader:
-    """Incremental tape bytes to verified records. Bad lines are reported with their place, never silently skipped."""
+    """Incremental tape bytes to verified records. Bad lines are reported with their place, never silently skipped.
 
-    def __init__(self, line_bytes_max: int = TAPE_LINE_BYTES_MAX) -> None:
+    Any bytes whatsoever give records or damage. What raises is a format that is newer than this reader: nothing in such
+    a tape can be believed.
+    """
+
+    def __init__(self, line_bytes_max: int = TAPE_LINE_BYTES_MAX, damages_max: int = DAMAGES_MAX) -> None:
+        #: In order of place; the last one of a full list stands for all that follow.
         self.damage: list[Damage] = []
         self.ended = False
+        self._damages_max = damages_max
         self._line_bytes_max = line_bytes_max
         self._tail = bytearray()
         self._searched = 0
         self._at = 0
         self._next_n = 0
+        self._t = 0
         self._skipping = False
         self._format = FORMAT
 
@@ -220,7 +227,7 @@ class Reader:
     def _limit_tail(self) -> None:
         if self._skipping or len(self._tail) > self._line_bytes_max:
             if not self._skipping:
-                self.damage.append(Damage(self._at, "line too long"))
+                self._damaged("line too long")
             self._skipping = True
             self._at += len(self._tail)
             self._tail.clear()
@@ -232,28 +239,42 @@ class Reader:
             return None
         record = decode(line) if len(line) <= self._line_bytes_max else "line too long"
         if isinstance(record, str):
-            self.damage.append(Damage(self._at, record))
+            self._damaged(record)
             return None
         if self.ended:
-            self.damage.append(Damage(self._at, "record after end"))
+            self._damaged("record after end")
             return None
         if record.n < self._next_n:
-            self.damage.append(Damage(self._at, f"record {record.n} again"))
+            self._damaged(f"record {record.n} again")
             return None
         if record.n > self._next_n:
-            self.damage.append(Damage(self._at, f"records {self._next_n} to {record.n - 1} are missing"))
-        self._next_n = record.n + 1
+            self._damaged(f"records {self._next_n} to {record.n - 1} are missing")
+        if record.t < self._t:
+            self._damaged(f"record {record.n} is earlier than the one before it")
+        self._next_n, self._t = record.n + 1, record.t
         return self._known(record)
 
     def _known(self, record: Record) -> Record:
         if record.kind == "open":
-            version = record.keys.get("format", FORMAT)
-            if type(version) is not int or version > FORMAT:
-                raise TapeError(f"tape format {version!r} is newer than {FORMAT}, the newest that this version reads")
-            self._format = version
+            self._format = self._format_of(record)
         elif record.kind == "end":
             self.ended = True
         return upcast(record, self._format)
+
+    def _format_of(self, record: Record) -> int:
+        version = record.keys.get("format")
+        if type(version) is not int or version < 1:
+            self._damaged("its format is no number of a format")
+            return FORMAT
+        if version > FORMAT:
+            raise TapeError(f"tape format {version} is newer than {FORMAT}, the newest that this version reads")
+        return version
+
+    def _damaged(self, reason: str) -> None:
+        if len(self.damage) < self._damages_max:
+            self.damage.append(Damage(self._at, reason))
+        elif len(self.damage) == self._damages_max:
+            self.damage.append(Damage(self._at, "more damage from here on"))
 
 
 def reads(records: Iterable[Record]) -> Iterator[tuple[int, bytes]]:

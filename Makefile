@@ -98,6 +98,27 @@ fuzz: install ## coverage-guided fuzzing, ten minutes a target
 bench: install ## the speed of the core, with its floors
 	$(PY) -m tests.bench
 
+# Real clients, where they are found. Packages for Node are locked by version and hash; the registry is the machine's.
+.PHONY: test-real
+test-real: test-node ## what we send, read by real clients that need more than Python
+
+NODE := tests/conformance/node
+$(NODE)/node_modules: $(NODE)/package-lock.json
+	npm ci --prefix $(NODE)
+	@touch $@
+
+.PHONY: test-node
+test-node: install ## the official openai SDK for Node over every captured chat stream, where there is npm
+	@if command -v npm >/dev/null; then \
+	    $(MAKE) --no-print-directory $(NODE)/node_modules && $(PY) -m tests.conformance.openai_node; \
+	else \
+	    echo "UNTESTED: no npm found, so the SDK for Node did not run"; \
+	fi
+
+.PHONY: conformance
+conformance: install $(NODE)/node_modules ## docs/conformance.md anew: both SDKs over every captured chat stream
+	$(PY) -m tests.conformance.report
+
 # Quart has one version pair below Python 3.13 and another from there on (pyproject.toml): both are products. Each
 # candidate is run, because a shim on PATH may stand for an interpreter that is not there.
 SUITE ?= test

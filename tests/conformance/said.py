@@ -25,7 +25,8 @@ class Answer:
 
     role: str | None = None
     text: str = ""
-    reasoning: str = ""
+    #: None where the reader does not offer it.
+    reasoning: str | None = ""
     refusal: str = ""
     #: Id, name and arguments of each.
     calls: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
@@ -122,12 +123,15 @@ def _answer(message: Message, index: int) -> Answer:
     )
 
 
-def differences(reading: Reading, truth: Truth) -> list[str]:
-    """What an SDK says of our bytes that is not so. Nothing is excused but what the design names."""
-    return list(_differences(reading, truth))
+def differences(reading: Reading, truth: Truth, *, helper: bool = True) -> list[str]:
+    """What an SDK says of our bytes that is not so. Nothing is excused but what the design names.
+
+    `helper` is whether this reading had one, which refuses a whole answer that was cut by `length`.
+    """
+    return list(_differences(reading, truth, "LengthFinishReasonError" if helper and truth.cut_by_length else ""))
 
 
-def _differences(reading: Reading, truth: Truth) -> Iterable[str]:
+def _differences(reading: Reading, truth: Truth, final: str) -> Iterable[str]:
     if bool(reading.stream_error) != bool(truth.error_due):
         yield f"iterating: {reading.stream_error or 'no error'}, although {truth.error_due or 'nothing'} is due"
     elif reading.stream_error not in ("", "APIError"):
@@ -136,7 +140,6 @@ def _differences(reading: Reading, truth: Truth) -> Iterable[str]:
         yield f"the helper: {reading.helper_error}"
     if reading.loop_error and not truth.asked_for_usage:
         yield f"the plain loop: {reading.loop_error}"
-    final = "LengthFinishReasonError" if truth.cut_by_length else ""
     if reading.final_error != final and not truth.error_due:
         yield f"the whole answer: {reading.final_error or 'no error'}, due is {final or 'none'}"
     if truth.asked_for_usage and reading.usage != truth.usage:
@@ -152,7 +155,8 @@ def _of_answer(index: int, said: Answer, truth: Truth) -> Iterable[str]:
     if said.repeated:
         yield f"choice {index}: doubled {said.repeated}"
     for name in ("role", "text", "reasoning", "refusal", "calls", "legacy", "types"):
-        if getattr(said, name) != getattr(due, name):
-            yield f"choice {index}: {name} {getattr(said, name)!r:.80} instead of {getattr(due, name)!r:.80}"
+        read, true = getattr(said, name), getattr(due, name)
+        if read != true and not (name == "reasoning" and read is None):
+            yield f"choice {index}: {name} {read!r:.80} instead of {true!r:.80}"
     if said.finish != ("" if index in truth.without_finish else due.finish):
         yield f"choice {index}: finish {said.finish!r} instead of {due.finish!r}"

@@ -1,10 +1,13 @@
 """The openai SDK for Python reads what we send: nothing raises that is not due, and it holds what our folds hold."""
 
+import re
+
 import pytest
 
 from tests.support.corpus import Stream, load, needs_corpus
 
 from .openai_python import read
+from .report import PLACE
 from .said import differences, truth
 from .synthetic import STREAMS
 
@@ -52,3 +55,10 @@ def by_source() -> dict[str, list[Stream]]:
 def test_a_captured_stream_is_read_as_our_folds_read_it(source: str) -> None:
     found = [f"{stream.id}: {each}" for stream in by_source()[source] for each in wrong(stream.body)]
     assert not found, "\n".join([f"{len(found)} differences", *found[:SHOWN_MAX]])
+
+
+@needs_corpus
+@pytest.mark.slow
+def test_the_document_lists_exactly_the_streams_that_end_with_an_error() -> None:
+    listed = set(re.findall(r"^\| `(.+:.+)` \| `\w+` \|$", PLACE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert {stream.id for stream in load() if truth(stream.body).error_due} == listed, "`make conformance`"

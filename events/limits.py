@@ -4,14 +4,18 @@ from typing import Final
 
 __all__ = [
     "ARGUMENTS_BYTES_MAX",
+    "CALLS_IN_A_PIECE_MAX",
+    "CHUNKS_WAITING_MAX",
     "BODY_BYTES_MAX",
     "DAMAGES_MAX",
     "EVENT_BYTES_MAX",
+    "HELD_BYTES_MAX",
     "JSON_NESTING_MAX",
     "LABEL_CHARS_MAX",
     "LINE_BYTES_MAX",
     "PREVIEW_BYTES_MAX",
     "TAPE_LINE_BYTES_MAX",
+    "UNDELIVERED_BYTES_MAX",
 ]
 
 #: One SSE line without its end. Base64 image events need more than 1 MiB; the largest captured JSON frame has 106 KB.
@@ -36,9 +40,24 @@ JSON_NESTING_MAX: Final = 512
 #: thing in the live fold that grows with the stream; twice the event cap is more than any tool takes.
 ARGUMENTS_BYTES_MAX: Final = 16 * 1024 * 1024
 
+#: Frames of held tool calls together. A provider that sends one character a frame spends 250 bytes on it, so this is
+#: reached long before the bound on arguments; the stream then ends as `limit`.
+HELD_BYTES_MAX: Final = 64 * 1024 * 1024
+
+#: Frames without content that wait for the first one with content. No provider sends more than a few; above the bound
+#: they go out, and no other attempt may follow.
+UNDELIVERED_BYTES_MAX: Final = 256 * 1024
+
 #: A whole answer, read where a stream was due or because none was asked for. Its bytes pass however many they are; a
 #: longer one is not folded.
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+
+#: Calls that one piece of arguments is split into (dialects.md Q8). `{}{}{}` in a frame of the full size would be four
+#: million; OpenAI takes at most 128 tools.
+CALLS_IN_A_PIECE_MAX: Final = 128
+
+#: Chunks with nothing but `{}` for arguments that wait for what comes next (dialects.md Q20): as many parallel calls.
+CHUNKS_WAITING_MAX: Final = 128
 
 #: `input` and `output` of a lifecycle frame: a tool card shows a preview, the tape holds the whole.
 PREVIEW_BYTES_MAX: Final = 2 * 1024

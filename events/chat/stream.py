@@ -7,7 +7,7 @@ from ..fold.wire import Call, Wire
 from ..json_text import ABSENT, as_list, as_object, parse
 from ..ledger import Ledger
 from ..lifecycle import STATUS_ON_WIRE, State
-from ..limits import BODY_BYTES_MAX
+from ..limits import BODY_BYTES_MAX, HELD_BYTES_MAX, UNDELIVERED_BYTES_MAX
 from ..model import (
     Ended,
     Event,
@@ -33,9 +33,9 @@ __all__ = ["ChatStream"]
 class ChatStream:
     """Feed the records of one tape in order; `frames` are what the client gets on account of each.
 
-    Three things are held back. Until something is delivered, every frame: another attempt may still come. With
-    `tools = held`, tool deltas until their choice finishes. A usage-only chunk until the terminator, since the last one
-    counts and one is enough.
+    Three things are held back. Every frame, until one carries content: before that another attempt may still come, even
+    behind a keepalive. With `tools = held`, tool deltas until their choice finishes. A usage-only chunk until the
+    terminator, since the last one counts and one is enough.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class ChatStream:
         self._facts = Facts()
         self._results: list[ToolResultSeen] = []
         self._out: list[bytes] = []
-        #: Frames that no client has seen; None once something was delivered.
-        self._undelivered: list[bytes] | None = []
+        #: Frames that no client has seen; None once content was delivered.
+        self._undelivered: list[tuple[int, bytes]] | None
         self._flows = False
         self._begin_attempt()
 
@@ -76,67 +76,82 @@ class ChatStream:
 
     def _other(self, record: Record) -> None:
         match record.kind:
-            case "request":
+            case "request" if not self.delivered:
                 self._facts = Facts.of(record.keys)
                 self._begin_attempt()
             case "results":
                 self._results = _results(record)
                 for result in self._results:
                     self._event(result)
-            case "attempt":
+            case "attempt" if not self.delivered:
+                self._discard("attempt_discarded")
                 self._begin_attempt()
-            case "keepalive":
-                self._deliver()
-            case "commit":
-                self._commit(record)
+            case "commit" if record.raw is not None and not self.delivered:  # the client got this error instead
+                self._discard("error_status")
+                self._undelivered, self._out, self._closed = None, [record.raw], True
             case "rest":
                 self._items(self._repair.rest(record.n, record.raw or b""))
             case "body":
-                self._take_body(record.raw or b"")
+                self._take_body(record.n, record.raw or b"")
             case _:
                 pass
 
+    @property
+    def delivered(self) -> bool:
+        """Content has gone out, so no other attempt may follow."""
+        return self._undelivered is None
+
     def _begin_attempt(self) -> None:
-        """What an attempt before this one brought counts for nothing, save what the client has already seen."""
-        if self._undelivered is not None:
-            self._undelivered = []
-            self._envelope = write.Envelope()
-            self._roles: set[int] = set()
+        """What an attempt before this one brought counts for nothing: no client has seen it."""
+        self._undelivered = []
+        self._undelivered_bytes = 0
+        self._envelope = write.Envelope()
+        self._roles: set[int] = set()
         self.wire = Wire()
+        self._started = False
         self._closed = False
         self._finished: set[int] = set()  # choices whose finish the client has
         self._usage: Chunk | None = None
         self._held: dict[int, list[Chunk]] = {}
+        self._held_bytes = 0
         self._body: list[bytes] = []
         self._body_bytes_left = BODY_BYTES_MAX
         self._repair = Repair(self._facts, self._settings, self._envelope, self._roles, self.ledger, self._stream_id)
 
-    def _take_body(self, part: bytes) -> None:
+    def _take_body(self, n: int, part: bytes) -> None:
         """A plain answer passes as it comes; a whole one is read at its end, up to a bound."""
         if not self._facts.stream:
-            self._send(part)
+            self._send(n, part)
         self._body_bytes_left -= len(part)
         if self._body_bytes_left >= 0:
             self._body.append(part)
 
-    def _commit(self, record: Record) -> None:
-        """The client got a status: an HTTP error is the whole answer, 200 begins the stream."""
-        if record.raw is not None:
-            self._undelivered, self._out, self._closed = None, [record.raw], True
-        else:
-            self._deliver()
+    def _discard(self, repair: str) -> None:
+        """No client will see what came so far."""
+        waiting = [item.n for item in self._repair.end()]
+        waiting += [n for n, _ in self._undelivered or ()]
+        waiting += [chunk.n for chunks in self._held.values() for chunk in chunks]
+        waiting += [self._usage.n] if self._usage is not None else []
+        for n in sorted(set(waiting)):
+            self.ledger.withheld(n, repair)
 
     def _deliver(self) -> None:
         if self._undelivered is not None:
-            self._out += self._undelivered
+            self._out += [frame for _, frame in self._undelivered]
             self._undelivered = None
 
-    def _send(self, frame: bytes) -> None:
-        (self._out if self._undelivered is None else self._undelivered).append(frame)
+    def _send(self, n: int, frame: bytes) -> None:
+        if self._undelivered is None:
+            self._out.append(frame)
+            return
+        self._undelivered.append((n, frame))
+        self._undelivered_bytes += len(frame)
+        if self._undelivered_bytes > UNDELIVERED_BYTES_MAX:
+            self._deliver()
 
     def _add(self, n: int, repair: str, frame: bytes) -> None:
         self.ledger.added(n, repair, frame)
-        self._send(frame)
+        self._send(n, frame)
 
     def _event(self, event: Event) -> None:
         self.wire.apply(event)
@@ -148,7 +163,7 @@ class ChatStream:
     def _items(self, items: Iterable[Item]) -> None:
         for item in items:
             if self._closed:
-                self.ledger.withheld(item.n, "done_repeated" if isinstance(item, Done) else "late_data")
+                self.ledger.withheld(item.n, "done_withheld" if isinstance(item, Done) else "late_data")
                 if not isinstance(item, Done):
                     self._event(ForeignFrame(n=item.n, why="late_data"))
             elif isinstance(item, Chunk):
@@ -162,7 +177,8 @@ class ChatStream:
 
     def _chunk(self, chunk: Chunk) -> None:
         n, value = chunk.n, chunk.value
-        if not self.wire.choices:
+        if not self._started:
+            self._started = True
             self._event(ResponseStarted(n=n, id=value["id"], model=value.get("model", "")))
         for event in chunk.events:
             self._event(event)
@@ -177,12 +193,12 @@ class ChatStream:
             return
         for choice in value["choices"]:
             self.wire.choice(choice["index"])
-        self._send_chunk(chunk, finishes)
-        if self._results:
+        held = self._send_chunk(chunk, finishes)
+        if self._results and not held:
             self._send_results(n)
-        if self._undelivered is not None and read.delivers(value):
+        if not self.delivered and not held and read.delivers(value):
             self._deliver()
-        self._flows = self._undelivered is None and self.wire.content and self._sink is None
+        self._flows = self.delivered and self.wire.content and self._sink is None
 
     def _close_calls(self, finish: Finish) -> None:
         if finish.reason not in CUT_FINISHES:
@@ -197,8 +213,8 @@ class ChatStream:
             self.ledger.withheld(self._usage.n, "usage_repeated")
         self._usage = chunk
 
-    def _send_chunk(self, chunk: Chunk, finishes: list[Finish]) -> None:
-        """The chunk, behind the lifecycle frames that its finishes bring."""
+    def _send_chunk(self, chunk: Chunk, finishes: list[Finish]) -> bool:
+        """The chunk, behind the lifecycle frames that its finishes bring; whether its content is held instead."""
         broken: set[int] = set()
         for finish in finishes:
             calls = list(self.wire.choice(finish.choice).calls.values())
@@ -216,7 +232,8 @@ class ChatStream:
         if self._settings.held:
             frame = self._hold_calls(Chunk(chunk.n, chunk.value, frame), finishes, broken)
         if frame:
-            self._send(frame)
+            self._send(chunk.n, frame)
+        return not frame
 
     def _send_lifecycle(self, n: int, calls: Iterable[Call]) -> None:
         for call in calls:
@@ -263,11 +280,19 @@ class ChatStream:
                 waiting.append(index)
             ops += [Op("held_call", ("choices", place, "delta"), Action.DROP, key) for key in keys]
         if waiting and len(chunk.value["choices"]) == 1 and not _speaks_beside_calls(chunk.value):
-            self._held.setdefault(waiting[0], []).append(chunk)
+            self._hold(waiting[0], chunk)
             return b""
         for index in waiting:
-            self._held.setdefault(index, []).append(self._calls_alone(chunk, index))
+            self._hold(index, self._calls_alone(chunk, index))
         return self._edited(chunk, ops)
+
+    def _hold(self, choice: int, chunk: Chunk) -> None:
+        self._held_bytes += len(chunk.frame)
+        if self._held_bytes > HELD_BYTES_MAX:
+            self.wire.overflow = True
+            self.ledger.removed(chunk.n, "held_call_lost", chunk.frame)
+        else:
+            self._held.setdefault(choice, []).append(chunk)
 
     def _calls_alone(self, chunk: Chunk, index: int) -> Chunk:
         """The calls of one choice out of a chunk that says more: a frame of ours, as two go out for one that came."""
@@ -280,7 +305,7 @@ class ChatStream:
     def _release_held(self, choice: int, *, shown: bool) -> None:
         for chunk in self._held.pop(choice, []):
             if shown:
-                self._send(chunk.frame)
+                self._send(chunk.n, chunk.frame)
             else:
                 self.ledger.removed(chunk.n, "held_call_lost", chunk.frame)
 
@@ -289,7 +314,7 @@ class ChatStream:
     def _done(self, done: Done) -> None:
         unfinished = [index for index, choice in self.wire.choices.items() if not choice.finish]
         calls = [call for call in self.wire.calls() if call.choice in unfinished]
-        whole = self.wire.content and all(call.pieces and call.valid() for call in calls)
+        whole = self.wire.content and all(call.valid() for call in calls)
         if whole:
             for index in unfinished:
                 self._supply_finish(done.n, index)
@@ -318,7 +343,7 @@ class ChatStream:
         if not done:
             done = write.DONE
             self.ledger.added(n, "done_supplied", done)
-        self._send(done)
+        self._send(n, done)
         self._close()
 
     def _cut(self, n: int, ending: str) -> None:
@@ -354,7 +379,7 @@ class ChatStream:
             text = write.warning("upstream_error", dropped)
             self._add(failure.n, "warning_text", self._own_chunk(dropped[0].choice, {"content": text}))
         self._send_usage()
-        self._send(failure.frame)
+        self._send(failure.n, failure.frame)
         self._close()
 
     def _close(self) -> None:
@@ -363,7 +388,7 @@ class ChatStream:
 
     def _send_usage(self) -> None:
         if self._usage is not None:
-            self._send(self._usage.frame)
+            self._send(self._usage.n, self._usage.frame)
             self._usage = None
 
     def _end(self, record: Record) -> None:
@@ -381,12 +406,13 @@ class ChatStream:
 
     def _read_body(self, n: int) -> None:
         value = parse(b"".join(self._body)) if self._body and self._body_bytes_left >= 0 else ABSENT
-        sent = None if self._facts.stream else (self._out, self._undelivered)
+        sent, undelivered = self._out, self._undelivered
+        if not self._facts.stream:  # the client has the answer itself, not the stream made of it
+            self._out, self._undelivered = [], []
         if value is not ABSENT and not self._closed:
             self._items(self._repair.answer(n, value))
-        if sent is not None:  # the client has the answer itself, not the stream made of it
-            self._out, self._undelivered = sent
-            self._closed = True
+        if not self._facts.stream:
+            self._out, self._undelivered, self._closed = sent, undelivered, True
 
     def _own_envelope(self) -> write.Envelope:
         """For frames of ours: the stream's, or, where no frame has come, one made from its tape."""

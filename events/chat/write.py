@@ -5,6 +5,7 @@ each parses every `data` (clients.md 1); an error is `{"error": ...}`, which eve
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, assert_never
 
 from ..fold.wire import Call
@@ -48,6 +49,23 @@ __all__ = [
 CHUNK: Final = "chat.completion.chunk"
 DONE: Final = b"data: [DONE]\n\n"
 PROGRESS_EVENT: Final = b"hermes.tool.progress"
+
+#: How a warning begins, by finish reason or ending. A stall and a cut read differently, because the cure differs.
+_OPENINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "length": "Output limit reached",
+        "content_filter": "Content filter stopped the answer",
+        "stalled": "Stream stalled",
+        "truncated": "Connection dropped",
+        "reset": "Connection dropped",
+        "upstream_error": "The provider failed",
+        "limit": "Size limit reached",
+        "client_gone": "The client left",
+        "shutdown": "The proxy was shut down",
+        "crashed": "The proxy crashed",
+    }
+)
+_ENDED: Final = "Stream ended early"
 
 
 class Envelope:
@@ -165,22 +183,12 @@ def _preview(text: str) -> str:
 
 def warning(code: str, calls: Sequence[Call]) -> str:
     """What happened, which tools it hit, and that none of them ran."""
+    if not calls:
+        return f"⚠ {_OPENINGS.get(code, _ENDED)}: the answer is incomplete."
     names = ", ".join(call.name or "a tool without a name" for call in calls)
-    match code:
-        case "malformed_call":
-            return f"⚠ Malformed tool call: the arguments of {names} are not valid JSON. Nothing was executed."
-        case "length":
-            return f"⚠ Output limit reached mid tool-call: {names} was cut short. Nothing was executed."
-        case "content_filter":
-            return f"⚠ Content filter stopped the answer mid tool-call: {names} was cut short. Nothing was executed."
-        case "stalled" if calls:
-            return f"⚠ Stream stalled mid tool-call: {names} was cut short. Nothing was executed."
-        case "stalled":
-            return "⚠ Stream stalled: the answer is incomplete."
-        case _ if calls:
-            return f"⚠ Connection dropped mid tool-call: {names} was cut short. Nothing was executed."
-        case _:
-            return f"⚠ The stream ended early ({code}): the answer is incomplete."
+    if code == "malformed_call":
+        return f"⚠ Malformed tool call: the arguments of {names} are not valid JSON. Nothing was executed."
+    return f"⚠ {_OPENINGS.get(code, _ENDED)} mid tool-call: {names} was cut short. Nothing was executed."
 
 
 def error(code: str, calls: Sequence[Call]) -> bytes:

@@ -5,6 +5,7 @@ its size does not depend on the number of frames; the arguments of calls that ar
 """
 
 from collections.abc import Iterator, Mapping
+from io import StringIO
 from types import MappingProxyType
 from typing import Final, assert_never
 
@@ -56,14 +57,14 @@ _UNTERMINATED: Final[Mapping[str, Ending]] = MappingProxyType(
 class Call:
     """One tool call as far as it has come."""
 
-    __slots__ = ("choice", "id", "name", "number", "pieces", "reason", "state")
+    __slots__ = ("_text", "choice", "id", "name", "number", "reason", "state")
 
     def __init__(self, choice: int, number: int, id: str, name: str) -> None:  # noqa: A002 - the field's name
         self.choice = choice
         self.number = number
         self.id = id
         self.name = name
-        self.pieces: list[str] = []
+        self._text = StringIO()  # four bytes a character, where a list of pieces would need sixty
         self.state = State.ANNOUNCED
         #: Of a dropped or malformed call: `length`, `malformed`, or the stream's ending.
         self.reason = ""
@@ -71,7 +72,7 @@ class Call:
     @property
     def arguments(self) -> str:
         """The arguments so far."""
-        return joined_surrogates("".join(self.pieces))
+        return joined_surrogates(self._text.getvalue())
 
     @property
     def internal(self) -> bool:
@@ -80,7 +81,11 @@ class Call:
 
     def valid(self) -> bool:
         """Whether it could run: it has a name and its arguments are JSON."""
-        return bool(self.name) and parse("".join(self.pieces).encode("utf-8", "replace")) is not ABSENT
+        return bool(self.name) and parse(self._text.getvalue().encode("utf-8", "replace")) is not ABSENT
+
+    def say(self, text: str) -> None:
+        """One more piece of the arguments."""
+        self._text.write(text)
 
 
 class Choice:
@@ -210,7 +215,7 @@ class Wire:
         if self._arguments_bytes_left < 0:
             self.overflow = True
         else:
-            self._call(event).pieces.append(event.text)
+            self._call(event).say(event.text)
 
     def _closed(self, call: Call) -> None:
         if call.state is State.ANNOUNCED:

@@ -1,0 +1,137 @@
+"""Canonical chunks and whole answers to events."""
+
+from typing import Any
+
+import pytest
+
+from wiretape.events.chat import read
+from wiretape.events.model import (
+    Event,
+    Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    ResponseStarted,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    ToolNameDelta,
+    Usage,
+)
+
+
+def of_delta(delta: dict[str, Any], reason: str | None = None, **extra: Any) -> list[Event]:
+    return list(read.events({"choices": [{"index": 1, "delta": delta, "finish_reason": reason}], **extra}, 4))
+
+
+CASES: list[Any] = [
+    pytest.param({"content": "hi"}, [TextDelta(n=4, choice=1, text="hi")], id="text"),
+    pytest.param({"content": ""}, [], id="an empty piece says nothing"),
+    pytest.param({"content": None, "role": "assistant"}, [], id="nor does a role"),
+    pytest.param({"refusal": "no"}, [RefusalDelta(n=4, choice=1, text="no")], id="refusal (Q84)"),
+    pytest.param({"reasoning_content": "a"}, [ReasoningDelta(n=4, choice=1, text="a")], id="reasoning (Q74)"),
+    pytest.param({"reasoning": "a"}, [ReasoningDelta(n=4, choice=1, text="a")], id="the other name (Q73)"),
+    pytest.param(
+        {"reasoning": "a", "reasoning_content": "a"}, [ReasoningDelta(n=4, choice=1, text="a")], id="both, once"
+    ),
+    pytest.param(
+        {"reasoning": "b", "reasoning_content": "a"},
+        [ReasoningDelta(n=4, choice=1, text="a"), ReasoningDelta(n=4, choice=1, text="b")],
+        id="both, and they differ",
+    ),
+    pytest.param(
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]},
+        [ToolCallStarted(n=4, choice=1, call=0, id="c", name="f")],
+        id="a call starts",
+    ),
+    pytest.param(
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]},
+        [
+            ToolCallStarted(n=4, choice=1, call=0, id="c", name="f"),
+            ToolArgumentsDelta(n=4, choice=1, call=0, text="{}"),
+        ],
+        id="a whole call (Q12)",
+    ),
+    pytest.param(
+        {"tool_calls": [{"index": 0, "id": "c"}]}, [ToolCallStarted(n=4, choice=1, call=0, id="c", name="")], id="bare"
+    ),
+    pytest.param(
+        {"tool_calls": [{"index": 2, "function": {"name": "_x"}}]},
+        [ToolNameDelta(n=4, choice=1, call=2, name="_x")],
+        id="a further piece of a name (Q16)",
+    ),
+    pytest.param(
+        {"function_call": {"name": "f", "arguments": "{"}},
+        [
+            ToolCallStarted(n=4, choice=1, call=0, id="function_call_1", name="f"),
+            ToolArgumentsDelta(n=4, choice=1, call=0, text="{"),
+        ],
+        id="the legacy call (Q29)",
+    ),
+    pytest.param({"function_call": {"name": "", "arguments": None}}, [], id="an empty legacy call"),
+]
+
+
+@pytest.mark.parametrize(("delta", "events"), CASES)
+def test_a_delta(delta: dict[str, Any], events: list[Event]) -> None:
+    assert of_delta(delta) == events
+
+
+def test_the_finish_comes_after_the_content_of_its_chunk_and_usage_last() -> None:
+    assert of_delta({"content": "."}, "stop", usage={"total_tokens": 1}) == [
+        TextDelta(n=4, choice=1, text="."),
+        Finish(n=4, choice=1, reason="stop"),
+        Usage(n=4, counts={"total_tokens": 1}),
+    ]
+    assert of_delta({}, usage={}) == []
+
+
+@pytest.mark.parametrize(
+    ("choice", "delivers"),
+    [
+        pytest.param({"delta": {"role": "assistant", "content": ""}}, False, id="a role and an empty piece"),
+        pytest.param({"delta": {"content": "x"}}, True, id="text"),
+        pytest.param({"delta": {"audio": {"data": "x"}}}, True, id="what we do not know is content too"),
+        pytest.param({"delta": {}, "finish_reason": "stop"}, True, id="a finish"),
+    ],
+)
+def test_what_counts_as_delivery(choice: dict[str, Any], delivers: bool) -> None:
+    assert read.delivers({"choices": [{"index": 0, **choice}]}) is delivers
+
+
+def test_a_whole_answer() -> None:
+    answer = {
+        "id": "chatcmpl-9",
+        "model": "m",
+        "choices": [
+            {
+                "message": {
+                    "content": "hi",
+                    "tool_calls": [
+                        {"id": "c", "function": {"name": "f", "arguments": "{}"}},
+                        {"id": None, "function": {"name": None, "arguments": {"a": 1}}},
+                        {"function": {"arguments": None}},
+                        {"id": "x"},
+                        "junk",
+                    ],
+                },
+                "finish_reason": "tool_calls",
+            },
+            {"index": 3, "message": {"content": "there"}, "finish_reason": ""},
+            {"index": 4},
+            "junk",
+        ],
+        "usage": {"total_tokens": 3},
+    }
+    assert list(read.completion(answer, 2)) == [
+        ResponseStarted(n=2, id="chatcmpl-9", model="m"),
+        TextDelta(n=2, choice=0, text="hi"),
+        ToolCallStarted(n=2, choice=0, call=0, id="c", name="f"),
+        ToolArgumentsDelta(n=2, choice=0, call=0, text="{}"),
+        ToolCallStarted(n=2, choice=0, call=1, id="", name=""),
+        ToolArgumentsDelta(n=2, choice=0, call=1, text='{"a":1}'),
+        ToolCallStarted(n=2, choice=0, call=2, id="", name=""),
+        Finish(n=2, choice=0, reason="tool_calls"),
+        TextDelta(n=2, choice=3, text="there"),
+        Usage(n=2, counts={"total_tokens": 3}),
+    ]
+    assert list(read.completion({"choices": None, "id": 5, "model": 5}, 2)) == [ResponseStarted(n=2, id="", model="")]

@@ -1,0 +1,566 @@
+"""What a client gets of one chat stream: holding, handing over, and every way of telling a broken stream."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.chat import DONE, Run, call, finish, frame, run, sse, tape, text
+from wiretape.events.emit import Emitter
+from wiretape.events.lifecycle import State
+from wiretape.events.model import Ended, ToolResultSeen
+from wiretape.events.record import Record
+from wiretape.events.tape import Recorder
+
+ROLE = frame({"role": "assistant", "content": ""})
+START = call(index=0, id="call_1", type="function", name="write_file", arguments="")
+HALF = call(index=0, arguments='{"path":"a')
+REST = call(index=0, arguments='.txt"}')
+CALLS = finish("tool_calls")
+USAGE = sse(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 7,
+        "model": "m",
+        "choices": [],
+        "usage": {"total_tokens": 3},
+    }
+)
+WANTS_USAGE = {"stream": True, "model": "m", "stream_options": {"include_usage": True}}
+
+
+def shown(frame: bytes) -> Any:
+    """A frame in a few words, so that a whole stream fits on the screen."""
+    event, _, data = frame.rpartition(b"data: ")
+    if data == b"[DONE]\n\n":
+        return "done"
+    value = json.loads(data)
+    if event:
+        reason = value.get("reason")
+        return (value["status"], value["toolCallId"], reason) if reason else (value["status"], value["toolCallId"])
+    if "error" in value:
+        return ("error", value["error"]["code"], [tool["name"] for tool in value["error"].get("dropped_tools", ())])
+    if not value["choices"]:
+        return ("usage", value["usage"])
+    choice = value["choices"][0]
+    if choice["finish_reason"]:
+        return ("finish", choice["finish_reason"])
+    delta = choice["delta"]
+    if "tool_calls" in delta:
+        return ("call", "".join(entry["function"].get("arguments", "") for entry in delta["tool_calls"]))
+    return delta.get("content") or "empty"
+
+
+def seen(result: Run) -> list[Any]:
+    return [shown(frame) for frame in result.sent]
+
+
+# -- handing over ---------------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_running_just_before_its_finish() -> None:
+    result = run(tape([ROLE, START, HALF, REST, CALLS, DONE]))
+    assert seen(result) == [
+        "empty",
+        ("call", ""),
+        ("call", '{"path":"a'),
+        ("call", '.txt"}'),
+        ("running", "call_1"),
+        ("finish", "tool_calls"),
+        "done",
+    ]
+    assert [one.state for one in result.wire.calls()] == [State.RUNNING]
+
+
+def test_frames_that_need_no_repair_are_the_objects_that_came() -> None:
+    result = run(tape([ROLE, text("a"), text("b"), finish(), DONE]))
+    assert [frame is record.raw for frame, record in zip(result.sent, result.records[2:], strict=False)] == [True] * 5
+
+
+def test_a_call_and_its_finish_on_one_chunk() -> None:
+    """Q13: the frame tells the call and the finish, so `running` comes before it."""
+    whole = frame(
+        {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        "tool_calls",
+    )
+    assert seen(run(tape([ROLE, whole, DONE]))) == [
+        "empty",
+        ("running", "c"),
+        ("finish", "tool_calls"),
+        "done",
+    ]
+
+
+def test_internal_tools_get_no_lifecycle_frames_but_their_calls_pass() -> None:
+    hidden = call(index=0, id="call_1", type="function", name="_think", arguments="{}")
+    result = run(tape([ROLE, hidden, CALLS, DONE]))
+    assert seen(result) == ["empty", ("call", "{}"), ("finish", "tool_calls"), "done"]
+
+
+def test_lifecycle_frames_can_be_turned_off() -> None:
+    result = run(tape([ROLE, START, HALF], tool_events=False))
+    assert [word for word in seen(result) if word[0] in ("running", "dropped")] == []
+
+
+# -- cut streams ----------------------------------------------------------------------------------------------------
+
+CUT = [ROLE, START, HALF]
+BEFORE: list[Any] = ["empty", ("call", ""), ("call", '{"path":"a')]
+DROPPED = ("dropped", "call_1", "truncated")
+WARNING = "⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed."
+ERROR = ("error", "truncated", ["write_file"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param({}, [*BEFORE, DROPPED, ERROR], id="error, the default"),
+        pytest.param({"on_partial": "both"}, [*BEFORE, DROPPED, WARNING, ERROR], id="both"),
+        pytest.param({"tools": "held"}, [BEFORE[0], DROPPED, ERROR], id="error with held calls"),
+        pytest.param({"on_partial": "both", "tools": "held"}, [BEFORE[0], DROPPED, WARNING, ERROR], id="both, held"),
+        pytest.param(
+            {"on_partial": "warn"}, [BEFORE[0], DROPPED, WARNING, ("finish", "length"), "done"], id="warn always holds"
+        ),
+        pytest.param(
+            {"on_partial": "warn", "tools": "live"},
+            [BEFORE[0], DROPPED, WARNING, ("finish", "length"), "done"],
+            id="warn holds even if told to be live",
+        ),
+    ],
+)
+def test_a_stream_cut_inside_a_call(settings: dict[str, str], expected: list[Any]) -> None:
+    result = run(tape(CUT, **settings))
+    assert seen(result) == expected
+    assert (result.ended.ending, result.ended.flags) == ("truncated", ())
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("error", ["hi", ("error", "reset", [])]),
+        ("both", ["hi", ("error", "reset", [])]),
+        ("warn", ["hi", ("finish", "length"), "done"]),
+    ],
+)
+def test_a_cut_text_gets_no_warning_text(mode: str, expected: list[Any]) -> None:
+    result = run(tape([text("hi", role=True)], cause="reset", on_partial=mode))
+    assert seen(result) == expected
+
+
+def test_zero_bytes_of_arguments_never_become_an_object_when_cut() -> None:
+    result = run(tape([ROLE, START]))
+    assert seen(result) == [BEFORE[0], BEFORE[1], DROPPED, ERROR]
+    assert not any(b'"arguments":"{}"' in frame for frame in result.sent)
+
+
+def test_a_whole_call_without_its_finish_is_cut_too() -> None:
+    """Some providers go on after valid JSON, so only the finish hands a call over."""
+    result = run(tape([ROLE, START, HALF, REST]))
+    assert seen(result)[-2:] == [DROPPED, ERROR]
+
+
+def test_text_that_came_after_a_held_call_is_not_late() -> None:
+    result = run(tape([ROLE, START, HALF, text("so"), REST, text("far"), CALLS, DONE], tools="held"))
+    assert seen(result) == [
+        "empty",
+        "so",
+        "far",
+        ("call", ""),
+        ("call", '{"path":"a'),
+        ("call", '.txt"}'),
+        ("running", "call_1"),
+        ("finish", "tool_calls"),
+        "done",
+    ]
+
+
+def test_a_chunk_that_speaks_beside_a_held_call_goes_out_without_it() -> None:
+    entry = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    both = frame({"role": "assistant", "content": "look", "tool_calls": [entry]})
+    result = run(tape([both, CALLS, DONE], tools="held"))
+    assert seen(result) == ["look", ("call", "{}"), ("running", "call_1"), ("finish", "tool_calls"), "done"]
+    assert seen(run(tape([both], tools="held"))) == ["look", DROPPED, ("error", "truncated", ["f"])]
+
+
+def test_usage_that_rides_on_a_held_call_is_not_held() -> None:
+    entry = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    riding = frame({"role": "assistant", "tool_calls": [entry]}, usage={"total_tokens": 3})
+    result = run(tape([riding, CALLS, DONE], tools="held"))
+    assert json.loads(result.sent[0][6:])["usage"] == {"total_tokens": 3}
+    assert seen(result) == [
+        "empty",
+        ("call", "{}"),
+        ("running", "call_1"),
+        ("finish", "tool_calls"),
+        "done",
+    ]
+
+
+def test_held_calls_of_two_choices_on_one_chunk() -> None:
+    def entry(number: int) -> dict[str, Any]:
+        function = {"name": "f", "arguments": "{}"}
+        return {"tool_calls": [{"index": 0, "id": f"call_{number}", "type": "function", "function": function}]}
+
+    choices = [
+        {"index": index, "delta": {"role": "assistant", **entry(index)}, "finish_reason": None} for index in (0, 1)
+    ]
+    both = sse({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m", "choices": choices})
+    result = run(tape([both, finish("tool_calls", 0), finish("length", 1), DONE], tools="held"))
+    assert [one.state for one in result.wire.calls()] == [State.RUNNING, State.DROPPED]
+    assert [word for word in seen(result) if word[0] in ("running", "dropped")] == [
+        ("running", "call_0"),
+        ("dropped", "call_1", "length"),
+    ]
+    assert sum(b'"tool_calls"' in frame for frame in result.sent if not frame.startswith(b"event")) == 2
+    assert b"call_1" not in b"".join(frame for frame in result.sent if b'"tool_calls":[' in frame)
+
+
+# -- length and malformed calls -------------------------------------------------------------------------------------
+
+LENGTH_DROP = ("dropped", "call_1", "length")
+LENGTH_WARNING = "⚠ Output limit reached mid tool-call: write_file was cut short. Nothing was executed."
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param({}, [*BEFORE, LENGTH_DROP, ("finish", "length"), "done"], id="live"),
+        pytest.param({"tools": "held"}, [BEFORE[0], LENGTH_DROP, ("finish", "length"), "done"], id="held"),
+        pytest.param(
+            {"on_partial": "warn"}, [BEFORE[0], LENGTH_DROP, LENGTH_WARNING, ("finish", "length"), "done"], id="warn"
+        ),
+        pytest.param(
+            {"on_partial": "both"}, [*BEFORE, LENGTH_DROP, LENGTH_WARNING, ("finish", "length"), "done"], id="both"
+        ),
+    ],
+)
+def test_a_genuine_length_inside_a_call_passes_in_every_mode(settings: dict[str, str], expected: list[Any]) -> None:
+    result = run(tape([*CUT, finish("length"), DONE], **settings))
+    assert seen(result) == expected
+    assert (result.ended.ending, result.ended.flags) == ("completed", ())
+
+
+def test_length_on_the_chunk_of_the_held_call_takes_the_call_out_of_it() -> None:
+    entry = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{"}}
+    last = frame({"tool_calls": [entry]}, "length")
+    result = run(tape([ROLE, last, DONE], tools="held"))
+    assert seen(result) == [BEFORE[0], LENGTH_DROP, ("finish", "length"), "done"]
+    assert not any(b'"tool_calls"' in frame for frame in result.sent)
+
+
+MALFORMED_DROP = ("dropped", "call_1", "malformed")
+MALFORMED_WARNING = "⚠ Malformed tool call: the arguments of write_file are not valid JSON. Nothing was executed."
+MALFORMED_ERROR = ("error", "malformed_call", ["write_file"])
+
+
+@pytest.mark.parametrize("closing", [[CALLS, DONE], [CALLS], [finish("stop"), DONE]], ids=["done", "no done", "stop"])
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param({}, [*BEFORE, MALFORMED_DROP, "empty", MALFORMED_ERROR], id="error"),
+        pytest.param(
+            {"on_partial": "both"}, [*BEFORE, MALFORMED_DROP, "empty", MALFORMED_WARNING, MALFORMED_ERROR], id="both"
+        ),
+        pytest.param(
+            {"on_partial": "warn"},
+            [BEFORE[0], MALFORMED_DROP, "empty", MALFORMED_WARNING, ("finish", "length"), "done"],
+            id="warn",
+        ),
+    ],
+)
+def test_a_claimed_call_that_is_not_json(settings: dict[str, str], expected: list[Any], closing: list[bytes]) -> None:
+    """Q26: the ending stays `completed`, the claim is withheld."""
+    result = run(tape([*CUT, *closing], **settings))
+    assert seen(result) == expected
+    assert result.ended.ending == "completed"
+    assert "malformed_call" in result.ended.flags
+
+
+def test_a_good_call_beside_a_malformed_one_is_not_handed_over() -> None:
+    good = call(index=1, id="call_2", type="function", name="read", arguments="{}")
+    result = run(tape([*CUT, good, CALLS, DONE]))
+    assert [(one.state, one.reason) for one in result.wire.calls()] == [
+        (State.MALFORMED, "malformed"),
+        (State.DROPPED, "malformed"),
+    ]
+    assert seen(result)[-1] == ("error", "malformed_call", ["write_file", "read"])
+
+
+# -- terminators ----------------------------------------------------------------------------------------------------
+
+
+def test_done_without_a_finish_hands_whole_calls_over() -> None:
+    result = run(tape([ROLE, START, HALF, REST, DONE]))
+    assert seen(result)[-3:] == [("running", "call_1"), ("finish", "tool_calls"), "done"]
+    assert (result.ended.ending, result.ended.flags) == ("completed", ("no_finish",))
+
+
+def test_done_without_a_finish_after_text_supplies_stop() -> None:
+    result = run(tape([text("hi", role=True), DONE]))
+    assert seen(result) == ["hi", ("finish", "stop"), "done"]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([DONE], id="nothing but done"),
+        pytest.param([ROLE, DONE], id="no content"),
+        pytest.param([ROLE, START, DONE], id="a call without arguments"),
+        pytest.param([ROLE, START, HALF, DONE], id="half a call"),
+    ],
+)
+def test_done_that_completes_nothing_is_a_cut(frames: list[bytes]) -> None:
+    result = run(tape(frames, cause="reset"))
+    assert result.ended.ending == "truncated"
+    assert seen(result)[-1][:2] == ("error", "truncated")
+    assert DONE not in result.sent
+
+
+def test_a_finish_without_done_gets_it() -> None:
+    result = run(tape([text("hi", role=True), finish()], cause="reset"))
+    assert seen(result) == ["hi", ("finish", "stop"), "done"]
+    assert (result.ended.ending, result.ended.flags) == ("completed", ("no_done",))
+
+
+def test_nothing_goes_out_after_done() -> None:
+    result = run(tape([text("hi", role=True), finish(), DONE, text("late"), DONE]))
+    assert seen(result) == ["hi", ("finish", "stop"), "done"]
+    assert result.ended.flags == ("late_data",)
+
+
+def test_an_error_after_done_is_late_too() -> None:
+    result = run(tape([text("hi", role=True), finish(), DONE, sse({"error": {"message": "x"}})]))
+    assert result.ended.ending == "completed"
+
+
+def test_a_tail_without_its_blank_line_may_be_the_terminator() -> None:
+    result = run(tape(text("hi", role=True) + finish() + b"data: [DONE]\n"))
+    assert seen(result)[-1] == "done"
+    assert result.ended.flags == ()
+
+
+# -- usage ----------------------------------------------------------------------------------------------------------
+
+
+def test_usage_that_was_asked_for_comes_once_and_before_done() -> None:
+    later = USAGE.replace(b":3}", b":9}")
+    result = run(tape([text("hi", role=True), USAGE, finish(), later, DONE], request=WANTS_USAGE))
+    assert seen(result) == ["hi", ("finish", "stop"), ("usage", {"total_tokens": 9}), "done"]
+    assert "usage_repeated" in result.repairs
+
+
+def test_usage_that_was_not_asked_for_is_withheld() -> None:
+    assert seen(run(tape([text("hi", role=True), finish(), USAGE, DONE]))) == ["hi", ("finish", "stop"), "done"]
+
+
+def test_usage_of_a_cut_stream_is_the_upstream_s_own_word() -> None:
+    result = run(tape([text("hi", role=True), USAGE], request=WANTS_USAGE))
+    assert seen(result) == ["hi", ("usage", {"total_tokens": 3}), ("error", "truncated", [])]
+
+
+# -- errors of the upstream -----------------------------------------------------------------------------------------
+
+OVERLOADED = sse({"error": {"message": "overloaded", "type": "server_error", "code": 529}})
+
+
+@pytest.mark.parametrize("mode", ["error", "both", "warn"])
+def test_an_error_of_the_upstream_passes_in_every_mode(mode: str) -> None:
+    result = run(tape([*CUT, OVERLOADED, DONE], on_partial=mode))
+    said = seen(result)
+    assert said[-1] == ("error", 529, [])
+    assert ("dropped", "call_1", "upstream_error") in said
+    text_before = "⚠ The provider failed mid tool-call: write_file was cut short. Nothing was executed."
+    assert (text_before in said) == (mode != "error")
+    assert (BEFORE[2] in said) == (mode != "warn")
+    assert result.ended.ending == "upstream_error"
+
+
+# -- attempts, statuses, plain answers ------------------------------------------------------------------------------
+
+
+def records(*steps: tuple[str, Any]) -> list[Record]:
+    """A tape step by step: bytes to read, or the keys of a record."""
+    recorder = Recorder()
+    opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 7, "profile": "strict"}
+    made = [recorder.record("open", 0, opening)]
+    for t, (kind, what) in enumerate(steps, 1):
+        if kind == "read":
+            made += recorder.read(t, what)
+        elif kind == "attempt":
+            made += recorder.attempt(t, what)
+        elif kind == "body":
+            made.append(recorder.body(t, what))
+        elif kind == "end":
+            made += recorder.rest(t)
+            made.append(recorder.end(t, what))
+        elif isinstance(what, bytes):
+            made.append(recorder.record(kind, t, {"status": 502}, what))
+        else:
+            made.append(recorder.record(kind, t, what))
+    return made
+
+
+END = ("end", {"cause": "eof"})
+
+
+def test_nothing_of_a_failed_attempt_reaches_the_client() -> None:
+    other = frame({"role": "assistant"}).replace(b"chatcmpl-1", b"chatcmpl-0")
+    result = run(
+        records(
+            ("attempt", {"number": 1}),
+            ("read", other + OVERLOADED),
+            ("keepalive", {}),
+            ("attempt", {"number": 2}),
+            ("read", text("hi", role=True) + finish() + DONE),
+            END,
+        )
+    )
+    assert seen(result) == ["hi", ("finish", "stop"), "done"]
+    assert b"chatcmpl-0" not in result.out
+    assert result.ended.ending == "completed"
+
+
+def test_no_attempt_is_believed_once_content_was_delivered() -> None:
+    result = run(records(("read", text("hi", role=True)), ("attempt", {"number": 2}), ("request", {}), END))
+    assert seen(result) == ["hi", ("error", "truncated", [])]
+
+
+def test_content_free_frames_wait_for_content() -> None:
+    made = records(("read", ROLE), ("keepalive", {}), ("commit", {"status": 200}), ("read", text("hi")), END)
+    emitter = Emitter()
+    assert [[shown(one) for one in emitter.feed(record)] for record in made[:-1]] == [
+        [],
+        [],
+        [],
+        [],
+        ["empty", "hi"],
+    ]
+    assert emitter.stream.delivered
+
+
+def test_a_held_call_is_not_delivered_so_another_attempt_may_come() -> None:
+    settings = {"settings": {"tools": "held"}}
+    made = records(("read", ROLE + START + HALF))
+    emitter = Emitter()
+    emitter.feed(made[0]._replace(keys={**made[0].keys, **settings}))
+    assert [frame for record in made[1:] for frame in emitter.feed(record)] == []
+    assert not emitter.stream.delivered
+
+
+def test_an_error_status_is_the_whole_answer() -> None:
+    emitter = Emitter()
+    made = records(("read", ROLE), ("commit", b'{"error":{"message":"no"}}'), ("end", {"cause": "reset"}))
+    assert [frame for record in made for frame in emitter.feed(record)] == [b'{"error":{"message":"no"}}']
+    assert emitter.wire.ending("reset") == "reset"
+
+
+ANSWER = json.dumps(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 7,
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
+    }
+).encode()
+
+
+def test_a_plain_answer_where_a_stream_was_due_becomes_one() -> None:
+    result = run(tape([ANSWER[:20], ANSWER[20:]], body=True))
+    assert seen(result) == ["hi", ("finish", "stop"), "done"]
+    assert result.ended.ending == "completed"
+
+
+def test_a_plain_answer_that_was_asked_for_passes_as_it_came_and_is_folded() -> None:
+    made = tape([ANSWER[:20], ANSWER[20:]], body=True, request={"model": "m"})
+    seen_events: list[Any] = []
+    emitter = Emitter(sink=seen_events.append)
+    assert b"".join(frame for record in made for frame in emitter.feed(record)) == ANSWER
+    assert emitter.wire.ended is not None
+    assert emitter.wire.ended.ending == "completed"
+
+
+def test_a_plain_answer_that_is_no_json_is_a_cut() -> None:
+    assert run(tape([ANSWER[:-1]], body=True)).ended.ending == "truncated"
+
+
+def test_an_answer_above_the_bound_passes_and_is_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wiretape.events.chat.stream.BODY_BYTES_MAX", len(ANSWER) - 1)
+    made = tape([ANSWER[:20], ANSWER[20:]], body=True, request={"model": "m"})
+    emitter = Emitter()
+    assert b"".join(frame for record in made for frame in emitter.feed(record)) == ANSWER
+    assert isinstance(emitter.wire.ended, Ended)
+    assert emitter.wire.ended.ending == "truncated"
+    monkeypatch.setattr("wiretape.events.chat.stream.BODY_BYTES_MAX", len(ANSWER))
+    emitter = Emitter()
+    for record in made:
+        emitter.feed(record)
+    assert emitter.wire.finished
+
+
+# -- results of the turn before -------------------------------------------------------------------------------------
+
+RESULTS = {
+    "results": [
+        {"id": "call_9", "name": "read", "output": "text", "duration_ms": 5},
+        {"id": "call_8", "name": "write_file", "failed": True, "output": "no"},
+        {"id": "call_7", "name": "_internal"},
+        {"id": "orphan"},
+        {"name": "no id"},
+        "junk",
+    ]
+}
+
+
+def test_results_follow_the_first_chunk() -> None:
+    result = run(records(("results", RESULTS), ("read", text("hi", role=True) + finish() + DONE), END))
+    assert seen(result) == ["hi", ("completed", "call_9"), ("failed", "call_8"), ("finish", "stop"), "done"]
+    assert [event.id for event in result.of(ToolResultSeen)] == ["call_9", "call_8", "call_7", "orphan"]
+
+
+def test_results_can_be_turned_off_and_may_be_junk() -> None:
+    made = records(("results", {"results": 5}), ("results", RESULTS), ("read", text("hi", role=True)), END)
+    made[0] = made[0]._replace(keys={**made[0].keys, "settings": {"tool_events": False}})
+    assert seen(run(made)) == ["hi", ("error", "truncated", [])]
+
+
+def test_results_wait_for_a_chunk_that_is_shown() -> None:
+    made = records(("results", RESULTS), ("read", START + HALF + REST + CALLS + DONE), END)
+    made[0] = made[0]._replace(keys={**made[0].keys, "settings": {"tools": "held"}})
+    assert [word[0] for word in seen(run(made))] == [
+        "e",
+        "completed",
+        "failed",
+        "call",
+        "call",
+        "call",
+        "running",
+        "finish",
+        "d",
+    ]
+
+
+def test_an_empty_stream_in_warn_mode_still_closes_a_choice() -> None:
+    result = run(tape(b"", on_partial="warn"))
+    assert seen(result) == [("finish", "length"), "done"]
+    first = json.loads(result.sent[0][6:])
+    assert (first["id"], first["model"], first["created"]) == ("chatcmpl-s1", "m", 7)
+    assert first["choices"][0]["delta"] == {"role": "assistant"}
+
+
+def test_endless_frames_without_content_go_out_above_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    for over, sent in ((-1, 0), (0, 0), (1, 2)):
+        monkeypatch.setattr("wiretape.events.chat.stream.UNDELIVERED_BYTES_MAX", len(ROLE) + len(text("")) - over)
+        emitter = Emitter()
+        made = tape([ROLE, text("")])
+        assert len([frame for record in made[:-1] for frame in emitter.feed(record)]) == sent
+        assert emitter.stream.delivered is (sent > 0)
+
+
+def test_held_calls_above_a_bound_are_an_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    for over, overflow in ((-1, False), (0, False), (1, True)):
+        monkeypatch.setattr("wiretape.events.chat.stream.HELD_BYTES_MAX", len(START) + len(HALF) - over)
+        result = run(tape([ROLE, START, HALF], tools="held"))
+        assert result.wire.overflow is overflow
+        assert seen(result) == ["empty", DROPPED, ERROR]

@@ -1,0 +1,195 @@
+"""Frames of ours, to the byte, and a whole stream made from events that reads back as the same events."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiretape.events.chat import read, write
+from wiretape.events.fold.wire import Call
+from wiretape.events.lifecycle import State
+from wiretape.events.limits import LABEL_CHARS_MAX, PREVIEW_BYTES_MAX
+from wiretape.events.model import (
+    Ended,
+    Event,
+    Finish,
+    ForeignFrame,
+    ReasoningDelta,
+    RefusalDelta,
+    Repaired,
+    ResponseStarted,
+    Terminator,
+    TextDelta,
+    ToolArgumentsComplete,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    ToolNameDelta,
+    ToolProgress,
+    ToolResultSeen,
+    UpstreamError,
+    Usage,
+)
+
+ENVELOPE = write.Envelope("chatcmpl-1", "m", 7)
+
+
+def a_call(arguments: str = '{"path":"a.txt"}', name: str = "write_file", reason: str = "") -> Call:
+    call = Call(0, 0, "call_1", name)
+    call.say(arguments)
+    call.reason = reason
+    return call
+
+
+def payload(frame: bytes) -> dict[str, Any]:
+    """The JSON of a frame."""
+    value: dict[str, Any] = json.loads(frame.rpartition(b"data: ")[2])
+    return value
+
+
+def test_a_running_frame_is_a_chunk_with_an_empty_delta() -> None:
+    assert write.lifecycle_of_call(ENVELOPE, a_call(), "running") == (
+        b'event: hermes.tool.progress\ndata: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m",'
+        b'"choices":[{"index":0,"delta":{},"finish_reason":null}],"tool":"write_file","toolCallId":"call_1",'
+        b'"status":"running","label":"a.txt","input":"{\\"path\\":\\"a.txt\\"}"}\n\n'
+    )
+
+
+def test_a_dropped_frame_says_why() -> None:
+    said = payload(write.lifecycle_of_call(ENVELOPE, a_call('{"path":"a', reason="reset"), "dropped"))
+    assert (said["status"], said["reason"], said["input"]) == ("dropped", "reset", '{"path":"a')
+    assert "label" not in said
+
+
+@pytest.mark.parametrize(
+    ("failed", "duration", "status"),
+    [pytest.param(False, 12, "completed", id="a result"), pytest.param(True, None, "failed", id="an error result")],
+)
+def test_a_result_frame(failed: bool, duration: int | None, status: str) -> None:
+    event = ToolResultSeen(n=2, id="call_1", name="write_file", failed=failed, output="done", duration_ms=duration)
+    said = payload(write.lifecycle_of_result(ENVELOPE, event))
+    assert (said["status"], said["toolCallId"], said["output"]) == (status, "call_1", "done")
+    assert said.get("duration_ms") == duration
+
+
+@pytest.mark.parametrize(
+    ("arguments", "label"),
+    [
+        pytest.param('{"n":1,"path":"a  b\\nc"}', "a b c", id="the first string, on one line"),
+        pytest.param('{"n":1}', None, id="no string"),
+        pytest.param("[1]", None, id="no object"),
+        pytest.param("{", None, id="no JSON"),
+        pytest.param(json.dumps({"a": "x" * LABEL_CHARS_MAX}), "x" * LABEL_CHARS_MAX, id="at the limit"),
+        pytest.param(json.dumps({"a": "x" * (LABEL_CHARS_MAX + 1)}), "x" * (LABEL_CHARS_MAX - 1) + "…", id="above it"),
+    ],
+)
+def test_a_label_previews_the_main_argument(arguments: str, label: str | None) -> None:
+    assert payload(write.lifecycle_of_call(ENVELOPE, a_call(arguments), "running")).get("label") == label
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_a_preview_is_cut_between_characters(over: int) -> None:
+    text = "ü" * (PREVIEW_BYTES_MAX // 2) + "x" * over if over >= 0 else "ü" * (PREVIEW_BYTES_MAX // 2 - 1) + "x"
+    shown = payload(write.lifecycle_of_call(ENVELOPE, a_call(text), "running"))["input"]
+    assert shown == "ü" * (PREVIEW_BYTES_MAX // 2) if over >= 0 else shown == text
+
+
+def test_a_preview_never_ends_in_half_a_character() -> None:
+    shown = payload(write.lifecycle_of_call(ENVELOPE, a_call("x" + "ü" * PREVIEW_BYTES_MAX), "running"))["input"]
+    assert shown == "x" + "ü" * (PREVIEW_BYTES_MAX // 2 - 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "calls", "text"),
+    [
+        ("stalled", [a_call()], "⚠ Stream stalled mid tool-call: write_file was cut short. Nothing was executed."),
+        ("reset", [a_call()], "⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed."),
+        (
+            "truncated",
+            [a_call(), a_call(name="read")],
+            "⚠ Connection dropped mid tool-call: write_file, read was cut short. Nothing was executed.",
+        ),
+        ("length", [a_call()], "⚠ Output limit reached mid tool-call: write_file was cut short. Nothing was executed."),
+        (
+            "malformed_call",
+            [a_call()],
+            "⚠ Malformed tool call: the arguments of write_file are not valid JSON. Nothing was executed.",
+        ),
+        (
+            "refused",
+            [a_call(name="")],
+            "⚠ Stream ended early mid tool-call: a tool without a name was cut short. Nothing was executed.",
+        ),
+        ("stalled", [], "⚠ Stream stalled: the answer is incomplete."),
+        ("internal", [], "⚠ Stream ended early: the answer is incomplete."),
+    ],
+)
+def test_a_warning_names_every_tool_and_says_that_none_ran(code: str, calls: list[Call], text: str) -> None:
+    assert write.warning(code, calls) == text
+
+
+def test_an_error_frame_has_no_choices_and_names_the_tools() -> None:
+    assert (
+        write.error("reset", [a_call()])
+        == (
+            'data: {"error":{"message":"⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed.",'
+            '"type":"stream_truncated","code":"reset","dropped_tools":[{"id":"call_1","name":"write_file"}]}}\n\n'
+        ).encode()
+    )
+    assert payload(write.error("malformed_call", [a_call()]))["error"]["type"] == "malformed_call"
+
+
+def test_what_has_no_form_on_the_wire_gives_no_payload() -> None:
+    silent: list[Event] = [
+        ResponseStarted(n=0, id="chatcmpl-1", model="m"),
+        ToolArgumentsComplete(n=1, choice=0, call=0),
+        ToolResultSeen(n=1, id="call_1", name="f", failed=False, output="", duration_ms=None),
+        ToolProgress(n=1, id="call_1", name="f", status="running"),
+        ForeignFrame(n=1, why="foreign"),
+        Repaired(n=1, repair="id", at=0, before=b"", after=b""),
+        Ended(n=2, ending="completed", cause="eof", flags=()),
+    ]
+    assert list(write.payloads(silent, ENVELOPE)) == []
+
+
+def test_an_error_and_a_terminator_have_their_own() -> None:
+    events: list[Event] = [UpstreamError(n=0, message="no", code="429"), Terminator(n=1)]
+    assert list(write.payloads(events, ENVELOPE)) == [
+        b'{"error":{"message":"no","type":"upstream_error","code":"429"}}',
+        b"[DONE]",
+    ]
+
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
+_DELTAS: st.SearchStrategy[Event] = st.one_of(
+    st.builds(TextDelta, n=st.just(5), choice=st.integers(0, 2), text=_TEXT),
+    st.builds(ReasoningDelta, n=st.just(5), choice=st.integers(0, 2), text=_TEXT),
+    st.builds(RefusalDelta, n=st.just(5), choice=st.integers(0, 2), text=_TEXT),
+    st.builds(ToolCallStarted, n=st.just(5), choice=st.integers(0, 2), call=st.integers(0, 3), id=_TEXT, name=_TEXT),
+    st.builds(ToolNameDelta, n=st.just(5), choice=st.integers(0, 2), call=st.integers(0, 3), name=_TEXT),
+    st.builds(ToolArgumentsDelta, n=st.just(5), choice=st.integers(0, 2), call=st.integers(0, 3), text=_TEXT),
+    st.builds(Finish, n=st.just(5), choice=st.integers(0, 2), reason=st.sampled_from(["stop", "length", "tool_calls"])),
+    st.builds(Usage, n=st.just(5), counts=st.dictionaries(_TEXT, st.integers(0, 2**53), min_size=1, max_size=2)),
+)
+
+
+@given(events=st.lists(_DELTAS, max_size=12))
+def test_events_written_and_read_again_are_the_same_events(events: list[Event]) -> None:
+    again = [event for payload in write.payloads(events, ENVELOPE) for event in read.events(json.loads(payload), 5)]
+    assert again == events
+
+
+def test_each_choice_gets_its_role_once() -> None:
+    events: list[Event] = [
+        Finish(n=1, choice=0, reason="stop"),
+        TextDelta(n=1, choice=1, text="a"),
+        TextDelta(n=1, choice=1, text="b"),
+    ]
+    deltas = [json.loads(payload)["choices"][0]["delta"] for payload in write.payloads(events, ENVELOPE)]
+    assert deltas == [{"role": "assistant"}, {"role": "assistant", "content": "a"}, {"content": "b"}]
+
+
+def test_states_that_a_frame_may_tell() -> None:
+    """`announced` and `ready` are never told."""
+    assert State.RUNNING.value == payload(write.lifecycle_of_call(ENVELOPE, a_call(), "running"))["status"]

@@ -6,10 +6,10 @@ from ..lifecycle import State
 from ..model import Ended, Event
 from .wire import Call, Wire
 
-__all__ = ["Warning", "Warnings"]
+__all__ = ["Warned", "Warnings"]
 
 
-class Warning(NamedTuple):  # noqa: A001 - the word of the design
+class Warned(NamedTuple):
     """One thing gone wrong; `calls` are the ids and names of the tools that it hit."""
 
     code: str
@@ -20,7 +20,7 @@ class Warnings:
     """`apply` every event in order; `found` is whole once the stream has ended."""
 
     def __init__(self) -> None:
-        self.found: list[Warning] = []
+        self.found: list[Warned] = []
         self._wire = Wire()
 
     def apply(self, event: Event) -> None:
@@ -35,7 +35,7 @@ class Warnings:
             if call.state in (State.DROPPED, State.MALFORMED):
                 by_reason.setdefault(call.reason, []).append(call)
         for reason, calls in by_reason.items():
-            self.found.append(Warning(reason, tuple((call.id, call.name) for call in calls)))
+            self.found.append(Warned(reason, tuple((call.id, call.name) for call in calls)))
         if ended.ending != "completed" and ended.ending not in by_reason:
-            self.found.append(Warning(ended.ending, ()))
-        self.found += [Warning(flag, ()) for flag in ended.flags if flag != "malformed_call"]
+            self.found.append(Warned(ended.ending, ()))
+        self.found += [Warned(flag, ()) for flag in ended.flags if flag != "malformed_call"]

@@ -122,7 +122,7 @@ def test_held_calls_of_a_cut_stream_are_never_seen(part: int, mode: str) -> None
         ends = list(frame_ends(stream.body))
         for end in ends if FULL else ends[len(stream.id) % 7 :: 7]:
             records = tape(stream.body[:end], request=REQUEST, on_partial=mode, tools="held")
-            whole = {call for call in _running(records)}
+            whole = set(_running(records))
             assert _seen_by_a_client(emit(records)) == whole, f"{stream.id} cut at {end}"
 
 

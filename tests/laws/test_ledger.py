@@ -4,6 +4,8 @@
 came into exactly what was emitted for it, and a frame without entries is the very object that came.
 """
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from tests.support.corpus import load, needs_corpus
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = [
+SETTINGS: list[dict[str, Any]] = [
     {"on_partial": mode, "tools": tools, "reasoning": reasoning}
     for mode in ("error", "warn", "both")
     for tools in ("live", "held")
@@ -30,6 +32,6 @@ def test_of_every_captured_stream(part: int) -> None:
 
 
 @given(body=streams(), settings=st.sampled_from(SETTINGS), usage=st.booleans())
-def test_of_any_stream(body: bytes, settings: dict[str, str], usage: bool) -> None:
+def test_of_any_stream(body: bytes, settings: dict[str, Any], usage: bool) -> None:
     request = {"stream": True, "stream_options": {"include_usage": usage}}
     run(tape(body, request=request, **settings))

@@ -26,7 +26,7 @@ def check(body: bytes) -> None:
     records = tape(body)
     seen: list[Event] = []
     emitter, sent = Emitter(sink=seen.append), b""
-    folds = [Message(), Tools(), UsageFold(), Warnings()]
+    folds: tuple[Message | Tools | UsageFold | Warnings, ...] = (Message(), Tools(), UsageFold(), Warnings())
     timing = Timing()
     for record in records:
         sent += b"".join(emitter.feed(record))

@@ -51,5 +51,5 @@ def reads(body: bytes, split: str, key: str) -> Iterator[bytes]:
             yield body[start:end]
             start = end
     else:
-        size = int(split.split()[0])
+        size = int(split.partition(" ")[0])
         yield from (body[start : start + size] for start in range(0, len(body), size))

@@ -129,7 +129,7 @@ ERROR = ("error", "truncated", ["write_file"])
         ),
     ],
 )
-def test_a_stream_cut_inside_a_call(settings: dict[str, str], expected: list[Any]) -> None:
+def test_a_stream_cut_inside_a_call(settings: dict[str, Any], expected: list[Any]) -> None:
     result = run(tape(CUT, **settings))
     assert seen(result) == expected
     assert (result.ended.ending, result.ended.flags) == ("truncated", ())
@@ -235,7 +235,7 @@ LENGTH_WARNING = "⚠ Output limit reached mid tool-call: write_file was cut sho
         ),
     ],
 )
-def test_a_genuine_length_inside_a_call_passes_in_every_mode(settings: dict[str, str], expected: list[Any]) -> None:
+def test_a_genuine_length_inside_a_call_passes_in_every_mode(settings: dict[str, Any], expected: list[Any]) -> None:
     result = run(tape([*CUT, finish("length"), DONE], **settings))
     assert seen(result) == expected
     assert (result.ended.ending, result.ended.flags) == ("completed", ())
@@ -269,7 +269,7 @@ MALFORMED_ERROR = ("error", "malformed_call", ["write_file"])
         ),
     ],
 )
-def test_a_claimed_call_that_is_not_json(settings: dict[str, str], expected: list[Any], closing: list[bytes]) -> None:
+def test_a_claimed_call_that_is_not_json(settings: dict[str, Any], expected: list[Any], closing: list[bytes]) -> None:
     """Q26: the ending stays `completed`, the claim is withheld."""
     result = run(tape([*CUT, *closing], **settings))
     assert seen(result) == expected

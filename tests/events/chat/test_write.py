@@ -50,8 +50,8 @@ def payload(frame: bytes) -> dict[str, Any]:
 
 def test_a_running_frame_is_a_chunk_with_an_empty_delta() -> None:
     assert write.lifecycle_of_call(ENVELOPE, a_call(), "running") == (
-        b'event: hermes.tool.progress\ndata: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m",'
-        b'"choices":[{"index":0,"delta":{},"finish_reason":null}],"tool":"write_file","toolCallId":"call_1",'
+        b'event: hermes.tool.progress\ndata: {"id":"chatcmpl-1","object":"chat.completion.chunk",'
+        b'"created":7,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":null}],"tool":"write_file","toolCallId":"call_1",'
         b'"status":"running","label":"a.txt","input":"{\\"path\\":\\"a.txt\\"}"}\n\n'
     )
 
@@ -133,7 +133,8 @@ def test_an_error_frame_has_no_choices_and_names_the_tools() -> None:
     assert (
         write.error("reset", [a_call()])
         == (
-            'data: {"error":{"message":"⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed.",'
+            'data: {"error":{"message":"⚠ Connection dropped mid tool-call: write_file was cut short. '
+            'Nothing was executed.",'
             '"type":"stream_truncated","code":"reset","dropped_tools":[{"id":"call_1","name":"write_file"}]}}\n\n'
         ).encode()
     )

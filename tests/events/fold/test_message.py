@@ -1,0 +1,84 @@
+"""The message fold."""
+
+from wiretape.events.fold.message import Message
+from wiretape.events.model import (
+    Ended,
+    Event,
+    Finish,
+    ForeignFrame,
+    ReasoningDelta,
+    RefusalDelta,
+    Repaired,
+    ResponseStarted,
+    Terminator,
+    TextDelta,
+    ToolArgumentsComplete,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    ToolNameDelta,
+    ToolProgress,
+    ToolResultSeen,
+    UpstreamError,
+    Usage,
+)
+
+
+def fold(*events: Event) -> Message:
+    message = Message()
+    for event in events:
+        message.apply(event)
+    return message
+
+
+def test_an_answer_is_joined_from_its_pieces() -> None:
+    message = fold(
+        ResponseStarted(n=1, id="chatcmpl-1", model="m"),
+        ReasoningDelta(n=1, choice=0, text="hm"),
+        TextDelta(n=1, choice=0, text="h"),
+        TextDelta(n=2, choice=0, text="i"),
+        RefusalDelta(n=2, choice=1, text="no"),
+        Finish(n=3, choice=0, reason="stop"),
+        Finish(n=4, choice=0, reason="length"),
+    )
+    assert (message.id, message.model) == ("chatcmpl-1", "m")
+    assert (message.text(), message.reasoning(), message.refusal(1), message.choices[0].finish) == (
+        "hi",
+        "hm",
+        "no",
+        "stop",
+    )
+    assert message.calls() == []
+
+
+def test_the_halves_of_a_character_are_joined_over_deltas() -> None:
+    message = fold(TextDelta(n=1, choice=0, text="\ud83d"), TextDelta(n=2, choice=0, text="\ude00!"))
+    assert message.text() == "\U0001f600!"
+    assert fold(TextDelta(n=1, choice=0, text="\ud83d")).text() == "�"
+
+
+def test_calls_with_names_in_pieces_or_late() -> None:
+    message = fold(
+        ToolCallStarted(n=1, choice=0, call=0, id="", name=""),
+        ToolCallStarted(n=2, choice=0, call=0, id="c", name="wri"),
+        ToolNameDelta(n=3, choice=0, call=0, name="te"),
+        ToolCallStarted(n=3, choice=0, call=0, id="x", name="again"),
+        ToolArgumentsDelta(n=3, choice=0, call=0, text="{"),
+        ToolArgumentsDelta(n=4, choice=0, call=0, text="}"),
+        ToolArgumentsDelta(n=4, choice=0, call=1, text="[]"),
+    )
+    assert message.calls() == [("c", "write", "{}"), ("", "", "[]")]
+
+
+def test_the_rest_says_nothing() -> None:
+    silent: list[Event] = [
+        ToolArgumentsComplete(n=1, choice=0, call=0),
+        ToolResultSeen(n=1, id="c", name="f", failed=False, output="", duration_ms=None),
+        ToolProgress(n=1, id="c", name="f", status="running"),
+        Usage(n=1, counts={}),
+        Terminator(n=1),
+        UpstreamError(n=1, message="", code=""),
+        ForeignFrame(n=1, why="foreign"),
+        Repaired(n=1, repair="id", at=0, before=b"", after=b""),
+        Ended(n=2, ending="completed", cause="eof", flags=()),
+    ]
+    assert fold(*silent).choices == {}

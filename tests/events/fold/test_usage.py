@@ -1,0 +1,13 @@
+"""The usage fold."""
+
+from wiretape.events.fold.usage import UsageFold
+from wiretape.events.model import TextDelta, Usage
+
+
+def test_the_last_counts_are_taken_never_a_sum_and_none_is_none() -> None:
+    fold = UsageFold()
+    fold.apply(TextDelta(n=1, choice=0, text="x"))
+    assert fold.counts is None
+    fold.apply(Usage(n=2, counts={"total_tokens": 3}))
+    fold.apply(Usage(n=3, counts={"total_tokens": 9}))
+    assert fold.counts == {"total_tokens": 9}

@@ -1,0 +1,62 @@
+"""The one pure function from a tape to bytes, and the events of a tape."""
+
+import pytest
+
+from tests.support.chat import DONE, finish, tape, text
+from wiretape.events import emit as emission
+from wiretape.events.emit import Emitter, emit, events
+from wiretape.events.model import Ended, Repaired, TextDelta
+from wiretape.events.record import Record
+
+STREAM = [text("hi", role=True), b": ping\n\n", text("\xfc"), finish(), DONE, b"rest"]
+
+
+def reopened(records: list[Record], **keys: object) -> list[Record]:
+    """The same tape under another `open` record."""
+    return [records[0]._replace(keys={**records[0].keys, **keys}), *records[1:]]
+
+
+def test_strict_is_the_default_and_transparent_is_what_came() -> None:
+    records = tape(STREAM)
+    assert emit(records) == b"".join(STREAM[:1] + STREAM[2:5])
+    assert emit(records, "transparent") == b"".join(STREAM)
+    assert emit(reopened(records, profile="transparent")) == b"".join(STREAM)
+    assert emit(reopened(records, profile="transparent"), "strict") == emit(records)
+
+
+@pytest.mark.parametrize("dialect", ["responses", None, 5], ids=str)
+def test_a_dialect_that_is_not_known_is_emitted_as_it_came(dialect: object) -> None:
+    assert emit(reopened(tape(STREAM), dialect=dialect)) == b"".join(STREAM)
+
+
+def test_a_tape_without_an_open_record_is_emitted_as_it_came() -> None:
+    assert emit(tape(STREAM)[1:]) == b"".join(STREAM)
+
+
+def test_an_open_record_may_be_junk() -> None:
+    assert emit(reopened(tape(STREAM), stream=5, created="x", settings=[], profile="?")) == emit(tape(STREAM))
+
+
+def test_the_live_fold_is_at_hand_in_every_profile() -> None:
+    for profile in ("strict", "transparent"):
+        emitter = Emitter("strict" if profile == "strict" else "transparent")
+        for record in tape(STREAM):
+            emitter.feed(record)
+        assert emitter.wire.finished
+        assert emitter.ledger.counts["comment"] == 1
+
+
+def test_an_answer_of_ours_is_emitted_in_transparent_too() -> None:
+    commit = Record(1, 1, "commit", {"status": 502}, b"no")
+    assert emit([tape(STREAM)[0], commit], "transparent") == b"no"
+
+
+def test_events_hold_the_ledger_and_end_with_the_ending() -> None:
+    seen = list(events(tape(STREAM)))
+    assert [event.text for event in seen if isinstance(event, TextDelta)] == ["hi", "\xfc"]
+    assert [event.repair for event in seen if isinstance(event, Repaired)] == ["comment"]
+    assert isinstance(seen[-1], Ended)
+
+
+def test_the_version_is_a_number_that_only_grows() -> None:
+    assert emission.EMITTER_VERSION >= 1

@@ -1,0 +1,18 @@
+"""Every bound is an integer, named for what it counts, and has a test of its own where it acts."""
+
+from pathlib import Path
+
+import pytest
+
+from wiretape.events import limits
+
+TESTS = Path(__file__).parent
+
+
+@pytest.mark.parametrize("name", limits.__all__)
+def test_a_bound_is_a_number_and_is_tested(name: str) -> None:
+    assert isinstance(getattr(limits, name), int)
+    assert name.endswith("_MAX")
+    lowered = name.lower()
+    tests = [path.read_text() for path in TESTS.rglob("test_*.py") if path.name != "test_limits.py"]
+    assert any(name in text or lowered in text for text in tests)

@@ -1,0 +1,1 @@
+"""The speed of the core alone, with its bars: `make bench` writes docs/benchmarks.md."""

@@ -1,0 +1,61 @@
+"""The work that is timed: bytes in to record lines, live fold and bytes out; and the same from a tape."""
+
+from collections.abc import Iterable
+
+from wiretape.events.emit import Emitter
+from wiretape.events.record import encode
+from wiretape.events.settings import Facts
+from wiretape.events.tape import Reader, Recorder
+
+__all__ = ["TAPE_READ_BYTES", "Stream", "live", "replay", "tape"]
+
+#: What a replay reads of a file at once.
+TAPE_READ_BYTES = 64 * 1024
+
+
+class Stream:
+    """One stream on its way: everything that the live path holds of it, and no byte that it has passed on."""
+
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+        self.emitter = Emitter()
+        opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 1}
+        for record in (
+            self.recorder.record("open", 0, opening),
+            self.recorder.record("request", 0, {"facts": Facts().to_keys()}),
+        ):
+            self.emitter.feed(record)
+
+    def read(self, t: int, data: bytes) -> tuple[bytes, bytes]:
+        """The batch for the log and the batch for the client, one of each a read (design: one write, one send)."""
+        records = self.recorder.read(t, data)
+        lines = b"".join([encode(record) for record in records])
+        return lines, b"".join([frame for record in records for frame in self.emitter.feed(record)])
+
+
+def live(reads: Iterable[bytes]) -> Stream:
+    """A whole stream."""
+    stream = Stream()
+    for t, data in enumerate(reads, 1):
+        stream.read(t, data)
+    return stream
+
+
+def tape(reads: Iterable[bytes]) -> bytes:
+    """The lines of a stream as they stand in its file."""
+    recorder = Recorder()
+    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "chat", "created": 1})]
+    records.append(recorder.record("request", 0, {"facts": Facts().to_keys()}))
+    for t, data in enumerate(reads, 1):
+        records += recorder.read(t, data)
+    return b"".join(map(encode, records))
+
+
+def replay(lines: bytes) -> int:
+    """From the file to the bytes that a client gets again."""
+    reader, emitter, size = Reader(), Emitter(), 0
+    for at in range(0, len(lines), TAPE_READ_BYTES):
+        for record in reader.feed(lines[at : at + TAPE_READ_BYTES]):
+            size += sum(map(len, emitter.feed(record)))
+    assert not reader.damage, reader.damage
+    return size

@@ -1,0 +1,110 @@
+"""The figures as docs/benchmarks.md."""
+
+from typing import Final, NamedTuple
+
+from .cases import BARS
+from .frames import FRAME_BYTES, PER_READ, ROUND
+from .measure import Compared, Held
+
+__all__ = ["Figures", "document"]
+
+_TEXT: Final = """\
+# How fast the core is
+
+Written by `make bench`; nothing here is typed by hand. The core alone, without sockets and files: bytes in, to the
+lines of the tape, the live fold and the bytes that a client gets. CPU time on one core of a shared machine
+({machine}).
+
+Every figure is a ratio to `orjson.loads` of the same payloads, because that outlives the machine: the median of
+{turns} turns, in each of which the core and orjson run one after the other with the garbage collector off. Frames have
+{size} bytes and say one more piece of text; the repaired ones say `role` again on top, which a strict client must see
+once, so it is spliced out of each. Short of the bars nothing is checked by time in the default suite;
+`tests/events/test_emit_cost.py` guards there that costs stay linear and memory constant.
+
+## Against orjson
+
+{frames}
+## By the length of the stream
+
+CPU per frame, the fastest of several runs.
+
+{lengths}
+## Memory
+
+Bytes that one stream holds (recorder, live fold, repair, counts of repairs): after {early} frames, and what came on top
+until the last. A read needs some for a moment: the records and frames of one batch.
+
+{held}"""
+
+
+class Figures(NamedTuple):
+    """Everything that was measured, by the kind of frame."""
+
+    #: The flag: each frame in a read of its own.
+    frames: dict[tuple[str, bool], Compared]
+    captured: Compared | None
+    replayed: dict[str, Compared]
+    lengths: dict[str, dict[int, float]]
+    held: dict[str, Held]
+
+    def growth(self, kind: str) -> float:
+        """The dearest frame against the cheapest."""
+        costs = self.lengths[kind].values()
+        return max(costs) / min(costs)
+
+    def summary(self) -> str:
+        """A line for each kind."""
+        return "\n".join(
+            f"{kind} frames: {self.frames[kind, False].ratio:.1f} times orjson.loads (bar {bar:.0f}), "
+            f"{self.growth(kind):.2f} between lengths, {self.held[kind].late - self.held[kind].early:+} bytes held"
+            for kind, bar in BARS.items()
+        )
+
+
+def document(figures: Figures, machine: str) -> str:
+    """The whole text."""
+    return _TEXT.format(
+        machine=machine,
+        turns=figures.frames["plain", False].turns,
+        size=FRAME_BYTES,
+        frames=_frames(figures),
+        lengths=_lengths(figures),
+        early=f"{ROUND:,}",
+        held=_held(figures),
+    )
+
+
+def _frames(figures: Figures) -> str:
+    rows = ["| frames | times orjson | bar | us a frame | frames a second |", "| --- | --- | --- | --- | --- |"]
+    for (kind, single), cost in figures.frames.items():
+        bar = "" if single else f"{BARS[kind]:.0f}"
+        rows.append(_row(f"{kind}, {'1 frame' if single else f'{PER_READ} frames'} a read", cost, bar))
+    if figures.captured is not None:
+        rows.append(_row("every captured chat stream, whole", figures.captured, ""))
+    rows += [_row(f"{kind}, replayed from the lines of a tape", cost, "") for kind, cost in figures.replayed.items()]
+    return "\n".join(rows) + "\n"
+
+
+def _row(name: str, cost: Compared, bar: str) -> str:
+    return f"| {name} | {cost.ratio:.1f} | {bar} | {cost.work_s * 1e6:.2f} | {1 / cost.work_s:,.0f} |"
+
+
+def _lengths(figures: Figures) -> str:
+    lengths = list(figures.lengths["plain"])
+    head = " | ".join(f"{length:,} frames" for length in lengths)
+    rows = [f"| us a frame | {head} | dearest / cheapest |", "| --- |" + " --- |" * (len(lengths) + 1)]
+    for kind, costs in figures.lengths.items():
+        cells = " | ".join(f"{costs[length] * 1e6:.2f}" for length in lengths)
+        rows.append(f"| {kind} | {cells} | {figures.growth(kind):.2f} |")
+    return "\n".join(rows) + "\n"
+
+
+def _held(figures: Figures) -> str:
+    last = max(figures.lengths["plain"])
+    rows = [
+        f"| bytes | after {ROUND:,} frames | on top after {last:,} | for a moment, a frame of a read of {PER_READ} |",
+        "| --- | --- | --- | --- |",
+    ]
+    for kind, held in figures.held.items():
+        rows.append(f"| {kind} | {held.early:,} | {held.late - held.early:,} | {held.moment // PER_READ:,} |")
+    return "\n".join(rows) + "\n"

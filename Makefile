@@ -75,6 +75,10 @@ format: install ## rewrites what `make check` would only complain about
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
+.PHONY: docs
+docs: install ## the documents that are drawn from the code
+	$(PY) -m tests.support.docs
+
 # --- heavy -----------------------------------------------------------------------------------------------------------
 
 .PHONY: coverage

@@ -6,11 +6,15 @@ first one of the frame as it came, and the result is all that was emitted on acc
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from .model import Repaired
-from .splice import Edit
+from .splice import Edit, Op, apply, locate
+from .sse import encode
 
 __all__ = ["Ledger"]
+
+_DATA: Final = b"data: "
 
 
 class Ledger:
@@ -43,6 +47,15 @@ class Ledger:
                 at, size = edit.start + offset, edit.end - edit.start
                 self._patch(n, edit.repair, at, size, edit.new)
                 offset += len(edit.new) - size
+
+    def edited(self, n: int, frame: bytes, ops: Sequence[Op]) -> bytes:
+        """A frame that stands first among its record's, with these changes made."""
+        if not ops:
+            return frame
+        payload = frame[len(_DATA) : -2]
+        edits = locate(payload, ops)
+        self.spliced(n, edits, len(_DATA))
+        return encode(apply(payload, edits))
 
     def replaced(self, n: int, repair: str, after: bytes) -> None:
         """The whole of what the record gave so far is now this."""

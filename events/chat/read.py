@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..json_text import as_list, dumps, is_object
+from ..json_text import as_list, as_object, dumps, is_object
 from ..model import (
     Event,
     Finish,
@@ -14,10 +14,11 @@ from ..model import (
     ToolArgumentsDelta,
     ToolCallStarted,
     ToolNameDelta,
+    ToolResultSeen,
     Usage,
 )
 
-__all__ = ["completion", "delivers", "events"]
+__all__ = ["completion", "delivers", "events", "results"]
 
 
 def events(value: dict[str, Any], n: int) -> Iterator[Event]:
@@ -122,3 +123,19 @@ def _whole_calls(calls: Any, n: int, choice: int) -> Iterator[Event]:
         text = arguments if isinstance(arguments, str) else "" if arguments is None else dumps(arguments).decode()
         if text:
             yield ToolArgumentsDelta(n=n, choice=choice, call=number, text=text)
+
+
+def results(given: Any, n: int) -> Iterator[ToolResultSeen]:
+    """The tool results that the proxy found in the request, from the keys of a `results` record."""
+    for entry in as_list(given):
+        fields = as_object(entry)
+        call_id, name, output, duration = (fields.get(key) for key in ("id", "name", "output", "duration_ms"))
+        if isinstance(call_id, str):
+            yield ToolResultSeen(
+                n=n,
+                id=call_id,
+                name=name if isinstance(name, str) else "",
+                failed=fields.get("failed") is True,
+                output=output if isinstance(output, str) else "",
+                duration_ms=duration if type(duration) is int else None,
+            )

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..fold.wire import Call, Wire
-from ..json_text import ABSENT, as_list, as_object, parse
+from ..json_text import ABSENT, parse
 from ..ledger import Ledger
 from ..lifecycle import STATUS_ON_WIRE, State
-from ..limits import BODY_BYTES_MAX, HELD_BYTES_MAX, UNDELIVERED_BYTES_MAX
+from ..limits import BODY_BYTES_MAX
 from ..model import (
     Ended,
     Event,
@@ -21,27 +21,23 @@ from ..model import (
 )
 from ..record import Record
 from ..settings import Facts, Settings
-from ..splice import Action, Op, apply, locate
+from ..splice import Action, Op
 from ..sse import encode
 from . import read, write
 from .choices import CUT_FINISHES
+from .held import HeldCalls
+from .outbox import Outbox
 from .repair import Chunk, Done, Failure, Item, Repair
 
 __all__ = ["ChatStream"]
 
 
 class ChatStream:
-    """Feed the records of one tape in order; `frames` are what the client gets on account of each.
-
-    Three things are held back. Every frame, until one carries content: before that another attempt may still come, even
-    behind a keepalive. With `tools = held`, tool deltas until their choice finishes. A usage-only chunk until the
-    terminator, since the last one counts and one is enough.
-    """
+    """Feed the records of one tape in order, get the frames that go out on account of each."""
 
     def __init__(
         self, settings: Settings, stream_id: str, created: int, sink: Callable[[Event], None] | None = None
     ) -> None:
-        self.wire = Wire()
         self.ledger = Ledger(sink)
         self._settings = settings
         self._stream_id = stream_id
@@ -49,11 +45,18 @@ class ChatStream:
         self._sink = sink
         self._facts = Facts()
         self._results: list[ToolResultSeen] = []
-        self._out: list[bytes] = []
-        #: Frames that no client has seen; None once content was delivered.
-        self._undelivered: list[tuple[int, bytes]] | None
-        self._flows = False
+        self._outbox = Outbox(self.ledger)
         self._begin_attempt()
+
+    @property
+    def delivered(self) -> bool:
+        """Content has gone out, so no other attempt may follow."""
+        return self._outbox.delivered
+
+    @property
+    def overflow(self) -> bool:
+        """More is kept than any stream needs: the caller ends it with the cause `limit`."""
+        return self.wire.overflow or self._held.overflow
 
     def feed(self, record: Record) -> list[bytes]:
         """The frames for this record."""
@@ -71,8 +74,7 @@ class ChatStream:
             self._end(record)
         else:
             self._other(record)
-        out, self._out = self._out, []
-        return out
+        return self._outbox.take()
 
     def _other(self, record: Record) -> None:
         match record.kind:
@@ -80,7 +82,7 @@ class ChatStream:
                 self._facts = Facts.of(record.keys)
                 self._begin_attempt()
             case "results":
-                self._results = _results(record)
+                self._results = list(read.results(record.keys.get("results"), record.n))
                 for result in self._results:
                     self._event(result)
             case "attempt" if not self.delivered:
@@ -88,7 +90,11 @@ class ChatStream:
                 self._begin_attempt()
             case "commit" if record.raw is not None and not self.delivered:  # the client got this error instead
                 self._discard("error_status")
-                self._undelivered, self._out, self._closed = None, [record.raw], True
+                self._outbox.send(record.n, record.raw)
+                self._outbox.deliver()
+                self._close()
+            case "commit" if not self._facts.stream:  # and no other attempt follows a status
+                self._outbox.deliver()
             case "rest":
                 self._items(self._repair.rest(record.n, record.raw or b""))
             case "body":
@@ -96,76 +102,38 @@ class ChatStream:
             case _:
                 pass
 
-    @property
-    def delivered(self) -> bool:
-        """Content has gone out, so no other attempt may follow."""
-        return self._undelivered is None
-
     def _begin_attempt(self) -> None:
         """What an attempt before this one brought counts for nothing: no client has seen it."""
-        self._undelivered = []
-        self._undelivered_bytes = 0
+        self.wire = Wire()
+        self._held = HeldCalls(self._outbox, self.ledger)
         self._envelope = write.Envelope()
         self._roles: set[int] = set()
-        self.wire = Wire()
-        self._started = False
-        self._closed = False
         self._finished: set[int] = set()  # choices whose finish the client has
         self._usage: Chunk | None = None
-        self._held: dict[int, list[Chunk]] = {}
-        self._held_bytes = 0
         self._body: list[bytes] = []
         self._body_bytes_left = BODY_BYTES_MAX
+        self._started = self._closed = self._flows = False
         self._repair = Repair(self._facts, self._settings, self._envelope, self._roles, self.ledger, self._stream_id)
-
-    def _take_body(self, n: int, part: bytes) -> None:
-        """A plain answer passes as it comes; a whole one is read at its end, up to a bound."""
-        if not self._facts.stream:
-            self._send(n, part)
-        self._body_bytes_left -= len(part)
-        if self._body_bytes_left >= 0:
-            self._body.append(part)
 
     def _discard(self, repair: str) -> None:
         """No client will see what came so far."""
         waiting = [item.n for item in self._repair.end()]
-        waiting += [n for n, _ in self._undelivered or ()]
-        waiting += [chunk.n for chunks in self._held.values() for chunk in chunks]
+        waiting += self._outbox.waiting() + self._held.waiting()
         waiting += [self._usage.n] if self._usage is not None else []
         for n in sorted(set(waiting)):
             self.ledger.withheld(n, repair)
-
-    def _deliver(self) -> None:
-        if self._undelivered is not None:
-            self._out += [frame for _, frame in self._undelivered]
-            self._undelivered = None
-
-    def _send(self, n: int, frame: bytes) -> None:
-        if self._undelivered is None:
-            self._out.append(frame)
-            return
-        self._undelivered.append((n, frame))
-        self._undelivered_bytes += len(frame)
-        if self._undelivered_bytes > UNDELIVERED_BYTES_MAX:
-            self._deliver()
-
-    def _add(self, n: int, repair: str, frame: bytes) -> None:
-        self.ledger.added(n, repair, frame)
-        self._send(n, frame)
 
     def _event(self, event: Event) -> None:
         self.wire.apply(event)
         if self._sink is not None:
             self._sink(event)
 
-    # -- frames ---------------------------------------------------------------------------------------------------
+    # -- chunks -------------------------------------------------------------------------------------------------------
 
     def _items(self, items: Iterable[Item]) -> None:
         for item in items:
             if self._closed:
-                self.ledger.withheld(item.n, "done_withheld" if isinstance(item, Done) else "late_data")
-                if not isinstance(item, Done):
-                    self._event(ForeignFrame(n=item.n, why="late_data"))
+                self._late(item)
             elif isinstance(item, Chunk):
                 self._chunk(item)
             elif isinstance(item, Done):
@@ -174,6 +142,13 @@ class ChatStream:
                 self._failed(item)
             else:
                 self._event(ForeignFrame(n=item.n, why=item.why))
+
+    def _late(self, item: Item) -> None:
+        if isinstance(item, Done):
+            self.ledger.withheld(item.n, "done_withheld")
+        else:
+            self.ledger.withheld(item.n, "late_data")
+            self._event(ForeignFrame(n=item.n, why="late_data"))
 
     def _chunk(self, chunk: Chunk) -> None:
         n, value = chunk.n, chunk.value
@@ -197,7 +172,7 @@ class ChatStream:
         if self._results and not held:
             self._send_results(n)
         if not self.delivered and not held and read.delivers(value):
-            self._deliver()
+            self._outbox.deliver()
         self._flows = self.delivered and self.wire.content and self._sink is None
 
     def _close_calls(self, finish: Finish) -> None:
@@ -206,6 +181,7 @@ class ChatStream:
                 self._event(ToolArgumentsComplete(n=finish.n, choice=finish.choice, call=call.number))
 
     def _usage_chunk(self, chunk: Chunk) -> None:
+        """The last one counts and one is enough, so it waits for the terminator."""
         if not self._facts.usage:
             self.ledger.withheld(chunk.n, "usage_not_asked")
             return
@@ -214,38 +190,26 @@ class ChatStream:
         self._usage = chunk
 
     def _send_chunk(self, chunk: Chunk, finishes: list[Finish]) -> bool:
-        """The chunk, behind the lifecycle frames that its finishes bring; whether its content is held instead."""
+        """The chunk, behind the lifecycle frames that its finishes bring; whether it is held instead."""
         broken: set[int] = set()
         for finish in finishes:
             calls = list(self.wire.choice(finish.choice).calls.values())
             lost = [call for call in calls if call.state is not State.RUNNING]
             if lost:
                 broken.add(finish.choice)
-            self._release_held(finish.choice, shown=not lost)
+            self._held.release(finish.choice, shown=not lost)
             self._send_lifecycle(finish.n, calls)
             if lost and finish.reason in CUT_FINISHES and self._settings.on_partial != "error":
-                text = write.warning(finish.reason, lost)
-                self._add(finish.n, "warning_text", self._own_chunk(finish.choice, {"content": text}))
+                self._send_warning(finish.n, finish.reason, lost)
             if not any(call.reason == "malformed" for call in lost):
                 self._finished.add(finish.choice)
-        frame = self._without_claims(chunk, {finish.choice for finish in finishes} - self._finished)
+        finished = {finish.choice for finish in finishes}
+        frame = self._without_claims(chunk, finished - self._finished)
         if self._settings.held:
-            frame = self._hold_calls(Chunk(chunk.n, chunk.value, frame), finishes, broken)
+            frame = self._held.hold(Chunk(chunk.n, chunk.value, frame), finished, broken, self._own_envelope())
         if frame:
-            self._send(chunk.n, frame)
+            self._outbox.send(chunk.n, frame)
         return not frame
-
-    def _send_lifecycle(self, n: int, calls: Iterable[Call]) -> None:
-        for call in calls:
-            if self._settings.tool_events and not call.internal and call.name and call.state in STATUS_ON_WIRE:
-                status = STATUS_ON_WIRE[call.state]
-                self._add(n, "lifecycle", write.lifecycle_of_call(self._own_envelope(), call, status))
-
-    def _send_results(self, n: int) -> None:
-        results, self._results = self._results, []
-        for result in results:
-            if self._settings.tool_events and result.name and not result.name.startswith("_"):
-                self._add(n, "lifecycle", write.lifecycle_of_result(self._own_envelope(), result))
 
     def _without_claims(self, chunk: Chunk, claims: set[int]) -> bytes:
         """A finish over a malformed call is withheld: nobody may take the call for whole."""
@@ -254,68 +218,49 @@ class ChatStream:
             for place, choice in enumerate(chunk.value["choices"])
             if choice["index"] in claims and choice.get("finish_reason")
         ]
-        return self._edited(chunk, ops)
+        return self.ledger.edited(chunk.n, chunk.frame, ops)
 
-    def _edited(self, chunk: Chunk, ops: list[Op]) -> bytes:
-        if not ops:
-            return chunk.frame
-        payload = chunk.frame[len(b"data: ") : -2]
-        edits = locate(payload, ops)
-        self.ledger.spliced(chunk.n, edits, len(b"data: "))
-        return encode(apply(payload, edits))
+    # -- frames of ours -----------------------------------------------------------------------------------------------
 
-    # -- held calls -----------------------------------------------------------------------------------------------
+    def _send_lifecycle(self, n: int, calls: Iterable[Call]) -> None:
+        for call in calls:
+            if self._settings.tool_events and not call.internal and call.name and call.state in STATUS_ON_WIRE:
+                status = STATUS_ON_WIRE[call.state]
+                self._outbox.add(n, "lifecycle", write.lifecycle_of_call(self._own_envelope(), call, status))
 
-    def _hold_calls(self, chunk: Chunk, finishes: list[Finish], broken: set[int]) -> bytes:
-        """What of the chunk may go out now: its calls wait for their finish, and are never shown if they are lost."""
-        finished = {finish.choice for finish in finishes}
-        ops: list[Op] = []
-        waiting: list[int] = []
-        for place, choice in enumerate(chunk.value["choices"]):
-            index = choice["index"]
-            keys = [key for key in ("tool_calls", "function_call") if key in choice["delta"]]
-            if not keys or (index in finished and index not in broken):
-                continue
-            if index not in finished:
-                waiting.append(index)
-            ops += [Op("held_call", ("choices", place, "delta"), Action.DROP, key) for key in keys]
-        if waiting and len(chunk.value["choices"]) == 1 and not _speaks_beside_calls(chunk.value):
-            self._hold(waiting[0], chunk)
-            return b""
-        for index in waiting:
-            self._hold(index, self._calls_alone(chunk, index))
-        return self._edited(chunk, ops)
+    def _send_results(self, n: int) -> None:
+        results, self._results = self._results, []
+        for result in results:
+            if self._settings.tool_events and result.name and not result.name.startswith("_"):
+                self._outbox.add(n, "lifecycle", write.lifecycle_of_result(self._own_envelope(), result))
 
-    def _hold(self, choice: int, chunk: Chunk) -> None:
-        self._held_bytes += len(chunk.frame)
-        if self._held_bytes > HELD_BYTES_MAX:
-            self.wire.overflow = True
-            self.ledger.removed(chunk.n, "held_call_lost", chunk.frame)
-        else:
-            self._held.setdefault(choice, []).append(chunk)
+    def _send_warning(self, n: int, code: str, lost: list[Call]) -> None:
+        delta = {"content": write.warning(code, lost)}
+        self._outbox.add(n, "warning_text", self._own_chunk(lost[0].choice, delta))
 
-    def _calls_alone(self, chunk: Chunk, index: int) -> Chunk:
-        """The calls of one choice out of a chunk that says more: a frame of ours, as two go out for one that came."""
-        choice = next(choice for choice in chunk.value["choices"] if choice["index"] == index)
-        delta = {key: choice["delta"][key] for key in ("tool_calls", "function_call") if key in choice["delta"]}
-        frame = encode(write.chunk(self._own_envelope(), index, delta))
-        self.ledger.added(chunk.n, "held_call", frame)
-        return Chunk(chunk.n, chunk.value, frame)
+    def _send_usage(self) -> None:
+        if self._usage is not None:
+            self._outbox.send(self._usage.n, self._usage.frame)
+            self._usage = None
 
-    def _release_held(self, choice: int, *, shown: bool) -> None:
-        for chunk in self._held.pop(choice, []):
-            if shown:
-                self._send(chunk.n, chunk.frame)
-            else:
-                self.ledger.removed(chunk.n, "held_call_lost", chunk.frame)
+    def _own_envelope(self) -> write.Envelope:
+        """The stream's, or, where no frame has come, one made from its tape."""
+        known = self._envelope
+        return write.Envelope(
+            known.id or f"chatcmpl-{self._stream_id}", known.model or self._facts.model, known.created or self._created
+        )
 
-    # -- endings --------------------------------------------------------------------------------------------------
+    def _own_chunk(self, index: int, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        role = {} if index in self._roles else {"role": "assistant"}
+        self._roles.add(index)
+        return encode(write.chunk(self._own_envelope(), index, role | delta, finish))
+
+    # -- endings ------------------------------------------------------------------------------------------------------
 
     def _done(self, done: Done) -> None:
         unfinished = [index for index, choice in self.wire.choices.items() if not choice.finish]
         calls = [call for call in self.wire.calls() if call.choice in unfinished]
-        whole = self.wire.content and all(call.valid() for call in calls)
-        if whole:
+        if self.wire.content and all(call.valid() for call in calls):
             for index in unfinished:
                 self._supply_finish(done.n, index)
         self._event(Terminator(n=done.n))
@@ -343,13 +288,12 @@ class ChatStream:
         if not done:
             done = write.DONE
             self.ledger.added(n, "done_supplied", done)
-        self._send(n, done)
+        self._outbox.send(n, done)
         self._close()
 
     def _cut(self, n: int, ending: str) -> None:
         dropped = self.wire.drop_open(ending)
-        for index in list(self._held):
-            self._release_held(index, shown=False)
+        self._held.drop_all()
         self._send_lifecycle(n, dropped)
         lost = [call for call in self.wire.calls() if call.reason and call.reason not in CUT_FINISHES]
         self._close_partial(n, ending, lost)
@@ -359,37 +303,30 @@ class ChatStream:
         self._send_usage()
         mode = self._settings.on_partial
         if lost and mode != "error":
-            index = lost[0].choice
-            self._add(n, "warning_text", self._own_chunk(index, {"content": write.warning(code, lost)}))
+            self._send_warning(n, code, lost)
         if mode == "warn":
             for index in sorted((set(self.wire.choices) or {0}) - self._finished):
-                self._add(n, "warn_finish", self._own_chunk(index, {}, "length"))
-            self._add(n, "warn_done", write.DONE)
+                self._outbox.add(n, "warn_finish", self._own_chunk(index, {}, "length"))
+            self._outbox.add(n, "warn_done", write.DONE)
         else:
-            self._add(n, "error_frame", write.error(code, lost))
+            self._outbox.add(n, "error_frame", write.error(code, lost))
         self._close()
 
     def _failed(self, failure: Failure) -> None:
+        """The upstream's own error passes in every mode; what it cut is told before it."""
         self._event(UpstreamError(n=failure.n, message=failure.message, code=failure.code))
         dropped = self.wire.drop_open("upstream_error")
-        for index in list(self._held):
-            self._release_held(index, shown=False)
+        self._held.drop_all()
         self._send_lifecycle(failure.n, dropped)
         if dropped and self._settings.on_partial != "error":
-            text = write.warning("upstream_error", dropped)
-            self._add(failure.n, "warning_text", self._own_chunk(dropped[0].choice, {"content": text}))
+            self._send_warning(failure.n, "upstream_error", dropped)
         self._send_usage()
-        self._send(failure.n, failure.frame)
+        self._outbox.send(failure.n, failure.frame)
         self._close()
 
     def _close(self) -> None:
         self._closed = True
         self._flows = False
-
-    def _send_usage(self) -> None:
-        if self._usage is not None:
-            self._send(self._usage.n, self._usage.frame)
-            self._usage = None
 
     def _end(self, record: Record) -> None:
         self._items(self._repair.end())
@@ -401,55 +338,26 @@ class ChatStream:
                 self._complete(record.n, b"")
             else:
                 self._cut(record.n, ending)
-        self._deliver()
+        self._outbox.deliver()
         self._event(Ended(n=record.n, ending=ending, cause=str(cause), flags=self.wire.all_flags()))
+
+    # -- answers that are no stream -----------------------------------------------------------------------------------
+
+    def _take_body(self, n: int, part: bytes) -> None:
+        """A plain answer passes as it comes; a whole one is read at its end, up to a bound."""
+        if not self._facts.stream:
+            self._outbox.send(n, part)
+        self._body_bytes_left -= len(part)
+        if self._body_bytes_left >= 0:
+            self._body.append(part)
 
     def _read_body(self, n: int) -> None:
         value = parse(b"".join(self._body)) if self._body and self._body_bytes_left >= 0 else ABSENT
-        sent, undelivered = self._out, self._undelivered
+        sent = self._outbox
         if not self._facts.stream:  # the client has the answer itself, not the stream made of it
-            self._out, self._undelivered = [], []
+            self._outbox = Outbox(self.ledger)
         if value is not ABSENT and not self._closed:
             self._items(self._repair.answer(n, value))
         if not self._facts.stream:
-            self._out, self._undelivered, self._closed = sent, undelivered, True
-
-    def _own_envelope(self) -> write.Envelope:
-        """For frames of ours: the stream's, or, where no frame has come, one made from its tape."""
-        known = self._envelope
-        return write.Envelope(
-            known.id or f"chatcmpl-{self._stream_id}", known.model or self._facts.model, known.created or self._created
-        )
-
-    def _own_chunk(self, index: int, delta: dict[str, Any], finish: str | None = None) -> bytes:
-        role = {} if index in self._roles else {"role": "assistant"}
-        self._roles.add(index)
-        return encode(write.chunk(self._own_envelope(), index, role | delta, finish))
-
-
-def _speaks_beside_calls(value: dict[str, Any]) -> bool:
-    delta = value["choices"][0]["delta"]
-    return bool(value.get("usage")) or any(
-        part for key, part in delta.items() if key not in ("tool_calls", "function_call")
-    )
-
-
-def _results(record: Record) -> list[ToolResultSeen]:
-    """The tool results that the proxy found in the request."""
-    given = record.keys.get("results")
-    results: list[ToolResultSeen] = []
-    for entry in as_list(given):
-        fields: dict[str, Any] = as_object(entry)
-        call_id, name, output, duration = (fields.get(key) for key in ("id", "name", "output", "duration_ms"))
-        if isinstance(call_id, str):
-            results.append(
-                ToolResultSeen(
-                    n=record.n,
-                    id=call_id,
-                    name=name if isinstance(name, str) else "",
-                    failed=fields.get("failed") is True,
-                    output=output if isinstance(output, str) else "",
-                    duration_ms=duration if type(duration) is int else None,
-                )
-            )
-    return results
+            self._outbox = sent
+            self._close()

@@ -1,4 +1,4 @@
-"""What the answer says: text, reasoning, refusal, calls and finish of every choice, as the official SDKs accumulate it."""
+"""What the answer says: text, reasoning, refusal, calls and finish of each choice, as the official SDKs have it."""
 
 from dataclasses import dataclass, field
 from typing import assert_never

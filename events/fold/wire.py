@@ -5,7 +5,6 @@ its size does not depend on the number of frames; the arguments of calls that ar
 """
 
 from collections.abc import Iterator, Mapping
-from io import StringIO
 from types import MappingProxyType
 from typing import Final, assert_never
 
@@ -53,18 +52,22 @@ _UNTERMINATED: Final[Mapping[str, Ending]] = MappingProxyType(
     }
 )
 
+#: A string of one character costs sixty bytes, so arguments that come in small pieces are joined in between.
+_PIECES_JOINED: Final = 1_024
+
 
 class Call:
     """One tool call as far as it has come."""
 
-    __slots__ = ("_text", "choice", "id", "name", "number", "reason", "state")
+    __slots__ = ("_pieces", "_text", "choice", "id", "name", "number", "reason", "state")
 
     def __init__(self, choice: int, number: int, id: str, name: str) -> None:  # noqa: A002 - the field's name
         self.choice = choice
         self.number = number
         self.id = id
         self.name = name
-        self._text = StringIO()  # four bytes a character, where a list of pieces would need sixty
+        self._text: list[str] = []
+        self._pieces: list[str] = []
         self.state = State.ANNOUNCED
         #: Of a dropped or malformed call: `length`, `malformed`, or the stream's ending.
         self.reason = ""
@@ -72,7 +75,7 @@ class Call:
     @property
     def arguments(self) -> str:
         """The arguments so far."""
-        return joined_surrogates(self._text.getvalue())
+        return joined_surrogates(self._joined())
 
     @property
     def internal(self) -> bool:
@@ -81,11 +84,17 @@ class Call:
 
     def valid(self) -> bool:
         """Whether it could run: it has a name and its arguments are JSON."""
-        return bool(self.name) and parse(self._text.getvalue().encode("utf-8", "replace")) is not ABSENT
+        return bool(self.name) and parse(self._joined().encode("utf-8", "replace")) is not ABSENT
 
     def say(self, text: str) -> None:
         """One more piece of the arguments."""
-        self._text.write(text)
+        self._pieces.append(text)
+        if len(self._pieces) == _PIECES_JOINED:
+            self._text.append("".join(self._pieces))
+            self._pieces.clear()
+
+    def _joined(self) -> str:
+        return "".join([*self._text, *self._pieces])
 
 
 class Choice:

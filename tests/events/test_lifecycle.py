@@ -1,5 +1,7 @@
 """The table of a call's life, checked as a whole."""
 
+from typing import Any
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -63,4 +65,4 @@ class Life(RuleBasedStateMachine):
         )
 
 
-TestLife = Life.TestCase
+TestLife: Any = Life.TestCase

@@ -138,7 +138,7 @@ def test_a_stream_cut_inside_a_call(settings: dict[str, Any], expected: list[Any
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
-        ("error", ["hi", ("error", "reset", [])]),
+        ("error", ["hi", ("error", "reset", list[str]())]),
         ("both", ["hi", ("error", "reset", [])]),
         ("warn", ["hi", ("finish", "length"), "done"]),
     ],
@@ -481,6 +481,12 @@ def test_a_plain_answer_that_was_asked_for_passes_as_it_came_and_is_folded() -> 
     assert emitter.wire.ended.ending == "completed"
 
 
+def test_a_plain_answer_need_not_wait_once_its_status_is_out() -> None:
+    made = records(("request", {"facts": {"stream": False}}), ("commit", {"status": 200}), ("body", b"[1"), END)
+    emitter = Emitter()
+    assert [emitter.feed(record) for record in made] == [[], [], [], [b"[1"], []]
+
+
 def test_a_plain_answer_that_is_no_json_is_a_cut() -> None:
     assert run(tape([ANSWER[:-1]], body=True)).ended.ending == "truncated"
 
@@ -551,7 +557,7 @@ def test_an_empty_stream_in_warn_mode_still_closes_a_choice() -> None:
 
 def test_endless_frames_without_content_go_out_above_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     for over, sent in ((-1, 0), (0, 0), (1, 2)):
-        monkeypatch.setattr("wiretape.events.chat.stream.UNDELIVERED_BYTES_MAX", len(ROLE) + len(text("")) - over)
+        monkeypatch.setattr("wiretape.events.chat.outbox.UNDELIVERED_BYTES_MAX", len(ROLE) + len(text("")) - over)
         emitter = Emitter()
         made = tape([ROLE, text("")])
         assert len([frame for record in made[:-1] for frame in emitter.feed(record)]) == sent
@@ -560,7 +566,10 @@ def test_endless_frames_without_content_go_out_above_a_bound(monkeypatch: pytest
 
 def test_held_calls_above_a_bound_are_an_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     for over, overflow in ((-1, False), (0, False), (1, True)):
-        monkeypatch.setattr("wiretape.events.chat.stream.HELD_BYTES_MAX", len(START) + len(HALF) - over)
-        result = run(tape([ROLE, START, HALF], tools="held"))
-        assert result.wire.overflow is overflow
-        assert seen(result) == ["empty", DROPPED, ERROR]
+        monkeypatch.setattr("wiretape.events.chat.held.HELD_BYTES_MAX", len(START) + len(HALF) - over)
+        made = tape([ROLE, START, HALF], tools="held")
+        assert seen(run(made)) == ["empty", DROPPED, ERROR]
+        emitter = Emitter()
+        for record in made:
+            emitter.feed(record)
+        assert emitter.stream.overflow is overflow

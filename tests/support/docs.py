@@ -1,0 +1,56 @@
+"""The documents that are drawn from the code: `make docs` writes them, a test compares them."""
+
+import dataclasses
+from pathlib import Path
+from typing import get_args
+
+from wiretape.events.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State
+from wiretape.events.model import Ending, Event
+
+__all__ = ["DOCUMENTS", "write"]
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def lifecycle() -> str:
+    """The table of events/lifecycle.py as a diagram and as a table."""
+    lines = ["# The life of a tool call", "", "Drawn from `events/lifecycle.py` by `make docs`.", "", "```mermaid"]
+    lines += ["stateDiagram-v2", f"    [*] --> {State.ANNOUNCED.value}"]
+    for state, moves in TABLE.items():
+        lines += [f"    {state.value} --> {to.value}: {trigger.value}" for trigger, to in moves.items()]
+    lines += [f"    {state.value} --> [*]" for state in State if state in TERMINAL]
+    lines += ["```", "", "| state | what moves it | to | told on the wire as |", "|---|---|---|---|"]
+    for state, moves in TABLE.items():
+        told = f"`{STATUS_ON_WIRE[state]}`" if state in STATUS_ON_WIRE else "not told"
+        lines += [f"| {state.value} | {trigger.value} | {to.value} | {told} |" for trigger, to in moves.items()]
+        lines += [] if moves else [f"| {state.value} | nothing | - | {told} |"]
+    return "\n".join([*lines, ""])
+
+
+def events() -> str:
+    """The union of events/model.py as a table."""
+    lines = [
+        "# Events",
+        "",
+        "Drawn from `events/model.py` by `make docs`. Each event carries `n`, the number of its record.",
+    ]
+    lines += ["", "| event | what it says | fields |", "|---|---|---|"]
+    for kind in get_args(Event):
+        said = " ".join((kind.__doc__ or "").split())
+        fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(kind) if field.name != "n")
+        lines.append(f"| `{kind.__name__}` | {said} | {fields or '-'} |")
+    endings = ", ".join(f"`{ending}`" for ending in get_args(Ending))
+    return "\n".join([*lines, "", "## Endings", "", f"Every stream has exactly one: {endings}.", ""])
+
+
+DOCUMENTS = {"lifecycle.md": lifecycle, "events.md": events}
+
+
+def write() -> None:
+    """All of them."""
+    for name, draw in DOCUMENTS.items():
+        (DOCS / name).write_text(draw(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

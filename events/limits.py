@@ -4,9 +4,9 @@ from typing import Final
 
 __all__ = [
     "ARGUMENTS_BYTES_MAX",
+    "BODY_BYTES_MAX",
     "CALLS_IN_A_PIECE_MAX",
     "CHUNKS_WAITING_MAX",
-    "BODY_BYTES_MAX",
     "DAMAGES_MAX",
     "EVENT_BYTES_MAX",
     "HELD_BYTES_MAX",

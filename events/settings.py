@@ -29,6 +29,8 @@ class Settings:
     reasoning: Reasoning = "reasoning_content"
     #: Content deltas repeat all text so far (DashScope, Q61); only configuration can tell that from chance.
     cumulative: bool = False
+    #: A `<think>` block at the head of the content becomes reasoning (Q78).
+    think: bool = False
 
     @property
     def held(self) -> bool:
@@ -47,6 +49,7 @@ class Settings:
             tool_events=settings.get("tool_events") is not False,
             reasoning=_one_of(settings.get("reasoning"), Reasoning, "reasoning_content"),
             cumulative=settings.get("cumulative") is True,
+            think=settings.get("think") is True,
         )
 
 

@@ -1,28 +1,37 @@
 """Tool calls of one choice: which call a delta belongs to, and what each delta must say (dialect catalogue 1.1).
 
-A call is known by neither index nor id alone. The key is the index, unless a new call starts there: a new id together
-with a name, and either the arguments so far are whole JSON or there are none (Q6 against Q7). Without an index, the id,
-the arrival of a name, or else the last call decides (Q9, Q10). Without id and name, a second whole JSON value is a new
-call of the same tool (Q8).
+A call is known by neither index nor id alone. The key is the index, unless a new call starts there: `_starts` has the
+rules. Without an index, the id, the arrival of a name, the place in the list or else the last call decides (Q9, Q10).
 """
 
 from typing import Any, Final, NamedTuple
 
 from ..json_text import Boundary, as_object, dumps, is_object
-from ..model import Event, ToolCallStarted
+from ..limits import ARGUMENTS_BYTES_MAX, CALLS_IN_A_PIECE_MAX
+from ..model import Event, ToolArgumentsDelta, ToolCallStarted
 from ..splice import Action, Op, Path
 from .write import Envelope, chunk
 
-__all__ = ["Calls", "KnownCall", "Work"]
+__all__ = ["Calls", "Entry", "KnownCall", "Work"]
 
 #: Arguments of one whole object without members, or a seed that real fragments will follow (Q20, Q25).
 _SEED: Final = "{}"
+_OWN_KEYS: Final = frozenset({"index", "id", "type", "function"})
+#: Members beside those that wait with a call for its name; no dialect has more than one (`extra_content`, Q30).
+_EXTRAS_MAX: Final = 16
+#: Pieces shorter than this repeat by chance: indentation, digits, escaped line ends (Q22).
+_REPEATED_CHARS_MIN: Final = 8
 
 
 class Work:
     """One chunk under repair: what to change in it, and what comes out beside it."""
 
-    __slots__ = ("after", "base", "before", "envelope", "events", "failure", "flags", "n", "ops", "seeds", "value")
+    # fmt: off
+    __slots__ = (
+        "_ops", "after", "base", "before", "envelope", "events", "failure", "finished", "flags", "n", "seeds",
+        "touched", "value",
+    )
+    # fmt: on
 
     def __init__(self, n: int, value: dict[str, Any], envelope: Envelope, *, base: int = 0) -> None:
         self.n = n
@@ -30,88 +39,143 @@ class Work:
         self.base = base
         self.value = value
         self.envelope = envelope
-        self.ops: list[Op] = []
+        self._ops: dict[tuple[Path, str], Op] = {}
         #: Frames of our own that go before and behind the chunk: the name of the repair and the payload.
         self.before: list[tuple[str, bytes]] = []
         self.after: list[tuple[str, bytes]] = []
         self.events: list[Event] = []
         self.flags: list[str] = []
+        #: A choice of this chunk finished.
+        self.finished = False
         #: The upstream's finish was one that says it failed.
         self.failure = ""
-        #: Where arguments stand that may be mere seeds, and whose.
-        self.seeds: list[tuple[Path, KnownCall]] = []
+        #: Entries of this chunk whose arguments may be mere seeds (Q20), and whose they are.
+        self.seeds: list[tuple[Entry, KnownCall, Calls]] = []
+        #: The last entry of this chunk for each call that it speaks of.
+        self.touched: dict[KnownCall, Entry] = {}
+
+    @property
+    def ops(self) -> list[Op]:
+        """The changes, at most one a member."""
+        return list(self._ops.values())
 
     def op(self, repair: str, path: Path, action: Action, key: str = "", value: bytes = b"") -> None:
-        """One more change."""
-        self.ops.append(Op(repair, path, action, key, value))
+        """One more change; it takes the place of an earlier one of the same member."""
+        self._ops[path, key] = Op(repair, path, action, key, value)
+
+    def keep(self, path: Path, key: str) -> None:
+        """No change of this member after all."""
+        self._ops.pop((path, key), None)
+
+    def settle(self) -> None:
+        """Nothing more can show what the `{}` of this chunk are: seeds, if any `{}` of their choice was one (Q20)."""
+        for entry, call, calls in self.seeds:
+            if call.seed and calls.seeding:
+                call.forget_seed()
+                call.seed_dropped = True
+            if call.seed_dropped:
+                entry.say(self, "arguments_seed", "arguments", "")
+            call.seed = call.seed_dropped = False
 
 
 class Entry(NamedTuple):
     """One entry of `tool_calls`, read without trusting it: what is not usable counts as absent."""
 
+    path: Path
+    given: dict[str, Any]
     #: Its `index`; the name would hide a method of tuples.
     place: int | None
     id: str
     name: str
-    arguments: Any
-    function: dict[str, Any]
+    #: The arguments as the text that the client will see.
+    text: str
+    function: dict[str, Any] | None
 
     @staticmethod
-    def of(entry: dict[str, Any]) -> "Entry":
-        """From the JSON object."""
-        index, call_id = entry.get("index"), entry.get("id")
-        function: Any = entry.get("function")
+    def of(path: Path, given: dict[str, Any]) -> "Entry":
+        """From the JSON object that stands at `path`."""
+        index, call_id = given.get("index"), given.get("id")
+        function: Any = given.get("function")
         fields: dict[str, Any] = as_object(function)
-        name = fields.get("name")
+        name, arguments = fields.get("name"), fields.get("arguments")
+        text = "" if arguments is None else dumps(arguments).decode()
         return Entry(
+            path,
+            given,
             index if type(index) is int else None,
             call_id if isinstance(call_id, str) and call_id != "null" else "",  # Q4: the text "null"
             name if isinstance(name, str) else "",
-            fields.get("arguments"),
-            fields,
+            arguments if isinstance(arguments, str) else text,
+            function if is_object(function) else None,
         )
 
     @property
-    def text(self) -> str:
-        """The arguments as the text that the client will see."""
-        if isinstance(self.arguments, str):
-            return self.arguments
-        return "" if self.arguments is None else dumps(self.arguments).decode()
+    def opens_value(self) -> bool:
+        """Whether its text could be the beginning of whole arguments."""
+        return self.text.lstrip()[:1] in ("{", "[")
+
+    def say(self, work: Work, repair: str, key: str, text: str) -> None:
+        """A member of the function says this."""
+        if self.function is None:
+            work.op(repair, self.path, Action.SET, "function", dumps({key: text}))
+        elif self.function.get(key) == text:
+            work.keep((*self.path, "function"), key)
+        else:
+            work.op(repair, (*self.path, "function"), Action.SET, key, dumps(text))
 
 
 class KnownCall:
     """A call under the dense number and the one id that the client sees."""
 
+    # fmt: off
     __slots__ = (
-        "announced",
-        "boundary",
-        "early_text",
-        "has_arguments",
-        "id",
-        "name",
-        "number",
-        "seed",
-        "seed_dropped",
-        "touched",
-        "touched_by",
+        "announced", "boundary", "early", "early_chars", "extras", "has_arguments", "id", "last_piece", "name",
+        "number", "opening", "place", "seed", "seed_dropped", "told",
     )
+    # fmt: on
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, place: int | None) -> None:
         self.number = number
+        #: The upstream's index for it.
+        self.place = place
         self.id = ""
         self.name = ""
         #: The client may know it: id and name are both there (Q17).
         self.announced = False
         self.has_arguments = False
-        #: All its arguments so far are one `{}` that waits for the next frame, and that frame went on with it.
+        #: All its arguments so far are one `{}` that waits for what comes next; which then went on with it (Q20).
         self.seed = False
         self.seed_dropped = False
         self.boundary = Boundary()
-        #: Arguments that came before its name.
-        self.early_text = ""
-        #: Its entry in the chunk under repair.
-        self.touched: Path | None = None
-        self.touched_by = -1
+        self.opening = ""
+        self.last_piece = ""
+        #: What came before its name: whether the fold knows of the call, pieces of arguments, other members.
+        self.told = False
+        self.early: list[str] = []
+        self.early_chars = 0
+        self.extras: dict[str, Any] = {}
+
+    @property
+    def complete(self) -> bool:
+        """Its arguments are a whole JSON value, as far as one can say before the call is closed."""
+        return self.boundary.complete and not self.seed
+
+    @property
+    def unfinished(self) -> bool:
+        """Its arguments have begun and are not whole."""
+        return self.has_arguments and not self.boundary.complete
+
+    def take(self, text: str) -> int | None:
+        """The next piece of arguments; where in it a second value opens."""
+        if text and not self.has_arguments:
+            self.has_arguments = True
+            self.opening = text.lstrip()[:1]
+        return self.boundary.feed(text)
+
+    def forget_seed(self) -> None:
+        """The `{}` was no argument."""
+        self.seed = self.has_arguments = False
+        self.boundary = Boundary()
 
 
 class Calls:
@@ -125,6 +189,8 @@ class Calls:
         self._ids = ids
         self._by_index: dict[int, KnownCall] = {}
         self._by_id: dict[str, KnownCall] = {}
+        #: A `{}` of this stream was a seed, so that each one is (Q20).
+        self.seeding = False
 
     @property
     def announced(self) -> bool:
@@ -132,165 +198,259 @@ class Calls:
         return any(call.announced for call in self.known)
 
     def repair(self, work: Work, path: Path, entries: list[Any]) -> None:
-        """Make every entry of one `tool_calls` list canonical."""
-        for place, entry in enumerate(entries):
-            if is_object(entry):
-                self._entry(work, (*path, place), entry, Entry.of(entry))
-            else:
-                work.op("call_not_object", (*path, place), Action.OMIT)
+        """Make every entry of one `tool_calls` list canonical; a list of which nothing is left leaves the delta."""
+        hidden: list[tuple[str, Path]] = []
+        for place, given in enumerate(entries):
+            if not is_object(given):
+                hidden.append(("call_not_object", (*path, place)))
+            elif not self._entry(work, Entry.of((*path, place), given), place if len(entries) > 1 else -1):
+                hidden.append(("call_without_name", (*path, place)))
+        if hidden and len(hidden) == len(entries):
+            work.op(hidden[0][0], path[:-1], Action.DROP, "tool_calls")
+            return
+        for repair, place_of_entry in hidden:
+            work.op(repair, place_of_entry, Action.OMIT)
 
     def close(self, work: Work) -> None:
         """The protocol closed the calls: one without a byte of arguments takes none, which is `{}` (Q25)."""
         for call in self.known:
             if call.has_arguments or not call.announced:
+                if call.announced and call.opening != "{":
+                    work.flags.append("arguments_not_object")  # Q21: serialised twice, perhaps
                 continue
-            call.has_arguments = True
-            if call.touched is not None and call.touched_by == work.n:
-                work.ops = [op for op in work.ops if op.path != (*call.touched, "function") or op.key != "arguments"]
-                work.op("arguments_empty", (*call.touched, "function"), Action.SET, "arguments", dumps(_SEED))
+            call.take(_SEED)
+            if (entry := work.touched.get(call)) is not None:
+                entry.say(work, "arguments_empty", "arguments", _SEED)
             else:
-                entry = {"index": call.number, "function": {"arguments": _SEED}}
-                work.before.append(("arguments_empty", chunk(work.envelope, self._choice, {"tool_calls": [entry]})))
+                delta = {"tool_calls": [{"index": call.number, "function": {"arguments": _SEED}}]}
+                apart = work.after or work.before  # behind the start, if that is in this chunk's own company
+                apart.append(("arguments_empty", chunk(work.envelope, self._choice, delta)))
 
-    def _entry(self, work: Work, path: Path, given: dict[str, Any], entry: Entry) -> None:
-        call = self._continued(entry)
+    # -- which call -----------------------------------------------------------------------------------------------
+
+    def _entry(self, work: Work, entry: Entry, place: int) -> bool:
+        """Whether the entry goes out."""
+        call = self._continued(entry, place)
         if call is None:
-            call = self._start(entry)
-        elif call.announced and not entry.id and not entry.name and self._second_value(call, entry):
-            name = call.name
-            call = self._start(entry)
+            if not (entry.id or entry.name or entry.text):
+                return False
+            call = self._start(entry.place, entry.id)
+        elif self._starts(call, entry):
+            name = entry.name or call.name  # Q8: the same tool again
+            call = self._start(entry.place, entry.id)
             call.name = name
-            work.op("call_split", (*path, "function"), Action.SET, "name", dumps(name))
         if call.announced:
-            self._continue(work, path, given, entry, call)
+            work.touched[call] = entry
+            self._continue(work, entry, call)
         else:
-            self._announce(work, path, given, entry, call)
+            self._announce(work, entry, call)
+        return call.announced
 
-    def _continued(self, entry: Entry) -> KnownCall | None:
-        if entry.place is not None:
-            call = self._by_index.get(entry.place)
-            if call is None:
-                return None
-            starts = entry.id and entry.name and entry.id != call.id and self._by_id.get(entry.id) is not call
-            closed = call.announced and (call.boundary.complete or not call.has_arguments)
-            return None if starts and closed else call
+    def _continued(self, entry: Entry, place: int) -> KnownCall | None:
+        """The call that the entry speaks of, as far as index, id and place tell."""
+        if entry.place is None:
+            return self._by_arrival(entry, place)
+        call = self._by_index.get(entry.place)
+        same = self._by_id.get(entry.id)
+        # Parallel calls in turns at one index (Q7). An id seen at another index says nothing: indices differ.
+        return same if call and same and same.place == entry.place else call
+
+    def _by_arrival(self, entry: Entry, place: int) -> KnownCall | None:
+        last = self.known[-1] if self.known else None
+        same = self._by_id.get(entry.id)
+        if same is not None:
+            return same if entry.name in ("", same.name) else None
+        if last is None or (last.announced and entry.id and entry.name):
+            return None
+        if not last.announced:  # Q17: what it waits for
+            return last if not entry.id or not last.id else None
         if entry.id:
-            return self._by_id.get(entry.id)
-        return None if entry.name or not self.known else self.known[-1]
+            return last if last.unfinished and entry.text else None  # Q6 without an index
+        if entry.name:  # Q15 without an index: a name again in the middle of the arguments
+            goes_on = last.unfinished or (not last.has_arguments and entry.text)
+            return last if goes_on and entry.name == last.name else None
+        return self.known[place] if 0 <= place < len(self.known) else last
 
-    def _start(self, entry: Entry) -> KnownCall:
-        call = KnownCall(len(self.known))
+    def _starts(self, call: KnownCall, entry: Entry) -> bool:
+        """Whether the entry starts a call of its own although it points at this one.
+
+        A new id does so with a name, unless both look like the same call going on (Q6 against Q7). Another name does so
+        behind whole arguments. And a second whole value, with nothing that says otherwise (Q8).
+        """
+        if not call.announced:
+            return False
+        second = call.complete and entry.opens_value
+        another = entry.name not in ("", call.name)
+        if self._is_id_of(call, entry):
+            return second and another
+        if entry.id and entry.name:
+            return another or not call.unfinished
+        return second or (another and call.boundary.complete)
+
+    def _is_id_of(self, call: KnownCall, entry: Entry) -> bool:
+        """Whether the entry says that it is about this call; what the client sees as its id may be another."""
+        return bool(entry.id) and self._by_id.get(entry.id) is call
+
+    def _start(self, place: int | None, call_id: str) -> KnownCall:
+        call = KnownCall(len(self.known), place)
         self.known.append(call)
-        if entry.place is not None:
-            self._by_index[entry.place] = call
-        if entry.id:
-            self._by_id.setdefault(entry.id, call)
+        if place is not None:
+            self._by_index[place] = call
+        if call_id:
+            self._by_id.setdefault(call_id, call)
         return call
 
-    def _second_value(self, call: KnownCall, entry: Entry) -> bool:
-        return call.boundary.complete and not call.seed and entry.text.lstrip()[:1] in ("{", "[")
+    # -- what its delta says --------------------------------------------------------------------------------------
 
-    def _announce(self, work: Work, path: Path, given: dict[str, Any], entry: Entry, call: KnownCall) -> None:
-        call.id = call.id or self._unique_id(entry, call)
+    def _announce(self, work: Work, entry: Entry, call: KnownCall) -> None:
+        """The start goes out when id and name are known, and behind those of the calls before it: numbers rise."""
+        if entry.id and not call.id:
+            call.id = self._unique_id(entry.id, call)
+            self._by_id.setdefault(entry.id, call)
         call.name = call.name or entry.name
-        if not call.name:  # Q17: the start waits until id and name are both known
-            if not call.early_text and not call.touched:
-                work.events.append(
-                    ToolCallStarted(n=work.n, choice=self._choice, call=call.number, id=call.id, name="")
-                )
-            call.early_text += entry.text
-            call.touched, call.touched_by = path, work.n
-            work.op("call_without_name", path, Action.OMIT)
+        if not call.name or (call.number and not self.known[call.number - 1].announced):
+            self._wait(work, entry, call)
             return
+        call.id = call.id or self._unique_id("", call)  # Q1
         call.announced = True
-        call.touched, call.touched_by = path, work.n
-        self._set(work, "call_index", path, given, "index", call.number)
-        self._set(work, "call_id", path, given, "id", call.id)
-        if not isinstance(given.get("type"), str) or not given["type"]:
-            work.op("call_type", path, Action.SET, "type", b'"function"')
-        text = call.early_text + entry.text
-        if not is_object(given.get("function")):
-            function = dumps({"name": call.name, "arguments": text})
-            work.op("call_function", path, Action.SET, "function", function)
+        work.touched[call] = entry
+        self._set_index(work, entry, call)
+        if entry.given.get("id") != call.id:
+            work.op("call_id", entry.path, Action.SET, "id", dumps(call.id))
+        call_type = entry.given.get("type")
+        if not isinstance(call_type, str) or not call_type:
+            work.op("call_type", entry.path, Action.SET, "type", b'"function"')  # Q23
+        for key, value in call.extras.items():
+            if key not in entry.given:
+                work.op("call_without_name", entry.path, Action.SET, key, dumps(value))
+        self._first_arguments(work, entry, call)
+        number = call.number + 1
+        while number < len(self.known) and self.known[number].name:
+            self._start_apart(work, "call_without_name", self.known[number], "".join(self.known[number].early))
+            number += 1
+
+    def _wait(self, work: Work, entry: Entry, call: KnownCall) -> None:
+        """Q17: the start is held until id and name are both known; the fold must know of the call all the same."""
+        if not call.told:
+            call.told = True
+            started = ToolCallStarted(n=work.n, choice=self._choice, call=call.number, id=call.id, name="")
+            work.events.append(started)
+        for key, value in entry.given.items():
+            if key not in _OWN_KEYS and len(call.extras) < _EXTRAS_MAX:
+                call.extras[key] = value
+        call.early.append(entry.text)
+        call.early_chars += len(entry.text)
+        if call.early_chars > ARGUMENTS_BYTES_MAX:  # the fold gives up on such a stream: nothing of it is needed
+            text = "".join(call.early)
+            work.events.append(ToolArgumentsDelta(n=work.n, choice=self._choice, call=call.number, text=text))
+            call.early.clear()
+            call.early_chars = 0
+
+    def _first_arguments(self, work: Work, entry: Entry, call: KnownCall) -> None:
+        if entry.name != call.name:
+            entry.say(work, "call_name", "name", call.name)
+        text = "".join([*call.early, entry.text])
+        if call.early_chars:
+            entry.say(work, "call_without_name", "arguments", text)
+        elif not entry.text:
+            entry.say(work, "arguments_null", "arguments", "")  # Q19
         else:
-            self._arguments_of_start(work, (*path, "function"), entry, call)
-        self._feed(work, path, call, text)
-        if text.strip() == _SEED and not call.early_text:
+            self._as_text(work, entry)
+        call.early.clear()
+        if text.strip() != _SEED:
+            self._feed(work, entry, call, text, may_split=True)
+        elif self.seeding:
+            entry.say(work, "arguments_seed", "arguments", "")
+        else:
+            call.take(text)
             call.seed = True
-            work.seeds.append(((*path, "function"), call))
+            work.seeds.append((entry, call, self))
 
-    def _arguments_of_start(self, work: Work, path: Path, entry: Entry, call: KnownCall) -> None:
-        if not entry.name and not any(op.path == path and op.key == "name" for op in work.ops):
-            work.op("call_name", path, Action.SET, "name", dumps(call.name))
-        if call.early_text:
-            text = dumps(call.early_text + entry.text)
-            work.op("call_without_name", path, Action.SET, "arguments", text)
-        elif entry.arguments is None:
-            work.op("arguments_null", path, Action.SET, "arguments", b'""')
-        elif not isinstance(entry.arguments, str):
-            work.op("arguments_not_text", path, Action.QUOTE, "arguments")
-
-    def _continue(self, work: Work, path: Path, given: dict[str, Any], entry: Entry, call: KnownCall) -> None:
-        call.touched, call.touched_by = path, work.n
-        self._set(work, "call_index", path, given, "index", call.number)
+    def _continue(self, work: Work, entry: Entry, call: KnownCall) -> None:
+        given = entry.given
+        self._set_index(work, entry, call)
         if "id" in given:  # null, "", the same again (Q5) or another (Q6): the SDK would append it
-            work.op("call_id_repeated", path, Action.DROP, "id")
-        if "type" in given and given["type"] is None:
-            work.op("null_member", path, Action.DROP, "type")
-        if not is_object(given.get("function")):
+            work.op("call_id_repeated", entry.path, Action.DROP, "id")
+        if "type" in given and (not isinstance(given["type"], str) or not given["type"]):
+            work.op("null_member", entry.path, Action.DROP, "type")
+        if entry.function is None:
             if "function" in given:
-                work.op("null_member", path, Action.DROP, "function")
+                work.op("null_member", entry.path, Action.DROP, "function")
             return
-        function = (*path, "function")
+        function = (*entry.path, "function")
         if "name" in entry.function:
             self._further_name(work, function, entry, call)
-        if entry.arguments is None:
-            if "arguments" in entry.function:
-                work.op("arguments_null", function, Action.DROP, "arguments")
-        elif not isinstance(entry.arguments, str):
-            work.op("arguments_not_text", function, Action.QUOTE, "arguments")
+        if entry.function.get("arguments", "") is None:
+            work.op("arguments_null", function, Action.DROP, "arguments")
+        self._as_text(work, entry)
         if entry.text and call.seed:
-            call.seed, call.seed_dropped = False, True
-            call.boundary = Boundary()
-        self._feed(work, path, call, entry.text)
+            call.forget_seed()
+            call.seed_dropped = self.seeding = True
+        if entry.text and entry.text == call.last_piece and len(entry.text) >= _REPEATED_CHARS_MIN:
+            work.flags.append("arguments_repeated")  # Q22
+        self._feed(work, entry, call, entry.text, may_split=not self._is_id_of(call, entry))
+
+    def _as_text(self, work: Work, entry: Entry) -> None:
+        arguments = entry.function.get("arguments") if entry.function else None
+        if arguments is not None and not isinstance(arguments, str):
+            work.op("arguments_not_text", (*entry.path, "function"), Action.QUOTE, "arguments")  # Q18
 
     def _further_name(self, work: Work, path: Path, entry: Entry, call: KnownCall) -> None:
         """A name again (Q15), or its next piece (Q16): a piece only while no argument byte has come."""
         name = entry.name
-        repeats = not name or name == call.name or call.has_arguments
-        if not repeats and name in self._tools and name.startswith(call.name):
+        whole = name in self._tools and not (call.name not in self._tools and call.name + name in self._tools)
+        if not name or name == call.name or call.has_arguments:
+            work.op("name_repeated", path, Action.DROP, "name")
+        elif whole and name.startswith(call.name):  # pieces, each with all before it
             work.op("name_repeated", path, Action.SET, "name", dumps(name[len(call.name) :]))
             call.name = name
-        elif repeats or name in self._tools:
+        elif whole:
             work.op("name_repeated", path, Action.DROP, "name")
         else:
             call.name += name
 
-    def _feed(self, work: Work, path: Path, call: KnownCall, text: str) -> None:
-        """Follow the arguments; a second whole value in the same piece goes into a frame of its own (Q8)."""
-        if text:
-            call.has_arguments = True
-        split = call.boundary.feed(text)
-        if split is None:
-            return
-        work.op("call_split", (*path, "function"), Action.SET, "arguments", dumps(text[:split]))
-        following = self._start(Entry(None, "", call.name, None, {}))
-        following.id, following.name, following.announced = self._unique_id(None, following), call.name, True
-        function = {"name": following.name, "arguments": text[split:]}
-        entry = {"index": following.number, "id": following.id, "type": "function", "function": function}
-        work.after.append(("call_split", chunk(work.envelope, self._choice, {"tool_calls": [entry]})))
-        following.has_arguments = True
-        following.boundary.feed(text[split:])
+    def _feed(self, work: Work, entry: Entry, call: KnownCall, text: str, *, may_split: bool) -> None:
+        """Follow the arguments; each further whole value in one piece goes into a frame of its own (Q8)."""
+        call.last_piece = text
+        at = call.take(text)
+        if at is not None and may_split and self.known[-1].announced:
+            entry.say(work, "call_split", "arguments", text[:at])
+            self._start_apart(work, "call_split", self._following(call), text[at:])
 
-    def _unique_id(self, entry: Entry | None, call: KnownCall) -> str:
+    def _start_apart(self, work: Work, repair: str, call: KnownCall, text: str) -> None:
+        """The start of a call in a frame of its own, and of each further one that its text holds."""
+        while True:
+            call.id = call.id or self._unique_id("", call)
+            call.announced = True
+            at = call.take(text)
+            if at is None or len(work.after) >= CALLS_IN_A_PIECE_MAX or not self.known[-1].announced:
+                at = len(text)
+            function = {"name": call.name, "arguments": text[:at]}
+            start = {"index": call.number, "id": call.id, "type": "function", **call.extras, "function": function}
+            work.after.append((repair, chunk(work.envelope, self._choice, {"tool_calls": [start]})))
+            call.early.clear()
+            text = text[at:]
+            if not text:
+                return
+            call, repair = self._following(call), "call_split"
+
+    def _following(self, call: KnownCall) -> KnownCall:
+        """The next call of the same tool, at the same index."""
+        following = self._start(call.place, "")
+        following.name = call.name
+        return following
+
+    def _unique_id(self, given: str, call: KnownCall) -> str:
         """The upstream's id; a missing one (Q1) or one that another call has is made from stream and number."""
-        given = entry.id if entry else ""
+        call_id = given
         if not given or given in self._ids:
-            given = f"call_{self._stream_id}_{self._choice}_{call.number}"
-        self._ids.add(given)
-        return given
+            call_id = f"call_{self._stream_id}_{self._choice}_{call.number}"
+        while call_id in self._ids:  # the upstream made the same one up
+            call_id += "_"
+        self._ids.add(call_id)
+        return call_id
 
     @staticmethod
-    def _set(work: Work, repair: str, path: Path, given: dict[str, Any], key: str, wanted: int | str) -> None:
-        if given.get(key) != wanted or type(given.get(key)) is not type(wanted):
-            work.op(repair, path, Action.SET, key, dumps(wanted))
+    def _set_index(work: Work, entry: Entry, call: KnownCall) -> None:
+        if entry.place != call.number:
+            work.op("call_index", entry.path, Action.SET, "index", dumps(call.number))

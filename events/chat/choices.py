@@ -1,13 +1,15 @@
-"""Choices of one stream: role once, one finish, a delta that is an object, reasoning under one name (catalogue 1.2-1.5)."""
+"""Choices of one stream: one role, one finish, a delta that is an object, reasoning under one name."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..json_text import dumps, is_list, is_object
+from ..json_text import as_object, dumps, is_list, is_object
 from ..settings import Facts, Settings
 from ..splice import Action, Path
 from .calls import Calls, Work
+from .think import Think
+from .write import Envelope, chunk
 
 __all__ = ["CUT_FINISHES", "Choices"]
 
@@ -15,29 +17,60 @@ _KNOWN_FINISHES: Final = frozenset({"stop", "length", "tool_calls", "content_fil
 #: Other dialects' words for the same; anything else is not a finish but a failure (Q44).
 _FINISH_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "complete": "stop",
         "end_turn": "stop",
         "eos": "stop",
         "eos_token": "stop",
         "stop_sequence": "stop",
+        "max_output_tokens": "length",
         "max_tokens": "length",
+        "model_context_window_exceeded": "length",
         "model_length": "length",
+        "tool_call": "tool_calls",
         "tool_use": "tool_calls",
+        "blocklist": "content_filter",
+        "prohibited_content": "content_filter",
+        "recitation": "content_filter",
+        "refusal": "content_filter",
         "safety": "content_filter",
+        "sensitive": "content_filter",
     }
 )
+_REASONING_NAMES: Final = ("reasoning_content", "reasoning")
 #: Ended by a limit or a filter: no call of the choice may be taken for whole.
 CUT_FINISHES: Final = frozenset({"length", "content_filter"})
 
 
-class _Choice:
-    __slots__ = ("calls", "entries", "finish", "text")
+#: An index beyond it is junk: no upstream gives as many answers.
+_INDEX_MAX: Final = 2**31 - 1
+_PARTS_DEPTH_MAX: Final = 4
 
-    def __init__(self, calls: Calls) -> None:
+
+class _Choice:
+    # fmt: off
+    __slots__ = (
+        "calls", "entries", "finish", "legacy", "number", "parts", "said", "structured", "text", "think", "thinking",
+    )
+    # fmt: on
+
+    def __init__(self, number: int, calls: Calls, think: Think | None) -> None:
+        self.number = number
         self.calls = calls
         self.finish = ""
         #: Index-less entries of each list in the delta: the last number given out and the type it was given to.
         self.entries: dict[str, tuple[int, Any]] = {}
+        #: The text of the chunk under repair.
+        self.said = ""
+        #: All text so far, where content repeats it (Q61).
         self.text = ""
+        #: Content comes as lists of parts (Q79), the last of which was a thought.
+        self.parts = False
+        self.thinking = False
+        #: Thoughts come under their own name (Q77).
+        self.structured = False
+        self.think = think
+        #: A legacy `function_call` waits for its first argument (Q29).
+        self.legacy = False
 
 
 class Choices:
@@ -52,7 +85,7 @@ class Choices:
         self._ids: set[str] = set()
         self._choices: dict[int, _Choice] = {}
         self._merged: set[int] = set()
-        #: Choices that have their role and no finish.
+        #: Choices that have their role and no finish, and whose text may pass unseen.
         self.flowing: set[int] = set()
 
     @property
@@ -60,23 +93,41 @@ class Choices:
         """Whether any choice has come."""
         return bool(self._choices)
 
+    @property
+    def unfinished(self) -> list[int]:
+        """Choices without a finish."""
+        return [number for number, choice in self._choices.items() if not choice.finish]
+
     def repair(self, work: Work) -> None:
         """Make every choice of the chunk canonical."""
         for place, choice in enumerate(work.value["choices"]):
-            self._choice(work, ("choices", place), choice, place)
+            if is_object(choice):
+                self._choice(work, ("choices", place), choice, place)
+            else:
+                work.op("choice_not_object", ("choices", place), Action.OMIT)
 
     def only_text(self, work: Work) -> bool:
-        """Whether the chunk is a piece of text of one choice and changed nothing but itself."""
-        if len(work.value["choices"]) != 1 or self._settings.cumulative:
+        """Whether the chunk is a piece of text of one choice that flows, and changed nothing but itself."""
+        choices: list[Any] = work.value["choices"]
+        index = choices[0].get("index") if len(choices) == 1 and is_object(choices[0]) else None
+        if type(index) is not int or index not in self.flowing:
             return False
-        delta: Any = work.value["choices"][0].get("delta")
-        parts = (delta.get(key) for key in ("tool_calls", "function_call")) if is_object(delta) else (delta,)
-        return not (any(parts) or work.before or work.after or work.events or work.flags or work.failure)
+        delta: Any = choices[0].get("delta")
+        if self._settings.cumulative or not is_object(delta) or any(map(_is_structure, delta.values())):
+            return False
+        return not (work.before or work.after or work.events or work.flags or work.failure)
+
+    def held(self, envelope: Envelope) -> list[bytes]:
+        """No more text comes: payloads with what was held as half a tag."""
+        split = [(choice, choice.think.release()) for choice in self._choices.values() if choice.think is not None]
+        deltas = [(choice.number, self._parts_delta(choice, *parts)) for choice, parts in split]
+        return [chunk(envelope, number, delta) for number, delta in deltas if delta]
 
     def _choice(self, work: Work, path: Path, given: dict[str, Any], place: int) -> None:
         index = given.get("index")
-        number = index if type(index) is int else place
-        if number in self._merged or (number not in self._choices and self._is_part_of_first(number, given)):
+        number = index if type(index) is int and 0 <= index <= _INDEX_MAX else place
+        merged = number in self._merged or (number not in self._choices and self._is_part_of_first(number, given))
+        if merged:
             self._merged.add(number)
             number = 0
         if index != number or type(index) is not int:
@@ -84,7 +135,8 @@ class Choices:
         choice = self._choices.get(number)
         if choice is None:
             calls = Calls(number, self._stream_id, self._facts.tools, self._ids)
-            choice = self._choices[number] = _Choice(calls)
+            choice = self._choices[number] = _Choice(number, calls, Think() if self._settings.think else None)
+        choice.said = ""
         delta = given.get("delta")
         if is_object(delta):
             self._role(work, (*path, "delta"), delta, number)
@@ -93,14 +145,19 @@ class Choices:
             role = b"{}" if number in self._roles else b'{"role":"assistant"}'
             work.op("delta_missing", path, Action.SET, "delta", role)
         self._roles.add(number)
-        self._finish(work, path, given, choice)
-        (self.flowing.discard if choice.finish else self.flowing.add)(number)
+        self._finish(work, path, given, choice, merged=merged)
+        if choice.think is not None:
+            self._split_thought(work, (*path, "delta"), delta if is_object(delta) else {}, choice)
+        flows = not choice.finish and not choice.parts and (choice.think is None or choice.think.over)
+        (self.flowing.add if flows else self.flowing.discard)(number)
 
     def _is_part_of_first(self, number: int, given: dict[str, Any]) -> bool:
         """Q27: one answer was asked for, and its calls come as a choice of their own, beside the text."""
+        first = self._choices.get(0)
+        if self._facts.choices != 1 or number == 0 or first is None or first.finish or first.calls.known:
+            return False
         delta = given.get("delta")
-        calls_alone = is_object(delta) and bool(delta.get("tool_calls")) and not delta.get("content")
-        return self._facts.choices == 1 and number > 0 and 0 in self._choices and calls_alone
+        return is_object(delta) and bool(delta.get("tool_calls")) and not delta.get("content")
 
     def _role(self, work: Work, path: Path, delta: dict[str, Any], number: int) -> None:
         role = delta.get("role")
@@ -114,7 +171,7 @@ class Choices:
         for key in ("tool_calls", "function_call"):
             if key in delta and delta[key] is None:
                 work.op("null_member", path, Action.DROP, key)
-        self._reasoning(work, path, delta)
+        self._reasoning(work, path, delta, choice)
         self._content(work, path, delta, choice)
         for key, part in delta.items():
             if is_list(part) and key not in ("tool_calls", "content"):
@@ -124,45 +181,87 @@ class Choices:
             choice.calls.repair(work, (*path, "tool_calls"), calls)
         elif calls is not None:
             work.op("late_call" if choice.finish else "calls_not_list", path, Action.DROP, "tool_calls")
+        if "function_call" in delta:
+            self._legacy_call(work, path, delta["function_call"], choice)
         if choice.finish and delta.get("content"):
             work.flags.append("late_delta")  # delivered: text after a finish is still text
 
-    def _reasoning(self, work: Work, path: Path, delta: dict[str, Any]) -> None:
+    def _reasoning(self, work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         """Q73, Q74: one name on the wire; both names with the same text: one stays."""
         wanted = self._settings.reasoning
-        if wanted == "as_is":
+        name, other = _REASONING_NAMES if wanted != "reasoning" else reversed(_REASONING_NAMES)
+        if any(isinstance(delta.get(key), str) and delta[key] for key in (name, other)):
+            choice.structured = True
+        if wanted == "as_is" or not isinstance(delta.get(other), str):
             return
-        other = "reasoning" if wanted == "reasoning_content" else "reasoning_content"
-        if not isinstance(delta.get(other), str):
-            return
-        if delta.get(wanted) is None:
-            if wanted in delta:
-                work.op("reasoning_name", path, Action.DROP, wanted)
-            work.op("reasoning_name", path, Action.RENAME, other, wanted.encode())
-        elif delta[wanted] == delta[other]:
+        if delta.get(name) is None:
+            if name in delta:
+                work.op("reasoning_name", path, Action.DROP, name)
+            work.op("reasoning_name", path, Action.RENAME, other, name.encode())
+        elif delta[name] == delta[other]:
             work.op("reasoning_twice", path, Action.DROP, other)
 
     def _content(self, work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         content = delta.get("content")
-        if is_list(content):
-            self._flatten(work, path, delta, content)
-        elif content is not None and not isinstance(content, str):
+        if is_list(content) or is_object(content):
+            self._flatten(work, path, delta, choice)
+        elif isinstance(content, str):
+            self._text(work, path, content, choice)
+        elif content is not None:
             work.op("content_not_text", path, Action.QUOTE, "content")  # Q56
-        elif content and self._settings.cumulative:
-            if content.startswith(choice.text):
-                work.op("content_cumulative", path, Action.SET, "content", dumps(content[len(choice.text) :]))
+
+    def _text(self, work: Work, path: Path, content: str, choice: _Choice) -> None:
+        if choice.thinking and not content:
+            work.op("content_empty", path, Action.DROP, "content")  # Q80: it would end the thought
+            return
+        choice.thinking = False
+        choice.said = content
+        if content and self._settings.cumulative:
+            if choice.text and content.startswith(choice.text):
+                choice.said = content[len(choice.text) :]
+                work.op("content_cumulative", path, Action.SET, "content", dumps(choice.said))  # Q61
             choice.text = content
 
-    def _flatten(self, work: Work, path: Path, delta: dict[str, Any], parts: list[Any]) -> None:
+    def _flatten(self, work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         """Q79: thinking parts become reasoning, text parts the content."""
         thoughts: list[str] = []
         texts: list[str] = []
-        for part in parts:
-            _collect(part, texts, thoughts)
-        work.op("content_list", path, Action.SET, "content", dumps("".join(texts)))
-        name = "reasoning" if self._settings.reasoning == "reasoning" else "reasoning_content"
-        if thoughts and not isinstance(delta.get(name), str):
-            work.op("content_list", path, Action.SET, name, dumps("".join(thoughts)))
+        _collect(delta["content"], texts, thoughts, _PARTS_DEPTH_MAX)
+        text, thought = "".join(texts), "".join(thoughts)
+        choice.parts = True
+        choice.thinking = not text and (bool(thought) or choice.thinking)
+        if choice.thinking:
+            work.op("content_list", path, Action.DROP, "content")
+        else:
+            work.op("content_list", path, Action.SET, "content", dumps(text))
+        if thought and not any(isinstance(delta.get(name), str) for name in _REASONING_NAMES):
+            work.op("content_list", path, Action.SET, self._thought_name, dumps(thought))
+
+    @property
+    def _thought_name(self) -> str:
+        return "reasoning" if self._settings.reasoning == "reasoning" else "reasoning_content"
+
+    def _split_thought(self, work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
+        """Q78: what the content holds of a thought moves to the reasoning; half a tag waits for the next chunk."""
+        assert choice.think is not None
+        thought, answer = choice.think.feed(choice.said)
+        if choice.finish:
+            thought, answer = (a + b for a, b in zip((thought, answer), choice.think.release(), strict=True))
+        if not choice.said:
+            if parts := self._parts_delta(choice, thought, answer):
+                work.before.append(("think", chunk(work.envelope, choice.number, parts)))
+        elif answer != choice.said:
+            work.op("think", path, Action.SET, "content", dumps(answer))
+            if thought and not choice.structured:
+                for name in _REASONING_NAMES:
+                    if name in delta:
+                        work.op("think", path, Action.DROP, name)
+                work.op("think", path, Action.SET, self._thought_name, dumps(thought))
+
+    def _parts_delta(self, choice: _Choice, thought: str, answer: str) -> dict[str, str]:
+        """The delta of a frame of our own; a thought that came under its own name too is left out (Q77)."""
+        parts = {self._thought_name: "" if choice.structured else thought, "content": answer}
+        return {name: text for name, text in parts.items() if text}
 
     def _number_entries(self, work: Work, path: Path, entries: list[Any], choice: _Choice) -> None:
         """The SDKs merge list entries by `index` and raise without one (Q75, Q86).
@@ -171,15 +270,33 @@ class Choices:
         """
         key = str(path[-1])
         for place, entry in enumerate(entries):
-            if not is_object(entry) or type(entry.get("index")) is int:
+            if not is_object(entry):
                 continue
             number, kind = choice.entries.get(key, (-1, None))
+            given = entry.get("index")
+            if type(given) is int:
+                choice.entries[key] = (max(number, given), entry.get("type"))
+                continue
             if key != "reasoning_details" or entry.get("type") != kind or place:
                 number += 1
             choice.entries[key] = (number, entry.get("type"))
             work.op("entry_index", (*path, place), Action.SET, "index", dumps(number))
 
-    def _finish(self, work: Work, path: Path, given: dict[str, Any], choice: _Choice) -> None:
+    def _legacy_call(self, work: Work, path: Path, call: Any, choice: _Choice) -> None:
+        """Q29: passes under its old name; its arguments must be text all the same."""
+        if not is_object(call):
+            if call is not None:
+                work.op("calls_not_list", path, Action.DROP, "function_call")
+            return
+        arguments = call.get("arguments")
+        if arguments is not None and not isinstance(arguments, str):
+            work.op("arguments_not_text", (*path, "function_call"), Action.QUOTE, "arguments")
+        if isinstance(call.get("name"), str):
+            choice.legacy = True
+        if arguments not in (None, ""):
+            choice.legacy = False
+
+    def _finish(self, work: Work, path: Path, given: dict[str, Any], choice: _Choice, *, merged: bool) -> None:
         reason = given.get("finish_reason")
         if reason is None:
             reason = given.get("finishReason")  # Q36
@@ -189,29 +306,54 @@ class Choices:
                 work.op(repair, path, Action.SET, "finish_reason", b"null")
             return
         if choice.finish:
-            work.op("finish_repeated", path, Action.SET, "finish_reason", b"null")  # Q38
+            if given.get("finish_reason", "") is not None:
+                work.op("finish_repeated", path, Action.SET, "finish_reason", b"null")  # Q38
             return
         word = reason if reason in _KNOWN_FINISHES else _FINISH_WORDS.get(reason.lower(), reason.lower())
         if word not in _KNOWN_FINISHES:
             work.failure = reason
             work.op("finish_failure", path, Action.SET, "finish_reason", b"null")  # Q44
-            return
+        elif word == "stop" and self._merged and not merged and choice.number == 0:
+            work.op("finish_of_part", path, Action.SET, "finish_reason", b"null")  # Q27: the calls have their own
+        else:
+            self._finished(work, path, given, choice, word)
+
+    def _finished(self, work: Work, path: Path, given: dict[str, Any], choice: _Choice, word: str) -> None:
+        repair = "finish_word"
         if word == "stop" and choice.calls.announced:  # Q32
-            word = "tool_calls"
-            work.op("finish_stop_with_calls", path, Action.SET, "finish_reason", dumps(word))
-        elif word != given.get("finish_reason"):
-            work.op("finish_word", path, Action.SET, "finish_reason", dumps(word))
+            repair, word = "finish_stop_with_calls", "tool_calls"
         choice.finish = word
+        work.finished = True
         if word not in CUT_FINISHES:
             choice.calls.close(work)
+            if choice.legacy:  # Q25
+                self._legacy_arguments(work, path, as_object(given.get("delta")), choice)
+        if work.after:
+            work.op("finish_apart", path, Action.SET, "finish_reason", b"null")  # behind the calls that follow
+            work.after.append(("finish_apart", chunk(work.envelope, choice.number, {}, word)))
+        elif word != given.get("finish_reason"):
+            work.op(repair, path, Action.SET, "finish_reason", dumps(word))
+
+    @staticmethod
+    def _legacy_arguments(work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
+        if is_object(delta.get("function_call")):
+            work.op("arguments_empty", (*path, "delta", "function_call"), Action.SET, "arguments", b'"{}"')
+        else:
+            call = {"function_call": {"arguments": "{}"}}
+            work.before.append(("arguments_empty", chunk(work.envelope, choice.number, call)))
 
 
-def _collect(part: Any, texts: list[str], thoughts: list[str]) -> None:
-    """The texts of one content part, thinking apart."""
-    if isinstance(part, str):
-        texts.append(part)
-    elif is_object(part):
-        inner: Any = part.get("thinking", part.get("text"))
-        into = thoughts if "thinking" in part else texts
-        for piece in inner if is_list(inner) else [inner]:
-            _collect(piece, into, into)
+def _is_structure(part: Any) -> bool:
+    return is_object(part) or (is_list(part) and bool(part))
+
+
+def _collect(content: Any, texts: list[str], thoughts: list[str], depth: int) -> None:
+    """The texts of a content part or a list of them, thinking apart."""
+    if isinstance(content, str):
+        texts.append(content)
+    elif depth and is_list(content):
+        for part in content:
+            _collect(part, texts, thoughts, depth - 1)
+    elif depth and is_object(content):
+        into = thoughts if "thinking" in content else texts
+        _collect(content.get("thinking", content.get("text")), into, into, depth - 1)

@@ -8,17 +8,17 @@ stands for), so one `Repair` follows one attempt of one stream. It never raises 
 import re
 from typing import Any, Final, NamedTuple
 
-from ..json_text import ABSENT, dumps, is_list, is_object, members, parse
+from ..json_text import ABSENT, as_object, dumps, is_list, is_object, members, parse
 from ..ledger import Ledger
+from ..limits import CHUNKS_WAITING_MAX
 from ..model import Event
 from ..record import Record
 from ..settings import Facts, Settings
 from ..splice import Action, Splicer, locate
-from ..sse import Frame, encode
-from . import read
+from ..sse import Frame, encode, parse_block
 from .calls import Work
 from .choices import Choices
-from .write import CHUNK, DONE, Envelope, payloads
+from .write import CHUNK, DONE, Envelope
 
 __all__ = ["Chunk", "Done", "Failure", "Item", "Repair", "Unknown"]
 
@@ -29,6 +29,8 @@ _SENT_ONCE: Final = ("citations", "search_results")
 _ERROR_FIELD: Final = re.compile(rb"(?:^|[\r\n])error: ?(\{[^\r\n]*\})")
 #: A block of nothing but comments and fields that dispatch nothing.
 _SILENT_BLOCK: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:(?::|event|id|retry)[^\r\n]*+[\r\n]++|[\r\n]++)*+")
+#: How a line of a stream may begin; `rest` that begins otherwise never was one (Q93, Q96).
+_LINE_OF_STREAM: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry|)(?::|\Z)")
 #: Members of a delta that are text to every client.
 _PLAIN_TEXTS: Final = frozenset({"content", "refusal", "reasoning_content"})
 _DELTA: Final = ("choices", 0, "delta")
@@ -71,7 +73,7 @@ Item = Chunk | Done | Failure | Unknown
 
 
 class _Waiting(NamedTuple):
-    """A chunk whose `{}` may be a seed: the next frame tells (Q20)."""
+    """A chunk that is repaired but for its `{}`, which may be a seed: the chunks behind it tell (Q20)."""
 
     work: Work
     payload: bytes
@@ -91,7 +93,8 @@ class Repair:
         self._stream_id = stream_id
         self._splicer = Splicer([(_DELTA, "content"), (_DELTA, "reasoning_content"), (_DELTA, "reasoning")])
         self._sent_once: dict[str, Any] = {}
-        self._waiting: _Waiting | None = None
+        self._waiting: list[_Waiting] = []
+        self._last_n = 0
         #: The last frame was one more piece of text of a choice that flows, and nothing but its splice came of it.
         self._steady = False
         self._choices = Choices(facts, settings, stream_id, roles)
@@ -109,6 +112,7 @@ class Repair:
             if (
                 choice["finish_reason"] is not None
                 or choice["index"] not in self._choices.flowing
+                or type(choice["index"]) is not int
                 or value["id"] != envelope.id
                 or value["model"] != envelope.model
                 or value["created"] != envelope.created
@@ -116,6 +120,8 @@ class Repair:
                 or value["object"] != CHUNK
                 or "error" in value
                 or "base_resp" in value
+                or "citations" in value
+                or "search_results" in value
                 or "finishReason" in choice
             ):
                 return False
@@ -124,7 +130,7 @@ class Repair:
                     return False
         except (KeyError, TypeError, ValueError, AttributeError):
             return False
-        return not self._sent_once and self._waiting is None
+        return not self._waiting
 
     def steady(self, payload: bytes) -> bytes | None:
         """The frame for a payload that differs from the last one only in its text: the same repairs are due."""
@@ -136,37 +142,41 @@ class Repair:
         return b"data: %b\n\n" % new
 
     def frame(self, record: Record) -> list[Item]:
-        """What this frame becomes. A chunk that was waiting for it comes out first."""
+        """What this frame becomes; chunks that were waiting for it come out first."""
         frame = record.frame()
+        self._last_n = record.n
         self._ledger.came(record.n, frame.raw)
         self._steady = False
-        waiting, self._waiting = self._waiting, None
         items = self._without_payload(record.n, frame) if frame.payload is None else self._payload(record, frame)
-        return items if waiting is None else [self._released(waiting), *items]
+        return [*self._release(), *items] if items else items
 
     def rest(self, n: int, raw: bytes) -> list[Item]:
-        """The bytes behind the last blank line: a last `[DONE]` counts (Q106), an unframed JSON answer is read (Q93)."""
-        if raw.strip(b"\r\n").removeprefix(b"data:").strip(b" ") == _TERMINATOR:
+        """The bytes behind the last blank line: a last `[DONE]` counts (Q106), an unframed answer is read (Q93)."""
+        self._last_n = n
+        payload = parse_block(raw).payload
+        if payload is not None and payload.strip(b" ") == _TERMINATOR:
             self._ledger.added(n, "framing", DONE)
             return [*self.end(), Done(n, DONE)]
         value = parse(raw.strip())
-        return [*self.end(), *([] if value is ABSENT else self.answer(n, value))]
+        if value is ABSENT and (self._choices.started or _LINE_OF_STREAM.match(raw)):
+            return self.end()
+        return [*self.end(), *self.answer(n, value)]
 
     def answer(self, n: int, value: Any) -> list[Item]:
-        """A whole JSON answer where a stream was due (Q93, Q96): an error, or a completion made into a stream."""
-        if not is_object(value):
-            return [Unknown(n, "not_a_stream")]
-        answer: dict[str, Any] = value
+        """A whole answer where a stream was due (Q93, Q96): an error, a completion made into a stream, or neither."""
+        answer: dict[str, Any] = as_object(value)
         if answer.get("error"):
-            return [self._failure(n, dumps(answer), answer)]
-        if not is_list(answer.get("choices")):
+            failure = self._failure(n, dumps(answer), answer)
+            self._ledger.added(n, "unframed", failure.frame)
+            return [failure]
+        if self._choices.started or not any(map(_has_message, _choices_of(answer))):
             return [Unknown(n, "not_a_stream")]
-        return self._synthesised(n, answer)
+        items = self._synthesised(n, answer)
+        return items if isinstance(items[-1], Failure) else [*items, *self.end(), Done(n, b"")]
 
     def end(self) -> list[Item]:
-        """No frame follows: a chunk that was waiting for it comes out."""
-        waiting, self._waiting = self._waiting, None
-        return [] if waiting is None else [self._released(waiting)]
+        """No frame follows: what was waiting for one comes out."""
+        return [*self._release(), *self._held_text(self._last_n)]
 
     # -- the frame -----------------------------------------------------------------------------------------------
 
@@ -176,108 +186,129 @@ class Repair:
             if is_object(value):
                 failure = self._failure(n, b'{"error":%b}' % field[1], {"error": value})
                 self._ledger.replaced(n, "error_field", failure.frame)
-                return [failure]
+                return [*self._held_text(n), failure]
         if _SILENT_BLOCK.fullmatch(frame.raw):
             self._ledger.withheld(n, "comment")
             return []
-        value = parse(frame.raw.strip())
         self._ledger.withheld(n, "unframed")
-        return [Unknown(n, "not_a_stream")] if value is ABSENT else self.answer(n, value)
+        return self.answer(n, parse(frame.raw.strip()))
 
     def _payload(self, record: Record, frame: Frame) -> list[Item]:
         n, payload = record.n, frame.payload
         assert payload is not None
         if payload.strip(b" ") == _TERMINATOR:
             if frame.raw == DONE:
-                return [Done(n, frame.raw)]
+                return [*self._held_text(n), Done(n, frame.raw)]
             self._ledger.replaced(n, "framing", DONE)
-            return [Done(n, DONE)]
+            return [*self._held_text(n), Done(n, DONE)]
         value = record.value if record.value is not ABSENT else parse(payload)
         if value is ABSENT:
             payload = payload.decode("utf-8", "replace").encode()
             value = parse(payload)
-            if value is ABSENT:
-                self._ledger.withheld(n, "not_json" if payload.strip() else "empty_data")
-                return [Unknown(n, "not_json")] if payload.strip() else []
-            self._ledger.replaced(n, "invalid_utf8", encode(payload))
+            if value is not ABSENT:
+                self._ledger.replaced(n, "invalid_utf8", encode(payload))
         elif not frame.canonical:
             payload = payload.replace(b"\n", b" ")  # between tokens: inside a string it would not be JSON
             self._ledger.replaced(n, "framing", encode(payload))
-        if not is_object(value):
+        if is_object(value) and not frame.event.startswith(b"hermes."):  # whose word counts on its own routes only
+            return self._object(n, payload, value, frame)
+        return self._no_object(n, payload, value, frame)
+
+    def _no_object(self, n: int, payload: bytes, value: Any, frame: Frame) -> list[Item]:
+        if frame.event == b"error":  # Q90, in words
+            text = value if isinstance(value, str) else payload.decode()
+            failure = self._failure(n, payload, {"error": text})
+            self._ledger.replaced(n, "error_shape", failure.frame)
+            return [*self._held_text(n), failure]
+        if value is not ABSENT:
             self._ledger.withheld(n, "foreign")
             return [Unknown(n, "foreign")]
-        return self._object(n, payload, value, frame)
+        if payload.strip()[:1] in (b"", b":"):  # Q98, Q99: keepalives
+            self._ledger.withheld(n, "empty_data")
+            return []
+        self._ledger.withheld(n, "not_json")
+        return [Unknown(n, "not_json")]
 
     def _object(self, n: int, payload: bytes, value: dict[str, Any], frame: Frame) -> list[Item]:
-        choices: Any = value.get("choices", ABSENT)
-        usable = is_list(choices) and all(is_object(choice) for choice in choices)
+        given: Any = value.get("choices", ABSENT)
+        choices = _choices_of(value)
+        usable = is_list(given) and (not given or any(map(is_object, choices)))
         failure = self._error_of(payload, value, frame, usable=usable)
         if failure is not None:
             if failure.frame == frame.raw:
-                return [failure._replace(n=n, frame=frame.raw)]
+                return [*self._held_text(n), failure._replace(n=n, frame=frame.raw)]
             return self._failed_chunk(n, payload, value, failure, usable=usable)
-        if usable and value.get("object") == "chat.completion" and not any("delta" in choice for choice in choices):
-            return self._whole_object(n, value)
-        if choices is None or (choices is ABSENT and is_object(value.get("usage"))):  # Q48
+        if any(map(_has_message, choices)) and not any(map(_has_delta, choices)):
+            self._ledger.withheld(n, "whole_object")
+            return self._whole_object(n, value) if self._choices.started else self._synthesised(n, value)
+        usage = value.get("usage")
+        counts = is_object(usage) and bool(usage)
+        if given is None or (given is ABSENT and counts):  # Q48
             value, usable = {**value, "choices": list[Any]()}, True
         if not usable:
             self._ledger.withheld(n, "foreign")
             return [Unknown(n, "foreign")]
-        if not value["choices"] and not value.get("usage"):
+        if not value["choices"] and not counts:
             self._ledger.withheld(n, "choiceless")  # Azure's filter results come first (Q46), others anywhere
             return []
         work = Work(n, value, self._envelope)
-        if choices is not value["choices"]:
+        if given is not value["choices"]:
             work.op("choices_null", (), Action.SET, "choices", b"[]")
         return self._chunk(work, payload, frame.raw if frame.canonical else encode(payload))
 
     def _chunk(self, work: Work, payload: bytes, frame: bytes) -> list[Item]:
-        n = work.n
         flowing = set(self._choices.flowing)
         self._envelope_ops(work)
         self._choices.repair(work)
         unchanged = bool(flowing) and flowing == self._choices.flowing
-        self._steady = unchanged and bool(work.ops) and self._choices.only_text(work)
+        self._steady = unchanged and bool(work.ops) and not self._waiting and self._choices.only_text(work)
+        waiting = _Waiting(work, payload, frame)
+        if work.seeds and not work.finished and len(self._waiting) < CHUNKS_WAITING_MAX:
+            self._waiting.append(waiting)
+            return []
+        return [*self._release(), *self._released(waiting)]
+
+    def _release(self) -> list[Item]:
+        waiting, self._waiting = self._waiting, []
+        return [item for one in waiting for item in self._released(one)]
+
+    def _released(self, waiting: _Waiting) -> list[Item]:
+        """The chunk goes out, in the company of our own frames."""
+        work, n = waiting.work, waiting.work.n
+        work.settle()
         for flag in work.flags:
             self._ledger.flagged(n, flag)
         items: list[Item] = [self._own(n, *frame_of_ours) for frame_of_ours in work.before]
-        if work.seeds and not any(choice.get("finish_reason") for choice in work.value["choices"]):
-            self._waiting = _Waiting(work, payload, frame)
-        else:
-            items.append(self._released(_Waiting(work, payload, frame)))
+        items.append(self._spliced(*waiting))
         items += [self._own(n, *frame_of_ours) for frame_of_ours in work.after]
         if work.failure:
             message = f"the upstream ended the answer with finish_reason {work.failure!r}"
             body = {"message": message, "type": "upstream_error", "code": "finish_error"}
             failure = encode(dumps({"error": body}))
             self._ledger.added(n, "finish_failure", failure)
-            items.append(Failure(n, failure, message, "finish_error"))
+            items += [*self._held_text(n), Failure(n, failure, message, "finish_error")]
         return items
 
+    def _held_text(self, n: int) -> list[Item]:
+        """Before the stream closes: text that was held as half a tag."""
+        return [self._own(n, "think", payload) for payload in self._choices.held(self._envelope)]
+
     def _spliced(self, work: Work, payload: bytes, frame: bytes) -> Chunk:
-        if not work.ops:
+        ops = work.ops
+        if not ops:
             return Chunk(work.n, work.value, frame, tuple(work.events))
         if self._ledger.whole:
-            self._ledger.spliced(work.n, locate(payload, work.ops), work.base + len(b"data: "))
+            self._ledger.spliced(work.n, locate(payload, ops), work.base + len(b"data: "))
         else:
-            for op in work.ops:
+            for op in ops:
                 self._ledger.count(op.repair)
-        payload = self._splicer.apply(payload, work.ops)
+        payload = self._splicer.apply(payload, ops)
         return Chunk(work.n, parse(payload), b"data: %b\n\n" % payload, tuple(work.events))
 
     def _own(self, n: int, repair: str, payload: bytes) -> Chunk:
         frame = encode(payload)
         self._ledger.added(n, repair, frame)
         return Chunk(n, parse(payload), frame)
-
-    def _released(self, waiting: _Waiting) -> Chunk:
-        """The chunk goes out: a `{}` that the next frame went on with was a seed, otherwise the whole argument."""
-        work = waiting.work
-        for path, call in work.seeds:
-            if call.seed_dropped:
-                work.op("arguments_seed", path, Action.SET, "arguments", b'""')
-            call.seed = call.seed_dropped = False
-        return self._spliced(work, waiting.payload, waiting.frame)
 
     def _envelope_ops(self, work: Work) -> None:
         value, envelope = work.value, self._envelope
@@ -288,35 +319,36 @@ class Repair:
             work.op("id", (), Action.SET, "id", dumps(envelope.id))  # Q53
         if value.get("object") != CHUNK:
             work.op("object", (), Action.SET, "object", dumps(CHUNK))  # Q52
-        self._created(work, value.get("created"))
-        model = value.get("model")
-        if not envelope.model:
-            envelope.model = model if isinstance(model, str) and model else self._facts.model
-        if envelope.model and model != envelope.model:
-            work.op("model", (), Action.SET, "model", dumps(envelope.model))  # Q55
+        self._created(work)
+        self._model(work)
         for key in _SENT_ONCE:
             if key in value:
                 if key in self._sent_once and self._sent_once[key] == value[key]:
                     work.op("sent_once", (), Action.DROP, key)
                 self._sent_once[key] = value[key]
 
-    def _created(self, work: Work, given: Any) -> None:
+    def _model(self, work: Work) -> None:
+        """Q55: the first that is not empty; until one comes, the one that was asked for."""
+        envelope, given = self._envelope, work.value.get("model", "")
+        if not envelope.model:
+            envelope.model = given if isinstance(given, str) and given else self._facts.model
+        if given != envelope.model:
+            work.op("model", (), Action.SET, "model", dumps(envelope.model))
+
+    def _created(self, work: Work) -> None:
         """Q54, Q57: one integer, the first that is not zero; what came as float or text is read."""
-        envelope = self._envelope
-        if not envelope.created:
-            try:
-                envelope.created = int(given)
-            except (TypeError, ValueError, OverflowError):
-                envelope.created = 0
-        if envelope.created and (given != envelope.created or type(given) is not int):
+        envelope, given = self._envelope, work.value.get("created", 0)
+        envelope.created = envelope.created or _integer(given)
+        if given != envelope.created or type(given) is not int:
             work.op("created", (), Action.SET, "created", dumps(envelope.created))
 
     # -- errors and whole answers --------------------------------------------------------------------------------
 
     def _error_of(self, payload: bytes, value: dict[str, Any], frame: Frame, *, usable: bool) -> Failure | None:
         status: Any = value.get("base_resp")
-        if is_object(status) and status.get("status_code"):  # Q65
-            body = {"message": str(status.get("status_msg") or "the upstream failed"), "code": status["status_code"]}
+        if is_object(status) and status.get("status_code", 0) not in (0, "0", "", None):  # Q65
+            message = str(status.get("status_msg") or "the upstream failed")
+            body = {"message": message, "type": "upstream_error", "code": status["status_code"]}
             return self._failure(0, dumps({"error": body}), {"error": body})
         if value.get("error"):
             return self._failure(0, payload, value)
@@ -328,60 +360,117 @@ class Repair:
         self, n: int, payload: bytes, value: dict[str, Any], failure: Failure, *, usable: bool
     ) -> list[Item]:
         """An error that rides on a chunk (Q89, hermes): what the chunk delivers goes out first."""
-        items: list[Item] = []
-        choices: list[Any] = value["choices"] if usable else []
-        if any(is_object(choice.get("delta")) and choice["delta"].get("content") for choice in choices):
-            work = Work(
-                n, {**value, "choices": [{**choice, "finish_reason": None} for choice in choices]}, self._envelope
-            )
-            work.op("error_apart", (), Action.DROP, "error")
-            for place, choice in enumerate(choices):
-                if choice.get("finish_reason") is not None:
-                    work.op("error_apart", ("choices", place), Action.SET, "finish_reason", b"null")
-            items += self._chunk(work, payload, b"")
-            self._ledger.added(n, "error_apart", failure.frame)
-        elif failure.frame != encode(payload):
+        choices = _choices_of(value) if usable else []
+        if not any(map(_delivers, choices)):
             self._ledger.replaced(n, "error_shape", failure.frame)
-        return [*items, failure._replace(n=n)]
+            return [*self._held_text(n), failure._replace(n=n)]
+        open_ended = [
+            {**choice, "finish_reason": None, "finishReason": None} if is_object(choice) else choice
+            for choice in choices
+        ]
+        work = Work(n, {**value, "choices": open_ended}, self._envelope)
+        if "error" in value:
+            work.op("error_apart", (), Action.DROP, "error")
+        for place, choice in enumerate(choices):
+            if is_object(choice) and choice.get("finish_reason", "") is not None:
+                work.op("error_apart", ("choices", place), Action.SET, "finish_reason", b"null")
+        items = self._chunk(work, payload, encode(payload))
+        self._ledger.added(n, "error_apart", failure.frame)
+        return [*items, *self._held_text(n), failure._replace(n=n)]
 
     def _failure(self, n: int, payload: bytes, value: dict[str, Any]) -> Failure:
         """The error object verbatim and alone, because extra members of it are somebody's (`failed_generation`)."""
         given: Any = value["error"]
         if not is_object(given):
-            body = dumps({"error": {"message": str(given), "type": "upstream_error", "code": None}})
+            message = given if isinstance(given, str) else dumps(given).decode()
+            given = {"message": message, "type": "upstream_error", "code": None}
+            body = dumps({"error": given})
         elif len(value) == 1:
             body = payload
         else:
             error = next(member for member in reversed(members(payload, payload.index(b"{"))) if member.key == "error")
             body = b'{"error":%b}' % payload[error.value : error.end]
-        fields: dict[str, Any] = given if is_object(given) else {"message": given}
-        code = fields.get("code", fields.get("type"))
-        return Failure(n, encode(body), str(fields.get("message", "")), "" if code is None else str(code))
+        code = given.get("code") or given.get("type") or ""
+        return Failure(n, encode(body), str(given.get("message") or ""), str(code))
 
     def _whole_object(self, n: int, value: dict[str, Any]) -> list[Item]:
-        """Q60: a stream that repeats its message as one last object; of that only the usage is news."""
-        if not self._choices.started:
-            self._ledger.withheld(n, "whole_object")
-            return self._synthesised(n, value)
-        usage = value.get("usage")
-        if not is_object(usage) or not usage:
-            self._ledger.withheld(n, "whole_object")
-            return []
-        envelope = self._envelope
-        head = {"id": envelope.id, "object": CHUNK, "created": envelope.created, "model": envelope.model}
-        payload = dumps({**head, "choices": [], "usage": usage})
-        self._ledger.replaced(n, "whole_object", encode(payload))
-        return [Chunk(n, parse(payload), encode(payload))]
+        """Q60: a stream that repeats its message as one last object; news are its usage and a finish not yet given."""
+        unfinished = self._choices.unfinished
+        finishes: list[dict[str, Any]] = [
+            {"index": choice["index"], "delta": {}, "finish_reason": choice.get("finish_reason")}
+            for choice in _choices_of(value)
+            if is_object(choice) and choice.get("index") in unfinished and choice.get("finish_reason")
+        ]
+        chunks: list[dict[str, Any]] = [{"choices": finishes}] if finishes else []
+        if is_object(usage := value.get("usage")) and usage:
+            chunks.append({"choices": [], "usage": usage})
+        return self._instead(n, "whole_object", chunks)
 
     def _synthesised(self, n: int, answer: dict[str, Any]) -> list[Item]:
-        """A stream made from a whole answer, repaired like any other."""
-        envelope = Envelope(f"chatcmpl-{self._stream_id}", self._facts.model, 0)
-        for key, kind in (("id", str), ("model", str), ("created", int)):
-            if isinstance(answer.get(key), kind):
-                setattr(envelope, key, answer[key])
+        """A stream made from a whole answer: its messages as they are, each one delta, which keeps what is not ours."""
+        given = self._one_answer(list(filter(_has_message, _choices_of(answer))))
+        finishes: list[dict[str, Any]] = [
+            {"index": choice.get("index"), "delta": {}, "finish_reason": choice.get("finish_reason")}
+            for choice in given
+        ]
+        deltas = [
+            {**{key: part for key, part in choice.items() if key != "message"}, "delta": choice["message"]}
+            | {"finish_reason": None}
+            for choice in given
+        ]
+        rest = {key: part for key, part in answer.items() if key != "usage"}
+        chunks: list[dict[str, Any]] = [{**rest, "object": CHUNK, "choices": deltas}, {"choices": finishes}]
+        if is_object(usage := answer.get("usage")) and usage:
+            chunks.append({"choices": [], "usage": usage})
+        return self._instead(n, "synthesised", chunks)
+
+    def _one_answer(self, choices: list[Any]) -> list[Any]:
+        """Q27: one answer was asked for, and its text and its calls come as two choices."""
+        first, *others = choices
+        beside = [choice for choice in others if choice["message"].get("tool_calls")]
+        if self._facts.choices != 1 or not beside or first["message"].get("tool_calls"):
+            return choices
+        calls = [
+            call
+            for choice in beside
+            if is_list(choice["message"]["tool_calls"])
+            for call in choice["message"]["tool_calls"]
+        ]
+        return [{**beside[0], "index": 0, "message": {**first["message"], "tool_calls": calls}}]
+
+    def _instead(self, n: int, repair: str, chunks: list[dict[str, Any]]) -> list[Item]:
+        """Chunks of ours in place of what came, repaired like any other."""
         items: list[Item] = []
-        for payload in payloads(read.completion(answer, n), envelope):
-            work = Work(n, parse(payload), self._envelope, base=self._ledger.size(n))
-            self._ledger.added(n, "synthesised", encode(payload))
+        envelope = self._envelope
+        for members_of_chunk in chunks:
+            head = {"id": envelope.id, "object": CHUNK, "created": envelope.created, "model": envelope.model}
+            payload = dumps({**head, **members_of_chunk})
+            work = Work(n, parse(payload), envelope, base=self._ledger.size(n))
+            self._ledger.added(n, repair, encode(payload))
             items += self._chunk(work, payload, encode(payload))
-        return [*items, *self.end(), Done(n, b"")]
+        return items
+
+
+def _choices_of(value: dict[str, Any]) -> list[Any]:
+    choices: Any = value.get("choices")
+    return choices if is_list(choices) else []
+
+
+def _has_message(choice: Any) -> bool:
+    return is_object(choice) and is_object(choice.get("message"))
+
+
+def _has_delta(choice: Any) -> bool:
+    return is_object(choice) and is_object(choice.get("delta"))
+
+
+def _delivers(choice: Any) -> bool:
+    return _has_delta(choice) and any(part for key, part in choice["delta"].items() if key != "role")
+
+
+def _integer(given: Any) -> int:
+    """The integer that a number or a text says; 0 where it says none."""
+    try:
+        return 0 if isinstance(given, bool) else int(given if isinstance(given, int) else float(given))
+    except (TypeError, ValueError, OverflowError):
+        return 0

@@ -10,7 +10,7 @@ from typing import Any, Final
 from .chat.stream import ChatStream
 from .fold.wire import Wire
 from .ledger import Ledger
-from .model import Event
+from .model import Ending, Event
 from .record import Record
 from .settings import Profile, Settings
 
@@ -44,6 +44,10 @@ class Emitter:
     def ledger(self) -> Ledger:
         """The counts of repairs."""
         return self.stream.ledger
+
+    def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
+        """What the `end` record is to say if the bytes end now for this cause: the one ending, and the flags."""
+        return self.stream.ending(cause)
 
     def feed(self, record: Record) -> list[bytes]:
         """The frames that go out on account of this record, each whole."""

@@ -10,6 +10,7 @@ from ..lifecycle import STATUS_ON_WIRE, State
 from ..limits import BODY_BYTES_MAX
 from ..model import (
     Ended,
+    Ending,
     Event,
     Finish,
     ForeignFrame,
@@ -112,6 +113,7 @@ class ChatStream:
         self._usage: Chunk | None = None
         self._body: list[bytes] = []
         self._body_bytes_left = BODY_BYTES_MAX
+        self._body_n = 0
         self._started = self._closed = self._flows = False
         self._repair = Repair(self._facts, self._settings, self._envelope, self._roles, self.ledger, self._stream_id)
 
@@ -328,36 +330,43 @@ class ChatStream:
         self._closed = True
         self._flows = False
 
+    def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
+        """How the stream ends and with which flags, if its bytes end now for this cause: what `end` is to say."""
+        self._settle()
+        return self.wire.ending(cause), self.wire.all_flags()
+
     def _end(self, record: Record) -> None:
-        self._items(self._repair.end())
         cause = record.keys.get("cause")
-        self._read_body(record.n)
-        ending = self.wire.ending(cause if isinstance(cause, str) else "")
+        ending, flags = self.ending(cause if isinstance(cause, str) else "")
         if not self._closed:
             if ending == "completed":
                 self._complete(record.n, b"")
             else:
                 self._cut(record.n, ending)
         self._outbox.deliver()
-        self._event(Ended(n=record.n, ending=ending, cause=str(cause), flags=self.wire.all_flags()))
+        self._event(Ended(n=record.n, ending=ending, cause=str(cause), flags=flags))
 
     # -- answers that are no stream -----------------------------------------------------------------------------------
 
     def _take_body(self, n: int, part: bytes) -> None:
         """A plain answer passes as it comes; a whole one is read at its end, up to a bound."""
+        self._body_n = n
         if not self._facts.stream:
             self._outbox.send(n, part)
         self._body_bytes_left -= len(part)
         if self._body_bytes_left >= 0:
             self._body.append(part)
 
-    def _read_body(self, n: int) -> None:
+    def _settle(self) -> None:
+        """No more bytes: what waited for them is read."""
+        self._items(self._repair.end())
         value = parse(b"".join(self._body)) if self._body and self._body_bytes_left >= 0 else ABSENT
+        self._body.clear()
         sent = self._outbox
         if not self._facts.stream:  # the client has the answer itself, not the stream made of it
             self._outbox = Outbox(self.ledger)
         if value is not ABSENT and not self._closed:
-            self._items(self._repair.answer(n, value))
+            self._items(self._repair.answer(self._body_n, value))
         if not self._facts.stream:
             self._outbox = sent
             self._close()

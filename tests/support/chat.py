@@ -117,7 +117,11 @@ def run(records: Iterable[Record], profile: Profile | None = None) -> Run:
     if profile != "transparent":
         check_ledger(result)
     live = Emitter(profile)
-    assert [live.feed(record) for record in records] == frames
+    sent = [live.feed(record) for record in records[:-1]]
+    foretold = live.ending(str(records[-1].keys.get("cause")))
+    assert [*sent, live.feed(records[-1])] == frames
+    if live.wire.ended is not None:  # what the live path writes into `end` is what every replay finds
+        assert foretold == (live.wire.ended.ending, live.wire.ended.flags)
     assert live.ledger.counts == emitter.ledger.counts
     return result
 

@@ -157,10 +157,9 @@ class Repair:
         if payload is not None and payload.strip(b" ") == _TERMINATOR:
             self._ledger.added(n, "framing", DONE)
             return [*self.end(), Done(n, DONE)]
-        value = parse(raw.strip())
-        if value is ABSENT and (self._choices.started or _LINE_OF_STREAM.match(raw)):
+        if _LINE_OF_STREAM.match(raw):
             return self.end()
-        return [*self.end(), *self.answer(n, value)]
+        return [*self.end(), *self.answer(n, parse(raw.strip()))]
 
     def answer(self, n: int, value: Any) -> list[Item]:
         """A whole answer where a stream was due (Q93, Q96): an error, a completion made into a stream, or neither."""

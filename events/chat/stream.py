@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..fold.wire import Call, Wire
-from ..json_text import ABSENT, parse
+from ..json_text import parse
 from ..ledger import Ledger
 from ..lifecycle import STATUS_ON_WIRE, State
 from ..limits import BODY_BYTES_MAX
@@ -360,13 +360,13 @@ class ChatStream:
     def _settle(self) -> None:
         """No more bytes: what waited for them is read."""
         self._items(self._repair.end())
-        value = parse(b"".join(self._body)) if self._body and self._body_bytes_left >= 0 else ABSENT
+        body = b"".join(self._body) if self._body_bytes_left >= 0 else b""
         self._body.clear()
         sent = self._outbox
         if not self._facts.stream:  # the client has the answer itself, not the stream made of it
             self._outbox = Outbox(self.ledger)
-        if value is not ABSENT and not self._closed:
-            self._items(self._repair.answer(self._body_n, value))
+        if body and not self._closed:
+            self._items(self._repair.answer(self._body_n, parse(body)))
         if not self._facts.stream:
             self._outbox = sent
             self._close()

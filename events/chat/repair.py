@@ -159,10 +159,13 @@ class Repair:
             return [*self.end(), Done(n, DONE)]
         if _LINE_OF_STREAM.match(raw):
             return self.end()
-        return [*self.end(), *self.answer(n, parse(raw.strip()))]
+        return [*self.end(), *self.answer(n, raw)]
 
-    def answer(self, n: int, value: Any) -> list[Item]:
+    def answer(self, n: int, body: bytes) -> list[Item]:
         """A whole answer where a stream was due (Q93, Q96): an error, a completion made into a stream, or neither."""
+        value = parse(body.strip())
+        if value is ABSENT and body.lstrip()[:1] == b"{":
+            return []  # the beginning of one: a cut like any other
         answer: dict[str, Any] = as_object(value)
         if answer.get("error"):
             failure = self._failure(n, dumps(answer), answer)
@@ -190,7 +193,7 @@ class Repair:
             self._ledger.withheld(n, "comment")
             return []
         self._ledger.withheld(n, "unframed")
-        return self.answer(n, parse(frame.raw.strip()))
+        return self.answer(n, frame.raw)
 
     def _payload(self, record: Record, frame: Frame) -> list[Item]:
         n, payload = record.n, frame.payload

@@ -366,7 +366,7 @@ class ChatStream:
         if not self._facts.stream:  # the client has the answer itself, not the stream made of it
             self._outbox = Outbox(self.ledger)
         if body and not self._closed:
-            self._items(self._repair.answer(self._body_n, parse(body)))
+            self._items(self._repair.answer(self._body_n, body))
         if not self._facts.stream:
             self._outbox = sent
             self._close()

@@ -127,6 +127,7 @@ def _edits_of_object(payload: bytes, places: _Places, path: Path, ops: list[Op])
         if op.action is Action.DROP:
             continue
         if target is None:
+            assert op.action is Action.SET, f"{op.key!r} is not there: {op.repair} cannot {op.action.value} it"
             inserted.append(op)
         elif op.action is Action.RENAME:
             edits.append(Edit(op.repair, target.start, target.key_end, dumps(op.value.decode())))

@@ -138,7 +138,7 @@ WHATWG: Final = {
     "the space after the colon is optional": (b"data:test\n\ndata: test\n\n", data("test", "test")),
 }
 
-OURS: Final = {
+OURS: Final[dict[str, tuple[bytes, list[Dispatched]]]] = {
     "empty body": (b"", []),
     "stray blank lines": (b"\n\n\ndata: 1\n\n\n\n\ndata: 2\n\n\n", data("1", "2")),
     "a BOM in the middle is no BOM": (b"data: 1\n\n" + BOM + b"data: 2\n\ndata: 3\n\n", data("1", "3")),
@@ -230,7 +230,7 @@ def test_a_frame_behind_another_one_is_the_same_frame() -> None:
 
 
 # When each frame is known, as the numbers of the single bytes that completed it; the end of the bytes is -1.
-COMPLETED: Final = {
+COMPLETED: Final[dict[str, tuple[bytes, list[int]]]] = {
     "LF LF ends at once": (b"a\n\nb\n\n", [2, 5]),
     "CR CR ends at once": (b"a\r\rb\r\r", [2, 5]),
     "CRLF CRLF ends with its last LF": (b"a\r\n\r\nb\r\n\r\n", [4, 9]),

@@ -301,7 +301,7 @@ def test_times_of_records_never_run_backwards() -> None:
     assert list(reads(records)) == [(7, b": 1\n\n"), (20, b": 2\n\n: 3")]
 
 
-BODIES: Final = {
+BODIES: Final[dict[str, tuple[bytes, bytes | None, Any]]] = {
     "JSON": (b'{"a": 1}', b'{"a": 1}', {"a": 1}),
     "JSON with a CR": (b"[\r]", b"[\r]", []),
     "JSON on two lines": (b"[\n]", None, None),
@@ -494,6 +494,12 @@ def test_the_list_of_damages_has_a_limit() -> None:
         assert reader.damage[3:] == [(3, "more damage from here on")][: listed - 3]
 
 
+@pytest.mark.slow
 def test_the_limits_in_force_are_those_of_the_limits_file() -> None:
     reader = Reader()
-    assert (reader._line_bytes_max, reader._damages_max) == (TAPE_LINE_BYTES_MAX, DAMAGES_MAX)
+    reader.feed(b"x" * TAPE_LINE_BYTES_MAX)
+    assert len(reader.torn) == TAPE_LINE_BYTES_MAX
+    reader.feed(b"x")
+    assert (reader.damage, reader.torn) == ([(0, "line too long")], b"")
+    reader.feed(b"\n" * (DAMAGES_MAX + 9))
+    assert len(reader.damage) == DAMAGES_MAX + 1

@@ -1,5 +1,6 @@
 """Tapes of every format are read for ever: the table of steps, and the tapes in fixtures/."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -13,15 +14,15 @@ from wiretape.events.upcast import FORMAT, STEPS, upcast
 OLD: Final = Record(3, 5, "x", {"seen": ()})
 
 
-def seen(step: int, record: Record) -> Record:
-    return record._replace(keys={"seen": (*record.keys["seen"], step)})
+def seen(step: int) -> Callable[[Record], Record]:
+    return lambda record: record._replace(keys={"seen": (*record.keys["seen"], step)})
 
 
 @pytest.mark.parametrize(
     ("version", "taken"), [(1, (1, 2, 3)), (2, (2, 3)), (3, (3,)), (4, ())], ids="from format {}".format
 )
 def test_each_step_from_its_format_on_is_taken_once_in_order(version: int, taken: tuple[int, ...]) -> None:
-    steps = {step: lambda record, step=step: seen(step, record) for step in (3, 1, 2)}
+    steps = {step: seen(step) for step in (3, 1, 2)}
     assert upcast(OLD, version, steps) == OLD._replace(keys={"seen": taken})
 
 
@@ -66,8 +67,9 @@ FRAMES: Final = {
              (9, b"", "[DONE]")],
     "tool_call": [(4, b"", '"name":"write_file"'), (6, b"", r'{\"path\":\"a.txt\",'), (7, b"", "12345678901234567890"),
                   (8, b"", '"tool_calls"}'), (9, b"", "[DONE]")],
-    "framing": [(4, b"", None), (6, b"", None), (7, b"message", '"content":"a"'), (8, b"message", '"content":"b"'),
-                (9, b"", '.chunk",\n"choices'), (10, b"", None), (11, b"", ""), (12, b"", '"stop"'), (13, b"", "[DONE]")],
+    "framing": [(4, b"", None), (6, b"", None), (7, b"message", '"content":"a"'),
+                (8, b"message", '"content":"b"'), (9, b"", '.chunk",\n"choices'), (10, b"", None), (11, b"", ""),
+                (12, b"", '"stop"'), (13, b"", "[DONE]")],
     "not_utf_8": [(4, b"", None), (5, b"\xff", "{}"), (6, b"", r'"\ud83d"'), (7, b"", "\udcc3"), (9, b"", "\0")],
     "cut": [(4, b"", "half an ans")],
 }  # fmt: skip

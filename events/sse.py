@@ -94,8 +94,8 @@ class Decoder:
             self._block_ends()
         else:
             frames = []
-        if not self.overflow and len(pending) > self._harmless_bytes:
-            self._judge(pending)
+        if len(pending) > self._harmless_bytes:
+            self._judge(pending)  # again the same of a block that was too long as a whole
         return frames
 
     def close(self) -> list[Frame]:

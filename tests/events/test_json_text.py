@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -92,8 +93,9 @@ def test_how_deep_does_not_hang_on_the_stack() -> None:
         return deeper(levels - 1) if levels else parse(nested(JSON_NESTING_MAX, HALF))
 
     assert deeper(200) is not ABSENT
+    too_deep: Callable[[str], Any] = lambda _: deeper(10_000)  # noqa: E731 - so that its argument has a type
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wiretape.events.json_text._decode", lambda _: deeper(10_000))
+        patch.setattr("wiretape.events.json_text._decode", too_deep)
         assert parse(HALF) is ABSENT
 
 
@@ -205,9 +207,9 @@ def test_joins_surrogates(text: str, joined: str) -> None:
 
 # -- places -----------------------------------------------------------------------------------------------------------
 
-MEMBERS: Final = {
-    "none": (b"{}", {}),
-    "none but spaces": (b"{ \n}", {}),
+MEMBERS: Final[dict[str, tuple[bytes, list[tuple[str, bytes]]]]] = {
+    "none": (b"{}", []),
+    "none but spaces": (b"{ \n}", []),
     "scalars": (b'{"a":1,"b":"x","c":null}', [("a", b"1"), ("b", b'"x"'), ("c", b"null")]),
     "spaces": (b'{ "a" :\t1 ,\r\n"b": -1.5e+3 }', [("a", b"1"), ("b", b"-1.5e+3")]),
     "nested": (b'{"a":{"b":[{}]},"c":[[],{"d":1}]}', [("a", b'{"b":[{}]}'), ("c", b'[[],{"d":1}]')]),
@@ -227,7 +229,7 @@ MEMBERS: Final = {
 def test_members(text: bytes, expected: list[tuple[str, bytes]], before: bytes) -> None:
     text = before + text + (b"]" if before else b"")
     found = members(text, len(before))
-    assert [(member.key, text[member.value : member.end]) for member in found] == list(expected)
+    assert [(member.key, text[member.value : member.end]) for member in found] == expected
     assert all(json.loads(text[member.start : member.key_end]) == member.key for member in found)
 
 
@@ -235,7 +237,7 @@ def test_where_a_member_stands() -> None:
     assert members(b'{ "a" : 12 }', 0) == [Member(key="a", start=2, key_end=5, value=8, end=10)]
 
 
-ELEMENTS: Final = {
+ELEMENTS: Final[dict[str, tuple[bytes, list[bytes]]]] = {
     "none": (b"[]", []),
     "none but spaces": (b"[ \n]", []),
     "one": (b"[1]", [b"1"]),

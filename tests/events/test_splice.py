@@ -49,7 +49,7 @@ SPLICED: Final[dict[str, tuple[bytes, list[Op], bytes]]] = {
         [op(SET, "b", b"3", ("a", 1)), op(SET, "b", b"2", ("a", 0))],
         b'{"a":[{"b":2},{"b":3}]}',
     ),
-    "the last of repeated objects": (b'{"a":{"b":1},"a":{"b":1}}', [op(DROP, "b", path=("a",))], b'{"a":{"b":1},"a":{}}'),
+    "the last repeated object": (b'{"a":{"b":1},"a":{"b":1}}', [op(DROP, "b", path=("a",))], b'{"a":{"b":1},"a":{}}'),
     "spaces before the object": (b' \n{"a":1}', [op(DROP, "a")], b" \n{}"),
     "omit the first element": (b'{"a":[1, 2]}', [op(OMIT, path=("a", 0))], b'{"a":[2]}'),
     "omit the last element": (b'{"a":[1, 2]}', [op(OMIT, path=("a", 1))], b'{"a":[1]}'),

@@ -72,8 +72,12 @@ def locate(payload: bytes, ops: Sequence[Op]) -> list[Edit]:
     for array in dict.fromkeys(path[:-1] for path in omitted):
         spans = places.elements(array)
         edits += _removals(spans, [omitted.get((*array, number)) for number in range(len(spans))])
-    for path in dict.fromkeys(op.path for op in ops if op.action is not Action.OMIT):
-        edits += _edits_of_object(payload, places, path, [op for op in ops if op.path == path])
+    by_object: dict[Path, list[Op]] = {}
+    for op in ops:
+        if op.action is not Action.OMIT:
+            by_object.setdefault(op.path, []).append(op)
+    for path, changes in by_object.items():
+        edits += _edits_of_object(payload, places, path, changes)
     return sorted(edits, key=lambda edit: (edit.start, edit.end))
 
 
@@ -83,6 +87,7 @@ class _Places:
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
         self._members: dict[Path, list[Member]] = {}
+        self._elements: dict[Path, list[tuple[int, int]]] = {}
 
     def start(self, path: Path) -> int:
         if not path:
@@ -94,7 +99,9 @@ class _Places:
         return [member for member in self.members(parent) if member.key == last][-1].value
 
     def elements(self, path: Path) -> list[tuple[int, int]]:
-        return elements(self._payload, self.start(path))
+        if path not in self._elements:
+            self._elements[path] = elements(self._payload, self.start(path))
+        return self._elements[path]
 
     def members(self, path: Path) -> list[Member]:
         if path not in self._members:

@@ -61,14 +61,15 @@ def _reading(fields: dict[str, Any]) -> Reading:
 
 def _answer(fields: dict[str, Any]) -> Answer:
     legacy = fields.get("legacy")
+    calls = [call or {"id": "", "type": "", "name": "", "arguments": ""} for call in fields["calls"]]  # or a hole
     return Answer(
         role=fields["role"],
         text=fields["text"],
         reasoning=fields["reasoning"],
         refusal=fields["refusal"],
-        calls=[(call["id"], call["name"], call["arguments"]) for call in fields["calls"]],
+        calls=[(call["id"], call["name"], call["arguments"]) for call in calls],
         legacy=(legacy["name"], legacy["arguments"]) if legacy else None,
-        types={call["type"] for call in fields["calls"]},
+        types={call["type"] for call in calls},
         finish=fields["finish"],
     )
 

@@ -8,7 +8,7 @@ import openai
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from wiretape.events.json_text import joined_surrogates
+from wiretape.events.json_text import as_object, joined_surrogates
 
 from .said import Answer, Reading
 
@@ -68,15 +68,19 @@ def _helper(reading: Reading, state: ChatCompletionStreamState[None], chunk: Cha
 
 def _answer(choice: dict[str, Any]) -> Answer:
     message: dict[str, Any] = choice["message"]
-    legacy: dict[str, Any] | None = message.get("function_call")
+    legacy = as_object(message.get("function_call"))
     calls: list[dict[str, Any]] = message.get("tool_calls") or []
+    functions = [as_object(call.get("function")) for call in calls]
     return Answer(
         role=message.get("role"),
         text=_joined(message.get("content") or ""),
-        reasoning=message.get("reasoning_content") or "",
+        reasoning=_joined(message.get("reasoning_content") or ""),
         refusal=message.get("refusal") or "",
-        calls=[(call.get("id", ""), call["function"]["name"], call["function"]["arguments"]) for call in calls],
-        legacy=(legacy["name"], legacy["arguments"]) if legacy else None,
+        calls=[
+            (call.get("id") or "", function.get("name") or "", _joined(function.get("arguments") or ""))
+            for call, function in zip(calls, functions, strict=True)
+        ],
+        legacy=(legacy.get("name", ""), legacy.get("arguments", "")) if legacy else None,
         types={call.get("type") for call in calls},
         finish=choice["finish_reason"] or "",
     )

@@ -16,6 +16,8 @@ __all__ = ["Answer", "Reading", "Truth", "differences", "truth"]
 #: Nothing is known of the request of a captured stream: how many choices it asked for is open, and so are its tools.
 _REQUEST: Final[dict[str, Any]] = {"stream": True, "n": None}
 
+_REFUSED: Final = {"length": "LengthFinishReasonError", "content_filter": "ContentFilterFinishReasonError"}
+
 _REPEATED: Final = re.compile(r"(.{2,}?)\1+", re.DOTALL)
 
 
@@ -39,6 +41,10 @@ class Answer:
     def repeated(self) -> list[str]:
         """Ids and names that are one word twice or more: what an SDK makes of one that is sent again."""
         return [word for call in self.calls for word in call[:2] if _REPEATED.fullmatch(word)]
+
+
+#: A choice that was opened and never said a thing is none to our folds.
+_SILENT: Final = Answer(role="assistant")
 
 
 @dataclass(slots=True)
@@ -79,9 +85,10 @@ class Truth:
         return "" if self.ended.ending == "completed" else self.ended.ending
 
     @property
-    def cut_by_length(self) -> bool:
-        """Whether the SDK's helper has a reason of its own to refuse the whole answer."""
-        return any(answer.finish == "length" for answer in self.answers.values())
+    def final_error_due(self) -> str:
+        """What the SDK's helper raises instead of the whole answer, because of a finish that is the upstream's own."""
+        finishes = [answer.finish for _, answer in sorted(self.answers.items())]
+        return next((_REFUSED[finish] for finish in finishes if finish in _REFUSED), "")
 
 
 def truth(upstream: bytes, *, usage: bool = False, request: dict[str, Any] | None = None, **settings: Any) -> Truth:
@@ -126,9 +133,9 @@ def _answer(message: Message, index: int) -> Answer:
 def differences(reading: Reading, truth: Truth, *, helper: bool = True) -> list[str]:
     """What an SDK says of our bytes that is not so. Nothing is excused but what the design names.
 
-    `helper` is whether this reading had one, which refuses a whole answer that was cut by `length`.
+    `helper` is whether this reading had one, which refuses a whole answer that its upstream calls incomplete.
     """
-    return list(_differences(reading, truth, "LengthFinishReasonError" if helper and truth.cut_by_length else ""))
+    return list(_differences(reading, truth, truth.final_error_due if helper else ""))
 
 
 def _differences(reading: Reading, truth: Truth, final: str) -> Iterable[str]:
@@ -142,10 +149,11 @@ def _differences(reading: Reading, truth: Truth, final: str) -> Iterable[str]:
         yield f"the plain loop: {reading.loop_error}"
     if reading.final_error != final and not truth.error_due:
         yield f"the whole answer: {reading.final_error or 'no error'}, due is {final or 'none'}"
-    if truth.asked_for_usage and reading.usage != truth.usage:
+    if truth.asked_for_usage and (reading.usage or None) != truth.usage:
         yield f"usage: {reading.usage} instead of {truth.usage}"
-    if reading.answers.keys() != truth.answers.keys():
-        yield f"choices: {sorted(reading.answers)} instead of {sorted(truth.answers)}"
+    answers = {index for index, said in reading.answers.items() if index in truth.answers or said != _SILENT}
+    if answers != truth.answers.keys():
+        yield f"choices: {sorted(answers)} instead of {sorted(truth.answers)}"
     for index in reading.answers.keys() & truth.answers.keys():
         yield from _of_answer(index, reading.answers[index], truth)
 

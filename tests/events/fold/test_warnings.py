@@ -29,7 +29,12 @@ def ended(ending: str, *flags: str) -> Ended:
             id="one by length, one cut",
         ),
         pytest.param([ended("completed", "no_done")], [Warned("no_done", ())], id="a flag"),
-        pytest.param([CALL], [], id="not ended yet"),
+        pytest.param([*MALFORMED[:1], OTHER], [], id="not ended yet"),
+        pytest.param(
+            [*MALFORMED, ended("completed", "malformed_call", "no_done")],
+            [Warned("malformed", (("c", "f"),)), Warned("no_done", ())],
+            id="a flag beside",
+        ),
     ],
 )
 def test_warnings(events: list[Event], found: list[Warned]) -> None:

@@ -163,6 +163,11 @@ def test_arguments_have_a_bound(bound: int, overflow: bool) -> None:
     assert next(wire.calls()).arguments == ("" if overflow else "{}")
 
 
+def test_arguments_in_very_many_pieces_are_joined_in_between() -> None:
+    wire = fold(STARTED, *(ToolArgumentsDelta(n=2, choice=0, call=0, text=str(i % 10)) for i in range(3_000)))
+    assert next(wire.calls()).arguments == "0123456789" * 300
+
+
 def test_a_second_finish_changes_nothing() -> None:
     assert fold(TEXT, STOP, LENGTH).choices[0].finish == "stop"
 

@@ -3,7 +3,9 @@
 import re
 
 import pytest
+from hypothesis import given
 
+from tests.laws.generated import streams
 from tests.support.corpus import Stream, load, needs_corpus
 
 from .openai_python import read
@@ -39,6 +41,12 @@ def test_a_usage_chunk_comes_only_when_asked_for() -> None:
     upstream = b"".join(STREAMS["usage chunk without choices"].upstream)
     assert read(truth(upstream).sent).usage is None
     assert read(truth(upstream, usage=True).sent).usage == truth(upstream).usage is not None
+
+
+@pytest.mark.slow
+@given(streams())
+def test_a_generated_stream_is_read_as_our_folds_read_it(upstream: bytes) -> None:
+    assert wrong(upstream) == []
 
 
 def by_source() -> dict[str, list[Stream]]:

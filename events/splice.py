@@ -202,15 +202,7 @@ class Splicer:
         return b"%b%b%b" % (template.new_prefix, payload[start:end], template.new_suffix)
 
     def _learn(self, payload: bytes, ops: Sequence[Op], edits: list[Edit]) -> _Template | None:
-        places = _Places(payload)
-        for path, key in self._holes:
-            try:
-                hole = next((member for member in reversed(places.members(path)) if member.key == key), None)
-            except (IndexError, AssertionError):
-                return None  # this payload has no such object
-            if hole is None or payload[hole.value] != _QUOTE:
-                continue
-            start, end = hole.value + 1, hole.end - 1
+        for start, end in self._holes_of(payload):
             before = [edit for edit in edits if edit.end <= start]
             after = [edit for edit in edits if edit.start >= end]
             if len(before) + len(after) != len(edits):
@@ -220,3 +212,16 @@ class Splicer:
             new = apply(prefix, before), apply(suffix, shifted)
             return _Template(ops, prefix, suffix, *new)
         return None
+
+    def _holes_of(self, payload: bytes) -> list[tuple[int, int]]:
+        """The insides of the strings that may change, an empty one last (Ollama: `content` beside `reasoning`)."""
+        places = _Places(payload)
+        found: list[tuple[int, int]] = []
+        for path, key in self._holes:
+            try:
+                hole = next((member for member in reversed(places.members(path)) if member.key == key), None)
+            except (IndexError, AssertionError):
+                continue  # this payload has no such object
+            if hole is not None and payload[hole.value] == _QUOTE:
+                found.append((hole.value + 1, hole.end - 1))
+        return sorted(found, key=lambda hole: hole[0] == hole[1])

@@ -54,7 +54,7 @@ def test_an_answer_of_ours_is_emitted_in_transparent_too() -> None:
 def test_events_hold_the_ledger_and_end_with_the_ending() -> None:
     seen = list(events(tape(STREAM)))
     assert [event.text for event in seen if isinstance(event, TextDelta)] == ["hi", "\xfc"]
-    assert [event.repair for event in seen if isinstance(event, Repaired)] [:1] == ["comment"]
+    assert [event.repair for event in seen if isinstance(event, Repaired)][:1] == ["comment"]
     assert isinstance(seen[-1], Ended)
 
 

@@ -13,7 +13,7 @@ from wiretape.events.record import Record
 from wiretape.events.settings import Profile
 from wiretape.events.tape import Recorder
 
-__all__ = ["DONE", "Run", "call", "chunk", "finish", "frame", "run", "sse", "tape", "text"]
+__all__ = ["DONE", "HEAD", "Run", "call", "chunk", "finish", "frame", "run", "sse", "tape", "text"]
 
 DONE = b"data: [DONE]\n\n"
 HEAD: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}

@@ -208,6 +208,8 @@ class Repair:
             payload = payload.decode("utf-8", "replace").encode()
             value = parse(payload)
             if value is not ABSENT:
+                payload = payload.replace(b"\n", b" ")
+                frame = frame._replace(canonical=False)  # what came is not what goes out
                 self._ledger.replaced(n, "invalid_utf8", encode(payload))
         elif not frame.canonical:
             payload = payload.replace(b"\n", b" ")  # between tokens: inside a string it would not be JSON

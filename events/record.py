@@ -171,6 +171,8 @@ def _edges(keys: Mapping[str, Any]) -> tuple[bytes, bytes] | None:
 def _checked(record: Record) -> Record | str:
     """Against what no writer of ours says, and a reader would have to believe."""
     kind, keys, raw = record.kind, record.keys, record.raw
+    if keys and _DATA in dumps(dict(keys)):
+        return "a nested key named data"
     if kind == "frame" and not is_block(raw or b"", first="bom" in keys):
         return "not one frame"
     if kind in _RECEIVED and "cuts" in keys and not _are_cuts(keys["cuts"], record):

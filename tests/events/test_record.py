@@ -180,6 +180,15 @@ HOSTILE: Final = {
     "data nested too deeply": (HEAD + b',"data":%b}' % (b"[" * 1025 + b"]" * 1025), "data is not JSON"),
     "data that is not UTF-8": (HEAD + b',"data":"\xff"}', "data is not JSON"),
     "data with a CR is two lines of SSE": (HEAD + b',"data":[\r]}', ANOTHER),
+    "a nested key named data, with a space before it": (
+        b'"n":0,"t":5,"k":"x","a":{"b":1, "data":2}}',
+        "a nested key named data",
+    ),
+    "a nested key named data, escaped": (b'"n":0,"t":5,"k":"x","a":{"b":1,"\\u0064ata":2}}', "a nested key named data"),
+    "a nested key named data, before data": (
+        b'"n":0,"t":5,"k":"x","a":{"b":1, "data":2},"data":1}',
+        "a nested key named data",
+    ),
     "n is missing": (b'"t":5,"k":"x"}', HEADS),
     "t is missing": (b'"n":5,"k":"x"}', HEADS),
     "k is missing": (b'"n":5,"t":5}', HEADS),

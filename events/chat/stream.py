@@ -185,10 +185,10 @@ class ChatStream:
     def _usage_chunk(self, chunk: Chunk) -> None:
         """The last one counts and one is enough, so it waits for the terminator."""
         if not self._facts.usage:
-            self.ledger.withheld(chunk.n, "usage_not_asked")
+            self.ledger.removed(chunk.n, "usage_not_asked", chunk.frame)
             return
         if self._usage is not None:
-            self.ledger.withheld(self._usage.n, "usage_repeated")
+            self.ledger.removed(self._usage.n, "usage_repeated", self._usage.frame)
         self._usage = chunk
 
     def _send_chunk(self, chunk: Chunk, finishes: list[Finish]) -> bool:

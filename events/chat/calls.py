@@ -324,8 +324,11 @@ class Calls:
             if key not in entry.given:
                 work.op("call_without_name", entry.path, Action.SET, key, dumps(value))
         self._first_arguments(work, entry, call)
-        number = call.number + 1
-        while number < len(self.known) and self.known[number].name:
+        self._release(work, call.number + 1)
+
+    def _release(self, work: Work, number: int) -> None:
+        """The calls that waited for the one before them."""
+        while number < len(self.known) and self.known[number].name and not self.known[number].announced:
             self._start_apart(work, "call_without_name", self.known[number], "".join(self.known[number].early))
             number += 1
 

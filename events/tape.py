@@ -80,6 +80,9 @@ class Recorder:
         records = self._frame_records(self.decoder.close(), t, 0)
         if self._pending_bytes:
             keys = self._cut_keys(self._pending_bytes, t)
+            if self.decoder.overflow:
+                # How many bytes came behind the limit hangs on the reads: nobody may read a meaning into them (L1).
+                keys["limit"] = self.decoder.overflow
             records.append(self.record("rest", t, keys, self.decoder.rest, verbatim=False))
         return records
 

@@ -96,7 +96,7 @@ class ChatStream:
                 self._close()
             case "commit" if not self._facts.stream:  # and no other attempt follows a status
                 self._outbox.deliver()
-            case "rest":
+            case "rest" if "limit" not in record.keys:  # bytes behind a limit mean nothing
                 self._items(self._repair.rest(record.n, record.raw or b""))
             case "body":
                 self._take_body(record.n, record.raw or b"")

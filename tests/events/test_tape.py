@@ -281,7 +281,7 @@ def test_a_new_attempt_frames_and_counts_anew() -> None:
         ("rest", {}),
         ("attempt", {"number": 2}),
     ]
-    assert keys_of(third + fourth) == [("frame", {"bom": True}), ("rest", {})]
+    assert keys_of(third + fourth) == [("frame", {"bom": True}), ("rest", {"limit": "line"})]
     assert [record.t for record in first + second + third + fourth] == [1, 1, 1, 1, 2, 2]
     assert (end.keys["bytes"], end.keys["frames"]) == (17, 1)
     assert end.keys["sha256"] == hashlib.sha256(BOM + b": 3\n\n" + b"x" * 9).hexdigest()

@@ -116,7 +116,8 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", choices=[*TARGETS, []], help="all of them")
     given = parser.parse_args()
     with ThreadPoolExecutor(given.jobs) as pool:
-        results = list(pool.map(lambda target: fuzz(target, given.seconds), given.targets or TARGETS))
+        running = [pool.submit(fuzz, target, given.seconds) for target in given.targets or TARGETS]
+    results = [one.result() for one in running]
     print(table(results))
     if given.report:
         report(results)

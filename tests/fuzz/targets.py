@@ -4,7 +4,7 @@
 `tape`     the bytes as a tape
 `lines`    the lines of the input as records, with right checksums and numbers, to reach what is behind them
 
-Pure and without atheris, so that tests/events/test_fuzz_regressions.py replays corpus and regressions in the fast suite.
+Pure and without atheris, so that tests/events/test_fuzz_regressions.py replays corpus and regressions every day.
 """
 
 import zlib

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from wiretape.events.chat.repairs import REPAIRS
 from wiretape.events.chat.request import facts
 from wiretape.events.emit import Emitter
 from wiretape.events.fold.wire import Wire
@@ -128,6 +129,7 @@ def run(records: Iterable[Record], profile: Profile | None = None) -> Run:
 
 def check_ledger(result: Run) -> None:
     """L8: the entries explain every byte, and a frame that they do not touch passes as the object that came."""
+    assert set(result.repairs) <= set(REPAIRS), set(result.repairs) - set(REPAIRS)
     by_ledger = result.by_ledger()
     explained = Counter(part for given in by_ledger.values() for part in _frames(given))
     assert explained == Counter(part for frame in result.sent for part in _frames(frame))
@@ -178,6 +180,6 @@ def call(*, role: bool = False, choice: int = 0, **entry: Any) -> bytes:
     return frame({**delta, "tool_calls": [{**entry, "function": function} if function else entry]}, None, choice)
 
 
-def finish(reason: str = "stop", index: int = 0) -> bytes:
+def finish(reason: str | None = "stop", index: int = 0) -> bytes:
     """The finish of one choice."""
     return frame({}, reason, index)

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import get_args
 
+from wiretape.events.chat.repairs import REPAIRS
 from wiretape.events.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State
 from wiretape.events.model import Ending, Event
 
@@ -43,7 +44,19 @@ def events() -> str:
     return "\n".join([*lines, "", "## Endings", "", f"Every stream has exactly one: {endings}.", ""])
 
 
-DOCUMENTS = {"lifecycle.md": lifecycle, "events.md": events}
+def repairs() -> str:
+    """The names of events/chat/repairs.py as a table."""
+    lines = [
+        "# Repairs of chat completions",
+        "",
+        "Drawn from `events/chat/repairs.py` by `make docs`. Each difference between",
+    ]
+    lines += ["what came and what was emitted is one of these, in the ledger of its tape (law L8).", ""]
+    lines += ["| repair | what it says |", "|---|---|"]
+    return "\n".join([*lines, *(f"| `{name}` | {said} |" for name, said in REPAIRS.items()), ""])
+
+
+DOCUMENTS = {"lifecycle.md": lifecycle, "events.md": events, "repairs.md": repairs}
 
 
 def write() -> None:

@@ -1,0 +1,25 @@
+"""The list of repairs is whole, and no name in it is dead."""
+
+import ast
+from pathlib import Path
+
+from wiretape.events import chat
+from wiretape.events.chat.repairs import REPAIRS
+
+FOLDER = Path(chat.__file__).parent
+
+
+def test_every_name_stands_in_the_code() -> None:
+    """That no other stands there is seen at every run of the tests: tests/support/chat.py compares the ledger."""
+    sources = [path.read_text() for path in FOLDER.glob("*.py") if path.name != "repairs.py"]
+    words = {
+        node.value
+        for source in sources
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert set(REPAIRS) <= words
+
+
+def test_every_sentence_says_something() -> None:
+    assert all(len(said) > 10 for said in REPAIRS.values())

@@ -366,7 +366,8 @@ class Repair:
         """An error that rides on a chunk (Q89, hermes): what the chunk delivers goes out first."""
         choices = _choices_of(value) if usable else []
         if not any(map(_delivers, choices)):
-            self._ledger.replaced(n, "error_shape", failure.frame)
+            if failure.frame != encode(payload):
+                self._ledger.replaced(n, "error_shape", failure.frame)
             return [*self._held_text(n), failure._replace(n=n)]
         open_ended = [
             {**choice, "finish_reason": None, "finishReason": None} if is_object(choice) else choice

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from tests.support.chat import DONE, call, finish, frame, sse, text
+from tests.support.chat import DONE, call, chunk, finish, frame, sse, text
 
 __all__ = ["STREAMS", "Synthetic"]
 
@@ -142,6 +142,14 @@ STREAMS: Final = {
             sse(b'{"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}'),
             sse(b'{"choices":[{"index":0,"delta":{"content":"\\ude00"}}]}'),
             finish(),
+            DONE,
+        ]
+    ),
+    "message beside the delta": Synthetic(  # only the SDK for Node takes it for the message
+        [
+            text("a", role=True),
+            chunk({"index": 0, "delta": {"content": "b"}, "message": {"content": "b"}, "finish_reason": None}),
+            chunk({"index": 0, "delta": {}, "message": {"content": None}, "finish_reason": "stop"}),
             DONE,
         ]
     ),

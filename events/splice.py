@@ -6,7 +6,7 @@ one string differs; the places are then known from the frame before (`_Template`
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -66,7 +66,10 @@ def apply(payload: bytes, edits: Sequence[Edit]) -> bytes:
 
 def locate(payload: bytes, ops: Sequence[Op]) -> list[Edit]:
     """The edits that carry out `ops`, in order of place."""
-    places = _Places(payload)
+    return _locate(payload, ops, _Places(payload))
+
+
+def _locate(payload: bytes, ops: Sequence[Op], places: "_Places") -> list[Edit]:
     omitted = {op.path: op.repair for op in ops if op.action is Action.OMIT}
     edits: list[Edit] = []
     for array in dict.fromkeys(path[:-1] for path in omitted):
@@ -151,17 +154,14 @@ def _edits_of_object(payload: bytes, places: _Places, path: Path, ops: list[Op])
 
 
 class _Template(NamedTuple):
-    """A frame whose ops are located: the same ops on a frame that differs only inside one string need no search."""
+    """A payload whose ops are located, as the text between the strings that may change: as it came, and as it goes."""
 
     ops: Sequence[Op]
-    prefix: bytes
-    suffix: bytes
-    new_prefix: bytes
-    new_suffix: bytes
+    literals: list[bytes]
+    new: list[bytes]
 
 
-#: The inside of a JSON string: what stands between an equal prefix and an equal suffix is that one string, so no key
-#: or bracket can have moved.
+#: The inside of a JSON string: what stands between two equal literals is that one string, so no key or bracket moved.
 _INSIDE_STRING: Final = re.compile(rb'(?:[^"\\]++|\\.)*+')
 
 
@@ -171,7 +171,7 @@ class Splicer:
     __slots__ = ("_holes", "_template")
 
     def __init__(self, holes: Sequence[tuple[Path, str]]) -> None:
-        """`holes` are the members (path, key) whose string changes from frame to frame, in order of preference."""
+        """`holes` are the members (path, key) whose string changes from frame to frame."""
         self._holes = holes
         self._template: _Template | None = None
 
@@ -179,8 +179,9 @@ class Splicer:
         """The payload with the ops carried out."""
         if self._template is not None and self._template.ops == ops and (new := self.again(payload)) is not None:
             return new
-        edits = locate(payload, ops)
-        self._template = self._learn(payload, ops, edits)
+        places = _Places(payload)
+        edits = _locate(payload, ops, places)
+        self._template = self._learn(payload, ops, edits, places)
         return apply(payload, edits)
 
     @property
@@ -189,39 +190,48 @@ class Splicer:
         return self._template.ops if self._template is not None else ()
 
     def again(self, payload: bytes) -> bytes | None:
-        """The same ops as last time, if this payload differs from that one only inside the one string."""
+        """The same ops as last time, if this payload differs from that one only inside the strings that may change."""
         template = self._template
-        if template is None:
+        if template is None or not payload.startswith(template.literals[0]):
             return None
-        start, end = len(template.prefix), len(payload) - len(template.suffix)
-        if end < start or not payload.startswith(template.prefix) or not payload.endswith(template.suffix):
-            return None
-        inside = _INSIDE_STRING.match(payload, start, end)
-        if inside is None or inside.end() != end:
-            return None
-        return b"%b%b%b" % (template.new_prefix, payload[start:end], template.new_suffix)
+        position = len(template.literals[0])
+        parts = [template.new[0]]
+        for literal, new in zip(template.literals[1:], template.new[1:], strict=True):
+            inside = _INSIDE_STRING.match(payload, position)
+            end = inside.end() if inside else position
+            if not payload.startswith(literal, end):
+                return None
+            parts += (payload[position:end], new)
+            position = end + len(literal)
+        return b"".join(parts) if position == len(payload) else None
 
-    def _learn(self, payload: bytes, ops: Sequence[Op], edits: list[Edit]) -> _Template | None:
-        for start, end in self._holes_of(payload):
-            before = [edit for edit in edits if edit.end <= start]
-            after = [edit for edit in edits if edit.start >= end]
-            if len(before) + len(after) != len(edits):
-                continue
-            shifted = [edit._replace(start=edit.start - end, end=edit.end - end) for edit in after]
-            prefix, suffix = payload[:start], payload[end:]
-            new = apply(prefix, before), apply(suffix, shifted)
-            return _Template(ops, prefix, suffix, *new)
-        return None
+    def _learn(self, payload: bytes, ops: Sequence[Op], edits: list[Edit], places: "_Places") -> _Template | None:
+        holes = [
+            (start, end)
+            for start, end in sorted(self._holes_of(payload, places))
+            if all(edit.end <= start or edit.start >= end for edit in edits)
+        ]
+        if not holes:
+            return None
+        literals: list[bytes] = []
+        new: list[bytes] = []
+        begin = 0
+        for end, following in [*holes, (len(payload), len(payload))]:
+            literal = payload[begin:end]
+            inside = [edit for edit in edits if begin <= edit.start and edit.end <= end]
+            literals.append(literal)
+            new.append(
+                apply(literal, [edit._replace(start=edit.start - begin, end=edit.end - begin) for edit in inside])
+            )
+            begin = following
+        return _Template(ops, literals, new)
 
-    def _holes_of(self, payload: bytes) -> list[tuple[int, int]]:
-        """The insides of the strings that may change, an empty one last (Ollama: `content` beside `reasoning`)."""
-        places = _Places(payload)
-        found: list[tuple[int, int]] = []
+    def _holes_of(self, payload: bytes, places: "_Places") -> Iterator[tuple[int, int]]:
+        """The insides of the strings that may change."""
         for path, key in self._holes:
             try:
                 hole = next((member for member in reversed(places.members(path)) if member.key == key), None)
             except (IndexError, AssertionError):
                 continue  # this payload has no such object
             if hole is not None and payload[hole.value] == _QUOTE:
-                found.append((hole.value + 1, hole.end - 1))
-        return sorted(found, key=lambda hole: hole[0] == hole[1])
+                yield hole.value + 1, hole.end - 1

@@ -115,6 +115,8 @@ class Choices:
         delta: Any = choices[0].get("delta")
         if self._settings.cumulative or not is_object(delta) or any(map(_is_structure, delta.values())):
             return False
+        if delta.get("reasoning") is not None and delta.get("reasoning_content") is not None:
+            return False  # whether they are equal decides what goes out
         return not (work.before or work.after or work.events or work.flags or work.failure)
 
     def held(self, envelope: Envelope) -> list[bytes]:

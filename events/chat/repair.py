@@ -34,6 +34,16 @@ _LINE_OF_STREAM: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|
 #: Members of a delta that are text to every client.
 _PLAIN_TEXTS: Final = frozenset({"content", "refusal", "reasoning_content"})
 _DELTA: Final = ("choices", 0, "delta")
+_DETAIL: Final = (*_DELTA, "reasoning_details", 0)
+#: Where the text of a frame stands, which alone differs from the frame before.
+_TEXTS: Final = (
+    (_DELTA, "content"),
+    (_DELTA, "reasoning_content"),
+    (_DELTA, "reasoning"),
+    (_DETAIL, "text"),
+    (_DETAIL, "summary"),
+    (("choices", 0, "message"), "content"),
+)
 
 
 class Chunk(NamedTuple):
@@ -91,7 +101,7 @@ class Repair:
         self._envelope = envelope
         self._facts = facts
         self._stream_id = stream_id
-        self._splicer = Splicer([(_DELTA, "content"), (_DELTA, "reasoning_content"), (_DELTA, "reasoning")])
+        self._splicer = Splicer(_TEXTS)
         self._sent_once: dict[str, Any] = {}
         self._waiting: list[_Waiting] = []
         self._last_n = 0
@@ -267,10 +277,16 @@ class Repair:
         unchanged = bool(flowing) and flowing == self._choices.flowing
         self._steady = unchanged and bool(work.ops) and not self._waiting and self._choices.only_text(work)
         waiting = _Waiting(work, payload, frame)
-        if work.seeds and not work.finished and len(self._waiting) < CHUNKS_WAITING_MAX:
+        if self._is_undecided(work) and len(self._waiting) < CHUNKS_WAITING_MAX:
             self._waiting.append(waiting)
             return []
         return [*self._release(), *self._released(waiting)]
+
+    def _is_undecided(self, work: Work) -> bool:
+        """Whether the chunk has a `{}` that may be a seed, or says nothing that could decide about one before it."""
+        if work.finished or work.failure:
+            return False
+        return bool(work.seeds) or (bool(self._waiting) and not any(map(_delivers, work.value["choices"])))
 
     def _release(self) -> list[Item]:
         waiting, self._waiting = self._waiting, []

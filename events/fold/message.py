@@ -106,9 +106,9 @@ class Message:
         return _joined(self._said(choice).refusal)
 
     def calls(self, choice: int = 0) -> list[tuple[str, str, str]]:
-        """Id, name and arguments of each call."""
-        calls = self._said(choice).calls
-        return [(call.id, "".join(call.name), _joined(call.arguments)) for call in calls.values()]
+        """Id, name and arguments of each call, in order of number."""
+        calls = sorted(self._said(choice).calls.items())
+        return [(call.id, "".join(call.name), _joined(call.arguments)) for _, call in calls]
 
     def _said(self, choice: int) -> Said:
         return self.choices.setdefault(choice, Said())

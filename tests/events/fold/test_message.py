@@ -64,9 +64,10 @@ def test_calls_with_names_in_pieces_or_late() -> None:
         ToolCallStarted(n=3, choice=0, call=0, id="x", name="again"),
         ToolArgumentsDelta(n=3, choice=0, call=0, text="{"),
         ToolArgumentsDelta(n=4, choice=0, call=0, text="}"),
-        ToolArgumentsDelta(n=4, choice=0, call=1, text="[]"),
+        ToolArgumentsDelta(n=4, choice=0, call=2, text="[]"),
+        ToolCallStarted(n=5, choice=0, call=1, id="d", name="read"),
     )
-    assert message.calls() == [("c", "write", "{}"), ("", "", "[]")]
+    assert message.calls() == [("c", "write", "{}"), ("d", "read", ""), ("", "", "[]")]
 
 
 def test_the_rest_says_nothing() -> None:

@@ -54,7 +54,7 @@ def fuzz(target: str, seconds: int) -> Result:
         f"-timeout={INPUT_SECONDS_MAX}", "-print_final_stats=1", f"-dict={HERE / 'words.dict'}",
         f"-artifact_prefix={regressions}/",
     ]  # fmt: skip
-    command = [sys.executable, "-m", "tests.fuzz.one", target, *flags, work, HERE / "corpus" / target]
+    command: list[str | Path] = [sys.executable, "-m", "tests.fuzz.one", target, *flags, work, HERE / "corpus" / target]
     started = time.monotonic()
     log = WORK / f"{target}.log"
     with log.open("wb") as output:

@@ -1,0 +1,111 @@
+"""What the runs came to: stored module by module, and written as docs/mutants.md."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["Result", "Tested", "document", "rate", "stored"]
+
+REASONS: Final = Path(__file__).with_name("survivors.toml")
+
+HEAD: Final = """\
+# Mutants
+
+Made by `make mutants`: every small change that cosmic-ray knows (an operator, a comparison, a number, a condition, ...)
+is made to the file, one at a time, and the fast tests of that file must fail. Left out are mutants that are no Python,
+and those that change only annotations of local variables, which nothing evaluates. A run that does not end counts as
+killed. The bar is 85 % killed. Where fewer were tested than there are, time ran out over a random order whose seed is
+the module's name, so that the same ones come first at every run.
+
+| file | mutants | tested | killed | survived | rate | day, commit |
+|---|---|---|---|---|---|---|
+"""
+SURVIVORS: Final = """
+## Survivors
+
+The reasons are kept in `tests/mutants/survivors.toml`, by file, line and operator.
+"""
+
+
+class Tested(NamedTuple):
+    """One mutant and how it went: `killed`, `timeout` or `survived`."""
+
+    operator: str
+    line: int
+    text: str
+    changed: str
+    outcome: str
+
+
+class Result(NamedTuple):
+    """One module."""
+
+    module: str
+    mutants: int
+    when: str
+    tested: list[Tested]
+
+    @property
+    def survivors(self) -> list[Tested]:
+        """Those that no test noticed."""
+        return [one for one in self.tested if one.outcome == "survived"]
+
+    def row(self) -> str:
+        """Of the table."""
+        return _row(f"`events/{self.module}.py`", self.mutants, [self], self.when)
+
+    def store(self, folder: Path) -> None:
+        """For a later report."""
+        folder.mkdir(parents=True, exist_ok=True)
+        _place(folder, self.module).write_text(json.dumps(self, indent=1), encoding="utf-8")
+
+
+def stored(folder: Path, module: str) -> Result | None:
+    """What the last run of a module came to."""
+    path = _place(folder, module)
+    if not path.exists():
+        return None
+    name, mutants, when, tested = json.loads(path.read_text(encoding="utf-8"))
+    return Result(name, mutants, when, [Tested(*one) for one in tested])
+
+
+def rate(results: list[Result]) -> float:
+    """The part of the tested ones that was killed."""
+    tested = sum(len(result.tested) for result in results)
+    return 1 - sum(len(result.survivors) for result in results) / max(1, tested)
+
+
+def document(results: list[Result]) -> str:
+    """The whole of docs/mutants.md."""
+    reasons: dict[str, dict[str, dict[str, str]]] = tomllib.loads(REASONS.read_text(encoding="utf-8"))
+    rows = [result.row() for result in results]
+    rows.append(_row("all", sum(result.mutants for result in results), results, ""))
+    parts = [HEAD, "\n".join(rows), "\n", SURVIVORS]
+    for result in results:
+        known = reasons.get(result.module, {})
+        lines = dict.fromkeys(_survivor(one, known.get(one.text, {})) for one in result.survivors)
+        parts += [
+            f"\n### `events/{result.module}.py`\n\n| line | became | why no test fails |\n|---|---|---|\n",
+            *lines,
+        ]
+    return "".join(parts)
+
+
+def _survivor(one: Tested, reasons: dict[str, str]) -> str:
+    reason = reasons.get(one.operator) or reasons.get("any") or "**not reviewed**"
+    text, changed = (part.replace("|", "\\|") for part in (one.text, one.changed))
+    return f"| `{text}` | `{changed}` | {reason} |\n"
+
+
+def _row(name: str, mutants: int, results: list[Result], when: str) -> str:
+    tested, alive = (sum(len(some) for some in each) for each in _counts(results))
+    return f"| {name} | {mutants} | {tested} | {tested - alive} | {alive} | {100 * rate(results):.1f} % | {when} |"
+
+
+def _counts(results: list[Result]) -> tuple[list[list[Tested]], list[list[Tested]]]:
+    return [result.tested for result in results], [result.survivors for result in results]
+
+
+def _place(folder: Path, module: str) -> Path:
+    return folder / f"{module.replace('/', '-')}.json"

@@ -1,0 +1,203 @@
+"""`make mutants`: cosmic-ray's mutants of codec, tape and repair against the fast tests of each file.
+
+    python tests/mutants/run.py [--jobs 2] [--sample N] [--seconds S] [--report] [MODULE ...]
+
+The mutants are cosmic-ray's; its own runner starts a process for each, ours forks (worker.py). Each worker has a copy
+of the tree: the one that others work in is never mutated. Before anything is counted, the tests must pass in the copy,
+and a module that raises must make them fail: the file that is mutated is the file that is imported.
+
+The result stands in build/mutants/<module>.json, so that a run can be continued module by module; `--report` writes
+docs/mutants.md from all of them. A survivor without a reason in survivors.toml is shown as not reviewed.
+"""
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))  # this file is started by its place
+
+from tests.mutants.report import Result, Tested, document, rate, stored  # noqa: E402
+
+WORK: Final = ROOT / "build/mutants"
+
+#: Module of events/ -> the tests that address it. The nearest come first, since the first failure ends a run.
+TESTS: Final = {
+    "sse": ["test_sse.py"],
+    "record": ["test_record.py", "test_tape.py"],
+    "tape": ["test_tape.py", "test_upcast.py"],
+    "splice": ["test_splice.py"],
+    "chat/repair": ["chat"],
+    "chat/choices": ["chat"],
+    "chat/calls": ["chat"],
+}
+#: Of all mutants of all modules together that have a verdict.
+KILLED_MIN: Final = 0.85
+
+
+class Mutant(NamedTuple):
+    """One change of one line."""
+
+    operator: str
+    occurrence: int
+    line: int
+    text: str
+    changed: str
+    code: str
+
+
+def mutants(path: Path) -> Iterator[Mutant]:
+    """Every mutant of a file, but what is no Python, and annotations of local variables, which nothing evaluates."""
+    # Heavy, and without types.
+    init, mutating, plugins = (import_module(f"cosmic_ray.{name}") for name in ("commands.init", "mutating", "plugins"))
+    source = path.read_text(encoding="utf-8")
+    before, lines = meaning(source), source.splitlines()
+    for item in init._all_work_items([path], {}):
+        mutation = item.mutations[0]
+        operator = plugins.get_operator(mutation.operator_name)()
+        code: str | None = mutating.mutate_code(source, operator, mutation.occurrence)
+        if code is None or meaning(code) in ("", before):
+            continue
+        line: int = mutation.start_pos[0]
+        changed = next((new for old, new in zip(lines, code.splitlines(), strict=False) if old != new), "")
+        name: str = mutation.operator_name.removeprefix("core/")
+        yield Mutant(name, mutation.occurrence, line, lines[line - 1].strip(), changed.strip(), code)
+
+
+def meaning(source: str) -> str:
+    """The syntax without annotations inside functions; empty where it is none."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return ""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.AnnAssign):
+                    node.annotation = ast.Constant(None)
+    return ast.dump(tree)
+
+
+class Worker:
+    """A copy of the tree and a process that tests in it."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="wiretape-mutants-")
+        self.tree = Path(self._folder.name)
+        listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+        for place in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines():
+            if (ROOT / place).is_file():
+                (self.tree / place).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / place, self.tree / place)
+        links = self.tree / "build/types/wiretape"
+        links.mkdir(parents=True)
+        for room in ("events", "proxy", "replay"):
+            (links / room).symlink_to(self.tree / room)
+        # Compiled once, and taken only where the source has that very hash: never for a mutant.
+        compiled = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "events", "tests"]
+        subprocess.run(compiled, cwd=self.tree, check=True)
+        environment = os.environ | {"PYTHONPATH": f"{links.parent}:{self.tree}", "PYTHONDONTWRITEBYTECODE": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.mutants.worker"], cwd=self.tree, env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def outcome(self, module: str, code: str, seconds: float) -> str:
+        """Of the module's tests, with this code in its place."""
+        arguments = ["-m", "not slow", *(f"tests/events/{name}" for name in TESTS[module])]
+        request = {"path": f"events/{module}.py", "code": code, "arguments": arguments, "seconds": seconds}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        answer: str = json.loads(self._process.stdout.readline())
+        return answer
+
+    def close(self) -> None:
+        """Nothing of it stays."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def prove(worker: Worker, module: str) -> float:
+    """The tests pass as things stand, and fail where the module is broken; gives how long they took."""
+    source = (worker.tree / f"events/{module}.py").read_text(encoding="utf-8")
+    started = time.monotonic()
+    if worker.outcome(module, source, 300) != "survived":
+        raise SystemExit(f"{module}: its tests fail before anything is mutated")
+    took = time.monotonic() - started
+    broken = source + "\nraise ImportError('the mutated file is the imported one')\n"
+    if worker.outcome(module, broken, 300) != "killed":
+        raise SystemExit(f"{module}: its tests pass although it raises: another file is imported")
+    print(f"{module}: {took:.1f} s where all pass", file=sys.stderr)
+    return took
+
+
+def run_module(workers: list[Worker], module: str, sample: int, seconds: float) -> Result:
+    """Every mutant (or a sample that is the same at every run) of one module."""
+    found = list(mutants(workers[0].tree / f"events/{module}.py"))
+    order = random.Random(module)  # noqa: S311 - if the time runs out, any part was tested, and always the same first
+    chosen = order.sample(found, min(sample or len(found), len(found)))
+    bound = max(5.0, 6 * prove(workers[0], module))
+    deadline = time.monotonic() + seconds
+    left = iter(chosen)
+    tested: list[Tested] = []
+
+    def work(worker: Worker) -> None:
+        for mutant in left:
+            if time.monotonic() > deadline:
+                return
+            outcome = worker.outcome(module, mutant.code, bound)
+            tested.append(Tested(mutant.operator, mutant.line, mutant.text, mutant.changed, outcome))
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        list(pool.map(work, workers))
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    day = datetime.now(UTC).strftime("%Y-%m-%d")
+    return Result(module, len(found), f"{day} {commit.stdout.strip()}", sorted(tested, key=lambda one: one[1:]))
+
+
+def main() -> int:
+    """The exit code is 1 below the bar."""
+    parser = argparse.ArgumentParser(description="mutation testing of the core")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--sample", type=int, default=0, help="at most so many mutants a module; 0 is all")
+    parser.add_argument("--seconds", type=float, default=1e9, help="at most so long a module")
+    parser.add_argument("--report", action="store_true", help="write docs/mutants.md from all results so far")
+    parser.add_argument("modules", nargs="*", help=", ".join(TESTS))
+    given = parser.parse_args()
+    if given.modules != ["none"]:
+        workers = [Worker() for _ in range(given.jobs)]
+        try:
+            for module in given.modules or TESTS:
+                result = run_module(workers, module, given.sample, given.seconds)
+                result.store(WORK)
+                print(result.row(), flush=True)
+        finally:
+            for worker in workers:
+                worker.close()
+    results = [known for module in TESTS if (known := stored(WORK, module))]
+    if given.report:
+        (ROOT / "docs/mutants.md").write_text(document(results), encoding="utf-8")
+    return int(rate(results) < KILLED_MIN)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

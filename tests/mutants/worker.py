@@ -1,0 +1,77 @@
+"""Tests mutant after mutant in a copy of the tree: reads requests from stdin, answers on stdout, one JSON line each.
+
+pytest and what it needs are loaded once; each mutant gets a fork of this process, which imports the rooms afresh. That
+takes the start of a process (most of a second) off each mutant.
+"""
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+import hypothesis
+import orjson
+import pytest
+
+__all__: list[str] = []
+
+_LOADED = (hypothesis, orjson, importlib.import_module("pytest_trio"))  # once, and forked often
+_ARGUMENTS = ("-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist")
+_MEMORY_BYTES_MAX = 2 << 30  # a loop that never ends may also fill the memory
+
+
+class NoShrinking:
+    """A plugin of pytest: a failure need not be small, and hypothesis takes most of its time to make it so."""
+
+    @staticmethod
+    def pytest_configure() -> None:
+        phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+        hypothesis.settings.register_profile("mutants", hypothesis.settings(phases=phases, max_examples=60))
+        hypothesis.settings.load_profile("mutants")
+
+
+def run_tests(arguments: list[str], seconds: float) -> str:
+    """`survived`, `killed` or `timeout` for the tree as it stands."""
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            code = pytest.main([*_ARGUMENTS, *arguments], [NoShrinking])
+        os._exit(int(code))
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return "survived" if status == 0 else "killed"
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "timeout"
+
+
+def main() -> None:
+    """Each request names a file, what it shall hold, the arguments of pytest and a time."""
+    answers = os.fdopen(os.dup(1), "w")
+    sys.dont_write_bytecode = True
+    assert not any(name.startswith("wiretape") for name in sys.modules), "a mutant would not be imported"
+    for line in sys.stdin:
+        request = json.loads(line)
+        path = Path(request["path"])
+        original = path.read_text(encoding="utf-8")
+        path.write_text(request["code"], encoding="utf-8")
+        try:
+            outcome = run_tests(request["arguments"], request["seconds"])
+        finally:
+            path.write_text(original, encoding="utf-8")
+        answers.write(json.dumps(outcome) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -215,6 +215,29 @@ def test_which_string_may_differ(payload: bytes, ops: list[Op], other: bytes | N
         assert splicer.again(payload) == apply(payload, locate(payload, ops))
 
 
+TWO: Final = b'{"d":{"role":"x","other":"o","n":1,"text":"t"},"z":1}'
+TWO_AGAIN: Final[dict[str, tuple[bytes, bytes | None]]] = {
+    "both change": (
+        b'{"d":{"role":"x","other":"longer","n":1,"text":""},"z":1}',
+        b'{"d":{"other":"longer","n":1,"text":""},"z":0}',
+    ),
+    "one changes": (TWO.replace(b'"o"', b'"}"'), b'{"d":{"other":"}","n":1,"text":"t"},"z":0}'),
+    "what stands between them does not change": (TWO.replace(b'"n":1', b'"n":2'), None),
+    "nor what stands behind them": (TWO + b" ", None),
+    "nor what stands before them": (TWO.replace(b'"x"', b'"y"'), None),
+    "the second is no string": (TWO.replace(b'"t"', b"null"), None),
+    "it ends in the first": (TWO[: TWO.index(b"o")], None),
+    "it ends in the second": (TWO[: TWO.rindex(b't"') + 1], None),
+}
+
+
+@pytest.mark.parametrize(("payload", "expected"), TWO_AGAIN.values(), ids=TWO_AGAIN.keys())
+def test_several_strings_may_differ(payload: bytes, expected: bytes | None) -> None:
+    splicer = Splicer(HOLES)
+    assert splicer.apply(TWO, OPS) == b'{"d":{"other":"o","n":1,"text":"t"},"z":0}'
+    assert splicer.again(payload) == expected
+
+
 @given(texts=st.lists(st.text(), min_size=2, max_size=5), role=st.booleans())
 def test_again_is_the_same_as_the_search(texts: list[str], role: bool) -> None:
     splicer = Splicer(HOLES)

@@ -426,7 +426,8 @@ class Calls:
             call.id = call.id or self._unique_id("", call)
             call.announced = True
             at = call.take(text)
-            if at is None or len(work.after) >= CALLS_IN_A_PIECE_MAX or not self.known[-1].announced:
+            several = len(work.after) + 2 < CALLS_IN_A_PIECE_MAX and self.known[-1].announced
+            if at is None or not several:
                 at = len(text)
             function = {"name": call.name, "arguments": text[:at]}
             start = {"index": call.number, "id": call.id, "type": "function", **call.extras, "function": function}

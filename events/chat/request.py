@@ -12,18 +12,20 @@ def facts(body: Any) -> Facts:
     """The facts of a request, whatever its shape."""
     request: dict[str, Any] = as_object(body)
     options: Any = request.get("stream_options")
-    model, choices = request.get("model"), request.get("n", 1)
-    tools: Any = request.get("tools")
+    model, choices = request.get("model"), request.get("n")
+    tools, functions = request.get("tools"), request.get("functions")
     return Facts(
         stream=request.get("stream") is True,
         usage=is_object(options) and options.get("include_usage") is True,
         model=model if isinstance(model, str) else "",
-        choices=choices if type(choices) is int else None,
-        tools=frozenset(name for tool in (as_list(tools)) if (name := _tool_name(tool))),
+        choices=1 if choices is None else choices if type(choices) is int else None,
+        tools=frozenset(name for tool in (*as_list(tools), *as_list(functions)) if (name := _tool_name(tool))),
     )
 
 
 def _tool_name(tool: Any) -> str:
-    function: Any = tool.get("function") if is_object(tool) else None
-    name: Any = function.get("name") if is_object(function) else None
+    """The name stands inside the member that the tool's type names, or, of a legacy function, in the tool itself."""
+    given: dict[str, Any] = as_object(tool)
+    inner: Any = given.get("function", given.get("custom"))
+    name = (inner if is_object(inner) else given).get("name")
     return name if isinstance(name, str) else ""

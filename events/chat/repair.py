@@ -8,7 +8,7 @@ stands for), so one `Repair` follows one attempt of one stream. It never raises 
 import re
 from typing import Any, Final, NamedTuple
 
-from ..json_text import ABSENT, as_object, dumps, is_list, is_object, members, parse
+from ..json_text import ABSENT, as_object, dumps, is_list, is_object, parse
 from ..ledger import Ledger
 from ..limits import CHUNKS_WAITING_MAX
 from ..model import Event
@@ -16,11 +16,12 @@ from ..record import Record
 from ..settings import Facts, Settings
 from ..splice import Action, Splicer, locate
 from ..sse import Frame, encode, parse_block
+from .answers import Failure, choices_of, chunks_of, delivers, error_of, failure_of, has_delta, has_message, news_of
 from .calls import Work
 from .choices import Choices
 from .write import CHUNK, DONE, Envelope
 
-__all__ = ["Chunk", "Done", "Failure", "Item", "Repair", "Unknown"]
+__all__ = ["Chunk", "Done", "Item", "Repair", "Unknown"]
 
 _TERMINATOR: Final = b"[DONE]"
 #: Top-level lists that Perplexity repeats on every chunk (Q87).
@@ -61,15 +62,6 @@ class Done(NamedTuple):
 
     n: int
     frame: bytes
-
-
-class Failure(NamedTuple):
-    """The upstream's own error, in the one form that clients raise on."""
-
-    n: int
-    frame: bytes
-    message: str
-    code: str
 
 
 class Unknown(NamedTuple):
@@ -178,10 +170,10 @@ class Repair:
             return []  # the beginning of one: a cut like any other
         answer: dict[str, Any] = as_object(value)
         if answer.get("error"):
-            failure = self._failure(n, dumps(answer), answer)
+            failure = failure_of(n, dumps(answer), answer)
             self._ledger.added(n, "unframed", failure.frame)
             return [failure]
-        if self._choices.started or not any(map(_has_message, _choices_of(answer))):
+        if self._choices.started or not any(map(has_message, choices_of(answer))):
             return [Unknown(n, "not_a_stream")]
         items = self._synthesised(n, answer)
         return items if isinstance(items[-1], Failure) else [*items, *self.end(), Done(n, b"")]
@@ -196,7 +188,7 @@ class Repair:
         if field := _ERROR_FIELD.search(frame.raw):
             value = parse(field[1])
             if is_object(value):
-                failure = self._failure(n, b'{"error":%b}' % field[1], {"error": value})
+                failure = failure_of(n, b'{"error":%b}' % field[1], {"error": value})
                 self._ledger.replaced(n, "error_field", failure.frame)
                 return [*self._held_text(n), failure]
         if _SILENT_BLOCK.fullmatch(frame.raw):
@@ -231,7 +223,7 @@ class Repair:
     def _no_object(self, n: int, payload: bytes, value: Any, frame: Frame) -> list[Item]:
         if frame.event == b"error":  # Q90, in words
             text = value if isinstance(value, str) else payload.decode()
-            failure = self._failure(n, payload, {"error": text})
+            failure = failure_of(n, payload, {"error": text})
             self._ledger.replaced(n, "error_shape", failure.frame)
             return [*self._held_text(n), failure]
         if value is not ABSENT:
@@ -245,16 +237,16 @@ class Repair:
 
     def _object(self, n: int, payload: bytes, value: dict[str, Any], frame: Frame) -> list[Item]:
         given: Any = value.get("choices", ABSENT)
-        choices = _choices_of(value)
+        choices = choices_of(value)
         usable = is_list(given) and (not given or any(map(is_object, choices)))
-        failure = self._error_of(payload, value, frame, usable=usable)
+        failure = error_of(payload, value, frame.event, usable=usable)
         if failure is not None:
             if failure.frame == frame.raw:
                 return [*self._held_text(n), failure._replace(n=n, frame=frame.raw)]
             return self._failed_chunk(n, payload, value, failure, usable=usable)
-        if any(map(_has_message, choices)) and not any(map(_has_delta, choices)):
+        if any(map(has_message, choices)) and not any(map(has_delta, choices)):
             self._ledger.withheld(n, "whole_object")
-            return self._whole_object(n, value) if self._choices.started else self._synthesised(n, value)
+            return self._news(n, value) if self._choices.started else self._synthesised(n, value)
         usage = value.get("usage")
         counts = is_object(usage) and bool(usage)
         if given is None or (given is ABSENT and counts):  # Q48
@@ -286,7 +278,7 @@ class Repair:
         """Whether the chunk has a `{}` that may be a seed, or says nothing that could decide about one before it."""
         if work.finished or work.failure:
             return False
-        return bool(work.seeds) or (bool(self._waiting) and not any(map(_delivers, work.value["choices"])))
+        return bool(work.seeds) or (bool(self._waiting) and not any(map(delivers, work.value["choices"])))
 
     def _release(self) -> list[Item]:
         waiting, self._waiting = self._waiting, []
@@ -364,24 +356,12 @@ class Repair:
 
     # -- errors and whole answers --------------------------------------------------------------------------------
 
-    def _error_of(self, payload: bytes, value: dict[str, Any], frame: Frame, *, usable: bool) -> Failure | None:
-        status: Any = value.get("base_resp")
-        if is_object(status) and status.get("status_code", 0) not in (0, "0", "", None):  # Q65
-            message = str(status.get("status_msg") or "the upstream failed")
-            body = {"message": message, "type": "upstream_error", "code": status["status_code"]}
-            return self._failure(0, dumps({"error": body}), {"error": body})
-        if value.get("error"):
-            return self._failure(0, payload, value)
-        if frame.event == b"error" and not usable:  # Q90 without the wrapping object
-            return self._failure(0, b'{"error":%b}' % payload, {"error": value})
-        return None
-
     def _failed_chunk(
         self, n: int, payload: bytes, value: dict[str, Any], failure: Failure, *, usable: bool
     ) -> list[Item]:
         """An error that rides on a chunk (Q89, hermes): what the chunk delivers goes out first."""
-        choices = _choices_of(value) if usable else []
-        if not any(map(_delivers, choices)):
+        choices = choices_of(value) if usable else []
+        if not any(map(delivers, choices)):
             if failure.frame != encode(payload):
                 self._ledger.replaced(n, "error_shape", failure.frame)
             return [*self._held_text(n), failure._replace(n=n)]
@@ -399,65 +379,11 @@ class Repair:
         self._ledger.added(n, "error_apart", failure.frame)
         return [*items, *self._held_text(n), failure._replace(n=n)]
 
-    def _failure(self, n: int, payload: bytes, value: dict[str, Any]) -> Failure:
-        """The error object verbatim and alone, because extra members of it are somebody's (`failed_generation`)."""
-        given: Any = value["error"]
-        if not is_object(given):
-            message = given if isinstance(given, str) else dumps(given).decode()
-            given = {"message": message, "type": "upstream_error", "code": None}
-            body = dumps({"error": given})
-        elif len(value) == 1:
-            body = payload
-        else:
-            error = next(member for member in reversed(members(payload, payload.index(b"{"))) if member.key == "error")
-            body = b'{"error":%b}' % payload[error.value : error.end]
-        code = given.get("code") or given.get("type") or ""
-        return Failure(n, encode(body), str(given.get("message") or ""), str(code))
-
-    def _whole_object(self, n: int, value: dict[str, Any]) -> list[Item]:
-        """Q60: a stream that repeats its message as one last object; news are its usage and a finish not yet given."""
-        unfinished = self._choices.unfinished
-        finishes: list[dict[str, Any]] = [
-            {"index": choice["index"], "delta": {}, "finish_reason": choice.get("finish_reason")}
-            for choice in _choices_of(value)
-            if is_object(choice) and choice.get("index") in unfinished and choice.get("finish_reason")
-        ]
-        chunks: list[dict[str, Any]] = [{"choices": finishes}] if finishes else []
-        if is_object(usage := value.get("usage")) and usage:
-            chunks.append({"choices": [], "usage": usage})
-        return self._instead(n, "whole_object", chunks)
+    def _news(self, n: int, value: dict[str, Any]) -> list[Item]:
+        return self._instead(n, "whole_object", news_of(value, self._choices.unfinished))
 
     def _synthesised(self, n: int, answer: dict[str, Any]) -> list[Item]:
-        """A stream made from a whole answer: its messages as they are, each one delta, which keeps what is not ours."""
-        given = self._one_answer(list(filter(_has_message, _choices_of(answer))))
-        finishes: list[dict[str, Any]] = [
-            {"index": choice.get("index"), "delta": {}, "finish_reason": choice.get("finish_reason")}
-            for choice in given
-        ]
-        deltas = [
-            {**{key: part for key, part in choice.items() if key != "message"}, "delta": choice["message"]}
-            | {"finish_reason": None}
-            for choice in given
-        ]
-        rest = {key: part for key, part in answer.items() if key != "usage"}
-        chunks: list[dict[str, Any]] = [{**rest, "object": CHUNK, "choices": deltas}, {"choices": finishes}]
-        if is_object(usage := answer.get("usage")) and usage:
-            chunks.append({"choices": [], "usage": usage})
-        return self._instead(n, "synthesised", chunks)
-
-    def _one_answer(self, choices: list[Any]) -> list[Any]:
-        """Q27: one answer was asked for, and its text and its calls come as two choices."""
-        first, *others = choices
-        beside = [choice for choice in others if choice["message"].get("tool_calls")]
-        if self._facts.choices != 1 or not beside or first["message"].get("tool_calls"):
-            return choices
-        calls = [
-            call
-            for choice in beside
-            if is_list(choice["message"]["tool_calls"])
-            for call in choice["message"]["tool_calls"]
-        ]
-        return [{**beside[0], "index": 0, "message": {**first["message"], "tool_calls": calls}}]
+        return self._instead(n, "synthesised", chunks_of(answer, one=self._facts.choices == 1))
 
     def _instead(self, n: int, repair: str, chunks: list[dict[str, Any]]) -> list[Item]:
         """Chunks of ours in place of what came, repaired like any other."""
@@ -470,23 +396,6 @@ class Repair:
             self._ledger.added(n, repair, encode(payload))
             items += self._chunk(work, payload, encode(payload))
         return items
-
-
-def _choices_of(value: dict[str, Any]) -> list[Any]:
-    choices: Any = value.get("choices")
-    return choices if is_list(choices) else []
-
-
-def _has_message(choice: Any) -> bool:
-    return is_object(choice) and is_object(choice.get("message"))
-
-
-def _has_delta(choice: Any) -> bool:
-    return is_object(choice) and is_object(choice.get("delta"))
-
-
-def _delivers(choice: Any) -> bool:
-    return _has_delta(choice) and any(part for key, part in choice["delta"].items() if key != "role")
 
 
 def _integer(given: Any) -> int:

@@ -25,10 +25,11 @@ from ..settings import Facts, Settings
 from ..splice import Action, Op
 from ..sse import encode
 from . import read, write
+from .answers import Failure
 from .choices import CUT_FINISHES
 from .held import HeldCalls
 from .outbox import Outbox
-from .repair import Chunk, Done, Failure, Item, Repair
+from .repair import Chunk, Done, Item, Repair
 
 __all__ = ["ChatStream"]
 

@@ -46,5 +46,6 @@ def test_a_count_of_answers_that_is_none_is_not_known(junk: Any) -> None:
 
 
 def test_names_and_models_are_text() -> None:
-    tools = [{"function": {"name": name}} for name in (None, 5, [], "", "f")]
+    names: list[Any] = [None, 5, [], "", "f"]
+    tools = [{"function": {"name": name}} for name in names]
     assert facts({"tools": tools, "model": 5}) == Facts(stream=False, choices=1, tools=frozenset({"f"}))

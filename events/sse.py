@@ -19,7 +19,6 @@ __all__ = ["BOM", "Decoder", "Frame", "encode", "is_block", "parse_block"]
 BOM: Final = b"\xef\xbb\xbf"
 
 _LF: Final = 10
-_COLON: Final = 58
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 #: Stray blank lines before a block; at the very start of a body they may stand behind its BOM.
 _LINE_ENDS: Final = re.compile(rb"[\r\n]*")
@@ -125,14 +124,16 @@ class Decoder:
 
     def _blocks(self, data: bytes) -> tuple[list[Frame], int]:
         """Every whole block of `data`, and how many bytes they are. Here almost all time of the codec is spent."""
+        if self._carriage_returns:
+            return self._blocks_of_any_line_end(data)
         frames: list[Frame] = []
         begin, start = 0, self._start
         size = len(data)
         while start < size:
             line_end = data.find(b"\n", start)
-            if line_end < 0 or self._carriage_returns:
+            if line_end < 0:
                 break
-            if start == begin and data.startswith(b"\n", line_end + 1) and data.startswith(b"data: ", begin):
+            if data.startswith(b"\n", line_end + 1) and data.startswith(b"data: ", begin):
                 end = line_end + 2
                 if end - begin > self._harmless_bytes and self._too_long(data[begin:end]):
                     break
@@ -146,7 +147,7 @@ class Decoder:
             begin = start = end
             while start < size and data[start] == _LF:
                 start += 1
-        return (frames, begin) if not self._carriage_returns else self._blocks_of_any_line_end(data)
+        return frames, begin
 
     def _blocks_of_any_line_end(self, data: bytes) -> tuple[list[Frame], int]:
         frames: list[Frame] = []
@@ -192,9 +193,7 @@ def parse_block(raw: bytes, *, first: bool = False) -> Frame:
     last_id = retry = None
     text = raw[len(BOM) :] if first and raw.startswith(BOM) else raw
     for line in _LINE_END.split(text):
-        if not line or line[0] == _COLON:
-            continue
-        name, _, value = line.partition(b":")
+        name, _, value = line.partition(b":")  # no name: the blank line, or a comment
         if value.startswith(b" "):
             value = value[1:]
         if name == b"data":

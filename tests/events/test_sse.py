@@ -146,6 +146,7 @@ OURS: Final[dict[str, tuple[bytes, list[Dispatched]]]] = {
     "a BOM behind a blank line is no BOM": (b"\n" + BOM + b"data: 1\n\ndata: 2\n\n", data("2")),
     "a BOM before stray blank lines": (BOM + b"\n\r\n\ndata: 1\n\ndata: 2\n\n", data("1", "2")),
     "half a BOM is part of the field's name": (BOM[:2] + b"data: 1\n\ndata: 2\n\n", data("2")),
+    "a BOM in the middle is no BOM, CRLF": (b"data: 1\r\n\r\n" + BOM + b"data: 2\r\n\r\n", data("1")),
     "a comment alone": (b": keepalive\n\n:\n\ndata: 1\n\n", data("1")),
     "CR only": (b"data: 1\rdata: 2\r\rdata: 3\r\r", data("1\n2", "3")),
     "CRLF only": (b"data: 1\r\ndata: 2\r\n\r\ndata: 3\r\n\r\n", data("1\n2", "3")),
@@ -187,6 +188,7 @@ CASES: Final = {**WPT, **WHATWG, **OURS}
 @pytest.mark.parametrize(("body", "events"), CASES.values(), ids=CASES.keys())
 def test_dispatches_as_the_standard_says(body: bytes, events: list[Dispatched], size: int) -> None:
     assert dispatched(body, size) == events
+    assert framed(pieces(body, size)) == framed([body])
 
 
 FRAMES: Final = {
@@ -217,6 +219,20 @@ def test_a_frame_holds_its_bytes_and_what_they_mean(raw: bytes, frame: Frame) ->
     assert framed(pieces(raw, 1)) == ([frame], b"", "")
     assert parse_block(raw, first=True) == frame
     assert is_block(raw, first=True)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"], ids=["LF", "CR", "CRLF"])
+@pytest.mark.parametrize("strays", [1, 2, 3, 4])
+def test_stray_blank_lines_belong_to_the_frame_behind_them(strays: int, end: bytes) -> None:
+    raws = [b"data: 1" + end * 2, end * strays + b"data: 2" + end * 2, end * strays + b": 3" + end * 2]
+    frames, rest, _ = framed([b"".join(raws) + end * strays])
+    assert [frame.raw for frame in frames] == raws
+    assert rest == end * strays
+
+
+def test_by_itself_a_block_does_not_start_a_body() -> None:
+    assert parse_block(BOM + b"data: 1\n\n").payload is None
+    assert parse_block(BOM + b"data: 1\n\n", first=True).payload == b"1"
 
 
 def test_a_frame_behind_another_one_is_the_same_frame() -> None:
@@ -395,6 +411,9 @@ LIMITS: Final = {
     "stray blank lines at the limit": (b"\n" * 24, 0, "", 24),
     "stray blank lines at limit+1": (b"\n" * 25, 0, "event", 25),
     "stray blank lines count": (b"\n" * 18 + b"data: 1\n\n", 0, "event", 27),
+    "a stray line before a line at the limit": (b"\n1234567890", 0, "", 11),
+    "a stray line before a line at limit+1": (b"\n12345678901", 0, "line", 12),
+    "frames of CRLF and one of LF, all within the limits": (b"a\r\n\r\n" * 6 + b":\n\n", 7, "", 0),
     "the BOM counts": (BOM + b"data: 12\n\n", 0, "line", 13),
     "a CR waits at the limit, until the end": (b"a: 456789\na: 4567\nabc\r\n\r", 1, "", 0),
     "a CR that waited at the limit gets another byte": (b"a: 456789\na: 4567\nabc\r\n\rxx", 1, "", 2),

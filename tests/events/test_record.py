@@ -155,6 +155,7 @@ NO_RECORD: Final = {
     "JSON of somebody else": b'{"n":0,"t":0,"k":"x"}',
     "another first key": b'{"d":"00000000","n":0,"t":0,"k":"x"}',
     "a checksum of another length": b'{"c":"0000000","n":0,"t":0,"k":"x"}',
+    "a tilde behind the brace": sealed(b'"n":0,"t":0,"k":"x"}~'),
     "no brace at the end": sealed(b'"n":0,"t":0,"k":"x"} '),
 }
 NO_CHECKSUM: Final = {
@@ -199,6 +200,7 @@ HOSTILE: Final = {
     "n is negative": (b'"n":-1,"t":5,"k":"x"}', HEADS),
     "t is negative": (b'"n":1,"t":-1,"k":"x"}', HEADS),
     "n is huge": (b'"n":1%b,"t":5,"k":"x"}' % (b"0" * 18), HEADS),
+    "t is one more than huge": (b'"n":0,"t":%d,"k":"x"}' % (10**18 + 1), HEADS),
     "t is huge": (b'"n":0,"t":1%b,"k":"x"}' % (b"0" * 5000), HEADS),
     "n of a frame is huge": (b'"n":1%b,"t":5,"k":"frame","data":1}' % (b"0" * 18), HEADS),
     "k is a number": (b'"n":0,"t":5,"k":1}', HEADS),
@@ -281,8 +283,11 @@ WRONG_CUTS: Final = {
     "at the very start": b"[[1,0]]",
     "beyond the bytes": b"[[1,6]]",
     "places not increasing": b"[[1,2],[2,2]]",
+    "places running backwards": b"[[1,3],[2,2]]",
     "times not increasing": b"[[1,2],[1,3]]",
+    "times running backwards": b"[[3,2],[2,3]]",
     "as late as the frame itself": b"[[5,2]]",
+    "later than the frame itself": b"[[6,2]]",
     "only the last is wrong": b"[[1,2],[2,3],[5,4]]",
 }
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.events.chat.rows import Row, check
-from tests.events.chat.rows_calls import FAULTS
+from tests.events.chat.rows_calls import FAULTS, IDENTITY
 from tests.events.chat.rows_content import REASONING
 from tests.events.chat.rows_envelope import ENVELOPE, FINISH
 from tests.support.chat import DONE, HEAD, Run, call, chunk, finish, frame, run, sse, tape, text
@@ -19,7 +19,7 @@ def chat(*frames: bytes, **settings: Any) -> Run:
     return run(tape(list(frames), tool_events=False, **settings))
 
 
-@pytest.mark.parametrize("row", [*FAULTS, *FINISH, *ENVELOPE, *REASONING], ids=lambda row: row.id)
+@pytest.mark.parametrize("row", [*IDENTITY, *FAULTS, *FINISH, *ENVELOPE, *REASONING], ids=lambda row: row.id)
 def test_a_row_of_the_catalogue(row: Row) -> None:
     check(row)
 
@@ -138,3 +138,8 @@ def test_choices_without_a_use_stay_apart_from_the_fast_way() -> None:
     odd = sse({**HEAD, "choices": [{"index": False, "delta": {"content": "!"}, "finish_reason": None}]})
     result = chat(HI, text("a"), odd, finish(), DONE)
     assert result.sent[2] == text("!")
+
+
+def test_two_different_thoughts_under_two_names_both_stay() -> None:
+    result = chat(frame({"role": "assistant", "reasoning": "a", "reasoning_content": "b"}), finish(), DONE)
+    assert result.repairs == []

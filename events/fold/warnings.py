@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from ..lifecycle import State
 from ..model import Ended, Event
+from .markup import Markup
 from .wire import Call, Wire
 
 __all__ = ["Warned", "Warnings"]
@@ -22,10 +23,12 @@ class Warnings:
     def __init__(self) -> None:
         self.found: list[Warned] = []
         self._wire = Wire()
+        self._markup = Markup()
 
     def apply(self, event: Event) -> None:
         """The next event."""
         self._wire.apply(event)
+        self._markup.apply(event)
         if isinstance(event, Ended):
             self._ended(event)
 
@@ -39,3 +42,4 @@ class Warnings:
         if ended.ending != "completed" and ended.ending not in by_reason:
             self.found.append(Warned(ended.ending, ()))
         self.found += [Warned(flag, ()) for flag in ended.flags if flag != "malformed_call"]
+        self.found += [Warned(name, ()) for name in self._markup.found]

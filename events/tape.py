@@ -79,7 +79,7 @@ class Recorder:
         t = self._t = max(t, self._t)
         records = self._frame_records(self.decoder.close(), t, 0)
         if self._pending_bytes:
-            keys = self._cut_keys(self._pending_bytes, t)
+            keys = self._cut_keys(t)
             if self.decoder.overflow:
                 # How many bytes came behind the limit hangs on the reads: nobody may read a meaning into them (L1).
                 keys["limit"] = self.decoder.overflow
@@ -137,17 +137,17 @@ class Recorder:
         payload = frame.payload
         if value is ABSENT or payload is None or _LF in payload or not _place(frame, payload, keys):
             payload, value = None, ABSENT
-        keys.update(self._cut_keys(len(frame.raw), t))
+        keys.update(self._cut_keys(t))
         return Record(n, t, "frame", keys or NO_KEYS, frame.raw, payload, value)
 
     def _cut(self, t: int, pending: int) -> None:
         self._pending_bytes += pending
         self._cuts.extend((t, self._pending_bytes))
 
-    def _cut_keys(self, size: int, t: int) -> dict[str, Any]:
-        """The reads that ended inside the next `size` bytes; one at their very end counts if its time is not `t`."""
+    def _cut_keys(self, t: int) -> dict[str, Any]:
+        """The reads that ended inside the bytes of the record at `t`, or at their very end where that was before `t`."""
         flat = self._cuts
-        cuts = [[flat[i], flat[i + 1]] for i in range(0, len(flat), 2) if flat[i + 1] < size or flat[i] != t]
+        cuts = [[flat[i], flat[i + 1]] for i in range(0, len(flat), 2) if flat[i] != t]
         del flat[:]
         self._pending_bytes = 0
         return {"cuts": cuts} if cuts else {}
@@ -282,7 +282,7 @@ class Reader:
 
 def reads(records: Iterable[Record]) -> Iterator[tuple[int, bytes]]:
     """The upstream's reads of one attempt, as they came: when, and which bytes."""
-    time, parts = -1, list[bytes]()
+    time, parts = 0, list[bytes]()
     for record in records:
         if record.raw is None or record.kind not in ("frame", "rest", "body"):
             continue

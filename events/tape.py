@@ -145,7 +145,7 @@ class Recorder:
         self._cuts.extend((t, self._pending_bytes))
 
     def _cut_keys(self, t: int) -> dict[str, Any]:
-        """The reads that ended inside the bytes of the record at `t`, or at their very end where that was before `t`."""
+        """The reads that ended inside the bytes of the record at `t`, or at their very end but earlier."""
         flat = self._cuts
         cuts = [[flat[i], flat[i + 1]] for i in range(0, len(flat), 2) if flat[i] != t]
         del flat[:]

@@ -46,7 +46,7 @@ def test_an_event_called_error_is_one_unless_it_is_a_chunk() -> None:
 
 
 def test_news_are_a_finish_that_is_missing_and_usage() -> None:
-    answer = {
+    answer: dict[str, Any] = {
         "choices": [{"index": 0, "finish_reason": "stop"}, 5, {"index": 1, "finish_reason": None}, {}],
         "usage": {},
     }
@@ -55,7 +55,7 @@ def test_news_are_a_finish_that_is_missing_and_usage() -> None:
 
 
 def test_the_calls_of_several_choices_join_the_text_of_the_first() -> None:
-    answer = {
+    answer: dict[str, Any] = {
         "choices": [
             {"message": {"content": "hi"}, "finish_reason": "stop"},
             {"index": 1, "message": {"tool_calls": [1]}, "finish_reason": "tool_calls"},

@@ -3,8 +3,8 @@
     python tests/mutants/run.py [--jobs 2] [--sample N] [--seconds S] [--report] [MODULE ...]
 
 The mutants are cosmic-ray's; its own runner starts a process for each, ours forks (worker.py). Each worker has a copy
-of the tree: the one that others work in is never mutated. Before anything is counted, the tests must pass in the copy,
-and a module that raises must make them fail: the file that is mutated is the file that is imported.
+of what is committed: the tree that people work in is never mutated. Before anything is counted, the tests must pass in
+the copy, and a module that raises must make them fail: the file that is mutated is the file that is imported.
 
 The result stands in build/mutants/<module>.json, so that a run can be continued module by module; `--report` writes
 docs/mutants.md from all of them. A survivor without a reason in survivors.toml is shown as not reviewed.
@@ -12,12 +12,13 @@ docs/mutants.md from all of them. A survivor without a reason in survivors.toml 
 
 import argparse
 import ast
+import io
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
@@ -40,9 +41,9 @@ TESTS: Final = {
     "record": ["test_record.py", "test_tape.py"],
     "tape": ["test_tape.py", "test_upcast.py"],
     "splice": ["test_splice.py"],
-    "chat/repair": ["chat"],
-    "chat/choices": ["chat"],
-    "chat/calls": ["chat"],
+    "chat/repair": ["chat/test_repair.py"],
+    "chat/choices": ["chat/test_choices.py"],
+    "chat/calls": ["chat/test_calls.py"],
 }
 #: Of all mutants of all modules together that have a verdict.
 KILLED_MIN: Final = 0.85
@@ -97,11 +98,9 @@ class Worker:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="wiretape-mutants-")
         self.tree = Path(self._folder.name)
-        listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-        for place in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines():
-            if (ROOT / place).is_file():
-                (self.tree / place).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(ROOT / place, self.tree / place)
+        archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(self.tree, filter="data")
         links = self.tree / "build/types/wiretape"
         links.mkdir(parents=True)
         for room in ("events", "proxy", "replay"):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from .chat.stream import ChatStream
 from .fold.wire import Wire
 from .ledger import Ledger
-from .model import Ending, Event
+from .model import Ending, Event, Repaired
 from .record import Record
 from .settings import Profile, Settings
 
@@ -43,7 +43,7 @@ class Emitter:
     @property
     def ledger(self) -> Ledger:
         """The counts of repairs."""
-        return self.stream.ledger
+        return Ledger() if self._verbatim else self.stream.ledger
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """What the `end` record is to say if the bytes end now for this cause: the one ending, and the flags."""
@@ -61,13 +61,20 @@ class Emitter:
     def _open(self, record: Record) -> None:
         settings = Settings.of(record.keys, self._profile)
         self._verbatim = settings.profile == "transparent" or record.keys.get("dialect") != "chat"
+        sink = self._without_ledger if self._verbatim and self._sink is not None else self._sink
         stream_id, created = record.keys.get("stream"), record.keys.get("created")
         self.stream = ChatStream(
             settings,
             stream_id if isinstance(stream_id, str) else "",
             created if type(created) is int else 0,
-            self._sink,
+            sink,
         )
+
+    def _without_ledger(self, event: Event) -> None:
+        """What goes out as it came needs no repair."""
+        assert self._sink is not None
+        if not isinstance(event, Repaired):
+            self._sink(event)
 
 
 def emit(tape: Iterable[Record], profile: Profile | None = None) -> bytes:

@@ -49,12 +49,13 @@ class Ledger:
                 offset += len(edit.new) - size
 
     def edited(self, n: int, frame: bytes, ops: Sequence[Op]) -> bytes:
-        """A frame that stands first among its record's, with these changes made."""
+        """One of the record's frames, with these changes made."""
         if not ops:
             return frame
         payload = frame[len(_DATA) : -2]
         edits = locate(payload, ops)
-        self.spliced(n, edits, len(_DATA))
+        at = self._bytes[n].index(frame) if self.whole else 0
+        self.spliced(n, edits, at + len(_DATA))
         return encode(apply(payload, edits))
 
     def replaced(self, n: int, repair: str, after: bytes) -> None:

@@ -3,7 +3,6 @@
 from typing import Final
 
 __all__ = [
-    "ARGUMENTS_BYTES_MAX",
     "BODY_BYTES_MAX",
     "CALLS_IN_A_PIECE_MAX",
     "CHUNKS_WAITING_MAX",
@@ -11,6 +10,7 @@ __all__ = [
     "EVENT_BYTES_MAX",
     "HELD_BYTES_MAX",
     "JSON_NESTING_MAX",
+    "KEPT_CHARS_MAX",
     "LABEL_CHARS_MAX",
     "LINE_BYTES_MAX",
     "PREVIEW_BYTES_MAX",
@@ -36,9 +36,9 @@ DAMAGES_MAX: Final = 1_000
 #: hang on how deep the caller stands (Python 3.11 allows 1,000 frames in all; a request of ours stands at about 100).
 JSON_NESTING_MAX: Final = 512
 
-#: The arguments of all calls of one stream together. They are kept until their choice finishes, so they are the one
-#: thing in the live fold that grows with the stream; twice the event cap is more than any tool takes.
-ARGUMENTS_BYTES_MAX: Final = 16 * 1024 * 1024
+#: What the live fold keeps of one stream together: names, ids and arguments of calls, and 1,024 for each call and each
+#: choice. Twice the event cap is more than any answer needs; above it the stream ends as `limit`.
+KEPT_CHARS_MAX: Final = 16 * 1024 * 1024
 
 #: Frames of held tool calls together. A provider that sends one character a frame spends 250 bytes on it, so this is
 #: reached long before the bound on arguments; the stream then ends as `limit`.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 __all__ = [
+    "AttemptStarted",
     "Ended",
     "Ending",
     "Event",
@@ -44,6 +45,13 @@ Ending = Literal[
     "crashed",
     "internal",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted:
+    """The upstream is asked (again): what came before counts for nothing, since no client has seen it."""
+
+    n: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +197,9 @@ class ForeignFrame:
 class Repaired:
     """One entry of the ledger: where what was emitted differs from what came.
 
-    `at` counts bytes of the record's frame as it came; the `before` that stands there became `after`. An added frame
-    has an empty `before`, a withheld one an empty `after`; a `flag` changed nothing and has neither.
+    Entries are patches in order: `at` counts bytes of what the entry before it left (the first one: of the frame as it
+    came), and the `before` that stands there became `after`. An added frame has an empty `before`, a withheld one an
+    empty `after`; what was only told has neither.
     """
 
     n: int
@@ -211,7 +220,8 @@ class Ended:
 
 
 Event = (
-    ResponseStarted
+    AttemptStarted
+    | ResponseStarted
     | TextDelta
     | ReasoningDelta
     | RefusalDelta

@@ -26,6 +26,8 @@ class Failure(NamedTuple):
     frame: bytes
     message: str
     code: str
+    #: Token counts that came with it.
+    usage: dict[str, Any] | None = None
 
 
 def error_of(payload: bytes, value: dict[str, Any], event: bytes, *, usable: bool) -> Failure | None:
@@ -55,7 +57,9 @@ def failure_of(n: int, payload: bytes, value: dict[str, Any]) -> Failure:
         error = next(member for member in reversed(members(payload, payload.index(b"{"))) if member.key == "error")
         body = b'{"error":%b}' % payload[error.value : error.end]
     code = given.get("code") or given.get("type") or ""
-    return Failure(n, encode(body), str(given.get("message") or ""), str(code))
+    usage = value.get("usage")
+    counts = usage if is_object(usage) and usage else None
+    return Failure(n, encode(body), str(given.get("message") or ""), str(code), counts)
 
 
 def news_of(answer: dict[str, Any], unfinished: list[int]) -> list[dict[str, Any]]:

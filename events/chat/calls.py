@@ -7,7 +7,7 @@ rules. Without an index, the id, the arrival of a name, the place in the list or
 from typing import Any, Final, NamedTuple
 
 from ..json_text import Boundary, as_object, dumps, is_object
-from ..limits import ARGUMENTS_BYTES_MAX, CALLS_IN_A_PIECE_MAX
+from ..limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX
 from ..model import Event, ToolArgumentsDelta, ToolCallStarted
 from ..splice import Action, Op, Path
 from .write import Envelope, chunk
@@ -343,7 +343,7 @@ class Calls:
                 call.extras[key] = value
         call.early.append(entry.text)
         call.early_chars += len(entry.text)
-        if call.early_chars > ARGUMENTS_BYTES_MAX:  # the fold gives up on such a stream: nothing of it is needed
+        if call.early_chars > KEPT_CHARS_MAX:  # the fold gives up on such a stream: nothing of it is needed
             text = "".join(call.early)
             work.events.append(ToolArgumentsDelta(n=work.n, choice=self._choice, call=call.number, text=text))
             call.early.clear()

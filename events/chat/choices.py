@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..json_text import as_object, dumps, is_list, is_object
+from ..model import ForeignFrame
 from ..settings import Facts, Settings
 from ..splice import Action, Path
 from .calls import Calls, Work
@@ -37,6 +38,7 @@ _FINISH_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 _REASONING_NAMES: Final = ("reasoning_content", "reasoning")
+_TEXTS: Final = ("content", "refusal", *_REASONING_NAMES)
 #: Ended by a limit or a filter: no call of the choice may be taken for whole.
 CUT_FINISHES: Final = frozenset({"length", "content_filter"})
 
@@ -183,10 +185,13 @@ class Choices:
             choice.calls.repair(work, (*path, "tool_calls"), calls)
         elif calls is not None:
             work.op("late_call" if choice.finish else "calls_not_list", path, Action.DROP, "tool_calls")
+            if choice.finish:
+                work.events.append(ForeignFrame(n=work.n, why="late_call"))
         if "function_call" in delta:
             self._legacy_call(work, path, delta["function_call"], choice)
-        if choice.finish and delta.get("content"):
+        if choice.finish and any(delta.get(key) for key in _TEXTS):
             work.flags.append("late_delta")  # delivered: text after a finish is still text
+            work.events.append(ForeignFrame(n=work.n, why="late_delta"))
 
     def _reasoning(self, work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         """Q73, Q74: one name on the wire; both names with the same text: one stays."""

@@ -2,12 +2,14 @@
 
 from typing import Any, Final
 
+from ..json_text import is_list
 from ..ledger import Ledger
 from ..limits import HELD_BYTES_MAX
 from ..splice import Action, Op
 from ..sse import encode
 from . import write
 from .outbox import Outbox
+from .read import says_content
 from .repair import Chunk
 
 __all__ = ["HeldCalls"]
@@ -16,7 +18,7 @@ _CALLS: Final = ("tool_calls", "function_call")
 
 
 class HeldCalls:
-    """The held chunks of one attempt, by choice."""
+    """The held frames of one attempt, by choice."""
 
     def __init__(self, outbox: Outbox, ledger: Ledger) -> None:
         #: More than any stream holds: the caller ends it with the cause `limit`.
@@ -24,67 +26,62 @@ class HeldCalls:
         self._outbox = outbox
         self._ledger = ledger
         self._bytes = 0
-        self._chunks: dict[int, list[Chunk]] = {}
+        self._frames: dict[int, list[tuple[int, bytes]]] = {}
 
-    def hold(self, chunk: Chunk, finished: set[int], broken: set[int], envelope: write.Envelope) -> bytes:
-        """What of the chunk may go out now: nothing, the chunk, or what it says beside its calls.
-
-        Of a choice that `finished` the calls go out with the chunk, unless they are `broken`.
+    def hold(self, chunk: Chunk, shown: set[int], lost: set[int], envelope: write.Envelope) -> tuple[bytes, bool]:
+        """What of the chunk may go out now (nothing, the chunk, or what it says beside its calls), and whether that
+        delivers content. Calls of choices that finish here go out with it if they are `shown`, and never if `lost`.
         """
         ops: list[Op] = []
-        waiting: list[int] = []
+        waiting: dict[int, dict[str, Any]] = {}
+        delivers = False
         for place, choice in enumerate(chunk.value["choices"]):
-            index = choice["index"]
-            keys = [key for key in _CALLS if key in choice["delta"]]
-            if not keys or (index in finished and index not in broken):
-                continue
-            if index not in finished:
-                waiting.append(index)
-            ops += [Op("held_call", ("choices", place, "delta"), Action.DROP, key) for key in keys]
-        if waiting and len(chunk.value["choices"]) == 1 and not _speaks_beside_calls(chunk.value):
-            self._keep(waiting[0], chunk)
-            return b""
-        for index in waiting:
-            self._keep(index, self._calls_alone(chunk, index, envelope))
-        return self._ledger.edited(chunk.n, chunk.frame, ops)
+            index, delta = choice["index"], choice["delta"]
+            calls = {} if index in shown else {key: delta[key] for key in _CALLS if key in delta}
+            ops += [Op("held_call", ("choices", place, "delta"), Action.DROP, key) for key in calls]
+            delivers |= says_content({key: part for key, part in delta.items() if key not in calls})
+            delivers |= bool(choice.get("finish_reason"))
+            if calls and index not in lost:
+                _join(waiting.setdefault(index, {}), calls)
+        silent = not delivers and not chunk.value.get("usage") and "role" not in chunk.value["choices"][0]["delta"]
+        if waiting and silent and len(chunk.value["choices"]) == 1:
+            self._keep(chunk.value["choices"][0]["index"], chunk.n, chunk.frame)
+            return b"", False
+        for index, calls in waiting.items():  # frames of ours, as two go out for one that came
+            frame = encode(write.chunk(envelope, index, calls))
+            self._ledger.added(chunk.n, "held_call", frame)
+            self._keep(index, chunk.n, frame)
+        return self._ledger.edited(chunk.n, chunk.frame, ops), delivers
 
     def release(self, choice: int, *, shown: bool) -> None:
         """The choice has finished: its calls go out, or nobody will see them."""
-        for chunk in self._chunks.pop(choice, []):
+        for n, frame in self._frames.pop(choice, []):
             if shown:
-                self._outbox.send(chunk.n, chunk.frame)
+                self._outbox.send(n, frame)
             else:
-                self._ledger.removed(chunk.n, "held_call_lost", chunk.frame)
+                self._ledger.removed(n, "held_call_lost", frame)
 
     def drop_all(self) -> None:
         """The stream was cut."""
-        for choice in list(self._chunks):
+        for choice in list(self._frames):
             self.release(choice, shown=False)
 
     def waiting(self) -> list[int]:
         """The records whose calls wait; they wait no longer."""
-        numbers = [chunk.n for chunks in self._chunks.values() for chunk in chunks]
-        self._chunks.clear()
+        numbers = [n for frames in self._frames.values() for n, _ in frames]
+        self._frames.clear()
         return numbers
 
-    def _keep(self, choice: int, chunk: Chunk) -> None:
-        self._bytes += len(chunk.frame)
+    def _keep(self, choice: int, n: int, frame: bytes) -> None:
+        self._bytes += len(frame)
         if self._bytes > HELD_BYTES_MAX:
             self.overflow = True
-            self._ledger.removed(chunk.n, "held_call_lost", chunk.frame)
+            self._ledger.removed(n, "held_call_lost", frame)
         else:
-            self._chunks.setdefault(choice, []).append(chunk)
-
-    def _calls_alone(self, chunk: Chunk, index: int, envelope: write.Envelope) -> Chunk:
-        """The calls of one choice out of a chunk that says more: a frame of ours, as two go out for one that came."""
-        choice = next(choice for choice in chunk.value["choices"] if choice["index"] == index)
-        delta = {key: choice["delta"][key] for key in _CALLS if key in choice["delta"]}
-        frame = encode(write.chunk(envelope, index, delta))
-        self._ledger.added(chunk.n, "held_call", frame)
-        return Chunk(chunk.n, chunk.value, frame)
+            self._frames.setdefault(choice, []).append((n, frame))
 
 
-def _speaks_beside_calls(value: dict[str, Any]) -> bool:
-    """A role counts: it must not come behind the text that follows."""
-    delta = value["choices"][0]["delta"]
-    return bool(value.get("usage")) or any(part for key, part in delta.items() if key not in _CALLS)
+def _join(waiting: dict[str, Any], calls: dict[str, Any]) -> None:
+    """Calls of one choice that stand in two entries of one chunk (Q27) wait together."""
+    for key, part in calls.items():
+        waiting[key] = [*waiting[key], *part] if key in waiting and is_list(part) else part

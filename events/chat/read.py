@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..json_text import as_list, as_object, dumps, is_object
+from ..json_text import as_list, as_object, is_object
 from ..model import (
     Event,
     Finish,
     ReasoningDelta,
     RefusalDelta,
-    ResponseStarted,
     TextDelta,
     ToolArgumentsDelta,
     ToolCallStarted,
@@ -18,7 +17,7 @@ from ..model import (
     Usage,
 )
 
-__all__ = ["completion", "delivers", "events", "results"]
+__all__ = ["delivers", "events", "results", "says_content"]
 
 
 def events(value: dict[str, Any], n: int) -> Iterator[Event]:
@@ -75,62 +74,22 @@ def _legacy_call(function: dict[str, Any], n: int, choice: int) -> Iterator[Even
 
 def delivers(value: dict[str, Any]) -> bool:
     """Whether a canonical chunk carries anything beyond role, usage and empty deltas."""
-    for choice in value["choices"]:
-        if choice.get("finish_reason"):
-            return True
-        for key, part in choice["delta"].items():
-            if part and key != "role":
-                return True
-    return False
+    return any(choice.get("finish_reason") or says_content(choice["delta"]) for choice in value["choices"])
 
 
-def completion(value: dict[str, Any], n: int) -> Iterator[Event]:
-    """The events of a whole `chat.completion` object, for upstreams that refuse streaming."""
-    call_id, model = value.get("id"), value.get("model")
-    yield ResponseStarted(
-        n=n, id=call_id if isinstance(call_id, str) else "", model=model if isinstance(model, str) else ""
-    )
-    choices: Any = value.get("choices")
-    for place, choice in enumerate(as_list(choices)):
-        message: Any = choice.get("message") if is_object(choice) else None
-        if not is_object(message):
-            continue
-        index: Any = choice.get("index")
-        number: int = index if type(index) is int else place
-        yield from _texts(message, n, number)
-        yield from _whole_calls(message.get("tool_calls"), n, number)
-        reason: Any = choice.get("finish_reason")
-        if isinstance(reason, str) and reason:
-            yield Finish(n=n, choice=number, reason=reason)
-    usage: Any = value.get("usage")
-    if is_object(usage) and usage:
-        yield Usage(n=n, counts=usage)
-
-
-def _whole_calls(calls: Any, n: int, choice: int) -> Iterator[Event]:
-    for number, entry in enumerate(as_list(calls)):
-        function: Any = entry.get("function") if is_object(entry) else None
-        if not is_object(function):
-            continue
-        call_id, name, arguments = entry.get("id"), function.get("name"), function.get("arguments")
-        yield ToolCallStarted(
-            n=n,
-            choice=choice,
-            call=number,
-            id=call_id if isinstance(call_id, str) else "",
-            name=name if isinstance(name, str) else "",
-        )
-        text = arguments if isinstance(arguments, str) else "" if arguments is None else dumps(arguments).decode()
-        if text:
-            yield ToolArgumentsDelta(n=n, choice=choice, call=number, text=text)
+def says_content(delta: dict[str, Any]) -> bool:
+    """Whether a delta says more than a role; what we do not know is content too."""
+    return any(part and key != "role" for key, part in delta.items())
 
 
 def results(given: Any, n: int) -> Iterator[ToolResultSeen]:
-    """The tool results that the proxy found in the request, from the keys of a `results` record."""
+    """The tool results that the proxy found in the request, from the keys of a `results` record; each id once."""
+    seen: set[str] = set()
     for entry in as_list(given):
         fields = as_object(entry)
         call_id, name, output, duration = (fields.get(key) for key in ("id", "name", "output", "duration_ms"))
-        if isinstance(call_id, str):
+        if isinstance(call_id, str) and call_id not in seen:
+            seen.add(call_id)
             yield ToolResultSeen(
                 n=n,
                 id=call_id,

@@ -29,7 +29,9 @@ _SENT_ONCE: Final = ("citations", "search_results")
 #: The SSE field of llama.cpp through 2025 and GPUStack (Q92); every SDK silently ignores such a line.
 _ERROR_FIELD: Final = re.compile(rb"(?:^|[\r\n])error: ?(\{[^\r\n]*\})")
 #: A block of nothing but comments and fields that dispatch nothing.
-_SILENT_BLOCK: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:(?::|event|id|retry)[^\r\n]*+[\r\n]++|[\r\n]++)*+")
+_SILENT_BLOCK: Final = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:(?::|(?:event|id|retry)(?=[:\r\n]))[^\r\n]*+[\r\n]++|[\r\n]++)*+"
+)
 #: How a line of a stream may begin; `rest` that begins otherwise never was one (Q93, Q96).
 _LINE_OF_STREAM: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry|)(?::|\Z)")
 #: Members of a delta that are text to every client.
@@ -159,6 +161,9 @@ class Repair:
         if payload is not None and payload.strip(b" ") == _TERMINATOR:
             self._ledger.added(n, "framing", DONE)
             return [*self.end(), Done(n, DONE)]
+        if failure := _error_field(n, raw):
+            self._ledger.added(n, "error_field", failure.frame)
+            return [*self.end(), failure]
         if _LINE_OF_STREAM.match(raw):
             return self.end()
         return [*self.end(), *self.answer(n, raw)]
@@ -175,8 +180,7 @@ class Repair:
             return [failure]
         if self._choices.started or not any(map(has_message, choices_of(answer))):
             return [Unknown(n, "not_a_stream")]
-        items = self._synthesised(n, answer)
-        return items if isinstance(items[-1], Failure) else [*items, *self.end(), Done(n, b"")]
+        return [Unknown(n, "synthesised"), *self._synthesised(n, answer), *self.end()]
 
     def end(self) -> list[Item]:
         """No frame follows: what was waiting for one comes out."""
@@ -185,12 +189,9 @@ class Repair:
     # -- the frame -----------------------------------------------------------------------------------------------
 
     def _without_payload(self, n: int, frame: Frame) -> list[Item]:
-        if field := _ERROR_FIELD.search(frame.raw):
-            value = parse(field[1])
-            if is_object(value):
-                failure = failure_of(n, b'{"error":%b}' % field[1], {"error": value})
-                self._ledger.replaced(n, "error_field", failure.frame)
-                return [*self._held_text(n), failure]
+        if failure := _error_field(n, frame.raw):
+            self._ledger.replaced(n, "error_field", failure.frame)
+            return [*self._held_text(n), failure]
         if _SILENT_BLOCK.fullmatch(frame.raw):
             self._ledger.withheld(n, "comment")
             return []
@@ -263,11 +264,11 @@ class Repair:
         return self._chunk(work, payload, frame.raw if frame.canonical else encode(payload))
 
     def _chunk(self, work: Work, payload: bytes, frame: bytes) -> list[Item]:
-        flowing = set(self._choices.flowing)
+        flows = self._choices.only_text(work)
+        news = any(key in work.value and self._sent_once.get(key, ABSENT) != work.value[key] for key in _SENT_ONCE)
         self._envelope_ops(work)
         self._choices.repair(work)
-        unchanged = bool(flowing) and flowing == self._choices.flowing
-        self._steady = unchanged and bool(work.ops) and not self._waiting and self._choices.only_text(work)
+        self._steady = flows and not news and bool(work.ops) and not self._waiting and self._choices.only_text(work)
         waiting = _Waiting(work, payload, frame)
         if self._is_undecided(work) and len(self._waiting) < CHUNKS_WAITING_MAX:
             self._waiting.append(waiting)
@@ -394,8 +395,16 @@ class Repair:
             payload = dumps({**head, **members_of_chunk})
             work = Work(n, parse(payload), envelope, base=self._ledger.size(n))
             self._ledger.added(n, repair, encode(payload))
-            items += self._chunk(work, payload, encode(payload))
+            # A whole answer has no seeds to wait for, and the next chunk is placed behind what this one becomes.
+            items += [*self._chunk(work, payload, encode(payload)), *self._release()]
         return items
+
+
+def _error_field(n: int, raw: bytes) -> Failure | None:
+    """Q92: an error in an SSE field of that name."""
+    field = _ERROR_FIELD.search(raw)
+    value = parse(field[1]) if field else None
+    return failure_of(n, b'{"error":%b}' % field[1], {"error": value}) if field and is_object(value) else None
 
 
 def _integer(given: Any) -> int:

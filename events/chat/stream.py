@@ -9,6 +9,7 @@ from ..ledger import Ledger
 from ..lifecycle import STATUS_ON_WIRE, State
 from ..limits import BODY_BYTES_MAX
 from ..model import (
+    AttemptStarted,
     Ended,
     Ending,
     Event,
@@ -19,6 +20,7 @@ from ..model import (
     ToolArgumentsComplete,
     ToolResultSeen,
     UpstreamError,
+    Usage,
 )
 from ..record import Record
 from ..settings import Facts, Settings
@@ -29,7 +31,7 @@ from .answers import Failure
 from .choices import CUT_FINISHES
 from .held import HeldCalls
 from .outbox import Outbox
-from .repair import Chunk, Done, Item, Repair
+from .repair import Chunk, Done, Item, Repair, Unknown
 
 __all__ = ["ChatStream"]
 
@@ -58,7 +60,7 @@ class ChatStream:
     @property
     def overflow(self) -> bool:
         """More is kept than any stream needs: the caller ends it with the cause `limit`."""
-        return self.wire.overflow or self._held.overflow
+        return self.wire.overflow
 
     def feed(self, record: Record) -> list[bytes]:
         """The frames for this record."""
@@ -71,12 +73,21 @@ class ChatStream:
                 spliced = self._repair.steady(record.payload)
                 if spliced is not None:
                     return [spliced]
-            self._items(self._repair.frame(record))
+            self._frame(record)
         elif kind == "end":
             self._end(record)
         else:
             self._other(record)
         return self._outbox.take()
+
+    def _frame(self, record: Record) -> None:
+        if self.overflow:  # nothing more is read, so nothing more is kept
+            self.ledger.came(record.n, record.raw or b"")
+            self.ledger.withheld(record.n, "late_data")
+            return
+        self._items(self._repair.frame(record))
+        if self.wire.overflow and not self._closed:
+            self._cut(record.n, self.wire.ending("limit"))
 
     def _other(self, record: Record) -> None:
         match record.kind:
@@ -90,6 +101,7 @@ class ChatStream:
             case "attempt" if not self.delivered:
                 self._discard("attempt_discarded")
                 self._begin_attempt()
+                self._event(AttemptStarted(n=record.n))
             case "commit" if record.raw is not None and not self.delivered:  # the client got this error instead
                 self._discard("error_status")
                 self._outbox.send(record.n, record.raw)
@@ -148,10 +160,11 @@ class ChatStream:
 
     def _late(self, item: Item) -> None:
         if isinstance(item, Done):
-            self.ledger.withheld(item.n, "done_withheld")
-        else:
-            self.ledger.withheld(item.n, "late_data")
-            self._event(ForeignFrame(n=item.n, why="late_data"))
+            self.ledger.removed(item.n, "done_withheld", item.frame)
+            return
+        if not isinstance(item, Unknown):
+            self.ledger.removed(item.n, "late_data", item.frame)
+        self._event(ForeignFrame(n=item.n, why="late_data"))
 
     def _chunk(self, chunk: Chunk) -> None:
         n, value = chunk.n, chunk.value
@@ -171,10 +184,7 @@ class ChatStream:
             return
         for choice in value["choices"]:
             self.wire.choice(choice["index"])
-        held = self._send_chunk(chunk, finishes)
-        if self._results and not held:
-            self._send_results(n)
-        if not self.delivered and not held and read.delivers(value):
+        if self._send_chunk(chunk, finishes) and not self.delivered:
             self._outbox.deliver()
         self._flows = self.delivered and self.wire.content and self._sink is None
 
@@ -193,7 +203,7 @@ class ChatStream:
         self._usage = chunk
 
     def _send_chunk(self, chunk: Chunk, finishes: list[Finish]) -> bool:
-        """The chunk, behind the lifecycle frames that its finishes bring; whether it is held instead."""
+        """The chunk, behind the lifecycle frames that its finishes bring; whether content has gone out."""
         broken: set[int] = set()
         for finish in finishes:
             calls = list(self.wire.choice(finish.choice).calls.values())
@@ -207,12 +217,15 @@ class ChatStream:
             if not any(call.reason == "malformed" for call in lost):
                 self._finished.add(finish.choice)
         finished = {finish.choice for finish in finishes}
-        frame = self._without_claims(chunk, finished - self._finished)
+        frame, delivers = self._without_claims(chunk, finished - self._finished), read.delivers(chunk.value)
         if self._settings.held:
-            frame = self._held.hold(Chunk(chunk.n, chunk.value, frame), finished, broken, self._own_envelope())
+            kept = Chunk(chunk.n, chunk.value, frame)
+            frame, delivers = self._held.hold(kept, finished - broken, broken, self._own_envelope())
+            self.wire.overflow = self.wire.overflow or self._held.overflow
         if frame:
             self._outbox.send(chunk.n, frame)
-        return not frame
+            self._send_results(chunk.n)
+        return delivers
 
     def _without_claims(self, chunk: Chunk, claims: set[int]) -> bytes:
         """A finish over a malformed call is withheld: nobody may take the call for whole."""
@@ -261,16 +274,16 @@ class ChatStream:
     # -- endings ------------------------------------------------------------------------------------------------------
 
     def _done(self, done: Done) -> None:
-        unfinished = [index for index, choice in self.wire.choices.items() if not choice.finish]
+        unfinished = {index: None for index, choice in self.wire.choices.items() if not choice.finish}
         calls = [call for call in self.wire.calls() if call.choice in unfinished]
-        if self.wire.content and all(call.valid() for call in calls):
+        if self.wire.content and all(call.valid() and call.closes_itself for call in calls):
             for index in unfinished:
                 self._supply_finish(done.n, index)
         self._event(Terminator(n=done.n))
         if self.wire.finished:
             self._complete(done.n, done.frame)
         else:
-            self.ledger.withheld(done.n, "done_unfinished")
+            self.ledger.removed(done.n, "done_unfinished", done.frame)
             self._cut(done.n, "truncated")
 
     def _supply_finish(self, n: int, index: int) -> None:
@@ -284,7 +297,8 @@ class ChatStream:
     def _complete(self, n: int, done: bytes) -> None:
         lost = [call for call in self.wire.calls() if call.reason == "malformed"]
         if lost:
-            self.ledger.withheld(n, "malformed_claim")
+            if done:
+                self.ledger.removed(n, "malformed_claim", done)
             self._close_partial(n, "malformed_call", lost)
             return
         self._send_usage()
@@ -317,6 +331,8 @@ class ChatStream:
 
     def _failed(self, failure: Failure) -> None:
         """The upstream's own error passes in every mode; what it cut is told before it."""
+        if failure.usage is not None:
+            self._event(Usage(n=failure.n, counts=failure.usage))
         self._event(UpstreamError(n=failure.n, message=failure.message, code=failure.code))
         dropped = self.wire.drop_open("upstream_error")
         self._held.drop_all()

@@ -12,6 +12,7 @@ from ..fold.wire import Call
 from ..json_text import dumps, is_object, parse
 from ..limits import LABEL_CHARS_MAX, PREVIEW_BYTES_MAX
 from ..model import (
+    AttemptStarted,
     Ended,
     Event,
     Finish,
@@ -113,7 +114,8 @@ def payloads(events: Iterable[Event], envelope: Envelope) -> Iterator[bytes]:
             case UpstreamError():
                 yield dumps({"error": {"message": event.message, "type": "upstream_error", "code": event.code}})
             case (
-                ResponseStarted()
+                AttemptStarted()
+                | ResponseStarted()
                 | ToolArgumentsComplete()
                 | ToolResultSeen()
                 | ToolProgress()

@@ -5,6 +5,7 @@ from typing import assert_never
 
 from ..json_text import joined_surrogates
 from ..model import (
+    AttemptStarted,
     Ended,
     Event,
     Finish,
@@ -59,6 +60,8 @@ class Message:
     def apply(self, event: Event) -> None:
         """The next event."""
         match event:
+            case AttemptStarted():
+                self.choices.clear()
             case ResponseStarted():
                 self.id, self.model = event.id, event.model
             case TextDelta():

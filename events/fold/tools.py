@@ -3,8 +3,17 @@
 from typing import NamedTuple
 
 from ..lifecycle import State
-from ..model import Event
-from .wire import Wire
+from ..model import (
+    AttemptStarted,
+    Ended,
+    Event,
+    Finish,
+    ToolArgumentsComplete,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    ToolNameDelta,
+)
+from .wire import Call, Wire
 
 __all__ = ["Move", "Tools"]
 
@@ -29,8 +38,20 @@ class Tools:
     def apply(self, event: Event) -> None:
         """The next event."""
         self.wire.apply(event)
-        for call in self.wire.calls():
-            key = (call.choice, call.number)
-            if self._states.get(key) is not call.state:
-                self._states[key] = call.state
-                self.moves.append(Move(event.n, call.choice, call.number, call.state))
+        if isinstance(event, AttemptStarted):
+            self.moves.clear()
+            self._states.clear()
+        elif isinstance(event, ToolCallStarted | ToolNameDelta | ToolArgumentsDelta | ToolArgumentsComplete):
+            self._look(event.n, self.wire.choice(event.choice).calls[event.call])
+        elif isinstance(event, Finish):
+            for call in self.wire.choice(event.choice).calls.values():
+                self._look(event.n, call)
+        elif isinstance(event, Ended):
+            for call in self.wire.calls():
+                self._look(event.n, call)
+
+    def _look(self, n: int, call: Call) -> None:
+        key = (call.choice, call.number)
+        if self._states.get(key) is not call.state:
+            self._states[key] = call.state
+            self.moves.append(Move(n, call.choice, call.number, call.state))

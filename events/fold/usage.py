@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..model import Event, Usage
+from ..model import AttemptStarted, Event, Usage
 
 __all__ = ["UsageFold"]
 
@@ -18,3 +18,5 @@ class UsageFold:
         """The next event."""
         if isinstance(event, Usage):
             self.counts = event.counts
+        elif isinstance(event, AttemptStarted):
+            self.counts = None

@@ -1,7 +1,7 @@
 """What the live path must know: the ending, the calls that are open, whether anything was delivered.
 
-The only fold that runs live. Text does not pass through it after a choice's first piece (it would change nothing), so
-its size does not depend on the number of frames; the arguments of calls that are not closed yet are its one store.
+The only fold that runs live. Text does not pass through it after the first piece (it would change nothing), so its size
+does not depend on the number of frames; what it keeps, calls with names and arguments, has one bound together.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,8 +10,9 @@ from typing import Final, assert_never
 
 from ..json_text import ABSENT, joined_surrogates, parse
 from ..lifecycle import State, Trigger, step
-from ..limits import ARGUMENTS_BYTES_MAX
+from ..limits import KEPT_CHARS_MAX
 from ..model import (
+    AttemptStarted,
     Ended,
     Ending,
     Event,
@@ -54,6 +55,8 @@ _UNTERMINATED: Final[Mapping[str, Ending]] = MappingProxyType(
 
 #: A string of one character costs sixty bytes, so arguments that come in small pieces are joined in between.
 _PIECES_JOINED: Final = 1_024
+#: What a call or a choice costs beside its text, in characters: the objects that stand for it.
+_CALL_OR_CHOICE: Final = 1_024
 
 
 class Call:
@@ -86,6 +89,11 @@ class Call:
         """Whether it could run: it has a name and its arguments are JSON."""
         return bool(self.name) and parse(self._joined().encode("utf-8", "replace")) is not ABSENT
 
+    @property
+    def closes_itself(self) -> bool:
+        """Whether the arguments tell by themselves that they are whole: a number might have gone on."""
+        return self._joined().lstrip()[:1] in ("{", "[")
+
     def say(self, text: str) -> None:
         """One more piece of the arguments."""
         self._pieces.append(text)
@@ -110,29 +118,36 @@ class Choice:
 class Wire:
     """`apply` every event in order; every prefix of a stream has a state."""
 
-    def __init__(self, arguments_bytes_max: int = ARGUMENTS_BYTES_MAX) -> None:
+    def __init__(self, kept_chars_max: int = KEPT_CHARS_MAX) -> None:
+        self._kept_chars_max = kept_chars_max
+        self._begin()
+
+    def _begin(self) -> None:
         self.choices: dict[int, Choice] = {}
         #: Any text, thought or call has come.
         self.content = False
         self.terminated = False
         self.error: UpstreamError | None = None
         self.flags: dict[str, None] = {}
-        #: More arguments than any tool takes: the caller ends the stream with the cause `limit`.
+        #: More calls, choices, names and arguments than any answer has: the caller ends it with the cause `limit`.
         self.overflow = False
         self.ended: Ended | None = None
-        self._arguments_bytes_left = arguments_bytes_max
+        self._left = self._kept_chars_max
         self._dispatched = False
 
     def apply(self, event: Event) -> None:
         """The next event."""
         match event:
+            case AttemptStarted():
+                self._begin()
             case TextDelta() | ReasoningDelta() | RefusalDelta():
                 self.choice(event.choice)
                 self.content = True
             case ToolCallStarted():
                 self._started(event)
             case ToolNameDelta():
-                self._call(event).name += event.name
+                if self._room(len(event.name)):
+                    self._call(event).name += event.name
             case ToolArgumentsDelta():
                 self._arguments(event)
             case ToolArgumentsComplete():
@@ -160,6 +175,7 @@ class Wire:
         if choice is None:
             choice = self.choices[index] = Choice()
             self._dispatched = True
+            self._room(_CALL_OR_CHOICE)
         return choice
 
     def calls(self) -> Iterator[Call]:
@@ -188,6 +204,8 @@ class Wire:
             return "upstream_error"
         if self.finished:
             return "completed"
+        if self.overflow:
+            return "limit"
         if self.terminated:
             return "truncated"
         if cause == "eof" and not self._dispatched and "not_a_stream" in self.flags:
@@ -197,7 +215,7 @@ class Wire:
     def all_flags(self) -> tuple[str, ...]:
         """Nuances beside the ending."""
         flags = list(self.flags)
-        if self.finished and not self.terminated and self.error is None:
+        if self.finished and not self.terminated and self.error is None and "synthesised" not in self.flags:
             flags.append("no_done")
         if self.malformed_calls:
             flags.append("malformed_call")
@@ -208,6 +226,7 @@ class Wire:
         self.content = True
         known = choice.calls.get(event.call)
         if known is None:
+            self._room(_CALL_OR_CHOICE + len(event.id) + len(event.name))
             choice.calls[event.call] = Call(event.choice, event.call, event.id, event.name)
         elif not known.name:
             known.id, known.name = event.id, event.name
@@ -220,11 +239,13 @@ class Wire:
         return call
 
     def _arguments(self, event: ToolArgumentsDelta) -> None:
-        self._arguments_bytes_left -= len(event.text)
-        if self._arguments_bytes_left < 0:
-            self.overflow = True
-        else:
+        if self._room(len(event.text)):
             self._call(event).say(event.text)
+
+    def _room(self, characters: int) -> bool:
+        self._left -= characters
+        self.overflow = self.overflow or self._left < 0
+        return not self.overflow
 
     def _closed(self, call: Call) -> None:
         if call.state is State.ANNOUNCED:

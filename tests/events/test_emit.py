@@ -43,7 +43,7 @@ def test_the_live_fold_is_at_hand_in_every_profile() -> None:
         for record in tape(STREAM):
             emitter.feed(record)
         assert emitter.wire.finished
-        assert emitter.ledger.counts["comment"] == 1
+        assert emitter.ledger.counts == ({"comment": 1} if profile == "strict" else {})
 
 
 def test_an_answer_of_ours_is_emitted_in_transparent_too() -> None:

@@ -162,6 +162,13 @@ def test_other_ops_are_another_search() -> None:
     assert splicer.apply(FIRST, OPS[:1]) == b'{"d":{"text":"one"},"z":1}'
     assert splicer.ops == OPS[:1]
     assert splicer.again(FIRST) == b'{"d":{"text":"one"},"z":1}'
+    assert splicer.apply(FIRST, OPS) == EXPECTED
+
+
+def test_a_string_may_stand_in_another_object_than_one_that_is_missing() -> None:
+    splicer = Splicer([(("x",), "text"), (("x", 0), "text"), (("d",), "text")])
+    splicer.apply(FIRST, OPS)
+    assert splicer.again(FIRST.replace(b"one", b"two")) == EXPECTED.replace(b"one", b"two")
 
 
 def test_a_payload_that_differs_elsewhere_is_another_search() -> None:

@@ -13,7 +13,7 @@ from tests.support.corpus import load, needs_corpus
 
 pytestmark = pytest.mark.slow
 
-ALLOWED = [["running"], ["dropped"], ["running", "dropped"]]
+ALLOWED = [["running"], ["dropped"]]
 
 
 def statuses(result: Run) -> dict[str, list[str]]:

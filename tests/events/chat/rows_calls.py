@@ -132,7 +132,6 @@ IDENTITY = [
             ("call_id_repeated", 1, b',"id":"a"', b""),
             ("name_repeated", 1, b'"name":"f",', b""),
             ("malformed_claim", 2, b'"tool_calls"', b"null"),
-            ("malformed_claim", 3, b"", b""),
             ("error_frame", 3, b"", 3),
         ],
     ),

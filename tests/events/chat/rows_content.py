@@ -622,6 +622,7 @@ ERRORS = [
         body=True,
         calls=[("a", "f", '{"x":1}', "running")],
         finish=("tool_calls",),
+        flags=("synthesised",),
         ledger=[
             (
                 "synthesised",
@@ -631,7 +632,7 @@ ERRORS = [
             ),
             ("call_index", 2, b"", b'"index":0,'),
             ("synthesised", 2, b"", 1),
-            ("done_supplied", 2, b"", b"data: [DONE]\n\n"),
+            ("done_supplied", 3, b"", b"data: [DONE]\n\n"),
         ],
     ),
     Row(
@@ -671,6 +672,7 @@ ERRORS = [
         text="hi",
         calls=[("a", "f", '{"x":1}', "running")],
         finish=("tool_calls",),
+        flags=("synthesised",),
         ledger=[
             (
                 "synthesised",
@@ -681,7 +683,7 @@ ERRORS = [
             ("role_missing", 0, b"", b'"role":"assistant",'),
             ("call_index", 0, b"", b'"index":0,'),
             ("synthesised", 0, b"", 1),
-            ("done_supplied", 0, b"", b"data: [DONE]\n\n"),
+            ("done_supplied", 1, b"", b"data: [DONE]\n\n"),
         ],
     ),
 ]

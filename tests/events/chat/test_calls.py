@@ -161,7 +161,7 @@ def test_what_waits_with_a_call_does_not_overrule_what_comes_with_its_name() -> 
 
 
 def test_what_waits_with_a_call_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wiretape.events.chat.calls.ARGUMENTS_BYTES_MAX", 3)
+    monkeypatch.setattr("wiretape.events.chat.calls.KEPT_CHARS_MAX", 3)
     below = chat(entries({"index": 0, "id": "a"}, role=True), call(index=0, arguments="123"))
     above = chat(
         entries({"index": 0, "id": "a"}, role=True), call(index=0, arguments="123"), call(index=0, arguments="4")

@@ -10,7 +10,6 @@ from wiretape.events.model import (
     Finish,
     ReasoningDelta,
     RefusalDelta,
-    ResponseStarted,
     TextDelta,
     ToolArgumentsDelta,
     ToolCallStarted,
@@ -96,42 +95,3 @@ def test_the_finish_comes_after_the_content_of_its_chunk_and_usage_last() -> Non
 )
 def test_what_counts_as_delivery(choice: dict[str, Any], delivers: bool) -> None:
     assert read.delivers({"choices": [{"index": 0, **choice}]}) is delivers
-
-
-def test_a_whole_answer() -> None:
-    answer = {
-        "id": "chatcmpl-9",
-        "model": "m",
-        "choices": [
-            {
-                "message": {
-                    "content": "hi",
-                    "tool_calls": [
-                        {"id": "c", "function": {"name": "f", "arguments": "{}"}},
-                        {"id": None, "function": {"name": None, "arguments": {"a": 1}}},
-                        {"function": {"arguments": None}},
-                        {"id": "x"},
-                        "junk",
-                    ],
-                },
-                "finish_reason": "tool_calls",
-            },
-            {"index": 3, "message": {"content": "there"}, "finish_reason": ""},
-            {"index": 4},
-            "junk",
-        ],
-        "usage": {"total_tokens": 3},
-    }
-    assert list(read.completion(answer, 2)) == [
-        ResponseStarted(n=2, id="chatcmpl-9", model="m"),
-        TextDelta(n=2, choice=0, text="hi"),
-        ToolCallStarted(n=2, choice=0, call=0, id="c", name="f"),
-        ToolArgumentsDelta(n=2, choice=0, call=0, text="{}"),
-        ToolCallStarted(n=2, choice=0, call=1, id="", name=""),
-        ToolArgumentsDelta(n=2, choice=0, call=1, text='{"a":1}'),
-        ToolCallStarted(n=2, choice=0, call=2, id="", name=""),
-        Finish(n=2, choice=0, reason="tool_calls"),
-        TextDelta(n=2, choice=3, text="there"),
-        Usage(n=2, counts={"total_tokens": 3}),
-    ]
-    assert list(read.completion({"choices": None, "id": 5, "model": 5}, 2)) == [ResponseStarted(n=2, id="", model="")]

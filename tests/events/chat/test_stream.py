@@ -567,8 +567,10 @@ def test_endless_frames_without_content_go_out_above_a_bound(monkeypatch: pytest
 def test_held_calls_above_a_bound_are_an_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     for over, overflow in ((-1, False), (0, False), (1, True)):
         monkeypatch.setattr("wiretape.events.chat.held.HELD_BYTES_MAX", len(START) + len(HALF) - over)
-        made = tape([ROLE, START, HALF], tools="held")
-        assert seen(run(made)) == ["empty", DROPPED, ERROR]
+        made = tape([ROLE, START, HALF, text("more")], tools="held")
+        ending = "limit" if overflow else "truncated"
+        said = [("dropped", "call_1", ending), ("error", ending, ["write_file"])]
+        assert seen(run(made)) == (["empty", *said] if overflow else ["empty", "more", *said])
         emitter = Emitter()
         for record in made:
             emitter.feed(record)

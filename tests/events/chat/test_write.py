@@ -12,6 +12,7 @@ from wiretape.events.fold.wire import Call
 from wiretape.events.lifecycle import State
 from wiretape.events.limits import LABEL_CHARS_MAX, PREVIEW_BYTES_MAX
 from wiretape.events.model import (
+    AttemptStarted,
     Ended,
     Event,
     Finish,
@@ -143,6 +144,7 @@ def test_an_error_frame_has_no_choices_and_names_the_tools() -> None:
 
 def test_what_has_no_form_on_the_wire_gives_no_payload() -> None:
     silent: list[Event] = [
+        AttemptStarted(n=0),
         ResponseStarted(n=0, id="chatcmpl-1", model="m"),
         ToolArgumentsComplete(n=1, choice=0, call=0),
         ToolResultSeen(n=1, id="call_1", name="f", failed=False, output="", duration_ms=None),

@@ -2,6 +2,7 @@
 
 from wiretape.events.fold.message import Message
 from wiretape.events.model import (
+    AttemptStarted,
     Ended,
     Event,
     Finish,
@@ -68,6 +69,11 @@ def test_calls_with_names_in_pieces_or_late() -> None:
         ToolCallStarted(n=5, choice=0, call=1, id="d", name="read"),
     )
     assert message.calls() == [("c", "write", "{}"), ("d", "read", ""), ("", "", "[]")]
+
+
+def test_a_new_attempt_starts_from_nothing() -> None:
+    message = fold(TextDelta(n=1, choice=0, text="a"), AttemptStarted(n=2), TextDelta(n=3, choice=0, text="b"))
+    assert message.text() == "b"
 
 
 def test_the_rest_says_nothing() -> None:

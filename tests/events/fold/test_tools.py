@@ -2,11 +2,19 @@
 
 from wiretape.events.fold.tools import Move, Tools
 from wiretape.events.lifecycle import State
-from wiretape.events.model import Finish, ToolArgumentsComplete, ToolArgumentsDelta, ToolCallStarted
+from wiretape.events.model import (
+    AttemptStarted,
+    Ended,
+    Finish,
+    TextDelta,
+    ToolArgumentsComplete,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+)
 
 
 def test_each_state_is_told_once_with_the_record_that_moved_it() -> None:
-    fold = Tools()
+    fold, again = Tools(), Tools()
     for event in (
         ToolCallStarted(n=1, choice=0, call=0, id="c", name="f"),
         ToolArgumentsDelta(n=2, choice=0, call=0, text="{}"),
@@ -14,6 +22,14 @@ def test_each_state_is_told_once_with_the_record_that_moved_it() -> None:
         Finish(n=3, choice=0, reason="tool_calls"),
     ):
         fold.apply(event)
+    for event in (
+        AttemptStarted(n=4),
+        ToolCallStarted(n=5, choice=0, call=0, id="c", name="f"),
+        TextDelta(n=6, choice=0, text="x"),
+    ):
+        again.apply(event)
+    again.apply(Ended(n=7, ending="reset", cause="reset", flags=()))
+    assert again.moves == [Move(5, 0, 0, State.ANNOUNCED), Move(7, 0, 0, State.DROPPED)]
     assert fold.moves == [
         Move(1, 0, 0, State.ANNOUNCED),
         Move(3, 0, 0, State.READY),

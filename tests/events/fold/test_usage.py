@@ -1,7 +1,7 @@
 """The usage fold."""
 
 from wiretape.events.fold.usage import UsageFold
-from wiretape.events.model import TextDelta, Usage
+from wiretape.events.model import AttemptStarted, TextDelta, Usage
 
 
 def test_the_last_counts_are_taken_never_a_sum_and_none_is_none() -> None:
@@ -11,3 +11,5 @@ def test_the_last_counts_are_taken_never_a_sum_and_none_is_none() -> None:
     fold.apply(Usage(n=2, counts={"total_tokens": 3}))
     fold.apply(Usage(n=3, counts={"total_tokens": 9}))
     assert fold.counts == {"total_tokens": 9}
+    fold.apply(AttemptStarted(n=4))
+    assert fold.counts is None

@@ -7,6 +7,7 @@ import pytest
 from wiretape.events.fold.wire import Wire
 from wiretape.events.lifecycle import State
 from wiretape.events.model import (
+    AttemptStarted,
     Ended,
     Ending,
     Event,
@@ -158,14 +159,38 @@ def test_calls_come_in_order_of_choice() -> None:
 
 @pytest.mark.parametrize(("bound", "overflow"), [(3, False), (2, False), (1, True)])
 def test_arguments_have_a_bound(bound: int, overflow: bool) -> None:
-    wire = fold(STARTED, ARGUMENTS, arguments_bytes_max=bound)
+    wire = fold(STARTED, ARGUMENTS, kept_chars_max=2 * 1_024 + len("cf") + bound)
     assert wire.overflow is overflow
+    assert wire.ending("eof") == ("limit" if overflow else "truncated")
     assert next(wire.calls()).arguments == ("" if overflow else "{}")
 
 
 def test_arguments_in_very_many_pieces_are_joined_in_between() -> None:
     wire = fold(STARTED, *(ToolArgumentsDelta(n=2, choice=0, call=0, text=str(i % 10)) for i in range(3_000)))
     assert next(wire.calls()).arguments == "0123456789" * 300
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_calls_choices_and_names_are_kept_under_the_same_bound(over: int) -> None:
+    name = ToolNameDelta(n=2, choice=0, call=0, name="oo")
+    wire = fold(STARTED, name, TextDelta(n=3, choice=1, text="x"), kept_chars_max=3 * 1_024 + len("cf") + 2 - over)
+    assert wire.overflow is (over > 0)
+    assert fold(STARTED, name, kept_chars_max=2 * 1_024 + 3).choices[0].calls[0].name == "f"
+
+
+def test_a_new_attempt_starts_from_nothing() -> None:
+    wire = fold(STARTED, ERROR, AttemptStarted(n=5), TEXT)
+    assert (list(wire.calls()), wire.error, wire.ending("eof")) == ([], None, "truncated")
+
+
+@pytest.mark.parametrize(("text", "closes"), [(" {}", True), ("[1]", True), ("12", False), ("", False)])
+def test_a_number_does_not_tell_that_it_is_whole(text: str, closes: bool) -> None:
+    wire = fold(STARTED, ToolArgumentsDelta(n=2, choice=0, call=0, text=text))
+    assert next(wire.calls()).closes_itself is closes
+
+
+def test_an_answer_that_was_no_stream_needs_no_done() -> None:
+    assert fold(ForeignFrame(n=1, why="synthesised"), TEXT, STOP).all_flags() == ("synthesised",)
 
 
 def test_a_second_finish_changes_nothing() -> None:

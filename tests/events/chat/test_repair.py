@@ -115,3 +115,9 @@ def test_a_whole_answer_that_failed_ends_so() -> None:
 @pytest.mark.parametrize("junk", [b"null", b"[]", b"{}", b'"x"', b'{"choices":[5]}', b'{"choices":{}}', b"\xff"])
 def test_an_answer_that_says_nothing_is_no_stream(junk: bytes) -> None:
     assert run(tape([junk], body=True)).ended.ending == "protocol"
+
+
+def test_an_error_field_without_its_blank_line_is_an_error() -> None:
+    result = run(tape([HI, b'error: {"message":"no"}']))
+    assert result.sent == [HI, sse({"error": {"message": "no"}})]
+    assert result.ended.ending == "upstream_error"

@@ -7,6 +7,7 @@ ours and stay small. An input that breaks a law is written to regressions/<targe
 """
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -34,6 +35,7 @@ class Result(NamedTuple):
     """What one target came to."""
 
     target: str
+    when: str
     seconds: int
     executions: int
     edges: int
@@ -56,12 +58,16 @@ def fuzz(target: str, seconds: int) -> Result:
     ]  # fmt: skip
     command: list[str | Path] = [sys.executable, "-m", "tests.fuzz.one", target, *flags, work, HERE / "corpus" / target]
     started = time.monotonic()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     log = WORK / f"{target}.log"
     with log.open("wb") as output:
         subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
     text = log.read_text(errors="replace")
-    return Result(
+    result = Result(
         target,
+        f"{datetime.now(UTC):%Y-%m-%d} {commit.stdout.strip()}",
         round(time.monotonic() - started),
         _last(r"number_of_executed_units: (\d+)", text) or _last(r"#(\d+)\t", text),
         _last(r"cov: (\d+)", text),
@@ -70,6 +76,8 @@ def fuzz(target: str, seconds: int) -> Result:
         _last(r"(?:peak_rss_mb: |rss: )(\d+)", text),
         len(list(regressions.iterdir())) - before,
     )
+    (WORK / f"{target}.json").write_text(json.dumps(result), encoding="utf-8")
+    return result
 
 
 def _last(pattern: str, text: str) -> int:
@@ -80,31 +88,26 @@ def _last(pattern: str, text: str) -> int:
 def table(results: list[Result]) -> str:
     """As docs/fuzz.md shows them."""
     rows = [
-        f"| `{r.target}` | {r.seconds} s | {r.executions:,} | {r.edges:,} | {r.features:,} | {r.inputs:,} "
+        f"| `{r.target}` | {r.when} | {r.seconds} s | {r.executions:,} | {r.edges:,} | {r.features:,} | {r.inputs:,} "
         f"| {r.memory_mb} MB | {r.findings} |"
         for r in results
     ]
-    day = datetime.now(UTC).strftime("%Y-%m-%d")
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return "\n".join(
-        [
-            f"{BEGIN} On {day}, over commit {commit.stdout.strip()}:",
-            "",
-            "| target | time | inputs run | edges | features | inputs kept | memory | findings |",
-            "|---|---|---|---|---|---|---|---|",
-            *rows,
-        ]
-    )
+    head = "| target | day, commit | time | inputs run | edges | features | inputs kept | memory | findings |"
+    return "\n".join([BEGIN, "", head, "|---|---|---|---|---|---|---|---|---|", *rows])
 
 
-def report(results: list[Result]) -> None:
+def stored() -> list[Result]:
+    """What the last run of each target came to."""
+    paths = [WORK / f"{target}.json" for target in TARGETS]
+    return [Result(*json.loads(path.read_text(encoding="utf-8"))) for path in paths if path.exists()]
+
+
+def report() -> None:
     """Everything from the mark to the next heading of docs/fuzz.md is replaced."""
     path = ROOT / "docs/fuzz.md"
     head, _, tail = path.read_text(encoding="utf-8").partition(BEGIN)
     _, heading, tail = tail.partition("\n## ")
-    path.write_text(f"{head}{table(results)}\n{heading and chr(10) + '## '}{tail}", encoding="utf-8")
+    path.write_text(f"{head}{table(stored())}\n{heading and chr(10) + '## '}{tail}", encoding="utf-8")
 
 
 def main() -> int:
@@ -112,15 +115,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="coverage-guided fuzzing of the core")
     parser.add_argument("--seconds", type=int, default=600, help="for each target")
     parser.add_argument("--jobs", type=int, default=2, help="targets at a time")
-    parser.add_argument("--report", action="store_true", help="write the table into docs/fuzz.md")
-    parser.add_argument("targets", nargs="*", choices=[*TARGETS, []], help="all of them")
+    parser.add_argument("--report", action="store_true", help="write docs/fuzz.md from the last run of each")
+    parser.add_argument("targets", nargs="*", help=f"{', '.join(TARGETS)}; or none, only to report")
     given = parser.parse_args()
+    if given.targets == ["none"]:
+        report()
+        return 0
     with ThreadPoolExecutor(given.jobs) as pool:
         running = [pool.submit(fuzz, target, given.seconds) for target in given.targets or TARGETS]
     results = [one.result() for one in running]
     print(table(results))
     if given.report:
-        report(results)
+        report()
     return int(any(result.findings for result in results))
 
 

@@ -1,0 +1,314 @@
+"""The disposable index of all ended tapes in SQLite; what it says, the tapes say, and it is rebuilt from them.
+
+One connection, in one thread: writes that wait are taken together in one transaction (4 us a row, against 59 us each),
+and whoever asks is answered behind them. SQLite before 3.51.3 can corrupt itself when two connections write or
+checkpoint at once, so there is never a second one.
+"""
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import trio
+
+from wiretape.events.errors import TapeError
+from wiretape.events.json_text import dumps, parse
+from wiretape.events.record import Record
+from wiretape.events.tape import Reader
+
+from .entry import CallRow, Entry, StreamRow, entry_of
+from .folder import Folder
+from .store import PAGE_MAX, Filter
+
+__all__ = ["Catalogue", "read_entry", "reindex"]
+
+_T = TypeVar("_T")
+
+#: Written into the file: another number, another meaning of the rows, so it is built anew.
+_VERSION: Final = 1
+#: Tapes indexed between two questions while it catches up: about 50 ms.
+_STEP: Final = 20
+_CHUNK_BYTES: Final = 1024 * 1024
+#: Of one run: a disk that damages the file again each time must not keep us busy.
+_REBUILDS: Final = 3
+_SUFFIXES: Final = ("", "-wal", "-shm")
+
+_SCHEMA: Final = """
+    CREATE TABLE streams (
+        created INTEGER NOT NULL, stream TEXT NOT NULL, caller TEXT NOT NULL, route TEXT NOT NULL,
+        dialect TEXT NOT NULL, model TEXT NOT NULL, ending TEXT NOT NULL, flags TEXT NOT NULL,
+        input_tokens INTEGER, output_tokens INTEGER, usage TEXT,
+        first_frame_us INTEGER, first_content_us INTEGER, duration_us INTEGER,
+        PRIMARY KEY (created, stream)
+    );
+    CREATE UNIQUE INDEX streams_by_id ON streams (stream);
+    CREATE TABLE calls (
+        caller TEXT NOT NULL, call TEXT NOT NULL, handed_us INTEGER NOT NULL, stream TEXT NOT NULL,
+        name TEXT NOT NULL, state TEXT NOT NULL,
+        PRIMARY KEY (caller, call, handed_us, stream)
+    );
+    CREATE INDEX calls_by_stream ON calls (stream);
+"""
+_STREAM: Final = (
+    "created, stream, caller, route, dialect, model, ending, flags, input_tokens, output_tokens, usage, "
+    "first_frame_us, first_content_us, duration_us"
+)
+_CALL: Final = "caller, call, handed_us, stream, name, state"
+
+
+def read_entry(stream: str, path: Path) -> Entry | None:
+    """The rows of a tape; None where it is gone, unreadable, or of a format that this version refuses."""
+    try:
+        return entry_of(stream, _records(path))
+    except (OSError, TapeError):
+        return None
+
+
+def _records(path: Path) -> Iterator[Record]:
+    reader = Reader()
+    with path.open("rb") as file:
+        while data := file.read(_CHUNK_BYTES):
+            yield from reader.feed(data)
+
+
+def reindex(folder: Folder) -> int:
+    """The whole catalogue anew; how many streams it holds. The folder must be held, and nobody else have it open."""
+    _remove(folder.root / "catalogue.db")
+    book = _Book(folder)
+    try:
+        while book.catch_up():
+            pass
+        return book.count()
+    finally:
+        book.close()
+
+
+class Catalogue:
+    """Questions and entries from the serving task; the work is done in a thread of its own."""
+
+    def __init__(self, folder: Folder, warn: Callable[[str], None]) -> None:
+        """Returns at once. What tapes it lacks it takes in on the side, and a damaged file it replaces."""
+        self._folder = folder
+        self._warn = warn
+        self._trio = trio.lowlevel.current_trio_token()
+        self._waiting: deque[tuple[str, Path, Entry | None]] = deque()
+        self._scheduled = False
+        self._book: _Book | None = None
+        self._closing = False
+        self._warned = False
+        self._rebuilds_left = _REBUILDS
+        self._thread = ThreadPoolExecutor(1, "wiretape-catalogue")
+        self._thread.submit(self._catch_up)
+
+    def enter(self, stream: str, path: Path, entry: Entry | None) -> None:
+        """An ended stream: its rows, or its tape to find them in. Returns at once."""
+        self._waiting.append((stream, path, entry))
+        if not self._scheduled:
+            self._scheduled = True
+            self._thread.submit(self._drain)
+
+    async def list(self, which: Filter, limit: int) -> Sequence[StreamRow]:
+        """One page, the latest first."""
+        return await self._ask(lambda book: book.list(which, min(limit, PAGE_MAX)), [])
+
+    async def find_call(self, caller: str, call: str) -> CallRow | None:
+        """The first of this id."""
+        return await self._ask(lambda book: book.find_call(caller, call), None)
+
+    async def forget(self, streams: Collection[str]) -> None:
+        """Their tapes are gone."""
+        await self._ask(lambda book: book.forget(streams), None)
+
+    def close(self) -> None:
+        """Everything entered is in the file. Blocks; to be called in a thread."""
+        self._closing = True
+        self._thread.submit(self._drain)
+        self._thread.shutdown()
+        if self._book is not None:
+            self._book.close()
+
+    async def _ask(self, question: "Callable[[_Book], _T]", nothing: _T) -> _T:
+        done = trio.Event()
+
+        def tell(_: Future[_T]) -> None:
+            with suppress(trio.RunFinishedError):
+                self._trio.run_sync_soon(done.set)
+
+        def answer() -> _T:
+            self._drain()
+            return self._with_book(question, nothing)
+
+        future = self._thread.submit(answer)
+        future.add_done_callback(tell)
+        await done.wait()
+        return future.result()
+
+    # -- in the thread ------------------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Whoever enters after the first line asks for another drain, so nothing is left waiting."""
+        self._scheduled = False
+        rows: list[Entry] = []
+        while self._waiting:
+            stream, path, entry = self._waiting.popleft()
+            entry = entry or read_entry(stream, path)
+            if entry is not None:
+                rows.append(entry)
+        if rows:
+            self._with_book(lambda book: book.enter(rows), None)
+
+    def _catch_up(self) -> None:
+        if not self._closing and self._with_book(lambda book: book.catch_up(), False):
+            with suppress(RuntimeError):  # shut down meanwhile
+                self._thread.submit(self._catch_up)
+
+    def _with_book(self, work: "Callable[[_Book], _T]", nothing: _T) -> _T:
+        """What the file can be made to say. It holds nothing that the tapes do not, so no fault of its is anyone's."""
+        try:
+            if self._book is None:
+                self._book = _Book(self._folder)
+            return work(self._book)
+        except (sqlite3.OperationalError, OSError) as error:
+            self._say(f"catalogue.db cannot be used, what it misses is made good at the next start: {error}")
+        except sqlite3.DatabaseError as error:
+            self._say(f"catalogue.db is damaged and is built anew from the tapes: {error}")
+            self._replace()
+        return nothing
+
+    def _say(self, warning: str) -> None:
+        if not self._warned:
+            self._warned = True
+            self._warn(warning)
+
+    def _replace(self) -> None:
+        if self._book is not None:
+            self._book.close()
+        self._book = None
+        if self._rebuilds_left:
+            self._rebuilds_left -= 1
+            _remove(self._folder.root / "catalogue.db")
+            with suppress(RuntimeError):  # shut down meanwhile; the next start finds it
+                self._thread.submit(self._catch_up)
+
+
+class _Book:
+    """The file itself."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        path = folder.root / "catalogue.db"
+        path.touch(mode=0o600)
+        self._missing: Iterator[tuple[str, Path]] | None = None
+        self._base = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            self._base.execute("PRAGMA journal_mode = WAL")
+            self._base.execute("PRAGMA synchronous = NORMAL")
+            self._make_tables()
+        except BaseException:
+            self._base.close()
+            raise
+
+    def _make_tables(self) -> None:
+        (version,) = self._base.execute("PRAGMA user_version").fetchone()
+        if version != _VERSION:
+            for (name,) in self._base.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                self._base.execute(f'DROP TABLE "{name}"')
+            self._base.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        elif (said := self._base.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(said)
+
+    def close(self) -> None:
+        """The log is folded into the file."""
+        self._base.close()
+
+    def count(self) -> int:
+        """How many streams it knows."""
+        (count,) = self._base.execute("SELECT count(*) FROM streams").fetchone()
+        return int(count)
+
+    def enter(self, entries: Iterable[Entry]) -> None:
+        """In one transaction. A stream that is known already is known better now."""
+        entries = list(entries)
+        streams = [(entry.stream.stream,) for entry in entries]
+        with self._base:
+            self._base.execute("BEGIN")
+            self._base.executemany("DELETE FROM calls WHERE stream = ?", streams)
+            self._base.executemany("DELETE FROM streams WHERE stream = ?", streams)
+            self._base.executemany(
+                f"INSERT INTO streams ({_STREAM}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608 - our own words
+                [_stream_values(entry.stream) for entry in entries],
+            )
+            self._base.executemany(
+                f"INSERT INTO calls ({_CALL}) VALUES (?,?,?,?,?,?)",  # noqa: S608 - our own words
+                [_call_values(call) for entry in entries for call in entry.calls],
+            )
+
+    def forget(self, streams: Iterable[str]) -> None:
+        """Their rows."""
+        keys = [(stream,) for stream in streams]
+        with self._base:
+            self._base.execute("BEGIN")
+            self._base.executemany("DELETE FROM calls WHERE stream = ?", keys)
+            self._base.executemany("DELETE FROM streams WHERE stream = ?", keys)
+
+    def list(self, which: Filter, limit: int) -> Sequence[StreamRow]:
+        """One page, the latest first."""
+        words = {"caller": which.caller, "model": which.model, "route": which.route, "ending": which.ending}
+        terms = [f"{name} = ?" for name, word in words.items() if word is not None]
+        values: list[Any] = [word for word in words.values() if word is not None]
+        if which.before is not None:
+            terms.append("(created, stream) < (?, ?)")
+            values += which.before.place
+        where = f"WHERE {' AND '.join(terms)}" if terms else ""
+        query = f"SELECT {_STREAM} FROM streams {where} ORDER BY created DESC, stream DESC LIMIT ?"  # noqa: S608
+        return [_stream_row(values) for values in self._base.execute(query, [*values, limit])]
+
+    def find_call(self, caller: str, call: str) -> CallRow | None:
+        """The first of this id."""
+        query = f"SELECT {_CALL} FROM calls WHERE caller = ? AND call = ? ORDER BY handed_us, stream LIMIT 1"  # noqa: S608
+        found = self._base.execute(query, (caller, call)).fetchone()
+        return None if found is None else _call_row(found)
+
+    def catch_up(self) -> bool:
+        """A step towards what the tapes say: streams without a tape go, tapes without a row come. Whether more is left.
+
+        So a kill between a tape's end and its row, a power loss and a deleted file are all made good by the same walk.
+        """
+        if self._missing is None:
+            tapes = {facts.stream: path for path, facts in self._folder.ended()}
+            known = {stream for (stream,) in self._base.execute("SELECT stream FROM streams")}
+            self.forget(known - tapes.keys())
+            self._missing = iter(sorted((stream, path) for stream, path in tapes.items() if stream not in known))
+        step = [tape for _, tape in zip(range(_STEP), self._missing, strict=False)]
+        entries = (read_entry(stream, path) for stream, path in step)
+        self.enter(entry for entry in entries if entry is not None)
+        return bool(step)
+
+
+def _remove(path: Path) -> None:
+    for suffix in _SUFFIXES:
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _stream_values(row: StreamRow) -> tuple[Any, ...]:
+    names = (name.strip() for name in _STREAM.split(","))
+    return tuple(dumps(row.flags).decode() if name == "flags" else getattr(row, name) for name in names)
+
+
+def _stream_row(values: Sequence[Any]) -> StreamRow:
+    named: dict[str, Any] = dict(zip((name.strip() for name in _STREAM.split(",")), values, strict=True))
+    named["flags"] = tuple(parse(named["flags"].encode()))
+    return StreamRow(**named)
+
+
+def _call_values(row: CallRow) -> tuple[Any, ...]:
+    return tuple(getattr(row, name.strip()) for name in _CALL.split(","))
+
+
+def _call_row(values: Sequence[Any]) -> CallRow:
+    named: dict[str, Any] = dict(zip((name.strip() for name in _CALL.split(",")), values, strict=True))
+    return CallRow(**named)

@@ -1,0 +1,215 @@
+"""What the catalogue says of one tape: its row and those of its tool calls, a pure fold over the records."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from wiretape.events.emit import Emitter
+from wiretape.events.fold.usage import UsageFold
+from wiretape.events.json_text import as_list, as_object, dumps
+from wiretape.events.model import Event, ResponseStarted
+from wiretape.events.record import NO_KEYS, Record
+
+__all__ = ["CallRow", "Entry", "EntryFold", "StreamRow", "entry_of", "opened"]
+
+#: A frame that may count tokens. Inside a string of JSON the quotes would be escaped.
+_USAGE: Final = re.compile(rb'"usage"\s*:\s*\{')
+#: What the dialects call the two counts that all of them have.
+_INPUT: Final = ("prompt_tokens", "input_tokens")
+_OUTPUT: Final = ("completion_tokens", "output_tokens")
+#: SQLite's integers; a count beyond them is junk.
+_INTEGER_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRow:
+    """One stream. Times are microseconds since `open`, except `created`: seconds since 1970."""
+
+    stream: str
+    created: int
+    caller: str
+    route: str
+    dialect: str
+    #: The one that was asked for, which does not change while the stream lives; the upstream's word where none was.
+    model: str
+    #: Empty while it has not ended.
+    ending: str = ""
+    flags: tuple[str, ...] = ()
+    #: As the upstream counted, never estimated.
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    usage: str | None = None
+    first_frame_us: int | None = None
+    first_content_us: int | None = None
+    duration_us: int | None = None
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """Where it stands among others: by time, then by id, so that paging never skips nor repeats."""
+        return self.created, self.stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRow:
+    """One tool call of one stream, in the state in which its own stream left it."""
+
+    caller: str
+    call: str
+    stream: str
+    name: str
+    state: str
+    #: The end of its stream, microseconds since 1970: from there on the client could run it.
+    handed_us: int
+
+
+class Entry(NamedTuple):
+    """All rows of one tape."""
+
+    stream: StreamRow
+    calls: tuple[CallRow, ...]
+
+
+def entry_of(stream: str, records: Iterable[Record]) -> Entry:
+    """The rows of a whole tape, or of as much of it as there is."""
+    fold = EntryFold(stream)
+    for record in records:
+        fold.feed(record)
+    return fold.entry()
+
+
+class EntryFold:
+    """`feed` every record, or `look` at it behind the emitter of the live path, which then has to be given here."""
+
+    def __init__(self, stream: str, emitter: Emitter | None = None) -> None:
+        self._emitter = emitter or Emitter()
+        self._row = StreamRow(stream=stream, created=0, caller="", route="", dialect="", model="")
+        self._opening: list[Record] = []
+        self._first: Record | None = None
+        self._first_frame_us: int | None = None
+        self._usage: Record | None = None
+        self._bodies: list[Record] = []
+        self._first_content_us: int | None = None
+        self._end: Record | None = None
+        self._content = False
+
+    def feed(self, record: Record) -> None:
+        """The next record."""
+        self._emitter.feed(record)
+        self.look(record)
+
+    def look(self, record: Record) -> None:
+        """The next record, which the emitter has had already."""
+        if record.kind == "frame":
+            if self._first_frame_us is None:
+                self._first_frame_us = record.t
+            if self._first is None and record.payload is not None:
+                self._first = record
+            if not self._content and self._emitter.wire.content:
+                self._content, self._first_content_us = True, record.t
+            if record.payload is not None and _USAGE.search(record.payload):
+                self._usage = record
+        else:
+            self._other(record)
+
+    def _other(self, record: Record) -> None:
+        match record.kind:
+            case "open" | "request":
+                self._opening.append(record)
+                self._row = opened(self._row, record)
+            case "attempt":  # what came before counts for nothing
+                self._first = self._usage = self._first_frame_us = self._first_content_us = None
+                self._bodies.clear()
+                self._content = False
+            case "body":
+                self._bodies.append(record)
+            case "end":
+                self._end = record
+            case _:
+                pass
+
+    def entry(self) -> Entry:
+        """The rows."""
+        model, counts = self._said()
+        row = replace(
+            self._row,
+            model=self._row.model or model,
+            input_tokens=_count(counts, _INPUT),
+            output_tokens=_count(counts, _OUTPUT),
+            usage=None if counts is None else dumps(counts).decode("utf-8", "replace"),
+            first_frame_us=self._first_frame_us,
+            first_content_us=self._first_content_us,
+        )
+        if self._end is not None:
+            row = self._ended(row, self._end)
+        return Entry(row, tuple(self._calls(row)))
+
+    def _said(self) -> tuple[str, dict[str, Any] | None]:
+        """Model and token counts, from a tape of the few records that can hold them: events of every frame cost more
+        than all the rest."""
+        seen: list[Event] = []
+        emitter = Emitter(sink=seen.append)
+        telling = [self._first, *self._bodies, self._usage if self._usage is not self._first else None, self._end]
+        for record in [*self._opening, *filter(None, telling)]:
+            emitter.feed(record)
+        usage = UsageFold()
+        for event in seen:
+            usage.apply(event)
+        models = [event.model for event in seen if isinstance(event, ResponseStarted) and event.model]
+        return (_text(models[0]) if models else ""), usage.counts
+
+    def _ended(self, row: StreamRow, end: Record) -> StreamRow:
+        """The tape's own word; what the folds find where it has none."""
+        ending, flags = end.keys.get("ending"), end.keys.get("flags")
+        ended = self._emitter.wire.ended
+        if not isinstance(ending, str):
+            ending, flags = (ended.ending, list(ended.flags)) if ended else ("internal", [])
+        said = tuple(_text(flag) for flag in as_list(flags) if isinstance(flag, str))
+        return replace(row, ending=_text(ending), flags=said, duration_us=end.t)
+
+    def _calls(self, row: StreamRow) -> Iterable[CallRow]:
+        """Of ids that a stream uses twice the first counts, as in the whole catalogue."""
+        handed_us = row.created * 1_000_000 + (row.duration_us or 0)
+        seen: set[str] = set()
+        for call in self._emitter.wire.calls():
+            key = _text(call.id)
+            if not key or key in seen:
+                continue
+            seen.add(key)
+            yield CallRow(
+                caller=row.caller,
+                call=key,
+                stream=row.stream,
+                name=_text(call.name),
+                state=call.state.value,
+                handed_us=handed_us,
+            )
+
+
+def opened(row: StreamRow, record: Record) -> StreamRow:
+    """The row with what an `open` or `request` record says."""
+    keys: Mapping[str, Any] = record.keys or NO_KEYS
+    if record.kind == "request":
+        facts: dict[str, Any] = as_object(keys.get("facts"))
+        return replace(row, model=_text(facts.get("model")))
+    created = keys.get("created")
+    return replace(
+        row,
+        created=created if type(created) is int and 0 <= created <= 253_402_300_799 else 0,
+        caller=_text(keys.get("caller")),
+        route=_text(keys.get("route")),
+        dialect=_text(keys.get("dialect")),
+    )
+
+
+def _count(counts: dict[str, Any] | None, names: tuple[str, ...]) -> int | None:
+    for name in names:
+        count: Any = (counts or {}).get(name)
+        if type(count) is int and 0 <= count <= _INTEGER_MAX:
+            return count
+    return None
+
+
+def _text(value: Any) -> str:
+    """A lone surrogate is a character that SQLite does not take."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""

@@ -1,0 +1,122 @@
+"""The data folder: where each tape lies, who may enter, and one process at a time."""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from .retention import Kept
+from .store import FolderRefusedError, is_stream_id
+
+__all__ = ["Folder"]
+
+_SUFFIX: Final = ".tape"
+
+
+class Folder:
+    """Held from its making until `close`. Raises FolderRefusedError with one line where it cannot be used."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.live = root / "live"
+        try:
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise FolderRefusedError(f"data folder {root} cannot be used: {error.strerror}") from error
+        try:
+            self._take_lock()
+            self.live.mkdir(mode=0o700, exist_ok=True)
+            self.fd = os.open(self.live, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            os.close(self._lock)
+            raise FolderRefusedError(f"data folder {root} cannot be used: {error.strerror}") from error
+        except FolderRefusedError:
+            os.close(self._lock)
+            raise
+
+    def _take_lock(self) -> None:
+        """flock, not fcntl: those vanish when the same process opens and closes the file elsewhere."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            holder = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            raise FolderRefusedError(f"data folder {self.root} is in use by another process (pid {holder})") from error
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, b"%d\n" % os.getpid(), 0)
+
+    def close(self) -> None:
+        """Another process may have it."""
+        os.close(self.fd)
+        os.close(self._lock)
+
+    def lost(self) -> str | None:
+        """Why what is written now goes nowhere (P09): somebody took the folder away under us."""
+        try:
+            here, held = self.live.stat(), os.fstat(self.fd)
+        except OSError as error:
+            return f"data folder {self.root} is gone: {error.strerror}"
+        if (here.st_dev, here.st_ino) != (held.st_dev, held.st_ino):
+            return f"data folder {self.root} was replaced by another"
+        return None
+
+    def live_path(self, stream: str) -> Path:
+        """Of a stream that has not ended."""
+        return self.live / (stream + _SUFFIX)
+
+    def live_tapes(self) -> Iterator[tuple[str, Path]]:
+        """Every stream in live/, with its tape."""
+        for path in sorted(self.live.glob("*" + _SUFFIX)):
+            if is_stream_id(path.stem) and path.is_file():
+                yield path.stem, path
+
+    def day_path(self, day: date, stream: str) -> Path:
+        """Of a stream that has ended; its folder is made."""
+        folder = self.root / day.isoformat()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder / (stream + _SUFFIX)
+
+    def ended_path(self, stream: str) -> Path | None:
+        """Where the tape of an ended stream lies."""
+        for day in self._days():
+            path = self.root / day.isoformat() / (stream + _SUFFIX)
+            if path.exists():
+                return path
+        return None
+
+    def ended(self) -> Iterator[tuple[Path, Kept]]:
+        """Every tape of an ended stream, and the facts that decide how long it stays."""
+        for day in self._days():
+            with os.scandir(self.root / day.isoformat()) as entries:
+                for entry in entries:
+                    stream = entry.name.removesuffix(_SUFFIX)
+                    if entry.name == stream or not is_stream_id(stream) or not entry.is_file(follow_symlinks=False):
+                        continue
+                    facts = entry.stat(follow_symlinks=False)
+                    yield Path(entry.path), Kept(day, facts.st_mtime, stream, facts.st_size)
+
+    def remove(self, path: Path) -> None:
+        """A tape, and its day when nothing else is left of it."""
+        path.unlink(missing_ok=True)
+        try:
+            path.parent.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                raise
+
+    def _days(self) -> list[date]:
+        """The latest first: whoever looks for a stream mostly looks for a young one."""
+        days: list[date] = []
+        with os.scandir(self.root) as entries:
+            for entry in entries:
+                if len(entry.name) == 10 and entry.is_dir(follow_symlinks=False):
+                    try:
+                        days.append(date.fromisoformat(entry.name))
+                    except ValueError:
+                        continue
+        return sorted(days, reverse=True)

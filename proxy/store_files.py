@@ -1,0 +1,259 @@
+"""The store on disk: one file a stream, written before anything of it is delivered, found again after any crash."""
+
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from wiretape.events.record import Record, encode
+
+from .catalogue import Catalogue
+from .durability import ROUND_S, Committer, Durability, Sync, best_sync
+from .entry import CallRow, Entry, StreamRow, opened
+from .folder import Folder
+from .following import EndedBatches, LiveBatches, LiveTape
+from .recovery import Recovered, recover
+from .retention import Keep, Kept, day_of, expired
+from .store import PAGE_MAX, Filter, StoreError, StreamMissingError, TapeBrokenError, checked_stream_id
+from .tape_file import TapeFile, creation_error
+
+__all__ = ["INLINE_BYTES_MAX", "FileStore", "open_files"]
+
+#: Larger batches are written in a thread: the loop may stall for 10 ms at most.
+INLINE_BYTES_MAX: Final = 256 * 1024
+#: `open`, `request` and what else stands before the first frame.
+_OPENING_RECORDS: Final = 8
+
+
+@asynccontextmanager
+async def open_files(
+    root: Path,
+    *,
+    durability: Durability = "process",
+    warn: Callable[[str], None],
+    sync: Sync | None = None,
+    round_s: float = ROUND_S,
+) -> AsyncGenerator["FileStore"]:
+    """The store of this folder, recovered and held. Raises FolderRefusedError with one line where it cannot be had."""
+    sync = sync or best_sync()
+    folder = await trio.to_thread.run_sync(Folder, root)
+    try:
+        recovered = await trio.to_thread.run_sync(recover, folder, sync)
+        store = FileStore(folder, recovered, durability=durability, warn=warn, sync=sync, round_s=round_s)
+        try:
+            yield store
+        finally:
+            with trio.CancelScope(shield=True):  # ends: one commit round and one batch of rows
+                await store.aclose()
+    finally:
+        folder.close()
+
+
+class FileStore:
+    """To be had from `open_files`, which also closes it."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        recovered: Sequence[Recovered],
+        *,
+        durability: Durability,
+        warn: Callable[[str], None],
+        sync: Sync,
+        round_s: float,
+    ) -> None:
+        #: What the start found in live/.
+        self.recovered = recovered
+        #: Why writing failed last; None since the last batch that was written.
+        self.failure: str | None = None
+        #: Why nothing that is written arrives any more.
+        self.gone: str | None = None
+        self._folder = folder
+        self._durable = durability == "disk"
+        self._warn = warn
+        self._live: dict[str, LiveTape] = {}
+        self._large = trio.CapacityLimiter(4)  # threads that write a large body; more would only share the disk
+        self._catalogue = Catalogue(folder, warn)
+        self._committer = Committer(
+            folder.fd,
+            sync,
+            watch=folder.lost,
+            on_lost=self._lost,
+            on_gone=self._has_gone,
+            round_s=round_s,
+        )
+
+    async def create(self, stream: str) -> None:
+        """Begin a tape; its name becomes durable with its first round."""
+        path = self._folder.live_path(checked_stream_id(stream))
+        if self.gone is not None:
+            raise TapeBrokenError(self.gone)
+        try:
+            if stream in self._live or self._folder.ended_path(stream) is not None:
+                raise StoreError(f"{stream} has a tape already")
+            tape = TapeFile(path)
+        except OSError as error:
+            failure = creation_error(path, error)
+            self.failure = str(failure)
+            raise failure from error
+        self._live[stream] = LiveTape(stream, tape)
+
+    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> None:
+        """Write one batch."""
+        live = self._live.get(stream)
+        if live is None:
+            raise StreamMissingError(f"{stream} is not open")
+        assert not live.writing, f"two tasks append to {stream}"
+        assert records[0].n == live.next_n or (live.lost and records[0].n > live.next_n), f"{stream} is out of order"
+        at = live.tape.size
+        live.writing = True
+        try:
+            await self._write(live, records)
+        except StoreError as error:
+            live.lost, self.failure = True, str(error)
+            raise
+        finally:
+            live.writing = False
+        self.failure = None
+        live.next_n = records[-1].n + 1
+        if records[0].n < _OPENING_RECORDS:
+            _describe(live, records)
+        ended = records[-1].kind == "end"
+        if ended:
+            self._end(stream, live, entry)
+        self._committer.mark(live.tape)
+        try:
+            if self._durable:
+                await self._committer.committed(live.tape)
+            live.show(records, at)
+        finally:
+            if ended:
+                live.close()
+
+    async def release(self, stream: str) -> None:
+        """No more will come; its tape stays in live/ for recovery."""
+        live = self._live.pop(stream, None)
+        if live is not None:
+            live.tape.ended = True
+            self._committer.mark(live.tape)
+            live.close()
+
+    def read(self, stream: str, from_n: int = 0) -> LiveBatches | EndedBatches:
+        """What is there now."""
+        return self._batches(stream, from_n, waits=False)
+
+    def follow(self, stream: str, from_n: int = 0) -> LiveBatches | EndedBatches:
+        """What is there, and what comes."""
+        return self._batches(stream, from_n, waits=True)
+
+    async def list(self, which: Filter, limit: int = 100) -> Sequence[StreamRow]:
+        """One page of the catalogue, with the live streams among it."""
+        limit = min(limit, PAGE_MAX)
+        rows = {live.row.stream: live.row for live in self._live.values() if which.admits(live.row)}
+        for row in await self._catalogue.list(which, limit):
+            rows[row.stream] = row
+        return sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
+
+    async def find_call(self, caller: str, call: str) -> CallRow | None:
+        """The first of this id, in any stream that has ended."""
+        return await self._catalogue.find_call(caller, call)
+
+    async def expire(self, now: float, keep: Keep) -> Sequence[str]:
+        """Remove what is too old or too much, and its rows."""
+        live_bytes = sum(live.tape.size for live in self._live.values())
+        gone = await trio.to_thread.run_sync(partial(_expire, self._folder, live_bytes, now, keep))
+        if gone:
+            await self._catalogue.forget(gone)
+        return gone
+
+    async def aclose(self) -> None:
+        """The last round; streams that have not ended are left to recovery."""
+        for stream in list(self._live):
+            await self.release(stream)
+        await trio.to_thread.run_sync(self._committer.stop)
+        await trio.to_thread.run_sync(self._catalogue.close)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    async def _write(self, live: LiveTape, records: Sequence[Record]) -> None:
+        size = 0
+        for record in records:
+            if record.raw is not None:
+                size += len(record.raw)
+        if size <= INLINE_BYTES_MAX:
+            live.tape.write(b"".join([encode(record) for record in records]))
+        else:
+            await trio.to_thread.run_sync(_write_large, live.tape, records, limiter=self._large)
+
+    def _end(self, stream: str, live: LiveTape, entry: Entry | None) -> None:
+        """A tape that cannot be moved is whole, and the next start moves it."""
+        tape = live.tape
+        tape.ended = True
+        del self._live[stream]
+        try:
+            day = day_of(live.row.created or tape.path.stat().st_mtime)
+            _move(self._folder, tape, day, stream)
+        except OSError as error:
+            self._warn(f"{tape.path.name} has ended and could not be moved to its day: {error.strerror}")
+        else:
+            self._catalogue.enter(stream, tape.path, entry)
+
+    def _batches(self, stream: str, from_n: int, *, waits: bool) -> LiveBatches | EndedBatches:
+        live = self._live.get(stream)
+        if live is not None:
+            return LiveBatches(live, from_n, waits=waits)
+        find = partial(self._folder.ended_path, checked_stream_id(stream))
+        if find() is None:
+            raise StreamMissingError(f"there is no stream {stream}")
+        return EndedBatches(stream, find, from_n)
+
+    def _lost(self, tapes: Collection[TapeFile]) -> None:
+        """A commit round failed: what stands on these tapes may vanish, and their followers are told."""
+        for tape in tapes:
+            assert tape.broken is not None
+            self.failure = tape.broken
+            self._warn(tape.broken)
+        lost = set(tapes)
+        for live in self._live.values():
+            if live.tape in lost:
+                live.close()
+
+    def _has_gone(self, reason: str) -> None:
+        self.gone = self.failure = reason
+        self._warn(reason)
+        for live in self._live.values():
+            live.tape.broken = reason
+            live.close()
+
+
+def _describe(live: LiveTape, records: Sequence[Record]) -> None:
+    for record in records:
+        if record.kind in ("open", "request"):
+            live.row = opened(live.row, record)
+
+
+def _write_large(tape: TapeFile, records: Sequence[Record]) -> None:
+    tape.write(b"".join([encode(record) for record in records]))
+
+
+def _move(folder: Folder, tape: TapeFile, day: date, stream: str) -> None:
+    try:
+        tape.move(folder.day_path(day, stream))
+    except FileNotFoundError:  # the day expired between the two steps
+        tape.move(folder.day_path(day, stream))
+
+
+def _expire(folder: Folder, live_bytes: int, now: float, keep: Keep) -> Sequence[str]:
+    paths: dict[str, Path] = {}
+    facts: list[Kept] = []
+    for path, kept in folder.ended():
+        paths[kept.stream] = path
+        facts.append(kept)
+    gone = expired(facts, live_bytes, now, keep)
+    for stream in gone:
+        folder.remove(paths[stream])
+    return gone

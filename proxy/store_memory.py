@@ -1,0 +1,135 @@
+"""A store in memory: for those who keep nothing (`durability = none`), and for tests under a virtual clock.
+
+No thread and no file, so that a clock which jumps as soon as all tasks wait never jumps past our work.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+import trio
+
+from wiretape.events.record import Record, encode
+from wiretape.events.tape import Damage
+
+from .entry import CallRow, Entry, StreamRow, entry_of, opened
+from .following import Wakes
+from .retention import Keep, Kept, day_of, expired
+from .store import PAGE_MAX, Filter, StoreError, StreamMissingError, checked_stream_id
+
+__all__ = ["MemoryStore"]
+
+
+class _Tape:
+    def __init__(self, stream: str) -> None:
+        self.records: list[Record] = []
+        self.size = 0
+        self.row = StreamRow(stream=stream, created=0, caller="", route="", dialect="", model="")
+        self.calls: Sequence[CallRow] = ()
+        self.closed = False
+        self.wakes = Wakes()
+
+    def take(self, records: Sequence[Record], entry: Entry | None) -> None:
+        for record in records:
+            assert record.n == len(self.records), f"record {record.n} comes after {len(self.records) - 1}"
+            self.records.append(record)
+            self.size += len(encode(record))
+            if record.kind in ("open", "request"):
+                self.row = opened(self.row, record)
+        if records[-1].kind == "end":
+            self.row, self.calls = entry or entry_of(self.row.stream, self.records)
+            self.closed = True
+        self.wakes.wake()
+
+
+class _Batches:
+    def __init__(self, tape: _Tape, from_n: int, *, waits: bool) -> None:
+        self.damage: Sequence[Damage] = ()
+        self._tape = tape
+        self._at = bisect_left(tape.records, from_n, key=lambda record: record.n)
+        self._from_n = from_n
+        self._waits = waits
+
+    def __aiter__(self) -> "_Batches":
+        return self
+
+    async def __anext__(self) -> list[Record]:
+        tape = self._tape
+        await trio.lowlevel.checkpoint()
+        while True:
+            records = tape.records[self._at :]
+            self._at += len(records)
+            if records and records[-1].n >= self._from_n:
+                return [record for record in records if record.n >= self._from_n]
+            if tape.closed or not self._waits:
+                raise StopAsyncIteration
+            await tape.wakes.wait()
+
+
+class MemoryStore:
+    """Keeps every record until it expires."""
+
+    def __init__(self) -> None:
+        self._tapes: dict[str, _Tape] = {}
+
+    async def create(self, stream: str) -> None:
+        """Begin a tape."""
+        if checked_stream_id(stream) in self._tapes:
+            raise StoreError(f"{stream} has a tape already")
+        self._tapes[stream] = _Tape(stream)
+
+    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> None:
+        """Keep one batch."""
+        tape = self._tapes.get(stream)
+        if tape is None or tape.closed:
+            raise StreamMissingError(f"{stream} is not open")
+        tape.take(records, entry)
+
+    async def release(self, stream: str) -> None:
+        """No more will come."""
+        tape = self._tape(stream)
+        tape.closed = True
+        tape.wakes.wake()
+
+    def read(self, stream: str, from_n: int = 0) -> _Batches:
+        """What is there now."""
+        return _Batches(self._tape(stream), from_n, waits=False)
+
+    def follow(self, stream: str, from_n: int = 0) -> _Batches:
+        """What is there, and what comes."""
+        return _Batches(self._tape(stream), from_n, waits=True)
+
+    async def list(self, which: Filter, limit: int = 100) -> Sequence[StreamRow]:
+        """One page."""
+        rows = [tape.row for tape in self._tapes.values() if which.admits(tape.row)]
+        return sorted(rows, key=lambda row: row.place, reverse=True)[: min(limit, PAGE_MAX)]
+
+    async def find_call(self, caller: str, call: str) -> CallRow | None:
+        """The first of this id."""
+        found = [row for row in self._calls() if (row.caller, row.call) == (caller, call)]
+        return min(found, key=lambda row: (row.handed_us, row.stream), default=None)
+
+    async def expire(self, now: float, keep: Keep) -> Sequence[str]:
+        """Remove what is too old or too much."""
+        ended = [tape for tape in self._tapes.values() if tape.row.ending]
+        live_bytes = sum(tape.size for tape in self._tapes.values() if not tape.row.ending)
+        facts = (Kept(day_of(t.row.created), t.row.created, t.row.stream, t.size) for t in ended)
+        gone = expired(facts, live_bytes, now, keep)
+        for stream in gone:
+            del self._tapes[stream]
+        return gone
+
+    async def aclose(self) -> None:
+        """Followers end."""
+        for tape in self._tapes.values():
+            tape.closed = True
+            tape.wakes.wake()
+
+    def _tape(self, stream: str) -> _Tape:
+        tape = self._tapes.get(stream)
+        if tape is None:
+            raise StreamMissingError(f"there is no stream {stream}")
+        return tape
+
+    def _calls(self) -> Iterator[CallRow]:
+        for tape in self._tapes.values():
+            yield from tape.calls

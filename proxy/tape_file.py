@@ -1,0 +1,88 @@
+"""One tape on disk: every batch is one unbuffered write whose count is checked, and nothing follows a half one."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from .store import StoreError, StoreFullError, TapeBrokenError
+
+__all__ = ["TapeFile", "creation_error", "read_at"]
+
+#: No room on the disk, in the quota, or below RLIMIT_FSIZE (P06, P11).
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FLAGS: Final = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class TapeFile:
+    """Open for appending, by one task. `size` counts what was written whole."""
+
+    __slots__ = ("broken", "closed", "dirty", "ended", "fd", "path", "size")
+
+    def __init__(self, path: Path) -> None:
+        """Raises FileExistsError where there is one: a tape is never begun twice."""
+        self.fd = os.open(path, _FLAGS, 0o600)
+        self.path = path
+        self.size = 0
+        #: Why it takes nothing more; set by whoever finds out, in any thread.
+        self.broken: str | None = None
+        #: In a commit round that has not begun; the committer's.
+        self.dirty = False
+        #: Its last record is written, so the next round may close it.
+        self.ended = False
+        self.closed = False
+
+    def write(self, lines: bytes) -> None:
+        """All of it or a StoreError, and then none of it is on the tape."""
+        if self.broken is not None:
+            raise TapeBrokenError(self.broken)
+        assert not self.ended, f"{self.path.name} has ended"
+        try:
+            written = os.write(self.fd, lines)
+        except OSError as error:
+            raise self._failed(error, len(lines)) from error
+        if written != len(lines):
+            raise self._short(written, len(lines))
+        self.size += written
+
+    def move(self, path: Path) -> None:
+        """Behind its end, to its day. Readers open by path each time, so they follow."""
+        self.path.rename(path)
+        self.path = path
+
+    def close(self) -> None:
+        """Once; errors of a close say nothing that a commit round would not say."""
+        if not self.closed:
+            self.closed = True
+            os.close(self.fd)
+
+    def _failed(self, error: OSError, size: int) -> StoreError:
+        if error.errno in _FULL:
+            return self._short(0, size)
+        self.broken = f"{self.path.name}: writing failed at byte {self.size}: {error.strerror}"
+        return TapeBrokenError(self.broken)
+
+    def _short(self, written: int, size: int) -> StoreError:
+        """F10: a full disk first takes a part. Only its repair may follow: cutting it off, which needs no room."""
+        reason = f"{self.path.name}: no room for {size} bytes at byte {self.size}, {written} were taken"
+        try:
+            os.ftruncate(self.fd, self.size)
+        except OSError as error:
+            self.broken = f"{reason}, and could not be cut off again: {error.strerror}"
+            return TapeBrokenError(self.broken)
+        return StoreFullError(reason)
+
+
+def creation_error(path: Path, error: OSError) -> StoreError:
+    """Why a tape could not be begun: no room, or anything else (P10: no descriptor is left)."""
+    reason = f"{path.name} could not be begun: {error.strerror}"
+    return StoreFullError(reason) if error.errno in _FULL else TapeBrokenError(reason)
+
+
+def read_at(path: Path, at: int, size: int) -> bytes:
+    """These bytes, or as many as there are. Opened and closed each time: a reader that is left lying holds nothing."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(fd, size, at)
+    finally:
+        os.close(fd)

@@ -1,0 +1,75 @@
+"""Streams to put into a store: batches of records as a pump would append them."""
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.chat import DONE, call, finish, text
+from wiretape.events.emit import Emitter
+from wiretape.events.record import Record
+from wiretape.events.tape import Recorder
+from wiretape.proxy.durability import Durability
+from wiretape.proxy.store import Batches
+from wiretape.proxy.store_files import FileStore, open_files
+
+__all__ = ["CREATED", "Batch", "flat", "gathered", "opened_files", "stream_of"]
+
+#: 2026-11-18 12:00:00 UTC.
+CREATED = 1_794_996_000
+Batch = list[Record]
+
+
+def stream_of(
+    stream: str,
+    *,
+    reads: int = 3,
+    caller: str = "caller-1",
+    model: str = "m",
+    route: str = "default",
+    created: int = CREATED,
+    call_id: str = "",
+    body: bytes = b"{}",
+    end: bool = True,
+) -> list[Batch]:
+    """One chat stream: its opening, so many reads of text (and a tool call), its end."""
+    recorder, emitter = Recorder(), Emitter()
+    opening: dict[str, Any] = {"format": 1, "stream": stream, "dialect": "chat", "profile": "strict"}
+    opening |= {"created": created, "caller": caller, "route": route}
+    facts: dict[str, Any] = {"stream": True, "usage": True, "model": model, "n": 1, "tools": []}
+    batches = [[recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": facts}, body)]]
+    upstream = [text(f"word {number} ") for number in range(reads)]
+    if call_id:
+        upstream.append(call(index=0, id=call_id, name="look_up", arguments="{}"))
+    upstream.append(finish("tool_calls" if call_id else "stop"))
+    batches += [recorder.read(1_000 * number, data) for number, data in enumerate([*upstream, DONE], 1)]
+    for batch in batches:
+        for record in batch:
+            emitter.feed(record)
+    if end:
+        ending, flags = emitter.ending("eof")
+        batches.append([recorder.end(90_000, {"cause": "eof", "ending": ending, "flags": list(flags)})])
+    return batches
+
+
+def flat(batches: Iterable[Sequence[Record]]) -> list[Record]:
+    """All records."""
+    return [record for batch in batches for record in batch]
+
+
+async def gathered(batches: Batches) -> list[Record]:
+    """All records that a reader gets."""
+    records: list[Record] = []
+    async for batch in batches:
+        assert batch, "a batch is never empty"
+        records += batch
+    return records
+
+
+@asynccontextmanager
+async def opened_files(root: Path, *, durability: Durability = "process", **options: Any) -> AsyncGenerator[FileStore]:
+    """A store on disk that says nothing to complain about."""
+    said: list[str] = []
+    async with open_files(root, durability=durability, warn=said.append, **options) as store:
+        yield store
+    assert said == []

@@ -1,0 +1,306 @@
+"""Every store keeps the same promises: the shared suite, over memory and files."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.proxy.store_cases import CREATED, Batch, flat, gathered, opened_files, stream_of
+from wiretape.events.errors import LocalError
+from wiretape.events.record import Record, encode
+from wiretape.proxy.entry import entry_of
+from wiretape.proxy.retention import Keep
+from wiretape.proxy.store import (
+    Filter,
+    Store,
+    StoreError,
+    StreamMissingError,
+    is_stream_id,
+)
+from wiretape.proxy.store_files import INLINE_BYTES_MAX
+from wiretape.proxy.store_memory import MemoryStore
+
+KINDS = ("memory", "files", "files at level disk")
+DAY_S = 86_400
+
+
+@asynccontextmanager
+async def store_of(kind: str) -> AsyncGenerator[Store]:
+    if kind == "memory":
+        memory = MemoryStore()
+        yield memory
+        await memory.aclose()
+        return
+    with TemporaryDirectory() as root:
+        async with opened_files(Path(root), durability="disk" if "disk" in kind else "process") as files:
+            yield files
+
+
+@pytest.fixture(params=KINDS)
+async def store(request: pytest.FixtureRequest) -> AsyncGenerator[Store]:
+    async with store_of(request.param) as store:
+        yield store
+
+
+async def put(store: Store, stream: str, batches: list[Batch]) -> list[Record]:
+    await store.create(stream)
+    for batch in batches:
+        await store.append(stream, batch)
+    return flat(batches)
+
+
+async def test_what_was_appended_is_read_while_live_and_when_ended(store: Store) -> None:
+    *begun, last = stream_of("s1")
+    written = await put(store, "s1", begun)
+    assert await gathered(store.read("s1")) == written
+    await store.append("s1", last)
+    written += last
+    assert await gathered(store.read("s1")) == written
+    assert [encode(record) for record in await gathered(store.read("s1"))] == [encode(record) for record in written]
+
+
+async def test_reading_begins_at_any_record(store: Store) -> None:
+    *begun, last = stream_of("s1")
+    written = await put(store, "s1", begun)
+    for from_n in range(len(written) + 2):
+        assert await gathered(store.read("s1", from_n)) == written[from_n:]
+    await store.append("s1", last)
+    written += last
+    for from_n in range(len(written) + 2):
+        assert await gathered(store.read("s1", from_n)) == written[from_n:]
+        assert await gathered(store.follow("s1", from_n)) == written[from_n:]
+
+
+async def test_followers_of_any_beginning_get_everything_in_order(store: Store) -> None:
+    batches = stream_of("s1", reads=20)
+    got: dict[int, list[Record]] = {}
+
+    async def follow(from_n: int) -> None:
+        got[from_n] = await gathered(store.follow("s1", from_n))
+
+    await store.create("s1")
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            for number, batch in enumerate(batches):
+                nursery.start_soon(follow, number)
+                await store.append("s1", batch)
+                if number % 3 == 0:
+                    await trio.testing.wait_all_tasks_blocked()
+    written = flat(batches)
+    assert got == {from_n: written[from_n:] for from_n in range(len(batches))}
+
+
+async def test_a_follower_sees_a_batch_as_soon_as_its_append_returned(store: Store) -> None:
+    batches = stream_of("s1")
+    await store.create("s1")
+    follower = store.follow("s1")
+    for batch in batches:
+        await store.append("s1", batch)
+        assert await anext(follower) == batch
+    with pytest.raises(StopAsyncIteration):
+        await anext(follower)
+
+
+async def test_a_follower_that_is_cancelled_harms_nobody(store: Store) -> None:
+    batches = stream_of("s1")
+    await store.create("s1")
+    with trio.move_on_after(0.01):
+        await gathered(store.follow("s1"))
+    for batch in batches:
+        await store.append("s1", batch)
+    assert await gathered(store.follow("s1")) == flat(batches)
+
+
+async def test_followers_of_a_released_stream_end(store: Store) -> None:
+    begun = stream_of("s1", end=False)
+    written = await put(store, "s1", begun)
+    got: list[Record] = []
+
+    async def follow() -> None:
+        got.extend(await gathered(store.follow("s1")))
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow)
+            await trio.testing.wait_all_tasks_blocked()
+            await store.release("s1")
+    assert got == written
+    with pytest.raises(StreamMissingError):
+        await store.append("s1", stream_of("s1")[-1])
+
+
+async def test_a_body_of_any_size_comes_back_and_so_does_what_follows(store: Store) -> None:
+    body = b'{"messages":"' + b"x" * (4 * INLINE_BYTES_MAX) + b'"}'
+    batches = stream_of("s1", body=body)
+    live = await put(store, "s1", batches[:2])
+    assert await gathered(store.read("s1")) == live
+    for batch in batches[2:]:
+        await store.append("s1", batch)
+    assert await gathered(store.read("s1")) == flat(batches)
+
+
+async def test_what_is_not_there_is_said(store: Store) -> None:
+    with pytest.raises(StreamMissingError):
+        store.read("nobody")
+    with pytest.raises(StreamMissingError):
+        store.follow("nobody")
+    with pytest.raises(StreamMissingError):
+        await store.append("nobody", stream_of("nobody")[0])
+    assert await store.find_call("nobody", "call-1") is None
+    assert await store.list(Filter()) == []
+
+
+async def test_a_stream_has_one_tape_for_ever(store: Store) -> None:
+    await put(store, "s1", stream_of("s1"))
+    with pytest.raises(StoreError):
+        await store.create("s1")
+    await store.create("s2")
+    with pytest.raises(StoreError):
+        await store.create("s2")
+    with pytest.raises(StreamMissingError):  # nothing follows `end`
+        await store.append("s1", stream_of("s1")[-1])
+
+
+async def test_an_append_out_of_order_is_our_bug(store: Store) -> None:
+    batches = stream_of("s1")
+    await put(store, "s1", batches[:2])
+    with pytest.raises(AssertionError):
+        await store.append("s1", batches[3])
+
+
+NO_IDS = ["", ".", "..", "a/b", "../a", "a\0b", "a.tape", "-a", "_a", "a b", "ä", "a\n", "x" * 129]
+
+
+@pytest.mark.parametrize("stream", NO_IDS)
+async def test_an_id_that_means_something_in_a_path_is_none(store: Store, stream: str) -> None:
+    assert not is_stream_id(stream)
+    with pytest.raises(LocalError):
+        await store.create(stream)
+    with pytest.raises((LocalError, StreamMissingError)):
+        store.read(stream)
+
+
+def test_ids_as_they_are_made() -> None:
+    assert all(map(is_stream_id, ["a", "x" * 128, "01JD4Q0000", "chat-1_2"]))
+
+
+async def test_lists_the_latest_first_in_pages_that_neither_skip_nor_repeat(store: Store) -> None:
+    for number in range(7):
+        await put(store, f"s{number}", stream_of(f"s{number}", created=CREATED + number // 2))
+    await put(store, "live", stream_of("live", created=CREATED + 2, end=False))
+    seen: list[str] = []
+    before = None
+    while page := await store.list(Filter(before=before), 3):
+        assert len(page) <= 3
+        seen += [row.stream for row in page]
+        before = page[-1]
+    assert seen == ["s6", "s5", "s4", "live", "s3", "s2", "s1", "s0"]
+
+
+async def test_lists_what_was_asked_for(store: Store) -> None:
+    await put(store, "a", stream_of("a", caller="c1", model="m1", route="r1"))
+    await put(store, "b", stream_of("b", caller="c2", model="m1", route="r2"))
+    await put(store, "c", stream_of("c", caller="c2", model="m2", route="r2", end=False))
+    asked: list[dict[str, Any]] = [{"caller": "c2"}, {"model": "m1"}, {"route": "r2"}, {"ending": ""}]
+    asked += [{"ending": "completed"}, {"caller": "c1", "model": "m2"}, {"caller": "' OR 1=1 --"}]
+    found = [sorted(row.stream for row in await store.list(Filter(**which))) for which in asked]
+    assert found == [["b", "c"], ["a", "b"], ["b", "c"], ["c"], ["a", "b"], [], []]
+
+
+async def test_a_row_says_what_the_tape_says(store: Store) -> None:
+    written = await put(store, "s1", stream_of("s1", call_id="call-1"))
+    assert list(await store.list(Filter())) == [entry_of("s1", written).stream]
+    call = await store.find_call("caller-1", "call-1")
+    assert call == entry_of("s1", written).calls[0]
+    assert call is not None
+    assert (call.name, call.state, call.stream) == ("look_up", "running", "s1")
+
+
+async def test_of_one_call_id_the_first_counts_and_each_caller_has_its_own(store: Store) -> None:
+    await put(store, "later", stream_of("later", call_id="call_1", created=CREATED + 9))
+    await put(store, "first", stream_of("first", call_id="call_1"))
+    await put(store, "other", stream_of("other", call_id="call_1", created=CREATED - 9, caller="caller-2"))
+    found = [await store.find_call(caller, "call_1") for caller in ("caller-1", "caller-2", "caller-3")]
+    assert [row and row.stream for row in found] == ["first", "other", None]
+
+
+async def test_an_entry_that_was_given_is_taken(store: Store) -> None:
+    *begun, last = stream_of("s1")
+    entry = entry_of("s1", flat([*begun, last]))
+    await put(store, "s1", begun)
+    await store.append("s1", last, entry)
+    assert list(await store.list(Filter())) == [entry.stream]
+
+
+async def test_what_expired_is_gone_from_everywhere_and_live_streams_stay(store: Store) -> None:
+    await put(store, "old", stream_of("old", call_id="call-1", created=CREATED - 9 * DAY_S))
+    await put(store, "old-live", stream_of("old-live", created=CREATED - 9 * DAY_S, end=False))
+    await put(store, "young", stream_of("young"))
+    assert list(await store.expire(CREATED, Keep())) == ["old"]
+    assert sorted(row.stream for row in await store.list(Filter())) == ["old-live", "young"]
+    assert await store.find_call("caller-1", "call-1") is None
+    with pytest.raises(StreamMissingError):
+        store.read("old")
+    assert list(await store.expire(CREATED, Keep(bytes=0))) == ["young"]
+    assert list(await store.expire(CREATED, Keep(days=0, bytes=0))) == []
+
+
+# What a schedule may say: append the next batch, begin to follow at a record, let the followers run.
+MOVES = st.lists(st.one_of(st.just(-1), st.just(-2), st.integers(0, 30)), max_size=40)
+
+
+@pytest.mark.parametrize("kind", ["memory", "files"])
+@settings(max_examples=30)
+@given(moves=MOVES, seed=st.integers(0, 3))
+async def test_any_interleaving_gives_every_follower_the_whole_sequence(kind: str, moves: list[int], seed: int) -> None:
+    batches = stream_of("s1", reads=10 + seed)
+    written = flat(batches)
+    got: list[tuple[int, list[Record]]] = []
+
+    async def follow(store: Store, from_n: int) -> None:
+        got.append((from_n, await gathered(store.follow("s1", from_n))))
+
+    async with store_of(kind) as store, trio.open_nursery() as nursery:
+        await store.create("s1")
+        waiting = list(batches)
+        for move in moves:
+            if move == -1 and len(waiting) > 1:
+                await store.append("s1", waiting.pop(0))
+            elif move == -2:
+                await trio.testing.wait_all_tasks_blocked()
+            elif move >= 0:
+                nursery.start_soon(follow, store, move)
+        for batch in waiting:
+            await store.append("s1", batch)
+    assert len(got) == sum(move >= 0 for move in moves)
+    assert all(records == written[from_n:] for from_n, records in got)
+
+
+async def test_in_memory_hours_pass_in_no_time(autojump_clock: trio.testing.MockClock) -> None:
+    store = MemoryStore()
+    batches = stream_of("s1", reads=50)
+    paces = [0.0, 1.0, 60.0, 600.0]
+    got: dict[float, list[Record]] = {}
+
+    async def follow(pace: float) -> None:
+        records: list[Record] = []
+        async for batch in store.follow("s1"):
+            records += batch
+            await trio.sleep(pace)
+        got[pace] = records
+
+    await store.create("s1")
+    async with trio.open_nursery() as nursery:
+        for pace in paces:
+            nursery.start_soon(follow, pace)
+        for batch in batches:
+            await store.append("s1", batch)
+            await trio.sleep(60)
+    assert autojump_clock.current_time() >= 60 * len(batches)
+    assert got == dict.fromkeys(paces, flat(batches))

@@ -15,12 +15,12 @@ _SAID: Final = (TextDelta, ReasoningDelta)
 #: Name, what it looks like, and the kinds of text where it is out of place. Thoughts may well say `<think>`.
 _MARKERS: Final = (
     ("leaked_think", re.compile(r"</?think>"), (TextDelta,)),  # Q77, Q78
-    ("leaked_tool_section", re.compile(r"<\|tool_calls?_(?:section_)?begin\|>|<\|open\|>tools"), _SAID),  # Q81
+    ("leaked_tool_section", re.compile(r"<\|tool_call(?:s_section)?_begin\|>|<\|open\|>tools"), _SAID),  # Q81
     ("leaked_dsml", re.compile("<[|\uff5c\u2502]{1,2}DSML"), (*_SAID, ToolArgumentsDelta)),  # Q82
     ("leaked_tool_call", re.compile(r"</?tool_call>|<function=\w"), _SAID),  # Q83
 )
-#: The longest marker; what may be the beginning of one is looked at again with the next piece.
-_MARKER_CHARS_MAX: Final = len("<|tool_calls_section_begin|>")
+#: The longest marker, Kimi's; what may be the beginning of one is looked at again with the next piece.
+_MARKER_CHARS_MAX: Final = 28
 
 
 class Markup:

@@ -1,0 +1,185 @@
+"""One request and its answer in HTTP/1.1, without any I/O: h11 under our limits.
+
+`feed` takes what one socket read gave and returns the body bytes in it, joined. What else it meant stands in `head`,
+`end` and `fault`; upstream data never raises. Bytes before a fault are returned by the `feed` that finds it.
+"""
+
+import re
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final, NamedTuple
+
+import h11
+
+from wiretape.events.errors import LocalError
+
+from .errors import ProtocolError, TruncatedError, WireError
+from .limits import CHUNK_BYTES_FREE, CHUNK_EXCESS_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, INFORMATIONAL_MAX
+
+__all__ = ["End", "Exchange", "Head", "Header", "machine"]
+
+Header = tuple[bytes, bytes]
+
+#: How an answer in a version that we speak begins.
+_START: Final = b"HTTP/1."
+
+#: Where h11 begins to quote: from there on a message holds what the upstream sent.
+_QUOTED: Final = re.compile(r":? \(?(?:b['\"]|bytearray)")
+
+
+class End(Enum):
+    """How the body ended, where nothing went wrong."""
+
+    FRAMED = "framed"
+    """By its length, its last chunk, or because this answer has none."""
+    CLOSED = "closed"
+    """By the close of the connection, which no one can tell from a cut (failures.md F5)."""
+
+
+class Head(NamedTuple):
+    """The answer's head; header names as they came, trailers never join them."""
+
+    status: int
+    reason: bytes
+    headers: tuple[Header, ...]
+
+
+def machine() -> h11.Connection:
+    """The state of a connection; it serves one exchange after the other."""
+    return h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
+
+
+class Exchange:
+    """From the first byte of a request to the last of its answer."""
+
+    def __init__(self, connection: h11.Connection) -> None:
+        if connection.our_state is not h11.IDLE:
+            connection.start_next_cycle()
+        self._h11 = connection
+        self.head: Head | None = None
+        self.end: End | None = None
+        self.fault: WireError | None = None
+        self._start = b""
+        self._informational = 0
+        self._head_bytes = 0
+        self._chunked = False
+        self._excess_bytes = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether the upstream has said anything."""
+        return bool(self._start)
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another exchange may follow: both sides are done, stay, and nothing lies behind the answer."""
+        done = self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
+        return done and self.fault is None and self._h11.trailing_data == (b"", False)
+
+    def request(self, method: bytes, target: bytes, headers: Iterable[Header]) -> bytes:
+        """The request's head; raises LocalError for what HTTP/1.1 cannot say, such as a line end inside a value."""
+        try:
+            sent = self._h11.send(h11.Request(method=method, target=target, headers=list(headers)))
+        except h11.LocalProtocolError:
+            # Not `from`: h11 quotes the value, and that may be a key.
+            raise LocalError("this request's head is not HTTP/1.1: a forbidden character or lengths at odds") from None
+        return sent
+
+    def data(self, data: bytes) -> bytes:
+        """A piece of the request's body, framed."""
+        return self._send(h11.Data(data=data))
+
+    def finish(self) -> bytes:
+        """The end of the request's body, framed."""
+        return self._send(h11.EndOfMessage())
+
+    def _send(self, event: h11.Data | h11.EndOfMessage) -> bytes:
+        try:
+            return self._h11.send(event)
+        except h11.LocalProtocolError as exc:
+            raise LocalError(f"a request's body is not what its head announced: {exc}") from exc
+
+    def fail(self, fault: WireError) -> None:
+        """The connection broke."""
+        self.fault = self.fault or fault
+
+    def feed(self, data: bytes | bytearray) -> bytes:
+        """What one read gave, empty at the end of the connection."""
+        assert self.end is None, "an exchange was fed after its end"
+        assert self.fault is None, "an exchange was fed after its fault"
+        if len(self._start) < len(_START):
+            self._start += data[: len(_START) - len(self._start)]
+            if not _START.startswith(self._start):
+                self.fault = ProtocolError("the upstream does not speak HTTP/1.1")
+                return b""
+        parts: list[bytes | bytearray] = []
+        chunks = 0
+        self._head_bytes += len(data)
+        excess_bytes = len(data) if self._chunked else 0
+        self._h11.receive_data(bytes(data))  # no copy where it is bytes
+        try:
+            while self.end is None:
+                event = self._h11.next_event()
+                if isinstance(event, h11.Data):
+                    parts.append(event.data)
+                    chunks += event.chunk_start
+                elif isinstance(event, h11.EndOfMessage):
+                    self.end = End.FRAMED if data else End.CLOSED
+                elif isinstance(event, h11.Response):
+                    excess_bytes = self._final(event)
+                elif isinstance(event, h11.InformationalResponse):
+                    self._provisional(event)
+                else:
+                    break  # more is needed
+        except h11.RemoteProtocolError as exc:
+            self.fault = _translated(exc, at_close=not data)
+        except ProtocolError as exc:
+            self.fault = exc
+        body = bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+        if self._chunked and self.fault is None:
+            self._account(excess_bytes - len(body), chunks, len(body))
+        return body
+
+    def _block(self, event: h11.Response | h11.InformationalResponse) -> int:
+        """Holds the limits of one header block, and says how many bytes lie behind it."""
+        behind = len(self._h11.trailing_data[0])
+        if not event.http_version.startswith(b"1."):
+            raise ProtocolError("the upstream does not speak HTTP/1.1")
+        if self._head_bytes - behind > HEAD_BYTES_MAX:
+            raise ProtocolError(f"the answer's header block is longer than {HEAD_BYTES_MAX} bytes")
+        if len(event.headers) > HEADERS_MAX:
+            raise ProtocolError(f"the answer has more than {HEADERS_MAX} headers")
+        self._head_bytes = behind
+        return behind
+
+    def _provisional(self, event: h11.InformationalResponse) -> None:
+        self._block(event)
+        self._informational += 1
+        if event.status_code == 101:
+            raise ProtocolError("the upstream switched protocols, which nobody asked for")
+        if self._informational > INFORMATIONAL_MAX:
+            raise ProtocolError(f"more than {INFORMATIONAL_MAX} 1xx answers before the real one")
+
+    def _final(self, event: h11.Response) -> int:
+        behind = self._block(event)
+        names = {name for name, _ in event.headers}
+        if {b"transfer-encoding", b"content-length"} <= names:
+            # Two readers may disagree about where it ends, so nothing of it can be believed.
+            raise ProtocolError("the answer has both a length and a transfer encoding")
+        self._chunked = b"transfer-encoding" in names
+        self.head = Head(event.status_code, bytes(event.reason), tuple(event.headers.raw_items()))
+        return behind if self._chunked else 0
+
+    def _account(self, framing_bytes: int, chunks: int, body_bytes: int) -> None:
+        """Framing must stay in proportion to what it frames."""
+        allowed = CHUNK_BYTES_FREE * chunks + 2 * body_bytes
+        self._excess_bytes = max(0, self._excess_bytes + framing_bytes - allowed)
+        if self._excess_bytes > CHUNK_EXCESS_BYTES_MAX:
+            self.fault = ProtocolError("the answer's chunks are nearly nothing but framing")
+
+
+def _translated(exc: h11.RemoteProtocolError, *, at_close: bool) -> WireError:
+    """The one border where h11's word for a fault becomes ours."""
+    if at_close:
+        return TruncatedError("the upstream closed the connection before the end of its answer")
+    return ProtocolError(f"the answer is not HTTP/1.1: {_QUOTED.split(str(exc), maxsplit=1)[0]}")

@@ -1,0 +1,159 @@
+"""The upstream side: an httpx transport of our own over trio and h11, and the only file here that knows httpx.
+
+It adds nothing to a request but Host and framing, and takes nothing from an answer: no cookies, redirects,
+decompression, environment or log. One answer in HTTP/1.1 for one request, and a WireError where there is none.
+Law of ownership: a connection belongs to its request until it is idle, so a cancelled request leaves nothing behind
+(httpcore's pool lost a slot for ever with each one cancelled while connecting, failures.md F1).
+"""
+
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import httpx
+import trio
+
+from wiretape.events.errors import LocalError
+
+from .body import Body
+from .connect import Connector, Egress, OpenTcp, Origin
+from .connection import Connection, Outgoing
+from .errors import ResetError, TruncatedError
+from .exchange import Header
+from .limits import CONNECT_TIMEOUT_S, IDLE_CONNECTION_TIMEOUT_S, IDLE_CONNECTIONS_MAX, WRITE_TIMEOUT_S
+from .pool import Pool
+from .tls import client_context
+
+__all__ = ["UpstreamSettings", "UpstreamTransport", "body_of"]
+
+_PORTS: Final = {"http": 80, "https": 443}
+_BODY: Final = "wiretape.body"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamSettings:
+    """What a user may choose. Reading has no deadline here: the pump has one for the first byte and one for silence."""
+
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    write_timeout_s: float = WRITE_TIMEOUT_S
+    idle_connections_max: int = IDLE_CONNECTIONS_MAX
+    idle_connection_timeout_s: float = IDLE_CONNECTION_TIMEOUT_S
+    ca_file: Path | None = None
+    egress: Egress | None = None
+
+
+def body_of(response: httpx.Response) -> Body:
+    """The answer's body with times and ending, which httpx's own iterators do not have."""
+    body = response.extensions[_BODY]
+    assert isinstance(body, Body), "an answer of another transport"
+    return body
+
+
+class UpstreamTransport(httpx.AsyncBaseTransport):
+    """For one task or many; each answer must be closed, or read to its end."""
+
+    def __init__(
+        self,
+        settings: UpstreamSettings | None = None,
+        *,
+        open_tcp: OpenTcp = trio.open_tcp_stream,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        """Reads the trust store, which takes some 30 ms, unless a context is given."""
+        settings = settings or UpstreamSettings()
+        self._egress = settings.egress
+        self._write_timeout_s = settings.write_timeout_s
+        self._connector = Connector(
+            context or client_context(settings.ca_file),
+            egress=settings.egress,
+            timeout_s=settings.connect_timeout_s,
+            open_tcp=open_tcp,
+        )
+        self.pool = Pool(idle_max=settings.idle_connections_max, idle_timeout_s=settings.idle_connection_timeout_s)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """The answer once its head is there; raises WireError, or whatever the request's body raised."""
+        outgoing = self._outgoing(request)
+        # A connection may have been closed by now. What can be sent only once gets a new one.
+        connection = await self.pool.take(outgoing.origin) if isinstance(outgoing.body, bytes) else None
+        if connection is not None:
+            try:
+                return await self._answered(connection, outgoing)
+            except (ResetError, TruncatedError):
+                if connection.exchange.begun:
+                    raise
+        stream = await self._connector.connect(outgoing.origin)
+        connection = Connection(outgoing.origin, stream, write_timeout_s=self._write_timeout_s)
+        return await self._answered(connection, outgoing)
+
+    async def aclose(self) -> None:
+        """Closes what is idle; what is in use is closed by those who use it."""
+        await self.pool.aclose()
+
+    async def _answered(self, connection: Connection, outgoing: Outgoing) -> httpx.Response:
+        try:
+            first = await connection.send(outgoing)
+        except BaseException:
+            await connection.aclose()
+            raise
+        head = connection.exchange.head
+        assert head is not None, "send returns with a head"
+        body = Body(connection, self.pool, first)
+        extensions = {"http_version": b"HTTP/1.1", "reason_phrase": head.reason, _BODY: body}
+        return httpx.Response(head.status, headers=list(head.headers), stream=_Bytes(body), extensions=extensions)
+
+    def _outgoing(self, request: httpx.Request) -> Outgoing:
+        url = request.url
+        if url.scheme not in _PORTS or not url.raw_host:
+            raise LocalError("an upstream's URL begins with http:// or https:// and names a host")
+        tls = url.scheme == "https"
+        origin = Origin(tls, url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme])
+        body = _body(request.stream)
+        headers = _headers(request, body)
+        if self._egress is None or tls:
+            return Outgoing(origin, request.method.encode(), url.raw_path, headers, body)
+        target = b"http://" + url.netloc + url.raw_path
+        return Outgoing(origin, request.method.encode(), target, (*headers, *self._egress.headers), body)
+
+
+def _body(stream: httpx.SyncByteStream | httpx.AsyncByteStream) -> bytes | httpx.AsyncByteStream:
+    if isinstance(stream, httpx.ByteStream):
+        return b"".join(stream)
+    if isinstance(stream, httpx.AsyncByteStream):
+        return stream
+    raise LocalError("the body of a request is bytes or an async iterable")
+
+
+def _headers(request: httpx.Request, body: bytes | httpx.AsyncByteStream) -> tuple[Header, ...]:
+    """The caller's, in their order and spelling, with Host and framing where they are missing."""
+    headers = tuple(request.headers.raw)
+    if request.method == "CONNECT" or "upgrade" in request.headers:
+        raise LocalError("a request that turns the connection into something else is not relayed")
+    framings = {"content-length", "transfer-encoding"} & set(request.headers)
+    if len(framings) > 1:
+        raise LocalError("a request has a length or a transfer encoding, not both")
+    if "host" not in request.headers:
+        headers = ((b"Host", request.url.netloc), *headers)
+    if framings or body == b"":
+        return headers
+    if isinstance(body, bytes):
+        return (*headers, (b"Content-Length", b"%d" % len(body)))
+    return (*headers, (b"Transfer-Encoding", b"chunked"))
+
+
+class _Bytes(httpx.AsyncByteStream):
+    """The same body for httpx's own iterators; no generator, so nothing is left to a finaliser."""
+
+    def __init__(self, body: Body) -> None:
+        self._body = body
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return (await self._body.__anext__()).data
+
+    async def aclose(self) -> None:
+        await self._body.aclose()

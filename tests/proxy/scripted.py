@@ -1,0 +1,148 @@
+"""An upstream that follows a script, over memory streams or sockets, and counts what is open."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import httpx
+import trio
+from trio.testing import memory_stream_pair
+
+from wiretape.proxy.tls import client_context
+from wiretape.proxy.upstream import UpstreamSettings, UpstreamTransport
+
+__all__ = ["CONTEXT", "HEAD", "OK", "Script", "Upstream", "answers", "chunk", "post", "request_of", "says", "served"]
+
+Script = Callable[[trio.abc.Stream], Awaitable[None]]
+"""Plays the peer of one connection; the connection is closed when it returns."""
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+CONTEXT = client_context()
+"""Read once: it takes longer than most tests."""
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+class Counted(trio.abc.Stream):
+    """Our end of a connection, which knows whether it was closed."""
+
+    def __init__(self, stream: trio.abc.Stream, still_open: set["Counted"]) -> None:
+        self._stream = stream
+        self._still_open = still_open
+        still_open.add(self)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self._stream.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        self._still_open.discard(self)
+        await self._stream.aclose()
+
+
+class Upstream:
+    """`open_tcp` of a transport: each connection runs the next script, the last one again and again."""
+
+    def __init__(self, nursery: trio.Nursery, scripts: Sequence[Script]) -> None:
+        self.opened: list[tuple[str, int]] = []
+        self.still_open: set[Counted] = set()
+        self._nursery = nursery
+        self._scripts = list(scripts)
+
+    async def open_tcp(self, host: str, port: int) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        script = self._scripts[min(len(self.opened), len(self._scripts) - 1)]
+        self.opened.append((host, port))
+        ours, theirs = memory_stream_pair()
+        self._nursery.start_soon(_play, script, theirs)
+        return Counted(ours, self.still_open)
+
+
+async def _play(script: Script, stream: trio.abc.Stream) -> None:
+    try:
+        await script(stream)
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass  # the other side left
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+@asynccontextmanager
+async def served(
+    *scripts: Script, settings: UpstreamSettings | None = None
+) -> AsyncGenerator[tuple[UpstreamTransport, Upstream]]:
+    """A transport before these scripts; at the end nothing may be open but what is idle, and then nothing at all."""
+    async with trio.open_nursery() as nursery:
+        upstream = Upstream(nursery, scripts)
+        transport = UpstreamTransport(settings, open_tcp=upstream.open_tcp, context=CONTEXT)
+        yield transport, upstream
+        assert len(upstream.still_open) == len(transport.pool)
+        await transport.aclose()
+        assert not upstream.still_open
+        nursery.cancel_scope.cancel()
+
+
+async def request_of(stream: trio.abc.Stream) -> bytes:
+    """One request, by its length or its last chunk; empty where the other side left."""
+    received = b""
+    while b"\r\n\r\n" not in received or not _whole(received):
+        data = await stream.receive_some()
+        if not data:
+            return b""
+        received += data
+    return received
+
+
+def _whole(received: bytes) -> bool:
+    head, _, body = received.partition(b"\r\n\r\n")
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            return len(body) >= int(line.partition(b":")[2])
+        if line.startswith(b"transfer-encoding:"):
+            return body.endswith(b"0\r\n\r\n")
+    return True
+
+
+def says(*pieces: bytes, keep: bool = False) -> Script:
+    """Takes one request and writes these pieces, a second apart; then closes, or keeps silent."""
+
+    async def script(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        for piece in pieces:
+            await stream.send_all(piece)
+            await trio.sleep(1)
+        if keep:
+            await trio.sleep_forever()
+
+    return script
+
+
+def answers(*each: bytes) -> Script:
+    """One of these answers a request; then closes when the next request has come."""
+
+    async def script(stream: trio.abc.Stream) -> None:
+        for answer in each:
+            if not await request_of(stream):
+                return
+            await stream.send_all(answer)
+        await request_of(stream)
+
+    return script
+
+
+def post(
+    content: bytes | AsyncIterator[bytes] | None = b"{}",
+    *,
+    url: str = "http://upstream.test/v1/chat/completions",
+    headers: dict[str, str] | None = None,
+) -> httpx.Request:
+    return httpx.Request("POST", url, content=content, headers=headers)

@@ -1,0 +1,298 @@
+"""Bytes of an answer to head, body, end and fault: every framing, every way to get it wrong."""
+
+import itertools
+
+import h11
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiretape.events.errors import LocalError
+from wiretape.proxy.errors import ProtocolError, ResetError, TruncatedError
+from wiretape.proxy.exchange import End, Exchange, Head, machine
+from wiretape.proxy.limits import (
+    CHUNK_BYTES_FREE,
+    CHUNK_EXCESS_BYTES_MAX,
+    HEAD_BYTES_MAX,
+    HEADERS_MAX,
+    INFORMATIONAL_MAX,
+)
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+CLOSED = b"HTTP/1.1 200 OK\r\n\r\n"
+CLOSE = b""
+
+
+def begun(method: bytes = b"GET", connection: h11.Connection | None = None) -> Exchange:
+    """A whole request was sent."""
+    exchange = Exchange(connection or machine())
+    exchange.request(method, b"/v1/models", [(b"Host", b"upstream.test")])
+    exchange.finish()
+    return exchange
+
+
+def fed(exchange: Exchange, *reads: bytes) -> bytes:
+    body = b""
+    for read in reads:
+        body += exchange.feed(read)
+        if exchange.end or exchange.fault:
+            break
+    return body
+
+
+@pytest.mark.parametrize(
+    ("reads", "body", "end"),
+    [
+        pytest.param([LENGTH + b"hello"], b"hello", End.FRAMED, id="a length"),
+        pytest.param([CHUNKED + b"5\r\nhello\r\n0\r\n\r\n"], b"hello", End.FRAMED, id="chunks"),
+        pytest.param([CHUNKED + b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"], b"hello", End.FRAMED, id="all chunks of a read"),
+        pytest.param([CHUNKED + b"5;a=b\r\nhello\r\n0;c\r\n\r\n"], b"hello", End.FRAMED, id="chunk extensions"),
+        pytest.param([CHUNKED + b"0\r\nSet-Cookie: a\r\nX: 1\r\n\r\n"], b"", End.FRAMED, id="trailers are dropped"),
+        pytest.param([CLOSED + b"hel", b"lo", CLOSE], b"hello", End.CLOSED, id="until the connection is closed (U20)"),
+        pytest.param([CLOSED, CLOSE], b"", End.CLOSED, id="closed without a byte"),
+        pytest.param([b"HTTP/1.0 200 OK\r\n\r\nhello", CLOSE], b"hello", End.CLOSED, id="HTTP/1.0"),
+        pytest.param([b"HTTP/1.1 204 No Content\r\n\r\n"], b"", End.FRAMED, id="204"),
+        pytest.param([b"HTTP/1.1 304 X\r\nContent-Length: 5\r\n\r\n"], b"", End.FRAMED, id="304 with a length"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"], b"", End.FRAMED, id="a length of nothing"),
+        pytest.param([LENGTH + b"hello, and more"], b"hello", End.FRAMED, id="more than its length (U53)"),
+        pytest.param([b"HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello"], b"hello", End.FRAMED, id="no reason"),
+        pytest.param([b"HTTP/1.1 103 X\r\nA: b\r\n\r\n" + LENGTH + b"hello"], b"hello", End.FRAMED, id="1xx before it"),
+    ],
+)
+def test_a_body_ends(reads: list[bytes], body: bytes, end: End) -> None:
+    exchange = begun()
+    assert fed(exchange, *reads) == body
+    assert exchange.end is end
+    assert exchange.fault is None
+    assert exchange.head is not None
+
+
+@pytest.mark.parametrize(
+    ("reads", "body", "fault"),
+    [
+        pytest.param([LENGTH + b"hel", CLOSE], b"hel", TruncatedError, id="short of its length (U53)"),
+        pytest.param([CHUNKED + b"5\r\nhel", CLOSE], b"hel", TruncatedError, id="inside a chunk (U19)"),
+        pytest.param([CHUNKED + b"5\r\nhello\r\n", CLOSE], b"hello", TruncatedError, id="between chunks (U19)"),
+        pytest.param([CHUNKED + b"0\r\nX: 1\r\n", CLOSE], b"", TruncatedError, id="inside trailers"),
+        pytest.param([CLOSE], b"", TruncatedError, id="before anything"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nConte", CLOSE], b"", TruncatedError, id="inside the head"),
+        pytest.param([b"HTT", CLOSE], b"", TruncatedError, id="inside the first word"),
+        pytest.param([CHUNKED + b"3\r\nhel\r\nxyz\r\nlo"], b"hel", ProtocolError, id="a chunk size of letters (U54)"),
+        pytest.param([CHUNKED + b"-3\r\nhel\r\n"], b"", ProtocolError, id="a negative chunk size (U54)"),
+        pytest.param([CHUNKED + b"+3\r\nhel\r\n"], b"", ProtocolError, id="a chunk size with a sign (U54)"),
+        pytest.param([CHUNKED + b"0x3\r\nhel\r\n"], b"", ProtocolError, id="a chunk size with 0x (U54)"),
+        pytest.param([CHUNKED + b"f" * 21 + b"\r\n"], b"", ProtocolError, id="a chunk size of 21 digits (U54)"),
+        pytest.param([CHUNKED + b"3\r\nhelXX0\r\n\r\n"], b"hel", ProtocolError, id="a chunk without its end (U54)"),
+        pytest.param([CHUNKED + b"5;" + b"e" * HEAD_BYTES_MAX], b"", ProtocolError, id="an extension of 64 KiB (U54)"),
+        pytest.param([CHUNKED + b"0\r\nX: " + b"e" * HEAD_BYTES_MAX], b"", ProtocolError, id="trailers of 64 KiB"),
+        pytest.param([CHUNKED + b"0\r\nX\r\n\r\n"], b"", ProtocolError, id="trailers that are none"),
+        pytest.param([LENGTH[:-2] + b"Transfer-Encoding: chunked\r\n\r\n5"], b"", ProtocolError, id="both (U54)"),
+        pytest.param([LENGTH[:-2] + b"Content-Length: 6\r\n\r\nhello"], b"", ProtocolError, id="two lengths (U53)"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\n"], b"", ProtocolError, id="two in one (U53)"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n"], b"", ProtocolError, id="negative (U53)"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n"], b"", ProtocolError, id="signed (U53)"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"], b"", ProtocolError, id="gzip"),
+        pytest.param([b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n"], b"", ProtocolError, id="101 (U16)"),
+        pytest.param([b"\x00\x00\x12\x04\x00\x00\x00\x00\x00"], b"", ProtocolError, id="HTTP/2 settings (U57)"),
+        pytest.param([b"HTTP/2.0 200 OK\r\n\r\n"], b"", ProtocolError, id="HTTP/2 in words (U57)"),
+        pytest.param([b"HTTP/1.1 100 X\r\n\r\nHTTP/2.0 200 OK\r\n\r\n"], b"", ProtocolError, id="... behind a 1xx"),
+        pytest.param([b"\x15\x03\x01\x00\x02\x02\x28"], b"", ProtocolError, id="TLS where there should be none"),
+        pytest.param([b"SSH-2.0-OpenSSH\r\n"], b"", ProtocolError, id="another protocol, at its first byte"),
+        pytest.param([b"<html>"], b"", ProtocolError, id="no head at all"),
+        pytest.param([b"HTTP/1.1 099 X\r\n\r\n"], b"", ProtocolError, id="a status below 100"),
+        pytest.param([b"HTTP/1.1 2OO OK\r\n\r\n"], b"", ProtocolError, id="a status of letters"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nA: b\rX: y\r\n\r\n"], b"", ProtocolError, id="a bare CR in a value (U55)"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nA: b\0\r\n\r\n"], b"", ProtocolError, id="NUL in a value (U55)"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nA b: c\r\n\r\n"], b"", ProtocolError, id="a space in a name"),
+        pytest.param([b"HTTP/1.1 200 OK\r\n A: b\r\n\r\n"], b"", ProtocolError, id="a first line that continues"),
+    ],
+)
+def test_a_fault_is_found_after_what_came_before_it(reads: list[bytes], body: bytes, fault: type[Exception]) -> None:
+    exchange = begun()
+    assert fed(exchange, *reads) == body
+    assert type(exchange.fault) is fault
+    assert exchange.end is None
+    assert not exchange.reusable
+
+
+def test_the_head_is_as_it_came() -> None:
+    exchange = begun()
+    exchange.feed(b"HTTP/1.1 299 All Fine\r\nX-B: 2\r\nx-a: 1\r\nX-B:\t3 \r\nFolded: a\r\n  b\r\n\r\n")
+    headers = ((b"X-B", b"2"), (b"x-a", b"1"), (b"X-B", b"3"), (b"Folded", b"a b"))
+    assert exchange.head == Head(299, b"All Fine", headers)
+
+
+def test_a_head_before_a_fault_of_the_same_read_stands() -> None:
+    exchange = begun()
+    assert exchange.feed(CHUNKED + b"2\r\nhe\r\nX") == b"he"
+    assert exchange.fault is None
+    assert exchange.feed(b"\r\n") == b""
+    assert exchange.head is not None
+    assert isinstance(exchange.fault, ProtocolError)
+
+
+def test_an_answer_to_head_has_no_body() -> None:
+    exchange = begun(b"HEAD")
+    assert exchange.feed(LENGTH) == b""
+    assert exchange.end is End.FRAMED
+    assert exchange.reusable
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_the_header_block_has_a_limit(more: int) -> None:
+    block = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: %b\r\n\r\n"
+    exchange = begun()
+    exchange.feed(block % (b"x" * (HEAD_BYTES_MAX - len(block) + 2 + more)) + b"ok")
+    assert isinstance(exchange.fault, ProtocolError) == (more > 0)
+    assert (exchange.end is End.FRAMED) == (more <= 0)
+
+
+def test_a_header_block_without_an_end_is_not_waited_for() -> None:
+    exchange = begun()
+    exchange.feed(b"HTTP/1.1 200 OK\r\nX: " + b"x" * HEAD_BYTES_MAX)
+    assert isinstance(exchange.fault, ProtocolError)
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_the_number_of_headers_has_a_limit(more: int) -> None:
+    exchange = begun()
+    exchange.feed(b"HTTP/1.1 204 X\r\n%b\r\n" % (b"A: b\r\n" * (HEADERS_MAX + more)))
+    assert isinstance(exchange.fault, ProtocolError) == (more > 0)
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+@pytest.mark.parametrize("status", [100, 102, 103])
+def test_the_number_of_1xx_answers_has_a_limit(status: int, more: int) -> None:
+    exchange = begun()
+    exchange.feed(b"HTTP/1.1 %d X\r\n\r\n" % status * (INFORMATIONAL_MAX + more) + LENGTH + b"hello")
+    assert isinstance(exchange.fault, ProtocolError) == (more > 0)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_what_chunks_spend_on_framing_has_a_limit(more: int) -> None:
+    """U54: each chunk header is within its limit, and a byte costs 1,000."""
+    extended = b"1;%b\r\nx\r\n" % (b"e" * 1000)
+    excess_bytes = len(extended) - 1 - CHUNK_BYTES_FREE - 2
+    exchange = begun()
+    body = fed(exchange, CHUNKED, *[extended] * (CHUNK_EXCESS_BYTES_MAX // excess_bytes + more))
+    assert len(body) == CHUNK_EXCESS_BYTES_MAX // excess_bytes + more
+    assert isinstance(exchange.fault, ProtocolError) == bool(more)
+
+
+def test_honest_chunks_of_one_byte_are_not_counted() -> None:
+    exchange = begun()
+    assert fed(exchange, CHUNKED, *[b"1\r\nx\r\n"] * 100_000, b"0\r\n\r\n") == b"x" * 100_000
+    assert exchange.end is End.FRAMED
+
+
+@pytest.mark.parametrize(
+    ("answer", "reusable"),
+    [
+        pytest.param(LENGTH + b"hello", True, id="a length"),
+        pytest.param(CHUNKED + b"0\r\n\r\n", True, id="chunks"),
+        pytest.param(LENGTH + b"hello!", False, id="something lies behind it"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", False, id="it will close"),
+        pytest.param(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", False, id="HTTP/1.0"),
+        pytest.param(LENGTH + b"hell", False, id="not at its end"),
+    ],
+)
+def test_a_connection_is_used_again_only_when_nothing_is_left(answer: bytes, reusable: bool) -> None:
+    exchange = begun()
+    exchange.feed(answer)
+    assert exchange.reusable == reusable
+
+
+def test_the_next_exchange_knows_nothing_of_the_last() -> None:
+    connection = machine()
+    first = begun(connection=connection)
+    first.feed(LENGTH + b"hello")
+    second = begun(b"HEAD", connection)
+    assert (second.head, second.end, second.begun) == (None, None, False)
+    second.feed(LENGTH)
+    assert second.end is End.FRAMED
+    assert first.head is not None
+
+
+def test_an_answer_that_comes_before_the_request_is_out_is_an_answer() -> None:
+    exchange = Exchange(machine())
+    exchange.request(b"POST", b"/", [(b"Host", b"a"), (b"Content-Length", b"10")])
+    exchange.data(b"12345")
+    assert exchange.feed(LENGTH + b"hello") == b"hello"
+    assert exchange.end is End.FRAMED
+    assert not exchange.reusable
+
+
+def test_a_reset_ends_it_and_the_first_fault_stays() -> None:
+    exchange = begun()
+    exchange.fail(fault := ResetError("reset"))
+    exchange.fail(TruncatedError("later"))
+    assert exchange.fault is fault
+
+
+@pytest.mark.parametrize("header", [(b"X", b"a\r\nEvil: b"), (b"X: y\r\nEvil", b"b"), (b"X", b"a\0"), (b"", b"a")])
+def test_nothing_can_be_injected_into_a_request(header: tuple[bytes, bytes]) -> None:
+    with pytest.raises(LocalError) as raised:
+        Exchange(machine()).request(b"GET", b"/", [(b"Host", b"a"), header])
+    assert "Evil" not in str(raised.value)
+    assert raised.value.__suppress_context__, "h11 quotes the value, and it may be a key"
+
+
+@pytest.mark.parametrize("target", [b"/a b", b"/a\r\nEvil: b", b""])
+def test_nor_through_its_target(target: bytes) -> None:
+    with pytest.raises(LocalError):
+        Exchange(machine()).request(b"GET", target, [(b"Host", b"a")])
+
+
+@pytest.mark.parametrize("data", [b"123456", b"1234"])
+def test_a_body_of_another_length_is_our_own_bug(data: bytes) -> None:
+    exchange = Exchange(machine())
+    exchange.request(b"POST", b"/", [(b"Host", b"a"), (b"Content-Length", b"5")])
+
+    def send() -> None:
+        exchange.data(data)
+        exchange.finish()
+
+    with pytest.raises(LocalError):
+        send()
+
+
+def test_no_fault_quotes_what_came() -> None:
+    for answer in (b"HTTP/1.1 200 OK\r\nA: s3cret\x01\x00\r\n\r\n", CHUNKED + b"s3cret\r\n", CHUNKED + b"1\r\nas3cret"):
+        exchange = begun()
+        exchange.feed(answer)
+        assert exchange.fault is not None
+        assert "s3cret" not in str(exchange.fault)
+
+
+@pytest.mark.parametrize("state", ["end", "fault"])
+def test_a_dead_exchange_stays_dead(state: str) -> None:
+    exchange = begun()
+    exchange.feed(LENGTH + b"hello" if state == "end" else b"garbage")
+    with pytest.raises(AssertionError):
+        exchange.feed(b"more")
+
+
+ANSWERS = [
+    LENGTH + b"hello",
+    b"HTTP/1.1 100 Continue\r\n\r\n" + CHUNKED + b"1;x\r\nh\r\n4\r\nello\r\n0\r\nT: 1\r\n\r\n",
+    CLOSED + b"hello",
+    CHUNKED + b"5\r\nhello\r\nbad\r\n",
+    LENGTH + b"hel",
+]
+
+
+@given(st.sampled_from(ANSWERS), st.lists(st.integers(0, 200), max_size=20))
+def test_reads_may_be_cut_anywhere(answer: bytes, cuts: list[int]) -> None:
+    places = sorted({0, len(answer), *(cut % len(answer) for cut in cuts)})
+    reads = [answer[start:end] for start, end in itertools.pairwise(places)]
+    whole, split = begun(), begun()
+    assert fed(whole, answer, CLOSE) == fed(split, *reads, CLOSE)
+    assert (whole.head, whole.end, str(whole.fault)) == (split.head, split.end, str(split.fault))
+
+
+def test_every_byte_a_read_of_its_own() -> None:
+    for answer in ANSWERS:
+        whole, split = begun(), begun()
+        assert fed(whole, answer, CLOSE) == fed(split, *(bytes([byte]) for byte in answer), CLOSE)
+        assert (whole.head, whole.end, str(whole.fault)) == (split.head, split.end, str(split.fault))

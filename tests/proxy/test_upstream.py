@@ -1,0 +1,399 @@
+"""Requests through the transport over memory streams and virtual time: what is sent, what comes back, what is left."""
+
+import dataclasses
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.scripted import HEAD, OK, Script, answers, chunk, post, request_of, says, served
+from wiretape.events.errors import LocalError
+from wiretape.proxy.connect import Egress
+from wiretape.proxy.errors import ProtocolError, ResetError, StalledError, TruncatedError, WireError
+from wiretape.proxy.exchange import End
+from wiretape.proxy.limits import SEND_BYTES_MAX, WRITE_TIMEOUT_S
+from wiretape.proxy.upstream import UpstreamSettings, UpstreamTransport, body_of
+
+
+async def pieces(*each: bytes, gap_s: float = 0) -> AsyncIterator[bytes]:
+    """A body that can be sent once."""
+    for piece in each:
+        yield piece
+        await trio.sleep(gap_s)
+
+
+async def sent(request: httpx.Request, settings: UpstreamSettings | None = None) -> bytes:
+    """What the upstream got."""
+    received: list[bytes] = []
+
+    async def script(stream: trio.abc.Stream) -> None:
+        received.append(await request_of(stream))
+        await stream.send_all(OK)
+
+    async with served(script, settings=settings) as (transport, _):
+        await (await transport.handle_async_request(request)).aread()
+    return received[0]
+
+
+async def test_a_request_is_the_callers_with_host_and_framing() -> None:
+    request = post(headers={"X-B": "1", "x-a": "2"})
+    assert await sent(request) == (
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: upstream.test\r\nX-B: 1\r\nx-a: 2\r\nContent-Length: 2\r\n\r\n{}"
+    )
+
+
+async def test_what_is_missing_is_added_and_nothing_else() -> None:
+    request = post(url="http://upstream.test:8080/v1?api-version=1&a=%2F")
+    for name in ("host", "content-length"):
+        del request.headers[name]
+    head = b"POST /v1?api-version=1&a=%2F HTTP/1.1\r\nHost: upstream.test:8080\r\nContent-Length: 2\r\n\r\n{}"
+    assert await sent(request) == head
+
+
+async def test_a_request_without_a_body_has_no_framing() -> None:
+    request = httpx.Request("GET", "http://upstream.test/v1/models")
+    assert await sent(request) == b"GET /v1/models HTTP/1.1\r\nHost: upstream.test\r\n\r\n"
+
+
+async def test_a_streamed_body_goes_out_in_chunks_as_it_comes(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    got = await sent(post(pieces(b"abc", b"", b"de", gap_s=1)))
+    assert got.partition(b"\r\n\r\n")[2] == b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    request = post(pieces(b"abc"))
+    del request.headers["transfer-encoding"]
+    assert b"Transfer-Encoding: chunked\r\n" in await sent(request)
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, SEND_BYTES_MAX])
+async def test_a_body_of_any_size_arrives_whole(more: int) -> None:
+    body = bytes(range(256)) * (SEND_BYTES_MAX // 256) + b"x" * max(more, 0)
+    body = body[: SEND_BYTES_MAX + more]
+    assert (await sent(post(body))).partition(b"\r\n\r\n")[2] == body
+
+
+async def test_through_an_egress_proxy_http_is_asked_by_its_whole_url() -> None:
+    word = "pw"
+    egress = Egress(host="proxy.test", port=3128, user="me", password=word)
+    got = await sent(post(b"", url="http://upstream.test/v1?a=b"), UpstreamSettings(egress=egress))
+    assert got.startswith(b"POST http://upstream.test/v1?a=b HTTP/1.1\r\nHost: upstream.test\r\n")
+    assert got.count(b"Proxy-Authorization: Basic bWU6cHc=\r\n") == 1
+    assert word not in repr(egress)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(httpx.Request("CONNECT", "http://upstream.test/"), id="a tunnel"),
+        pytest.param(post(headers={"Upgrade": "h2c"}), id="an upgrade"),
+        pytest.param(post(headers={"Transfer-Encoding": "chunked", "Content-Length": "2"}), id="two framings"),
+        pytest.param(post(url="ftp://upstream.test/"), id="another scheme"),
+        pytest.param(post(url="/v1"), id="no host"),
+        pytest.param(httpx.Request("POST", "http://upstream.test/", content=iter([b"a"])), id="a blocking body"),
+        pytest.param(post(headers={"X": "a\r\nEvil: b"}), id="an injected header"),
+    ],
+)
+async def test_what_must_not_be_sent_is_refused(request_: httpx.Request) -> None:
+    async with served(answers(OK)) as (transport, _):
+        with pytest.raises(LocalError):
+            await transport.handle_async_request(request_)
+
+
+async def test_one_read_is_one_item_with_its_time(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    first, second = HEAD + chunk(b"a") + chunk(b"b"), chunk(b"c") * 3 + b"1\r\n"
+    async with served(says(first, second, b"d\r\n0\r\n\r\n")) as (transport, _):
+        began = trio.current_time()
+        response = await transport.handle_async_request(post())
+        body = body_of(response)
+        reads = [(read.t - began, read.data) async for read in body]
+    assert [data for _, data in reads] == [b"ab", b"ccc", b"d"]
+    assert [round(t) for t, _ in reads] == [0, 1, 2]
+    assert body.head_t == began
+    assert body.end is End.FRAMED
+
+
+async def test_httpx_reads_the_same_bytes() -> None:
+    async with served(answers(HEAD + chunk(b"ab") + chunk(b"c") + b"0\r\n\r\n")) as (transport, _):
+        client = httpx.AsyncClient(transport=transport, trust_env=False)
+        response = await client.send(post())
+        assert (response.status_code, response.reason_phrase, response.content) == (200, "OK", b"abc")
+
+
+async def test_what_is_compressed_stays_so() -> None:
+    """U51: that is a fact for the pump; nothing is decoded here, so nothing can grow."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00"
+    async with served(answers(answer)) as (transport, _):
+        response = await transport.handle_async_request(post())
+        assert response.headers["content-encoding"] == "gzip"
+        assert [read.data async for read in body_of(response)] == [b"\x1f\x8b\x08\x00"]
+
+
+@pytest.mark.parametrize("status", [204, 301, 404, 429, 500, 529])
+async def test_every_status_is_an_answer(status: int) -> None:
+    """U16: nothing follows a redirect or stores a cookie, because nothing here reads such a header."""
+    answer = b"HTTP/1.1 %d X\r\nLocation: http://evil.test/\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n" % status
+    async with served(answers(answer, OK)) as (transport, upstream):
+        response = await transport.handle_async_request(post())
+        assert response.status_code == status
+        await response.aread()
+        await (await transport.handle_async_request(post())).aread()
+    assert upstream.opened == [("upstream.test", 80)]
+
+
+@pytest.mark.parametrize(
+    ("script", "body", "end"),
+    [
+        pytest.param(says(HEAD + chunk(b"ab") + b"5\r\nc"), b"abc", TruncatedError, id="FIN inside a chunk (U19)"),
+        pytest.param(says(b"HTTP/1.1 200 OK\r\n\r\nabc"), b"abc", End.CLOSED, id="FIN without framing (U20)"),
+        pytest.param(says(HEAD + chunk(b"abc") + b"x\r\n"), b"abc", ProtocolError, id="bad framing in the same read"),
+        pytest.param(says(HEAD + chunk(b"abc"), b"x\r\n"), b"abc", ProtocolError, id="bad framing in another"),
+        pytest.param(says(OK[:-2] + b"o"), b"o", TruncatedError, id="a length too short (U53)"),
+        pytest.param(says(OK + b"and more"), b"ok", End.FRAMED, id="a length too long (U53)"),
+    ],
+)
+async def test_an_answer_ends_in_one_way(script: Script, body: bytes, end: object, autojump_clock: MockClock) -> None:
+    del autojump_clock
+    async with served(script) as (transport, _):
+        received = body_of(await transport.handle_async_request(post()))
+        data, ended = b"", None
+        try:
+            async for read in received:
+                data += read.data
+        except WireError as exc:
+            ended = exc
+        assert (data, type(ended) if ended else received.end) == (body, end)
+        assert received.fault is ended
+        assert len(transport.pool) == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        pytest.param(says(), TruncatedError, id="FIN before the head"),
+        pytest.param(says(b"HTTP/1.1 200 OK\r\nA"), TruncatedError, id="FIN inside the head"),
+        pytest.param(says(b"HTTP/1.1 101 X\r\n\r\n"), ProtocolError, id="101 (U16)"),
+        pytest.param(says(b"HTTP/1.1 100 X\r\n\r\n" * 10_000), ProtocolError, id="a flood of 1xx (U56)"),
+        pytest.param(says(b"\0\0\0\4\0\0\0\0\0", keep=True), ProtocolError, id="HTTP/2 (U57)"),
+    ],
+)
+async def test_no_answer_is_a_fault(script: Script, fault: type[WireError], autojump_clock: MockClock) -> None:
+    del autojump_clock
+    async with served(script) as (transport, upstream):
+        with pytest.raises(fault):
+            await transport.handle_async_request(post())
+        assert not upstream.still_open
+    assert len(upstream.opened) == 1, "a new connection that fails is an attempt, and those are counted elsewhere"
+
+
+async def test_a_connection_is_used_again() -> None:
+    async with served(answers(OK, HEAD + b"0\r\n\r\n", OK)) as (transport, upstream):
+        for _ in range(3):
+            await (await transport.handle_async_request(post())).aread()
+            assert len(transport.pool) == 1
+    assert len(upstream.opened) == 1
+
+
+async def test_another_origin_has_another_connection() -> None:
+    async with served(answers(OK)) as (transport, upstream):
+        for url in ("http://upstream.test/", "http://upstream.test:81/", "http://other.test/"):
+            await (await transport.handle_async_request(post(url=url))).aread()
+        assert len(transport.pool) == 3
+    assert upstream.opened == [("upstream.test", 80), ("upstream.test", 81), ("other.test", 80)]
+
+
+@pytest.mark.parametrize("body", [b"{}", b"x" * 3 * SEND_BYTES_MAX], ids=["small", "large"])
+async def test_a_stale_connection_is_replaced_once_in_silence(body: bytes) -> None:
+    """U58: the peer closed it while it was idle."""
+    async with served(answers(OK), answers(OK)) as (transport, upstream):
+        for _ in range(2):
+            response = await transport.handle_async_request(post(body))
+            assert await response.aread() == b"ok"
+    assert len(upstream.opened) == 2
+
+
+async def test_a_second_failure_is_told() -> None:
+    async with served(answers(OK), says()) as (transport, upstream):
+        await (await transport.handle_async_request(post())).aread()
+        with pytest.raises(TruncatedError):
+            await transport.handle_async_request(post())
+    assert len(upstream.opened) == 2
+
+
+async def test_a_connection_that_broke_after_its_first_word_is_not_stale() -> None:
+    async def script(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await stream.send_all(OK)
+        await request_of(stream)
+        await stream.send_all(b"HTTP/1.1 2")
+
+    async with served(script) as (transport, upstream):
+        await (await transport.handle_async_request(post())).aread()
+        with pytest.raises(TruncatedError):
+            await transport.handle_async_request(post())
+    assert len(upstream.opened) == 1
+
+
+async def test_a_body_that_can_be_sent_once_gets_a_connection_of_its_own_and_leaves_it() -> None:
+    async with served(answers(OK, OK)) as (transport, upstream):
+        await (await transport.handle_async_request(post())).aread()
+        await (await transport.handle_async_request(post(pieces(b"a", b"b")))).aread()
+        assert len(transport.pool) == 2
+        await (await transport.handle_async_request(post())).aread()
+    assert len(upstream.opened) == 2
+
+
+@pytest.mark.parametrize("status", [200, 413])
+async def test_an_answer_before_the_request_is_out_is_delivered(status: int, autojump_clock: MockClock) -> None:
+    """U59: the rest of the request is not sent, and the connection is not used again."""
+    del autojump_clock
+
+    async def script(stream: trio.abc.Stream) -> None:
+        await stream.receive_some()
+        await stream.send_all(b"HTTP/1.1 %d X\r\nContent-Length: 2\r\n\r\nno" % status)
+        await trio.sleep_forever()
+
+    async with served(script) as (transport, _):
+        began = trio.current_time()
+        response = await transport.handle_async_request(post(pieces(*[b"x"] * 1000, gap_s=1)))
+        assert (response.status_code, await response.aread()) == (status, b"no")
+        assert trio.current_time() - began < 1
+        assert len(transport.pool) == 0
+
+
+async def test_a_peer_that_answers_and_closes_during_an_upload_is_heard() -> None:
+    async def script(stream: trio.abc.Stream) -> None:
+        await stream.send_all(b"HTTP/1.1 413 X\r\nContent-Length: 2\r\n\r\nno")
+
+    async with served(script) as (transport, _):
+        response = await transport.handle_async_request(post(b"x" * 10 * SEND_BYTES_MAX))
+        assert (response.status_code, await response.aread()) == (413, b"no")
+
+
+async def test_a_fault_in_the_callers_body_is_the_callers(autojump_clock: MockClock) -> None:
+    del autojump_clock
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"a"
+        await trio.sleep(1)
+        raise ValueError("the client is gone")
+
+    async with served(says(keep=True)) as (transport, upstream):
+        with pytest.raises(ValueError, match="gone"):
+            await transport.handle_async_request(post(broken()))
+        assert not upstream.still_open
+
+
+class Endless(httpx.AsyncByteStream):
+    """A body of one's own kind, which is no generator."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return b"abc"
+
+
+async def test_a_body_longer_than_announced_is_the_callers_bug() -> None:
+    async with served(says(keep=True)) as (transport, upstream):
+        request = httpx.Request("POST", "http://upstream.test/", stream=Endless(), headers={"Content-Length": "4"})
+        with pytest.raises(LocalError):
+            await transport.handle_async_request(request)
+        assert not upstream.still_open
+
+
+class Clogged(trio.abc.Stream):
+    """A peer whose window is closed, from the start or from some send on."""
+
+    def __init__(self, sends: int) -> None:
+        self._sends = sends
+        self.closed = False
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        del data
+        self._sends -= 1
+        if self._sends < 0:
+            await trio.sleep_forever()
+        await trio.sleep(WRITE_TIMEOUT_S - 1)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        raise NotImplementedError
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        del max_bytes
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize(("body", "sends"), [(b"{}", 0), (b"x" * 10 * SEND_BYTES_MAX, 5)])
+async def test_the_write_deadline_is_one_of_progress(body: bytes, sends: int, autojump_clock: MockClock) -> None:
+    del autojump_clock
+    stream = Clogged(sends)
+
+    async def open_tcp(host: str, port: int) -> trio.abc.Stream:
+        del host, port
+        await trio.lowlevel.checkpoint()
+        return stream
+
+    transport, began = UpstreamTransport(open_tcp=open_tcp), trio.current_time()
+    with pytest.raises(StalledError):
+        await transport.handle_async_request(post(body))
+    assert trio.current_time() - began == pytest.approx(sends * (WRITE_TIMEOUT_S - 1) + WRITE_TIMEOUT_S)
+    assert stream.closed
+
+
+async def test_a_stream_of_two_hours_has_no_hidden_deadline(autojump_clock: MockClock) -> None:
+    """U60."""
+    del autojump_clock
+
+    async def script(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await trio.sleep(7200)
+        await stream.send_all(HEAD)
+        await trio.sleep(7200)
+        await stream.send_all(chunk(b"a") + b"0\r\n\r\n")
+
+    async with served(script) as (transport, _):
+        began = trio.current_time()
+        assert await (await transport.handle_async_request(post())).aread() == b"a"
+        assert trio.current_time() - began == 2 * 7200
+
+
+async def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://proxy.test:1")
+    async with served(answers(OK)) as (transport, upstream):
+        client = httpx.AsyncClient(transport=transport, trust_env=False)
+        await client.send(post())
+    assert upstream.opened == [("upstream.test", 80)]
+
+
+async def test_after_close_nothing_is_kept() -> None:
+    async with served(answers(OK)) as (transport, upstream):
+        response = await transport.handle_async_request(post())
+        await transport.aclose()
+        await response.aread()
+        assert not upstream.still_open
+
+
+def test_a_reset_has_its_own_name() -> None:
+    """Each fault says the ending that it leads to."""
+    assert (ResetError.ending, TruncatedError.ending, ProtocolError.ending) == ("reset", "truncated", "protocol")
+
+
+def test_settings_are_values() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        UpstreamSettings().idle_connections_max = 1  # type: ignore[misc]
+
+
+def test_a_ca_file_that_is_none_is_told_at_the_start() -> None:
+    with pytest.raises(ssl.SSLError):
+        UpstreamTransport(UpstreamSettings(ca_file=Path(__file__)))

@@ -129,7 +129,7 @@ class KnownCall:
 
     # fmt: off
     __slots__ = (
-        "announced", "boundary", "early", "early_chars", "extras", "has_arguments", "id", "last_piece", "name",
+        "announced", "bare", "boundary", "early", "early_chars", "extras", "has_arguments", "id", "last_piece", "name",
         "number", "opening", "place", "seed", "seed_dropped", "told",
     )
     # fmt: on
@@ -146,6 +146,8 @@ class KnownCall:
         #: All its arguments so far are one `{}` that waits for what comes next; which then went on with it (Q20).
         self.seed = False
         self.seed_dropped = False
+        #: They are `{}`, and that is out.
+        self.bare = False
         self.boundary = Boundary()
         self.opening = ""
         self.last_piece = ""
@@ -174,7 +176,7 @@ class KnownCall:
 
     def forget_seed(self) -> None:
         """The `{}` was no argument."""
-        self.seed = self.has_arguments = False
+        self.seed = self.bare = self.has_arguments = False
         self.boundary = Boundary()
 
 
@@ -200,10 +202,16 @@ class Calls:
     def repair(self, work: Work, path: Path, entries: list[Any]) -> None:
         """Make every entry of one `tool_calls` list canonical; a list of which nothing is left leaves the delta."""
         hidden: list[tuple[str, Path]] = []
+        behind = len(work.after)
         for place, given in enumerate(entries):
             if not is_object(given):
                 hidden.append(("call_not_object", (*path, place)))
-            elif not self._entry(work, Entry.of((*path, place), given), place if len(entries) > 1 else -1):
+                continue
+            entry, position = Entry.of((*path, place), given), place if len(entries) > 1 else -1
+            if len(work.after) > behind:  # behind the call that was split off before it: numbers rise
+                self._entry(work, entry, position, apart=True)
+                hidden.append(("call_split", (*path, place)))
+            elif not self._entry(work, entry, position):
                 hidden.append(("call_without_name", (*path, place)))
         if hidden and len(hidden) == len(entries):
             work.op(hidden[0][0], path[:-1], Action.DROP, "tool_calls")
@@ -228,8 +236,8 @@ class Calls:
 
     # -- which call -----------------------------------------------------------------------------------------------
 
-    def _entry(self, work: Work, entry: Entry, place: int) -> bool:
-        """Whether the entry goes out."""
+    def _entry(self, work: Work, entry: Entry, place: int, *, apart: bool = False) -> bool:
+        """Whether the entry goes out; `apart`, in a frame of its own."""
         call = self._continued(entry, place)
         if call is None:
             if not (entry.id or entry.name or entry.text):
@@ -239,9 +247,18 @@ class Calls:
             name = entry.name or call.name  # Q8: the same tool again
             call = self._start(entry.place, entry.id)
             call.name = name
-        if call.announced:
+        if call.announced and apart:
+            call.take(entry.text)
+            delta = {"tool_calls": [{"index": call.number, "function": {"arguments": entry.text}}]}
+            work.after.append(("call_split", chunk(work.envelope, self._choice, delta)))
+        elif call.announced:
             work.touched[call] = entry
             self._continue(work, entry, call)
+        elif apart and (call.name or entry.name):
+            call.name = call.name or entry.name
+            call.id = call.id or self._unique_id(entry.id, call)
+            call.extras.update({key: value for key, value in entry.given.items() if key not in _OWN_KEYS})
+            self._start_apart(work, "call_split", call, entry.text)
         else:
             self._announce(work, entry, call)
         return call.announced
@@ -279,6 +296,8 @@ class Calls:
         """
         if not call.announced:
             return False
+        if call.bare and not entry.id and not entry.name:
+            return False  # Q20 or Q8, and the `{}` is out: neither may run on a guess, so it ends as malformed
         second = call.complete and entry.opens_value
         another = entry.name not in ("", call.name)
         if self._is_id_of(call, entry):
@@ -366,7 +385,7 @@ class Calls:
             entry.say(work, "arguments_seed", "arguments", "")
         else:
             call.take(text)
-            call.seed = True
+            call.seed = call.bare = True
             work.seeds.append((entry, call, self))
 
     def _continue(self, work: Work, entry: Entry, call: KnownCall) -> None:
@@ -376,9 +395,8 @@ class Calls:
             work.op("call_id_repeated", entry.path, Action.DROP, "id")
         if "type" in given and (not isinstance(given["type"], str) or not given["type"]):
             work.op("null_member", entry.path, Action.DROP, "type")
-        if entry.function is None:
-            if "function" in given:
-                work.op("null_member", entry.path, Action.DROP, "function")
+        if entry.function is None:  # only metadata (Q10); the SDKs want the member all the same
+            work.op("call_function", entry.path, Action.SET, "function", b"{}")
             return
         function = (*entry.path, "function")
         if "name" in entry.function:
@@ -416,7 +434,7 @@ class Calls:
         """Follow the arguments; each further whole value in one piece goes into a frame of its own (Q8)."""
         call.last_piece = text
         at = call.take(text)
-        if at is not None and may_split and self.known[-1].announced:
+        if at is not None and may_split and not call.bare and self.known[-1].announced:
             entry.say(work, "call_split", "arguments", text[:at])
             self._start_apart(work, "call_split", self._following(call), text[at:])
 

@@ -51,7 +51,8 @@ _PARTS_DEPTH_MAX: Final = 4
 class _Choice:
     # fmt: off
     __slots__ = (
-        "calls", "entries", "finish", "legacy", "number", "parts", "said", "structured", "text", "think", "thinking",
+        "calls", "entries", "finish", "legacy_arguments", "legacy_name", "number", "parts", "said", "structured",
+        "text", "think", "thinking",
     )
     # fmt: on
 
@@ -71,8 +72,9 @@ class _Choice:
         #: Thoughts come under their own name (Q77).
         self.structured = False
         self.think = think
-        #: A legacy `function_call` waits for its first argument (Q29).
-        self.legacy = False
+        #: The legacy `function_call` of this choice, and whether any argument of it has come (Q29).
+        self.legacy_name = ""
+        self.legacy_arguments = False
 
 
 class Choices:
@@ -142,6 +144,8 @@ class Choices:
             choice = self._choices[number] = _Choice(number, calls, Think() if self._settings.think else None)
         choice.said = ""
         delta = given.get("delta")
+        if is_object(delta) and is_object(given.get("message")):  # Q59: cumulative; some read it as the whole answer
+            work.op("message_beside", path, Action.DROP, "message")
         if is_object(delta):
             self._role(work, (*path, "delta"), delta, number)
             self._delta(work, (*path, "delta"), delta, choice)
@@ -291,17 +295,20 @@ class Choices:
 
     def _legacy_call(self, work: Work, path: Path, call: Any, choice: _Choice) -> None:
         """Q29: passes under its old name; its arguments must be text all the same."""
-        if not is_object(call):
+        if not is_object(call) or choice.finish:
             if call is not None:
-                work.op("calls_not_list", path, Action.DROP, "function_call")
+                work.op("late_call" if choice.finish else "calls_not_list", path, Action.DROP, "function_call")
+            if choice.finish:
+                work.events.append(ForeignFrame(n=work.n, why="late_call"))
             return
+        if "name" in call and choice.legacy_name:
+            work.op("name_repeated", (*path, "function_call"), Action.DROP, "name")  # Q15
+        name = call.get("name")
+        choice.legacy_name = choice.legacy_name or (name if isinstance(name, str) else "")
         arguments = call.get("arguments")
         if arguments is not None and not isinstance(arguments, str):
             work.op("arguments_not_text", (*path, "function_call"), Action.QUOTE, "arguments")
-        if isinstance(call.get("name"), str):
-            choice.legacy = True
-        if arguments not in (None, ""):
-            choice.legacy = False
+        choice.legacy_arguments = choice.legacy_arguments or arguments not in (None, "")
 
     def _finish(self, work: Work, path: Path, given: dict[str, Any], choice: _Choice, *, merged: bool) -> None:
         reason = given.get("finish_reason")
@@ -327,13 +334,13 @@ class Choices:
 
     def _finished(self, work: Work, path: Path, given: dict[str, Any], choice: _Choice, word: str) -> None:
         repair = "finish_word"
-        if word == "stop" and choice.calls.announced:  # Q32
-            repair, word = "finish_stop_with_calls", "tool_calls"
+        if word == "stop" and (choice.calls.announced or choice.legacy_name):  # Q32
+            repair, word = "finish_stop_with_calls", "tool_calls" if choice.calls.announced else "function_call"
         choice.finish = word
         work.finished = True
         if word not in CUT_FINISHES:
             choice.calls.close(work)
-            if choice.legacy:  # Q25
+            if choice.legacy_name and not choice.legacy_arguments:  # Q25
                 self._legacy_arguments(work, path, as_object(given.get("delta")), choice)
         if work.after:
             work.op("finish_apart", path, Action.SET, "finish_reason", b"null")  # behind the calls that follow

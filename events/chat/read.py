@@ -1,7 +1,7 @@
 """Canonical chat frames to events; never raises on upstream data."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from ..json_text import as_list, as_object, is_object
 from ..model import (
@@ -17,7 +17,10 @@ from ..model import (
     Usage,
 )
 
-__all__ = ["delivers", "events", "results", "says_content"]
+__all__ = ["LEGACY_CALL", "delivers", "events", "results", "says_content"]
+
+#: The number of a legacy `function_call`, beside which the calls of the same choice count from 0.
+LEGACY_CALL: Final = -1
 
 
 def events(value: dict[str, Any], n: int) -> Iterator[Event]:
@@ -67,9 +70,9 @@ def _legacy_call(function: dict[str, Any], n: int, choice: int) -> Iterator[Even
     """`function_call` passes to the client as it came (Q29); its life is followed like that of any call."""
     name, arguments = function.get("name"), function.get("arguments")
     if isinstance(name, str) and name:
-        yield ToolCallStarted(n=n, choice=choice, call=0, id=f"function_call_{choice}", name=name)
+        yield ToolCallStarted(n=n, choice=choice, call=LEGACY_CALL, id=f"function_call_{choice}", name=name)
     if isinstance(arguments, str) and arguments:
-        yield ToolArgumentsDelta(n=n, choice=choice, call=0, text=arguments)
+        yield ToolArgumentsDelta(n=n, choice=choice, call=LEGACY_CALL, text=arguments)
 
 
 def delivers(value: dict[str, Any]) -> bool:

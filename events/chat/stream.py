@@ -205,6 +205,7 @@ class ChatStream:
     def _send_chunk(self, chunk: Chunk, finishes: list[Finish]) -> bool:
         """The chunk, behind the lifecycle frames that its finishes bring; whether content has gone out."""
         broken: set[int] = set()
+        ops: list[Op] = []
         for finish in finishes:
             calls = list(self.wire.choice(finish.choice).calls.values())
             lost = [call for call in calls if call.state is not State.RUNNING]
@@ -213,11 +214,13 @@ class ChatStream:
             self._held.release(finish.choice, shown=not lost)
             self._send_lifecycle(finish.n, calls)
             if lost and finish.reason in CUT_FINISHES and self._settings.on_partial != "error":
+                ops += self._role_moved(chunk, finish.choice)
                 self._send_warning(finish.n, finish.reason, lost)
             if not any(call.reason == "malformed" for call in lost):
                 self._finished.add(finish.choice)
         finished = {finish.choice for finish in finishes}
-        frame, delivers = self._without_claims(chunk, finished - self._finished), read.delivers(chunk.value)
+        ops += _without_claims(chunk, finished - self._finished)
+        frame, delivers = self.ledger.edited(chunk.n, chunk.frame, ops), read.delivers(chunk.value)
         if self._settings.held:
             kept = Chunk(chunk.n, chunk.value, frame)
             frame, delivers = self._held.hold(kept, finished - broken, broken, self._own_envelope())
@@ -227,14 +230,13 @@ class ChatStream:
             self._send_results(chunk.n)
         return delivers
 
-    def _without_claims(self, chunk: Chunk, claims: set[int]) -> bytes:
-        """A finish over a malformed call is withheld: nobody may take the call for whole."""
-        ops = [
-            Op("malformed_claim", ("choices", place), Action.SET, "finish_reason", b"null")
-            for place, choice in enumerate(chunk.value["choices"])
-            if choice["index"] in claims and choice.get("finish_reason")
-        ]
-        return self.ledger.edited(chunk.n, chunk.frame, ops)
+    def _role_moved(self, chunk: Chunk, index: int) -> list[Op]:
+        """A warning that goes out before the chunk with the role takes the role along."""
+        places = [place for place, choice in enumerate(chunk.value["choices"]) if choice["index"] == index]
+        with_role = [place for place in places if "role" in chunk.value["choices"][place]["delta"]]
+        if with_role:
+            self._roles.discard(index)
+        return [Op("role_repeated", ("choices", place, "delta"), Action.DROP, "role") for place in with_role]
 
     # -- frames of ours -----------------------------------------------------------------------------------------------
 
@@ -289,7 +291,8 @@ class ChatStream:
     def _supply_finish(self, n: int, index: int) -> None:
         """Q37: `[DONE]` after content and no finish: clients without one loop or fail."""
         self.wire.flags["no_finish"] = None
-        reason = "tool_calls" if self.wire.choice(index).calls else "stop"
+        calls = self.wire.choice(index).calls
+        reason = "stop" if not calls else "function_call" if list(calls) == [read.LEGACY_CALL] else "tool_calls"
         payload = write.chunk(self._own_envelope(), index, {}, reason)
         self.ledger.added(n, "finish_supplied", encode(payload))
         self._chunk(Chunk(n, parse(payload), encode(payload)))
@@ -387,3 +390,12 @@ class ChatStream:
         if not self._facts.stream:
             self._outbox = sent
             self._close()
+
+
+def _without_claims(chunk: Chunk, claims: set[int]) -> list[Op]:
+    """A finish over a malformed call is withheld: nobody may take the call for whole."""
+    return [
+        Op("malformed_claim", ("choices", place), Action.SET, "finish_reason", b"null")
+        for place, choice in enumerate(chunk.value["choices"])
+        if choice["index"] in claims and choice.get("finish_reason")
+    ]

@@ -102,7 +102,7 @@ def test_how_deep_does_not_hang_on_the_stack() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("junk", [b'\\"', b'"\\', b'["\\"', b"[", b'{"":'], ids=str)
 def test_junk_is_refused_in_linear_time(junk: bytes) -> None:
-    """Quadratic work would take sixteen times; one second try, as other programs on the machine only add."""
+    """Quadratic work would take sixteen times; three tries, as other programs on the machine only add."""
 
     def seconds(count: int) -> float:
         text = b'["' + junk * count
@@ -113,7 +113,7 @@ def test_junk_is_refused_in_linear_time(junk: bytes) -> None:
     def ratio() -> float:
         return seconds(1_600_000) / (min(seconds(400_000) for _ in range(3)) + 1e-4)
 
-    assert ratio() < 9 or ratio() < 9
+    assert any(ratio() < 12 for _ in range(3))
 
 
 WRITTEN: Final[dict[str, tuple[Any, bytes]]] = {

@@ -490,7 +490,7 @@ GROWING: Final[dict[str, tuple[Callable[[int], bytes], int, int]]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("body", "size", "read"), GROWING.values(), ids=GROWING.keys())
 def test_four_times_the_bytes_take_about_four_times_as_long(body: Callable[[int], bytes], size: int, read: int) -> None:
-    """Quadratic work would take sixteen times; one second try, as other programs on the machine only add."""
+    """Quadratic work would take sixteen times; three tries, as other programs on the machine only add."""
 
     def ratio() -> float:
         small, large = body(size // 4), body(size)
@@ -498,7 +498,7 @@ def test_four_times_the_bytes_take_about_four_times_as_long(body: Callable[[int]
             seconds(small, read, 1 << 30) for _ in range(5)
         )
 
-    assert ratio() < 9 or ratio() < 9
+    assert any(ratio() < 12 for _ in range(3))
 
 
 @pytest.mark.slow
@@ -509,7 +509,7 @@ def test_an_event_of_64_mib_with_the_limit_raised() -> None:
         small, large = (b"data: %b\n\n" % (b"x" * size * MIB) for size in (16, 64))
         return seconds(large, 1 << 16, 1 << 30) / min(seconds(small, 1 << 16, 1 << 30) for _ in range(3))
 
-    assert ratio() < 9 or ratio() < 9
+    assert any(ratio() < 12 for _ in range(3))
 
 
 # -- frames to bytes --------------------------------------------------------------------------------------------------

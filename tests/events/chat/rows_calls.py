@@ -419,7 +419,7 @@ IDENTITY = [
         ],
         sent=[
             call(role=True, index=0, id="a", type="function", name="f", arguments='{"x":'),
-            call(index=0, extra_content={"google": {"thought_signature": "s"}}),
+            call(index=0, function={}, extra_content={"google": {"thought_signature": "s"}}),
             REST,
             3,
             4,
@@ -429,6 +429,7 @@ IDENTITY = [
         ledger=[
             ("call_index", 0, b"", b'"index":0,'),
             ("call_index", 1, b"", b'"index":0,'),
+            ("call_function", 1, b"", b'"function":{},'),
             ("call_index", 2, b"", b'"index":0,'),
         ],
     ),

@@ -545,8 +545,12 @@ ENVELOPE = [
             chunk({"index": 0, "delta": {"content": "i"}, "message": {"content": "hi"}, "finish_reason": "stop"}),
             DONE,
         ],
-        sent=[0, 1, 2],
+        sent=[frame({"role": "assistant", "content": "h"}), frame({"content": "i"}, "stop"), 2],
         text="hi",
+        ledger=[
+            ("message_beside", 0, b',"message":{"content":"h"}', b""),
+            ("message_beside", 1, b',"message":{"content":"hi"}', b""),
+        ],
     ),
     Row(
         id="Q60 a whole object at the end repeats the message: its usage stays, the rest is withheld",

@@ -1,12 +1,13 @@
 """Tool calls of one choice: rows 1 to 31 of the dialect catalogue, and the corners between. All cases synthetic."""
 
+import json
 from typing import Any
 
 import pytest
 
 from tests.events.chat.rows import Row, check
 from tests.events.chat.rows_calls import ROWS
-from tests.support.chat import DONE, Run, call, finish, frame, run, tape
+from tests.support.chat import DONE, Run, call, finish, frame, run, sse, tape, text
 from wiretape.events.emit import Emitter
 from wiretape.events.lifecycle import State
 from wiretape.events.limits import CALLS_IN_A_PIECE_MAX
@@ -44,9 +45,40 @@ def test_no_arguments_and_a_last_entry_without_function_get_one() -> None:
     assert calls(result) == [("a", "f", "{}", "running")]
 
 
-def test_null_for_function_is_left_out() -> None:
+def test_a_delta_without_function_gets_one() -> None:
+    """The helper of the SDK for Python asserts that it is there."""
     result = chat(START, entries({"index": 0, "function": None}), call(index=0, arguments="{}"), CALLS, DONE)
-    assert result.sent[1] == entries({"index": 0})
+    assert result.sent[1] == entries({"index": 0, "function": {}})
+
+
+@pytest.mark.parametrize(
+    "between",
+    [[sse({"type": "ping"})], [text("hm")], [call(index=1, id="b", type="function", name="g", arguments='{"y":2}')]],
+    ids=["a foreign frame", "text", "another call"],
+)
+def test_what_may_be_a_seed_or_a_call_of_its_own_never_runs_once_it_is_out(between: list[bytes]) -> None:
+    """Q20 or Q8: `{}`, something else, then arguments without id and name. Nobody knows, so nothing runs."""
+    whole = call(role=True, index=0, id="a", type="function", name="f", arguments="{}")
+    result = chat(whole, *between, call(index=0, arguments='{"x":1}'), CALLS, DONE)
+    assert calls(result)[0] == ("a", "f", '{}{"x":1}', "malformed")
+    assert not [one for one in result.wire.calls() if one.state.value == "running"]
+
+
+def test_entries_behind_a_split_go_behind_it_so_that_numbers_rise() -> None:
+    two = entries(
+        {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": '{"p":1}{"p":2}'}},
+        {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": '{"q"'}, "extra": 1},
+        {"index": 1, "function": {"arguments": ":1}"}},
+    )
+    result = chat(frame({"role": "assistant", "content": ""}), two, CALLS, DONE)
+    assert calls(result) == [
+        ("a", "f", '{"p":1}', "running"),
+        ("call_s1_0_1", "f", '{"p":2}', "running"),
+        ("b", "g", '{"q":1}', "running"),
+    ]
+    sent = [json.loads(one[6:])["choices"][0]["delta"]["tool_calls"] for one in result.sent if b'"tool_calls":[' in one]
+    assert [entry["index"] for delta in sent for entry in delta] == [0, 1, 2, 2]
+    assert sent[2][0]["extra"] == 1
 
 
 def test_a_proven_seed_on_the_chunk_of_its_finish_is_the_whole_argument() -> None:

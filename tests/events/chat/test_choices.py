@@ -143,3 +143,49 @@ def test_choices_without_a_use_stay_apart_from_the_fast_way() -> None:
 def test_two_different_thoughts_under_two_names_both_stay() -> None:
     result = chat(frame({"role": "assistant", "reasoning": "a", "reasoning_content": "b"}), finish(), DONE)
     assert result.repairs == []
+
+
+LEGACY = [
+    frame({"role": "assistant", "function_call": {"name": "f", "arguments": ""}}),
+    frame({"function_call": {"name": "f", "arguments": '{"x":1}'}}),
+]
+
+
+def test_a_legacy_call_lives_by_the_same_rules() -> None:
+    """Q29 with Q15 and Q32: its name once, and `stop` over it is its finish."""
+    result = run(tape([*LEGACY, finish("stop"), DONE], tool_events=False))
+    assert result.sent == [
+        LEGACY[0],
+        frame({"function_call": {"arguments": '{"x":1}'}}),
+        frame({}, "function_call"),
+        DONE,
+    ]
+    assert result.repairs == ["name_repeated", "finish_stop_with_calls"]
+
+
+def test_a_legacy_call_without_a_finish_is_handed_over_at_done() -> None:
+    result = run(tape([*LEGACY, DONE], tool_events=False))
+    assert frame({}, "function_call") == result.sent[-2]
+
+
+def test_a_legacy_call_behind_the_finish_is_withheld_and_told() -> None:
+    result = run(tape([text("a", role=True), finish("stop"), *LEGACY, DONE]))
+    assert b"function_call" not in result.out
+    assert result.ended.flags == ("late_call",)
+
+
+def test_legacy_arguments_before_the_name_are_arguments() -> None:
+    swapped = [
+        frame({"role": "assistant", "function_call": {"arguments": "{}"}}),
+        frame({"function_call": {"name": "f"}}),
+    ]
+    result = run(tape([*swapped, finish("function_call"), DONE]))
+    assert [(one.name, one.arguments, one.state.value) for one in result.wire.calls()] == [("f", "{}", "running")]
+
+
+def test_a_legacy_call_and_a_call_are_two() -> None:
+    beside = frame(
+        {"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "g", "arguments": "[]"}}]}
+    )
+    result = run(tape([*LEGACY, beside, finish("tool_calls"), DONE]))
+    assert [(one.name, one.arguments) for one in result.wire.calls()] == [("f", '{"x":1}'), ("g", "[]")]

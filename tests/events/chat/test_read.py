@@ -61,8 +61,8 @@ CASES: list[Any] = [
     pytest.param(
         {"function_call": {"name": "f", "arguments": "{"}},
         [
-            ToolCallStarted(n=4, choice=1, call=0, id="function_call_1", name="f"),
-            ToolArgumentsDelta(n=4, choice=1, call=0, text="{"),
+            ToolCallStarted(n=4, choice=1, call=read.LEGACY_CALL, id="function_call_1", name="f"),
+            ToolArgumentsDelta(n=4, choice=1, call=read.LEGACY_CALL, text="{"),
         ],
         id="the legacy call (Q29)",
     ),

@@ -5,6 +5,7 @@ from wiretape.events.lifecycle import State
 from wiretape.events.model import (
     AttemptStarted,
     Ended,
+    Event,
     Finish,
     TextDelta,
     ToolArgumentsComplete,
@@ -13,25 +14,31 @@ from wiretape.events.model import (
 )
 
 
+def fold(*events: Event) -> Tools:
+    tools = Tools()
+    for event in events:
+        tools.apply(event)
+    return tools
+
+
 def test_each_state_is_told_once_with_the_record_that_moved_it() -> None:
-    fold, again = Tools(), Tools()
-    for event in (
+    assert fold(
         ToolCallStarted(n=1, choice=0, call=0, id="c", name="f"),
         ToolArgumentsDelta(n=2, choice=0, call=0, text="{}"),
         ToolArgumentsComplete(n=3, choice=0, call=0),
         Finish(n=3, choice=0, reason="tool_calls"),
-    ):
-        fold.apply(event)
-    for event in (
-        AttemptStarted(n=4),
-        ToolCallStarted(n=5, choice=0, call=0, id="c", name="f"),
-        TextDelta(n=6, choice=0, text="x"),
-    ):
-        again.apply(event)
-    again.apply(Ended(n=7, ending="reset", cause="reset", flags=()))
-    assert again.moves == [Move(5, 0, 0, State.ANNOUNCED), Move(7, 0, 0, State.DROPPED)]
-    assert fold.moves == [
+    ).moves == [
         Move(1, 0, 0, State.ANNOUNCED),
         Move(3, 0, 0, State.READY),
         Move(3, 0, 0, State.RUNNING),
     ]
+
+
+def test_a_new_attempt_starts_from_nothing() -> None:
+    assert fold(
+        ToolCallStarted(n=1, choice=0, call=0, id="a", name="g"),
+        AttemptStarted(n=4),
+        ToolCallStarted(n=5, choice=0, call=0, id="c", name="f"),
+        TextDelta(n=6, choice=0, text="x"),
+        Ended(n=7, ending="reset", cause="reset", flags=()),
+    ).moves == [Move(5, 0, 0, State.ANNOUNCED), Move(7, 0, 0, State.DROPPED)]

@@ -175,7 +175,7 @@ class Committer:
         lost_folder = next((why for fd, why in failed.items() if fd in folders), None)
         for fd, tape in by_fd.items():
             why = lost_folder or failed.get(fd)
-            if why is not None:
+            if why is not None and tape.broken is None:
                 tape.broken = f"{tape.path.name}: what was written did not become durable: {why}"
                 current.lost.append(tape)
         for fd in folders[1:]:

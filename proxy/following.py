@@ -126,7 +126,9 @@ class LiveBatches:
         try:
             data = read_at(self._live.tape.path, self._at, size)
         except FileNotFoundError as error:
-            raise StreamMissingError(f"{self._live.row.stream} has expired while it was read") from error
+            if self._live.tape.broken is not None:
+                raise TapeBrokenError(self._live.tape.broken) from error
+            raise StreamMissingError(f"the tape of {self._live.row.stream} is gone") from error
         if not data:
             raise TapeBrokenError(f"{self._live.row.stream} is shorter than what was written")
         at = self._at - len(self._tail)

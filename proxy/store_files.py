@@ -107,6 +107,8 @@ class FileStore:
         live = self._live.get(stream)
         if live is None:
             raise StreamMissingError(f"{stream} is not open")
+        if live.tape.broken is not None:
+            raise TapeBrokenError(live.tape.broken)
         assert not live.writing, f"two tasks append to {stream}"
         assert records[0].n == live.next_n or (live.lost and records[0].n > live.next_n), f"{stream} is out of order"
         at = live.tape.size

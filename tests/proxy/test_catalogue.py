@@ -1,0 +1,245 @@
+"""The catalogue says what the tapes say, and nothing is lost with it."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.laws.generated import streams
+from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
+from tests.support.chat import DONE, call, finish, frame, sse, text
+from tests.support.chat import tape as chat_tape
+from tests.support.corpus import load, needs_corpus
+from wiretape.events.emit import Emitter
+from wiretape.events.fold.usage import UsageFold
+from wiretape.events.json_text import dumps
+from wiretape.events.model import Event
+from wiretape.events.record import Record
+from wiretape.proxy.catalogue import reindex
+from wiretape.proxy.entry import EntryFold, entry_of
+from wiretape.proxy.folder import Folder
+from wiretape.proxy.retention import Keep
+from wiretape.proxy.store import Filter
+from wiretape.proxy.store_files import FileStore, open_files
+
+USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
+
+
+# -- rows of a tape ---------------------------------------------------------------------------------------------------
+
+
+def test_the_row_of_a_whole_stream() -> None:
+    upstream = [text("a", role=True), text("b"), finish(), sse({"id": "x", "choices": [], "usage": USAGE}), DONE]
+    records = chat_tape(upstream, request={"model": "m", "stream": True, "stream_options": {"include_usage": True}})
+    row, calls = entry_of("s1", records)
+    assert (row.stream, row.dialect, row.model, row.created, row.ending) == ("s1", "chat", "m", 7, "completed")
+    assert (row.input_tokens, row.output_tokens) == (5, 7)
+    assert (row.first_frame_us, row.first_content_us, row.duration_us) == (1, 1, 1 << 40)
+    assert calls == ()
+
+
+@pytest.mark.parametrize(
+    ("upstream", "input_tokens"),
+    [
+        ([text("a"), finish(), DONE], None),
+        ([text('"usage":{"prompt_tokens":1}'), finish(), DONE], None),
+        ([frame({"content": "a"}, usage=USAGE), finish(), DONE], 5),
+        ([frame({}, "stop", usage=USAGE), frame({}, usage={"prompt_tokens": 6}), DONE], 6),
+        ([frame({}, "stop", usage=USAGE), DONE, frame({}, usage={"prompt_tokens": 6})], 5),
+        ([frame({"content": "a"}, usage={**USAGE, "prompt_tokens": 1}), frame({}, "stop", usage=USAGE), DONE], 5),
+        ([frame({"content": "a"}, "stop", usage={"prompt_tokens": 2**70}), DONE], None),
+        ([frame({"content": "a"}, "stop", usage={"prompt_tokens": "5"}), DONE], None),
+    ],
+    ids=["none", "in the text", "riding", "behind the finish", "behind the end", "twice", "too many", "not a number"],
+)
+def test_the_last_count_of_the_upstream_counts(upstream: list[bytes], input_tokens: int | None) -> None:
+    assert entry_of("s1", chat_tape(upstream)).stream.input_tokens == input_tokens
+
+
+def test_a_plain_answer_has_its_counts_too() -> None:
+    answer = b'{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"a"},'
+    answer += b'"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}'
+    records = chat_tape([answer[:40], answer[40:]], request={"model": "m"}, body=True)
+    row = entry_of("s1", records).stream
+    assert (row.ending, row.input_tokens, row.output_tokens) == ("completed", 5, 7)
+
+
+def test_calls_in_the_state_that_their_stream_left_them() -> None:
+    whole = [call(index=0, id="a", name="f", arguments="{}"), call(index=1, id="b", name="g", arguments="{}")]
+    cut = [call(index=0, id="a", name="f", arguments='{"q":')]
+    tables = [([*whole, finish("tool_calls"), DONE], ["a f running", "b g running"]), (cut, ["a f dropped"])]
+    for upstream, expected in tables:
+        calls = entry_of("s1", chat_tape(upstream)).calls
+        assert [f"{row.call} {row.name} {row.state}" for row in calls] == expected
+
+
+def test_the_tape_s_own_ending_goes_before_what_the_folds_find() -> None:
+    *records, end = chat_tape([text("a")])
+    own = Record(end.n, end.t, "end", {"cause": "eof", "ending": "internal", "flags": ["untaped"]})
+    assert entry_of("s1", [*records, end]).stream.ending == "truncated"
+    row = entry_of("s1", [*records, own]).stream
+    assert (row.ending, row.flags) == ("internal", ("untaped",))
+
+
+def test_what_an_abandoned_attempt_brought_does_not_count() -> None:
+    head, tail = stream_of("s1")[0], chat_tape([text("b"), finish(), DONE])[2:]
+    failed = Record(2, 5, "frame", {}, frame({"role": "assistant"}, usage=USAGE)[:-2] + b"\n\n")
+    records = [*head, Record(1, 1, "attempt", {}), failed, Record(3, 6, "attempt", {}), *tail]
+    assert entry_of("s1", records).stream.usage is None
+
+
+JUNK = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=4)
+
+
+@given(keys=st.dictionaries(st.sampled_from(["created", "caller", "route", "dialect", "ending", "flags"]), JUNK))
+def test_junk_in_a_record_makes_a_row_that_the_catalogue_takes(keys: dict[str, Any]) -> None:
+    row, _ = entry_of("s1", [Record(0, 0, "open", keys), Record(1, 0, "end", keys)])
+    assert 0 <= row.created < 2**63
+    assert isinstance(row.caller, str)
+    assert all(isinstance(flag, str) for flag in row.flags)
+
+
+def test_rows_found_live_are_those_found_in_the_tape() -> None:
+    records = flat(stream_of("s1", call_id="call-1"))
+    emitter = Emitter()
+    fold = EntryFold("s1", emitter)
+    for record in records:
+        emitter.feed(record)
+        fold.look(record)
+    assert fold.entry() == entry_of("s1", records)
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+async def fill(store: FileStore, count: int) -> None:
+    for number in range(count):
+        stream = f"s{number}"
+        await store.create(stream)
+        call_id = f"call-{number % 3}" if number % 2 else ""
+        for batch in stream_of(stream, created=CREATED + number // 4, call_id=call_id, caller=f"c{number % 2}"):
+            await store.append(stream, batch)
+
+
+def content(root: Path) -> list[str]:
+    base = sqlite3.connect(root / "catalogue.db")
+    try:
+        return sorted(base.iterdump())
+    finally:
+        base.close()
+
+
+def reindexed(root: Path) -> int:
+    folder = Folder(root)
+    try:
+        return reindex(folder)
+    finally:
+        folder.close()
+
+
+async def test_a_rebuilt_catalogue_says_the_same(tmp_path: Path) -> None:
+    async with opened_files(tmp_path) as store:
+        await fill(store, 50)
+        rows = await store.list(Filter())
+    before = content(tmp_path)
+    assert len(rows) == 50
+    assert reindexed(tmp_path) == 50
+    assert content(tmp_path) == before
+
+
+async def test_a_deleted_catalogue_is_made_good_at_the_next_start(tmp_path: Path) -> None:
+    async with opened_files(tmp_path) as store:
+        await fill(store, 50)
+        calls = [await store.find_call("c1", f"call-{number}") for number in range(3)]
+    before = content(tmp_path)
+    for name in ("catalogue.db", "catalogue.db-wal", "catalogue.db-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    async with opened_files(tmp_path) as store:
+        while len(await store.list(Filter())) < 50:
+            pass
+        assert [await store.find_call("c1", f"call-{number}") for number in range(3)] == calls
+    assert content(tmp_path) == before
+
+
+async def test_rows_that_a_kill_took_and_tapes_that_a_person_took_are_made_good(tmp_path: Path) -> None:
+    async with opened_files(tmp_path) as store:
+        await fill(store, 6)
+    base = sqlite3.connect(tmp_path / "catalogue.db")
+    base.execute("DELETE FROM streams WHERE stream = 's1'")
+    base.commit()
+    base.close()
+    (tmp_path / "2026-11-18" / "s4.tape").unlink()
+    async with opened_files(tmp_path) as store:
+        while len(rows := await store.list(Filter())) != 5:
+            pass
+    assert sorted(row.stream for row in rows) == ["s0", "s1", "s2", "s3", "s5"]
+
+
+@pytest.mark.parametrize("damage", ["no database", "half a page", "empty", "other version", "wrong pages"])
+async def test_a_damaged_catalogue_is_replaced_with_one_warning(tmp_path: Path, damage: str) -> None:
+    async with opened_files(tmp_path) as store:
+        await fill(store, 30)
+    before, path = content(tmp_path), tmp_path / "catalogue.db"
+    data = path.read_bytes()
+    if damage == "other version":
+        base = sqlite3.connect(path)
+        base.execute("PRAGMA user_version = 99")
+        base.close()
+    else:
+        pages = data[:4096] + b"\xff" * (len(data) - 4096)
+        path.write_bytes({"no database": b"x" * 8192, "half a page": data[:3000], "empty": b""}.get(damage, pages))
+    said: list[str] = []
+    async with open_files(tmp_path, warn=said.append) as store:
+        while len(await store.list(Filter())) < 30:
+            pass
+        await store.create("new")
+        for batch in stream_of("new"):
+            await store.append("new", batch)
+        assert len(await store.list(Filter())) == 31
+        assert await store.expire(CREATED, Keep(bytes=0)) != []
+    assert len(said) == (0 if damage in ("empty", "other version") else 1), said
+    assert len(before) > 30
+
+
+async def test_one_batch_writes_many_rows_and_a_question_sees_them(tmp_path: Path) -> None:
+    async with opened_files(tmp_path) as store:
+        for round_number in range(5):
+            await store.create(f"s{round_number}")
+            for batch in stream_of(f"s{round_number}"):
+                await store.append(f"s{round_number}", batch)
+            assert len(await store.list(Filter())) == round_number + 1
+
+
+def check_against_the_folds(records: list[Record]) -> None:
+    """A row is made from few records; the folds over all events of the tape say the same."""
+    usage, found = UsageFold(), list[Event]()
+    emitter = Emitter(sink=found.append)
+    content_us = None
+    for record in records:
+        emitter.feed(record)
+        if content_us is None and emitter.wire.content:
+            content_us = record.t
+    for event in found:
+        usage.apply(event)
+    row, calls = entry_of("s1", records)
+    assert row.usage == (None if usage.counts is None else dumps(usage.counts).decode())
+    ended = emitter.wire.ended
+    assert ended is not None
+    assert (row.ending, row.flags) == (ended.ending, ended.flags)
+    assert {(call.call, call.name) for call in calls} <= {(call.id, call.name) for call in emitter.wire.calls()}
+    assert row.first_content_us == content_us
+
+
+@given(body=streams())
+def test_the_row_of_any_stream_is_what_the_folds_say(body: bytes) -> None:
+    check_against_the_folds(chat_tape(body, reads=97))
+
+
+@needs_corpus
+@pytest.mark.slow
+def test_the_row_of_every_captured_stream_is_what_the_folds_say() -> None:
+    for capture in load():
+        check_against_the_folds(chat_tape(capture.body, reads=1_000))

@@ -1,0 +1,198 @@
+"""Commit rounds: what waits becomes durable together, and what failed is never taken for durable."""
+
+import ctypes
+import errno
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.proxy.store_cases import flat, gathered, opened_files, stream_of
+from wiretape.events.record import Record
+from wiretape.proxy.durability import Durability, best_sync, fsync_each, syncfs_once
+from wiretape.proxy.store import TapeBrokenError
+from wiretape.proxy.store_files import open_files
+
+
+class Disk:
+    """The sync of a scripted disk: which files were asked for in each round, and what it answers."""
+
+    def __init__(self) -> None:
+        self.rounds: list[set[str]] = []
+        self.sick: set[str] = set()
+        self.hold_s = 0.0
+
+    def __call__(self, fds: Collection[int]) -> Mapping[int, str]:
+        time.sleep(self.hold_s)
+        names = {fd: Path(f"/proc/self/fd/{fd}").readlink().name for fd in fds}
+        self.rounds.append(set(names.values()))
+        return {fd: "Input/output error" for fd, name in names.items() if name in self.sick}
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """A round is a thread's: its time is not ours."""
+    with trio.fail_after(10):
+        while not holds():  # noqa: ASYNC110 - the thread sets no event
+            await trio.sleep(0.002)
+
+
+async def test_the_tapes_of_a_round_are_asked_for_once(tmp_path: Path) -> None:
+    disk = Disk()
+    async with opened_files(tmp_path, sync=disk, round_s=0.05) as store:
+        disk.rounds.clear()
+        for name in ("a", "b"):
+            await store.create(name)
+            for batch in stream_of(name, end=False):
+                await store.append(name, batch)
+        await until(lambda: disk.rounds)
+        assert {"live", "a.tape", "b.tape"} <= set().union(*disk.rounds)
+        seen = len(disk.rounds)
+        await trio.sleep(0.2)  # nothing was written: no round
+        assert len(disk.rounds) <= seen + 1
+
+
+async def test_an_ending_hurries_the_round_and_closes_the_tape(tmp_path: Path) -> None:
+    disk = Disk()
+    async with opened_files(tmp_path, sync=disk, round_s=60) as store:
+        await store.create("a")
+        for batch in stream_of("a"):
+            await store.append("a", batch)
+        begun = time.monotonic()
+        await until(lambda: any("a.tape" in names for names in disk.rounds))
+        assert time.monotonic() - begun < 1
+        assert {"live", "2026-11-18", "a.tape"} in disk.rounds
+        await until(lambda: not any("a.tape" in str(path) for path in open_paths()))
+
+
+def open_paths() -> list[str]:
+    paths: list[str] = []
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            paths.append(str(link.readlink()))
+        except OSError:
+            continue
+    return paths
+
+
+async def test_at_level_disk_nothing_is_shown_before_its_round(tmp_path: Path) -> None:
+    disk = Disk()
+    async with opened_files(tmp_path, durability="disk", sync=disk, round_s=60) as store:
+        first, *_ = stream_of("a")
+        await store.create("a")
+        disk.hold_s = 0.1
+        got: list[Record] = []
+
+        async def follow() -> None:
+            async for batch in store.follow("a"):
+                assert any("a.tape" in names for names in disk.rounds)
+                got.extend(batch)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow)
+            await store.append("a", first)
+            assert any("a.tape" in names for names in disk.rounds)
+            await trio.testing.wait_all_tasks_blocked()
+            assert got == first
+            nursery.cancel_scope.cancel()
+
+
+async def test_at_level_disk_an_append_that_is_cancelled_is_shown_by_the_next(tmp_path: Path) -> None:
+    disk = Disk()
+    async with opened_files(tmp_path, durability="disk", sync=disk, round_s=60) as store:
+        batches = stream_of("a")
+        await store.create("a")
+        disk.hold_s = 0.2
+        with trio.move_on_after(0.01) as scope:
+            await store.append("a", batches[0])
+        assert scope.cancelled_caught
+        assert await gathered(store.read("a")) == []
+        disk.hold_s = 0
+        for batch in batches[1:]:
+            await store.append("a", batch)
+        assert await gathered(store.read("a")) == flat(batches)
+
+
+@pytest.mark.parametrize("durability", ["process", "disk"])
+async def test_a_tape_that_did_not_become_durable_is_closed_to_writing(tmp_path: Path, durability: Durability) -> None:
+    disk, said = Disk(), list[str]()
+    async with open_files(tmp_path, durability=durability, warn=said.append, sync=disk, round_s=0.02) as store:
+        batches = stream_of("sick")
+        for name in ("sick", "well"):
+            await store.create(name)
+            await store.append(name, stream_of(name)[0])
+        disk.sick = {"sick.tape"}
+
+        async def go_on() -> None:
+            for batch in batches[1:]:
+                await store.append("sick", batch)
+                await until(lambda: said)
+
+        with pytest.raises(TapeBrokenError, match=r"sick\.tape: .*Input/output error"):
+            await go_on()
+        disk.sick = set()  # the kernel would answer the next call with success
+        with pytest.raises(TapeBrokenError):
+            await store.append("sick", batches[1])
+        with pytest.raises(TapeBrokenError):
+            await gathered(store.follow("sick"))
+        for batch in stream_of("well")[1:]:
+            await store.append("well", batch)
+        assert len(said) == 1
+        assert "sick.tape" in said[0]
+
+
+async def test_a_name_that_did_not_become_durable_breaks_the_round(tmp_path: Path) -> None:
+    disk, said = Disk(), list[str]()
+    async with open_files(tmp_path, durability="disk", warn=said.append, sync=disk, round_s=60) as store:
+        disk.sick = {"live"}
+        await store.create("a")
+        with pytest.raises(TapeBrokenError):
+            await store.append("a", stream_of("a")[0])
+    assert len(said) == 1
+
+
+async def test_a_folder_that_goes_away_under_us_is_found_out(tmp_path: Path) -> None:
+    said: list[str] = []
+    root = tmp_path / "data"
+    async with open_files(root, warn=said.append, round_s=0.05) as store:
+        await store.create("a")
+        await store.append("a", stream_of("a")[0])
+        root.rename(tmp_path / "rotated")
+        await until(lambda: store.gone)
+        with pytest.raises(TapeBrokenError, match="gone"):
+            await store.append("a", stream_of("a")[1])
+        with pytest.raises(TapeBrokenError, match="gone"):
+            await store.create("b")
+        with pytest.raises(TapeBrokenError, match="gone"):
+            await gathered(store.follow("a"))
+
+
+def test_a_real_disk_makes_files_and_folders_durable(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    fds = [os.open(tmp_path, os.O_RDONLY), os.open(tmp_path / "a", os.O_RDONLY)]
+    try:
+        assert best_sync()(fds) == {}
+        assert fsync_each(fds) == {}
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def test_what_cannot_be_synced_is_named(tmp_path: Path) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)
+    reading, writing = os.pipe()  # a pipe takes no fsync: EINVAL
+    try:
+        assert list(fsync_each([folder, writing])) == [writing]
+    finally:
+        for fd in (folder, reading, writing):
+            os.close(fd)
+
+
+def test_a_failed_syncfs_fails_them_all() -> None:
+    def call(_: int) -> int:
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    assert syncfs_once(call)([3, 4]) == dict.fromkeys([3, 4], os.strerror(errno.EIO))

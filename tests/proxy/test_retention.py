@@ -1,0 +1,57 @@
+"""Which tapes go, as tables."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from wiretape.proxy.retention import Keep, Kept, day_of, expired
+
+TODAY = date(2026, 11, 18)
+NOW = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
+
+
+def tapes(*days: tuple[int, str, int]) -> list[Kept]:
+    """Day of November, ids of one letter in the order of their writing, size of each."""
+    return [
+        Kept(date(2026, 11, day), float(place), letter, size)
+        for day, letters, size in days
+        for place, letter in enumerate(letters)
+    ]
+
+
+TABLE: list[tuple[str, list[Kept], int, Keep, str]] = [
+    ("nothing is there", [], 0, Keep(), ""),
+    ("a week and today", tapes((11, "a", 1), (18, "b", 1)), 0, Keep(), ""),
+    ("more than a week", tapes((10, "a", 1), (11, "b", 1)), 0, Keep(), "a"),
+    ("of one day only", tapes((17, "a", 1), (18, "b", 1)), 0, Keep(days=0), "a"),
+    ("for ever", tapes((1, "a", 1)), 0, Keep(days=None), ""),
+    ("just enough room", tapes((17, "ab", 5), (18, "cd", 5)), 0, Keep(bytes=20), ""),
+    ("a byte too much takes the whole oldest day", tapes((17, "ab", 5), (18, "cd", 5)), 0, Keep(bytes=19), "ab"),
+    ("and then the next one", tapes((16, "ab", 5), (17, "cd", 5), (18, "ef", 5)), 0, Keep(bytes=19), "abcd"),
+    ("of the last day its oldest", tapes((18, "abcd", 5)), 0, Keep(bytes=14), "ab"),
+    ("live tapes count", tapes((17, "ab", 5), (18, "cd", 5)), 1, Keep(bytes=20), "ab"),
+    ("and never go", tapes((18, "ab", 5)), 100, Keep(bytes=20), "ab"),
+    ("age first, then room", tapes((1, "a", 90), (17, "b", 5), (18, "c", 5)), 0, Keep(bytes=10), "a"),
+    ("without bounds", tapes((1, "a", 1 << 60)), 1 << 60, Keep(days=None, bytes=None), ""),
+    ("the order of the listing does not matter", tapes((18, "cd", 5), (17, "ab", 5)), 0, Keep(bytes=10), "ab"),
+    ("of the future", tapes((25, "a", 1)), 0, Keep(), ""),
+]
+
+
+@pytest.mark.parametrize(("found", "live_bytes", "keep", "gone"), [row[1:] for row in TABLE], ids=[r[0] for r in TABLE])
+def test_what_goes(found: list[Kept], live_bytes: int, keep: Keep, gone: str) -> None:
+    assert "".join(expired(found, live_bytes, NOW, keep)) == gone
+
+
+@pytest.mark.parametrize(
+    ("seconds", "day"),
+    [
+        (NOW, TODAY),
+        (0, date(1970, 1, 1)),
+        (-5, date(1970, 1, 1)),
+        (10**18, date(9999, 12, 31)),
+        (86_399.9, date(1970, 1, 1)),
+    ],
+)
+def test_a_day_is_a_day_of_utc_whatever_the_tape_says(seconds: float, day: date) -> None:
+    assert day_of(seconds) == day

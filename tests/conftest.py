@@ -10,10 +10,11 @@ from tests.rooms.tree import ROOT, modules
 from tests.support.corpus import ABSENT, corpus_folder
 
 # Deadlines measure the machine. The same commit gives the same answer, unless one asks for fresh examples with
-# `--hypothesis-profile fresh`, which prints what repeats a failure; the full laws always do.
+# `--hypothesis-profile fresh`, which prints what repeats a failure; the full laws always do, and ten times as many.
 hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("fresh", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("fresh" if os.environ.get("WIRETAPE_LAWS") == "full" else "fixed")
+hypothesis.settings.register_profile("full", deadline=None, print_blob=True, max_examples=1_000)
+hypothesis.settings.load_profile("full" if os.environ.get("WIRETAPE_LAWS") == "full" else "fixed")
 
 
 def pytest_configure() -> None:

@@ -31,6 +31,7 @@ def _tool_call(draw: st.DrawFn, number: int) -> list[bytes]:
     return [first, *(call(index=number, arguments=piece) for piece in pieces[1:])]
 
 
+_WHOLE = {"index": 5, "id": "w", "type": "function", "function": {"name": "whole", "arguments": "{}"}}
 _NOISE = st.sampled_from(
     [
         b": keepalive\n\n",
@@ -46,6 +47,26 @@ _NOISE = st.sampled_from(
         b"data: {\ndata: }\n\n",
         b"\xff\xfe\n\n",
         b'data: {"choices":[{"index":0,"delta":{"content":"\xff"},"finish_reason":null}]}\n\n',
+        frame({"content": "cited"}, citations=["a"]),
+        frame({"role": "assistant", "content": "cited"}, citations=["a"]),
+        frame({"content": "x", "annotations": [{"url": "u"}]}),
+        frame({"function_call": {"name": "old", "arguments": '{"a":'}}),
+        frame({"function_call": {"arguments": "1}"}}),
+        call(index=0, id="seed", type="function", name="seeded", arguments="{}"),
+        call(index=0, arguments='{"late":1}'),
+        call(index=0, id="two", type="function", name="twice", arguments='{"a":1}{"b":2}'),
+        call(index=7, id="later"),
+        frame({"content": "b", "role": "assistant"}, None, 1),
+        frame({}, "stop", 1),
+        sse({"choices": [{"index": 0, "delta": {"content": "p"}}, {"index": 0, "delta": {"tool_calls": [_WHOLE]}}]}),
+        sse(
+            {
+                "object": "chat.completion",
+                "choices": [{"index": 0, "message": {"content": "whole"}, "finish_reason": "stop"}],
+            }
+        ),
+        b'error: {"message":"field"}\n\n',
+        b'{"error":{"message":"bare"}}\n\n',
     ]
 )
 _ENDS = st.sampled_from(

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.laws.generated import streams
-from tests.laws.variants import VARIANTS, Variant, chosen, reads, rewritten
+from tests.laws.variants import FULL, VARIANTS, Variant, chosen, reads, rewritten
 from tests.support.chat import tape
 from tests.support.corpus import load, needs_corpus
 from wiretape.events.emit import Emitter, emit, events
@@ -56,6 +56,7 @@ def test_every_captured_stream_in_other_reads_line_ends_and_with_a_bom(part: int
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@settings(max_examples=300 if FULL else 12)
 @given(body=streams())
 def test_any_stream_in_other_reads_line_ends_and_with_a_bom(variant: Variant, body: bytes) -> None:
     check(body, variant, body.hex())

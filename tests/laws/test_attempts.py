@@ -1,0 +1,66 @@
+"""What an attempt brought before any content counts for nothing: not for the client, and not for a fold."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.laws.generated import streams
+from tests.laws.variants import FULL
+from tests.support.chat import run, text
+from wiretape.events.emit import Emitter
+from wiretape.events.fold.message import Message
+from wiretape.events.fold.tools import Tools
+from wiretape.events.fold.usage import UsageFold
+from wiretape.events.fold.warnings import Warnings
+from wiretape.events.model import AttemptStarted, Event
+from wiretape.events.record import Record
+from wiretape.events.tape import Recorder
+
+pytestmark = pytest.mark.slow
+
+
+def attempts(bodies: list[bytes]) -> list[Record]:
+    """One tape of several attempts."""
+    recorder = Recorder()
+    opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 7, "profile": "strict", "settings": {}}
+    records = [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": {"model": "m"}})]
+    for number, body in enumerate(bodies, 1):
+        records += recorder.attempt(number, {"number": number})
+        records += recorder.read(number, body) if body else []
+    records += recorder.rest(99)
+    return [*records, recorder.end(99, {"cause": "eof"})]
+
+
+def said(events: Iterable[Event]) -> object:
+    """What every fold says at the end."""
+    message, usage, tools, warnings = Message(), UsageFold(), Tools(), Warnings()
+    for event in events:
+        for fold in (message, usage, tools, warnings):
+            fold.apply(event)
+    choices = {index: (message.text(index), message.calls(index)) for index in message.choices}
+    return choices, usage.counts, [move.state for move in tools.moves], warnings.found
+
+
+def delivered(body: bytes) -> bool:
+    emitter = Emitter()
+    for record in attempts([body])[:-1]:
+        emitter.feed(record)
+    return emitter.stream.delivered
+
+
+@settings(max_examples=1_000 if FULL else 100)
+@given(failed=st.lists(streams(calls=st.just(0)), max_size=2), last=streams())
+def test_a_failed_attempt_leaves_no_trace(failed: list[bytes], last: bytes) -> None:
+    bodies = [*(body for body in failed if not delivered(body)), last]
+    several, alone = run(attempts(bodies)), run(attempts([last]))
+    assert several.sent == alone.sent
+    assert (several.ended.ending, several.ended.flags) == (alone.ended.ending, alone.ended.flags)
+    assert said(several.events) == said(alone.events)
+    assert len(several.of(AttemptStarted)) == len(bodies)
+
+
+def test_the_generator_finds_attempts_that_delivered_nothing() -> None:
+    assert not delivered(b": ping\n\n")
+    assert delivered(text("x"))

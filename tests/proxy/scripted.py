@@ -1,5 +1,6 @@
 """An upstream that follows a script, over memory streams or sockets, and counts what is open."""
 
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -78,12 +79,12 @@ async def _play(script: Script, stream: trio.abc.Stream) -> None:
 
 @asynccontextmanager
 async def served(
-    *scripts: Script, settings: UpstreamSettings | None = None
+    *scripts: Script, settings: UpstreamSettings | None = None, context: ssl.SSLContext = CONTEXT
 ) -> AsyncGenerator[tuple[UpstreamTransport, Upstream]]:
     """A transport before these scripts; at the end nothing may be open but what is idle, and then nothing at all."""
     async with trio.open_nursery() as nursery:
         upstream = Upstream(nursery, scripts)
-        transport = UpstreamTransport(settings, open_tcp=upstream.open_tcp, context=CONTEXT)
+        transport = UpstreamTransport(settings, open_tcp=upstream.open_tcp, context=context)
         yield transport, upstream
         assert len(upstream.still_open) == len(transport.pool)
         await transport.aclose()

@@ -1,0 +1,267 @@
+"""Name, TCP, egress proxy and TLS: each way to fail has its cause, and the deadline covers all of them."""
+
+import errno
+import socket
+from collections.abc import Sequence
+from typing import NoReturn
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.certificates import HOST, authority, needs_openssl, over_tls
+from tests.proxy.scripted import CONTEXT, OK, Script, Upstream, answers, post, request_of, served
+from wiretape.proxy.connect import Connector, Egress, Origin
+from wiretape.proxy.errors import RefusedError
+from wiretape.proxy.limits import CONNECT_TIMEOUT_S, HEAD_BYTES_MAX
+from wiretape.proxy.tls import client_context
+from wiretape.proxy.upstream import UpstreamSettings, UpstreamTransport
+
+ORIGIN = Origin(tls=False, host=HOST, port=80)
+HTTPS = f"https://{HOST}/v1"
+
+
+class Names(trio.abc.HostnameResolver):
+    """Answers like a resolver that is slow, or knows nothing."""
+
+    def __init__(self, delay_s: float) -> None:
+        self._delay_s = delay_s
+
+    async def getaddrinfo(
+        self,
+        host: bytes | None,
+        port: bytes | str | int | None,
+        family: int = 0,
+        type: int = 0,  # noqa: A002 - trio's name
+        proto: int = 0,
+        flags: int = 0,
+    ) -> NoReturn:
+        del host, port, family, type, proto, flags
+        await trio.sleep(self._delay_s)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async def getnameinfo(self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int) -> tuple[str, str]:
+        raise NotImplementedError
+
+
+async def refused(connector: Connector, origin: Origin = ORIGIN) -> RefusedError:
+    with pytest.raises(RefusedError) as raised:
+        await connector.connect(origin)
+    return raised.value
+
+
+async def test_an_unknown_name(autojump_clock: MockClock) -> None:
+    """U03."""
+    del autojump_clock
+    trio.socket.set_custom_hostname_resolver(Names(0))
+    fault = await refused(Connector(CONTEXT))
+    assert fault.cause == "dns"
+    assert HOST in str(fault)
+
+
+async def test_a_slow_resolver_is_under_the_connect_deadline(autojump_clock: MockClock) -> None:
+    """U04."""
+    del autojump_clock
+    trio.socket.set_custom_hostname_resolver(Names(30))
+    began = trio.current_time()
+    assert (await refused(Connector(CONTEXT))).cause == "timeout"
+    assert trio.current_time() - began == CONNECT_TIMEOUT_S
+
+
+@pytest.mark.parametrize("host", ["a" * 64 + ".test", "a..test"])
+async def test_what_is_no_name(host: str) -> None:
+    assert (await refused(Connector(CONTEXT), Origin(tls=False, host=host, port=80))).cause == "dns"
+
+
+def failing(error: BaseException | None) -> Connector:
+    """TCP raises this, or is a black hole."""
+
+    async def open_tcp(host: str, port: int) -> trio.abc.Stream:
+        del host, port
+        if error is None:
+            await trio.sleep_forever()
+        assert error is not None
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    return Connector(CONTEXT, open_tcp=open_tcp)
+
+
+@pytest.mark.parametrize(
+    ("errors", "reason"),
+    [
+        ([OSError(errno.ECONNREFUSED, "Connection refused")], "Connection refused"),
+        ([OSError(errno.ENETUNREACH, "Network is unreachable"), OSError(0, "X")], "Network is unreachable"),
+        ([OSError()], "OSError"),
+    ],
+)
+async def test_tcp_fails_for_a_reason(errors: Sequence[OSError], reason: str) -> None:
+    """U01; trio tries all addresses and groups what went wrong."""
+    group = OSError("all attempts failed")
+    group.__cause__ = ExceptionGroup("all", errors)
+    for error in (group, errors[0]):
+        fault = await refused(failing(error))
+        assert fault.cause == "connect"
+        assert str(fault) == f"no connection to {HOST}:80: {reason}"
+
+
+async def test_a_black_hole_ends_at_the_connect_deadline(autojump_clock: MockClock) -> None:
+    """U02."""
+    del autojump_clock
+    began = trio.current_time()
+    fault = await refused(failing(None))
+    assert (fault.cause, trio.current_time() - began) == ("timeout", CONNECT_TIMEOUT_S)
+    assert "connecting" in str(fault)
+
+
+@needs_openssl
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("expired", "certificate has expired"),
+        ("wrong name", "Hostname mismatch"),
+        ("self-signed", "self-signed certificate"),
+        ("TLS 1.1", "no TLS with"),
+    ],
+)
+async def test_who_is_not_who_it_should_be_gets_nothing(kind: str, reason: str) -> None:
+    """U05: nothing of the request is sent, and nothing is tried without verification."""
+    reached: list[bytes] = []
+
+    async def script(stream: trio.abc.Stream) -> None:
+        reached.append(await request_of(stream))
+
+    async with served(over_tls(script, kind), context=client_context(authority())) as (transport, upstream):
+        with pytest.raises(RefusedError, match=reason) as raised:
+            await transport.handle_async_request(post(url=HTTPS))
+        assert raised.value.cause == "tls"
+        assert not upstream.still_open
+    assert (len(upstream.opened), reached) == (1, [])
+
+
+@needs_openssl
+async def test_without_the_ca_option_the_same_server_is_not_trusted() -> None:
+    async with served(over_tls(answers(OK))) as (transport, _):
+        with pytest.raises(RefusedError, match="certificate"):
+            await transport.handle_async_request(post(url=HTTPS))
+    settings = UpstreamSettings(ca_file=authority())
+    async with trio.open_nursery() as nursery:
+        upstream = Upstream(nursery, [over_tls(answers(OK, OK))])
+        transport = UpstreamTransport(settings, open_tcp=upstream.open_tcp)
+        for _ in range(2):
+            assert await (await transport.handle_async_request(post(url=HTTPS))).aread() == b"ok"
+        assert upstream.opened == [(HOST, 443)]
+        await transport.aclose()
+
+
+@pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+async def test_who_does_not_speak_tls(garbage: bytes) -> None:
+    async def script(stream: trio.abc.Stream) -> None:
+        await stream.receive_some()
+        if garbage:
+            await stream.send_all(garbage)
+
+    async with served(script) as (transport, upstream):
+        with pytest.raises(RefusedError, match="no TLS") as raised:
+            await transport.handle_async_request(post(url=HTTPS))
+        assert (raised.value.cause, upstream.still_open) == ("tls", set())
+
+
+async def silent(stream: trio.abc.Stream) -> None:
+    while await stream.receive_some():
+        pass
+
+
+async def test_a_handshake_that_hangs_ends_at_the_connect_deadline(autojump_clock: MockClock) -> None:
+    """U06."""
+    del autojump_clock
+    async with served(silent) as (transport, upstream):
+        began = trio.current_time()
+        with pytest.raises(RefusedError, match="TLS handshake") as raised:
+            await transport.handle_async_request(post(url=HTTPS))
+        assert (raised.value.cause, trio.current_time() - began) == ("timeout", CONNECT_TIMEOUT_S)
+        assert not upstream.still_open
+
+
+WORD = "pw"
+EGRESS = Egress(host="proxy.test", port=3128, user="me", password=WORD)
+
+
+def tunnel(answer: bytes, inner: Script | None = None, seen: list[bytes] | None = None) -> Script:
+    """A proxy that answers CONNECT like this, and is the origin itself from there on."""
+
+    async def script(stream: trio.abc.Stream) -> None:
+        request = await request_of(stream)
+        if seen is not None:
+            seen.append(request)
+        await stream.send_all(answer)
+        if inner is not None:
+            await inner(stream)
+
+    return script
+
+
+@needs_openssl
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 X\r\n\r\n", b"HTTP/1.1 103 X\r\n\r\nHTTP/1.0 200 X\r\nA: b\r\n\r\n"])
+async def test_through_an_egress_proxy_https_goes_by_connect(answer: bytes) -> None:
+    seen: list[bytes] = []
+    asked: list[bytes] = []
+
+    async def origin(stream: trio.abc.Stream) -> None:
+        asked.append(await request_of(stream))
+        await stream.send_all(OK)
+
+    script = tunnel(answer, over_tls(origin), seen)
+    settings = UpstreamSettings(egress=EGRESS)
+    async with served(script, settings=settings, context=client_context(authority())) as (transport, upstream):
+        assert await (await transport.handle_async_request(post(url=HTTPS))).aread() == b"ok"
+        assert upstream.opened == [("proxy.test", 3128)]
+    host = f"{HOST}:443".encode()
+    assert seen == [b"CONNECT %b HTTP/1.1\r\nHost: %b\r\nProxy-Authorization: Basic bWU6cHc=\r\n\r\n" % (host, host)]
+    assert asked[0].startswith(b"POST /v1 HTTP/1.1\r\n")
+    assert b"Proxy-" not in asked[0]
+
+
+@needs_openssl
+async def test_the_way_to_the_egress_proxy_may_be_tls_too() -> None:
+    egress = Egress(tls=True, host=HOST, port=3128)
+    script = over_tls(tunnel(b"HTTP/1.1 200 X\r\n\r\n", over_tls(answers(OK))))
+    settings = UpstreamSettings(egress=egress)
+    async with served(script, settings=settings, context=client_context(authority())) as (transport, _):
+        assert await (await transport.handle_async_request(post(url=HTTPS))).aread() == b"ok"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        pytest.param(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "answered 407", id="407"),
+        pytest.param(b"HTTP/1.1 200 X\r\n\r\nhello", "into the tunnel", id="data before TLS"),
+        pytest.param(b"garbage\r\n\r\n", "broke off", id="garbage"),
+        pytest.param(b"", "broke off", id="closed"),
+        pytest.param(b"HTTP/1.1 200 X\r\nA", "broke off", id="closed inside the head"),
+        pytest.param(b"HTTP/1.1 100 X\r\n\r\n" * (HEAD_BYTES_MAX // 10), "more than an answer", id="a flood of 1xx"),
+        pytest.param(
+            b"HTTP/1.1 200 X\r\nA: " + b"b" * 2 * HEAD_BYTES_MAX, "more than|broke off", id="a head without an end"
+        ),
+    ],
+)
+async def test_an_egress_proxy_that_fails_says_so(answer: bytes, reason: str) -> None:
+    async with served(tunnel(answer), settings=UpstreamSettings(egress=EGRESS)) as (transport, upstream):
+        with pytest.raises(RefusedError, match=reason) as raised:
+            await transport.handle_async_request(post(url=HTTPS))
+        assert (raised.value.cause, upstream.still_open) == ("proxy", set())
+        assert WORD not in str(raised.value)
+
+
+async def test_an_egress_proxy_that_hangs_ends_at_the_connect_deadline(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    async with served(silent, settings=UpstreamSettings(egress=EGRESS)) as (transport, upstream):
+        began = trio.current_time()
+        with pytest.raises(RefusedError, match="egress proxy") as raised:
+            await transport.handle_async_request(post(url=HTTPS))
+        assert (raised.value.cause, trio.current_time() - began) == ("timeout", CONNECT_TIMEOUT_S)
+        assert not upstream.still_open
+
+
+def test_an_origin_is_written_as_in_a_url() -> None:
+    assert str(Origin(tls=True, host="::1", port=443)) == "[::1]:443"

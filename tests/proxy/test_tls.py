@@ -1,0 +1,124 @@
+"""TLS over memory streams, against the standard library's own server side."""
+
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import memory_stream_pair
+
+from tests.proxy.certificates import HOST, authority, needs_openssl, server_context
+from wiretape.proxy.tls import TlsStream, client_context
+
+pytestmark = needs_openssl
+
+
+@asynccontextmanager
+async def joined(
+    context: ssl.SSLContext | None = None,
+) -> AsyncGenerator[tuple[TlsStream, "trio.SSLStream[trio.abc.Stream]"]]:
+    """Both sides after the handshake."""
+    ours, theirs = memory_stream_pair()
+    client = TlsStream(ours, context or client_context(authority()), HOST)
+    server: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(theirs, server_context(), server_side=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.do_handshake)
+        await client.handshake()
+    yield client, server
+
+
+async def test_all_records_of_one_read_are_one_item() -> None:
+    async with joined() as (client, server):
+        for piece in (b"a", b"b" * 20_000, b"c"):
+            await server.send_all(piece)
+        assert await client.receive_some() == b"a" + b"b" * 20_000 + b"c"
+
+
+async def test_both_sides_may_talk_at_once() -> None:
+    text = bytes(range(256)) * 4096
+    async with joined() as (client, server):
+        received: dict[str, bytes] = {}
+
+        async def receive(name: str, stream: trio.abc.Stream) -> None:
+            received[name] = b""
+            while len(received[name]) < len(text):
+                received[name] += await stream.receive_some()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive, "ours", client)
+            nursery.start_soon(receive, "theirs", server)
+            nursery.start_soon(client.send_all, text)
+            nursery.start_soon(server.send_all, text)
+        assert received == {"ours": text, "theirs": text}
+
+
+async def test_a_goodbye_is_an_end_after_all_data() -> None:
+    async with joined() as (client, server):
+        await server.send_all(b"bye")
+        await server.aclose()
+        assert await client.receive_some() == b"bye"
+        assert [await client.receive_some() for _ in range(2)] == [b"", b""]
+
+
+async def test_a_close_without_a_goodbye_is_torn_after_all_data() -> None:
+    async with joined() as (client, server):
+        await server.send_all(b"by")
+        await server.transport_stream.aclose()
+        assert await client.receive_some() == b"by"
+        for _ in range(2):
+            with pytest.raises(trio.BrokenResourceError):
+                await client.receive_some()
+
+
+async def test_damage_is_torn_after_all_data() -> None:
+    async with joined() as (client, server):
+        await server.send_all(b"good")
+        await server.transport_stream.send_all(b"\x17\x03\x03\x00\x13" + b"x" * 19)
+        assert await client.receive_some() == b"good"
+        with pytest.raises(trio.BrokenResourceError):
+            await client.receive_some()
+        with pytest.raises(trio.BrokenResourceError):
+            await client.send_all(b"more")
+
+
+async def test_nothing_may_be_sent() -> None:
+    async with joined() as (client, server):
+        await client.send_all(b"")
+        await client.send_all(b"a")
+        assert await server.receive_some() == b"a"
+        await client.wait_send_all_might_not_block()
+
+
+async def test_a_cancelled_read_has_lost_nothing() -> None:
+    async with joined() as (client, server):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await client.receive_some()
+        await server.send_all(b"a")
+        assert await client.receive_some() == b"a"
+
+
+async def test_only_http_1_1_is_offered() -> None:
+    """U57."""
+    server_context("ALPN").set_alpn_protocols(["h2", "http/1.1"])
+    ours, theirs = memory_stream_pair()
+    server: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(theirs, server_context("ALPN"), server_side=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.do_handshake)
+        await TlsStream(ours, client_context(authority()), HOST).handshake()
+    assert server.selected_alpn_protocol() == "http/1.1"
+
+
+async def test_the_environment_may_name_whom_to_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority()))
+    async with joined(client_context()) as (client, server):
+        await server.send_all(b"a")
+        assert await client.receive_some() == b"a"
+
+
+def test_what_is_old_or_unnamed_is_never_taken() -> None:
+    context = client_context()
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED

@@ -13,8 +13,11 @@ __all__ = [
     "KEPT_CHARS_MAX",
     "LABEL_CHARS_MAX",
     "LINE_BYTES_MAX",
+    "LISTS_OF_A_DELTA_MAX",
+    "NAME_CHARS_MAX",
     "PREVIEW_BYTES_MAX",
     "TAPE_LINE_BYTES_MAX",
+    "THINK_HEAD_CHARS_MAX",
     "UNDELIVERED_BYTES_MAX",
 ]
 
@@ -56,8 +59,18 @@ BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 #: million; OpenAI takes at most 128 tools.
 CALLS_IN_A_PIECE_MAX: Final = 128
 
-#: Chunks with nothing but `{}` for arguments that wait for what comes next (dialects.md Q20): as many parallel calls.
+#: Chunks with nothing but `{}` for arguments that wait for what comes next (dialects.md Q20): as many parallel calls,
+#: and together no more than UNDELIVERED_BYTES_MAX.
 CHUNKS_WAITING_MAX: Final = 128
+
+#: A tool's name in pieces (dialects.md Q16): OpenAI takes at most 64. What goes beyond is left out.
+NAME_CHARS_MAX: Final = 1_024
+
+#: Kinds of lists in a delta whose entries are numbered (reasoning details, annotations, ...); no dialect has more than 3.
+LISTS_OF_A_DELTA_MAX: Final = 16
+
+#: White space before a `<think>` that is waited for.
+THINK_HEAD_CHARS_MAX: Final = 1_024
 
 #: `input` and `output` of a lifecycle frame: a tool card shows a preview, the tape holds the whole.
 PREVIEW_BYTES_MAX: Final = 2 * 1024

@@ -7,7 +7,7 @@ rules. Without an index, the id, the arrival of a name, the place in the list or
 from typing import Any, Final, NamedTuple
 
 from ..json_text import Boundary, as_object, dumps, is_object
-from ..limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX
+from ..limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
 from ..model import Event, ToolArgumentsDelta, ToolCallStarted
 from ..splice import Action, Op, Path
 from .write import Envelope, chunk
@@ -420,7 +420,7 @@ class Calls:
         """A name again (Q15), or its next piece (Q16): a piece only while no argument byte has come."""
         name = entry.name
         whole = name in self._tools and not (call.name not in self._tools and call.name + name in self._tools)
-        if not name or name == call.name or call.has_arguments:
+        if not name or name == call.name or call.has_arguments or len(call.name) + len(name) > NAME_CHARS_MAX:
             work.op("name_repeated", path, Action.DROP, "name")
         elif whole and name.startswith(call.name):  # pieces, each with all before it
             work.op("name_repeated", path, Action.SET, "name", dumps(name[len(call.name) :]))

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..json_text import as_object, dumps, is_list, is_object
+from ..limits import LISTS_OF_A_DELTA_MAX
 from ..model import ForeignFrame
 from ..settings import Facts, Settings
 from ..splice import Action, Path
@@ -280,6 +281,8 @@ class Choices:
         Pieces of one reasoning detail follow each other under one type; every annotation is a new one.
         """
         key = str(path[-1])
+        if key not in choice.entries and len(choice.entries) >= LISTS_OF_A_DELTA_MAX:
+            return
         for place, entry in enumerate(entries):
             if not is_object(entry):
                 continue

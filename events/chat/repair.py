@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from ..json_text import ABSENT, as_object, dumps, is_list, is_object, parse
 from ..ledger import Ledger
-from ..limits import CHUNKS_WAITING_MAX
+from ..limits import CHUNKS_WAITING_MAX, UNDELIVERED_BYTES_MAX
 from ..model import Event
 from ..record import Record
 from ..settings import Facts, Settings
@@ -270,7 +270,9 @@ class Repair:
         self._choices.repair(work)
         self._steady = flows and not news and bool(work.ops) and not self._waiting and self._choices.only_text(work)
         waiting = _Waiting(work, payload, frame)
-        if self._is_undecided(work) and len(self._waiting) < CHUNKS_WAITING_MAX:
+        size = sum(len(one.payload) for one in self._waiting) + len(payload)
+        full = len(self._waiting) == CHUNKS_WAITING_MAX or size > UNDELIVERED_BYTES_MAX
+        if self._is_undecided(work) and not full:
             self._waiting.append(waiting)
             return []
         return [*self._release(), *self._released(waiting)]

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from ..limits import THINK_HEAD_CHARS_MAX
+
 __all__ = ["Think"]
 
 _OPENING: Final = "<think>"
@@ -33,7 +35,7 @@ class Think:
             if head.startswith(_OPENING):
                 self._inside = True
                 text = head[len(_OPENING) :]
-            elif _OPENING.startswith(head):
+            elif _OPENING.startswith(head) and len(text) <= THINK_HEAD_CHARS_MAX:
                 self._held = text
                 return "", ""
             else:

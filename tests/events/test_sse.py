@@ -230,6 +230,12 @@ def test_stray_blank_lines_belong_to_the_frame_behind_them(strays: int, end: byt
     assert rest == end * strays
 
 
+@pytest.mark.parametrize("strays", [1, 2, 3, 4])
+def test_a_line_of_one_byte_behind_stray_blank_lines_is_a_line(strays: int) -> None:
+    raws = [b"a\n\n", b"\n" * strays + b"b\n\n", b"c\n\n"]
+    assert [frame.raw for frame in framed([b"".join(raws)])[0]] == raws
+
+
 def test_by_itself_a_block_does_not_start_a_body() -> None:
     assert parse_block(BOM + b"data: 1\n\n").payload is None
     assert parse_block(BOM + b"data: 1\n\n", first=True).payload == b"1"

@@ -10,7 +10,7 @@ from tests.events.chat.rows_calls import ROWS
 from tests.support.chat import DONE, Run, call, finish, frame, run, sse, tape, text
 from wiretape.events.emit import Emitter
 from wiretape.events.lifecycle import State
-from wiretape.events.limits import CALLS_IN_A_PIECE_MAX
+from wiretape.events.limits import CALLS_IN_A_PIECE_MAX, NAME_CHARS_MAX
 from wiretape.events.model import ToolArgumentsDelta, ToolCallStarted
 
 CALLS = finish("tool_calls")
@@ -234,3 +234,11 @@ def test_ten_thousand_calls_take_no_quadratic_time() -> None:
         for record in tape(frames):
             emitter.feed(record)
         assert sum(one.state is State.RUNNING for one in emitter.wire.calls()) == many
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_a_name_in_pieces_has_a_bound(over: int) -> None:
+    piece = "x" * (NAME_CHARS_MAX - 1 + over)
+    start = call(role=True, index=0, id="a", type="function", name="f", arguments="")
+    result = chat(start, call(index=0, name=piece), call(index=0, arguments="{}"), CALLS, DONE)
+    assert calls(result)[0][1] == ("f" if over > 0 else "f" + piece)

@@ -9,6 +9,7 @@ from tests.events.chat.rows_calls import FAULTS, IDENTITY
 from tests.events.chat.rows_content import REASONING
 from tests.events.chat.rows_envelope import ENVELOPE, FINISH
 from tests.support.chat import DONE, HEAD, Run, call, chunk, finish, frame, run, sse, tape, text
+from wiretape.events.limits import LISTS_OF_A_DELTA_MAX
 
 HI = text("hi", role=True)
 JUNK: list[Any] = [None, True, 5, 1.5, "x", [], [None], [[]], {}, {"a": 1}]
@@ -189,3 +190,12 @@ def test_a_legacy_call_and_a_call_are_two() -> None:
     )
     result = run(tape([*LEGACY, beside, finish("tool_calls"), DONE]))
     assert [(one.name, one.arguments) for one in result.wire.calls()] == [("f", '{"x":1}'), ("g", "[]")]
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_so_many_kinds_of_lists_are_numbered(over: int) -> None:
+    kinds = LISTS_OF_A_DELTA_MAX + over
+    result = run(
+        tape([frame({"role": "assistant", **{f"list_{i}": [{"a": 1}] for i in range(kinds)}}), finish(), DONE])
+    )
+    assert result.repairs.count("entry_index") == min(kinds, LISTS_OF_A_DELTA_MAX)

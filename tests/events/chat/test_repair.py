@@ -66,6 +66,15 @@ def test_so_many_chunks_wait_for_what_comes_next(count: int) -> None:
     assert len(sent) == (count if count > CHUNKS_WAITING_MAX else 0)
 
 
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_chunks_that_wait_have_a_bound_together(over: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = len(seed(0)) + len(seed(1)) - 2 * len(b"data: \n\n") - over
+    monkeypatch.setattr("wiretape.events.chat.repair.UNDELIVERED_BYTES_MAX", bound)
+    emitter = Emitter()
+    sent = [frame for record in tape([seed(0), seed(1)])[:-1] for frame in emitter.feed(record)]
+    assert len(sent) == (2 if over > 0 else 0)
+
+
 @pytest.mark.parametrize("between", [frame({}), b": ping\n\n", b"data:\n\n", sse({**HEAD, "choices": []})])
 def test_what_says_nothing_decides_nothing_about_a_seed(between: bytes) -> None:
     result = run(tape([seed(0), between, call(index=0, arguments="[1]"), finish("tool_calls"), DONE]))

@@ -5,6 +5,7 @@ from itertools import combinations
 import pytest
 
 from wiretape.events.chat.think import Think
+from wiretape.events.limits import THINK_HEAD_CHARS_MAX
 
 CASES = [
     ("", "", ""),
@@ -40,3 +41,11 @@ def test_nothing_is_held_that_can_be_told() -> None:
     assert think.feed("e") == ("</the", "")
     assert think.feed("</think>b") == ("", "b")
     assert think.feed("<think>") == ("", "<think>")
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_white_space_is_waited_through_up_to_a_bound(over: int) -> None:
+    think = Think()
+    space = " " * (THINK_HEAD_CHARS_MAX + over)
+    assert think.feed(space) == (("", space) if over > 0 else ("", ""))
+    assert think.over is (over > 0)

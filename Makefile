@@ -82,8 +82,8 @@ docs: install ## the documents that are drawn from the code
 # --- heavy -----------------------------------------------------------------------------------------------------------
 
 .PHONY: coverage
-coverage: install ## branch coverage of events/ (100 %)
-	$(PY) -m coverage run -m pytest --quiet
+coverage: install ## branch coverage of events/ by its fast tests (100 %)
+	$(PY) -m coverage run -m pytest --quiet -m "not slow" tests/events
 	$(PY) -m coverage report
 
 .PHONY: laws

@@ -66,7 +66,7 @@ CHUNKS_WAITING_MAX: Final = 128
 #: A tool's name in pieces (dialects.md Q16): OpenAI takes at most 64. What goes beyond is left out.
 NAME_CHARS_MAX: Final = 1_024
 
-#: Kinds of lists in a delta whose entries are numbered (reasoning details, annotations, ...); no dialect has more than 3.
+#: Kinds of lists in a delta whose entries are numbered (reasoning details, annotations); no dialect has more than 3.
 LISTS_OF_A_DELTA_MAX: Final = 16
 
 #: White space before a `<think>` that is waited for.

@@ -51,6 +51,12 @@ def test_an_answer_of_ours_is_emitted_in_transparent_too() -> None:
     assert emit([tape(STREAM)[0], commit], "transparent") == b"no"
 
 
+def test_what_goes_out_as_it_came_has_no_ledger() -> None:
+    seen = list(events(reopened(tape([text("hi", role=True), text("x", role=True)]), profile="transparent")))
+    assert not [event for event in seen if isinstance(event, Repaired)]
+    assert [event.text for event in seen if isinstance(event, TextDelta)] == ["hi", "x"]
+
+
 def test_events_hold_the_ledger_and_end_with_the_ending() -> None:
     seen = list(events(tape(STREAM)))
     assert [event.text for event in seen if isinstance(event, TextDelta)] == ["hi", "\xfc"]

@@ -8,7 +8,7 @@ import pytest
 from tests.support.chat import DONE, Run, call, finish, frame, run, sse, tape, text
 from wiretape.events.emit import Emitter
 from wiretape.events.lifecycle import State
-from wiretape.events.model import Ended, ToolResultSeen
+from wiretape.events.model import Ended, ToolResultSeen, Usage
 from wiretape.events.record import Record
 from wiretape.events.tape import Recorder
 
@@ -249,6 +249,14 @@ def test_length_on_the_chunk_of_the_held_call_takes_the_call_out_of_it() -> None
     assert not any(b'"tool_calls"' in frame for frame in result.sent)
 
 
+def test_a_warning_before_the_first_chunk_takes_its_role_along() -> None:
+    entry = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "write_file", "arguments": "{"}}
+    only = frame({"role": "assistant", "tool_calls": [entry]}, "length")
+    result = run(tape([only, DONE], on_partial="both"))
+    assert seen(result) == [LENGTH_DROP, LENGTH_WARNING, ("finish", "length"), "done"]
+    assert [b'"role"' in one for one in result.sent] == [False, True, False, False]
+
+
 MALFORMED_DROP = ("dropped", "call_1", "malformed")
 MALFORMED_WARNING = "⚠ Malformed tool call: the arguments of write_file are not valid JSON. Nothing was executed."
 MALFORMED_ERROR = ("error", "malformed_call", ["write_file"])
@@ -374,6 +382,11 @@ def test_an_error_of_the_upstream_passes_in_every_mode(mode: str) -> None:
     assert (text_before in said) == (mode != "error")
     assert (BEFORE[2] in said) == (mode != "warn")
     assert result.ended.ending == "upstream_error"
+
+
+def test_usage_that_comes_with_an_error_is_folded() -> None:
+    result = run(tape([text("hi", role=True), sse({"error": {"message": "no"}, "usage": {"total_tokens": 4}})]))
+    assert [event.counts for event in result.of(Usage)] == [{"total_tokens": 4}]
 
 
 # -- attempts, statuses, plain answers ------------------------------------------------------------------------------

@@ -3,7 +3,15 @@
 import pytest
 
 from wiretape.events.fold.warnings import Warned, Warnings
-from wiretape.events.model import Ended, Event, Finish, TextDelta, ToolArgumentsComplete, ToolCallStarted
+from wiretape.events.model import (
+    Ended,
+    Event,
+    Finish,
+    TextDelta,
+    ToolArgumentsComplete,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+)
 
 CALL = ToolCallStarted(n=1, choice=0, call=0, id="c", name="f")
 OTHER = ToolCallStarted(n=1, choice=1, call=0, id="d", name="g")
@@ -18,6 +26,17 @@ def ended(ending: str, *flags: str) -> Ended:
     ("events", "found"),
     [
         pytest.param([TextDelta(n=1, choice=0, text="x"), ended("completed")], [], id="nothing"),
+        pytest.param(
+            [
+                CALL,
+                ToolArgumentsDelta(n=1, choice=0, call=0, text="{}"),
+                ToolArgumentsComplete(n=2, choice=0, call=0),
+                Finish(n=2, choice=0, reason="tool_calls"),
+                ended("completed"),
+            ],
+            [],
+            id="a call was handed over",
+        ),
         pytest.param([CALL, ended("reset")], [Warned("reset", (("c", "f"),))], id="a call was cut"),
         pytest.param([ended("stalled")], [Warned("stalled", ())], id="a text was cut"),
         pytest.param(

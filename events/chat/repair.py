@@ -1,4 +1,4 @@
-"""Upstream frame to canonical frames and named repairs; the only file that knows this dialect's quirks.
+"""Upstream frame to canonical frames and named repairs; its quirks stand here, in choices, calls, answers and think.
 
 `Q15` is a row of the dialect catalogue. A repair is a splice into the frame's own bytes; a frame that needs none passes
 as the bytes object that came. What a frame means may hang on earlier frames (which role was sent, which call an index

@@ -1,6 +1,7 @@
 """What an attempt brought before any content counts for nothing: not for the client, and not for a fold."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +25,14 @@ pytestmark = pytest.mark.slow
 def attempts(bodies: list[bytes]) -> list[Record]:
     """One tape of several attempts."""
     recorder = Recorder()
-    opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 7, "profile": "strict", "settings": {}}
+    opening: dict[str, Any] = {
+        "format": 1,
+        "stream": "s1",
+        "dialect": "chat",
+        "created": 7,
+        "profile": "strict",
+        "settings": {},
+    }
     records = [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": {"model": "m"}})]
     for number, body in enumerate(bodies, 1):
         records += recorder.attempt(number, {"number": number})

@@ -214,6 +214,14 @@ def test_the_next_exchange_knows_nothing_of_the_last() -> None:
     assert first.head is not None
 
 
+def test_an_upgrade_is_a_fault_even_if_somebody_asked() -> None:
+    exchange = Exchange(machine())
+    exchange.request(b"GET", b"/", [(b"Host", b"a"), (b"Connection", b"upgrade"), (b"Upgrade", b"x")])
+    exchange.finish()
+    exchange.feed(b"HTTP/1.1 101 X\r\nUpgrade: x\r\n\r\n")
+    assert isinstance(exchange.fault, ProtocolError)
+
+
 def test_an_answer_that_comes_before_the_request_is_out_is_an_answer() -> None:
     exchange = Exchange(machine())
     exchange.request(b"POST", b"/", [(b"Host", b"a"), (b"Content-Length", b"10")])

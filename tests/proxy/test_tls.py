@@ -3,15 +3,24 @@
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import pytest
 import trio
-from trio.testing import memory_stream_pair
+from trio.testing import (
+    MemoryReceiveStream,
+    MemorySendStream,
+    memory_stream_pair,
+    memory_stream_pump,
+    wait_all_tasks_blocked,
+)
 
 from tests.proxy.certificates import HOST, authority, needs_openssl, server_context
 from wiretape.proxy.tls import TlsStream, client_context
 
 pytestmark = needs_openssl
+
+MemoryPair = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 
 
 @asynccontextmanager
@@ -80,6 +89,24 @@ async def test_damage_is_torn_after_all_data() -> None:
             await client.receive_some()
         with pytest.raises(trio.BrokenResourceError):
             await client.send_all(b"more")
+
+
+async def test_a_record_may_come_in_any_pieces() -> None:
+    async with joined() as (client, server):
+        wire = cast("MemoryPair", server.transport_stream), cast("MemoryPair", client.transport)
+        sending, receiving = wire[0].send_stream, wire[1].receive_stream
+        sending.send_all_hook = None  # nothing flows but by hand
+        await server.send_all(b"whole")
+        got: list[bytes] = []
+
+        async def receive() -> None:
+            got.append(await client.receive_some())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            while memory_stream_pump(sending, receiving, max_bytes=1):
+                await wait_all_tasks_blocked()
+        assert got == [b"whole"]
 
 
 async def test_nothing_may_be_sent() -> None:

@@ -124,7 +124,7 @@ class LiveBatches:
     async def _read(self) -> list[Record]:
         size = min(max(_CHUNK_BYTES, len(self._tail)), _CHUNK_BYTES_MAX, self._live.shown - self._at)
         try:
-            data = read_at(self._live.tape.path, self._at, size)
+            data = self._live.tape.read(self._at, size)
         except FileNotFoundError as error:
             if self._live.tape.broken is not None:
                 raise TapeBrokenError(self._live.tape.broken) from error

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -18,7 +17,7 @@ from .folder import Folder
 from .following import EndedBatches, LiveBatches, LiveTape
 from .recovery import Recovered, recover
 from .retention import Keep, Kept, day_of, expired
-from .store import PAGE_MAX, Filter, StoreError, StreamMissingError, TapeBrokenError, checked_stream_id
+from .store import PAGE_MAX, Filter, StoreError, StoreFullError, StreamMissingError, TapeBrokenError, checked_stream_id
 from .tape_file import TapeFile, creation_error
 
 __all__ = ["INLINE_BYTES_MAX", "FileStore", "open_files"]
@@ -68,8 +67,9 @@ class FileStore:
     ) -> None:
         #: What the start found in live/.
         self.recovered = recovered
-        #: Why writing failed last; None since the last batch that was written.
+        #: Why writing fails: until there is room again, or for good.
         self.failure: str | None = None
+        self._full = False
         #: Why nothing that is written arrives any more.
         self.gone: str | None = None
         self._folder = folder
@@ -77,6 +77,9 @@ class FileStore:
         self._warn = warn
         self._live: dict[str, LiveTape] = {}
         self._large = trio.CapacityLimiter(4)  # threads that write a large body; more would only share the disk
+        # Names are made and moved in a thread too: while a round is on its way the journal makes them wait for up to
+        # 10 ms. More threads would only wait for the same journal.
+        self._names = trio.CapacityLimiter(4)
         self._catalogue = Catalogue(folder, warn)
         self._committer = Committer(
             folder.fd,
@@ -93,12 +96,13 @@ class FileStore:
         if self.gone is not None:
             raise TapeBrokenError(self.gone)
         try:
-            if stream in self._live or self._folder.ended_path(stream) is not None:
-                raise StoreError(f"{stream} has a tape already")
-            tape = TapeFile(path)
+            # Cancelled before it begins or not at all, so no tape is left behind that nobody knows of.
+            tape = await trio.to_thread.run_sync(_begin, self._folder, stream, limiter=self._names)
+        except FileExistsError as error:
+            raise StoreError(f"{stream} has a tape already") from error
         except OSError as error:
             failure = creation_error(path, error)
-            self.failure = str(failure)
+            self._failed(failure)
             raise failure from error
         self._live[stream] = LiveTape(stream, tape)
 
@@ -111,22 +115,19 @@ class FileStore:
             raise TapeBrokenError(live.tape.broken)
         assert not live.writing, f"two tasks append to {stream}"
         assert records[0].n == live.next_n or (live.lost and records[0].n > live.next_n), f"{stream} is out of order"
-        at = live.tape.size
+        at, ended = live.tape.size, records[-1].kind == "end"
         live.writing = True
         try:
             await self._write(live, records)
+            self._written(live, records)
+            if ended:
+                await self._end(stream, live, entry)
         except StoreError as error:
-            live.lost, self.failure = True, str(error)
+            live.lost = True
+            self._failed(error)
             raise
         finally:
             live.writing = False
-        self.failure = None
-        live.next_n = records[-1].n + 1
-        if records[0].n < _OPENING_RECORDS:
-            _describe(live, records)
-        ended = records[-1].kind == "end"
-        if ended:
-            self._end(stream, live, entry)
         self._committer.mark(live.tape)
         try:
             if self._durable:
@@ -191,18 +192,30 @@ class FileStore:
         else:
             await trio.to_thread.run_sync(_write_large, live.tape, records, limiter=self._large)
 
-    def _end(self, stream: str, live: LiveTape, entry: Entry | None) -> None:
+    def _written(self, live: LiveTape, records: Sequence[Record]) -> None:
+        live.next_n = records[-1].n + 1
+        if records[0].n < _OPENING_RECORDS:
+            _describe(live, records)
+        if self._full:
+            self.failure, self._full = None, False
+
+    def _failed(self, error: StoreError) -> None:
+        """A disk that is full may have room again; one that lied about a write is not believed again."""
+        if self.failure is None or self._full:
+            self.failure, self._full = str(error), isinstance(error, StoreFullError)
+
+    async def _end(self, stream: str, live: LiveTape, entry: Entry | None) -> None:
         """A tape that cannot be moved is whole, and the next start moves it."""
         tape = live.tape
-        tape.ended = True
-        del self._live[stream]
         try:
-            day = day_of(live.row.created or tape.path.stat().st_mtime)
-            _move(self._folder, tape, day, stream)
+            with trio.CancelScope(shield=True):  # one rename
+                await trio.to_thread.run_sync(_move, self._folder, tape, live.row.created, limiter=self._names)
         except OSError as error:
             self._warn(f"{tape.path.name} has ended and could not be moved to its day: {error.strerror}")
         else:
             self._catalogue.enter(stream, tape.path, entry)
+        tape.ended = True  # only now: whoever closes it makes its new name durable with it
+        del self._live[stream]
 
     def _batches(self, stream: str, from_n: int, *, waits: bool) -> LiveBatches | EndedBatches:
         live = self._live.get(stream)
@@ -217,7 +230,7 @@ class FileStore:
         """A commit round failed: what stands on these tapes may vanish, and their followers are told."""
         for tape in tapes:
             assert tape.broken is not None
-            self.failure = tape.broken
+            self._failed(TapeBrokenError(tape.broken))
             self._warn(tape.broken)
         lost = set(tapes)
         for live in self._live.values():
@@ -225,7 +238,8 @@ class FileStore:
                 live.close()
 
     def _has_gone(self, reason: str) -> None:
-        self.gone = self.failure = reason
+        self.gone = reason
+        self._failed(TapeBrokenError(reason))
         self._warn(reason)
         for live in self._live.values():
             live.tape.broken = reason
@@ -242,7 +256,15 @@ def _write_large(tape: TapeFile, records: Sequence[Record]) -> None:
     tape.write(b"".join([encode(record) for record in records]))
 
 
-def _move(folder: Folder, tape: TapeFile, day: date, stream: str) -> None:
+def _begin(folder: Folder, stream: str) -> TapeFile:
+    if folder.ended_path(stream) is not None:
+        raise FileExistsError
+    return TapeFile(folder.live_path(stream))
+
+
+def _move(folder: Folder, tape: TapeFile, created: int) -> None:
+    day = day_of(created or tape.path.stat().st_mtime)
+    stream = tape.path.stem
     try:
         tape.move(folder.day_path(day, stream))
     except FileNotFoundError:  # the day expired between the two steps

@@ -17,18 +17,20 @@ _FLAGS: Final = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY | os.O_CLOEXE
 class TapeFile:
     """Open for appending, by one task. `size` counts what was written whole."""
 
-    __slots__ = ("broken", "closed", "dirty", "ended", "fd", "path", "size")
+    __slots__ = ("broken", "closed", "dirty", "ended", "fd", "path", "size", "target")
 
     def __init__(self, path: Path) -> None:
         """Raises FileExistsError where there is one: a tape is never begun twice."""
         self.fd = os.open(path, _FLAGS, 0o600)
         self.path = path
+        #: Where it is being moved to, in another thread.
+        self.target = path
         self.size = 0
         #: Why it takes nothing more; set by whoever finds out, in any thread.
         self.broken: str | None = None
         #: In a commit round that has not begun; the committer's.
         self.dirty = False
-        #: Its last record is written, so the next round may close it.
+        #: It lies where it will stay, so the next round may close it.
         self.ended = False
         self.closed = False
 
@@ -46,9 +48,17 @@ class TapeFile:
         self.size += written
 
     def move(self, path: Path) -> None:
-        """Behind its end, to its day. Readers open by path each time, so they follow."""
+        """Behind its end, to its day. Blocks: a journal that is being written makes it wait for milliseconds."""
+        self.target = path
         self.path.rename(path)
         self.path = path
+
+    def read(self, at: int, size: int) -> bytes:
+        """What was written; also while it moves, and where it has moved to."""
+        try:
+            return read_at(self.path, at, size)
+        except FileNotFoundError:
+            return read_at(self.target, at, size)
 
     def close(self) -> None:
         """Once; errors of a close say nothing that a commit round would not say."""

@@ -139,6 +139,7 @@ async def test_a_tape_that_did_not_become_durable_is_closed_to_writing(tmp_path:
             await gathered(store.follow("sick"))
         for batch in stream_of("well")[1:]:
             await store.append("well", batch)
+        assert store.failure == said[0]  # a disk that lied is not believed again
         assert len(said) == 1
         assert "sick.tape" in said[0]
 

@@ -22,7 +22,7 @@ from wiretape.proxy.durability import best_sync
 from wiretape.proxy.folder import Folder
 from wiretape.proxy.recovery import recover
 from wiretape.proxy.store import FolderRefusedError, StoreError, StoreFullError, TapeBrokenError
-from wiretape.proxy.store_files import INLINE_BYTES_MAX, open_files
+from wiretape.proxy.store_files import INLINE_BYTES_MAX, FileStore, open_files
 from wiretape.proxy.tape_file import TapeFile
 
 FULL = os.environ.get("WIRETAPE_LAWS") == "full"
@@ -339,3 +339,40 @@ async def test_where_no_descriptor_is_left_a_new_stream_is_refused_and_the_old_g
                 os.close(fd)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         await store.create("b")
+
+
+async def test_ends_and_beginnings_of_many_streams_at_once(tmp_path: Path) -> None:
+    """Names are made in threads: readers that are behind, and rounds that close, find each tape wherever it lies."""
+
+    async def one(store: FileStore, stream: str) -> None:
+        batches = stream_of(stream, reads=5)
+        await store.create(stream)
+        reader = store.follow(stream)  # reads nothing until all is there
+        async with trio.open_nursery() as nursery:
+            for batch in batches[:-1]:
+                await store.append(stream, batch)
+            nursery.start_soon(store.append, stream, batches[-1])
+            assert await gathered(reader) == flat(batches)
+        assert await gathered(store.read(stream)) == flat(batches)
+
+    async with opened_files(tmp_path, round_s=0.01) as store, trio.open_nursery() as nursery:
+        for number in range(60):
+            nursery.start_soon(one, store, f"s{number}")
+    assert list((tmp_path / "live").iterdir()) == []
+
+
+async def test_a_full_disk_is_told_until_there_is_room(tmp_path: Path) -> None:
+    async with open_files(tmp_path, warn=lambda _: None) as store:
+        await store.create("a")
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+        try:
+            with pytest.raises(StoreFullError):
+                await store.append("a", stream_of("a")[0])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        failures = [store.failure]
+        await store.append("a", stream_of("a")[0])  # the same batch again
+        failures.append(store.failure)
+        assert [failure is None for failure in failures] == [False, True]
+        assert await gathered(store.read("a")) == stream_of("a")[0]

@@ -13,6 +13,7 @@ __all__ = [
     "IDLE_CONNECTIONS_MAX",
     "IDLE_CONNECTION_TIMEOUT_S",
     "INFORMATIONAL_MAX",
+    "LOOKUPS_MAX",
     "RECEIVE_BYTES_MAX",
     "SEND_BYTES_MAX",
     "TLS_RECORDS_BYTES_MAX",
@@ -48,6 +49,10 @@ SEND_BYTES_MAX: Final = 64 * 1024
 
 #: From the name to the end of the TLS handshake, the egress proxy's answer included.
 CONNECT_TIMEOUT_S: Final = 10.0
+
+#: Names that are looked up at once, those given up included. Upstreams come from the settings and are few, so only a
+#: resolver that hangs ever reaches it; then later ones wait, and end at the connect deadline.
+LOOKUPS_MAX: Final = 64
 
 #: Of one send; reading has no deadline here, the pump has one for the first byte and one for silence.
 WRITE_TIMEOUT_S: Final = 30.0

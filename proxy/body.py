@@ -71,10 +71,12 @@ class Body:
         In all cases the body is done with afterwards. A fault is no longer raised, but stands in `fault`.
         """
         reads: list[Read] = []
+        left_bytes = DRAIN_BYTES_MAX
         with trio.move_on_after(timeout_s):
             try:
-                while sum(len(read.data) for read in reads) <= DRAIN_BYTES_MAX and (read := await self.receive()):
+                while left_bytes >= 0 and (read := await self.receive()):
                     reads.append(read)
+                    left_bytes -= len(read.data)
             except WireError:
                 pass  # stands in `fault`
             finally:

@@ -109,6 +109,19 @@ async def test_a_record_may_come_in_any_pieces() -> None:
         assert got == [b"whole"]
 
 
+async def test_what_comes_with_the_end_of_the_handshake_is_not_waited_for() -> None:
+    server_context("TLS 1.2").maximum_version = ssl.TLSVersion.TLSv1_2  # whose last flight is the server's
+    ours, theirs = memory_stream_pair()
+    ours.receive_stream.receive_some_hook = wait_all_tasks_blocked
+    server: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(theirs, server_context("TLS 1.2"), server_side=True)
+    client = TlsStream(ours, client_context(authority()), HOST)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.send_all, b"at once")
+        await client.handshake()
+        with trio.fail_after(1):
+            assert await client.receive_some() == b"at once"
+
+
 async def test_nothing_may_be_sent() -> None:
     async with joined() as (client, server):
         await client.send_all(b"")

@@ -80,3 +80,30 @@ def test_what_is_no_choice() -> None:
     assert not has_delta({"delta": []})
     assert not delivers({"delta": {"role": "assistant", "content": ""}})
     assert delivers({"delta": {"content": "x"}})
+
+
+def test_an_error_that_is_alone_keeps_its_white_space() -> None:
+    payload = b'{ "error" : {"a": 1} }'
+    assert failure_of(0, payload, parse(payload)).frame == sse(payload)
+
+
+def test_members_on_both_sides_of_an_error_stay_behind() -> None:
+    payload = b'{"zone":1,"error":{"a": 1},"code":2}'
+    assert failure_of(0, payload, parse(payload)).frame == sse(b'{"error":{"a": 1}}')
+
+
+@pytest.mark.parametrize("usage", [None, 5, "x", [1], {}], ids=str)
+def test_an_error_without_counts(usage: Any) -> None:
+    assert failure_of(0, b'{"error":{}}', {"error": {}, "usage": usage}).usage is None
+
+
+def test_an_error_with_counts() -> None:
+    payload = b'{"error":{},"usage":{"n":1}}'
+    assert failure_of(0, payload, parse(payload)).usage == {"n": 1}
+
+
+def test_a_stream_made_of_an_answer_keeps_every_other_member() -> None:
+    choice = {"a": 1, "index": 0, "message": {"content": "hi"}, "native": 2, "finish_reason": "stop"}
+    first, *_ = chunks_of({"a": 1, "usage": {"n": 1}, "x_of_theirs": 2, "choices": [choice]}, one=True)
+    assert (first["a"], first["x_of_theirs"], "usage" in first) == (1, 2, False)
+    assert first["choices"] == [{"a": 1, "index": 0, "native": 2, "delta": {"content": "hi"}, "finish_reason": None}]

@@ -12,6 +12,10 @@ from tests.support.chat import DONE, HEAD, Run, call, chunk, finish, frame, run,
 from wiretape.events.limits import LISTS_OF_A_DELTA_MAX
 
 HI = text("hi", role=True)
+ASKED: dict[str, Any] = {"stream": True, "model": "m"}
+ROLE = {"role": "assistant", "content": "x"}
+WHOLE = call(role=True, index=0, id="a", type="function", name="f", arguments='{"x":1}')
+BESIDE = call(choice=1, index=0, id="a", type="function", name="f", arguments="[]")
 JUNK: list[Any] = [None, True, 5, 1.5, "x", [], [None], [[]], {}, {"a": 1}]
 
 
@@ -199,3 +203,153 @@ def test_so_many_kinds_of_lists_are_numbered(over: int) -> None:
         tape([frame({"role": "assistant", **{f"list_{i}": [{"a": 1}] for i in range(kinds)}}), finish(), DONE])
     )
     assert result.repairs.count("entry_index") == min(kinds, LISTS_OF_A_DELTA_MAX)
+
+
+# -- which choice -----------------------------------------------------------------------------------------------------
+
+INDEX_MAX = 2**31 - 1
+
+
+@pytest.mark.parametrize(("index", "sent"), [(INDEX_MAX, INDEX_MAX), (INDEX_MAX + 1, 0), (-1, 0), (1, 1), (True, 0)])
+def test_an_index_is_a_number_up_to_a_bound(index: Any, sent: int) -> None:
+    result = chat(text("hi", role=True, index=index), finish("stop", index), DONE, request={**ASKED, "n": 2})
+    assert result.sent == [text("hi", role=True, index=sent), finish("stop", sent), DONE]
+
+
+def test_choices_of_one_chunk_in_any_order_keep_their_numbers() -> None:
+    both = sse({**HEAD, "choices": [{"index": index, "delta": ROLE, "finish_reason": None} for index in (1, 0)]})
+    result = chat(both, finish("stop", 0), finish("stop", 1), DONE, request={**ASKED, "n": 2})
+    assert result.sent[0] == both
+
+
+@pytest.mark.parametrize("n", [None, 1, 2, 0, "x"])
+def test_the_only_choice_may_have_any_number(n: Any) -> None:
+    start = call(role=True, choice=1, index=0, id="a", type="function", name="f", arguments="[]")
+    frames = [start, finish("tool_calls", 1), DONE]
+    assert chat(*frames, request={**ASKED, "n": n}).sent == frames
+
+
+@pytest.mark.parametrize(("n", "merged"), [(None, True), (1, True), (0, False), (2, False), ("x", False)], ids=str)
+def test_calls_join_the_text_where_one_answer_was_asked_for(n: Any, *, merged: bool) -> None:
+    result = chat(HI, BESIDE, finish("stop"), finish("tool_calls", 1), DONE, request={**ASKED, "n": n})
+    assert [one.choice for one in result.wire.calls()] == [0 if merged else 1]
+    assert result.ended.ending == "completed"
+
+
+@pytest.mark.parametrize("delta", [{}, ROLE, {**ROLE, "content": ""}, {**ROLE, "tool_calls": []}], ids=str)
+def test_a_choice_without_calls_is_an_answer_of_its_own(delta: dict[str, Any]) -> None:
+    result = chat(HI, frame({"role": "assistant", **delta}, None, 1), finish(), finish("stop", 1), DONE)
+    assert sorted(result.wire.choices) == [0, 1]
+    assert result.sent[1] == frame({"role": "assistant", **delta}, None, 1)
+
+
+@pytest.mark.parametrize("word", ["length", "content_filter", "tool_calls", "function_call"])
+def test_only_stop_is_the_finish_of_a_part(word: str) -> None:
+    result = chat(HI, BESIDE, finish(word), DONE)
+    assert result.sent[2] == finish(word)
+    assert "finish_of_part" not in result.repairs
+
+
+def test_a_third_choice_beside_a_text_and_its_calls_finishes_by_itself() -> None:
+    third = text("ho", role=True, index=2)
+    result = chat(HI, BESIDE, third, finish("stop"), finish("stop", 2), finish("tool_calls", 1), DONE)
+    assert result.sent[3:5] == [frame({}, None), finish("stop", 2)]
+
+
+# -- one delta --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", [None, "", 5, True, 0, [], ["x"], {}], ids=str)
+def test_a_first_role_that_is_no_text_becomes_the_usual_one(role: Any) -> None:
+    result = chat(frame({"role": role, "content": "hi"}), finish(), DONE)
+    assert result.sent[0] == HI
+    assert result.repairs == ["role_missing"]
+
+
+@pytest.mark.parametrize("key", ["tool_calls", "function_call"])
+@pytest.mark.parametrize("junk", ["x", 5, True], ids=str)
+def test_calls_that_are_none_are_late_only_behind_a_finish(key: str, junk: Any) -> None:
+    before = chat(HI, frame({key: junk, "content": "!"}), finish(), DONE)
+    behind = chat(HI, finish(), frame({key: junk, "content": "!"}), DONE)
+    assert (before.repairs, before.ended.flags) == (["calls_not_list"], ())
+    assert (sorted(behind.repairs), sorted(behind.ended.flags)) == (["late_call", "late_delta"],) * 2
+
+
+def part(inside: Any) -> Any:
+    """A text part around another one."""
+    return {"type": "text", "text": inside}
+
+
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        ([part([part("x")])], "x"),
+        ([part([part(["x"])])], ""),
+        ([[[["x"]]]], "x"),
+        ([[[[["x"]]]]], ""),
+        (part([part(["x"])]), "x"),
+        (part([part([part("x")])]), ""),
+        (part(part(part(part("x")))), "x"),
+        (part(part(part(part(part("x"))))), ""),
+    ],
+    ids=str,
+)
+def test_four_levels_of_parts_are_read(content: Any, read: str) -> None:
+    result = chat(HI, frame({"content": content}), finish(), DONE)
+    assert result.sent[1] == text(read)
+
+
+@pytest.mark.parametrize("thoughts", [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_two_thoughts_that_differ_both_stay(name: str, thoughts: tuple[str, str]) -> None:
+    both = frame({"role": "assistant", "reasoning": thoughts[0], "reasoning_content": thoughts[1]})
+    assert chat(both, finish(), DONE, reasoning=name).sent[0] == both
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [("as_is", "reasoning_content"), ("reasoning", "reasoning"), ("reasoning_content", "reasoning_content")],
+)
+def test_a_thought_in_the_text_gets_the_name_that_is_set(setting: str, name: str) -> None:
+    result = chat(text("<think>hm</think>hi", role=True), finish(), DONE, think=True, reasoning=setting)
+    assert result.sent[0] == frame({name: "hm", "role": "assistant", "content": "hi"})
+
+
+def test_half_a_tag_that_is_none_comes_out_before_the_finish() -> None:
+    result = chat(text("<think>hm</th", role=True), finish(), DONE, think=True)
+    assert result.sent[1:3] == [frame({"reasoning_content": "</th"}), finish()]
+
+
+def test_half_a_tag_in_a_thought_that_came_under_its_own_name_is_left_out() -> None:
+    first = frame({"role": "assistant", "reasoning_content": "hm", "content": "<think>hm</th"})
+    result = chat(first, finish(), DONE, think=True)
+    assert result.sent == [frame({"role": "assistant", "reasoning_content": "hm", "content": ""}), finish(), DONE]
+
+
+@pytest.mark.parametrize("first", [5, None, {"index": 4}], ids=str)
+def test_every_entry_of_a_list_is_numbered(first: Any) -> None:
+    (delta,) = chat(HI, frame({"annotations": [first, {"a": 1}]})).sent[1:2]
+    assert delta == frame({"annotations": [first, {"index": 5 if isinstance(first, dict) else 0, "a": 1}]})
+
+
+@pytest.mark.parametrize(("key", "second"), [("annotations", 1), ("sources", 1), ("reasoning_details", 0)])
+def test_only_reasoning_comes_in_pieces_of_one_entry(key: str, second: int) -> None:
+    piece = frame({key: [{"type": "t", "text": "x"}]})
+    result = chat(HI, piece, piece, finish(), DONE)
+    assert result.sent[2] == frame({key: [{"index": second, "type": "t", "text": "x"}]})
+
+
+@pytest.mark.parametrize(
+    ("word", "repairs"),
+    [("tool_calls", []), ("tool_use", ["finish_word"]), ("stop", ["finish_stop_with_calls"])],
+)
+def test_the_finish_of_calls_is_named_for_what_was_wrong_with_it(word: str, repairs: list[str]) -> None:
+    result = chat(WHOLE, finish(word), DONE)
+    assert result.sent[1] == finish("tool_calls")
+    assert result.repairs == repairs
+
+
+def test_a_finish_lets_the_calls_of_its_own_chunk_go() -> None:
+    entry = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    result = chat(frame({"role": "assistant", "tool_calls": [entry]}, "tool_calls"))
+    assert result.frames[2]

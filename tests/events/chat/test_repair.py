@@ -4,6 +4,7 @@ The cases are in the rows_*.py files; all of them are synthetic.
 """
 
 import re
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.events.chat import rows_calls, rows_content, rows_envelope
 from tests.events.chat.rows import Row, check
 from tests.support.chat import DONE, HEAD, call, finish, frame, run, sse, tape, text
 from wiretape.events.emit import Emitter, emit
+from wiretape.events.json_text import dumps, parse
 from wiretape.events.limits import CHUNKS_WAITING_MAX, EVENT_BYTES_MAX
 
 ROWS = [*rows_calls.ROWS, *rows_envelope.ROWS, *rows_content.ROWS]
@@ -130,3 +132,97 @@ def test_an_error_field_without_its_blank_line_is_an_error() -> None:
     result = run(tape([HI, b'error: {"message":"no"}']))
     assert result.sent == [HI, sse({"error": {"message": "no"}})]
     assert result.ended.ending == "upstream_error"
+
+
+# -- the envelope -----------------------------------------------------------------------------------------------------
+
+
+def head(frame: bytes) -> dict[str, Any]:
+    """The members of a chunk."""
+    value: dict[str, Any] = parse(frame.removeprefix(b"data: "))
+    return value
+
+
+@pytest.mark.parametrize("given", [None, "", 5, True, [], {"a": 1}], ids=str)
+def test_an_id_that_is_no_text_is_made_from_the_stream(given: Any) -> None:
+    first, second = run(tape([frame({"role": "assistant", "content": "hi"}, id=given), text("!")])).sent[:2]
+    assert head(first)["id"] == head(second)["id"] == "chatcmpl-s1"
+
+
+@pytest.mark.parametrize(
+    ("given", "created"),
+    [("7.9", 7), ("8", 8), (9.5, 9), (2**53 + 1, 2**53 + 1), (True, 0), ("soon", 0), (None, 0), ([1], 0), ("1e999", 0)],
+    ids=str,
+)
+def test_created_is_an_integer_and_zero_gives_way(given: Any, created: int) -> None:
+    first, second = run(tape([frame({"role": "assistant", "content": "hi"}, created=given), text("!")])).sent[:2]
+    assert head(first)["created"] == created
+    assert head(second)["created"] == (created or HEAD["created"])
+
+
+def test_a_chunk_that_does_not_say_when_it_was_created_settles_nothing() -> None:
+    first = HI.replace(b'"created":7,', b"")
+    assert run(tape([first, text("!"), finish(), DONE])).sent == [first, text("!"), finish(), DONE]
+
+
+def test_an_envelope_of_equal_values_passes() -> None:
+    frames = [
+        frame(delta, reason, created=1_700_000_000, model="model-1")
+        for delta, reason in (({"role": "assistant", "content": "hi"}, None), ({"x": "y"}, None), ({}, "stop"))
+    ]
+    assert run(tape([*frames, DONE])).repairs == []
+
+
+def test_lists_sent_again_with_less_in_them_are_news() -> None:
+    first, second = frame({"content": "a"}, citations=["b"]), frame({"content": "a"}, citations=["a"])
+    result = run(tape([HI, first, second, second, finish(), DONE]))
+    assert result.sent == [HI, first, second, text("a"), finish(), DONE]
+
+
+# -- what is no chunk and what is no terminator -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choices", [{}, "", 0, False, [5], [None, []]], ids=str)
+def test_choices_that_are_none_are_foreign(choices: Any) -> None:
+    result = run(tape([HI, sse({**HEAD, "choices": choices, "usage": {"total_tokens": 1}}), finish(), DONE]))
+    assert result.sent == [HI, finish(), DONE]
+    assert result.repairs == ["foreign"]
+    assert result.ended.flags == ("foreign",)
+
+
+@pytest.mark.parametrize("last", [b"data: 5", b'data: "x"', b"data: [DONE", b"data: [DONF]", b"data: "])
+def test_other_bytes_at_the_end_are_no_terminator(last: bytes) -> None:
+    result = run(tape([HI, last]))
+    assert result.ended.ending == "truncated"
+    assert DONE not in result.sent
+
+
+@pytest.mark.parametrize(
+    "done", [b"data:  [DONE]\n\n", b"data: [DONE] \n\n", b": bye\ndata: [DONE]\n\n", b"id: 1\ndata: [DONE]\n\n"]
+)
+def test_a_terminator_goes_out_in_its_own_form(done: bytes) -> None:
+    result = run(tape([HI, finish(), done]))
+    assert result.sent == [HI, finish(), DONE]
+    assert result.repairs == ["framing"]
+
+
+@pytest.mark.parametrize(("reason", "ending"), [("tool_calls", "completed"), ("error", "upstream_error")])
+def test_a_finish_decides_about_the_seeds_on_its_own_chunk(reason: str, ending: str) -> None:
+    entry = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    result = run(tape([frame({"role": "assistant", "tool_calls": [entry]}, reason)]))
+    assert result.frames[2]
+    assert result.ended.ending == ending
+
+
+@pytest.mark.parametrize(("n", "choices"), [(1, [0]), (2, [0, 1]), (0, [0, 1]), ("x", [0, 1])])
+def test_text_and_calls_of_a_whole_answer_are_one_where_one_was_asked_for(n: Any, choices: list[int]) -> None:
+    calls = [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "[]"}}]
+    answer = {
+        "choices": [
+            {"index": 0, "message": {"content": "hi"}, "finish_reason": "stop"},
+            {"index": 1, "message": {"tool_calls": calls}, "finish_reason": "tool_calls"},
+        ]
+    }
+    result = run(tape([dumps(answer)], body=True, request={"stream": True, "model": "m", "n": n}))
+    assert sorted(result.wire.choices) == choices
+    assert result.ended.ending == "completed"

@@ -41,9 +41,11 @@ TESTS: Final = {
     "record": ["test_record.py", "test_tape.py"],
     "tape": ["test_tape.py", "test_upcast.py"],
     "splice": ["test_splice.py"],
-    "chat/repair": ["chat/test_repair.py"],
-    "chat/choices": ["chat/test_choices.py"],
+    "chat/repair": ["chat/test_fast_way.py", "chat/test_repair.py"],
+    "chat/choices": ["chat/test_fast_way.py", "chat/test_choices.py"],
     "chat/calls": ["chat/test_calls.py"],
+    "chat/answers": ["chat/test_answers.py", "chat/test_repair.py"],
+    "chat/think": ["chat/test_think.py"],
 }
 #: Of all mutants of all modules together that have a verdict.
 KILLED_MIN: Final = 0.85
@@ -95,10 +97,10 @@ def meaning(source: str) -> str:
 class Worker:
     """A copy of the tree and a process that tests in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, commit: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="wiretape-mutants-")
         self.tree = Path(self._folder.name)
-        archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
+        archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True).stdout
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             files.extractall(self.tree, filter="data")
         links = self.tree / "build/types/wiretape"
@@ -147,7 +149,7 @@ def prove(worker: Worker, module: str) -> float:
     return took
 
 
-def run_module(workers: list[Worker], module: str, sample: int, seconds: float) -> Result:
+def run_module(workers: list[Worker], module: str, commit: str, sample: int, seconds: float) -> Result:
     """Every mutant (or a sample that is the same at every run) of one module."""
     found = list(mutants(workers[0].tree / f"events/{module}.py"))
     order = random.Random(module)  # noqa: S311 - if the time runs out, any part was tested, and always the same first
@@ -166,11 +168,8 @@ def run_module(workers: list[Worker], module: str, sample: int, seconds: float) 
 
     with ThreadPoolExecutor(len(workers)) as pool:
         list(pool.map(work, workers))
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
     day = datetime.now(UTC).strftime("%Y-%m-%d")
-    return Result(module, len(found), f"{day} {commit.stdout.strip()}", sorted(tested, key=lambda one: one[1:]))
+    return Result(module, len(found), f"{day} {commit}", sorted(tested, key=lambda one: one[1:]))
 
 
 def main() -> int:
@@ -183,10 +182,12 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", help=", ".join(TESTS))
     given = parser.parse_args()
     if given.modules != ["none"]:
-        workers = [Worker() for _ in range(given.jobs)]
+        head = ["git", "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        workers = [Worker(commit) for _ in range(given.jobs)]
         try:
             for module in given.modules or TESTS:
-                result = run_module(workers, module, given.sample, given.seconds)
+                result = run_module(workers, module, commit, given.sample, given.seconds)
                 result.store(WORK)
                 print(result.row(), flush=True)
         finally:

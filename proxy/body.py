@@ -17,7 +17,7 @@ __all__ = ["Body"]
 
 
 class Body:
-    """Owns its connection until the body has ended, or it is closed; use it with `async with`, or close it."""
+    """Owns its connection until the body has ended or is closed. One task reads it; use `async with`, or close it."""
 
     def __init__(self, connection: Connection, pool: Pool, first: Read) -> None:
         self.head_t = first.t

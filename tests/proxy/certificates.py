@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import trio
 
+from wiretape.proxy.tls import client_context
+
 from .scripted import Script
 
-__all__ = ["HOST", "authority", "needs_openssl", "over_tls", "server_context"]
+__all__ = ["HOST", "authority", "needs_openssl", "over_tls", "server_context", "trusting"]
 
 HOST = "upstream.test"
 
@@ -37,6 +39,12 @@ def authority() -> Path:
     name = ("-subj", "/CN=test authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
     _openssl("req", "-x509", *_KEY, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", *name)
     return Path(_folder().name, "ca.pem")
+
+
+@functools.cache
+def trusting() -> ssl.SSLContext:
+    """A client's, which trusts the authority too; reading the system's trust store takes longer than most tests."""
+    return client_context(authority())
 
 
 @functools.cache

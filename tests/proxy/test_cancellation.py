@@ -11,11 +11,10 @@ import pytest
 import trio
 from trio.lowlevel import Task
 
-from tests.proxy.certificates import authority, needs_openssl, over_tls
+from tests.proxy.certificates import needs_openssl, over_tls, trusting
 from tests.proxy.scripted import CONTEXT, HEAD, OK, Script, Upstream, answers, chunk, post, request_of
 from wiretape.proxy.connect import Egress
 from wiretape.proxy.limits import SEND_BYTES_MAX
-from wiretape.proxy.tls import client_context
 from wiretape.proxy.upstream import UpstreamSettings, UpstreamTransport, body_of
 
 HTTPS = "https://upstream.test/"
@@ -116,7 +115,7 @@ async def cancelled_at(nth: int, scripts: list[Script], use: Use, settings: Upst
     """Whether there was such a checkpoint; fails where anything is left."""
     async with trio.open_nursery() as nursery:
         upstream = Upstream(nursery, scripts)
-        context = client_context(authority()) if use is read_all_tls else CONTEXT
+        context = trusting() if use is read_all_tls else CONTEXT
         transport = UpstreamTransport(settings, open_tcp=upstream.open_tcp, context=context)
         nurseries = list(trio.lowlevel.current_task().child_nurseries)
         with trio.CancelScope() as scope:

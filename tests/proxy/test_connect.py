@@ -9,12 +9,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.proxy.certificates import HOST, authority, needs_openssl, over_tls
+from tests.proxy.certificates import HOST, authority, needs_openssl, over_tls, trusting
 from tests.proxy.scripted import CONTEXT, OK, Script, Upstream, answers, post, request_of, served
 from wiretape.proxy.connect import Connector, Egress, Origin
 from wiretape.proxy.errors import RefusedError
 from wiretape.proxy.limits import CONNECT_TIMEOUT_S, HEAD_BYTES_MAX
-from wiretape.proxy.tls import client_context
 from wiretape.proxy.upstream import UpstreamSettings, UpstreamTransport
 
 ORIGIN = Origin(tls=False, host=HOST, port=80)
@@ -131,7 +130,7 @@ async def test_who_is_not_who_it_should_be_gets_nothing(kind: str, reason: str) 
     async def script(stream: trio.abc.Stream) -> None:
         reached.append(await request_of(stream))
 
-    async with served(over_tls(script, kind), context=client_context(authority())) as (transport, upstream):
+    async with served(over_tls(script, kind), context=trusting()) as (transport, upstream):
         with pytest.raises(RefusedError, match=reason) as raised:
             await transport.handle_async_request(post(url=HTTPS))
         assert raised.value.cause == "tls"
@@ -213,7 +212,7 @@ async def test_through_an_egress_proxy_https_goes_by_connect(answer: bytes) -> N
 
     script = tunnel(answer, over_tls(origin), seen)
     settings = UpstreamSettings(egress=EGRESS)
-    async with served(script, settings=settings, context=client_context(authority())) as (transport, upstream):
+    async with served(script, settings=settings, context=trusting()) as (transport, upstream):
         assert await (await transport.handle_async_request(post(url=HTTPS))).aread() == b"ok"
         assert upstream.opened == [("proxy.test", 3128)]
     host = f"{HOST}:443".encode()
@@ -227,7 +226,7 @@ async def test_the_way_to_the_egress_proxy_may_be_tls_too() -> None:
     egress = Egress(tls=True, host=HOST, port=3128)
     script = over_tls(tunnel(b"HTTP/1.1 200 X\r\n\r\n", over_tls(answers(OK))))
     settings = UpstreamSettings(egress=egress)
-    async with served(script, settings=settings, context=client_context(authority())) as (transport, _):
+    async with served(script, settings=settings, context=trusting()) as (transport, _):
         assert await (await transport.handle_async_request(post(url=HTTPS))).aread() == b"ok"
 
 

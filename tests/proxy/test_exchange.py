@@ -182,7 +182,7 @@ def test_what_chunks_spend_on_framing_has_a_limit(more: int) -> None:
 
 def test_honest_chunks_of_one_byte_are_not_counted() -> None:
     exchange = begun()
-    assert fed(exchange, CHUNKED, *[b"1\r\nx\r\n"] * 100_000, b"0\r\n\r\n") == b"x" * 100_000
+    assert fed(exchange, CHUNKED, *[b"1\r\nx\r\n"] * 20_000, b"0\r\n\r\n") == b"x" * 20_000
     assert exchange.end is End.FRAMED
 
 

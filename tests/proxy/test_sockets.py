@@ -9,11 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from tests.proxy.certificates import authority, needs_openssl, over_tls
+from tests.proxy.certificates import needs_openssl, over_tls, trusting
 from tests.proxy.scripted import CONTEXT, HEAD, OK, Script, answers, chunk, post, request_of, says
 from wiretape.proxy.errors import RefusedError, ResetError
 from wiretape.proxy.exchange import End
-from wiretape.proxy.tls import client_context
 from wiretape.proxy.upstream import UpstreamTransport, body_of
 
 
@@ -186,7 +185,7 @@ async def test_tls_over_a_socket_says_goodbye_or_is_torn(torn: bool) -> None:
             await stream.aclose()
 
     async with listening(over_tls(script)) as (port, _):
-        transport = UpstreamTransport(context=client_context(authority()))
+        transport = UpstreamTransport(context=trusting())
         body = body_of(await transport.handle_async_request(post(url=f"https://127.0.0.1:{port}/")))
         data = b""
         try:
@@ -202,7 +201,7 @@ async def test_tls_over_a_socket_says_goodbye_or_is_torn(torn: bool) -> None:
 async def test_an_idle_tls_connection_is_used_again_and_its_tickets_are_no_surprise() -> None:
     async with (
         listening(over_tls(answers(OK, OK, OK))) as (port, accepted),
-        UpstreamTransport(context=client_context(authority())) as transport,
+        UpstreamTransport(context=trusting()) as transport,
     ):
         for _ in range(3):
             request = post(url=f"https://127.0.0.1:{port}/")

@@ -15,7 +15,7 @@ from trio.testing import (
     wait_all_tasks_blocked,
 )
 
-from tests.proxy.certificates import HOST, authority, needs_openssl, server_context
+from tests.proxy.certificates import HOST, authority, needs_openssl, server_context, trusting
 from wiretape.proxy.tls import TlsStream, client_context
 
 pytestmark = needs_openssl
@@ -29,7 +29,7 @@ async def joined(
 ) -> AsyncGenerator[tuple[TlsStream, "trio.SSLStream[trio.abc.Stream]"]]:
     """Both sides after the handshake."""
     ours, theirs = memory_stream_pair()
-    client = TlsStream(ours, context or client_context(authority()), HOST)
+    client = TlsStream(ours, context or trusting(), HOST)
     server: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(theirs, server_context(), server_side=True)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.do_handshake)
@@ -114,7 +114,7 @@ async def test_what_comes_with_the_end_of_the_handshake_is_not_waited_for() -> N
     ours, theirs = memory_stream_pair()
     ours.receive_stream.receive_some_hook = wait_all_tasks_blocked
     server: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(theirs, server_context("TLS 1.2"), server_side=True)
-    client = TlsStream(ours, client_context(authority()), HOST)
+    client = TlsStream(ours, trusting(), HOST)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.send_all, b"at once")
         await client.handshake()
@@ -146,7 +146,7 @@ async def test_only_http_1_1_is_offered() -> None:
     server: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(theirs, server_context("ALPN"), server_side=True)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.do_handshake)
-        await TlsStream(ours, client_context(authority()), HOST).handshake()
+        await TlsStream(ours, trusting(), HOST).handshake()
     assert server.selected_alpn_protocol() == "http/1.1"
 
 

@@ -238,7 +238,212 @@ def test_ten_thousand_calls_take_no_quadratic_time() -> None:
 
 @pytest.mark.parametrize("over", [-1, 0, 1])
 def test_a_name_in_pieces_has_a_bound(over: int) -> None:
-    piece = "x" * (NAME_CHARS_MAX - 1 + over)
-    start = call(role=True, index=0, id="a", type="function", name="f", arguments="")
+    piece = "x" * (NAME_CHARS_MAX - len("fgh") + over)
+    start = call(role=True, index=0, id="a", type="function", name="fgh", arguments="")
     result = chat(start, call(index=0, name=piece), call(index=0, arguments="{}"), CALLS, DONE)
-    assert calls(result)[0][1] == ("f" if over > 0 else "f" + piece)
+    assert calls(result)[0][1] == ("fgh" if over > 0 else "fgh" + piece)
+
+
+# -- which call -------------------------------------------------------------------------------------------------------
+
+
+def three(*, with_index: bool = False) -> list[bytes]:
+    """The starts of three calls."""
+    places = [{"index": number} if with_index else {} for number in range(3)]
+    return [
+        call(role=not number, **places[number], id=f"c{number}", type="function", name="f", arguments="")
+        for number in range(3)
+    ]
+
+
+def texts(result: Run) -> list[str]:
+    """The arguments of every call."""
+    return [one.arguments for one in result.wire.calls()]
+
+
+def test_without_anything_that_tells_a_piece_goes_to_the_last_call() -> None:
+    assert texts(chat(*three(), call(arguments="[1]"), CALLS, DONE)) == ["{}", "{}", "[1]"]
+
+
+def test_without_anything_that_tells_several_pieces_go_by_their_places() -> None:
+    pieces = entries(*({"function": {"arguments": f"[{number}]"}} for number in range(3)))
+    assert texts(chat(*three(), pieces, CALLS, DONE)) == ["[0]", "[1]", "[2]"]
+
+
+def test_more_pieces_than_calls_go_to_the_last_one() -> None:
+    pieces = entries(*({"function": {"arguments": piece}} for piece in ("[", "1", ",2", "]")))
+    assert texts(chat(START, pieces, CALLS, DONE)) == ["[1,2]"]
+
+
+@pytest.mark.parametrize("name", ["e", "g"])
+@pytest.mark.parametrize("begun", ["", "["], ids=["before any argument", "in the middle of the arguments"])
+def test_without_an_index_another_name_is_another_call(name: str, begun: str) -> None:
+    first = call(role=True, id="a", type="function", name="f", arguments=begun)
+    result = chat(first, call(name=name, arguments="[1]"), CALLS, DONE)
+    assert [one[1:3] for one in calls(result)] == [("f", begun or "{}"), (name, "[1]")]
+
+
+def test_without_an_index_a_name_without_arguments_behind_whole_ones_is_another_call() -> None:
+    first = call(role=True, id="a", type="function", name="f", arguments="[1]")
+    result = chat(first, call(name="f", arguments=""), call(arguments="[2]"), CALLS, DONE)
+    assert texts(result) == ["[1]", "[2]"]
+
+
+def test_without_an_index_a_known_id_finds_its_call() -> None:
+    pieces = [call(id=f"c{number}", arguments=f"[{number}]") for number in (1, 0, 2)]
+    assert texts(chat(*three(), *pieces, CALLS, DONE)) == ["[0]", "[1]", "[2]"]
+
+
+def test_without_an_index_a_new_id_goes_on_only_in_the_middle_of_arguments() -> None:
+    first = call(role=True, id="a", type="function", name="f", arguments="[")
+    assert texts(chat(first, call(id="b", arguments="1]"), CALLS, DONE)) == ["[1]"]
+    assert texts(chat(first, call(arguments="]"), call(id="b", arguments="[1]"), CALLS, DONE)) == ["[]", ""]
+    assert texts(chat(first, call(arguments="]"), call(id="b", arguments="1"), CALLS, DONE)) == ["[]", ""]
+    assert len(calls(chat(first, entries({"id": "b"}), CALLS, DONE))) == 2
+
+
+def test_without_an_index_an_id_finds_its_call_also_where_that_was_split_off() -> None:
+    together = entries(
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": "[][]"}},
+        {"id": "b", "type": "function", "function": {"name": "g", "arguments": "["}},
+        {"id": "c", "type": "function", "function": {"name": "h", "arguments": "["}},
+        role=True,
+    )
+    pieces = [call(id=one, arguments=f"{number}]") for number, one in enumerate("bc")]
+    assert texts(chat(together, *pieces, CALLS, DONE)) == ["[]", "[]", "[0]", "[1]"]
+
+
+def test_without_ids_the_index_goes_on_with_the_last_call_that_had_it() -> None:
+    pieces = [call(role=True, index=0, name="f", arguments="[1]"), call(index=0, name="f", arguments="[")]
+    assert texts(chat(*pieces, call(index=0, arguments="2]"), CALLS, DONE)) == ["[1]", "[2]"]
+
+
+@pytest.mark.parametrize("other", ["c0", "c2"])
+def test_an_id_seen_at_another_index_says_nothing(other: str) -> None:
+    result = chat(*three(with_index=True), call(index=1, id=other, arguments="[1]"), CALLS, DONE)
+    assert texts(result) == ["{}", "[1]", "{}"]
+
+
+@pytest.mark.parametrize("index", [0, 1_000])
+def test_calls_that_take_turns_at_one_index_are_told_apart_by_their_ids(index: int) -> None:
+    starts = [
+        call(role=one == "a", index=index, id=one, type="function", name=name, arguments="")
+        for one, name in (("a", "f"), ("b", "g"))
+    ]
+    pieces = [
+        call(index=index, id=one, arguments=piece) for one, piece in (("a", "["), ("b", "{"), ("a", "]"), ("b", "}"))
+    ]
+    assert texts(chat(*starts, *pieces, CALLS, DONE)) == ["[]", "{}"]
+
+
+@pytest.mark.parametrize("given", ["a", "nul", "null0", "zebra", "NULL"])
+def test_any_text_but_null_is_an_id(given: str) -> None:
+    start = call(role=True, index=0, id=given, type="function", name="f", arguments="[]")
+    assert chat(start, CALLS, DONE).sent[0] == start
+
+
+# -- what waits -------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_id_that_comes_is_the_id() -> None:
+    result = chat(
+        entries({"index": 0, "id": "a"}, role=True), call(index=0, id="b", name="f", arguments="[]"), CALLS, DONE
+    )
+    assert calls(result) == [("a", "f", "[]", "running")]
+
+
+def test_an_id_may_come_with_the_name_behind_the_first_arguments() -> None:
+    result = chat(call(role=True, index=0, arguments="["), call(index=0, id="a", name="f", arguments="]"), CALLS, DONE)
+    assert calls(result) == [("a", "f", "[]", "running")]
+    assert [event.id for event in result.of(ToolCallStarted)] == ["", "a"]
+
+
+@pytest.mark.parametrize("before", [1, 2])
+@pytest.mark.parametrize(("text", "last"), [("[]", "waits"), ("[][]", "waits"), ("[][]", "is there")])
+def test_calls_that_waited_for_the_one_before_them_go_out_behind_it(before: int, text: str, last: str) -> None:
+    """Split only where no call waits behind it: numbers rise."""
+    result = chat(
+        *three(with_index=True)[:before],
+        entries({"index": 3, "id": "a"}),
+        call(index=4, id="b", name="g", arguments="[4]"),
+        call(index=5, id="c", name="h", arguments=text),
+        *([entries({"index": 6, "id": "d"})] if last == "waits" else []),
+        call(index=3, name="f", arguments="[3]"),
+        *([call(index=6, name="i", arguments="[6]")] if last == "waits" else []),
+        CALLS,
+        DONE,
+    )
+    split = [("h", "[]"), ("h", "[]")]
+    assert [(one[1], one[2]) for one in calls(result)] == [
+        *[("f", "{}")] * before,
+        ("f", "[3]"),
+        ("g", "[4]"),
+        *(split if last == "is there" else [("h", text), ("i", "[6]")]),
+    ]
+
+
+def test_an_id_that_is_repeated_with_the_name_is_the_same() -> None:
+    waits = entries({"index": 0, "id": "call-1"}, role=True)
+    result = chat(waits, call(index=0, id="call-1", type="function", name="f", arguments="[]"), CALLS, DONE)
+    assert "call_id" not in result.repairs
+
+
+@pytest.mark.parametrize("count", [15, 16, 17])
+def test_so_many_members_wait_with_a_call(count: int) -> None:
+    waiting = {f"x{number}": number for number in range(count)}
+    result = chat(
+        entries({"index": 0, "id": "a", **waiting}, role=True), call(index=0, name="f", arguments="[]"), CALLS, DONE
+    )
+    (start,) = [frame for frame in result.sent if b'"name":"f"' in frame]
+    assert start.count(b'"x') == min(count, 16)
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ['{}{"x":1}', "{} []"])
+def test_an_empty_object_before_more_arguments_is_no_seed(text: str) -> None:
+    result = chat(call(role=True, index=0, id="a", type="function", name="f", arguments=text), CALLS, DONE)
+    assert "".join(texts(result)) == text
+    assert len(texts(result)) == 2
+
+
+def test_what_is_split_off_is_counted_over_the_whole_chunk() -> None:
+    both = entries(
+        {
+            "index": 0,
+            "id": "a",
+            "type": "function",
+            "function": {"name": "f", "arguments": "[]" * CALLS_IN_A_PIECE_MAX},
+        },
+        {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": "[][]"}},
+        role=True,
+    )
+    assert texts(chat(both, CALLS, DONE))[-1] == "[][]"
+
+
+@pytest.mark.parametrize("given", [None, "", 5, True, 0, [], ["x"], {}], ids=str)
+def test_a_type_that_is_no_text_is_the_usual_one(given: Any) -> None:
+    start = call(role=True, index=0, id="a", type=given, name="f", arguments="[]")
+    usual = call(role=True, index=0, id="a", type="function", name="f", arguments="[]")
+    assert chat(start, CALLS, DONE).sent[0] == usual
+
+
+def test_another_type_stays() -> None:
+    start = call(role=True, index=0, id="a", type="custom", name="f", arguments="[]")
+    assert chat(start, CALLS, DONE).sent[0] == start
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "flagged"),
+    [
+        ("1234567", "1234567", False),
+        ("12345678", "12345678", True),
+        ("123456789", "123456789", True),
+        ("12345678", "12345679", False),
+        ("12345679", "12345678", False),
+    ],
+)
+def test_only_long_pieces_that_are_the_same_look_repeated(first: str, second: str, *, flagged: bool) -> None:
+    pieces = [call(index=0, arguments=piece) for piece in ("[", first, second, "]")]
+    assert ("arguments_repeated" in chat(START, *pieces, CALLS, DONE).repairs) is flagged

@@ -169,19 +169,28 @@ class Committer:
         by_fd = {tape.fd: tape for tape in current.tapes if not tape.closed}
         # Asked before the sync: one that ends meanwhile is in the next round too, and closed there.
         ended = [tape for tape in by_fd.values() if tape.ended]
-        folders = [self._folder, *(os.open(day, os.O_RDONLY | os.O_CLOEXEC) for day in _days_of(ended))]
-        failed = self._sync([*folders, *by_fd])
-        # A name that did not become durable may lose any tape.
-        lost_folder = next((why for fd, why in failed.items() if fd in folders), None)
-        for fd, tape in by_fd.items():
-            why = lost_folder or failed.get(fd)
-            if why is not None and tape.broken is None:
+        try:
+            failed = self._failed(by_fd, _days_of(ended))
+        except Exception as error:  # noqa: BLE001 - a thread that died would leave every append waiting for ever
+            failed = dict.fromkeys(by_fd, repr(error))
+        for fd, why in failed.items():
+            tape = by_fd[fd]
+            if tape.broken is None:
                 tape.broken = f"{tape.path.name}: what was written did not become durable: {why}"
                 current.lost.append(tape)
-        for fd in folders[1:]:
-            os.close(fd)
         for tape in ended:
             tape.close()
+
+    def _failed(self, fds: Collection[int], days: Collection[Path]) -> Mapping[int, str]:
+        """The files that a sync failed for; a name that did not become durable may lose any of them."""
+        folders = [self._folder, *(os.open(day, os.O_RDONLY | os.O_CLOEXEC) for day in days)]
+        try:
+            failed = self._sync([*folders, *fds])
+        finally:
+            for fd in folders[1:]:
+                os.close(fd)
+        lost_name = next((why for fd, why in failed.items() if fd in folders), None)
+        return failed if lost_name is None else dict.fromkeys(fds, lost_name)
 
     def _look(self) -> None:
         reason = None if self._gone else self._watch()

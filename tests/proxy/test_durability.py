@@ -1,5 +1,6 @@
 """Commit rounds: what waits becomes durable together, and what failed is never taken for durable."""
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.lowlevel
 
 from tests.proxy.store_cases import flat, gathered, opened_files, stream_of
 from wiretape.events.record import Record
@@ -154,6 +156,25 @@ async def test_a_name_that_did_not_become_durable_breaks_the_round(tmp_path: Pat
     assert len(said) == 1
 
 
+@pytest.mark.parametrize("durability", ["process", "disk"])
+async def test_a_sync_that_raises_breaks_its_round_and_nobody_waits_for_ever(
+    tmp_path: Path, durability: Durability
+) -> None:
+    def sync(fds: Collection[int]) -> Mapping[int, str]:
+        if any(Path(f"/proc/self/fd/{fd}").readlink().name == "a.tape" for fd in fds):
+            raise ZeroDivisionError
+        return {}
+
+    said: list[str] = []
+    async with open_files(tmp_path, durability=durability, warn=said.append, round_s=0.02, sync=sync) as store:
+        await store.create("a")
+        with trio.fail_after(5), contextlib.suppress(TapeBrokenError):
+            await store.append("a", stream_of("a")[0])
+            await until(lambda: said)
+        with pytest.raises(TapeBrokenError, match="ZeroDivisionError"):
+            await store.append("a", stream_of("a")[1])
+
+
 async def test_a_folder_that_goes_away_under_us_is_found_out(tmp_path: Path) -> None:
     said: list[str] = []
     root = tmp_path / "data"
@@ -168,6 +189,55 @@ async def test_a_folder_that_goes_away_under_us_is_found_out(tmp_path: Path) -> 
             await store.create("b")
         with pytest.raises(TapeBrokenError, match="gone"):
             await gathered(store.follow("a"))
+
+
+class Power:
+    """A disk that remembers what it was asked to make durable: what a power loss would leave."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.durable: dict[str, int] = {}
+
+    def __call__(self, fds: Collection[int]) -> Mapping[int, str]:
+        # Only what was asked for, or else a round that forgets a tape would not be found out.
+        links = [Path(f"/proc/self/fd/{fd}") for fd in fds]
+        sizes = {link.readlink().name: link.stat().st_size for link in links}
+        self.durable.update({name: size for name, size in sizes.items() if name.endswith(".tape")})
+        return {}
+
+    def fail(self, into: Path) -> None:
+        """The folder as it would be found: without the bytes that were not durable."""
+        (into / "live").mkdir(parents=True)
+        for path in self._root.rglob("*.tape"):
+            (into / "live" / path.name).write_bytes(path.read_bytes()[: self.durable.get(path.name, 0)])
+
+
+@pytest.mark.parametrize("durability", ["process", "disk"])
+async def test_a_power_loss_takes_nothing_that_a_round_was_made_of(tmp_path: Path, durability: Durability) -> None:
+    """P05: at level `disk` that is all that was acknowledged."""
+    power = Power(tmp_path / "data")
+    async with opened_files(tmp_path / "data", durability=durability, sync=power, round_s=0.03) as store:
+        acknowledged: dict[str, list[Record]] = {}
+
+        async def write(stream: str) -> None:
+            batches = stream_of(stream, reads=12)
+            acknowledged[stream] = []
+            await store.create(stream)
+            for batch in batches[: 5 + len(acknowledged)]:
+                await store.append(stream, batch)
+                acknowledged[stream] += batch
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            for number in range(12):
+                nursery.start_soon(write, f"s{number}")
+        if durability == "process":
+            await until(lambda: len(power.durable) == 12)
+            await trio.sleep(0.1)  # two rounds: what was written before the first is durable behind it
+        power.fail(tmp_path / "after")
+    async with opened_files(tmp_path / "after") as store:
+        for stream, records in acknowledged.items():
+            assert (await gathered(store.read(stream)))[: len(records)] == records
 
 
 def test_a_real_disk_makes_files_and_folders_durable(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from wiretape.events.tape import Reader
 from wiretape.proxy.durability import best_sync
 from wiretape.proxy.folder import Folder
 from wiretape.proxy.recovery import recover
-from wiretape.proxy.store import FolderRefusedError, StoreError, StoreFullError, TapeBrokenError
+from wiretape.proxy.retention import Keep
+from wiretape.proxy.store import Filter, FolderRefusedError, StoreError, StoreFullError, TapeBrokenError
 from wiretape.proxy.store_files import INLINE_BYTES_MAX, FileStore, open_files
 from wiretape.proxy.tape_file import TapeFile
 
@@ -376,3 +377,35 @@ async def test_a_full_disk_is_told_until_there_is_room(tmp_path: Path) -> None:
         failures.append(store.failure)
         assert [failure is None for failure in failures] == [False, True]
         assert await gathered(store.read("a")) == stream_of("a")[0]
+
+
+async def test_a_tape_that_cannot_be_moved_is_told_and_moves_at_the_next_start(tmp_path: Path) -> None:
+    said: list[str] = []
+    day = tmp_path / "2026-11-18"
+    async with open_files(tmp_path, warn=said.append) as store:
+        await store.create("s1")
+        day.write_text("in the way")
+        for batch in stream_of("s1"):
+            await store.append("s1", batch)
+    assert ["could not be moved" in line for line in said] == [True]
+    with pytest.raises(FolderRefusedError, match="cannot be recovered: File exists"):
+        async with opened_files(tmp_path):
+            pass
+    day.unlink()
+    async with opened_files(tmp_path) as store:
+        assert await gathered(store.read("s1")) == flat(stream_of("s1"))
+
+
+async def test_what_is_not_ours_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    foreign = [tmp_path / "2026-11-18" / "notes.txt", tmp_path / "2026-13-99" / "x.tape", tmp_path / "notes.txt"]
+    for path in foreign:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    (tmp_path / "2026-11-18" / "folder.tape").mkdir()
+    async with opened_files(tmp_path) as store:
+        await store.create("s1")
+        for batch in stream_of("s1"):
+            await store.append("s1", batch)
+        assert list(await store.expire(0, Keep(bytes=0))) == ["s1"]
+        assert await store.list(Filter()) == []
+    assert [path.read_text() for path in foreign] == ["mine"] * 3

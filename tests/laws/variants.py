@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["FULL", "VARIANTS", "Variant", "chosen", "reads", "rewritten"]
+__all__ = ["FULL", "SPLITS", "VARIANTS", "Variant", "chosen", "reads", "rewritten"]
 
 #: `make laws` goes through the full products; the default suite takes one combination a stream, by the hash of its id.
 FULL = os.environ.get("WIRETAPE_LAWS") == "full"

@@ -11,7 +11,20 @@ from trio.testing import memory_stream_pair
 from wiretape.proxy.tls import client_context
 from wiretape.proxy.upstream import UpstreamSettings, UpstreamTransport
 
-__all__ = ["CONTEXT", "HEAD", "OK", "Script", "Upstream", "answers", "chunk", "post", "request_of", "says", "served"]
+__all__ = [
+    "CONTEXT",
+    "HEAD",
+    "OK",
+    "Counted",
+    "Script",
+    "Upstream",
+    "answers",
+    "chunk",
+    "post",
+    "request_of",
+    "says",
+    "served",
+]
 
 Script = Callable[[trio.abc.Stream], Awaitable[None]]
 """Plays the peer of one connection; the connection is closed when it returns."""

@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
+from tests.proxy.scripted import Counted
 from wiretape.proxy.connect import Origin
 from wiretape.proxy.connection import Connection, Outgoing
 from wiretape.proxy.pool import Pool
@@ -15,10 +16,10 @@ OTHER = ORIGIN._replace(port=81)
 ANSWER = b"HTTP/1.1 204 X\r\n\r\n"
 
 
-async def used(origin: Origin = ORIGIN, answer: bytes = ANSWER) -> Connection:
+async def used(origin: Origin = ORIGIN, answer: bytes = ANSWER, still_open: set[Counted] | None = None) -> Connection:
     """A connection whose exchange is over."""
     ours, theirs = memory_stream_pair()
-    connection = Connection(origin, ours)
+    connection = Connection(origin, Counted(ours, set() if still_open is None else still_open))
     await theirs.send_all(answer)
     await connection.send(Outgoing(origin, b"GET", b"/", ((b"Host", b"a"),), b""))
     return connection
@@ -43,6 +44,26 @@ async def test_each_origin_keeps_so_many_and_the_newest(count: int) -> None:
     await pool.give(await used(OTHER))
     assert len(pool) == min(count, 2) + 1
     assert [await pool.take(ORIGIN) for _ in range(min(count, 2))] == connections[::-1][:2]
+
+
+async def test_whatever_is_not_kept_is_closed(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    still_open: set[Counted] = set()
+    pool = Pool(idle_max=2, idle_timeout_s=10)
+    for kept in (1, 2, 2):
+        await pool.give(await used(still_open=still_open))
+        assert (len(pool), len(still_open)) == (kept, kept)
+    await trio.sleep(10)
+    assert await pool.take(ORIGIN) is None
+    assert not still_open
+    await pool.give(await used(still_open=still_open))
+    await trio.sleep(10)
+    await pool.expire()
+    assert not still_open
+    await pool.give(await used(still_open=still_open))
+    await pool.aclose()
+    await pool.give(await used(still_open=still_open))
+    assert not still_open
 
 
 async def test_none_is_kept_where_none_may_be() -> None:

@@ -107,6 +107,24 @@ async def test_a_follower_sees_a_batch_as_soon_as_its_append_returned(store: Sto
         await anext(follower)
 
 
+async def test_each_append_wakes_a_follower_that_waits(store: Store) -> None:
+    batches = stream_of("s1")
+    await store.create("s1")
+    got: list[Batch] = []
+
+    async def follow() -> None:
+        async for batch in store.follow("s1"):
+            got.append(batch)  # noqa: PERF401 - seen while it goes on
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow)
+        for number, batch in enumerate(batches):
+            await trio.testing.wait_all_tasks_blocked()
+            await store.append("s1", batch)
+            await trio.testing.wait_all_tasks_blocked()
+            assert got == batches[: number + 1]
+
+
 async def test_a_follower_that_is_cancelled_harms_nobody(store: Store) -> None:
     batches = stream_of("s1")
     await store.create("s1")

@@ -16,7 +16,8 @@ Made by `make mutants`: every small change that cosmic-ray knows (an operator, a
 is made to the file, one at a time, and the fast tests of that file must fail. Left out are mutants that are no Python,
 and those that change only annotations of local variables, which nothing evaluates. A run that does not end counts as
 killed. The bar is 85 % killed. Where fewer were tested than there are, time ran out over a random order whose seed is
-the module's name, so that the same ones come first at every run.
+the module's name, so that the same ones come first at every run. A run may go on from an earlier one while the
+file and its tests are the same; the commit is that of the last part.
 
 | file | mutants | tested | killed | survived | rate | day, commit |
 |---|---|---|---|---|---|---|

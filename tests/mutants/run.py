@@ -1,13 +1,14 @@
 """`make mutants`: cosmic-ray's mutants of codec, tape and repair against the fast tests of each file.
 
-    python tests/mutants/run.py [--jobs 2] [--sample N] [--seconds S] [--report] [MODULE ...]
+    python tests/mutants/run.py [--jobs 2] [--sample N] [--seconds S] [--go-on] [--report] [MODULE ...]
 
 The mutants are cosmic-ray's; its own runner starts a process for each, ours forks (worker.py). Each worker has a copy
 of what is committed: the tree that people work in is never mutated. Before anything is counted, the tests must pass in
 the copy, and a module that raises must make them fail: the file that is mutated is the file that is imported.
 
-The result stands in build/mutants/<module>.json, so that a run can be continued module by module; `--report` writes
-docs/mutants.md from all of them. A survivor without a reason in survivors.toml is shown as not reviewed.
+The result stands in build/mutants/<module>.json, so that a run can be continued: module by module, and, with `--go-on`,
+inside a module whose file and tests are what they were. `--report` writes docs/mutants.md from all of them. A survivor
+without a reason in survivors.toml is shown as not reviewed.
 """
 
 import argparse
@@ -149,15 +150,27 @@ def prove(worker: Worker, module: str) -> float:
     return took
 
 
-def run_module(workers: list[Worker], module: str, commit: str, sample: int, seconds: float) -> Result:
+def verdicts(module: str, commit: str) -> list[Tested]:
+    """Of the last run, if neither the file nor its tests changed since."""
+    last = stored(WORK, module)
+    if last is None:
+        return []
+    paths = [f"events/{module}.py", *(f"tests/events/{name}" for name in TESTS[module])]
+    since = last.when.split()[-1]
+    same = subprocess.run(["git", "diff", "--quiet", since, commit, "--", *paths], cwd=ROOT, check=False)
+    return last.tested if same.returncode == 0 else []
+
+
+def run_module(workers: list[Worker], module: str, commit: str, sample: int, seconds: float, *, again: bool) -> Result:
     """Every mutant (or a sample that is the same at every run) of one module."""
     found = list(mutants(workers[0].tree / f"events/{module}.py"))
     order = random.Random(module)  # noqa: S311 - if the time runs out, any part was tested, and always the same first
     chosen = order.sample(found, min(sample or len(found), len(found)))
     bound = max(5.0, 6 * prove(workers[0], module))
     deadline = time.monotonic() + seconds
-    left = iter(chosen)
-    tested: list[Tested] = []
+    tested = verdicts(module, commit) if again else []
+    done = {(one.operator, one.line, one.changed) for one in tested}
+    left = iter([one for one in chosen if (one.operator, one.line, one.changed) not in done])
 
     def work(worker: Worker) -> None:
         for mutant in left:
@@ -178,6 +191,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--sample", type=int, default=0, help="at most so many mutants a module; 0 is all")
     parser.add_argument("--seconds", type=float, default=1e9, help="at most so long a module")
+    parser.add_argument("--go-on", action="store_true", help="keep the verdicts on what has not changed since")
     parser.add_argument("--report", action="store_true", help="write docs/mutants.md from all results so far")
     parser.add_argument("modules", nargs="*", help=", ".join(TESTS))
     given = parser.parse_args()
@@ -187,7 +201,7 @@ def main() -> int:
         workers = [Worker(commit) for _ in range(given.jobs)]
         try:
             for module in given.modules or TESTS:
-                result = run_module(workers, module, commit, given.sample, given.seconds)
+                result = run_module(workers, module, commit, given.sample, given.seconds, again=given.go_on)
                 result.store(WORK)
                 print(result.row(), flush=True)
         finally:

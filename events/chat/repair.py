@@ -15,7 +15,7 @@ from ..model import Event
 from ..record import Record
 from ..settings import Facts, Settings
 from ..splice import Action, Splicer, locate
-from ..sse import Frame, encode, parse_block
+from ..sse import BOM, Frame, encode, parse_block
 from .answers import Failure, choices_of, chunks_of, delivers, error_of, failure_of, has_delta, has_message, news_of
 from .calls import Work
 from .choices import Choices
@@ -27,7 +27,7 @@ _TERMINATOR: Final = b"[DONE]"
 #: Top-level lists that Perplexity repeats on every chunk (Q87).
 _SENT_ONCE: Final = ("citations", "search_results")
 #: The SSE field of llama.cpp through 2025 and GPUStack (Q92); every SDK silently ignores such a line.
-_ERROR_FIELD: Final = re.compile(rb"(?:^|[\r\n])error: ?(\{[^\r\n]*\})")
+_ERROR_FIELD: Final = re.compile(rb"(?:^(?:\xef\xbb\xbf)?|[\r\n])error: ?(\{[^\r\n]*\})")
 #: A block of nothing but comments and fields that dispatch nothing.
 _SILENT_BLOCK: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:(?::|(?:event|id|retry)(?=[:\r\n]))[^\r\n]*+[\r\n]++|[\r\n]++)*+"
@@ -157,7 +157,7 @@ class Repair:
     def rest(self, n: int, raw: bytes) -> list[Item]:
         """The bytes behind the last blank line: a last `[DONE]` counts (Q106), an unframed answer is read (Q93)."""
         self._last_n = n
-        payload = parse_block(raw).payload
+        payload = parse_block(raw, first=True).payload
         if payload is not None and payload.strip(b" ") == _TERMINATOR:
             self._ledger.added(n, "framing", DONE)
             return [*self.end(), Done(n, DONE)]
@@ -170,8 +170,9 @@ class Repair:
 
     def answer(self, n: int, body: bytes) -> list[Item]:
         """A whole answer where a stream was due (Q93, Q96): an error, a completion made into a stream, or neither."""
-        value = parse(body.strip())
-        if value is ABSENT and body.lstrip()[:1] == b"{":
+        body = body.removeprefix(BOM).strip()
+        value = parse(body)
+        if value is ABSENT and body.startswith(b"{"):
             return []  # the beginning of one: a cut like any other
         answer: dict[str, Any] = as_object(value)
         if answer.get("error"):

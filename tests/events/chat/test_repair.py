@@ -226,3 +226,15 @@ def test_text_and_calls_of_a_whole_answer_are_one_where_one_was_asked_for(n: Any
     result = run(tape([dumps(answer)], body=True, request={"stream": True, "model": "m", "n": n}))
     assert sorted(result.wire.choices) == choices
     assert result.ended.ending == "completed"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'error: {"message":"no"}\n\n', b'{"error":{"message":"no"}}\n\n', b'{"error":{"message":"no"}}', b"data: [DONE]"],
+    ids=["an error field (Q92)", "a bare error (Q93)", "the same without its blank line", "a last terminator (Q106)"],
+)
+def test_a_bom_before_what_is_no_proper_frame_changes_nothing(body: bytes) -> None:
+    """Q103: found by the full laws."""
+    with_bom, without = run(tape(b"\xef\xbb\xbf" + body)), run(tape(body))
+    assert with_bom.sent == without.sent
+    assert (with_bom.ended.ending, with_bom.ended.flags) == (without.ended.ending, without.ended.flags)

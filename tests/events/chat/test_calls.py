@@ -289,6 +289,13 @@ def test_without_an_index_a_name_without_arguments_behind_whole_ones_is_another_
     assert texts(result) == ["[1]", "[2]"]
 
 
+@pytest.mark.parametrize(("begun", "further"), [("[1]", "1"), ("[1]", ""), ("", "")])
+def test_without_an_index_the_same_name_goes_on_only_with_arguments_that_are_due(begun: str, further: str) -> None:
+    first = call(role=True, id="a", type="function", name="f", arguments=begun)
+    result = chat(first, call(name="f", arguments=further), CALLS, DONE)
+    assert texts(result) == [begun or "{}", further or "{}"]
+
+
 def test_without_an_index_a_known_id_finds_its_call() -> None:
     pieces = [call(id=f"c{number}", arguments=f"[{number}]") for number in (1, 0, 2)]
     assert texts(chat(*three(), *pieces, CALLS, DONE)) == ["[0]", "[1]", "[2]"]
@@ -379,6 +386,25 @@ def test_calls_that_waited_for_the_one_before_them_go_out_behind_it(before: int,
         ("f", "[3]"),
         ("g", "[4]"),
         *(split if last == "is there" else [("h", text), ("i", "[6]")]),
+    ]
+
+
+def test_a_call_that_waits_keeps_the_first_name_that_came() -> None:
+    result = chat(
+        entries({"index": 0, "id": "a"}, role=True),
+        call(index=1, id="b", name="g", arguments="[1]"),
+        entries({"index": 2, "id": "c"}),
+        call(index=3, id="d", name="i", arguments="[3]"),
+        entries(*({"index": place, "function": {"name": "f", "arguments": "[]"}} for place in (0, 2))),
+        call(index=3, name="z", arguments=""),
+        CALLS,
+        DONE,
+    )
+    assert [(one.name, one.arguments) for one in result.wire.calls()] == [
+        ("f", "[]"),
+        ("g", "[1]"),
+        ("f", "[]"),
+        ("i", "[3]"),
     ]
 
 

@@ -99,7 +99,9 @@ def test_a_chunk_that_is_not_plain(members: dict[str, Any]) -> None:
     assert not after(HI).plain(read(**members))
 
 
-@pytest.mark.parametrize("value", [ABSENT, None, [], {}, "x", {"choices": 5}], ids=str)
+@pytest.mark.parametrize(
+    "value", [ABSENT, None, [], {}, "x", {"choices": 5}], ids=["absent", "null", "list", "empty", "text", "five"]
+)
 def test_what_is_no_chunk_is_not_plain(value: Any) -> None:
     assert not after(HI).plain(value)
 

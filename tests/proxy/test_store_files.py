@@ -318,6 +318,20 @@ def test_the_device_that_is_always_full_is_said_to_be_full() -> None:
     tape.close()
 
 
+async def is_out_of_descriptors(store: FileStore, stream: str, spare: list[int]) -> bool:
+    """Take every descriptor, then begin a stream; a commit round in its thread may give one back in between."""
+    while True:
+        try:
+            spare.append(os.dup(0))
+        except OSError:
+            break
+    try:
+        await store.create(stream)
+    except StoreError as error:
+        return "could not be begun" in str(error)
+    return False
+
+
 async def test_where_no_descriptor_is_left_a_new_stream_is_refused_and_the_old_go_on(tmp_path: Path) -> None:
     async with open_files(tmp_path, warn=lambda _: None) as store:
         await store.create("a")
@@ -327,13 +341,7 @@ async def test_where_no_descriptor_is_left_a_new_stream_is_refused_and_the_old_g
         spare: list[int] = []
         resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2, hard))
         try:
-            while True:
-                try:
-                    spare.append(os.dup(0))
-                except OSError:
-                    break
-            with pytest.raises(StoreError, match="could not be begun"):
-                await store.create("b")
+            assert any([await is_out_of_descriptors(store, f"b{turn}", spare) for turn in range(10)])
             await store.append("a", stream_of("a")[0])
         finally:
             for fd in spare:

@@ -102,6 +102,30 @@ fuzz: install ## coverage-guided fuzzing, ten minutes a target
 bench: install ## the speed of the core, with its floors
 	$(PY) -m tests.bench
 
+# --- what the proxy costs --------------------------------------------------------------------------------------------
+
+# The opponents live in environments of their own, from locks of their own; nothing of theirs is a dependency of ours.
+YARDSTICK := tests/bench/yardstick
+OPPONENTS := .cache/bench
+$(OPPONENTS)/%/.installed: $(YARDSTICK)/%.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r $<
+	@touch $@
+
+.PHONY: bench-proxy
+bench-proxy: install $(OPPONENTS)/relay/.installed $(OPPONENTS)/litellm/.installed ## the proxy's cost beside a relay and LiteLLM, with its bars
+	$(PY) -m tests.bench.proxy $(BENCH)
+
+.PHONY: bench-lock
+bench-lock: install ## the opponents' locks anew (add UPGRADE=--upgrade for newer versions)
+	$(COMPILE) --no-annotate $(UPGRADE) $(YARDSTICK)/relay.in --output-file $(YARDSTICK)/relay.txt
+	$(COMPILE) --no-annotate $(UPGRADE) $(YARDSTICK)/litellm.in --output-file $(YARDSTICK)/litellm.txt
+
+SECONDS ?= 600
+.PHONY: soak
+soak: install ## ten minutes of mixed faults at 50 streams: memory, descriptors and tasks stay flat (SECONDS=30 for a short one)
+	$(PY) -m tests.soak --seconds $(SECONDS)
+
 # Real clients, where they are found. Packages for Node are locked by version and hash; the registry is the machine's.
 .PHONY: test-real
 test-real: test-node ## what we send, read by real clients that need more than Python

@@ -3,19 +3,45 @@
 from typing import Final
 
 __all__ = [
+    "ATTEMPTS",
+    "ATTEMPTS_MAX",
+    "CALLER_CHARS",
     "CHUNK_BYTES_FREE",
     "CHUNK_EXCESS_BYTES_MAX",
+    "CLIENT_DRAIN_S",
+    "CLIENT_KEEP_S",
     "CONNECT_TIMEOUT_S",
     "DRAIN_BYTES_MAX",
     "DRAIN_TIMEOUT_S",
+    "ERROR_BYTES_MAX",
+    "EXCERPT_CHARS_MAX",
+    "FINISH_GRACE_S",
+    "FIRST_BYTE_TIMEOUT_S",
+    "FOLLOW_KEEPALIVE_S",
     "HEADERS_MAX",
     "HEAD_BYTES_MAX",
     "IDLE_CONNECTIONS_MAX",
     "IDLE_CONNECTION_TIMEOUT_S",
+    "IDLE_TIMEOUT_S",
     "INFORMATIONAL_MAX",
+    "KEEPALIVE_S",
+    "KEY_CHARS_MIN",
+    "KEY_FILE_BYTES_MAX",
+    "LOG_CLOSE_S",
+    "LOG_LINES_MAX",
+    "LOG_VALUE_CHARS_MAX",
     "LOOKUPS_MAX",
+    "MASKED_CHARS_MIN",
+    "NOT_FOUND_STEP_S",
     "RECEIVE_BYTES_MAX",
+    "REQUEST_BYTES_MAX",
+    "SALT_BYTES",
+    "SAMPLED_RECORDS_MAX",
+    "SAMPLED_STREAMS_MAX",
     "SEND_BYTES_MAX",
+    "SHUTDOWN_DRAIN_S",
+    "SLICE_RECORDS",
+    "STREAMS_MAX",
     "TLS_RECORDS_BYTES_MAX",
     "WRITE_TIMEOUT_S",
 ]
@@ -68,3 +94,82 @@ IDLE_CONNECTIONS_MAX: Final = 100
 
 #: How long they wait: below the 60 s after which common load balancers close. Who closes earlier is noticed (U58).
 IDLE_CONNECTION_TIMEOUT_S: Final = 55.0
+
+#: The first and two more: what both official SDKs do by themselves, so that one call costs no more than they expect.
+ATTEMPTS: Final = 3
+
+#: What a route may ask for; beyond it a failing provider is only hit harder.
+ATTEMPTS_MAX: Final = 10
+
+#: Of a caller's hash in hex: 128 bits, so that no two callers are ever one.
+CALLER_CHARS: Final = 32
+
+#: After the last reader left, where the rest is wanted for its usage.
+CLIENT_DRAIN_S: Final = 30.0
+
+#: After the last reader left, where it may come back: an SDK's retry or a reload of a page.
+CLIENT_KEEP_S: Final = 60.0
+
+#: An upstream's error as the client gets it (U11); the longest one captured has 3 KB.
+ERROR_BYTES_MAX: Final = 64 * 1024
+
+#: Of what an upstream said that is no JSON: enough for the title and first lines of a page.
+EXCERPT_CHARS_MAX: Final = 2_048
+
+#: After a finish, for usage and the terminator (U25); providers send both in the same read.
+FINISH_GRACE_S: Final = 2.0
+
+#: To the head of an answer: the official SDKs' own timeout; reasoning models are silent for minutes.
+FIRST_BYTE_TIMEOUT_S: Final = 600.0
+
+#: Silence in a stream. Gateways that cut at 30 or 60 s cut long tool calls (users.md 9, 38).
+IDLE_TIMEOUT_S: Final = 300.0
+
+#: Silence towards the client: load balancers close after 60 s, some after 30.
+KEEPALIVE_S: Final = 15.0
+
+#: Of a key of our own (failures.md 6.6); `secrets.token_urlsafe(32)` gives 43.
+KEY_CHARS_MIN: Final = 32
+
+#: A file that holds one key; signed tokens reach 8 KiB.
+KEY_FILE_BYTES_MAX: Final = 16 * 1024
+
+#: A key shorter than this is a word, such as `EMPTY`, and masking it would change what an upstream said.
+MASKED_CHARS_MIN: Final = 8
+
+#: A request's body: images come as base64, and Quart's 16 MiB cut them (failures.md G14).
+REQUEST_BYTES_MAX: Final = 128 * 1024 * 1024
+
+#: As many as the hash has that it is for.
+SALT_BYTES: Final = 32
+
+#: From SIGTERM until running streams are ended; containers are killed after 30 s or more.
+SHUTDOWN_DRAIN_S: Final = 30.0
+
+#: At once: 31 to 90 KB and three descriptors each (failures.md L01).
+STREAMS_MAX: Final = 1_000
+
+#: Of silence, before a reader of `/events` gets a comment: proxies on the way close after 30 to 60 s.
+FOLLOW_KEEPALIVE_S: Final = 15.0
+
+#: What the log may still write at the end: stderr takes a line in microseconds, or nobody reads it.
+LOG_CLOSE_S: Final = 0.5
+
+#: Lines that wait for stderr: a burst of a thousand streams that end at once.
+LOG_LINES_MAX: Final = 2_000
+
+#: One value of a log line; longer ones are messages of somebody else's.
+LOG_VALUE_CHARS_MAX: Final = 2_000
+
+#: "Not found" is said at whole multiples of this after the request, so that its time does not tell a foreign stream
+#: from none: to look at the first part of a tape takes 5 ms.
+NOT_FOUND_STEP_S: Final = 0.02
+
+#: Records looked at of each of these.
+SAMPLED_RECORDS_MAX: Final = 1_000
+
+#: Streams whose gaps between chunks are counted at each scrape: 30 ms of work in a thread, every 15 s or so.
+SAMPLED_STREAMS_MAX: Final = 8
+
+#: Records read without giving way to others: 3 ms with every fold of a summary.
+SLICE_RECORDS: Final = 100

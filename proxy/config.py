@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Literal
 
 from wiretape.events.errors import WiretapeError
 from wiretape.events.settings import Settings
@@ -42,8 +42,6 @@ Requests = Literal["full", "hash"]
 OnLogFailure = Literal["stop", "serve"]
 OnClientGone = Literal["cancel", "drain", "keep"]
 KeyHeader = Literal["authorization", "api-key", "x-api-key"]
-
-_NO_ROUTES: Final[Mapping[str, "Route"]] = MappingProxyType({})
 
 
 class ConfigError(WiretapeError):
@@ -110,7 +108,7 @@ class Config:
     hosts: tuple[str, ...] = ()
     #: Origins of pages that may call it, besides its own.
     origins: tuple[str, ...] = ()
-    routes: Mapping[str, Route] = _NO_ROUTES
+    routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
     streams_max: int = STREAMS_MAX
     body_bytes_max: int = REQUEST_BYTES_MAX
     #: At SIGTERM: how long running streams may go on.

@@ -112,9 +112,11 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         origin = Origin(tls, url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme])
         body = _body(request.stream)
         headers = _headers(request, body)
+        # httpx.URL rewrites some of what it is given; who needs a path exactly as it came says it in httpx's extension.
+        path: bytes = request.extensions.get("target", url.raw_path)
         if self._egress is None or tls:
-            return Outgoing(origin, request.method.encode(), url.raw_path, headers, body)
-        target = b"http://" + url.netloc + url.raw_path
+            return Outgoing(origin, request.method.encode(), path, headers, body)
+        target = b"http://" + url.netloc + path
         return Outgoing(origin, request.method.encode(), target, (*headers, *self._egress.headers), body)
 
 

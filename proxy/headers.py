@@ -50,9 +50,7 @@ _NEVER_PREFIXES: Final = (b":", b"proxy-", b"x-forwarded-", b"x-wiretape-")
 _NEVER_TO_CLIENT: Final = (b"access-control-", b"x-accel-", b"x-sendfile", b"x-lighttpd-send-file")
 
 #: Framing of an answer's body, where we changed the body.
-_FRAMING: Final = frozenset(
-    {b"content-encoding", b"content-length", b"content-md5", b"content-range", b"digest", b"etag"}
-)
+_FRAMING: Final = frozenset({b"content-encoding", b"content-length"})
 
 #: `Connection` cannot name these: with `Connection: authorization` anyone could strip what the upstream needs (C18).
 _NOT_NAMED: Final = frozenset(
@@ -88,16 +86,16 @@ _KEY_SHAPED: Final = re.compile(
 _MASK: Final = "***"
 
 
-def to_upstream(headers: Iterable[Header], target: Target, has_own_key: bool, *, hermes: bool = False) -> list[Header]:
-    """A request's headers for this target; Host and framing are added by the transport.
+def to_upstream(headers: Iterable[Header], target: Target, *, own_key: bool, hermes: bool = False) -> list[Header]:
+    """A request's headers for this target; its length is among them, for whoever sends the body as it came.
 
-    With a key of Wiretape's own (`has_own_key`) no credential of the caller passes, under whatever name.
+    With a key of Wiretape's own (`own_key`) no credential of the caller passes, under whatever name.
     """
     headers = list(headers)
-    dropped = _HOP | _NEVER | _named(headers) | {b"accept-encoding", b"content-length"}
+    dropped = _HOP | _NEVER | _named(headers) | {b"accept-encoding"}
     if not hermes:
         dropped |= {_HERMES}
-    if has_own_key or target.key is not None or not target.caller_key:
+    if own_key or target.key is not None or not target.caller_key:
         dropped |= set(CREDENTIAL_HEADERS)
     passed = [header for header in headers if not _drops(header[0].lower(), dropped, _NEVER_PREFIXES)]
     passed.append((b"accept-encoding", b"identity"))

@@ -5,12 +5,13 @@ and replayed are equal by construction. Clock, chance, configuration and other t
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from .chat.stream import ChatStream
 from .fold.wire import Wire
+from .json_text import as_list
 from .ledger import Ledger
-from .model import Ending, Event, Repaired
+from .model import Ended, Ending, Event, Repaired
 from .record import Record
 from .settings import Profile, Settings
 
@@ -32,7 +33,7 @@ class Emitter:
     def __init__(self, profile: Profile | None = None, sink: Callable[[Event], None] | None = None) -> None:
         self._profile: Profile | None = profile
         self._sink = sink
-        self._verbatim = True
+        self._verbatim = self._foreign = True
         self.stream = ChatStream(Settings(), "", 0, sink)
 
     @property
@@ -53,14 +54,19 @@ class Emitter:
         """The frames that go out on account of this record, each whole."""
         if record.kind == "open":
             self._open(record)
-        frames = self.stream.feed(record)
+        if self._foreign:
+            self._pass(record)
+            frames = []
+        else:
+            frames = self.stream.feed(record)
         if not self._verbatim:
             return frames
         return [record.raw] if record.raw and record.kind in _CARRIERS else []
 
     def _open(self, record: Record) -> None:
         settings = Settings.of(record.keys, self._profile)
-        self._verbatim = settings.profile == "transparent" or record.keys.get("dialect") != "chat"
+        self._foreign = record.keys.get("dialect") != "chat"
+        self._verbatim = settings.profile == "transparent" or self._foreign
         sink = self._without_ledger if self._verbatim and self._sink is not None else self._sink
         stream_id, created = record.keys.get("stream"), record.keys.get("created")
         self.stream = ChatStream(
@@ -69,6 +75,13 @@ class Emitter:
             created if type(created) is int else 0,
             sink,
         )
+
+    def _pass(self, record: Record) -> None:
+        """Of a dialect that we do not read, HTTP alone says how it ended, and `end` has that word."""
+        ending: Any = record.keys.get("ending")
+        if record.kind == "end" and self._sink is not None and ending in get_args(Ending):
+            flags = tuple(flag for flag in as_list(record.keys.get("flags")) if isinstance(flag, str))
+            self._sink(Ended(n=record.n, ending=ending, cause=str(record.keys.get("cause")), flags=flags))
 
     def _without_ledger(self, event: Event) -> None:
         """What goes out as it came needs no repair."""

@@ -11,10 +11,15 @@ __all__ = [
     "CLIENT_DRAIN_S",
     "CLIENT_KEEP_S",
     "CONNECT_TIMEOUT_S",
+    "DESCRIPTORS_A_STREAM",
+    "DESCRIPTORS_RESERVED",
     "DRAIN_BYTES_MAX",
     "DRAIN_TIMEOUT_S",
+    "ERROR_BODY_BYTES_MAX",
     "ERROR_BYTES_MAX",
     "EXCERPT_CHARS_MAX",
+    "EXPIRE_EVERY_S",
+    "FINAL_SEND_TIMEOUT_S",
     "FINISH_GRACE_S",
     "FIRST_BYTE_TIMEOUT_S",
     "FOLLOW_KEEPALIVE_S",
@@ -23,6 +28,8 @@ __all__ = [
     "IDLE_CONNECTIONS_MAX",
     "IDLE_CONNECTION_TIMEOUT_S",
     "IDLE_TIMEOUT_S",
+    "INFLATE_RATIO_MAX",
+    "INFLATE_STEP_BYTES_MAX",
     "INFORMATIONAL_MAX",
     "KEEPALIVE_S",
     "KEY_CHARS_MIN",
@@ -33,16 +40,25 @@ __all__ = [
     "LOOKUPS_MAX",
     "MASKED_CHARS_MIN",
     "NOT_FOUND_STEP_S",
+    "PARSE_INLINE_BYTES_MAX",
     "RECEIVE_BYTES_MAX",
     "REQUEST_BYTES_MAX",
+    "RETRY_AFTER_MAX_S",
+    "RETRY_FIRST_S",
     "SALT_BYTES",
     "SAMPLED_RECORDS_MAX",
     "SAMPLED_STREAMS_MAX",
     "SEND_BYTES_MAX",
     "SHUTDOWN_DRAIN_S",
+    "SHUTDOWN_GRACE_S",
     "SLICE_RECORDS",
+    "SNIFF_BYTES_MAX",
     "STREAMS_MAX",
+    "STREAM_BYTES_MAX",
     "TLS_RECORDS_BYTES_MAX",
+    "UPLOAD_INLINE_BYTES_MAX",
+    "UPLOAD_TIMEOUT_S",
+    "WINDOW_BYTES_MAX",
     "WRITE_TIMEOUT_S",
 ]
 
@@ -173,3 +189,52 @@ SAMPLED_STREAMS_MAX: Final = 8
 
 #: Records read without giving way to others: 3 ms with every fold of a summary.
 SLICE_RECORDS: Final = 100
+
+#: A running stream holds its client, its upstream and its tape.
+DESCRIPTORS_A_STREAM: Final = 3
+
+#: Kept for all else: listeners, the catalogue, the log, connections that are refused (P10).
+DESCRIPTORS_RESERVED: Final = 64
+
+#: Of an answer that says it failed; U11 sends 2 MB of HTML, and nobody reads more.
+ERROR_BODY_BYTES_MAX: Final = 8 * 1024 * 1024
+
+#: The last send of an answer cannot be cancelled, so it is bounded; a client that takes nothing is cut.
+FINAL_SEND_TIMEOUT_S: Final = 5.0
+
+#: Bytes for each byte of a compressed answer: text shrinks ten times, a bomb a thousand (U52).
+INFLATE_RATIO_MAX: Final = 100
+
+#: Of one read, decoded: 64 KiB of text compressed twenty times would be 1.3 MB, and take 3 ms.
+INFLATE_STEP_BYTES_MAX: Final = 256 * 1024
+
+#: A request that is parsed on the loop: 1 ms; larger ones take a thread, or the loop would stall for everybody.
+PARSE_INLINE_BYTES_MAX: Final = 256 * 1024
+
+#: A wait that an upstream asks for is kept up to here; with a longer one the client decides for itself (U09).
+RETRY_AFTER_MAX_S: Final = 10.0
+
+#: Before the second attempt, and doubled before each later one: three attempts at a port where nobody listens take
+#: less than 1 s (U01).
+RETRY_FIRST_S: Final = 0.25
+
+#: White space before the first byte that tells what an answer is.
+SNIFF_BYTES_MAX: Final = 1_024
+
+#: All of one chat stream: a million frames of 250 bytes (failures.md G14).
+STREAM_BYTES_MAX: Final = 256 * 1024 * 1024
+
+#: A body of an exchange up to here is read whole, so that it can be sent again; a longer one is relayed as it comes.
+UPLOAD_INLINE_BYTES_MAX: Final = 256 * 1024
+
+#: For a whole request body to arrive (C16).
+UPLOAD_TIMEOUT_S: Final = 60.0
+
+#: Emitted and not yet taken by the client; it goes on from the tape beyond that (C03: at most 1 MiB in the process).
+WINDOW_BYTES_MAX: Final = 512 * 1024
+
+#: Between two looks at what is too old, and at idle connections that their upstream will close.
+EXPIRE_EVERY_S: Final = 60.0
+
+#: After a second signal: to write the endings (P03).
+SHUTDOWN_GRACE_S: Final = 1.0

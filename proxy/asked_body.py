@@ -1,0 +1,92 @@
+"""The whole body of a request, within bounds of size and time, and what JSON it is."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import orjson
+import trio
+
+from wiretape.events.json_text import ABSENT, parse
+
+from .answers import Answer, error
+from .limits import PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
+
+__all__ = ["BodyError", "parsed", "too_long", "whole_body"]
+
+Receive = Callable[[], Awaitable[Any]]
+
+_CLOSE: Final = ((b"connection", b"close"),)
+
+
+class BodyError(Exception):
+    """It cannot be used; holds the answer that says why."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+async def whole_body(receive: Receive, length: bytes, bytes_max: int) -> bytes | None:
+    """All of it, or None where the client left; raises BodyError where it is too long or takes too long."""
+    if length.isdigit() and int(length) > bytes_max:
+        raise BodyError(too_long(bytes_max))
+    message = await _first(receive)
+    if message["type"] == "http.disconnect":
+        return None
+    if not message.get("more_body", False):
+        return _checked([message.get("body", b"")], bytes_max)
+    parts: list[bytes] = [message.get("body", b"")]
+    left_bytes = bytes_max - len(parts[0])
+    with trio.move_on_after(UPLOAD_TIMEOUT_S):
+        while message.get("more_body", False):
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            parts.append(message.get("body", b""))
+            left_bytes -= len(parts[-1])
+            if left_bytes < 0:
+                raise BodyError(too_long(bytes_max))
+        return b"".join(parts)
+    raise BodyError(_too_slow())
+
+
+async def _first(receive: Receive) -> Any:
+    with trio.move_on_after(UPLOAD_TIMEOUT_S):
+        return await receive()
+    raise BodyError(_too_slow())
+
+
+def _checked(parts: list[bytes], bytes_max: int) -> bytes:
+    if len(parts[0]) > bytes_max:
+        raise BodyError(too_long(bytes_max))
+    return parts[0]
+
+
+async def parsed(body: bytes) -> Any:
+    """The JSON that it is; a large one is read in a thread, because the loop may stall for 10 ms at most."""
+    if len(body) <= PARSE_INLINE_BYTES_MAX:
+        value = parse(body)
+    else:
+        value = await trio.to_thread.run_sync(parse, body)
+    if value is ABSENT:
+        raise BodyError(error(400, _why(body), type="invalid_request_error", code="invalid_json"))
+    return value
+
+
+def _why(body: bytes) -> str:
+    try:
+        orjson.loads(body)
+    except orjson.JSONDecodeError as exc:
+        return f"the body is not JSON: line {exc.lineno}, column {exc.colno}"
+    return "the body is not JSON"
+
+
+def too_long(bytes_max: int) -> Answer:
+    """The answer to a body beyond the limit."""
+    message = f"the body is longer than {bytes_max} bytes"
+    return error(413, message, type="invalid_request_error", code="body_too_large", headers=_CLOSE)
+
+
+def _too_slow() -> Answer:
+    message = f"the body did not arrive within {UPLOAD_TIMEOUT_S:g} s"
+    return error(408, message, type="invalid_request_error", code="body_timeout", headers=_CLOSE)

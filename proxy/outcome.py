@@ -1,0 +1,83 @@
+"""The heads and errors that clients get: one place for what an ending means as an HTTP status."""
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Final
+
+from wiretape.events.json_text import dumps
+from wiretape.events.model import UpstreamError
+
+from .answers import Answer, error, stream_headers, wrapped_error
+from .attempts import Failure
+from .exchange import Header
+from .headers import masked, to_client
+from .keys import Secret
+
+__all__ = ["exchange_ending", "failure_answer", "our_error", "relayed_head", "stream_head"]
+
+#: Of an ending that comes before a status was given.
+_STATUS: Final = MappingProxyType({"stalled": 504, "shutdown": 503, "internal": 500, "limit": 502})
+_SAID: Final = MappingProxyType(
+    {
+        "shutdown": "Wiretape is shutting down",
+        "internal": "Wiretape failed on this stream; its tape holds what came before",
+        "untaped": "the tape of this stream cannot be written, so nothing is delivered (on_log_failure = stop)",
+        "upload": "the request's body is longer than the limit",
+    }
+)
+
+
+def stream_head(upstream_headers: Sequence[Header], stream: str) -> Answer:
+    """Of a stream that we emit."""
+    return Answer(200, tuple(stream_headers(upstream_headers, stream)), b"")
+
+
+def relayed_head(status: int, upstream_headers: Sequence[Header], stream: str) -> Answer:
+    """Of an answer that passes as it comes."""
+    return Answer(status, (*to_client(upstream_headers), _named(stream)), b"")
+
+
+def our_error(reason: str, stream: str) -> Answer:
+    """A failure on our side, before a status was given."""
+    status = {"untaped": 503, "upload": 413}.get(reason) or _STATUS.get(reason, 502)
+    code = {"untaped": "log_failure", "upload": "body_too_large"}.get(reason, reason)
+    return error(status, _SAID[reason], type="wiretape_error", code=code, headers=(_named(stream),))
+
+
+def failure_answer(
+    failure: Failure,
+    stream: str,
+    upstream_headers: Sequence[Header],
+    said: bytes,
+    in_band: UpstreamError | None,
+    *,
+    secrets: Sequence[Secret],
+    exhausted: bool,
+) -> Answer:
+    """What is left of a stream that failed before it had a status: the upstream's own error, or ours."""
+    extra: tuple[Header, ...] = (_named(stream), *(((b"x-should-retry", b"false"),) if exhausted else ()))
+    if failure.status and said:
+        answer = wrapped_error(failure.status, upstream_headers, said, secrets=secrets)
+        return Answer(answer.status, (*answer.headers, *extra), answer.body)
+    if in_band is not None:
+        message = masked(in_band.message.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
+        body = dumps({"error": {"message": message, "type": "upstream_error", "param": None, "code": in_band.code}})
+        made = error(failure.status or 502, message, type="upstream_error", code="upstream_error", headers=extra)
+        return Answer(made.status, _with_length(made.headers, body), body)
+    status = failure.status or (504 if failure.timed_out else _STATUS.get(failure.ending, 502))
+    return error(status, failure.message, type="upstream_error", code=failure.ending, headers=extra)
+
+
+def exchange_ending(status: int, cause: str, *, cut: bool) -> tuple[str, Sequence[str]]:
+    """Of an exchange that is no dialect's: HTTP's own framing is all that can end it properly."""
+    if cause in ("framed", "eof") and not cut:
+        return ("upstream_error" if status >= 400 else "completed"), (() if cause == "framed" else ("unframed",))
+    return {"eof": "truncated", "closed": "truncated", "status": "upstream_error"}.get(cause, cause), ()
+
+
+def _named(stream: str) -> Header:
+    return b"x-wiretape-stream", stream.encode("ascii")
+
+
+def _with_length(headers: Sequence[Header], body: bytes) -> tuple[Header, ...]:
+    return tuple((name, b"%d" % len(body) if name.lower() == b"content-length" else value) for name, value in headers)

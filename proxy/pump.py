@@ -1,0 +1,554 @@
+"""One stream from its first attempt to its one ending: pulls reads, writes each as one batch, shows what comes of it
+
+It lives in the registry and depends on no reader. Whatever it decides by the clock, or because of a reader, it writes
+down before it acts, so that emission stays a function of the tape.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any, Final
+
+import trio
+
+from wiretape.events.limits import BODY_BYTES_MAX
+from wiretape.events.record import Record
+
+from .answers import Answer
+from .asking import Asked, Asking, Shape, shape_of
+from .attempts import Decision, Failure, Next, in_band, refuses_streaming
+from .body import Body
+from .connection import Read
+from .errors import RefusedError, WireError
+from .limits import SNIFF_BYTES_MAX, STREAM_BYTES_MAX
+from .live import Live
+from .order import Order
+from .outcome import exchange_ending, our_error, relayed_head, stream_head
+from .services import Services
+from .store import StoreError
+from .taping import Taping
+from .upload import Upload, UploadError
+
+__all__ = ["Pump"]
+
+#: Causes that do not come from the upstream's bytes: whoever decided them wants no further attempt.
+_DECIDED: Final = frozenset({"client_gone", "shutdown", "internal"})
+_CAUSE_OF: Final = {
+    "reset": "reset",
+    "protocol": "protocol",
+    "stalled": "stalled",
+    "truncated": "eof",
+    "refused": "refused",
+}
+
+
+class Pump:
+    """`run` it in one task; `poke` it from others in trio's thread."""
+
+    def __init__(self, order: Order, services: Services, live: Live, taping: Taping) -> None:
+        self._order = order
+        self._services = services
+        self._live = live
+        self._taping = taping
+        self._asking = Asking(order, services)
+        if isinstance(order.body, Upload):
+            order.body.onto(taping)
+        self.attempts = 0
+        self.cause = ""
+        self.received_bytes = 0
+        #: What others want of it, attended to between two batches.
+        self._wanted: set[str] = set()
+        self._pausing: trio.CancelScope | None = None
+        self._flags: dict[str, None] = {}
+        now = live.started
+        self._began = now
+        self._progress_at = now
+        self._shown_at = now
+        self._progressed = False
+        self._grace_at = inf
+        self._leave_at = inf
+        self._gone_written = False
+        self._body: Body | None = None
+        self._fault: WireError | None = None
+        #: The body of an upstream's error.
+        self._said = b""
+
+    # -- from outside -------------------------------------------------------------------------------------------------
+
+    def poke(self, wish: str) -> None:
+        """`left`: a reader has gone. `shutdown`: the proxy stops. `look`: some deadline may have passed."""
+        self._wanted.add(wish)
+        if self._pausing is not None:
+            self._pausing.cancel()
+
+    async def run(self) -> None:
+        """To the one ending; only cancellation comes out of it."""
+        try:
+            self._services.reaper.watch(self._check_silence, trio.current_time() + self._order.route.keepalive_s)
+            await self._run()
+        except trio.Cancelled:
+            with trio.CancelScope(shield=True):  # writes, no waiting for anybody
+                await self._last("shutdown")
+            raise
+        except StoreError as error:
+            self._services.log.error("tape_failed", stream=self._live.stream, why=str(error))
+            await self._without_tape()
+        except Exception as error:  # noqa: BLE001 - P20: one stream ends, and nothing else
+            self._services.log.error("stream_failed", stream=self._live.stream, why=repr(error))
+            await self._last("internal")
+        finally:
+            if self._body is not None:
+                await self._body.aclose()
+            if not self._live.ended.is_set():
+                self._live.end(cut=True)
+
+    # -- attempts -----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        asking = self._asking
+        while True:
+            self.attempts += 1
+            outcome = await self._attempt()
+            if isinstance(outcome, str):
+                await self._finish(outcome)
+                return
+            decision = asking.decide(outcome, self._services.wall())
+            await self._note(outcome, decision)
+            if decision.next is Next.GIVE_UP:
+                await self._give_up(outcome, decision)
+                return
+            asking.follow(decision)
+            cause = await self._until(trio.Event(), trio.current_time() + decision.after_s)
+            if cause:
+                await self._finish(cause)
+                return
+
+    async def _attempt(self) -> str | Failure:
+        """The cause to end with, or how this attempt failed before anything was delivered."""
+        self._progress_at = trio.current_time()
+        self._progressed = False
+        self._body = self._fault = None
+        answered = await self._asked()
+        if isinstance(answered, str | Failure):
+            return answered
+        async with answered.body as self._body:
+            cause = await self._take(answered, shape_of(self._order, answered))
+            return await self._judged(answered, cause)
+
+    async def _asked(self) -> Asked | Failure | str:
+        """The head of the answer; the tape begins while the upstream is asked."""
+        asking, cause = self._asking, ""
+        done = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(asking.ask, done)
+            if self.attempts == 1:
+                await self._begin()
+            await self._batch(self._taping.recorder.attempt(self._taping.t(), asking.described(self.attempts)))
+            cause = await self._until(done)
+            nursery.cancel_scope.cancel()
+        answered, asking.answered = asking.answered, None
+        if cause:
+            if isinstance(answered, Asked):
+                await answered.body.aclose()
+            return self._stalled() if cause == "stalled" else cause
+        if isinstance(answered, UploadError):
+            return answered.cause
+        if isinstance(answered, WireError):
+            self._fault = answered
+            refused = answered.cause if isinstance(answered, RefusedError) else ""
+            return Failure(
+                ending=answered.ending,
+                message=str(answered),
+                transient=refused != "tls",
+                timed_out=refused == "timeout",
+            )
+        assert answered is not None, "asking ends with an answer or an error"
+        return answered
+
+    async def _begin(self) -> None:
+        await self._taping.create()
+        self._taping.later(*self._asking.opening(self._taping))
+
+    def _stalled(self) -> Failure | str:
+        if self._live.answer is not None and self._taping.emitter.stream.delivered:
+            return "stalled"
+        return Failure(
+            ending="stalled",
+            message=f"the upstream sent nothing for {self._order.route.first_byte_s:g} s",
+            transient=False,
+        )
+
+    # -- one answer ---------------------------------------------------------------------------------------------------
+
+    async def _take(self, answered: Asked, shape: Shape) -> str:
+        """All reads of one answer; the cause of its end."""
+        taping = self._taping
+        taping.later(taping.record("head", answered.described()))
+        if self._order.verbatim and self._live.answer is None:
+            await self._commit(relayed_head(answered.status, answered.headers, self._live.stream))
+        if shape is Shape.NOTHING:
+            return "protocol"
+        if shape is Shape.SNIFF:
+            shape = await self._sniffed(answered)
+            if shape is Shape.NOTHING:
+                return "protocol"
+            self._flags["wrong_content_type"] = None
+        answered.shape = shape
+        take = self._take_frames if shape is Shape.FRAMES else self._take_body
+        while True:
+            cause = await self._pull(answered, take)
+            if cause:
+                return cause
+            cause = await self._attend()
+            if cause:
+                return cause
+
+    async def _pull(self, answered: Asked, take: Any) -> str:
+        """Reads until the answer ends, or somebody wants something (then the empty word)."""
+        with trio.CancelScope() as scope:
+            while True:
+                try:
+                    self._pausing = scope
+                    read = await answered.receive()
+                    self._pausing = None
+                except WireError as fault:
+                    self._fault = fault
+                    return _CAUSE_OF[fault.ending]
+                if read is None:
+                    return "framed" if answered.framed else "eof"
+                cause: str = await take(answered, read)
+                if cause:
+                    return cause
+                if self._wanted:
+                    return ""
+        self._pausing = None
+        return ""
+
+    async def _take_frames(self, _: Asked, read: Read) -> str:
+        taping = self._taping
+        self.received_bytes += len(read.data)
+        records = taping.recorder.read(taping.t(read.t), read.data)
+        for record in records:
+            if record.payload is not None:
+                self._progressed, self._progress_at = True, read.t
+                break
+        await self._batch(records)
+        if self._order.dialect != "chat":
+            return "limit" if taping.recorder.decoder.overflow else ""
+        return self._frames_end()
+
+    def _frames_end(self) -> str:
+        """Whether the stream has said its last word."""
+        emitter, wire = self._taping.emitter, self._taping.emitter.wire
+        if wire.error is not None or wire.terminated:
+            return "closed"
+        if self._taping.recorder.decoder.overflow or emitter.stream.overflow or self.received_bytes > STREAM_BYTES_MAX:
+            return "limit"
+        if wire.finished and self._grace_at == inf:
+            self._grace_at = trio.current_time() + self._order.route.finish_grace_s
+            self._services.reaper.watch(self._check_once, self._grace_at)
+        return ""
+
+    async def _take_body(self, answered: Asked, read: Read) -> str:
+        taping = self._taping
+        self.received_bytes += len(read.data)
+        self._progressed, self._progress_at = True, read.t
+        order = self._order
+        if not order.streams and not order.verbatim and self._live.answer is None and answered.status < 400:
+            await self._commit(relayed_head(answered.status, answered.headers, self._live.stream))
+        await self._batch([taping.recorder.body(taping.t(read.t), read.data)])
+        if answered.status >= 400 and not order.verbatim and not answered.keep(read.data):
+            return "closed"
+        return "limit" if order.streams and not order.verbatim and self.received_bytes > BODY_BYTES_MAX else ""
+
+    async def _sniffed(self, answered: Asked) -> Shape:
+        """What the first bytes say, where the content type says nothing that we know."""
+        while True:
+            seen = answered.seen.lstrip(b"\xef\xbb\xbf \t\r\n")
+            if seen or len(answered.seen) > SNIFF_BYTES_MAX:
+                return {b"{": Shape.BODY, b"[": Shape.BODY, b"<": Shape.NOTHING}.get(seen[:1], Shape.FRAMES)
+            with trio.CancelScope() as scope:
+                self._pausing = scope
+                try:
+                    if not await answered.peek():
+                        return Shape.FRAMES
+                except WireError:
+                    return Shape.FRAMES  # raised again by the read that follows
+                finally:
+                    self._pausing = None
+            if scope.cancelled_caught and await self._attend():
+                return Shape.FRAMES  # and what is wanted is attended to again there
+
+    async def _judged(self, answered: Asked, cause: str) -> str | Failure:
+        """What the end of these bytes means: the cause to end with, or a failure before anything was delivered."""
+        taping, order = self._taping, self._order
+        await self._drain(answered, cause)
+        await self._batch(taping.recorder.rest(taping.t()))
+        if cause in _DECIDED or order.verbatim:
+            return cause
+        if not order.streams:
+            return await self._judged_whole(answered, cause)
+        status = answered.status if answered.status >= 400 else 0
+        ending, _ = taping.ending("status" if status else cause)
+        if taping.emitter.stream.delivered or ending == "completed":
+            if answered.shape is Shape.BODY and not self._order.route.synthesise and self._live.answer is None:
+                return Failure(ending="protocol", message="the upstream answered whole where a stream was due")
+            return cause
+        return self._failure(answered, ending, cause)
+
+    async def _judged_whole(self, answered: Asked, cause: str) -> str | Failure:
+        """A whole answer was asked for: its own status decides, and once its first byte was relayed it stays."""
+        if self._live.answer is not None:
+            return cause
+        if answered.status < 400 and cause in ("framed", "eof") and self.received_bytes:
+            return cause
+        ending, _ = self._taping.ending("status" if answered.status >= 400 else cause)
+        return self._failure(answered, "truncated" if ending == "completed" else ending, cause)
+
+    def _failure(self, answered: Asked, ending: str, cause: str) -> Failure:
+        error = self._taping.emitter.wire.error
+        if answered.status >= 400:
+            body = self._said = answered.kept()
+            return Failure(
+                ending="upstream_error",
+                message=f"the upstream answered {answered.status}",
+                status=answered.status,
+                retry_after=answered.header(b"retry-after"),
+                unstreamed=self._order.streams and refuses_streaming(answered.status, body),
+            )
+        if error is not None:
+            code, transient = in_band(error.message, error.code)
+            return Failure(ending=ending, message=error.message, status=code, transient=transient)
+        if cause == "stalled":
+            stalled = self._stalled()
+            assert isinstance(stalled, Failure), "nothing was delivered"
+            return stalled
+        said = (
+            str(self._fault) if self._fault is not None else _SAID.get(ending, "the upstream's answer was not usable")
+        )
+        return Failure(ending=ending, message=said)
+
+    async def _drain(self, answered: Asked, cause: str) -> None:
+        """After the last word: what still comes is on the tape, and the connection can be used again."""
+        if cause != "closed":
+            return
+        for read in await answered.body.drain():
+            if not self._taping.recorder.decoder.overflow:
+                await self._batch(self._taping.recorder.read(self._taping.t(read.t), read.data))
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def _batch(self, records: Sequence[Record]) -> None:
+        """Emitted, written, and only then shown."""
+        if not records:
+            return
+        taping = self._taping
+        frames: list[bytes] = []
+        for record in records:
+            frames += taping.emit(record)
+        if frames and self._live.answer is None:
+            answer = self._head()
+            commit = taping.record("commit", {"status": answer.status})
+            frames += taping.emit(commit)
+            await taping.write([*records, commit])
+            self._live.commit(answer)
+        else:
+            await taping.write(records)
+        if frames:
+            self._live.show(frames, records[-1].n)
+            self._shown_at = trio.current_time()
+
+    async def _commit(self, answer: Answer, body: bytes | None = None) -> None:
+        """The client's status is fixed, with a body where that is the whole answer."""
+        taping = self._taping
+        record = taping.record("commit", {"status": answer.status}, body)
+        frames = taping.emit(record)
+        await taping.write([record])
+        self._live.commit(answer)
+        if frames:
+            self._live.show(frames, record.n)
+
+    async def _note(self, failure: Failure, decision: Decision) -> None:
+        keys: dict[str, Any] = {
+            "attempt": self.attempts,
+            "ending": failure.ending,
+            "message": failure.message,
+            "next": decision.next.value,
+        }
+        if failure.status:
+            keys["status"] = failure.status
+        if decision.after_s:
+            keys["after_ms"] = round(decision.after_s * 1_000)
+        self._taping.later(self._taping.record("failed", keys))
+
+    async def _give_up(self, failure: Failure, decision: Decision) -> None:
+        """No attempt is left: an HTTP error where the status is still free, else the error goes into the stream."""
+        if self._live.answer is None:
+            error = self._taping.emitter.wire.error
+            answer = self._asking.answer_of(failure, decision, self._live.stream, self._said, error)
+            await self._commit(answer, answer.body)
+        await self._finish("status" if failure.status else _CAUSE_OF.get(failure.ending, "internal"))
+
+    async def _finish(self, cause: str) -> None:
+        """The one ending."""
+        taping, live = self._taping, self._live
+        self.cause = cause
+        if cause in ("shutdown", "internal", "upload") and live.answer is None and not live.left:
+            answer = our_error(cause, live.stream)
+            await self._commit(answer, answer.body)
+        await self._batch(taping.recorder.rest(taping.t()))
+        ending, flags = self._ending(cause)
+        if live.answer is None and not live.left:
+            await self._commit(self._head())
+        untaped = ["untaped"] if taping.untaped else []
+        keys = {"cause": cause, "ending": ending, "flags": [*flags, *self._flags, *untaped]}
+        record = taping.recorder.end(taping.t(), keys)
+        frames = taping.emit(record)
+        await taping.write([record])
+        if frames:
+            live.show(frames, record.n)
+        live.end(cut=self._cut(cause, ending))
+
+    def _ending(self, cause: str) -> tuple[str, Sequence[str]]:
+        if self._order.dialect == "chat":
+            return self._taping.ending("limit" if cause == "upload" else _chat_cause(cause))
+        return exchange_ending(self._asking.status, cause, cut=self._fault is not None)
+
+    def _cut(self, cause: str, ending: str) -> bool:
+        """Whether the client's connection has to break: where the answer passed as it came, and its end never did."""
+        order = self._order
+        if (order.streams and not order.verbatim) or self._asking.gave_up or cause in ("framed", "closed", "upload"):
+            return False
+        if cause == "eof" and self._fault is None:  # ended by a close, which chat alone can tell from a cut
+            return ending not in ("completed", "upstream_error")
+        return True
+
+    def _head(self) -> Answer:
+        return stream_head(self._asking.headers, self._live.stream)
+
+    async def _last(self, cause: str) -> None:
+        """Whatever state it is in, the tape gets its end and the client its error."""
+        if self._taping.recorder.ended:
+            return
+        try:
+            await self._finish(cause)
+        except Exception as error:  # noqa: BLE001 - the emitter itself may be what failed
+            self._services.log.error("ending_failed", stream=self._live.stream, why=repr(error))
+
+    async def _without_tape(self) -> None:
+        """The log failed and the stream stops: what was written is closed as far as the disk lets us."""
+        live = self._live
+        self.cause = "internal"
+        if live.answer is None:
+            answer = our_error("untaped", live.stream)
+            await self._taping.closing(0)
+            live.commit(answer)
+            live.show([answer.body], 0)
+            live.end(cut=False)
+            return
+        frames = await self._taping.closing(live.shown)
+        if frames:
+            live.show(frames, live.shown_n)
+        live.end(cut=self._order.verbatim)
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    async def _until(self, done: trio.Event, at: float = inf) -> str:
+        """Waits for the event or the time, and attends to what is wanted meanwhile; a cause where that ends it."""
+        while not done.is_set() and trio.current_time() < at:
+            with trio.CancelScope(deadline=at) as scope:
+                self._pausing = scope
+                if not self._wanted:
+                    await done.wait()
+            self._pausing = None
+            cause = await self._attend()
+            if cause:
+                return cause
+        return ""
+
+    async def _attend(self) -> str:
+        """What others want, and what the clock says; the cause where the stream is to end."""
+        wanted, self._wanted = self._wanted, set()
+        now = trio.current_time()
+        if "shutdown" in wanted:
+            return "shutdown"
+        if "left" in wanted:
+            cause = await self._left(now)
+            if cause:
+                return cause
+        if now >= self._leave_at and self._live.readers <= 0:
+            return "client_gone"
+        if now >= self._grace_at:
+            return "closed"
+        if now >= self._stall_at():
+            return "stalled"
+        if now >= self._keepalive_at():
+            await self._keepalive(now)
+        return ""
+
+    async def _left(self, now: float) -> str:
+        live, route = self._live, self._order.route
+        if live.left and not self._gone_written:
+            self._gone_written = True
+            record = self._taping.record("gone", {"at": live.sent_n})
+            self._taping.emit(record)
+            await self._taping.write([record])
+        if live.readers > 0:
+            return ""
+        keeps = self._order.resumes or route.on_client_gone == "keep"
+        if not keeps and route.on_client_gone == "cancel":
+            return "client_gone"
+        self._leave_at = now + (route.keep_s if keeps else route.drain_s)
+        self._services.reaper.watch(self._check_once, self._leave_at)
+        return ""
+
+    async def _keepalive(self, now: float) -> None:
+        """A comment goes out; where no status was given yet, it is 200 from now on."""
+        taping, live = self._taping, self._live
+        records = [taping.record("keepalive")]
+        answer = None
+        if live.answer is None:
+            answer = self._head()
+            records.append(taping.record("commit", {"status": answer.status}))
+        for record in records:
+            taping.emit(record)
+        await taping.write(records)
+        self._shown_at = now
+        if answer is not None:
+            live.commit(answer)
+        live.keepalive()
+
+    def _stall_at(self) -> float:
+        route = self._order.route
+        return self._progress_at + (route.idle_s if self._progressed else route.first_byte_s)
+
+    def _keepalive_at(self) -> float:
+        if not self._order.streams or self._order.verbatim or self._live.left:
+            return inf
+        return self._shown_at + self._order.route.keepalive_s
+
+    def _check_silence(self, now: float) -> float | None:
+        """For the reaper, about the two deadlines that move with every read."""
+        if self._live.ended.is_set():
+            return None
+        due = min(self._stall_at(), self._keepalive_at())
+        if due > now:
+            return due
+        self.poke("look")
+        return now + min(1.0, self._order.route.keepalive_s)
+
+    def _check_once(self, _: float) -> None:
+        self.poke("look")
+
+
+_SAID: Final = {
+    "truncated": "the upstream ended its answer before anything of it had come",
+    "reset": "the upstream dropped the connection",
+    "protocol": "the upstream did not answer with a stream",
+    "limit": "the upstream's answer goes beyond a limit",
+    "stalled": "the upstream fell silent",
+}
+
+
+def _chat_cause(cause: str) -> str:
+    """A whole body has its end by its framing; for a chat stream that end alone says nothing (L5)."""
+    return "eof" if cause == "framed" else cause

@@ -1,0 +1,113 @@
+"""All running streams: lets them in, runs each in a scope that no request can cancel, and ends them at shutdown."""
+
+import resource
+from collections.abc import Callable
+from math import inf
+from typing import NamedTuple
+
+import trio
+
+from .answers import Answer, error
+from .entry import Entry
+from .limits import DESCRIPTORS_A_STREAM, DESCRIPTORS_RESERVED
+from .live import Live
+from .order import Order
+from .pump import Pump
+from .services import Services
+from .taping import Taping
+
+__all__ = ["Ended", "Registry", "streams_that_fit"]
+
+
+class Ended(NamedTuple):
+    """What is told of a stream that has ended."""
+
+    entry: Entry
+    attempts: int
+    tape_bytes: int
+    cause: str
+
+
+class Registry:
+    """The only map of running streams; `run` holds their tasks."""
+
+    def __init__(self, services: Services, *, on_ended: Callable[[Ended], None]) -> None:
+        self.live: dict[str, Live] = {}
+        self.draining = False
+        self._services = services
+        self._on_ended = on_ended
+        self._pumps: dict[str, Pump] = {}
+        self._nursery: trio.Nursery | None = None
+        self._streams_max = min(services.config.streams_max, streams_that_fit())
+        self._idle: trio.Event | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """For ever; what still runs when it is cancelled ends as `shutdown`."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    def refusal(self) -> Answer | None:
+        """Why no stream may begin now."""
+        if self.draining:
+            return _later("Wiretape is shutting down", "shutdown")
+        if len(self.live) >= self._streams_max:
+            return _later(f"{self._streams_max} streams are running, which is the limit", "streams_max")
+        store = self._services.store
+        failure: str | None = getattr(store, "failure", None) or getattr(store, "gone", None)
+        if failure is not None and self._services.config.on_log_failure == "stop" and not getattr(store, "full", False):
+            return _later("tapes cannot be written (on_log_failure = stop)", "log_failure")
+        return None
+
+    def start(self, order: Order) -> Live:
+        """A stream begins; it was not refused."""
+        assert self._nursery is not None, "streams begin while the registry runs"
+        services = self._services
+        stream, now = services.new_id(), trio.current_time()
+        pump: Pump
+        live = Live(stream, order.caller, order.route.name, now, on_left=lambda: pump.poke("left"))
+        taped = order.dialect == "chat" or order.route.tape
+        taping = Taping(
+            stream, services.store if taped else None, now, serve_on=services.config.on_log_failure == "serve"
+        )
+        pump = Pump(order, services, live, taping)
+        self.live[stream] = live
+        self._pumps[stream] = pump
+        self._nursery.start_soon(self._pump, stream, pump, taping)
+        return live
+
+    async def drain(self, until: float) -> None:
+        """No stream begins any more; those that run may end by themselves until then, and are ended after."""
+        self.draining = True
+        await self._emptied(until)
+        for pump in self._pumps.values():
+            pump.poke("shutdown")
+        await self._emptied(inf)
+
+    async def _emptied(self, until: float) -> None:
+        with trio.CancelScope(deadline=until):
+            while self._pumps:
+                self._idle = trio.Event()
+                await self._idle.wait()
+
+    async def _pump(self, stream: str, pump: Pump, taping: Taping) -> None:
+        try:
+            await pump.run()
+        finally:
+            del self._pumps[stream], self.live[stream]
+            if not self._pumps and self._idle is not None:
+                self._idle.set()
+            if taping.entry is not None:
+                self._on_ended(Ended(taping.entry, pump.attempts, taping.written_bytes, pump.cause))
+
+
+def streams_that_fit() -> int:
+    """How many streams the descriptor limit allows: each holds its client, its upstream and its tape (P10, L01)."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return 2**31
+    return max(1, (soft - DESCRIPTORS_RESERVED) // DESCRIPTORS_A_STREAM)
+
+
+def _later(message: str, code: str) -> Answer:
+    return error(503, message, type="wiretape_error", code=code, headers=((b"retry-after", b"1"),))

@@ -1,0 +1,38 @@
+"""What every stream of this process shares."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from .config import Config
+from .reaper import Reaper
+from .store import Store
+from .upstream import UpstreamTransport
+
+__all__ = ["Log", "Services"]
+
+
+class Log(Protocol):
+    """One line for what a person should know; no field may hold a credential."""
+
+    def info(self, event: str, /, **fields: object) -> None: ...
+
+    def warn(self, event: str, /, **fields: object) -> None: ...
+
+    def error(self, event: str, /, **fields: object) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Made once, at the start."""
+
+    config: Config
+    store: Store
+    transport: UpstreamTransport
+    reaper: Reaper
+    log: Log
+    #: Seconds since 1970; durations are trio's.
+    wall: Callable[[], float]
+    new_id: Callable[[], str]
+    #: Routes and models whose upstream refused to stream, so that the next request does not ask.
+    unstreamed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])

@@ -13,6 +13,10 @@ __all__ = [
     "CONNECT_TIMEOUT_S",
     "DESCRIPTORS_A_STREAM",
     "DESCRIPTORS_RESERVED",
+    "DISK_BYTES_FEW",
+    "DISK_BYTES_NONE",
+    "DOCTOR_BODY_BYTES_MAX",
+    "DOCTOR_TIMEOUT_S",
     "DRAIN_BYTES_MAX",
     "DRAIN_TIMEOUT_S",
     "ERROR_BODY_BYTES_MAX",
@@ -55,6 +59,7 @@ __all__ = [
     "SNIFF_BYTES_MAX",
     "STREAMS_MAX",
     "STREAM_BYTES_MAX",
+    "STREAM_DESCRIPTORS",
     "TLS_RECORDS_BYTES_MAX",
     "UPLOAD_INLINE_BYTES_MAX",
     "UPLOAD_TIMEOUT_S",
@@ -238,3 +243,18 @@ EXPIRE_EVERY_S: Final = 60.0
 
 #: After a second signal: to write the endings (P03).
 SHUTDOWN_GRACE_S: Final = 1.0
+
+#: Below it `doctor` says so: a fifth of what retention keeps by default.
+DISK_BYTES_FEW: Final = 1024**3
+
+#: Below it `doctor` calls it wrong: the largest stream and its request.
+DISK_BYTES_NONE: Final = 384 * 1024**2
+
+#: Of an upstream's capability document; hermes-agent's has some 5 KB.
+DOCTOR_BODY_BYTES_MAX: Final = 1024 * 1024
+
+#: For one answer that `doctor` asks for, from the name to the body.
+DOCTOR_TIMEOUT_S: Final = 5.0
+
+#: Of one running stream: client, upstream, tape.
+STREAM_DESCRIPTORS: Final = 3

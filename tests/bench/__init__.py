@@ -1,1 +1,1 @@
-"""The speed of the core alone, with its bars: `make bench` writes docs/benchmarks.md."""
+"""The speed of the core, of the proxy beside others, and of the upstream side; docs/benchmarks.md is written here."""

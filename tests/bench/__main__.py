@@ -1,4 +1,4 @@
-"""`python -m tests.bench` measures all and writes docs/benchmarks.md.
+"""`python -m tests.bench` measures all and writes the core's part of docs/benchmarks.md.
 
 With WIRETAPE_BENCH_SECONDS it only holds the bars, within that time and with a margin: the machines that do so on every
 change are busy ones. In full they are held to the letter.
@@ -7,14 +7,12 @@ change are busy ones. In full they are held to the letter.
 import os
 import platform
 import sys
-from pathlib import Path
 from typing import Final
 
 from .cases import BARS, GROWTH_MAX, HELD_BYTES_MAX, Bench, Budget
-from .document import Figures, document
+from .document import Figures, core, put
 from .frames import PER_READ
 
-_PLACE: Final = Path(__file__).parents[2] / "docs/benchmarks.md"
 _MARGIN: Final = 1.25
 
 
@@ -55,7 +53,7 @@ def main() -> None:
         sys.exit("BAR BROKEN: " + "; ".join(lines))
     if not limit:
         machine = f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} CPUs"
-        _PLACE.write_text(document(figures, machine), encoding="utf-8")
+        put("core", core(figures, machine))
 
 
 if __name__ == "__main__":

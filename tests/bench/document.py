@@ -1,19 +1,24 @@
-"""The figures as docs/benchmarks.md."""
+"""The figures of the core, and docs/benchmarks.md, in which each bench writes its own part."""
 
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
 
 from .cases import BARS
 from .frames import FRAME_BYTES, PER_READ, ROUND
 from .measure import Compared, Held
 
-__all__ = ["Figures", "document"]
+__all__ = ["Figures", "Part", "core", "put"]
+
+Part = Literal["core", "proxy"]
+
+_PLACE: Final = Path(__file__).parents[2] / "docs/benchmarks.md"
+_HEAD: Final = "# How fast it is\n\nNothing here is typed by hand: each part is written by the command that it names.\n"
+_PARTS: Final[dict[Part, str]] = {"core": "\n## The core\n", "proxy": "\n## The proxy\n"}
 
 _TEXT: Final = """\
-# How fast the core is
 
-Written by `make bench`; nothing here is typed by hand. The core alone, without sockets and files: bytes in, to the
-lines of the tape, the live fold and the bytes that a client gets. CPU time on one core of a shared machine
-({machine}).
+Written by `make bench`. The core alone, without sockets and files: bytes in, to the lines of the tape, the live fold
+and the bytes that a client gets. CPU time on one core of a shared machine ({machine}).
 
 Every figure is a ratio to `orjson.loads` of the same payloads, because that outlives the machine: the median of
 {turns} turns, in each of which the core and orjson run one after the other with the garbage collector off. Frames have
@@ -21,15 +26,15 @@ Every figure is a ratio to `orjson.loads` of the same payloads, because that out
 once, so it is spliced out of each. Short of the bars nothing is checked by time in the default suite;
 `tests/events/test_emit_cost.py` guards there that costs stay linear and memory constant.
 
-## Against orjson
+### Against orjson
 
 {frames}
-## By the length of the stream
+### By the length of the stream
 
 CPU per frame, the fastest of several runs.
 
 {lengths}
-## Memory
+### Memory
 
 Bytes that one stream holds (recorder, live fold, repair, counts of repairs): after {early} frames, and what came on top
 until the last. A read needs some for a moment: the records and frames of one batch.
@@ -61,8 +66,22 @@ class Figures(NamedTuple):
         )
 
 
-def document(figures: Figures, machine: str) -> str:
-    """The whole text."""
+def put(part: Part, text: str, place: Path = _PLACE) -> None:
+    """Writes one part; the others stay as they are."""
+    before = place.read_text(encoding="utf-8") if place.exists() else ""
+    texts: dict[Part, str] = {
+        each: text if each == part else _found(before, heading) for each, heading in _PARTS.items()
+    }
+    parts = [heading + texts[each] for each, heading in _PARTS.items() if texts[each]]
+    place.write_text(_HEAD + "".join(parts), encoding="utf-8")
+
+
+def _found(document: str, heading: str) -> str:
+    return document.partition(heading)[2].partition("\n## ")[0].rstrip("\n") + "\n" if heading in document else ""
+
+
+def core(figures: Figures, machine: str) -> str:
+    """The part of the core."""
     return _TEXT.format(
         machine=machine,
         turns=figures.frames["plain", False].turns,

@@ -1,0 +1,87 @@
+"""What the proxy may cost, beside a relay of twenty lines and beside LiteLLM, and what it came to."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from .proxy_idle import Idle
+from .proxy_load import Run
+
+__all__ = ["Bar", "Figures", "bars"]
+
+#: CPU a frame as a multiple of the relay's; paced frames are to come to 1.05 one day.
+RELAY: Final = {"paced": 1.25, "flood 1": 0.45, "flood 50": 0.5}
+#: How many times cheaper than LiteLLM.
+LITELLM: Final = {"paced": 6.0, "flood 1": 30.0, "flood 50": 50.0}
+
+FIRST_BYTE_ADDED_MS: Final = 1.5
+RSS_200_MB: Final = 100
+IDLE_BYTES: Final = 90_000
+#: "No CPU": what a process that does nothing else spends on its own clocks.
+IDLE_SHARE: Final = 0.01
+
+
+class Figures(NamedTuple):
+    """Medians by party and case; `direct` is the upstream without a proxy. What was not run is not there."""
+
+    runs: Mapping[tuple[str, str], Run]
+    peak_mb: float | None
+    idle: Idle | None
+
+    def cpu(self, party: str, case: str) -> float | None:
+        """Microseconds a frame."""
+        run = self.runs.get((party, case))
+        return run.cpu_us_frame if run else None
+
+
+class Bar(NamedTuple):
+    """One promise, and whether it is kept."""
+
+    what: str
+    figure: str
+    bar: str
+    holds: bool
+
+
+def bars(figures: Figures) -> list[Bar]:
+    """Of all that was measured."""
+    return [*_against(figures), *_latency(figures), *_memory(figures), *_whole(figures)]
+
+
+def _against(figures: Figures) -> Iterator[Bar]:
+    for case, bar in RELAY.items():
+        ours, theirs = figures.cpu("wiretape", case), figures.cpu("relay", case)
+        if ours and theirs:
+            ratio = ours / theirs
+            yield Bar(f"CPU a frame, {case}, against the relay", f"{ratio:.2f}x", f"<= {bar:.2f}x", ratio <= bar)
+    for case, bar in LITELLM.items():
+        ours, theirs = figures.cpu("wiretape", case), figures.cpu("litellm", case)
+        if ours and theirs:
+            ratio = theirs / ours
+            yield Bar(f"CPU a frame, {case}, cheaper than LiteLLM", f"{ratio:.0f}x", f">= {bar:.0f}x", ratio >= bar)
+
+
+def _latency(figures: Figures) -> Iterator[Bar]:
+    ours, direct = (figures.runs.get((party, "latency")) for party in ("wiretape", "direct"))
+    if ours and direct:
+        added = ours.first_byte_ms - direct.first_byte_ms
+        what = "first byte p50 added, one stream at a time"
+        yield Bar(what, f"{added:.2f} ms", f"<= {FIRST_BYTE_ADDED_MS} ms", added <= FIRST_BYTE_ADDED_MS)
+
+
+def _memory(figures: Figures) -> Iterator[Bar]:
+    if (peak := figures.peak_mb) is not None:
+        yield Bar("memory at 200 streams, its peak", f"{peak:.0f} MB", f"<= {RSS_200_MB} MB", peak <= RSS_200_MB)
+    if (idle := figures.idle) is not None:
+        open_, each = f"{idle.alive:,} of {idle.streams:,}", idle.bytes_each / 1000
+        yield Bar("idle streams that are open", open_, "all", idle.alive == idle.streams)
+        yield Bar("memory of an idle stream", f"{each:.0f} KB", "<= 90 KB", idle.bytes_each <= IDLE_BYTES)
+        share = f"{idle.quiet_share:.1%} of a core"
+        yield Bar("CPU of all of them, ten seconds of silence", share, "none", idle.quiet_share <= IDLE_SHARE)
+
+
+def _whole(figures: Figures) -> Iterator[Bar]:
+    if run := figures.runs.get(("wiretape", "1,000 streams")):
+        what = "1,000 streams of 10 frames a second, frames that came"
+        yield Bar(what, f"{run.frames:,} of 103,000", "all", not run.short)
+    short = {f"{case}: {run.short}" for (party, case), run in figures.runs.items() if party == "wiretape" and run.short}
+    yield Bar("frames and streams lost in any other case", "; ".join(sorted(short)) or "none", "none", not short)

@@ -1,0 +1,118 @@
+"""Who takes part: the upstream, Wiretape and its opponents, each a process of its own, waited for and stopped again."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["CACHE", "ROOT", "UPSTREAM_PORT", "Party", "quiet_upstream", "relay_python", "started", "upstream"]
+
+ROOT: Final = Path(__file__).parents[2]
+#: The opponents' environments, made by make; not in git.
+CACHE: Final = ROOT / ".cache/bench"
+_YARDSTICK: Final = Path(__file__).parent / "yardstick"
+
+#: relay.py and litellm.yaml name it.
+UPSTREAM_PORT: Final = 9100
+_QUIET_PORT: Final = 9101
+
+#: LiteLLM imports for ten seconds on a quiet machine.
+_START_TIMEOUT_S: Final = 120.0
+_STOP_TIMEOUT_S: Final = 40.0
+
+
+class Party(NamedTuple):
+    """A running process that answers on a port."""
+
+    name: str
+    port: int
+    pid: int
+
+
+def relay_python() -> str:
+    """The interpreter that has what upstream.py and load.py want."""
+    return str(CACHE / "relay/bin/python")
+
+
+@contextlib.contextmanager
+def upstream() -> Generator[Party]:
+    """The yardstick's own."""
+    command = [relay_python(), str(_YARDSTICK / "upstream.py"), str(UPSTREAM_PORT)]
+    with _running("direct", UPSTREAM_PORT, command) as party:
+        yield party
+
+
+@contextlib.contextmanager
+def quiet_upstream() -> Generator[Party]:
+    """One frame a stream, and silence."""
+    command = [sys.executable, "-m", "tests.bench.proxy_idle", str(_QUIET_PORT)]
+    with _running("quiet upstream", _QUIET_PORT, command, {"PYTHONPATH": str(ROOT)}) as party:
+        yield party
+
+
+@contextlib.contextmanager
+def started(name: str, data: Path, *, to: int = UPSTREAM_PORT, flags: Sequence[str] = ()) -> Generator[Party]:
+    """One proxy in front of the upstream at `to`; Wiretape keeps its tapes in `data`, as anybody's would."""
+    match name:
+        case "wiretape":
+            serve = [str(Path(sys.executable).parent / "wiretape"), "serve", "--port", "9300", "--data", str(data)]
+            running = _running(name, 9300, [*serve, "--upstream", f"http://127.0.0.1:{to}/v1", *flags])
+        case "relay":
+            uvicorn = [str(CACHE / "relay/bin/uvicorn"), "relay:app", "--port", "9206", "--log-level", "warning"]
+            running = _running(name, 9206, uvicorn)
+        case "litellm":
+            litellm = [str(CACHE / "litellm/bin/litellm"), "--config", "litellm.yaml", "--port", "9203"]
+            weak = {
+                "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+                "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            }
+            running = _running(name, 9203, litellm, weak)
+        case _:
+            raise ValueError(f"nobody here is called {name}")
+    with running as party:
+        yield party
+
+
+@contextlib.contextmanager
+def _running(
+    name: str, port: int, command: Sequence[str], environ: Mapping[str, str] | None = None
+) -> Generator[Party]:
+    if _answers(port):
+        sys.exit(f"port {port} is taken, and {name} must have it: is another run on its way?")
+    if not Path(command[0]).exists():
+        sys.exit(f"{command[0]} is missing: `make bench-proxy` installs it")
+    log = CACHE / f"{name}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            cwd=_YARDSTICK,
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **(environ or {})},
+        )
+    try:
+        until = time.monotonic() + _START_TIMEOUT_S
+        while not _answers(port):
+            if process.poll() is not None or time.monotonic() > until:
+                sys.exit(f"{name} did not start:\n{log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.05)
+        yield Party(name, port, process.pid)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

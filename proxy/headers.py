@@ -143,6 +143,11 @@ def masked_path(raw_path_and_query: bytes) -> str:
     return "".join(chr(byte) if 0x21 <= byte <= 0x7E else f"%{byte:02X}" for byte in shown)
 
 
+def holds_key(query: bytes) -> bool:
+    """Whether a query has a parameter whose value must not be written down."""
+    return any(_KEY_SHAPED.search(parameter_name(part)) for part in re.split(rb"[&;]", query))
+
+
 def parameter_name(part: bytes) -> str:
     """The name in `name=value` as an upstream would read it, in one spelling."""
     name = unquote_to_bytes(part.partition(b"=")[0].replace(b"+", b" "))

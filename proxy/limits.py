@@ -3,12 +3,17 @@
 from typing import Final
 
 __all__ = [
+    "ACCEPT_BACKLOG",
+    "ACCEPT_LOG_S",
+    "ACCEPT_RETRY_S",
     "ATTEMPTS",
     "ATTEMPTS_MAX",
+    "BODY_AHEAD_BYTES_MAX",
     "CALLER_CHARS",
     "CHUNK_BYTES_FREE",
     "CHUNK_EXCESS_BYTES_MAX",
     "CLIENT_DRAIN_S",
+    "CLIENT_IDLE_TIMEOUT_S",
     "CLIENT_KEEP_S",
     "CONNECT_TIMEOUT_S",
     "DESCRIPTORS_A_STREAM",
@@ -38,6 +43,7 @@ __all__ = [
     "KEEPALIVE_S",
     "KEY_CHARS_MIN",
     "KEY_FILE_BYTES_MAX",
+    "LINGER_TIMEOUT_S",
     "LOG_CLOSE_S",
     "LOG_LINES_MAX",
     "LOG_VALUE_CHARS_MAX",
@@ -45,14 +51,18 @@ __all__ = [
     "MASKED_CHARS_MIN",
     "NOT_FOUND_STEP_S",
     "PARSE_INLINE_BYTES_MAX",
+    "PIPELINED_BYTES_MAX",
     "RECEIVE_BYTES_MAX",
     "REQUEST_BYTES_MAX",
+    "REQUEST_HEAD_TIMEOUT_S",
     "RETRY_AFTER_MAX_S",
     "RETRY_FIRST_S",
     "SALT_BYTES",
     "SAMPLED_RECORDS_MAX",
     "SAMPLED_STREAMS_MAX",
+    "SENDS_A_TURN",
     "SEND_BYTES_MAX",
+    "SEND_PIECE_BYTES_MAX",
     "SHUTDOWN_DRAIN_S",
     "SHUTDOWN_GRACE_S",
     "SLICE_RECORDS",
@@ -60,6 +70,7 @@ __all__ = [
     "STREAMS_MAX",
     "STREAM_BYTES_MAX",
     "STREAM_DESCRIPTORS",
+    "TCP_USER_TIMEOUT_MS",
     "TLS_RECORDS_BYTES_MAX",
     "UPLOAD_INLINE_BYTES_MAX",
     "UPLOAD_TIMEOUT_S",
@@ -258,3 +269,39 @@ DOCTOR_TIMEOUT_S: Final = 5.0
 
 #: Of one running stream: client, upstream, tape.
 STREAM_DESCRIPTORS: Final = 3
+
+#: 128 is the kernel's usual cap; 1,000 clients that come back at once (L07) must not be turned away.
+ACCEPT_BACKLOG: Final = 1_024
+
+#: Between two lines that no connection can be accepted: hypercorn wrote 70 tracebacks a second (P10).
+ACCEPT_LOG_S: Final = 1.0
+
+#: After an accept failed; as trio waits.
+ACCEPT_RETRY_S: Final = 0.1
+
+#: Of a request's body that no app has asked for yet: four socket reads.
+BODY_AHEAD_BYTES_MAX: Final = 256 * 1024
+
+#: Of a client's connection without a request: above the 60 s of common load balancers and SDKs, so that they close first
+#: and no request meets a closing connection.
+CLIENT_IDLE_TIMEOUT_S: Final = 75.0
+
+#: After an answer to a request that was not read to its end, and for TLS to say goodbye: what still comes is thrown
+#: away meanwhile, so that no reset overtakes the answer.
+LINGER_TIMEOUT_S: Final = 1.0
+
+#: What is kept of the requests behind one whose answer is not whole. Beyond it the reader waits, and a client that then
+#: leaves is seen at the next send only.
+PIPELINED_BYTES_MAX: Final = 256 * 1024
+
+#: From the first byte of a request's head to its last, or of a TLS handshake (C16).
+REQUEST_HEAD_TIMEOUT_S: Final = 10.0
+
+#: One send under TLS, so that the write deadline measures progress: one record.
+SEND_PIECE_BYTES_MAX: Final = 16 * 1024
+
+#: Sends of one connection that did not have to wait before others have their turn: a checkpoint costs 3 us, a send 8.
+SENDS_A_TURN: Final = 16
+
+#: What a client may leave unacknowledged or unread before the kernel cuts it; accepted sockets inherit it (F3).
+TCP_USER_TIMEOUT_MS: Final = 30_000

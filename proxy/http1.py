@@ -1,0 +1,265 @@
+"""One client connection's HTTP/1.1: hypercorn's, behind our guard and with a short way for each piece of a stream
+
+hypercorn sends one piece through six calls, a lock and a shielded scope, and parks its reader when bytes come behind a
+request. Here a piece of a chunked answer is framed and handed to the socket at once; all else takes hypercorn's way.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import h11
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Event, RawData
+from hypercorn.protocol.events import Request
+from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
+from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+from hypercorn.utils import suppress_body
+
+from .inbox import Inbox
+from .limits import PIPELINED_BYTES_MAX
+from .request_guard import Guard, Refusal, refusal_bytes
+
+__all__ = ["App", "Http1", "Line"]
+
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Line(Protocol):
+    """What the protocol needs of its connection."""
+
+    over: bool
+
+    async def send(self, data: bytes) -> None:
+        """Whole, or the connection is aborted; nothing where it is over."""
+
+    def send_now(self, data: bytes) -> None:
+        """As `send`, without waiting: what does not fit at once aborts the connection."""
+
+    def exchanged(self, *, stays: bool, read: bool) -> None:
+        """An answer is whole: the connection waits for its next request, or ends."""
+
+    def abort(self) -> None:
+        """A reset where there is one."""
+
+    def cut(self, *, framed: bool) -> None:
+        """The end of an answer that is not whole, such that the client can tell."""
+
+    def failed(self, exc: BaseException) -> None:
+        """An app raised."""
+
+
+class Http1(H11Protocol):
+    """`feed` it what was read; `behind` holds what came after a request whose answer is not whole."""
+
+    def __init__(
+        self,
+        app: App,
+        config: Config,
+        context: WorkerContext,
+        line: Line,
+        nursery: trio.Nursery,
+        addresses: tuple[Any, Any],
+        *,
+        ssl: bool,
+        guard: Guard,
+    ) -> None:
+        client, server = addresses
+        super().__init__(self._wrapped, config, context, self, ConnectionState({}), ssl, client, server, self._write)  # type: ignore[arg-type]  # the task group is this, with the one method that is used
+        self.line = line
+        self.behind = bytearray()
+        self.guard = guard
+        self._served = app
+        self._nursery = nursery
+        self._paused = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is under way."""
+        return self.stream is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether no more is kept of what comes behind a request."""
+        return len(self.behind) > PIPELINED_BYTES_MAX
+
+    async def feed(self, data: bytes | bytearray) -> None:
+        """What one read brought, while nothing is behind."""
+        if self.stream is None:
+            whole = self.guard.add(data)
+            if whole is None:
+                return
+            if isinstance(whole, Refusal):
+                await self.refuse(whole)
+                return
+            data = whole
+        self.connection.receive_data(bytes(data))
+        await self._handle_events()
+
+    async def refuse(self, refused: Refusal) -> None:
+        """Says why, and ends the connection."""
+        await self.line.send(refusal_bytes(refused))
+        self.line.exchanged(stays=False, read=False)
+
+    async def _handle_events(self) -> None:
+        while not self.line.over:
+            try:
+                event = self.connection.next_event()
+            except h11.RemoteProtocolError as error:
+                self._garbled(error)
+                return
+            if isinstance(event, h11.Request):
+                await self._create_stream(event)
+            elif isinstance(event, h11.Data):
+                await self._inbox.put(bytes(event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                self._inbox.end()
+            else:
+                if event is h11.PAUSED:
+                    self._paused = True
+                    self.behind += self.connection.trailing_data[0]
+                return
+
+    def _garbled(self, error: h11.RemoteProtocolError) -> None:
+        """The body is not what its head said. The app may be answering: only where nothing was said yet may we."""
+        if self.connection.our_state is h11.SEND_RESPONSE:
+            self.line.send_now(refusal_bytes(Refusal(error.error_status_hint, "the request's body is not HTTP/1.1")))
+            self.line.exchanged(stays=False, read=False)
+        else:
+            self.line.abort()
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        self.stream = Exchange(self)
+        self.keep_alive_requests += 1
+        await self.stream.handle(
+            Request(
+                stream_id=STREAM_ID,
+                headers=list(request.headers),
+                http_version=request.http_version.decode("ascii"),
+                method=request.method.decode("ascii"),
+                raw_path=request.target,
+                state=self.connection_state,
+            )
+        )
+
+    async def spawn_app(self, app: Any, config: Config, scope: Any, send: Any) -> Any:  # noqa: ARG002 - hypercorn's signature
+        """As hypercorn's task group has it."""
+        exchange = self.stream
+        assert isinstance(exchange, Exchange)
+        self._inbox = inbox = Inbox(self._continue)
+        scope["extensions"]["wiretape"] = {"abort": exchange.cut}
+        self._nursery.start_soon(self._run, exchange, scope, inbox)
+        return inbox.put
+
+    async def _wrapped(self, *_: Any) -> None:
+        raise AssertionError("apps are started by spawn_app")
+
+    async def _run(self, exchange: "Exchange", scope: Any, inbox: Inbox) -> None:
+        try:
+            await self._served(scope, inbox.receive, exchange.app_send)
+        except* Exception as group:  # noqa: BLE001 - one request, and nothing else, fails with it
+            self.line.failed(group)
+        finally:
+            inbox.leave()
+            if exchange.state is ASGIHTTPState.RESPONSE:
+                exchange.cut()
+        if exchange.state is ASGIHTTPState.REQUEST and not self.line.over:
+            exchange.state = ASGIHTTPState.CLOSED
+            await self.refuse(Refusal(500, "something went wrong here, and it is in the log"))
+
+    def _continue(self) -> None:
+        """`100 Continue` when the app asks for the body, in its own task: whoever refuses by the head needs none."""
+        if self.connection.they_are_waiting_for_100_continue and not self.line.over:
+            assert isinstance(self.connection, h11.Connection)
+            self.line.send_now(self.connection.send(h11.InformationalResponse(status_code=100, headers=[])))
+
+    async def _write(self, event: Event) -> None:
+        if isinstance(event, RawData) and event.data:
+            await self.line.send(event.data)
+
+    async def _maybe_recycle(self) -> None:
+        self.finished()
+
+    def finished(self) -> None:
+        """The answer is whole and sent. No step of this waits, so nothing can come between (F2)."""
+        stream, self.stream = self.stream, None
+        if stream is None:
+            return
+        read = self.connection.their_state is h11.DONE
+        stays = read and self.connection.our_state is h11.DONE
+        if stays and self._paused:
+            # What is behind must pass the guard first, and h11 cannot be told to forget it.
+            self.connection = h11.Connection(h11.SERVER, max_incomplete_event_size=self.config.h11_max_incomplete_size)
+            self._paused = False
+        elif stays:
+            self.connection.start_next_cycle()
+        self.line.exchanged(stays=stays, read=read)
+        self._inbox.leave()
+
+    def left(self) -> None:
+        """The client is gone: the app is told."""
+        if self.stream is not None:
+            self._inbox.leave()
+
+
+class Exchange(HTTPStream):
+    """One request and its answer."""
+
+    def __init__(self, http: Http1) -> None:
+        super().__init__(
+            http.app,
+            http.config,
+            http.context,
+            http.task_group,
+            http.ssl,
+            http.client,
+            http.server,
+            http.stream_send,
+            STREAM_ID,
+        )
+        self._http = http
+        self._line = http.line
+        self._chunked = False
+
+    def cut(self) -> None:
+        """In the scope as `extensions.wiretape.abort`: the answer ends here, and not as if it were whole."""
+        if self.state is not ASGIHTTPState.CLOSED:
+            self.state = ASGIHTTPState.CLOSED
+            headers = self.response["headers"] if hasattr(self, "response") else ()
+            self._line.cut(framed=self._chunked or any(name.lower() == b"content-length" for name, _ in headers))
+
+    async def app_send(self, message: Any) -> None:
+        """ASGI's `send`. Never raises for a client that left; what is sent to it then goes nowhere."""
+        if self._chunked and message["type"] == "http.response.body":
+            body = message.get("body", b"")
+            if message.get("more_body", False):
+                if body:
+                    await self._line.send(b"%x\r\n%b\r\n" % (len(body), body))
+            else:
+                await self._last(body)
+        elif self._line.over:
+            await trio.lowlevel.checkpoint()
+        else:
+            await super().app_send(message)
+            if message["type"] == "http.response.start":
+                self._chunked = self._is_chunked(message)
+
+    def _is_chunked(self, message: Any) -> bool:
+        """As h11 decides it."""
+        if self.scope["http_version"] != "1.1" or suppress_body(self.scope["method"], message["status"]):
+            return False
+        names = {name.lower() for name, _ in message.get("headers", ())}
+        return b"transfer-encoding" in names or b"content-length" not in names
+
+    async def _last(self, body: bytes) -> None:
+        if self._line.over or self.state is ASGIHTTPState.CLOSED:
+            await trio.lowlevel.checkpoint()
+            return
+        connection = self._http.connection
+        assert isinstance(connection, h11.Connection)
+        end = connection.send(h11.EndOfMessage())
+        self.state = ASGIHTTPState.CLOSED
+        await self._line.send(b"%x\r\n%b\r\n%b" % (len(body), body, end) if body else end)
+        self._http.finished()

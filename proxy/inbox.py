@@ -1,0 +1,65 @@
+"""What an app has yet to receive of its request, bounded by bytes; that the client has left is never behind a queue"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from .limits import BODY_AHEAD_BYTES_MAX
+
+__all__ = ["Inbox"]
+
+
+class Inbox:
+    """hypercorn's queue holds ten messages, and its `http.disconnect` waits for room in it: an app that answers
+    without reading a long body then waits for itself, for ever. Here an end needs no room.
+    """
+
+    __slots__ = ("_bytes", "_ended", "_gone", "_on_first", "_parts", "_room", "_said_end", "_waiting")
+
+    def __init__(self, on_first: Callable[[], None]) -> None:
+        self._parts: deque[bytes] = deque()
+        self._bytes = 0
+        self._ended = False
+        self._said_end = False
+        self._gone = False
+        self._on_first: Callable[[], None] | None = on_first
+        self._waiting = trio.lowlevel.ParkingLot()
+        self._room = trio.lowlevel.ParkingLot()
+
+    async def put(self, data: bytes) -> None:
+        """A piece of the body; waits while the app has enough to read."""
+        self._parts.append(data)
+        self._bytes += len(data)
+        self._waiting.unpark_all()
+        while self._bytes > BODY_AHEAD_BYTES_MAX and not self._gone:
+            await self._room.park()
+
+    def end(self) -> None:
+        """The body is whole."""
+        self._ended = True
+        self._waiting.unpark_all()
+
+    def leave(self) -> None:
+        """The client has left, or its answer is whole: nothing more comes, and nobody is waited for."""
+        self._gone = True
+        self._waiting.unpark_all()
+        self._room.unpark_all()
+
+    async def receive(self) -> dict[str, Any]:
+        """ASGI's: what has come of the body joined to one message; then `http.disconnect`, as soon as it is so."""
+        if self._on_first is not None:
+            on_first, self._on_first = self._on_first, None
+            on_first()
+        while True:
+            if self._parts or (self._ended and not self._said_end):
+                body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+                self._parts.clear()
+                self._bytes = 0
+                self._said_end = self._ended
+                self._room.unpark_all()
+                return {"type": "http.request", "body": body, "more_body": not self._ended}
+            if self._gone:
+                return {"type": "http.disconnect"}
+            await self._waiting.park()

@@ -1,0 +1,194 @@
+"""One stream as JSON, from its tape: what was asked, every attempt, how it ended, when, at what cost, with which tools.
+
+A fold over the records, whole at every one of them: of a live stream it says what is there so far.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from wiretape.events.emit import Emitter
+from wiretape.events.fold.message import Message
+from wiretape.events.fold.timing import Timing
+from wiretape.events.fold.tools import Tools
+from wiretape.events.fold.usage import UsageFold
+from wiretape.events.fold.warnings import Warned, Warnings
+from wiretape.events.json_text import as_list, as_object
+from wiretape.events.model import Event, Repaired
+from wiretape.events.record import Record
+from wiretape.events.tape import Damage
+
+__all__ = ["Summary", "summary_of"]
+
+
+def summary_of(stream: str, records: Iterable[Record], *, whole: bool = False) -> dict[str, Any]:
+    """Of a tape, or of as much of it as there is."""
+    summary = Summary(stream)
+    for record in records:
+        summary.feed(record)
+    return summary.to_json(whole=whole)
+
+
+class Summary:
+    """`feed` every record in order, ask `to_json` whenever."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._seen: list[Event] = []
+        self._emitter = Emitter(sink=self._seen.append)
+        self._message = Message()
+        self._timing = Timing()
+        self._tools = Tools()
+        self._usage = UsageFold()
+        self._warnings = Warnings()
+        self._open: dict[str, Any] = {}
+        self._facts: dict[str, Any] = {}
+        self._results: list[Any] = []
+        self._attempts: list[dict[str, Any]] = []
+        self._status: Any = None
+        self._first_frame_us: int | None = None
+        self._end: Record | None = None
+        self._records = self._frames = self._bytes = 0
+        self._t = 0
+
+    def feed(self, record: Record) -> None:
+        """The next record."""
+        self._records += 1
+        self._t = record.t
+        self._note(record)
+        self._emitter.feed(record)
+        for event in self._seen:
+            if not isinstance(event, Repaired):
+                self._message.apply(event)
+                self._timing.apply(event, record.t)
+                self._tools.apply(event)
+                self._usage.apply(event)
+                self._warnings.apply(event)
+        self._seen.clear()
+
+    def to_json(self, *, whole: bool = False, damage: Sequence[Damage] = ()) -> dict[str, Any]:
+        """All there is to say; with `whole`, the texts themselves and not only how long they are."""
+        ending, flags = self._ending()
+        chat = self._open.get("dialect") == "chat"
+        return {
+            "id": self._stream,
+            "created": self._open.get("created"),
+            "route": self._open.get("route"),
+            "dialect": self._open.get("dialect"),
+            "profile": self._open.get("profile"),
+            "model": self._facts.get("model") or self._message.model or None,
+            "live": self._end is None,
+            "status": self._status,
+            "ending": ending,
+            "flags": flags,
+            "cause": None if self._end is None else self._end.keys.get("cause"),
+            "attempts": self._attempts,
+            "timing": self._times(),
+            "usage": self._usage.counts,
+            "message": {"id": self._message.id, "choices": list(self._choices(whole))} if chat else None,
+            "tools": list(self._calls(whole)) if chat else [],
+            "results": self._results,
+            "warnings": self._warned(ending, flags, chat=chat),
+            "repairs": dict(self._emitter.ledger.counts),
+            "received": self._received(),
+            "records": self._records,
+            "damage": [{"at": at, "reason": reason} for at, reason in damage],
+        }
+
+    # -- records ------------------------------------------------------------------------------------------------------
+
+    def _note(self, record: Record) -> None:
+        match record.kind:
+            case "open":
+                self._open = dict(record.keys)
+            case "request":
+                self._facts = as_object(record.keys.get("facts"))
+            case "results":
+                self._results = as_list(record.keys.get("results"))
+            case "attempt":
+                self._attempts.append({"n": record.n, "at_us": record.t, **record.keys})
+                self._frames = self._bytes = 0
+                self._first_frame_us = None
+            case "head":
+                if self._attempts:
+                    self._attempts[-1]["status"] = record.keys.get("status")
+            case "commit":
+                self._status = record.keys.get("status")
+            case "end":
+                self._end = record
+            case _:
+                self._came(record)
+
+    def _came(self, record: Record) -> None:
+        if record.kind in ("frame", "rest", "body"):
+            self._bytes += len(record.raw or b"")
+        if record.kind == "frame":
+            self._frames += 1
+            if self._first_frame_us is None:
+                self._first_frame_us = record.t
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def _ending(self) -> tuple[str | None, list[Any]]:
+        """The tape's own word; what the folds find where it has none."""
+        if self._end is None:
+            return None, list(self._emitter.wire.all_flags())
+        ending, flags = self._end.keys.get("ending"), self._end.keys.get("flags")
+        if isinstance(ending, str):
+            return ending, as_list(flags)
+        ended = self._emitter.wire.ended
+        return (ended.ending, list(ended.flags)) if ended is not None else ("internal", [])
+
+    def _times(self) -> dict[str, Any]:
+        timing = self._timing
+        return {
+            "first_frame_us": self._first_frame_us,
+            "first_content_us": timing.first_content_us,
+            "last_content_us": timing.last_content_us,
+            "longest_silence_us": timing.longest_silence_us,
+            "longest_pause_us": timing.longest_pause_us,
+            "duration_us": self._t,
+        }
+
+    def _choices(self, whole: bool) -> Iterator[dict[str, Any]]:
+        for index, said in sorted(self._message.choices.items()):
+            texts = {
+                "text": self._message.text(index),
+                "reasoning": self._message.reasoning(index),
+                "refusal": self._message.refusal(index),
+            }
+            said_of = {f"{name}_chars": len(text) for name, text in texts.items()} | (texts if whole else {})
+            yield {"index": index, "finish": said.finish or None, **said_of}
+
+    def _calls(self, whole: bool) -> Iterator[dict[str, Any]]:
+        moves: dict[tuple[int, int], list[dict[str, Any]]] = {}
+        for n, choice, number, state in self._tools.moves:
+            moves.setdefault((choice, number), []).append({"n": n, "state": state.value})
+        for call in self._tools.wire.calls():
+            arguments = call.arguments
+            yield {
+                "id": call.id,
+                "name": call.name,
+                "choice": call.choice,
+                "state": call.state.value,
+                "reason": call.reason or None,
+                "moves": moves.get((call.choice, call.number), []),
+                "arguments_chars": len(arguments),
+                **({"arguments": arguments} if whole else {}),
+            }
+
+    def _warned(self, ending: str | None, flags: list[Any], *, chat: bool) -> list[dict[str, Any]]:
+        found = self._warnings.found
+        if not chat:  # the folds speak of a dialect that this is not
+            words = [ending] if ending not in (None, "completed") else []
+            found = [Warned(str(word), ()) for word in [*words, *flags]]
+        return [
+            {"code": code, "calls": [{"id": call, "name": name} for call, name in islice(calls, 1_000)]}
+            for code, calls in found
+        ]
+
+    def _received(self) -> dict[str, Any]:
+        """Of the last attempt; once it has ended, in the tape's own words."""
+        if self._end is not None and "sha256" in self._end.keys:
+            return {key: self._end.keys.get(key) for key in ("bytes", "frames", "sha256")}
+        return {"bytes": self._bytes, "frames": self._frames}

@@ -1,0 +1,176 @@
+"""The control surface over plain ASGI, in front of a store in memory: no socket, no thread."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+from urllib.parse import unquote
+
+import trio
+
+from tests.proxy.store_cases import Batch
+from wiretape.events.json_text import parse
+from wiretape.proxy.config import Config
+from wiretape.proxy.control import control_app
+from wiretape.proxy.keys import Key, Keys, Secret
+from wiretape.proxy.live import Live
+from wiretape.proxy.metrics import Metrics
+from wiretape.proxy.store import Store
+from wiretape.proxy.store_memory import MemoryStore
+
+__all__ = ["KEY", "ME", "OTHER", "Answered", "House", "Running", "Said", "house", "put", "sse"]
+
+ME = Keys((), b"salt").caller([(b"authorization", b"Bearer mine")]) or ""
+OTHER = Keys((), b"salt").caller([(b"authorization", b"Bearer theirs")]) or ""
+KEY = "a-key-of-this-wiretape-that-is-long-enough"
+
+
+class Running:
+    """What the registry shows of itself."""
+
+    def __init__(self) -> None:
+        self.live: dict[str, Live] = {}
+        self.draining = False
+
+
+class Said:
+    """What was complained of."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, object]]] = []
+
+    def error(self, event: str, /, **fields: object) -> None:
+        self.lines.append((event, fields))
+
+
+class Answered(NamedTuple):
+    """One answer, whole."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body's value."""
+        return parse(self.body)
+
+
+class House:
+    """The app, and what it stands in front of."""
+
+    def __init__(self, store: Store, *, keys: tuple[Key, ...] = ()) -> None:
+        self.store = store
+        self.running = Running()
+        self.said = Said()
+        self.metrics = Metrics(["default"])
+        self.app = control_app(
+            registry=self.running,
+            store=store,
+            keys=Keys(keys, b"salt"),
+            config=Config(data=Path()),
+            metrics=self.metrics,
+            log=self.said,
+        )
+
+    async def get(self, path: str, *, key: str = "mine", method: str = "GET", **headers: str) -> Answered:
+        """The whole answer; headers with `_` for `-`."""
+        async with self.asking(path, key=key, method=method, **headers) as asked:
+            parts = [part async for part in asked.body()]
+            return Answered(asked.status, asked.headers, b"".join(parts))
+
+    @asynccontextmanager
+    async def asking(
+        self, path: str, *, key: str = "mine", method: str = "GET", **headers: str
+    ) -> "AsyncGenerator[_Asked]":
+        """A request whose answer comes piece by piece; leaving the block is a client that goes."""
+        sent = [(name.replace("_", "-").lower().encode(), value.encode()) for name, value in headers.items()]
+        if key:
+            sent.append((b"authorization", b"Bearer " + key.encode()))
+        raw_path, _, query = path.partition("?")
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.1"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": unquote(raw_path),
+            "raw_path": raw_path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": sent,
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 8787),
+            "extensions": {},
+        }
+        asked = _Asked()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cast(Callable[..., Any], self.app), scope, asked.receive, asked.send)
+            await asked.started.wait()
+            yield asked
+            asked.gone.set()
+
+
+class _Asked:
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.started = trio.Event()
+        self.gone = trio.Event()
+        self._parts, self._out = trio.open_memory_channel[bytes](0)
+        self._begun = False
+
+    async def receive(self) -> dict[str, Any]:
+        if not self._begun:
+            self._begun = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}
+            self.started.set()
+            return
+        if message["body"]:
+            await self._parts.send(message["body"])
+        if not message.get("more_body"):
+            await self._parts.aclose()
+
+    async def take(self) -> bytes:
+        """The next piece."""
+        return await self._out.receive()
+
+    async def body(self) -> AsyncGenerator[bytes]:
+        """All that are left."""
+        async for part in self._out:
+            yield part
+
+
+@asynccontextmanager
+async def house(*, keyed: bool = False) -> AsyncGenerator[House]:
+    """In front of an empty store."""
+    store = MemoryStore()
+    yield House(store, keys=(Key("one", Secret(KEY)),) if keyed else ())
+    await store.aclose()
+
+
+async def put(store: Store, stream: str, batches: list[Batch]) -> None:
+    """A tape."""
+    await store.create(stream)
+    for batch in batches:
+        await store.append(stream, batch)
+
+
+def sse(body: bytes) -> list[tuple[str, bytes]]:
+    """Id and all but the id of each block."""
+    found: list[tuple[str, bytes]] = []
+    for block in body.split(b"\n\n")[:-1]:
+        lines = block.split(b"\n")
+        ids = [line[4:].decode() for line in lines if line.startswith(b"id: ")]
+        assert len(ids) <= 1
+        found.append(
+            (ids[0] if ids else "", b"\n".join(line for line in lines if not line.startswith(b"id: ")) + b"\n\n")
+        )
+    return found

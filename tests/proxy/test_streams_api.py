@@ -1,0 +1,459 @@
+"""What callers may know of their own streams, and nobody else of theirs."""
+
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.control_cases import ME, OTHER, House, house, put, sse
+from tests.proxy.store_cases import CREATED, Batch, flat, opened_files, stream_of
+from tests.support.chat import DONE, call, finish, frame, text
+from wiretape.events.emit import Emitter, emit
+from wiretape.events.record import Record, encode
+from wiretape.events.settings import Profile
+from wiretape.events.tape import Recorder
+from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S
+from wiretape.proxy.live import Live
+from wiretape.proxy.store import PAGE_MAX
+from wiretape.proxy.streams_api import not_found
+
+
+@pytest.fixture
+async def home() -> AsyncGenerator[House]:
+    async with house() as home:
+        yield home
+
+
+def mine(stream: str = "s1", **options: object) -> list[Batch]:
+    return stream_of(stream, caller=ME, **options)  # type: ignore[arg-type] - literals on screen
+
+
+# -- pages ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_page_holds_the_callers_streams_the_latest_first(home: House) -> None:
+    await put(home.store, "a", mine("a"))
+    await put(home.store, "b", mine("b", created=CREATED + 1, end=False))
+    await put(home.store, "theirs", stream_of("theirs", caller=OTHER))
+    answered = await home.get("/wiretape/streams")
+    assert answered.status == 200
+    assert [(row["id"], row["live"], row["ending"]) for row in answered.json["streams"]] == [
+        ("b", True, None),
+        ("a", False, "completed"),
+    ]
+    assert answered.json["next"] is None
+    assert answered.json["streams"][1] == {
+        "id": "a",
+        "created": CREATED,
+        "route": "default",
+        "dialect": "chat",
+        "model": "m",
+        "live": False,
+        "ending": "completed",
+        "flags": [],
+        "input_tokens": None,
+        "output_tokens": None,
+        "first_frame_us": 1_000,
+        "first_content_us": 1_000,
+        "duration_us": 90_000,
+    }
+
+
+@pytest.mark.parametrize("live", ["", "&live=0"])
+async def test_pages_neither_skip_nor_repeat(home: House, live: str) -> None:
+    for number in range(7):
+        await put(home.store, f"s{number}", mine(f"s{number}", created=CREATED + number // 2))
+    await put(home.store, "x", mine("x", created=CREATED + 2, end=False))
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        page = (await home.get(f"/wiretape/streams?limit=3{live}{cursor}")).json
+        seen += [row["id"] for row in page["streams"]]
+        if page["next"] is None:
+            break
+        assert len(page["streams"]) == 3
+        cursor = f"&before={page['next']}"
+    assert seen == ["s6", *(["x"] if not live else []), "s5", "s4", "s3", "s2", "s1", "s0"]
+
+
+FILTERS = [
+    ("model=m1", ["a", "b"]),
+    ("route=r2", ["b", "c"]),
+    ("live=1", ["c"]),
+    ("live=true", ["c"]),
+    ("live=0", ["a", "b"]),
+    ("ending=completed", ["a", "b"]),
+    ("ending=truncated", []),
+    ("model=m1&route=r2", ["b"]),
+    ("model=%27%20OR%201=1", []),
+    ("unknown=1", ["a", "b", "c"]),
+]
+
+
+@pytest.mark.parametrize(("query", "found"), FILTERS, ids=[query for query, _ in FILTERS])
+async def test_a_page_of_what_was_asked_for(home: House, query: str, found: list[str]) -> None:
+    await put(home.store, "a", mine("a", model="m1", route="r1"))
+    await put(home.store, "b", mine("b", model="m1", route="r2"))
+    await put(home.store, "c", mine("c", model="m2", route="r2", end=False))
+    answered = await home.get(f"/wiretape/streams?{query}")
+    assert sorted(row["id"] for row in answered.json["streams"]) == found
+
+
+REFUSED = [
+    ("limit=0", "limit"),
+    (f"limit={PAGE_MAX + 1}", "limit"),
+    ("limit=-1", "limit"),
+    ("limit=1e2", "limit"),
+    ("limit=%D9%A3", "limit"),
+    ("limit=", "limit"),
+    ("before=junk", "before"),
+    ("before=1.../etc", "before"),
+    ("before=99999999999999999999.a", "before"),
+    ("live=maybe", "live"),
+    ("live=1&ending=completed", "live"),
+    ("ending=broken", "ending"),
+]
+
+
+@pytest.mark.parametrize(("query", "param"), REFUSED, ids=[query for query, _ in REFUSED])
+async def test_a_parameter_that_cannot_be_meant_is_named(home: House, query: str, param: str) -> None:
+    answered = await home.get(f"/wiretape/streams?{query}")
+    assert (answered.status, answered.json["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize("limit", [1, PAGE_MAX - 1, PAGE_MAX])
+async def test_a_limit_within_its_bounds_is_taken(home: House, limit: int) -> None:
+    assert (await home.get(f"/wiretape/streams?limit={limit}")).status == 200
+
+
+# -- one stream -------------------------------------------------------------------------------------------------------
+
+
+async def test_one_stream_as_json_while_it_lives_and_after(home: House) -> None:
+    *begun, last = mine(call_id="call-1")
+    await put(home.store, "s1", begun)
+    first = (await home.get("/wiretape/streams/s1")).json
+    assert (first["id"], first["live"], first["ending"], first["damage"]) == ("s1", True, None, [])
+    assert [call["state"] for call in first["tools"]] == ["running"]
+    await home.store.append("s1", last)
+    then = (await home.get("/wiretape/streams/s1?whole=1")).json
+    assert (then["live"], then["ending"]) == (False, "completed")
+    assert then["message"]["choices"][0]["text"] == "word 0 word 1 word 2 "
+    assert "text" not in first["message"]["choices"][0]
+
+
+async def test_a_long_tape_is_summed_up_in_slices(home: House) -> None:
+    await put(home.store, "s1", [flat(mine(reads=250))])
+    assert (await home.get("/wiretape/streams/s1")).json["received"]["frames"] == 252
+
+
+# -- C21 --------------------------------------------------------------------------------------------------------------
+
+HIDDEN = [
+    "theirs",
+    "unknown",
+    "../theirs",
+    "..%2ftheirs",
+    "%2e%2e/theirs",
+    "theirs/",
+    "theirs/nothing",
+    "a%00b",
+    "x" * 129,
+    "%F0%9F%92%A5",
+    ".",
+]
+
+
+@pytest.mark.parametrize("tail", ["", "/events", "/tape"])
+@pytest.mark.parametrize("stream", HIDDEN)
+async def test_what_is_not_the_callers_is_one_and_the_same_nothing(
+    home: House, stream: str, tail: str, autojump_clock: MockClock
+) -> None:
+    del autojump_clock
+    await put(home.store, "theirs", stream_of("theirs", caller=OTHER))
+    began = trio.current_time()
+    answered = await home.get(f"/wiretape/streams/{stream}{tail}")
+    assert trio.current_time() - began == pytest.approx(NOT_FOUND_STEP_S)  # pyright: ignore[reportUnknownMemberType]
+    assert (answered.status, answered.body) == (404, not_found().body)
+    assert answered.headers == (await home.get("/wiretape/streams/never-was")).headers
+
+
+async def test_a_live_stream_of_another_is_hidden_too_and_not_joined(home: House) -> None:
+    await put(home.store, "theirs", stream_of("theirs", caller=OTHER, end=False))
+    live = home.running.live["theirs"] = Live("theirs", OTHER, "default", 0, on_left=lambda: None)
+    assert (await home.get("/wiretape/streams/theirs/events")).body == not_found().body
+    assert live.readers == 1
+
+
+async def test_a_tape_whose_owner_is_not_known_is_nobodys(home: House) -> None:
+    await home.store.create("empty")
+    await put(home.store, "headless", [[Recorder().record("request", 0, {})]])
+    for stream in ("empty", "headless"):
+        assert (await home.get(f"/wiretape/streams/{stream}")).status == 404
+
+
+@pytest.mark.slow
+async def test_the_time_does_not_tell_a_foreign_stream_from_none() -> None:
+    """C21: the medians differ by less than a millisecond, over files."""
+    with TemporaryDirectory() as root:
+        async with opened_files(Path(root)) as store:
+            home = House(store)
+            await put(store, "theirs", stream_of("theirs", caller=OTHER, reads=2_000))
+            took: dict[str, list[float]] = {"theirs": [], "unknown": [], "../theirs": []}
+            for _ in range(15):
+                for stream, times in took.items():
+                    began = perf_counter()
+                    assert (await home.get(f"/wiretape/streams/{stream}")).status == 404
+                    times.append(perf_counter() - began)
+    medians = [median(times) for times in took.values()]
+    assert max(medians) - min(medians) < 0.001, medians
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+def ids_of(records: list[Record], profile: Profile | None = None) -> list[tuple[str, bytes]]:
+    """Each frame that a client got, by hand, with the id that it must have."""
+    emitter = Emitter(profile)
+    return [
+        (f"{record.n}.{ordinal}", given) for record in records for ordinal, given in enumerate(emitter.feed(record))
+    ]
+
+
+async def test_the_events_are_the_emission_frame_by_frame(home: House) -> None:
+    batches = mine(call_id="call-1")
+    await put(home.store, "s1", batches)
+    answered = await home.get("/wiretape/streams/s1/events")
+    assert answered.status == 200
+    assert answered.headers["content-type"].startswith("text/event-stream")
+    got = sse(answered.body)
+    assert got == ids_of(flat(batches))
+    assert any(b"event: hermes.tool.progress" in block for _, block in got)
+    assert b"".join(block for _, block in got) == emit(flat(batches))
+    assert max(int(name.partition(".")[2]) for name, _ in got) > 0
+
+
+async def test_a_reader_that_comes_again_gets_what_stands_behind_its_last_id(home: House) -> None:
+    batches = mine(call_id="call-1")
+    await put(home.store, "s1", batches)
+    whole = ids_of(flat(batches))
+    for at, (name, _) in enumerate(whole):
+        assert sse((await home.get("/wiretape/streams/s1/events", last_event_id=name)).body) == whole[at + 1 :]
+        assert sse((await home.get(f"/wiretape/streams/s1/events?last_event_id={name}")).body) == whole[at + 1 :]
+    assert (await home.get("/wiretape/streams/s1/events", last_event_id="999.0")).body == b""
+
+
+JUNK = ["", "x", "5", "5.", ".5", "-1.0", "5.0.0", "5.x", "05.0", "9" * 19 + ".0", "٣.٠", "null", "5.0\u2028"]  # noqa: RUF001
+
+
+@pytest.mark.parametrize("junk", JUNK)
+async def test_junk_is_no_id_so_the_reader_begins_at_the_beginning(home: House, junk: str) -> None:
+    batches = mine()
+    await put(home.store, "s1", batches)
+    assert sse((await home.get("/wiretape/streams/s1/events", last_event_id=junk)).body) == ids_of(flat(batches))
+
+
+async def test_the_header_counts_before_the_parameter(home: House) -> None:
+    batches = mine()
+    await put(home.store, "s1", batches)
+    whole = ids_of(flat(batches))
+    got = await home.get(f"/wiretape/streams/s1/events?last_event_id={whole[0][0]}", last_event_id=whole[2][0])
+    assert sse(got.body) == whole[3:]
+
+
+async def test_readers_of_any_beginning_get_all_of_a_stream_as_it_comes(home: House, autojump_clock: MockClock) -> None:
+    """C22: two and more readers, late, after the end, with ids of the past and the future."""
+    del autojump_clock
+    batches = mine(reads=12, call_id="call-1")
+    whole = ids_of(flat(batches))
+    got: dict[tuple[int, str], list[tuple[str, bytes]]] = {}
+
+    async def follow(start: int, last: str) -> None:
+        body = (await home.get("/wiretape/streams/s1/events", last_event_id=last)).body
+        got[start, last] = [event for event in sse(body) if event[1] != b": keepalive\n\n"]
+
+    await put(home.store, "s1", batches[:1])
+    lasts = ["", whole[0][0], whole[3][0], whole[-2][0], "500.0"]
+    async with trio.open_nursery() as nursery:
+        for number, batch in enumerate(batches[1:]):
+            for last in lasts:
+                nursery.start_soon(follow, number, last)
+            await trio.sleep(7 * number)
+            await home.store.append("s1", batch)
+    behind = {"": 0, "500.0": len(whole)} | {name: at + 1 for at, (name, _) in enumerate(whole)}
+    assert len(got) == len(lasts) * (len(batches) - 1)
+    for (_, last), events in got.items():
+        assert events == whole[behind[last] :]
+
+
+async def test_silence_is_broken_by_a_comment_and_never_ends_it(home: House, autojump_clock: MockClock) -> None:
+    del autojump_clock
+    *begun, last = mine()
+    await put(home.store, "s1", begun)
+    async with home.asking("/wiretape/streams/s1/events") as asked:
+        await asked.take()
+        for turn in range(1, 300):
+            assert await asked.take() == b": keepalive\n\n"
+            assert trio.current_time() == pytest.approx(turn * FOLLOW_KEEPALIVE_S)  # pyright: ignore[reportUnknownMemberType]
+        await home.store.append("s1", last)
+        assert [part async for part in asked.body()] == []
+
+
+async def test_a_follower_keeps_the_upstream_as_long_as_it_stays(home: House, autojump_clock: MockClock) -> None:
+    del autojump_clock
+    left: list[float] = []
+    await put(home.store, "s1", mine(end=False))
+    live = home.running.live["s1"] = Live("s1", ME, "default", 0, on_left=lambda: left.append(trio.current_time()))
+    async with home.asking("/wiretape/streams/s1/events") as asked:
+        await asked.take()
+        assert live.readers == 2
+        await trio.sleep(1)
+    assert (live.readers, left) == (1, [1])
+    assert (await home.get("/wiretape/streams/s1/events", method="HEAD")).body == b""
+    assert live.readers == 1
+
+
+async def test_another_profile_may_be_asked_for(home: House) -> None:
+    recorder = Recorder()
+    opening = {"format": 1, "stream": "s1", "dialect": "chat", "profile": "strict", "created": 7, "caller": ME}
+    records = [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": {"stream": True}})]
+    upstream = [b": ping\n\n", frame({"role": "assistant", "content": "a"}), b"\xff: x\n\n"]
+    for t, data in enumerate(
+        [*upstream, text("b", role=True), b"event: ping\r\nid: 77\r\ndata: {}\r\n\r\n", finish(), DONE]
+    ):
+        records += recorder.read(t + 1, data)
+    records.append(recorder.end(99, {"cause": "eof", "ending": "completed", "flags": []}))
+    await put(home.store, "s1", [records])
+    strict = sse((await home.get("/wiretape/streams/s1/events?profile=strict")).body)
+    assert strict == ids_of(records)
+    transparent = (await home.get("/wiretape/streams/s1/events?profile=transparent")).body
+    assert transparent.startswith(b": ping\n\nid: 3.0\ndata: {")
+    assert b"event: ping\r\nid: 77\r\ndata: {}\nid: 6.0\n\n" in transparent, "of two ids the last one counts"
+    answered = await home.get("/wiretape/streams/s1/events?profile=loose")
+    assert (answered.status, answered.json["error"]["param"]) == (400, "profile")
+
+
+async def test_the_body_of_a_plain_exchange_comes_as_events_of_its_own(home: House) -> None:
+    recorder = Recorder()
+    opening = {"format": 1, "stream": "s1", "dialect": "", "profile": "transparent", "created": 7, "caller": ME}
+    records = [recorder.record("open", 0, opening)]
+    records += [recorder.body(1, b'{"a":\n'), recorder.body(2, b'"\xff"}\n\n'), recorder.body(3, b"data: 1\n\ntail\n")]
+    records.append(recorder.end(4, {"cause": "eof", "ending": "completed", "flags": []}))
+    await put(home.store, "s1", [records])
+    assert (await home.get("/wiretape/streams/s1/events")).body == (
+        b'event: wiretape.bytes\nid: 1.0\ndata: {"text":"{\\"a\\":\\n"}\n\n'
+        b'event: wiretape.bytes\nid: 2.0\ndata: {"b64":"Iv8ifQoK"}\n\n'
+        b'event: wiretape.bytes\nid: 3.0\ndata: {"text":"data: 1\\n\\ntail\\n"}\n\n'
+    )
+
+
+async def test_an_error_answer_comes_with_its_status(home: House) -> None:
+    recorder = Recorder()
+    opening = {"format": 1, "stream": "s1", "dialect": "chat", "profile": "strict", "created": 7, "caller": ME}
+    records = [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": {"stream": True}})]
+    records.append(recorder.record("commit", 1, {"status": 429}, b'{"error":{}}'))
+    records.append(recorder.end(4, {"cause": "status", "ending": "upstream_error", "flags": []}))
+    await put(home.store, "s1", [records])
+    assert sse((await home.get("/wiretape/streams/s1/events")).body) == [
+        ("2.0", b'event: wiretape.bytes\ndata: {"status":429,"text":"{\\"error\\":{}}"}\n\n')
+    ]
+
+
+async def test_a_first_frame_with_a_byte_order_mark_and_blank_lines_keeps_its_meaning(home: House) -> None:
+    recorder = Recorder()
+    opening = {"format": 1, "stream": "s1", "dialect": "", "profile": "transparent", "created": 7, "caller": ME}
+    records = [recorder.record("open", 0, opening)]
+    records += recorder.read(1, b"\xef\xbb\xbf\n\ndata: 1\n\n\n\ndata: 2\n\n")
+    await put(home.store, "s1", [records])
+    await home.store.release("s1")
+    assert (await home.get("/wiretape/streams/s1/events")).body == b"id: 1.0\ndata: 1\n\nid: 2.0\ndata: 2\n\n"
+
+
+# -- the tape ---------------------------------------------------------------------------------------------------------
+
+
+def odd_tape(stream: str) -> list[Batch]:
+    """Frames in every way that a tape can hold one."""
+    recorder = Recorder()
+    opening = {
+        "format": 1,
+        "stream": stream,
+        "dialect": "chat",
+        "created": CREATED,
+        "caller": ME,
+        "x": 1.5e300,
+        "é": "\u2028",
+    }
+    reads = [
+        b'\xef\xbb\xbfdata: {"a":1e400,"a":"\\ud83d"}\r\n\r\n',
+        b": \xff\n\n",
+        b"event: x\ndata: {}\n\n",
+        b"data: 12",
+        b"34\n\n",
+    ]
+    batches = [
+        [recorder.record("open", 0, opening), recorder.record("request", 0, {}, b'{"big": 123456789012345678901}')]
+    ]
+    batches += [batch for t, data in enumerate([*reads, call(index=0), DONE], 1) if (batch := recorder.read(t, data))]
+    batches.append([*recorder.rest(50), recorder.end(50, {"cause": "eof", "ending": "truncated", "flags": []})])
+    return batches
+
+
+def ended(root: str, stream: str) -> Path:
+    (path,) = Path(root).glob(f"2*/{stream}.tape")
+    return path
+
+
+async def test_a_tape_comes_as_its_very_bytes() -> None:
+    with TemporaryDirectory() as root:
+        async with opened_files(Path(root)) as store:
+            home = House(store)
+            for stream, batches in {"s1": odd_tape("s1"), "s2": mine("s2", reads=3_000)}.items():
+                *begun, last = batches
+                await put(store, stream, begun)
+                live = (Path(root) / "live" / f"{stream}.tape").read_bytes()
+                assert (await home.get(f"/wiretape/streams/{stream}/tape")).body == live
+                await store.append(stream, last)
+                path = ended(root, stream)
+                answered = await home.get(f"/wiretape/streams/{stream}/tape")
+                assert answered.headers["content-type"] == "application/x-ndjson"
+                assert answered.body == path.read_bytes()
+                assert answered.body == b"".join(encode(record) for record in flat(batches))
+
+
+async def test_a_damaged_tape_says_so_in_a_last_line_that_is_no_record() -> None:
+    with TemporaryDirectory() as root:
+        async with opened_files(Path(root)) as store:
+            home = House(store)
+            await put(store, "s1", mine())
+            path = ended(root, "s1")
+            lines = path.read_bytes().splitlines(keepends=True)
+            path.write_bytes(b"".join([*lines[:3], lines[3].replace(b"word", b"sword"), *lines[4:]]))
+            *kept, said = (await home.get("/wiretape/streams/s1/tape")).body.splitlines(keepends=True)
+            assert kept == [*lines[:3], *lines[4:]]
+            at = sum(map(len, lines[:3]))
+            wrong = f'{{"at":{at},"reason":"checksum does not match"}}'
+            assert re.match(rb'\{"damage":\[' + re.escape(wrong.encode()), said)
+            assert (await home.get("/wiretape/streams/s1")).json["damage"][0]["at"] == at
+            events = (await home.get("/wiretape/streams/s1/events")).body
+            assert events.rpartition(b"event: wiretape.damage\ndata: ")[2].startswith(b'{"damage":[{"at":%d' % at)
+
+
+async def test_a_tape_that_breaks_under_its_follower_is_told(home: House) -> None:
+    with TemporaryDirectory() as root:
+        async with opened_files(Path(root)) as store:
+            home = House(store)
+            await put(store, "s1", mine(end=False))
+            async with home.asking("/wiretape/streams/s1/events") as asked:
+                await asked.take()
+                live = store._live["s1"]
+                live.tape.broken = "the disk is gone"
+                live.close()
+                rest = b"".join([part async for part in asked.body()])
+            assert rest.startswith(b'event: wiretape.error\ndata: {"error":{"code":"tape_broken"')

@@ -25,7 +25,7 @@ _CONNECTION_LOST: Final = re.compile(
     re.IGNORECASE,
 )
 _NO_STREAMING: Final = re.compile(
-    r"stream(?:ing)?\b.{0,80}\b(?:not|isn.t|un)\s*(?:be\s+)?(?:support|allow|available|enabled|implemented)"
+    r"\bstream(?:ing)?\b.{0,80}\b(?:not|isn.t|un)\s*(?:be\s+)?(?:support|allow|available|enabled|implemented)"
     r"|(?:not|n.t)\s+(?:currently\s+)?(?:support|allow)\w*\s.{0,40}\bstream"
     r"|unsupported.{0,40}\bstream|\bstream\W+must be\W+false",
     re.IGNORECASE | re.DOTALL,

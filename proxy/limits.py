@@ -64,6 +64,7 @@ __all__ = [
     "SEND_BYTES_MAX",
     "SEND_PIECE_BYTES_MAX",
     "SHUTDOWN_DRAIN_S",
+    "SHUTDOWN_FLUSH_S",
     "SHUTDOWN_GRACE_S",
     "SLICE_RECORDS",
     "SNIFF_BYTES_MAX",
@@ -305,3 +306,6 @@ SENDS_A_TURN: Final = 16
 
 #: What a client may leave unacknowledged or unread before the kernel cuts it; accepted sockets inherit it (F3).
 TCP_USER_TIMEOUT_MS: Final = 30_000
+
+#: After the drain: for the last frames to reach their clients. SIGTERM to exit takes 35 s at most (failures.md G12).
+SHUTDOWN_FLUSH_S: Final = 4.0

@@ -34,7 +34,7 @@ def stream_head(upstream_headers: Sequence[Header], stream: str) -> Answer:
 
 def relayed_head(status: int, upstream_headers: Sequence[Header], stream: str) -> Answer:
     """Of an answer that passes as it comes."""
-    return Answer(status, (*to_client(upstream_headers), _named(stream)), b"")
+    return Answer(status, (*to_client(upstream_headers, changed=False), _named(stream)), b"")
 
 
 def our_error(reason: str, stream: str) -> Answer:

@@ -3,8 +3,9 @@
 import base64
 import secrets
 import signal
+import socket
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
@@ -17,7 +18,7 @@ from .control import control_app
 from .front import App, front
 from .hot import Hot
 from .keys import Keys, salt_of
-from .limits import EXPIRE_EVERY_S, SHUTDOWN_GRACE_S
+from .limits import EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
 from .metrics import Metrics
 from .names import Resolver
 from .reaper import Reaper
@@ -68,7 +69,7 @@ async def assembled(
     new_id: Callable[[], str] = new_stream_id,
 ) -> AsyncGenerator[Assembly]:
     """The application and its tasks; what still runs at the end has been given its ending."""
-    reaper, metrics = Reaper(), Metrics()
+    reaper, metrics = Reaper(), Metrics(config.routes)
     keys = Keys(config.keys, salt)
     services = Services(
         config=config, store=store, transport=transport, reaper=reaper, log=log, wall=wall, new_id=new_id
@@ -76,10 +77,10 @@ async def assembled(
 
     def ended(what: Ended) -> None:
         metrics.on_ended(what)
-        row = what.entry.stream
-        log.info("ended", stream=row.stream, route=row.route, model=row.model, ending=row.ending, flags=list(row.flags))
+        log.ended(what)
 
     registry = Registry(services, on_ended=ended)
+    metrics.live = lambda: len(registry.live)
     hot = Hot(services, keys, registry, on_refused=metrics.refused)
     control = control_app(registry=registry, store=store, keys=keys, config=config, metrics=metrics, log=log)
     app = front(config, keys, hot, shielded(control), on_refused=metrics.refused)
@@ -88,7 +89,7 @@ async def assembled(
         nursery.start_soon(_expire, services)
         await nursery.start(registry.run)
         yield Assembly(app, registry, reaper, services, metrics)
-        await registry.drain(trio.current_time())
+        await registry.drain(-inf)
         nursery.cancel_scope.cancel()
     await transport.aclose()
 
@@ -112,77 +113,85 @@ async def _store(config: Config, log: Log) -> AsyncGenerator[Store]:
     if config.durability == "none":
         yield MemoryStore()
         return
-    warn = partial(log.warn, "store")
-    async with open_files(config.data, durability=config.durability, warn=lambda why: warn(why=why)) as store:
+    async with open_files(
+        config.data, durability=config.durability, warn=lambda why: log.warn("store", why=why)
+    ) as store:
         for tape in store.recovered:
-            log.warning("recovered", stream=tape.stream)
+            log.warn("recovered", stream=tape.stream)
         yield store
 
 
 @asynccontextmanager
-async def running(config: Config, *, log: Log, shutdown: trio.Event | None = None) -> AsyncGenerator[Running]:
-    """A server on its sockets; leaving it ends what runs at once. Raises what keeps it from starting, as one line."""
-    shutdown = shutdown or trio.Event()
-    trio.socket.set_custom_hostname_resolver(Resolver())
-    sockets = listening(config.host, config.port)
-    salt = salt_of(None if config.durability == "none" else config.data)
-    async with (
-        _store(config, log) as store,
-        assembled(config, store=store, transport=UpstreamTransport(config.upstream), log=log, salt=salt) as assembly,
-        trio.open_nursery() as nursery,
-    ):
-        serving = partial(serve, assembly.app, sockets, settings=ServerSettings(), reaper=assembly.reaper)
-        await nursery.start(partial(serving, shutdown=shutdown))
-        host = f"[{config.host}]" if ":" in config.host else config.host
-        yield Running(f"http://{host}:{sockets[0].getsockname()[1]}", assembly)
-        await assembly.registry.drain(trio.current_time())
+async def running(config: Config, *, log: Log) -> AsyncGenerator[Running]:
+    """A server on its sockets; leaving it ends at once what runs. Raises what keeps it from starting, as one line."""
+    async with _ready(config, log) as (assembly, sockets), trio.open_nursery() as nursery:
+        shutdown = trio.Event()
+        await nursery.start(partial(_serving, config, assembly, sockets, log, shutdown))
+        yield Running(_url(config, sockets), assembly)
+        await assembly.registry.drain(-inf)
+        nursery.cancel_scope.deadline = trio.current_time() + SHUTDOWN_GRACE_S
         shutdown.set()
 
 
 async def run(config: Config, *, log: Log, on_ready: Callable[[str], None]) -> None:
     """Until SIGTERM or SIGINT: no new streams, `drain_s` for those that run, then their ending; a second: at once."""
-    stop = trio.Event()
-    async with running(config, log=log, shutdown=stop) as server, trio.open_nursery() as nursery:
+    async with _ready(config, log) as (assembly, sockets):
+        stop, hurry = trio.Event(), trio.CancelScope()
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            on_ready(server.url)
-            hurry = trio.CancelScope()
-
-            async def stopping() -> None:
-                count = 0
-                async for _ in signals:
-                    count += 1
-                    if count == 1:
-                        log.info("draining", streams=len(server.assembly.registry.live), seconds=config.drain_s)
-                        stop.set()
-                        drained.start()
-                    else:
-                        hurry.cancel()
-
-            drained = _Drain(server.assembly.registry, config.drain_s, hurry)
-            nursery.start_soon(stopping)
-            await drained.wait()
-            nursery.cancel_scope.cancel()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_obey, signals, stop, hurry)
+                with hurry:
+                    async with trio.open_nursery() as serving:
+                        await serving.start(partial(_serving, config, assembly, sockets, log, stop))
+                        on_ready(_url(config, sockets))
+                        await stop.wait()
+                        log.info("draining", streams=len(assembly.registry.live), seconds=config.drain_s)
+                        await assembly.registry.drain(trio.current_time() + config.drain_s)
+                with trio.move_on_after(SHUTDOWN_GRACE_S):
+                    await assembly.registry.drain(-inf)
+                nursery.cancel_scope.cancel()
 
 
-class _Drain:
-    """Waits for the first signal, then until all streams have ended."""
+async def _obey(signals: AsyncIterator[int], stop: trio.Event, hurry: trio.CancelScope) -> None:
+    async for _ in signals:
+        if stop.is_set():
+            hurry.cancel()
+        stop.set()
 
-    def __init__(self, registry: Registry, drain_s: float, hurry: trio.CancelScope) -> None:
-        self._registry = registry
-        self._drain_s = drain_s
-        self._hurry = hurry
-        self._begun = trio.Event()
 
-    def start(self) -> None:
-        """The first signal has come."""
-        self._begun.set()
+@asynccontextmanager
+async def _ready(config: Config, log: Log) -> AsyncGenerator[tuple[Assembly, Sequence[socket.socket]]]:
+    trio.socket.set_custom_hostname_resolver(Resolver())
+    sockets = listening(config.host, config.port)
+    try:
+        transport = UpstreamTransport(config.upstream)
+        async with _store(config, log) as store:
+            salt = salt_of(None if config.durability == "none" else config.data)
+            async with assembled(config, store=store, transport=transport, log=log, salt=salt) as assembly:
+                yield assembly, sockets
+    finally:
+        for sock in sockets:
+            sock.close()
 
-    async def wait(self) -> None:
-        """Returns when no stream runs."""
-        await self._begun.wait()
-        until = trio.current_time() + self._drain_s
-        with self._hurry:
-            await self._registry.drain(until)
-        if self._hurry.cancelled_caught:
-            with trio.move_on_after(SHUTDOWN_GRACE_S):
-                await self._registry.drain(-inf)
+
+async def _serving(
+    config: Config,
+    assembly: Assembly,
+    sockets: Sequence[socket.socket],
+    log: Log,
+    shutdown: trio.Event,
+    *,
+    task_status: trio.TaskStatus[list[str]],
+) -> None:
+    """Clients have a little longer than streams, to be told how theirs ended."""
+    settings = ServerSettings(
+        graceful_s=config.drain_s + SHUTDOWN_FLUSH_S, log=lambda line: log.warn("server", why=line)
+    )
+    await serve(
+        assembly.app, sockets, settings=settings, reaper=assembly.reaper, shutdown=shutdown, task_status=task_status
+    )
+
+
+def _url(config: Config, sockets: Sequence[socket.socket]) -> str:
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    return f"http://{host}:{sockets[0].getsockname()[1]}"

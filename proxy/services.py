@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .config import Config
 from .reaper import Reaper
 from .store import Store
 from .upstream import UpstreamTransport
+
+if TYPE_CHECKING:
+    from .registry import Ended
 
 __all__ = ["Log", "Services"]
 
@@ -20,6 +23,8 @@ class Log(Protocol):
     def warn(self, event: str, /, **fields: object) -> None: ...
 
     def error(self, event: str, /, **fields: object) -> None: ...
+
+    def ended(self, ended: "Ended") -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

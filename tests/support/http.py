@@ -20,7 +20,7 @@ A client: `send(bytes)`, `receive()` (raw; empty at the end, trio.BrokenResource
 import socket
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, Literal, cast
@@ -240,9 +240,10 @@ class Client:
         EOFError where the connection ended before a head, trio.BrokenResourceError where it was reset there.
         """
         answer = await self._head()
-        async for _ in self.pieces_of(answer, method=method):
-            if until is not None and until(answer):
-                break
+        async with aclosing(self.pieces_of(answer, method=method)) as pieces:
+            async for _ in pieces:
+                if until is not None and until(answer):
+                    break
         return answer
 
     async def _head(self) -> Answer:

@@ -1,0 +1,123 @@
+"""What follows a failed attempt: tables of literals."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from wiretape.proxy.attempts import Decision, Failure, Next, decide, in_band, refuses_streaming, retry_after_s
+
+REFUSED = Failure(ending="refused", message="")
+STATUS = Failure(ending="upstream_error", message="", status=500)
+NOW = 1_000_000_000.0
+
+
+def after(failure: Failure, attempt: int = 1, *, elsewhere: bool = False, unstreamed: bool = True) -> Decision:
+    return decide(failure, attempt=attempt, attempts=3, elsewhere=elsewhere, unstreamed=unstreamed, now=NOW)
+
+
+@pytest.mark.parametrize("ending", ["refused", "reset", "truncated"], ids="a connection {}".format)
+def test_what_was_lost_is_tried_again_with_growing_waits(ending: str) -> None:
+    failure = replace(REFUSED, ending=ending)
+    assert after(failure, 1) == Decision(Next.AGAIN, 0.25)
+    assert after(failure, 2) == Decision(Next.AGAIN, 0.5)
+    assert after(failure, 3) == Decision(Next.GIVE_UP, exhausted=True)
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529, 599])
+def test_statuses_that_say_later_are_tried_again(status: int) -> None:
+    assert after(replace(STATUS, status=status)).next is Next.AGAIN
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 413, 422, 451, 499])
+def test_statuses_that_name_the_request_s_own_fault_pass_at_once(status: int) -> None:
+    assert after(replace(STATUS, status=status)) == Decision(Next.GIVE_UP)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Failure(ending="stalled", message=""),
+        Failure(ending="protocol", message=""),
+        Failure(ending="limit", message=""),
+        Failure(ending="refused", message="", transient=False),
+        Failure(ending="upstream_error", message="", transient=False),
+    ],
+    ids=["a stall took its whole deadline", "a page", "too much", "a certificate", "an error with a code of its own"],
+)
+def test_what_would_fail_again_is_not_tried_again(failure: Failure) -> None:
+    assert after(failure, elsewhere=True) == Decision(Next.GIVE_UP)
+
+
+@pytest.mark.parametrize(
+    ("header", "decision"),
+    [
+        ("2", Decision(Next.AGAIN, 2.0)),
+        ("10", Decision(Next.AGAIN, 10.0)),
+        ("10.001", Decision(Next.GIVE_UP)),
+        ("1000000000", Decision(Next.GIVE_UP)),
+        ("-5", Decision(Next.AGAIN, 0.25)),
+        ("soon", Decision(Next.AGAIN, 0.25)),
+        ("Sun, 09 Sep 2001 01:46:45 GMT", Decision(Next.AGAIN, 5.0)),
+        ("Sun, 09 Sep 2001 01:46:30 GMT", Decision(Next.AGAIN, 0.25)),
+        ("Sun, 09 Sep 2001 02:46:40 GMT", Decision(Next.GIVE_UP)),
+    ],
+)
+def test_retry_after_is_kept_up_to_a_cap(header: str, decision: Decision) -> None:  # U09
+    assert after(replace(STATUS, status=429, retry_after=header)) == decision
+
+
+def test_a_fallback_comes_after_the_attempts_or_after_a_wait_that_is_too_long() -> None:
+    assert after(REFUSED, 3, elsewhere=True) == Decision(Next.ELSEWHERE)
+    assert after(replace(STATUS, status=429, retry_after="60"), elsewhere=True) == Decision(Next.ELSEWHERE)
+    assert after(replace(STATUS, status=400), elsewhere=True) == Decision(Next.GIVE_UP)
+
+
+def test_an_upstream_that_cannot_stream_is_asked_once_without() -> None:  # U12
+    failure = replace(STATUS, status=400, unstreamed=True)
+    assert after(failure) == Decision(Next.UNSTREAMED)
+    assert after(failure, unstreamed=False) == Decision(Next.GIVE_UP)
+
+
+@pytest.mark.parametrize("junk", ["", " ", "1e3", "٣", "9" * 40, "Sun, 99 Foo", "1;2"])
+def test_junk_says_nothing(junk: str) -> None:
+    assert retry_after_s(junk, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "said"),
+    [
+        ("Network connection lost", None, (0, True)),
+        ("Network connection lost", "", (0, True)),
+        ("Network connection lost", "bad_request", (0, False)),
+        ("invalid model", None, (0, False)),
+        ("slow down", 429, (429, True)),
+        ("slow down", "429", (429, True)),
+        ("overloaded", 529, (529, True)),
+        ("your request", 400, (400, False)),
+        ("peer closed connection without sending complete message body (incomplete chunked read)", None, (0, True)),
+        ("what", 200, (0, False)),
+        ("what", True, (0, False)),
+    ],
+)
+def test_an_error_inside_a_200_is_believed_when_it_speaks_of_a_lost_connection(
+    message: str, code: Any, said: tuple[int, bool]
+) -> None:
+    assert in_band(message, code) == said
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "refuses"),
+    [
+        (400, b'{"error":{"message":"Streaming is not supported for this model"}}', True),
+        (400, b'{"error":{"message":"This model does not support streaming."}}', True),
+        (422, b'{"detail":"stream=true isn\'t supported"}', True),
+        (400, b'{"error":{"message":"Unsupported value: \'stream\' does not support true with this model."}}', True),
+        (400, b'{"error":{"message":"upstream is not available"}}', False),
+        (400, b'{"error":{"message":"messages must not be empty"}}', False),
+        (500, b'{"error":{"message":"Streaming is not supported"}}', False),
+        (400, b"\xff\xfe", False),
+    ],
+)
+def test_an_answer_that_refuses_to_stream_is_known_by_its_words(status: int, body: bytes, refuses: bool) -> None:
+    assert refuses_streaming(status, body) is refuses

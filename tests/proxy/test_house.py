@@ -1,0 +1,46 @@
+"""The thin thread: requests through the whole proxy, in memory."""
+
+import trio
+from trio.testing import MockClock
+
+from tests.support.house import DONE, answer, call, finish, house, post, role, streams, text
+
+
+async def test_a_whole_stream_passes_and_is_on_its_tape(autojump_clock: MockClock) -> None:
+    frames = (role(), text("hi"), text(" you"), finish(), DONE)
+    async with house(streams(*frames, every_s=1)) as home:
+        answered = await home.ask()
+        assert (answered.status, answered.body, answered.ended) == (200, b"".join(frames), "chunked")
+        assert await home.ending() == ("completed", [])
+        assert await home.kinds() == [
+            *("open", "request", "attempt", "head", "frame", "frame", "commit", "frame", "frame", "frame", "end")
+        ]
+
+
+async def test_a_cut_inside_a_call_is_told_and_never_completed(autojump_clock: MockClock) -> None:
+    async with house(streams(role(), call('{"path":', "write_file"), every_s=1, end=b"")) as home:
+        answered = await home.ask()
+        assert b'"code":"truncated"' in answered.body
+        assert b"write_file" in answered.body
+        assert b"[DONE]" not in answered.body
+        assert await home.ending() == ("truncated", [])
+
+
+async def test_a_client_that_leaves_closes_the_upstream(autojump_clock: MockClock) -> None:
+    async with house(streams(*[text(str(number)) for number in range(100)], every_s=1)) as home:
+        client = await home.connect()
+        await client.send(post())
+        await client.response(until=lambda answered: len(answered.pieces) >= 3)
+        left = trio.current_time()
+        client.close()
+        await home.settled()
+        assert trio.current_time() - left <= 0.05
+        assert await home.ending() == ("client_gone", [])
+        assert "gone" in await home.kinds()
+
+
+async def test_models_are_relayed(autojump_clock: MockClock) -> None:
+    async with house(answer(200, b'{"data":[]}')) as home:
+        answered = await home.ask(b"", path="/v1/models", method="GET")
+        assert (answered.status, answered.body, answered.ended) == (200, b'{"data":[]}', "length")
+        assert await home.ending() == ("completed", [])

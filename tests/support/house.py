@@ -1,0 +1,280 @@
+"""The whole proxy in memory: clients over the real connection class, upstreams that follow a script, virtual time
+
+    async def test_it(autojump_clock: MockClock) -> None:
+        async with house(streams(text("hi"), text(" you"), finish(), DONE)) as home:
+            answer = await home.ask()
+            assert answer.ended == "chunked"
+            assert home.ending() == ("completed", [])
+
+Each connection to the upstream runs the next script, the last one again and again (tests/proxy/scripted.py). True HTTP
+bytes go both ways on both sides, every timer is trio's, and nothing touches a socket, a file or a thread.
+
+Leaving it checks what must hold in every case (failures.md 1): one ending and nothing behind it (V1), what a client
+was sent is what its tape emits (V8, comments excepted, up to what `gone` names), and no stream, connection or reader is
+left (V4). A test asserts the exact ending with `home.ending()`.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+import trio.testing
+
+from tests.proxy.scripted import CONTEXT, Script, Upstream, chunk, request_of
+from tests.support.http import Answer, Client, Harness, connected
+from wiretape.events.emit import emit
+from wiretape.events.json_text import dumps
+from wiretape.events.record import Record
+from wiretape.events.settings import Settings
+from wiretape.proxy.config import Config, Route, Target
+from wiretape.proxy.registry import Ended
+from wiretape.proxy.serve import Assembly, assembled
+from wiretape.proxy.server import ServerSettings
+from wiretape.proxy.store import Store
+from wiretape.proxy.store_memory import MemoryStore
+from wiretape.proxy.upstream import UpstreamSettings, UpstreamTransport
+
+__all__ = [
+    "ASKED",
+    "DONE",
+    "HEAD",
+    "House",
+    "answer",
+    "call",
+    "finish",
+    "frame",
+    "house",
+    "post",
+    "role",
+    "streams",
+    "text",
+    "usage",
+]
+
+#: What the default request asks.
+ASKED: Final[Mapping[str, Any]] = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+
+#: The head of an upstream's event stream, in chunks.
+HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+DONE: Final = b"data: [DONE]\n\n"
+_KEEPALIVE: Final = b": keepalive\n\n"
+
+
+def frame(delta: Mapping[str, Any] | None = None, finish_reason: str | None = None, **more: Any) -> bytes:
+    """One chunk as a frame; `more` stands beside its choices."""
+    choice = {"index": 0, "delta": dict(delta or {}), "finish_reason": finish_reason}
+    value = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **more}
+    return b"data: %b\n\n" % dumps(value)
+
+
+def role() -> bytes:
+    """The first chunk, which holds no content."""
+    return frame({"role": "assistant", "content": ""})
+
+
+def text(content: str) -> bytes:
+    """A piece of text."""
+    return frame({"content": content})
+
+
+def call(arguments: str, name: str | None = None, *, index: int = 0) -> bytes:
+    """A piece of a tool call; with a name its first."""
+    first = {"id": f"call_{index}", "type": "function"} if name else {}
+    function = ({"name": name} if name else {}) | {"arguments": arguments}
+    return frame({"tool_calls": [{"index": index, **first, "function": function}]})
+
+
+def finish(reason: str = "stop") -> bytes:
+    """The chunk that ends the choice."""
+    return frame({}, reason)
+
+
+def usage() -> bytes:
+    """A usage-only chunk."""
+    counts = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    return frame(choices=[], usage=counts)
+
+
+def streams(*frames: bytes, head: bytes = HEAD, every_s: float = 0.0, end: bytes = b"0\r\n\r\n") -> Script:
+    """Answers each request with these frames, one write each, and the end of the body; without one it hangs up."""
+
+    async def script(stream: trio.abc.Stream) -> None:
+        while await request_of(stream):
+            await stream.send_all(head)
+            for each in frames:
+                await trio.sleep(every_s)
+                await stream.send_all(chunk(each))
+            if not end:
+                return
+            await stream.send_all(end)
+
+    return script
+
+
+def answer(status: int, body: bytes, *headers: str, kind: str = "application/json") -> Script:
+    """Answers each request with this."""
+    lines = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *headers, "", ""]
+    whole = "\r\n".join(lines).encode("latin-1") + body
+
+    async def script(stream: trio.abc.Stream) -> None:
+        while await request_of(stream):
+            await stream.send_all(whole)
+
+    return script
+
+
+def post(
+    body: Any = ASKED, *headers: str, path: str = "/v1/chat/completions", method: str = "POST", version: str = "1.1"
+) -> bytes:
+    """A request's bytes; a value that is not bytes goes as JSON."""
+    content = body if isinstance(body, bytes) else dumps(body)
+    lines = [f"{method} {path} HTTP/{version}", "Host: 127.0.0.1:8787", f"Content-Length: {len(content)}"]
+    if not any(line.lower().startswith("content-type:") for line in headers):
+        lines.append("Content-Type: application/json")
+    return "\r\n".join([*lines, *headers, "", ""]).encode("latin-1") + content
+
+
+class _Log:
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str, dict[str, object]]] = []
+
+    def info(self, event: str, /, **fields: object) -> None:
+        self.lines.append(("info", event, fields))
+
+    def warn(self, event: str, /, **fields: object) -> None:
+        self.lines.append(("warn", event, fields))
+
+    def error(self, event: str, /, **fields: object) -> None:
+        self.lines.append(("error", event, fields))
+
+    def ended(self, ended: Ended) -> None:
+        self.lines.append(("ended", ended.entry.stream.ending, {"cause": ended.cause, "attempts": ended.attempts}))
+
+
+class House:
+    """What a test has of it."""
+
+    def __init__(self, assembly: Assembly, harness: Harness, upstream: Upstream, log: _Log, streams: list[str]) -> None:
+        self.assembly = assembly
+        self.harness = harness
+        self.upstream = upstream
+        self.registry = assembly.registry
+        self.store: Store = assembly.services.store
+        self.transport: UpstreamTransport = assembly.services.transport
+        #: Every stream so far, in order.
+        self.streams = streams
+        #: (level, event, fields) of each line.
+        self.log = log.lines
+        self.answers: list[Answer] = []
+
+    async def connect(self, *, capacity: int | None = None) -> Client:
+        """A client with a connection of its own."""
+        return await self.harness(capacity=capacity)
+
+    async def ask(self, body: Any = ASKED, *headers: str, path: str = "/v1/chat/completions", **how: Any) -> Answer:
+        """One request on a connection of its own, and its whole answer."""
+        client = await self.connect()
+        await client.send(post(body, *headers, path=path, **how))
+        answered = await client.response(method=how.get("method", "POST"))
+        self.answers.append(answered)
+        client.close()
+        return answered
+
+    async def settled(self) -> None:
+        """Until no stream runs any more."""
+        while self.registry.live:
+            await next(iter(self.registry.live.values())).ended.wait()
+            await trio.testing.wait_all_tasks_blocked()
+
+    async def tape(self, stream: str | None = None) -> list[Record]:
+        """Of the stream, or of the one that began last."""
+        name = stream or self.streams[-1]
+        return [record async for batch in self.store.read(name) for record in batch]
+
+    async def ending(self, stream: str | None = None) -> tuple[str, list[str]]:
+        """The one ending, and the flags."""
+        await self.settled()
+        last = (await self.tape(stream))[-1]
+        assert last.kind == "end", f"the tape ends with {last.kind}"
+        return last.keys["ending"], list(last.keys["flags"])
+
+    async def kinds(self, stream: str | None = None) -> list[str]:
+        """The kinds of its records, in order."""
+        return [record.kind for record in await self.tape(stream)]
+
+    async def check(self) -> None:
+        """What must hold in every case, once all streams have ended."""
+        with trio.fail_after(4_000):
+            await self.settled()
+        for stream in self.streams:
+            tape = await self.tape(stream)
+            ends = [record.n for record in tape if record.kind == "end"]
+            assert ends == [len(tape) - 1], f"V1: {stream} has its end at {ends} of {len(tape)} records"
+            assert [record.n for record in tape] == list(range(len(tape)))
+        for answered in self.answers:
+            await self._check_sent(answered)
+        with trio.fail_after(60):  # what goes is closed within 2 s; what is idle stays
+            while self.harness.open or len(self.upstream.still_open) > len(self.transport.pool):  # noqa: ASYNC110
+                await trio.sleep(0.1)
+
+    async def _check_sent(self, answered: Answer) -> None:
+        """V8."""
+        stream = answered.header(b"x-wiretape-stream")
+        if stream is None:
+            return
+        sent = answered.body.replace(_KEEPALIVE, b"")
+        emitted = emit(await self.tape(stream.decode()))
+        if answered.ended in ("chunked", "length", "close", "none"):
+            assert sent == emitted or answered.ended == "none", "V8: the client was sent what its tape emits"
+        else:
+            assert emitted.startswith(sent), "V8: the client was sent a beginning of what its tape emits"
+
+
+@asynccontextmanager
+async def house(
+    *scripts: Script,
+    route: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+    config: Mapping[str, Any] | None = None,
+    store: Store | None = None,
+    upstream: UpstreamSettings | None = None,
+    server: ServerSettings | None = None,
+    targets: Sequence[Target] | None = None,
+    check: bool = True,
+) -> AsyncGenerator[House]:
+    """`route` and `config` change members of the default route and of the configuration."""
+    given = tuple(targets or [Target(name="upstream", url="http://127.0.0.1:9/v1")])
+    way = replace(Route(name="", targets=given, settings=settings or Settings()), **dict(route or {}))
+    made = replace(Config(data=Path("unused"), durability="none", routes={"": way}), **dict(config or {}))
+    ids: list[str] = []
+    log = _Log()
+
+    def new_id() -> str:
+        ids.append(f"stream-{len(ids):020d}")
+        return ids[-1]
+
+    async with trio.open_nursery() as nursery:
+        peers = Upstream(nursery, scripts)
+        transport = UpstreamTransport(upstream, open_tcp=peers.open_tcp, context=CONTEXT)
+        memory = store or MemoryStore()
+        async with (
+            assembled(
+                made, store=memory, transport=transport, log=log, salt=b"s" * 32, wall=_wall, new_id=new_id
+            ) as assembly,
+            connected(assembly.app, settings=server, reaper=assembly.reaper) as harness,
+        ):
+            home = House(assembly, harness, peers, log, ids)
+            yield home
+            if check:
+                await home.check()
+        assert not assembly.registry.live, "V4: no stream is left"
+        assert not peers.still_open, "V4: no connection to an upstream is left"
+        nursery.cancel_scope.cancel()
+
+
+def _wall() -> float:
+    """Seconds since 1970 in virtual time."""
+    return 1_700_000_000.0 + trio.current_time()

@@ -103,19 +103,22 @@ def _is_address(name: str) -> bool:
 
 
 def _origin(config: Config, headers: Sequence[Header]) -> Answer | None:
-    foreign = _refused(
+    origins = [value.decode("latin-1").lower() for value in _values(headers, b"origin")]
+    if origins:
+        hosts = [value.decode("latin-1").lower() for value in _values(headers, b"host")]
+        own = {f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts}
+        return None if len(origins) == 1 and origins[0] in own.union(config.origins) else _foreign()
+    # A page that only loads something from us (an image, a script) says no Origin.
+    return _foreign() if _ELSEWHERE.intersection(_values(headers, b"sec-fetch-site")) else None
+
+
+def _foreign() -> Answer:
+    return _refused(
         403,
         "Pages of other origins may not call this server: add the origin to the setting `origins` (wiretape.toml or "
         "WIRETAPE_ORIGINS)",
         "origin_not_allowed",
     )
-    origins = [value.decode("latin-1").lower() for value in _values(headers, b"origin")]
-    if origins:
-        hosts = [value.decode("latin-1").lower() for value in _values(headers, b"host")]
-        own = {f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts}
-        return None if len(origins) == 1 and origins[0] in own.union(config.origins) else foreign
-    # A page that only loads something from us (an image, a script) says no Origin.
-    return foreign if _ELSEWHERE.intersection(_values(headers, b"sec-fetch-site")) else None
 
 
 def _shape(headers: Sequence[Header], query: bytes) -> Answer | None:

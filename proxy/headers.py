@@ -4,6 +4,7 @@ End-to-end headers pass; hop-by-hop ones, cookies and what belongs to one server
 keeps an allow-list only (6.7).
 """
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -130,7 +131,8 @@ def masked(text: bytes, secrets: Iterable[Secret]) -> bytes:
         value = secret.reveal()
         if len(value) < MASKED_CHARS_MIN:
             continue
-        for form in (value, value.replace("/", "\\/"), quote(value), quote(value, safe="")):
+        quoted = json.dumps(value)[1:-1]
+        for form in (value, quoted, quoted.replace("/", "\\/"), quote(value), quote(value, safe="")):
             text = text.replace(form.encode("utf-8", "surrogateescape"), _MASK.encode())
     return text
 

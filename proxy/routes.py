@@ -11,7 +11,7 @@ import httpx
 
 from .config import Config, Route, Target
 
-__all__ = ["Dialect", "Place", "base_of", "is_plain", "place", "request_target", "upstream_url"]
+__all__ = ["Base", "Dialect", "Place", "base_of", "is_plain", "place", "request_target", "upstream_url"]
 
 Dialect = Literal["chat", ""]
 
@@ -58,8 +58,14 @@ def place(config: Config, raw_path: bytes) -> Place | None:
     if route is None:
         return None
     tail = raw_path[found.end() :]
-    dialect = next((dialect for ending, dialect in _ENDINGS if tail.endswith(ending)), "")
-    return Place(route, dialect, tail)
+    return Place(route, _dialect(tail), tail)
+
+
+def _dialect(tail: bytes) -> Dialect:
+    for ending, dialect in _ENDINGS:
+        if tail.endswith(ending):
+            return dialect
+    return ""
 
 
 def request_target(target: Target, tail: bytes, query: bytes) -> bytes:

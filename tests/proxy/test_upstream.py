@@ -54,6 +54,15 @@ async def test_what_is_missing_is_added_and_nothing_else() -> None:
     assert await sent(request) == head
 
 
+@pytest.mark.parametrize("target", [b'/v1/%2F%zz|{"a"}/./<b>?q=\'"`', b"*"])
+async def test_a_target_that_is_given_goes_out_as_it_is(target: bytes) -> None:
+    """httpx.URL would rewrite quotes, braces and dots."""
+    request = httpx.Request("GET", "http://upstream.test/v1", extensions={"target": target})
+    assert await sent(request) == b"GET " + target + b" HTTP/1.1\r\nHost: upstream.test\r\n\r\n"
+    egress = UpstreamSettings(egress=Egress(host="proxy.test", port=3128))
+    assert (await sent(request, egress)).startswith(b"GET http://upstream.test" + target + b" HTTP/1.1\r\n")
+
+
 async def test_a_request_without_a_body_has_no_framing() -> None:
     request = httpx.Request("GET", "http://upstream.test/v1/models")
     assert await sent(request) == b"GET /v1/models HTTP/1.1\r\nHost: upstream.test\r\n\r\n"

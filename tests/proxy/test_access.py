@@ -1,0 +1,246 @@
+"""Who may ask what, as tables: each refusal, its order, and what passes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wiretape.proxy.access import METHODS, OPEN_PATHS, content_type_refusal, refusal
+from wiretape.proxy.answers import Answer
+from wiretape.proxy.config import Config, Route, Target
+from wiretape.proxy.keys import Key, Keys, Secret
+
+Headers = list[tuple[bytes, bytes]]
+
+ROUTES = {name: Route(name=name, targets=(Target(name="a", url="https://a.test/v1"),)) for name in ("", "azure")}
+CONFIG = Config(data=Path("data"), routes=ROUTES, hosts=("proxy.test",), origins=("app://obsidian.md",))
+EVERYWHERE = Config(data=Path("data"), routes=ROUTES, host="0.0.0.0")  # noqa: S104 - nothing listens here
+NAMED = Config(data=Path("data"), routes=ROUTES, host="192.168.1.5")
+
+VALUE = "own-0123456789abcdef0123456789abcdef"
+FREE = Keys((), b"salt")
+LOCKED = Keys((Key("a", Secret(VALUE)),), b"salt")
+OWN: Headers = [(b"authorization", b"Bearer " + VALUE.encode())]
+
+HOST = (b"host", b"localhost:8787")
+
+
+def asked(
+    *headers: tuple[bytes, bytes],
+    config: Config = CONFIG,
+    keys: Keys = FREE,
+    method: str = "POST",
+    path: bytes = b"/v1/chat/completions",
+    query: bytes = b"",
+) -> Answer | None:
+    given = list(headers)
+    if not any(name.lower() == b"host" for name, _ in given):
+        given.insert(0, HOST)
+    return refusal(config, keys, method, path, query, given)
+
+
+def status_of(answer: Answer | None) -> int:
+    """200 stands for: it passes."""
+    if answer is None:
+        return 200
+    names = [name for name, _ in answer.headers]
+    assert not [name for name in names if name.startswith(b"access-control")]
+    assert json.loads(answer.body)["error"]["code"]
+    return answer.status
+
+
+HOSTS: list[tuple[str, Config, bytes, int]] = [
+    ("this machine", CONFIG, b"localhost", 200),
+    ("with any port", CONFIG, b"localhost:1", 200),
+    ("in any case", CONFIG, b"LocalHost:8787", 200),
+    ("rooted", CONFIG, b"localhost.:8787", 200),
+    ("its address", CONFIG, b"127.0.0.1:8787", 200),
+    ("its other address", CONFIG, b"[::1]:8787", 200),
+    ("a configured name", CONFIG, b"proxy.test", 200),
+    ("another name (rebinding)", CONFIG, b"evil.test:8787", 421),
+    ("a name that begins alike", CONFIG, b"localhost.evil.test", 421),
+    ("a name that ends alike", CONFIG, b"evil-proxy.test", 421),
+    ("another address", CONFIG, b"127.0.0.2", 421),
+    ("an address of this machine that is not bound", CONFIG, b"192.168.1.5", 421),
+    ("a user before it", CONFIG, b"localhost@evil.test", 421),
+    ("a path behind it", CONFIG, b"localhost/admin?x", 421),
+    ("an empty one", CONFIG, b"", 421),
+    ("bytes", CONFIG, b"\xff", 421),
+    ("the bound address", NAMED, b"192.168.1.5:8787", 200),
+    ("everywhere is bound: an address", EVERYWHERE, b"192.168.1.5:8787", 200),
+    ("everywhere is bound: another kind", EVERYWHERE, b"[fe80::1]:8787", 200),
+    ("everywhere is bound: a name is still a name", EVERYWHERE, b"evil.test", 421),
+    ("everywhere is bound: no number is an address", EVERYWHERE, b"1.2.3", 421),
+]
+
+
+@pytest.mark.parametrize(("config", "host", "status"), [row[1:] for row in HOSTS], ids=[row[0] for row in HOSTS])
+@pytest.mark.parametrize("path", [b"/v1/models", *OPEN_PATHS])
+def test_a_server_answers_to_its_own_names(config: Config, host: bytes, status: int, path: bytes) -> None:
+    answer = asked((b"Host", host), config=config, path=path)
+    assert status_of(answer) == status
+    assert answer is None or b"WIRETAPE_HOSTS" in answer.body
+
+
+def test_a_request_has_one_host() -> None:
+    assert refusal(CONFIG, FREE, "GET", b"/v1/models", b"", []) is not None
+    assert status_of(refusal(CONFIG, FREE, "GET", b"/v1/models", b"", [])) == 400
+    assert refusal(CONFIG, FREE, "GET", b"/v1/models", b"", [], http_version="1.0") is None
+    assert status_of(asked(HOST, HOST)) == 400
+
+
+ORIGINS: list[tuple[str, Headers, int]] = [
+    ("no page", [], 200),
+    ("our own page", [(b"origin", b"http://localhost:8787")], 200),
+    ("our own page over TLS", [(b"Origin", b"https://localhost:8787")], 200),
+    ("a configured application", [(b"origin", b"app://obsidian.md"), (b"sec-fetch-site", b"cross-site")], 200),
+    ("another page", [(b"origin", b"https://evil.test")], 403),
+    ("another port of this machine", [(b"origin", b"http://localhost:3000")], 403),
+    ("another name of this machine", [(b"origin", b"http://127.0.0.1:8787")], 403),
+    ("a page without an origin", [(b"origin", b"null")], 403),
+    ("an empty one", [(b"origin", b"")], 403),
+    ("two", [(b"origin", b"http://localhost:8787"), (b"origin", b"http://localhost:8787")], 403),
+    ("an image on another page", [(b"sec-fetch-site", b"cross-site")], 403),
+    ("an image on another port", [(b"Sec-Fetch-Site", b"same-site")], 403),
+    ("an image on our page", [(b"sec-fetch-site", b"same-origin")], 200),
+    ("typed into a browser", [(b"sec-fetch-site", b"none")], 200),
+    ("the SDK of Node", [(b"sec-fetch-mode", b"cors")], 200),
+]
+
+
+@pytest.mark.parametrize(("headers", "status"), [row[1:] for row in ORIGINS], ids=[row[0] for row in ORIGINS])
+@pytest.mark.parametrize("keys", [FREE, LOCKED], ids=["free", "locked"])
+def test_a_page_of_somebody_else_gets_nothing(headers: Headers, status: int, keys: Keys) -> None:
+    assert status_of(asked(*headers, *OWN, keys=keys)) == status
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"authorization",
+        b"Authorization",
+        b"x-api-key",
+        b"api-key",
+        b"content-length",
+        b"content-type",
+        b"transfer-encoding",
+    ],
+)
+def test_what_a_request_is_stands_in_it_once(name: bytes) -> None:
+    assert status_of(asked((name, b"1"))) == 200
+    assert status_of(asked((name, b"1"), (name.lower(), b"1"))) == 400
+
+
+def test_a_length_and_a_transfer_encoding_are_two_requests() -> None:
+    assert status_of(asked((b"content-length", b"1"), (b"transfer-encoding", b"chunked"))) == 400
+
+
+@pytest.mark.parametrize("query", [b"a b", b"a\r\nb", b"a#b", b"\xff", b"\x00"])
+def test_a_query_is_one(query: bytes) -> None:
+    assert status_of(asked(query=query)) == 400
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_relayed(method: str) -> None:
+    assert asked(method=method) is None
+
+
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "OPTIONS", "PRI", "FOO", "get", ""])
+def test_what_is_not_relayed(method: str) -> None:
+    answer = asked(method=method)
+    assert status_of(answer) == 405
+    assert answer is not None
+    assert (b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE") in answer.headers
+
+
+KEYED: list[tuple[str, Headers, bytes, int]] = [
+    ("ours", OWN, b"/v1/models", 200),
+    ("ours, under another name", [(b"x-api-key", VALUE.encode())], b"/azure/v1/models", 200),
+    ("ours, for our own pages", OWN, b"/wiretape/streams", 200),
+    ("none", [], b"/v1/models", 401),
+    ("none, for our own pages", [], b"/wiretape/streams", 401),
+    ("a wrong one", [(b"authorization", b"Bearer x")], b"/v1/models", 401),
+    ("none where nothing is: nobody learns what there is", [], b"/other/v1/models", 401),
+    ("none, for what is open", [], b"/wiretape/healthz", 200),
+    ("none, for what is open too", [], b"/wiretape/readyz", 200),
+    ("none, for what is written otherwise", [], b"/wiretape/%68ealthz", 401),
+    ("none, behind what is open", [], b"/wiretape/healthz/../streams", 401),
+    ("none, beside what is open", [], b"/wiretape/healthz/", 401),
+]
+
+
+@pytest.mark.parametrize(("headers", "path", "status"), [row[1:] for row in KEYED], ids=[row[0] for row in KEYED])
+def test_the_raw_path_decides_who_needs_a_key(headers: Headers, path: bytes, status: int) -> None:
+    answer = asked(*headers, keys=LOCKED, method="GET", path=path)
+    assert status_of(answer) == status
+    if answer is not None:
+        assert (b"www-authenticate", b"Bearer") in answer.headers
+
+
+@pytest.mark.parametrize("query", [b"key=x", b"a=1&API-KEY=x", b"api_key", b"%6bey=x", b"a;access_token=x", b"token=x"])
+@pytest.mark.parametrize("keys", [FREE, LOCKED], ids=["free", "locked"])
+def test_a_key_in_a_url_is_refused(query: bytes, keys: Keys) -> None:
+    answer = asked(*OWN, keys=keys, query=query)
+    assert status_of(answer) == 400
+    assert status_of(asked(*OWN, keys=keys, query=b"api-version=1&max_tokens=5&page_token=x")) == 200
+
+
+@pytest.mark.parametrize(
+    "path", [b"/", b"", b"/v2/models", b"/other/v1/models", b"/wiretape", b"/v1/../wiretape/x", b"/metrics"]
+)
+def test_elsewhere_is_nothing(path: bytes) -> None:
+    assert status_of(asked(path=path)) == 404
+
+
+def test_each_reason_comes_before_the_next() -> None:
+    """Nobody learns more than the first thing that is wrong."""
+    bad: Headers = [(b"host", b"evil.test"), (b"origin", b"https://evil.test"), (b"content-length", b"1")] * 2
+    wrong = [
+        (bad, 400),
+        (bad[:3] + bad[2:3], 421),
+        ([HOST, *bad[1:3], bad[2]], 403),
+        ([HOST, bad[2], bad[2]], 400),
+        ([HOST], 405),
+    ]
+    for headers, status in wrong:
+        assert status_of(asked(*headers, keys=LOCKED, method="TRACE", path=b"/other", query=b"key=x")) == status
+    assert status_of(asked(keys=LOCKED, path=b"/other", query=b"key=x")) == 400
+    assert status_of(asked(keys=LOCKED, path=b"/other")) == 401
+    assert status_of(asked(*OWN, keys=LOCKED, path=b"/other")) == 404
+
+
+def test_no_refusal_repeats_what_was_sent() -> None:
+    canary = "canary-0123456789abcdef"
+    raw = canary.encode()
+    answers = [
+        asked((b"host", raw)),
+        asked((b"origin", raw)),
+        asked((b"authorization", raw), keys=LOCKED),
+        asked((b"authorization", raw), (b"authorization", raw)),
+        asked(query=b"key=" + raw),
+        asked(path=b"/" + raw),
+        asked(method=canary),
+        content_type_refusal([(b"content-type", raw)]),
+    ]
+    for answer in answers:
+        assert answer is not None
+        assert canary not in str(answer)
+
+
+TYPES: list[tuple[Headers, bool]] = [
+    ([(b"content-type", b"application/json")], True),
+    ([(b"Content-Type", b"Application/JSON; charset=utf-8")], True),
+    ([], False),
+    ([(b"content-type", b"")], False),
+    ([(b"content-type", b"text/plain")], False),
+    ([(b"content-type", b"text/plain; application/json")], False),
+    ([(b"content-type", b"application/x-www-form-urlencoded")], False),
+    ([(b"content-type", b"multipart/form-data; boundary=a")], False),
+    ([(b"content-type", b"application/jsonx")], False),
+    ([(b"content-type", b"application/json")] * 2, False),
+]
+
+
+@pytest.mark.parametrize(("headers", "passes"), TYPES)
+def test_a_chat_request_is_called_json(headers: Headers, passes: bool) -> None:
+    assert status_of(content_type_refusal(headers)) == (200 if passes else 415)

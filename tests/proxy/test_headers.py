@@ -1,0 +1,206 @@
+"""Which headers pass, as tables, and that nothing secret is written down."""
+
+import pytest
+
+from wiretape.proxy.config import Target
+from wiretape.proxy.headers import (
+    holds_key,
+    masked,
+    masked_path,
+    taped_answer,
+    taped_request,
+    to_client,
+    to_upstream,
+)
+from wiretape.proxy.keys import Secret
+
+Headers = list[tuple[bytes, bytes]]
+
+PLAIN = Target(name="a", url="https://a.test/v1")
+KEYED = Target(name="a", url="https://a.test/v1", key=Secret("sk-upstream-0123456789"))
+AZURE = Target(name="a", url="https://a.test/v1", key=Secret("sk-upstream-0123456789"), key_header="api-key")
+STRANGER = Target(name="a", url="https://a.test/v1", caller_key=False)
+
+IDENTITY = (b"accept-encoding", b"identity")
+CALLERS: Headers = [(b"Authorization", b"Bearer caller"), (b"x-api-key", b"caller"), (b"api-key", b"caller")]
+
+END_TO_END: Headers = [
+    (b"Content-Type", b"application/json"),
+    (b"content-length", b"12"),
+    (b"x-stainless-lang", b"python"),
+    (b"session-id", b"1"),
+    (b"OpenAI-Organization", b"org"),
+    (b"accept", b"*/*"),
+    (b"idempotency-key", b"1"),
+    (b"x-repeated", b"1"),
+    (b"x-repeated", b"2"),
+]
+
+NEVER: Headers = [
+    (b"connection", b"keep-alive, X-Mine"),
+    (b"x-mine", b"1"),
+    (b"keep-alive", b"timeout=5"),
+    (b"te", b"trailers"),
+    (b"trailer", b"x"),
+    (b"transfer-encoding", b"chunked"),
+    (b"upgrade", b"h2c"),
+    (b"http2-settings", b"x"),
+    (b"expect", b"100-continue"),
+    (b"cookie", b"a=b"),
+    (b"set-cookie", b"a=b"),
+    (b"proxy-authorization", b"Basic x"),
+    (b"proxy-connection", b"keep-alive"),
+    (b"x-forwarded-for", b"10.0.0.1"),
+    (b"x-forwarded-host", b"evil.test"),
+    (b"forwarded", b"for=x"),
+    (b"x-real-ip", b"10.0.0.1"),
+    (b"via", b"1.1 x"),
+    (b"Host", b"wiretape.test"),
+    (b"server", b"x"),
+    (b"X-Wiretape-Tools", b"held"),
+    (b":authority", b"x"),
+]
+
+
+def test_every_end_to_end_header_passes_both_ways_in_order_and_spelling() -> None:
+    assert to_upstream(END_TO_END, PLAIN, own_key=False) == [*END_TO_END, IDENTITY]
+    assert to_client(END_TO_END, changed=False) == END_TO_END
+
+
+@pytest.mark.parametrize("header", NEVER, ids=lambda header: header[0].decode())
+def test_what_never_passes_passes_neither_way(header: tuple[bytes, bytes]) -> None:
+    headers = [NEVER[0], header] if header[0] == b"x-mine" else [header]
+    assert to_upstream(headers, PLAIN, own_key=False, hermes=True) == [IDENTITY]
+    assert to_client(headers, changed=False) == []
+
+
+def test_what_we_changed_is_said_anew() -> None:
+    sent = [(b"Accept-Encoding", b"gzip, br"), (b"content-encoding", b"gzip")]
+    assert to_upstream(sent, PLAIN, own_key=False) == [sent[1], IDENTITY]
+    answered = [(b"content-length", b"5"), (b"Content-Encoding", b"gzip"), (b"etag", b"x")]
+    assert to_client(answered) == [answered[2]]
+    assert to_client(answered, changed=False) == answered
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        (b"access-control-allow-origin", b"*"),
+        (b"Access-Control-Allow-Credentials", b"true"),
+        (b"x-accel-redirect", b"/internal/secret"),
+        (b"x-sendfile", b"/etc/passwd"),
+    ],
+    ids=lambda header: header[0].decode(),
+)
+def test_an_upstream_opens_us_to_nobody(header: tuple[bytes, bytes]) -> None:
+    assert to_client([header], changed=False) == []
+
+
+KEYS: list[tuple[str, Target, bool, Headers]] = [
+    ("nobody has a key: the caller's pass", PLAIN, False, CALLERS),
+    ("the target has one: it alone", KEYED, False, [(b"authorization", b"Bearer sk-upstream-0123456789")]),
+    ("under Azure's name", AZURE, False, [(b"api-key", b"sk-upstream-0123456789")]),
+    ("we have one: the caller's is ours, and stays", PLAIN, True, []),
+    ("both", KEYED, True, [(b"authorization", b"Bearer sk-upstream-0123456789")]),
+    ("a stranger stands in: nothing", STRANGER, False, []),
+]
+
+
+@pytest.mark.parametrize(("target", "own_key", "expected"), [row[1:] for row in KEYS], ids=[row[0] for row in KEYS])
+def test_whose_key_the_upstream_gets(target: Target, own_key: bool, expected: Headers) -> None:
+    passed = to_upstream(CALLERS, target, own_key=own_key)
+    assert [header for header in passed if header != IDENTITY] == expected
+
+
+@pytest.mark.parametrize("named", [b"authorization", b"close, Authorization, x-api-key", b"API-KEY,host,content-type"])
+def test_connection_strips_no_credential(named: bytes) -> None:
+    """C18: else anyone could make the upstream's answer another one."""
+    headers = [(b"Connection", named), *CALLERS, (b"content-type", b"application/json")]
+    assert to_upstream(headers, PLAIN, own_key=False) == [*headers[1:], IDENTITY]
+    swapped = to_upstream(headers, KEYED, own_key=True)
+    assert swapped == [headers[-1], IDENTITY, (b"authorization", b"Bearer sk-upstream-0123456789")]
+
+
+def test_the_hermes_switch_passes_where_hermes_is_behind() -> None:
+    switch = (b"X-Hermes-Tool-Progress", b"off")
+    assert to_upstream([switch], PLAIN, own_key=False) == [IDENTITY]
+    assert to_upstream([switch], PLAIN, own_key=False, hermes=True) == [switch, IDENTITY]
+    session = (b"X-Hermes-Session-Id", b"1")
+    assert to_upstream([session], PLAIN, own_key=False) == [session, IDENTITY]
+    assert to_client([session]) == [session]
+
+
+def test_the_tape_keeps_an_allow_list_of_a_request() -> None:
+    kept = [(b"Content-Type", b"a"), (b"user-agent", b"b"), (b"X-Request-Id", b"c"), (b"x-client-request-id", b"d")]
+    dropped = [*CALLERS, (b"cookie", b"x"), (b"x-stainless-lang", b"python"), (b"session-id", b"1"), (b"accept", b"*")]
+    assert taped_request([*dropped, *kept]) == [[name.decode().lower(), value.decode()] for name, value in kept]
+
+
+def test_the_tape_keeps_an_allow_list_of_an_answer() -> None:
+    kept = [
+        (b"content-type", b"a"),
+        (b"Retry-After", b"b"),
+        (b"x-request-id", b"c"),
+        (b"request-id", b"c"),
+        (b"openai-processing-ms", b"12"),
+        (b"x-ratelimit-remaining-tokens", b"1"),
+        (b"anthropic-ratelimit-requests-limit", b"2"),
+    ]
+    dropped = [(b"set-cookie", b"x"), (b"server", b"x"), (b"cf-ray", b"x"), (b"openai-organization", b"x")]
+    assert taped_answer([*dropped, *kept]) == [[name.decode().lower(), value.decode()] for name, value in kept]
+
+
+def test_a_secret_in_an_allowed_header_is_masked() -> None:
+    secret = Secret("sk-upstream-0123456789")
+    headers = [(b"user-agent", b"me sk-upstream-0123456789 \xff"), (b"content-type", b"sk-upstream-0123456789")]
+    assert taped_request(headers, [secret]) == [["user-agent", "me *** \xff"], ["content-type", "***"]]
+    assert taped_answer(headers, [secret]) == [["content-type", "***"]]
+
+
+MASKED: list[tuple[str, str, bytes, bytes]] = [
+    ("as it is", "sk-0123456789", b'{"a":"sk-0123456789"}', b'{"a":"***"}'),
+    ("twice", "sk-0123456789", b"sk-0123456789sk-0123456789", b"******"),
+    ("as JSON may have it", "ab/cd/0123456789", rb'"ab\/cd\/0123456789"', b'"***"'),
+    ("as a URL may have it", "ab/cd+0123456789", b"?k=ab%2Fcd%2B0123456789", b"?k=***"),
+    ("with a quote", 'ab"cd0123456789', rb'"ab\"cd0123456789"', b'"***"'),
+    ("inside base64 of Basic is another text", "sk-0123456789", b"c2stMDEyMzQ1Njc4OQ==", b"c2stMDEyMzQ1Njc4OQ=="),
+    ("a word is no secret", "EMPTY", b"EMPTY", b"EMPTY"),
+    ("part of it", "sk-0123456789", b"sk-012...789", b"sk-012...789"),
+]
+
+
+@pytest.mark.parametrize(("secret", "text", "expected"), [row[1:] for row in MASKED], ids=[row[0] for row in MASKED])
+def test_our_keys_are_masked_and_nothing_else(secret: str, text: bytes, expected: bytes) -> None:
+    assert masked(text, [Secret("not in there at all"), Secret(secret)]) == expected
+
+
+PATHS: list[tuple[bytes, str]] = [
+    (b"/v1/models", "/v1/models"),
+    (b"/v1/models?", "/v1/models?"),
+    (b"/v1/a?limit=2&after=x", "/v1/a?limit=2&after=x"),
+    (b"/v1/a?api-version=1&api-key=abc", "/v1/a?api-version=1&api-key=***"),
+    (b"/v1/a?key=abc", "/v1/a?key=***"),
+    (b"/v1/a?KEY=abc&x=1", "/v1/a?KEY=***&x=1"),
+    (b"/v1/a?api_key=a&token=b;access_token=c&sig=d", "/v1/a?api_key=***&token=***;access_token=***&sig=***"),
+    (b"/v1/a?X-Amz-Signature=a&X-Amz-Security-Token=b", "/v1/a?X-Amz-Signature=***&X-Amz-Security-Token=***"),
+    (b"/v1/a?X-Amz-Credential=a&password=b", "/v1/a?X-Amz-Credential=***&password=***"),
+    (b"/v1/a?%6bey=abc", "/v1/a?%6bey=***"),
+    (b"/v1/a?k%65y=abc=def", "/v1/a?k%65y=***"),
+    (b"/v1/a?key=", "/v1/a?key="),
+    (b"/v1/a?key", "/v1/a?key"),
+    (b"/v1/a?keyboard=x&monkey=x", "/v1/a?keyboard=x&monkey=x"),
+    (b"/v1/a?max_tokens=5", "/v1/a?max_tokens=5"),
+    (b"/v1/a\r\nb?\xff", "/v1/a%0D%0Ab?%FF"),
+    (b"/v1/a?b=c?key=d", "/v1/a?b=c?key=d"),
+]
+
+
+@pytest.mark.parametrize(("path", "expected"), PATHS, ids=[row[0].decode("latin-1") for row in PATHS])
+def test_key_shaped_parameters_are_masked(path: bytes, expected: str) -> None:
+    assert masked_path(path) == expected
+
+
+def test_a_query_with_a_key_is_told() -> None:
+    assert holds_key(b"a=1&Api-Key=x")
+    assert not holds_key(b"api-version=1")
+    assert not holds_key(b"")

@@ -1,0 +1,183 @@
+"""Secrets that nobody sees, and callers that are told apart."""
+
+import copy
+import dataclasses
+import json
+import os
+import pickle
+import re
+import traceback
+from pathlib import Path
+
+import orjson
+import pytest
+
+from wiretape.proxy.keys import LOCAL, Key, Keys, Secret, credentials, salt_of
+from wiretape.proxy.limits import CALLER_CHARS, SALT_BYTES
+
+VALUE = "sk-canary-0123456789abcdef0123456789abcdef"
+SALT = bytes(SALT_BYTES)
+OTHER = "another-0123456789abcdef0123456789abcdef"
+
+
+def test_a_secret_is_said_by_reveal_alone() -> None:
+    secret = Secret(VALUE)
+    assert secret.reveal() == VALUE
+    key = Key("alice", secret)
+    for said in (
+        str(secret),
+        repr(secret),
+        f"{secret}",
+        f"{secret:>40}",
+        f"{secret!r:.60}",
+        repr(key),
+        str({"a": secret}),
+    ):
+        assert VALUE not in said
+        assert "***" in said
+
+
+def test_a_secret_gets_into_no_json_pickle_or_copy() -> None:
+    secret = Secret(VALUE)
+    for fails in (json.dumps, orjson.dumps, pickle.dumps, copy.copy, copy.deepcopy, dict, list, vars):
+        with pytest.raises(TypeError) as caught:
+            fails(secret)  # type: ignore[operator]
+        assert VALUE not in "".join(traceback.format_exception(caught.value))
+
+
+def test_secrets_are_compared_by_value() -> None:
+    assert Secret(VALUE) == Secret(VALUE)
+    assert Secret(VALUE) != Secret(OTHER)
+    assert Secret(VALUE) != VALUE
+    assert len({Secret(VALUE), Secret(VALUE), Secret(OTHER)}) == 2
+
+
+PRESENTED: list[tuple[str, list[tuple[bytes, bytes]], list[bytes]]] = [
+    ("nothing", [(b"accept", b"*/*")], []),
+    ("a bearer", [(b"authorization", b"Bearer abc")], [b"abc"]),
+    ("in any case, with spaces", [(b"Authorization", b"  bEARER   abc ")], [b"abc"]),
+    ("for Anthropic", [(b"x-api-key", b"abc")], [b"abc"]),
+    ("for Azure", [(b"Api-Key", b"abc")], [b"abc"]),
+    ("the same twice", [(b"authorization", b"Bearer abc"), (b"x-api-key", b"abc")], [b"abc"]),
+    ("two", [(b"authorization", b"Bearer abc"), (b"x-api-key", b"def")], [b"abc", b"def"]),
+    ("another scheme", [(b"authorization", b"Basic abc")], [b"Basic abc"]),
+    ("a scheme without a word", [(b"authorization", b"Bearer ")], []),
+    ("no scheme", [(b"authorization", b"abc")], [b"abc"]),
+    ("an empty one", [(b"x-api-key", b"")], []),
+    ("a cookie is none", [(b"cookie", b"key=abc")], []),
+]
+
+
+@pytest.mark.parametrize(("headers", "expected"), [row[1:] for row in PRESENTED], ids=[row[0] for row in PRESENTED])
+def test_one_extractor_reads_every_spelling(headers: list[tuple[bytes, bytes]], expected: list[bytes]) -> None:
+    assert credentials(headers) == expected
+
+
+def bearer(value: str) -> list[tuple[bytes, bytes]]:
+    return [(b"authorization", b"Bearer " + value.encode())]
+
+
+def test_without_keys_of_our_own_everybody_calls_and_is_told_apart() -> None:
+    keys = Keys((), SALT)
+    assert not keys.required
+    assert keys.caller([]) == LOCAL
+    one, two = keys.caller(bearer(VALUE)), keys.caller(bearer(OTHER))
+    assert one != two
+    assert one == keys.caller([(b"api-key", VALUE.encode())])
+    assert re.fullmatch(rf"[0-9a-f]{{{CALLER_CHARS}}}", one or "")
+    assert keys.caller([*bearer(VALUE), (b"x-api-key", OTHER.encode())]) not in (one, two, None)
+
+
+def test_another_salt_gives_other_callers() -> None:
+    assert Keys((), SALT).caller(bearer(VALUE)) != Keys((), b"x" * SALT_BYTES).caller(bearer(VALUE))
+
+
+NAMED = Keys((Key("a", Secret(VALUE)), Key("b", Secret(OTHER))), SALT)
+
+
+@pytest.mark.parametrize("value", [VALUE, OTHER])
+def test_each_of_our_keys_lets_its_owner_in(value: str) -> None:
+    assert NAMED.required
+    assert NAMED.caller(bearer(value)) == Keys((), SALT).caller(bearer(value))
+    assert NAMED.caller([(b"x-api-key", value.encode())]) == NAMED.caller(bearer(value))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        bearer(""),
+        bearer(VALUE[:-1]),
+        bearer(VALUE + "x"),
+        bearer(VALUE.upper()),
+        bearer("x" * 1_000_000),
+        [(b"authorization", b"Basic " + VALUE.encode())],
+        [*bearer(VALUE), (b"x-api-key", b"something else")],
+        [*bearer(VALUE), (b"x-api-key", OTHER.encode())],
+        [(b"authorization", b"Bearer \xff\x00")],
+    ],
+    ids=["none", "empty", "short", "long", "case", "1 MB", "scheme", "and another", "two of ours", "bytes"],
+)
+def test_nothing_else_does(headers: list[tuple[bytes, bytes]]) -> None:
+    assert NAMED.caller(headers) is None
+
+
+def test_every_key_is_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+    original = __import__("hmac").compare_digest
+
+    def counted(one: bytes, other: bytes) -> bool:
+        compared.append(len(one) - len(other))
+        return bool(original(one, other))
+
+    monkeypatch.setattr("wiretape.proxy.keys.hmac.compare_digest", counted)
+    for headers in (bearer(VALUE), bearer(OTHER), bearer("x")):
+        NAMED.caller(headers)
+    assert compared == [0] * 6
+
+
+def test_the_salt_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "data"
+    salt = salt_of(folder)
+    assert len(salt) == SALT_BYTES
+    assert salt_of(folder) == salt
+    assert (folder / "caller.salt").stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert os.listdir(folder) == ["caller.salt"]  # noqa: PTH208 - names, not paths
+
+
+def test_without_a_folder_each_process_has_its_own() -> None:
+    assert salt_of(None) != salt_of(None)
+
+
+def test_a_salt_that_is_none_is_told_and_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "caller.salt").write_bytes(b"short")
+    with pytest.raises(OSError, match=r"caller\.salt"):
+        salt_of(tmp_path)
+    (tmp_path / "caller.salt").unlink()
+    (tmp_path / "elsewhere").write_bytes(bytes(SALT_BYTES))
+    (tmp_path / "caller.salt").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match=r"(?i)link"):
+        salt_of(tmp_path)
+
+
+def test_of_two_who_make_one_the_first_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = bytes(range(SALT_BYTES))
+    original = Path.hardlink_to
+
+    def late(self: Path, target: Path) -> None:
+        self.write_bytes(first)
+        original(self, target)
+
+    monkeypatch.setattr(Path, "hardlink_to", late)
+    assert salt_of(tmp_path) == first
+
+
+def test_our_values_hide_them_too() -> None:
+    @dataclasses.dataclass
+    class Holder:
+        secret: Secret
+
+    assert VALUE not in repr(Holder(Secret(VALUE)))
+    with pytest.raises(TypeError):
+        dataclasses.asdict(Holder(Secret(VALUE)))

@@ -30,11 +30,12 @@ _RANKS: Final[Mapping[str, int]] = {"info": 0, "warn": 1, "error": 2}
 _MASK: Final = "***"
 #: Fields that would hold a credential or a header's value, whatever is in them.
 _SECRET_NAMES: Final = re.compile(r"authorization|api.?key|secret|password|cookie|credential|^headers?$", re.IGNORECASE)
-#: Shapes of keys in any text, for what reaches the log inside a message of somebody else's. All linear.
+#: Shapes of keys in any text, for what reaches the log inside a message of somebody else's. All linear. A star may be
+#: in one, where a part of it was masked as a secret of the configuration.
 _SECRET_SHAPES: Final = re.compile(
     r"(?i:\b(?:bearer|basic)\s+)[^\s\"',;]+"
     r"|(?i:(?<![a-z])(?:api[-_]?key|key|token|secret|signature|sig|password)=)[^\s&\"']+"
-    r"|\b(?:sk|pk|rk|gsk|xai|hf|wt|AIza)[-_][A-Za-z0-9_-]{12,}|\bAIza[A-Za-z0-9_-]{20,}"
+    r"|\b(?:sk|pk|rk|gsk|xai|hf|wt)[-_][A-Za-z0-9_*-]{12,}|\bAIza[A-Za-z0-9_*-]{12,}"
     r"|(?<=://)[^/\s@]{1,256}@"
 )
 
@@ -68,6 +69,11 @@ class Log:
     def dropped(self) -> int:
         """Lines lost since the start."""
         return self._crowded + self._unwritten
+
+    @property
+    def waiting(self) -> int:
+        """Lines that the thread has not come to yet."""
+        return self._queue.qsize()
 
     def info(self, event: str, /, **fields: object) -> None:
         """Something happened."""

@@ -234,4 +234,4 @@ def _labels(names: Sequence[str], values: Sequence[str]) -> str:
 
 def _number(value: float) -> str:
     """As short as it can be, and exact."""
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
+    return str(int(value)) if value == int(value) and abs(value) < 2**63 else repr(float(value))

@@ -5,7 +5,7 @@ A fold over the records, whole at every one of them: of a live stream it says wh
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from wiretape.events.emit import Emitter
 from wiretape.events.fold.message import Message
@@ -19,6 +19,9 @@ from wiretape.events.record import Record
 from wiretape.events.tape import Damage
 
 __all__ = ["Summary", "summary_of"]
+
+#: A call waits for what tells that it is one: mostly for the next frame.
+_LAG_RECORDS: Final = 1_000
 
 
 def summary_of(stream: str, records: Iterable[Record], *, whole: bool = False) -> dict[str, Any]:
@@ -50,17 +53,21 @@ class Summary:
         self._end: Record | None = None
         self._records = self._frames = self._bytes = 0
         self._t = 0
+        #: When the latest records came: an event may be known only a few records after the one that it is about.
+        self._times_of: dict[int, int] = {}
 
     def feed(self, record: Record) -> None:
         """The next record."""
         self._records += 1
-        self._t = record.t
+        self._t = self._times_of[record.n] = record.t
+        if len(self._times_of) > 2 * _LAG_RECORDS:
+            self._times_of = dict(list(self._times_of.items())[_LAG_RECORDS:])
         self._note(record)
         self._emitter.feed(record)
         for event in self._seen:
             if not isinstance(event, Repaired):
                 self._message.apply(event)
-                self._timing.apply(event, record.t)
+                self._timing.apply(event, self._times_of.get(event.n, record.t))
                 self._tools.apply(event)
                 self._usage.apply(event)
                 self._warnings.apply(event)

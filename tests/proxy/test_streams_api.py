@@ -1,11 +1,13 @@
 """What callers may know of their own streams, and nobody else of theirs."""
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection, Mapping
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from threading import Event
 from time import perf_counter
+from typing import Any
 
 import pytest
 import trio
@@ -21,6 +23,7 @@ from wiretape.events.tape import Recorder
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S
 from wiretape.proxy.live import Live
 from wiretape.proxy.store import PAGE_MAX
+from wiretape.proxy.store_files import open_files
 from wiretape.proxy.streams_api import not_found
 
 
@@ -30,8 +33,8 @@ async def home() -> AsyncGenerator[House]:
         yield home
 
 
-def mine(stream: str = "s1", **options: object) -> list[Batch]:
-    return stream_of(stream, caller=ME, **options)  # type: ignore[arg-type] - literals on screen
+def mine(stream: str = "s1", **options: Any) -> list[Batch]:
+    return stream_of(stream, caller=ME, **options)
 
 
 # -- pages ------------------------------------------------------------------------------------------------------------
@@ -82,7 +85,7 @@ async def test_pages_neither_skip_nor_repeat(home: House, live: str) -> None:
     assert seen == ["s6", *(["x"] if not live else []), "s5", "s4", "s3", "s2", "s1", "s0"]
 
 
-FILTERS = [
+FILTERS: list[tuple[str, list[str]]] = [
     ("model=m1", ["a", "b"]),
     ("route=r2", ["b", "c"]),
     ("live=1", ["c"]),
@@ -179,7 +182,7 @@ async def test_what_is_not_the_callers_is_one_and_the_same_nothing(
     await put(home.store, "theirs", stream_of("theirs", caller=OTHER))
     began = trio.current_time()
     answered = await home.get(f"/wiretape/streams/{stream}{tail}")
-    assert trio.current_time() - began == pytest.approx(NOT_FOUND_STEP_S)  # pyright: ignore[reportUnknownMemberType]
+    assert trio.current_time() - began == pytest.approx(NOT_FOUND_STEP_S)
     assert (answered.status, answered.body) == (404, not_found().body)
     assert answered.headers == (await home.get("/wiretape/streams/never-was")).headers
 
@@ -300,7 +303,7 @@ async def test_silence_is_broken_by_a_comment_and_never_ends_it(home: House, aut
         await asked.take()
         for turn in range(1, 300):
             assert await asked.take() == b": keepalive\n\n"
-            assert trio.current_time() == pytest.approx(turn * FOLLOW_KEEPALIVE_S)  # pyright: ignore[reportUnknownMemberType]
+            assert trio.current_time() == pytest.approx(turn * FOLLOW_KEEPALIVE_S)
         await home.store.append("s1", last)
         assert [part async for part in asked.body()] == []
 
@@ -445,15 +448,22 @@ async def test_a_damaged_tape_says_so_in_a_last_line_that_is_no_record() -> None
             assert events.rpartition(b"event: wiretape.damage\ndata: ")[2].startswith(b'{"damage":[{"at":%d' % at)
 
 
-async def test_a_tape_that_breaks_under_its_follower_is_told(home: House) -> None:
+async def test_a_tape_that_breaks_under_its_follower_is_told() -> None:
+    broken = Event()
+
+    def sync(fds: Collection[int]) -> Mapping[int, str]:
+        return dict.fromkeys(fds, "Input/output error") if broken.is_set() else {}
+
     with TemporaryDirectory() as root:
-        async with opened_files(Path(root)) as store:
+        async with open_files(Path(root), warn=lambda _: None, sync=sync, round_s=0.01) as store:
             home = House(store)
-            await put(store, "s1", mine(end=False))
+            *begun, _ = mine()
+            await put(store, "s1", begun[:-1])
             async with home.asking("/wiretape/streams/s1/events") as asked:
                 await asked.take()
-                live = store._live["s1"]
-                live.tape.broken = "the disk is gone"
-                live.close()
+                broken.set()
+                await store.append("s1", begun[-1])
                 rest = b"".join([part async for part in asked.body()])
-            assert rest.startswith(b'event: wiretape.error\ndata: {"error":{"code":"tape_broken"')
+    assert rest.endswith(b"\n\n")
+    last = rest[rest.rindex(b"event: ") :]
+    assert last.startswith(b'event: wiretape.error\ndata: {"error":{"code":"tape_broken"')

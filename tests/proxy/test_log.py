@@ -1,0 +1,361 @@
+"""One line a record, no secret in it, and never a wait: whatever stderr does, the proxy goes on (P19)."""
+
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.proxy.control_cases import ME
+from tests.proxy.store_cases import CREATED
+from tests.rooms.tree import ROOT
+from wiretape.proxy.entry import CallRow, Entry, StreamRow
+from wiretape.proxy.keys import Secret
+from wiretape.proxy.limits import LOG_CLOSE_S, LOG_LINES_MAX, LOG_VALUE_CHARS_MAX
+from wiretape.proxy.log import Log, masked_keys, stderr_fd
+from wiretape.proxy.registry import Ended
+
+NOON = 1_795_003_200.25
+
+
+@contextmanager
+def pipe() -> Generator[tuple[int, int]]:
+    reading, writing = os.pipe()
+    try:
+        yield reading, writing
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def said(say: Callable[[Log], None], **options: Any) -> str:
+    """What stands on stderr of it."""
+    with pipe() as (reading, writing):
+        log = Log(writing, now=lambda: NOON, **options)
+        say(log)
+        log.close()
+        os.set_blocking(reading, False)
+        try:
+            return os.read(reading, 1 << 20).decode()
+        except BlockingIOError:
+            return ""
+
+
+def json_of(say: Callable[[Log], None], **options: Any) -> list[dict[str, Any]]:
+    text = said(say, human=False, **options)
+    assert text.endswith("\n")
+    return [json.loads(line) for line in text.split("\n")[:-1]]
+
+
+def test_a_record_is_one_line_of_json() -> None:
+    assert json_of(lambda log: log.info("began", port=8787, ratio=0.5, ok=True, none=None, host="::1")) == [
+        {
+            "time": "2026-11-18T12:00:00.250Z",
+            "level": "info",
+            "event": "began",
+            "port": 8787,
+            "ratio": 0.5,
+            "ok": True,
+            "none": None,
+            "host": "::1",
+        }
+    ]
+
+
+def test_a_person_gets_words() -> None:
+    text = said(lambda log: log.warn("ended", model="a b", route="x", empty="", n=5), human=True)
+    assert text == '2026-11-18T12:00:00.250Z warn  ended model="a b" route=x empty="" n=5\n'
+
+
+def test_a_pipe_is_no_person() -> None:
+    assert said(lambda log: log.info("x")).startswith("{")
+
+
+NASTY = ["a\r\nfake: line", "\x1b[2J\x07", "\u2028\u2029\x85", "\ud83d", "\x9b31m", "\x00", '"quoted"', "\u202eabc"]
+
+
+@pytest.mark.parametrize("human", [True, False])
+@pytest.mark.parametrize("nasty", NASTY)
+def test_no_text_breaks_a_line_or_commands_a_terminal(nasty: str, human: bool) -> None:
+    text = said(lambda log: log.info("x", value=nasty), human=human)
+    assert text.count("\n") == 1
+    assert text.endswith("\n")
+    assert text[:-1].isprintable()
+    assert len(text.splitlines()) == 1
+    if not human:
+        assert json.loads(text)["value"] == nasty
+
+
+def test_below_its_level_nothing_is_said() -> None:
+    def say(log: Log) -> None:
+        log.info("a")
+        log.warn("b")
+        log.error("c")
+        log.warning("d e")
+
+    assert [line["event"] for line in json_of(say)] == ["a", "b", "c", "warning"]
+    assert [line["event"] for line in json_of(say, level="warn")] == ["b", "c", "warning"]
+    assert [line["level"] for line in json_of(say, level="error")] == ["error"]
+
+
+CANARY = "CaNaRy0123456789CaNaRy"
+HOLDERS = [
+    {"authorization": CANARY},
+    {"Proxy_Authorization": CANARY},
+    {"api_key": CANARY},
+    {"x-api-key": CANARY},
+    {"headers": [("authorization", CANARY)]},
+    {"header": CANARY},
+    {"set_cookie": CANARY},
+    {"client_secret": CANARY},
+    {"text": f"refused: Authorization: Bearer {CANARY} was wrong"},
+    {"text": f"basic {CANARY}=="},
+    {"text": f"https://x/v1?api-version=1&key={CANARY}&b=1"},
+    {"text": f"https://x/v1?API_KEY={CANARY}"},
+    {"text": f"?access_token={CANARY}"},
+    {"text": f"sk-proj-{CANARY}"},
+    {"text": f"sk-ant-api03-{CANARY}-{CANARY}"},
+    {"text": f"Incorrect API key provided: sk-{CANARY}."},
+    {"text": f"gsk_{CANARY}"},
+    {"text": f"AIzaSy{CANARY}"},
+    {"text": f"http://user:{CANARY}@proxy:3128"},
+    {"text": f"the one of the configuration: {CANARY[:12]}"},
+    {"text": f"sk-{CANARY}".encode()},
+    {"secret_object": Secret(CANARY)},
+    {"text": Secret(CANARY)},
+]
+
+
+@pytest.mark.parametrize("fields", HOLDERS, ids=[f"{number}" for number in range(len(HOLDERS))])
+@pytest.mark.parametrize("human", [True, False])
+def test_no_secret_is_said(fields: dict[str, object], human: bool) -> None:
+    def mask(text: str) -> str:
+        return text.replace(CANARY[:12], "***")
+
+    text = said(lambda log: log.error("x", **fields), human=human, mask=mask)
+    assert "aNaRy" not in text
+    assert "***" in text
+
+
+@pytest.mark.parametrize(
+    "harmless", ["a key of 5", "tokens=12 keys", "sky-high-and-wide-open", "task-1234567890123456", "monkey=1"]
+)
+def test_what_is_no_secret_stays(harmless: str) -> None:
+    assert masked_keys(harmless) == harmless
+
+
+def test_masking_is_linear() -> None:
+    began = time.perf_counter()
+    for evil in ("key=" * 100_000, "sk-" * 100_000, "bearer " * 100_000, "://" * 100_000, "a@" * 100_000):
+        masked_keys(evil)
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize(("size", "kept"), [(-1, -1), (0, 0), (1, 1)])
+def test_a_long_value_is_cut(size: int, kept: int) -> None:
+    value = "é" * (LOG_VALUE_CHARS_MAX + size)
+    (line,) = json_of(lambda log: log.info("x", value=value))
+    assert line["value"] == (value if size <= 0 else value[:LOG_VALUE_CHARS_MAX] + "…")
+    assert len(line["value"]) == LOG_VALUE_CHARS_MAX + kept
+
+
+def test_what_cannot_be_said_stops_nothing() -> None:
+    class Mute:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def say(log: Log) -> None:
+        log.info("a", value=Mute())
+        log.info("b", value=["x"])
+
+    assert [line["value"] for line in json_of(say)] == ["<Mute: RuntimeError>", "['x']"]
+
+
+def test_a_stream_is_one_line_and_a_warning_where_it_ended_badly() -> None:
+    row = StreamRow(
+        stream="s1",
+        created=CREATED,
+        caller=ME,
+        route="",
+        dialect="chat",
+        model="m",
+        ending="completed",
+        input_tokens=3,
+        first_content_us=1_500,
+        duration_us=2_000_000,
+    )
+    lost = CallRow(caller=ME, call="c1", stream="s1", name="write_file", state="dropped", handed_us=1)
+    good, bad = Ended(Entry(row, ()), 1, 900, "eof"), Ended(Entry(row, (lost,)), 2, 900, "reset")
+
+    def say(log: Log) -> None:
+        log.ended(good)
+        log.ended(bad)
+
+    first, second = json_of(say)
+    assert first == {
+        "time": "2026-11-18T12:00:00.250Z",
+        "level": "info",
+        "event": "stream_ended",
+        "stream": "s1",
+        "model": "m",
+        "ending": "completed",
+        "cause": "eof",
+        "attempts": 1,
+        "ttft_ms": 1.5,
+        "duration_ms": 2000.0,
+        "input_tokens": 3,
+        "tape_bytes": 900,
+    }
+    assert (second["level"], second["tools_lost"], second["attempts"]) == ("warn", "write_file", 2)
+    assert ME not in json.dumps([first, second])
+
+
+# -- P19 --------------------------------------------------------------------------------------------------------------
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Another thread is on its way."""
+    for _ in range(2_000):
+        if true():
+            return
+        select.select([], [], [], 0.005)
+    raise AssertionError("it never came")
+
+
+def fill(writing: int) -> int:
+    os.set_blocking(writing, False)
+    filled = 0
+    try:
+        while True:
+            filled += os.write(writing, b"#" * 4096)
+    except BlockingIOError:
+        os.set_blocking(writing, True)
+    return filled
+
+
+def drained(reading: int) -> bytes:
+    os.set_blocking(reading, False)
+    data = b""
+    try:
+        while part := os.read(reading, 1 << 20):
+            data += part
+    except BlockingIOError:
+        pass
+    return data
+
+
+def test_a_full_pipe_loses_lines_and_tells_how_many_when_it_can() -> None:
+    with pipe() as (reading, writing):
+        log = Log(writing, human=False)
+        fill(writing)
+        log.info("first")
+        until(lambda: not log.waiting)
+        began = time.perf_counter()
+        for number in range(LOG_LINES_MAX + 500):
+            log.info("line", number=number)
+        assert time.perf_counter() - began < 1
+        assert log.dropped == 500
+        data = bytearray()
+        until(lambda: data.extend(drained(reading)) or b"%d}" % (LOG_LINES_MAX - 1) in data)
+        lines = [json.loads(line) for line in bytes(data).lstrip(b"#").splitlines()]
+        assert [line["event"] for line in lines[:3]] == ["first", "log_lines_lost", "line"]
+        assert lines[1]["lines"] == 500
+        assert [line["number"] for line in lines[2:]] == list(range(LOG_LINES_MAX))
+        log.close()
+        assert log.dropped == 500
+
+
+def test_a_pipe_that_others_made_not_to_block_is_waited_for() -> None:
+    with pipe() as (reading, writing):
+        log = Log(writing, human=False)
+        fill(writing)
+        os.set_blocking(writing, False)
+        log.info("first")
+        until(lambda: not log.waiting)
+        data = bytearray()
+        until(lambda: data.extend(drained(reading)) or b'"first"}\n' in data)
+        log.close()
+        assert log.dropped == 0
+
+
+def test_lines_that_nobody_takes_are_counted_and_told_of_later() -> None:
+    with pipe() as (reading, writing):
+        elsewhere = os.open(os.devnull, os.O_RDONLY)  # refuses to be written
+        mine = os.dup(elsewhere)
+        log = Log(mine, human=False)
+        log.info("lost")
+        log.info("lost")
+        until(lambda: log.dropped == 2)
+        os.dup2(writing, mine)
+        log.info("there")
+        log.close()
+        lines = [json.loads(line) for line in drained(reading).splitlines()]
+        assert [(line["event"], line.get("lines")) for line in lines] == [("log_lines_lost", 2), ("there", None)]
+        os.close(mine)
+        os.close(elsewhere)
+
+
+def test_without_stderr_there_is_nothing_to_write_to() -> None:
+    log = Log(None)
+    log.info("x")
+    log.close()
+    assert log.dropped == 1
+
+
+def test_closing_waits_for_a_moment_at_most_and_nothing_is_said_after() -> None:
+    with pipe() as (reading, writing):
+        log = Log(writing, human=False)
+        fill(writing)
+        log.info("x")
+        began = time.perf_counter()
+        log.close()
+        log.close()
+        assert LOG_CLOSE_S <= time.perf_counter() - began < LOG_CLOSE_S + 1
+        log.info("y")
+        until(lambda: b'"x"' in drained(reading))
+        assert b'"y"' not in drained(reading)
+
+
+def child(stderr: str, lines: int = 10_000) -> dict[str, Any]:
+    """In a process of its own, which ends by itself."""
+    command = [sys.executable, "-m", "tests.proxy.log_child", str(lines)]
+    with pipe() as (_, writing):
+        fill(writing)
+        shut = ["sh", "-c", 'exec "$@" 2>&-', "sh"] if stderr == "closed" else []
+        ran = subprocess.run(
+            [*shut, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=writing, timeout=30, check=True
+        )
+    answer: dict[str, Any] = json.loads(ran.stdout)
+    return answer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stderr", ["full", "closed"])
+def test_a_process_whose_stderr_is_gone_goes_on(stderr: str) -> None:
+    fared = child(stderr)
+    assert fared["slowest"] < 0.1
+    assert fared["closing"] < LOG_CLOSE_S + 0.5
+    if stderr == "closed":
+        assert fared["fd"] is None, "2 may be a tape by now"
+        assert fared["reused"] == 2
+    else:
+        assert fared["dropped"] >= 10_000 - LOG_LINES_MAX - 1
+
+
+def test_stderr_gets_a_number_of_its_own() -> None:
+    fd = stderr_fd()
+    assert fd is not None
+    assert fd > 2
+    os.close(fd)
+
+
+def test_the_log_never_goes_through_logging() -> None:
+    source = (ROOT / "proxy/log.py").read_text(encoding="utf-8")
+    assert not re.search(r"^import logging|^from logging", source, re.MULTILINE)

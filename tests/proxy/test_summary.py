@@ -1,0 +1,178 @@
+"""One stream as JSON, at every record of its tape."""
+
+from typing import Any
+
+import pytest
+
+from tests.proxy.control_cases import ME
+from tests.proxy.store_cases import CREATED, flat, stream_of
+from tests.support.chat import DONE, call, finish, frame, sse, tape, text
+from wiretape.events.json_text import dumps, parse
+from wiretape.events.tape import Damage, Recorder
+from wiretape.proxy.summary import Summary, summary_of
+
+WHOLE = flat(stream_of("s1", caller=ME, call_id="call-1"))
+
+
+def test_a_whole_stream() -> None:
+    said = summary_of("s1", WHOLE)
+    received = said.pop("received")
+    assert len(received.pop("sha256")) == 64
+    assert received == {"bytes": 866, "frames": 6}
+    assert said == {
+        "id": "s1",
+        "created": CREATED,
+        "route": "default",
+        "dialect": "chat",
+        "profile": "strict",
+        "model": "m",
+        "live": False,
+        "status": None,
+        "ending": "completed",
+        "flags": [],
+        "cause": "eof",
+        "attempts": [],
+        "timing": {
+            "first_frame_us": 1_000,
+            "first_content_us": 1_000,
+            "last_content_us": 4_000,
+            "longest_silence_us": 84_000,
+            "longest_pause_us": 1_000,
+            "duration_us": 90_000,
+        },
+        "usage": None,
+        "message": {
+            "id": "chatcmpl-1",
+            "choices": [
+                {"index": 0, "finish": "tool_calls", "text_chars": 21, "reasoning_chars": 0, "refusal_chars": 0}
+            ],
+        },
+        "tools": [
+            {
+                "id": "call-1",
+                "name": "look_up",
+                "choice": 0,
+                "state": "running",
+                "reason": None,
+                "moves": [{"n": 5, "state": "announced"}, {"n": 6, "state": "ready"}, {"n": 6, "state": "running"}],
+                "arguments_chars": 2,
+            }
+        ],
+        "results": [],
+        "warnings": [],
+        "repairs": {"role_missing": 1, "call_type": 1, "lifecycle": 1},
+        "records": 9,
+        "damage": [],
+    }
+
+
+def test_a_long_stream_keeps_no_more_than_its_latest_times() -> None:
+    summary = Summary("s1")
+    for record in flat(stream_of("s1", reads=5_000)):
+        summary.feed(record)
+        assert len(summary._times_of) <= 2_000  # pyright: ignore[reportPrivateUsage] - a bound inside
+    assert summary.to_json()["timing"]["longest_pause_us"] == 1_000
+
+
+def test_the_texts_themselves_are_there_when_asked_for() -> None:
+    said = summary_of("s1", WHOLE, whole=True)
+    assert said["message"]["choices"][0]["text"] == "word 0 word 1 word 2 "
+    assert said["tools"][0]["arguments"] == "{}"
+
+
+def test_every_prefix_has_a_summary_that_says_what_is_there_so_far() -> None:
+    summary = Summary("s1")
+    for number, record in enumerate(WHOLE):
+        said = summary.to_json()
+        assert (said["live"], said["ending"], said["records"]) == (True, None, number)
+        assert parse(dumps(said)) == said
+        summary.feed(record)
+        assert summary.to_json() == summary_of("s1", WHOLE[: number + 1])
+    assert summary.to_json()["live"] is False
+
+
+def test_a_cut_call_is_named_in_tools_and_warnings() -> None:
+    cut = call(index=0, id="c9", name="write_file", arguments='{"path":')
+    said = summary_of("s1", tape([text("a", role=True), cut], cause="reset"))
+    assert (said["ending"], said["cause"]) == ("reset", "reset")
+    assert [(tool["id"], tool["state"], tool["reason"]) for tool in said["tools"]] == [("c9", "dropped", "reset")]
+    assert said["warnings"] == [{"code": "reset", "calls": [{"id": "c9", "name": "write_file"}]}]
+
+
+def test_attempts_their_upstreams_and_what_became_of_them() -> None:
+    recorder = Recorder()
+    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "chat"})]
+    records += recorder.attempt(1, {"number": 1, "upstream": "first"})
+    records.append(recorder.record("head", 2, {"status": 503}))
+    records.append(recorder.body(3, b'{"error":{}}'))
+    records += recorder.attempt(4, {"number": 2, "upstream": "second", "failure": "upstream_error"})
+    records.append(recorder.record("head", 5, {"status": 200}))
+    records += recorder.read(6, text("a"))
+    records.append(recorder.record("commit", 6, {"status": 200}))
+    said = summary_of("s1", records)
+    assert said["attempts"] == [
+        {"n": 1, "at_us": 1, "number": 1, "upstream": "first", "status": 503},
+        {"n": 4, "at_us": 4, "number": 2, "upstream": "second", "failure": "upstream_error", "status": 200},
+    ]
+    assert said["status"] == 200
+    assert said["received"] == {"bytes": len(text("a")), "frames": 1}
+    assert said["timing"]["first_frame_us"] == 6
+
+
+def test_usage_and_repairs_and_flags() -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 4}
+    said = summary_of("s1", tape([text("a", role=True), finish(), sse({"choices": [], "usage": usage})]))
+    assert said["usage"] == usage
+    assert said["flags"] == ["no_done"]
+    assert said["repairs"]["done_supplied"] == 1
+
+
+def test_the_tapes_own_word_on_its_ending_counts() -> None:
+    records = tape([text("a"), finish(), DONE])
+    records[-1] = records[-1]._replace(keys={**records[-1].keys, "ending": "limit", "flags": ["untaped"]})
+    said = summary_of("s1", records)
+    assert (said["ending"], said["flags"]) == ("limit", ["untaped"])
+
+
+def test_results_in_the_request_are_told() -> None:
+    recorder = Recorder()
+    result = {"id": "c1", "name": "x", "failed": False, "output": "o", "duration_ms": None}
+    said = summary_of("s1", [recorder.record("results", 0, {"results": [result]})])
+    assert said["results"] == [result]
+
+
+@pytest.mark.parametrize("ending", ["completed", "reset"])
+def test_an_exchange_of_no_dialect_has_no_message_and_no_flags_of_one(ending: str) -> None:
+    recorder = Recorder()
+    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "", "profile": "transparent"})]
+    records.append(recorder.body(1, b'{"object":"list"}'))
+    records.append(recorder.end(2, {"cause": "eof", "ending": ending, "flags": []}))
+    said = summary_of("s1", records)
+    assert (said["message"], said["tools"], said["repairs"]) == (None, [], {})
+    assert said["warnings"] == ([] if ending == "completed" else [{"code": "reset", "calls": []}])
+
+
+JUNK: list[dict[str, Any]] = [
+    {},
+    {"route": 5, "created": "x", "dialect": ["chat"]},
+    {"dialect": "chat", "settings": 7},
+]
+
+
+@pytest.mark.parametrize("keys", JUNK)
+def test_junk_in_the_records_is_no_fault(keys: dict[str, Any]) -> None:
+    recorder = Recorder()
+    records = [recorder.record("head", 0, {}), recorder.record("open", 0, keys)]
+    records += [
+        recorder.record(kind, 0, {"facts": 5, "results": 5, "status": "x"}) for kind in ("request", "results", "commit")
+    ]
+    records += [*recorder.read(1, frame({"content": "\ud83d"})), *recorder.read(2, b"data: {\n\n")]
+    records.append(recorder.end(2, {"cause": 5}))
+    said = summary_of("s1", records, whole=True)
+    assert said["live"] is False
+    assert parse(dumps(said)) is not None
+
+
+def test_damage_stands_beside_what_could_be_read() -> None:
+    summary = Summary("s1")
+    assert summary.to_json(damage=[Damage(7, "torn")])["damage"] == [{"at": 7, "reason": "torn"}]

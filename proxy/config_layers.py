@@ -43,10 +43,10 @@ class Layers:
     flags: Mapping[str, Any]
     cwd: Path
 
-    def above(self, setting: Setting) -> Given | None:
-        """From a flag or the environment."""
+    def above(self, setting: Setting, *, flags: bool = True) -> Given | None:
+        """From a flag (unless they do not matter) or the environment."""
         for name in (setting.alias, setting.name):
-            if name and self.flags.get(name) is not None:
+            if flags and name and self.flags.get(name) is not None:
                 return Given(self._read(setting, self.flags[name], setting.flag, self.cwd), setting.flag, 3)
         text = self.environ.get(setting.environment, "")
         if text:

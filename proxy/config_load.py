@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import httpx
-
 from wiretape.events.errors import LocalError
 
 from .config import Config, ConfigError
@@ -17,7 +15,7 @@ from .config_layers import DEFAULT, Layers, line, open_layers
 from .config_routes import default_route, named_routes
 from .config_secrets import from_environment, from_file
 from .config_table import PREFIX, ROUTE, SERVER, TARGET, with_values
-from .config_url import is_loopback, origin_of
+from .config_url import UrlError, checked, is_loopback, origin_of
 from .connect import Egress
 from .keys import Key, Secret
 from .limits import KEY_CHARS_MIN
@@ -29,7 +27,6 @@ _KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 #: An address that means all of this machine's.
 _EVERYWHERE: Final = ("0.0.0.0", "::", "[::]")  # noqa: S104 - asked about, not listened on
 _EGRESS: Final = ("egress_proxy", "egress_user", "egress_password_env")
-_PORTS: Final = {"http": 80, "https": 443}
 
 
 class Loaded(NamedTuple):
@@ -86,12 +83,11 @@ def _egress(named: Mapping[str, str], layers: Layers, origins: Mapping[str, str]
             raise ConfigError(f"{where}: needs egress_user beside it")
         password = from_environment(where, variable, layers.environ).reveal() if serving else ""
     try:
-        url = httpx.URL(proxy)
-    except httpx.InvalidURL:
-        raise ConfigError(f"{_where(origins, 'egress_proxy')}: is no URL with a host and a port to 65535") from None
-    return Egress(
-        tls=url.scheme == "https", host=url.host, port=url.port or _PORTS[url.scheme], user=user, password=password
-    )
+        checked(proxy, allow_plain_http=True)
+    except UrlError as exc:
+        raise ConfigError(f"{_where(origins, 'egress_proxy')}: {exc}") from None
+    scheme, host, port = origin_of(proxy)
+    return Egress(tls=scheme == "https", host=host, port=port, user=user, password=password)
 
 
 def _where(origins: Mapping[str, str], name: str) -> str:

@@ -1,7 +1,7 @@
 """Routes and their upstreams, from the layers of the configuration
 
-What is said of an upstream (its key, its fallbacks) counts with that upstream only: a layer that names another one
-leaves the key of the layers below it behind.
+What is said of an upstream (its key, its fallbacks) counts with that upstream only: whoever names another one, in a
+layer above, leaves the key behind that lay beside the first.
 """
 
 import re
@@ -65,10 +65,14 @@ def default_route(
 ) -> Route | None:
     """What stands behind /v1, if anything does."""
     upstream = layers.top(TARGET[0])
+    lowest = layers.inside(layers.document, TARGET[0]) or layers.above(TARGET[0], flags=False) or upstream
 
     def find(setting: Setting) -> Given | None:
         given = layers.top(setting)
-        return given if given and upstream and given.rank >= upstream.rank else None
+        if given is None or upstream is None or lowest is None:
+            return None
+        # Below the upstream it counts only where it cannot have been meant for another one.
+        return given if given.rank >= upstream.rank or lowest.rank == upstream.rank else None
 
     target = _target(find, "", layers, origins, serving=serving)
     if target is None:

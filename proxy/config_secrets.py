@@ -31,14 +31,16 @@ def from_file(where: str, path: Path) -> Secret:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as exc:
         raise ConfigError(f"{where}: the file that it names cannot be opened: {exc.strerror}") from None
-    with os.fdopen(handle, "rb") as file:
+    try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise ConfigError(f"{where}: what it names is not a file")
         if status.st_mode & 0o077:
             mode = stat.S_IMODE(status.st_mode)
             raise ConfigError(f"{where}: the file that it names is open to others (mode {mode:04o}): chmod 600 it")
-        content = file.read(KEY_FILE_BYTES_MAX + 1)
+        content = os.read(handle, KEY_FILE_BYTES_MAX + 1)
+    finally:
+        os.close(handle)
     if len(content) > KEY_FILE_BYTES_MAX:
         raise ConfigError(f"{where}: the file that it names is longer than {KEY_FILE_BYTES_MAX} bytes")
     return _secret(where, content.decode("latin-1").strip())

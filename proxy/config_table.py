@@ -11,7 +11,7 @@ from wiretape.events.settings import OnPartial, Profile, Reasoning, Tools
 
 from .config import Durability, KeyHeader, OnClientGone, OnLogFailure, Requests
 from .config_kinds import Choice, Count, Kind, Names, OnOff, PathTo, Seconds, Size, Text
-from .limits import ATTEMPTS_MAX
+from .limits import ATTEMPTS_MAX, PORT_MAX
 
 __all__ = ["PREFIX", "ROUTE", "SERVER", "TARGET", "Setting", "with_values"]
 
@@ -22,7 +22,6 @@ _UNBOUNDED: Final = "unlimited"
 _VARIABLE: Final = Text("the name of an environment variable", r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _HOST: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}|\[[0-9A-Fa-f:.]+\]"
 _ORIGIN: Final = r"[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9._\[\]:-]+"
-_PORT_MAX: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ SERVER: Final[tuple[Setting, ...]] = (
         kind=Text("a name or address of this machine", _HOST + "|[0-9A-Fa-f:.]+"),
         reason="Where to listen. Any other than this machine's own loopback needs a key of Wiretape's.",
     ),
-    Setting(name="port", place="port", kind=Count(0, _PORT_MAX), reason="0 takes a free one."),
+    Setting(name="port", place="port", kind=Count(0, PORT_MAX), reason="0 takes a free one."),
     Setting(
         name="data",
         place="data",

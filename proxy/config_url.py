@@ -7,12 +7,14 @@ from typing import Final
 import httpx
 
 from .headers import holds_key
+from .limits import PORT_MAX
 from .routes import base_of, is_plain
 
 __all__ = ["UrlError", "checked", "is_loopback", "origin_of", "plain_name"]
 
 _VISIBLE: Final = re.compile(r"[\x21-\x5b\x5d-\x7e]+", re.ASCII)
 _AUTHORITY: Final = re.compile(r"https?://([^/?#]*)", re.ASCII)
+_NO_URL: Final = f"is no URL with a host and a port from 1 to {PORT_MAX}"
 _OWN_TAIL: Final = "/chat/completions"
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -33,9 +35,9 @@ def checked(url: str, *, allow_plain_http: bool) -> str:
     try:
         base, parsed = base_of(url), httpx.URL(url)
     except httpx.InvalidURL:
-        raise UrlError("is no URL with a host and a port from 1 to 65535") from None
-    if not parsed.host or parsed.port == 0:
-        raise UrlError("is no URL with a host and a port from 1 to 65535")
+        raise UrlError(_NO_URL) from None
+    if not parsed.host or not (parsed.port is None or 1 <= parsed.port <= PORT_MAX):
+        raise UrlError(_NO_URL)
     if not is_plain(base.path + b"/"):
         raise UrlError("must not hold . or .. in its path")
     if base.path.endswith(_OWN_TAIL.encode()):

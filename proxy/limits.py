@@ -52,6 +52,7 @@ __all__ = [
     "NOT_FOUND_STEP_S",
     "PARSE_INLINE_BYTES_MAX",
     "PIPELINED_BYTES_MAX",
+    "PORT_MAX",
     "RECEIVE_BYTES_MAX",
     "REQUEST_BYTES_MAX",
     "REQUEST_HEAD_TIMEOUT_S",
@@ -309,3 +310,6 @@ TCP_USER_TIMEOUT_MS: Final = 30_000
 
 #: After the drain: for the last frames to reach their clients. SIGTERM to exit takes 35 s at most (failures.md G12).
 SHUTDOWN_FLUSH_S: Final = 4.0
+
+#: TCP has sixteen bits for it.
+PORT_MAX: Final = 65_535

@@ -1,0 +1,670 @@
+"""Flags over environment over file: what each gives, where it came from, and what is refused in one line."""
+
+import dataclasses
+import json
+import secrets
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wiretape.events.errors import LocalError
+from wiretape.events.settings import Settings
+from wiretape.proxy.config import Config, ConfigError, Route, Target
+from wiretape.proxy.config_load import load
+from wiretape.proxy.config_show import rows, shown
+from wiretape.proxy.config_table import ROUTE, SERVER, TARGET
+from wiretape.proxy.connect import Egress
+from wiretape.proxy.keys import Secret
+from wiretape.proxy.limits import KEY_CHARS_MIN, KEY_FILE_BYTES_MAX
+from wiretape.proxy.retention import Keep
+
+OPENAI = "https://api.openai.test/v1"
+OWN = "own-0123456789abcdef0123456789abcdef"
+KEY = "sk-0123456789abcdef"
+
+Flags = dict[str, Any]
+
+
+class House:
+    """A working folder and an environment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environ = {"HOME": "/somebody", "OPENAI": KEY, "AZURE": "azure-" + KEY, "OWN": OWN, "SHORT": "x" * 31}
+
+    def file(self, text: str, name: str = "wiretape.toml") -> "House":
+        (self.folder / name).write_text(text, encoding="utf-8")
+        return self
+
+    def config(self, flags: Flags | None = None, *, serving: bool = True, **environ: str) -> Config:
+        return load(flags or {}, self.environ | environ, self.folder, serving=serving).config
+
+    def origins(self, flags: Flags | None = None, **environ: str) -> dict[str, str]:
+        return dict(load(flags or {}, self.environ | environ, self.folder).origins)
+
+    def refusal(self, flags: Flags | None = None, *, serving: bool = True, **environ: str) -> str:
+        with pytest.raises(ConfigError) as caught:
+            load(flags or {}, self.environ | environ, self.folder, serving=serving)
+        message = str(caught.value)
+        assert message.isprintable(), "more than one line"
+        return message
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_one_url_is_enough(house: House) -> None:
+    config = house.config({"upstream": OPENAI})
+    assert config == Config(
+        data=Path("/somebody/.local/share/wiretape")
+        if sys.platform != "darwin"
+        else Path("/somebody/Library/Application Support/wiretape"),
+        routes={"": Route(name="", targets=(Target(name="api.openai.test/v1", url=OPENAI),))},
+    )
+
+
+def test_the_defaults_are_the_documented_figures() -> None:
+    """failures.md G14 and design.md 3 to 5."""
+    config, route = Config(data=Path()), Route(name="", targets=())
+    assert (config.host, config.port, config.durability, config.requests) == ("127.0.0.1", 8787, "process", "full")
+    assert (config.on_log_failure, config.streams_max, config.body_bytes_max) == ("stop", 1_000, 128 * 1024 * 1024)
+    assert (config.keep, config.drain_s, config.upstream.connect_timeout_s) == (Keep(days=7, bytes=5 * 1024**3), 30, 10)
+    assert (route.attempts, route.first_byte_s, route.idle_s, route.keepalive_s) == (3, 600, 300, 15)
+    assert (route.finish_grace_s, route.on_client_gone, route.drain_s, route.keep_s) == (2, "cancel", 30, 60)
+    assert (route.synthesise, route.tape, route.hermes, route.include_usage) == (True, True, False, False)
+
+
+def test_flags_are_over_the_environment_over_the_file(house: House) -> None:
+    house.file(f'upstream = "{OPENAI}"\nport = 1\nhost = "::1"\nkeep_days = 1\n')
+    config = house.config({"port": 3, "host": None}, WIRETAPE_PORT="2", WIRETAPE_HOST="localhost", WIRETAPE_DATA="")
+    assert (config.port, config.host, config.keep.days) == (3, "localhost", 1)
+    origins = house.origins({"port": 3}, WIRETAPE_PORT="2", WIRETAPE_HOST="localhost", WIRETAPE_DATA="")
+    names = ("port", "host", "keep_days", "data", "upstream", "profile")
+    assert [origins[name] for name in names] == [
+        "--port",
+        "WIRETAPE_HOST",
+        "wiretape.toml",
+        "default",
+        "wiretape.toml",
+        "default",
+    ]
+
+
+EVERYTHING: dict[str, tuple[str, str, Callable[[Config], Any], Any]] = {
+    # name: as TOML, as text, where, what
+    "host": ('"localhost"', "localhost", lambda c: c.host, "localhost"),
+    "port": ("9000", "9000", lambda c: c.port, 9000),
+    "data": ('"/d"', "/d", lambda c: c.data, Path("/d")),
+    "durability": ('"disk"', "disk", lambda c: c.durability, "disk"),
+    "requests": ('"hash"', "hash", lambda c: c.requests, "hash"),
+    "on_log_failure": ('"serve"', "serve", lambda c: c.on_log_failure, "serve"),
+    "keep_days": ('"unlimited"', "unlimited", lambda c: c.keep.days, None),
+    "keep_bytes": ('"2 GiB"', "2GiB", lambda c: c.keep.bytes, 2 * 1024**3),
+    "hosts": ('["A.test", "b.test"]', "a.test, B.test", lambda c: c.hosts, ("a.test", "b.test")),
+    "origins": ('["app://x"]', "app://X", lambda c: c.origins, ("app://x",)),
+    "streams_max": ("5", "5", lambda c: c.streams_max, 5),
+    "body_bytes_max": ("1024", "1 KiB", lambda c: c.body_bytes_max, 1024),
+    "shutdown_drain_s": ("0", "0", lambda c: c.drain_s, 0.0),
+    "connect_timeout_s": ("1.5", "1.5", lambda c: c.upstream.connect_timeout_s, 1.5),
+    "write_timeout_s": ("2", "2", lambda c: c.upstream.write_timeout_s, 2.0),
+    "ca_file": ('"/ca.pem"', "/ca.pem", lambda c: c.upstream.ca_file, Path("/ca.pem")),
+    "egress_proxy": (
+        '"http://proxy.test:3128"',
+        "http://proxy.test:3128/",
+        lambda c: c.upstream.egress,
+        Egress(host="proxy.test", port=3128),
+    ),
+    "profile": ('"transparent"', "transparent", lambda c: c.routes[""].settings.profile, "transparent"),
+    "on_partial": ('"both"', "both", lambda c: c.routes[""].settings.on_partial, "both"),
+    "tools": ('"held"', "held", lambda c: c.routes[""].settings.tools, "held"),
+    "tool_events": ("false", "off", lambda c: c.routes[""].settings.tool_events, False),
+    "reasoning": ('"as_is"', "as_is", lambda c: c.routes[""].settings.reasoning, "as_is"),
+    "cumulative": ("true", "true", lambda c: c.routes[""].settings.cumulative, True),
+    "think": ("true", "1", lambda c: c.routes[""].settings.think, True),
+    "include_usage": ("true", "TRUE", lambda c: c.routes[""].include_usage, True),
+    "attempts": ("1", "1", lambda c: c.routes[""].attempts, 1),
+    "first_byte_s": ("5", "5", lambda c: c.routes[""].first_byte_s, 5.0),
+    "idle_s": ("5", "5", lambda c: c.routes[""].idle_s, 5.0),
+    "keepalive_s": ("5", "5", lambda c: c.routes[""].keepalive_s, 5.0),
+    "finish_grace_s": ("0", "0", lambda c: c.routes[""].finish_grace_s, 0.0),
+    "on_client_gone": ('"keep"', "keep", lambda c: c.routes[""].on_client_gone, "keep"),
+    "drain_s": ("5", "5", lambda c: c.routes[""].drain_s, 5.0),
+    "keep_s": ("5", "5", lambda c: c.routes[""].keep_s, 5.0),
+    "synthesise": ("false", "false", lambda c: c.routes[""].synthesise, False),
+    "tape": ("false", "0", lambda c: c.routes[""].tape, False),
+    "hermes": ("true", "on", lambda c: c.routes[""].hermes, True),
+    "key_env": ('"OPENAI"', "OPENAI", lambda c: c.routes[""].targets[0].key, Secret(KEY)),
+    "key_header": ('"x-api-key"', "x-api-key", lambda c: c.routes[""].targets[0].key_header, "x-api-key"),
+    "caller_key": ("false", "false", lambda c: c.routes[""].targets[0].caller_key, False),
+}
+
+#: Of those left: they need another one beside them, or are beside the URL in each of these tests.
+ELSEWHERE = {"egress_user", "egress_password_env", "key_file", "upstream", "allow_plain_http"}
+
+
+def test_every_setting_is_tried() -> None:
+    assert {setting.name for setting in (*SERVER, *ROUTE, *TARGET)} == EVERYTHING.keys() | ELSEWHERE
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_every_setting_is_read_from_every_layer(house: House, name: str) -> None:
+    setting = next(setting for setting in (*SERVER, *ROUTE, *TARGET) if setting.name == name)
+    toml, text, where, expected = EVERYTHING[name]
+    flags: Flags = {"upstream": OPENAI}
+    assert where(house.config({**flags, name: text})) == expected
+    assert where(house.config(flags, **{setting.environment: text})) == expected if setting not in TARGET else True
+    house.file(f'upstream = "{OPENAI}"\n{name} = {toml}\n')
+    assert where(house.config()) == expected
+    assert where(house.config(**{setting.environment: text})) == expected
+    loaded = load({setting.alias or name: text}, house.environ, house.folder)
+    assert loaded.origins[name] == setting.flag
+    (row,) = [row for row in rows(loaded) if row.name == name]
+    assert row.origin == setting.flag
+    assert row.value == ("***" if name == "key_env" else row.value)
+
+
+ROUTES = f"""
+upstream = "{OPENAI}"
+idle_s = 7
+hermes = true
+think = true
+
+[routes.azure]
+upstream = "https://x.openai.azure.com/openai/deployments/d?api-version=2024-10-21"
+key_env = "AZURE"
+idle_s = 8
+
+[routes.local]
+upstream = "http://127.0.0.1:11434/v1"
+think = false
+"""
+
+
+def test_routes_have_their_own_settings_over_those_at_the_top(house: House) -> None:
+    config = house.file(ROUTES).config()
+    assert list(config.routes) == ["", "azure", "local"]
+    azure = config.routes["azure"]
+    assert azure.targets == (
+        Target(
+            name="x.openai.azure.com/openai/deployments/d",
+            url="https://x.openai.azure.com/openai/deployments/d?api-version=2024-10-21",
+            key=Secret("azure-" + KEY),
+            key_header="api-key",
+        ),
+    )
+    assert [route.idle_s for route in config.routes.values()] == [7, 8, 7]
+    assert [route.settings.think for route in config.routes.values()] == [True, True, False]
+    assert config.secrets == (Secret("azure-" + KEY),)
+
+
+def test_what_says_something_of_one_upstream_is_not_shared(house: House) -> None:
+    config = house.file(ROUTES).config({"cumulative": True})
+    assert [route.hermes for route in config.routes.values()] == [True, False, False]
+    assert [route.settings.cumulative for route in config.routes.values()] == [True, False, False]
+
+
+def test_flags_and_environment_count_for_every_route(house: House) -> None:
+    config = house.file(ROUTES).config({"idle_s": "9"}, WIRETAPE_ON_PARTIAL="warn")
+    assert [route.idle_s for route in config.routes.values()] == [9, 9, 9]
+    assert config.routes[""].settings == Settings(on_partial="warn", think=True)
+    origins = house.origins({"idle_s": "9"})
+    assert origins["routes.azure.idle_s"] == "--idle-s"
+    assert origins["routes.azure.upstream"] == "wiretape.toml"
+    assert origins["routes.azure.think"] == "wiretape.toml"
+    assert origins["routes.azure.keep_s"] == "default"
+
+
+def test_routes_need_no_default_one(house: House) -> None:
+    house.file(f'[routes.a]\nupstream = "{OPENAI}"')
+    assert list(house.config().routes) == ["a"]
+    assert list(house.config({"upstream": OPENAI}).routes) == ["", "a"]
+
+
+def test_a_key_stays_with_its_upstream(house: House) -> None:
+    """Else `--upstream` for one try would send a provider's key to somebody else."""
+    house.file(f'upstream = "{OPENAI}"\nkey_env = "OPENAI"\nfallbacks = ["https://b.test/v1"]\nallow_plain_http = true')
+    assert house.config().routes[""].targets[0].key == Secret(KEY)
+    other = house.config({"upstream": "https://other.test/v1"}).routes[""].targets
+    assert other == (Target(name="other.test/v1", url="https://other.test/v1"),)
+    assert "allow_plain_http" in house.refusal({"upstream": "http://other.test/v1"})
+    given = house.config({"upstream_key_env": "AZURE"}).routes[""].targets[0]
+    assert given.key == Secret("azure-" + KEY)
+    other_key = house.config({"upstream": "https://o.test"}, WIRETAPE_UPSTREAM_KEY_ENV="AZURE").routes[""].targets[0]
+    assert other_key.key is None
+
+
+def test_a_key_that_lies_beside_no_upstream_is_for_the_one_that_there_is(house: House) -> None:
+    flags: Flags = {"upstream": "https://o.test"}
+    expected = Secret("azure-" + KEY)
+    assert house.config(flags, WIRETAPE_UPSTREAM_KEY_ENV="AZURE").routes[""].targets[0].key == expected
+    beside = {"WIRETAPE_UPSTREAM": OPENAI, "WIRETAPE_UPSTREAM_KEY_ENV": "AZURE"}
+    assert house.config(flags, **beside).routes[""].targets[0].key is None
+    assert house.config(None, **beside).routes[""].targets[0].key == expected
+    house.file('key_env = "AZURE"')
+    assert house.config(flags).routes[""].targets[0].key == expected
+    assert house.config(None, WIRETAPE_UPSTREAM=OPENAI).routes[""].targets[0].key == expected
+    assert house.config(flags, WIRETAPE_UPSTREAM=OPENAI).routes[""].targets[0].key is None
+
+
+FALLBACKS = f"""
+upstream = "{OPENAI}"
+fallbacks = ["azure", "https://b.test/v1", {{ upstream = "https://c.test/v1", key_env = "AZURE" }},
+  {{ upstream = "https://d.test/v1", caller_key = true }}, "{OPENAI}/beta"]
+[routes.azure]
+upstream = "https://a.test/v1"
+key_env = "OPENAI"
+fallbacks = [{{ upstream = "http://[::1]:1/v1" }}]
+"""
+
+
+def test_fallbacks_are_routes_urls_or_tables_and_get_no_key_of_another_host(house: House) -> None:
+    config = house.file(FALLBACKS).config()
+    found = [(target.name, target.key is not None, target.caller_key) for target in config.routes[""].targets]
+    assert found == [
+        ("api.openai.test/v1", False, True),
+        ("a.test/v1", True, False),
+        ("b.test/v1", False, False),
+        ("c.test/v1", True, False),
+        ("d.test/v1", False, True),
+        ("api.openai.test/v1/beta", False, True),
+    ]
+    assert [target.name for target in config.routes["azure"].targets] == ["a.test/v1", "[::1]:1/v1"]
+    assert house.origins()["fallbacks"] == house.origins()["routes.azure.fallbacks"] == "wiretape.toml"
+
+
+def test_who_only_reads_tapes_needs_no_upstream_and_no_key(house: House) -> None:
+    config = house.file('host = "0.0.0.0"\nport = 1').config(serving=False)
+    assert (config.port, config.routes, config.keys) == (1, {}, ())
+    house.file(f'upstream = "{OPENAI}"\nkey_env = "UNSET"\n[keys]\na = {{ env = "UNSET" }}\n')
+    assert house.config(serving=False).routes[""].targets[0].key is None
+    assert "routes" not in str(house.config(serving=False).secrets)
+
+
+def test_paths_count_from_where_they_are_written(house: House) -> None:
+    (house.folder / "etc").mkdir()
+    house.file(f'upstream = "{OPENAI}"\ndata = "tapes"\nca_file = "~/ca.pem"', "etc/my.toml")
+    config = house.config({"config": "etc/my.toml"})
+    assert config.data == house.folder / "etc" / "tapes"
+    assert config.upstream.ca_file == Path("/somebody/ca.pem")
+    assert house.config({"config": "etc/my.toml", "data": "tapes"}).data == house.folder / "tapes"
+    assert house.config(WIRETAPE_CONFIG="etc/my.toml", WIRETAPE_DATA=".").data == house.folder
+    assert house.config({"config": Path("etc/my.toml"), "data": Path("/x")}).data == Path("/x")
+    assert house.origins({"config": "etc/my.toml"})["data"] == "etc/my.toml"
+
+
+@pytest.mark.parametrize(
+    ("platform", "environ", "expected"),
+    [
+        ("linux", {"XDG_DATA_HOME": "/xdg"}, "/xdg/wiretape"),
+        ("linux", {"XDG_DATA_HOME": "relative"}, "/somebody/.local/share/wiretape"),
+        ("linux", {}, "/somebody/.local/share/wiretape"),
+        ("darwin", {"XDG_DATA_HOME": "/xdg"}, "/somebody/Library/Application Support/wiretape"),
+    ],
+)
+def test_the_data_folder_is_the_platforms(
+    house: House, monkeypatch: pytest.MonkeyPatch, platform: str, environ: dict[str, str], expected: str
+) -> None:
+    monkeypatch.setattr("wiretape.proxy.config_load.sys.platform", platform)
+    assert house.config({"upstream": OPENAI}, **environ).data == Path(expected)
+
+
+def test_without_a_home_the_data_folder_must_be_given(house: House) -> None:
+    assert "--data" in house.refusal({"upstream": OPENAI}, HOME="")
+    assert house.config({"upstream": OPENAI, "data": "~/x"}, HOME="").data == house.folder / "~" / "x"
+
+
+def test_an_egress_proxy_with_a_user(house: House) -> None:
+    house.file(f'upstream = "{OPENAI}"\negress_proxy = "https://[::1]:443"\negress_user = "me"')
+    expected = Egress(tls=True, host="::1", port=443, user="me", password="")
+    assert house.config().upstream.egress == expected
+    with_password = load({"egress_password_env": "OPENAI"}, house.environ, house.folder)
+    assert with_password.config.upstream.egress == dataclasses.replace(expected, password=KEY)
+    assert KEY not in repr(with_password)
+    assert [row.value for row in rows(with_password) if row.name.startswith("egress")] == [
+        "https://::1:443",
+        "me",
+        "***",
+    ]
+
+
+def test_wiretapes_own_keys(house: House) -> None:
+    (house.folder / "bob.key").write_text(OWN + "-bob\n")
+    (house.folder / "bob.key").chmod(0o600)
+    house.file(
+        f'upstream = "{OPENAI}"\nhost = "0.0.0.0"\n[keys]\nalice = {{ env = "OWN" }}\nbob = {{ file = "bob.key" }}'
+    )
+    loaded = load({}, house.environ | {"WIRETAPE_KEY": OWN + "-default"}, house.folder)
+    assert [(key.name, key.secret.reveal()) for key in loaded.config.keys] == [
+        ("default", OWN + "-default"),
+        ("alice", OWN),
+        ("bob", OWN + "-bob"),
+    ]
+    shown_keys = [row for row in rows(loaded) if row.name.startswith("keys.")]
+    assert shown_keys == [
+        ("keys.default", "***", "WIRETAPE_KEY"),
+        ("keys.alice", "***", "wiretape.toml"),
+        ("keys.bob", "***", "wiretape.toml"),
+    ]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "myhost", "127.0.0.1.evil.test"])  # noqa: S104
+def test_others_call_with_a_key_or_not_at_all(house: House, host: str) -> None:
+    message = house.refusal({"upstream": OPENAI, "host": host})
+    start, _, fresh = message.partition("export WIRETAPE_KEY=")
+    assert start.startswith("host: ")
+    assert len(fresh) >= KEY_CHARS_MIN
+    assert house.config({"upstream": OPENAI, "host": host}, WIRETAPE_KEY=fresh).keys[0].secret == Secret(fresh)
+    assert fresh not in house.refusal({"upstream": OPENAI, "host": host}), "a fresh one each time"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost", "LOCALHOST"])
+def test_this_machine_needs_no_key(house: House, host: str) -> None:
+    assert house.config({"upstream": OPENAI, "host": host}).host == host
+
+
+@pytest.mark.parametrize(("length", "taken"), [(KEY_CHARS_MIN - 1, False), (KEY_CHARS_MIN, True)])
+def test_a_key_of_our_own_is_long(house: House, length: int, taken: bool) -> None:
+    if taken:
+        assert house.config({"upstream": OPENAI}, WIRETAPE_KEY="x" * length).keys
+    else:
+        assert "export WIRETAPE_KEY=" in house.refusal({"upstream": OPENAI}, WIRETAPE_KEY="x" * length)
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o644, 0o660, 0o601])
+def test_a_key_file_that_others_may_open_is_refused(house: House, mode: int) -> None:
+    key = house.folder / "key"
+    key.write_text(KEY)
+    key.chmod(0o600)
+    house.file(f'upstream = "{OPENAI}"\nkey_file = "link"')
+    (house.folder / "link").symlink_to(key)
+    assert house.config().routes[""].targets[0].key == Secret(KEY)
+    key.chmod(mode)
+    assert "chmod 600" in house.refusal()
+
+
+KEY_FILES: list[tuple[bytes, str]] = [
+    (b"", "visible ASCII"),
+    (b"two lines\nof it", "visible ASCII"),
+    (b"a\xff", "visible ASCII"),
+    (b"x" * (KEY_FILE_BYTES_MAX + 1), "longer"),
+]
+
+
+@pytest.mark.parametrize(("content", "expected"), KEY_FILES)
+def test_a_key_file_holds_one_key(house: House, content: bytes, expected: str) -> None:
+    (house.folder / "key").write_bytes(content)
+    (house.folder / "key").chmod(0o600)
+    assert expected in house.refusal({"upstream": OPENAI, "upstream_key_file": "key"})
+    (house.folder / "key").write_bytes(b"x" * KEY_FILE_BYTES_MAX)
+    assert house.config({"upstream": OPENAI, "upstream_key_file": "key"}).secrets
+
+
+def test_a_key_file_is_a_file(house: House) -> None:
+    assert "not a file" in house.refusal({"upstream": OPENAI, "upstream_key_file": "."})
+    assert "No such file" in house.refusal({"upstream": OPENAI, "upstream_key_file": "none"})
+
+
+REFUSED_URLS: list[tuple[str, str]] = [
+    ("ftp://a.test", "https://"),
+    ("a.test/v1", "https://"),
+    ("", "--upstream"),
+    ("https://", "host"),
+    ("https:///v1", "host"),
+    ("https://a.test:0/v1", "port"),
+    ("https://a.test:99999/v1", "port"),
+    ("https://a.test:x/v1", "port"),
+    ("https://user:pw@a.test/v1", "user or password"),
+    ("https://user@a.test/v1", "user or password"),
+    ("https://a.test/v1#x", "fragment"),
+    ("https://a.test/v1 x", "spaces"),
+    ("https://a.test\\@evil.test/v1", "backslashes"),
+    ("https://ä.test/v1", "ASCII"),
+    ("https://a.test/../v1", ".."),
+    ("https://a.test/v1/%2e%2e", ".."),
+    ("https://a.test/v1?key=abc", "key_env"),
+    ("https://a.test/v1?API-KEY=abc", "key_env"),
+    ("https://a.test/v1/chat/completions", "base URL"),
+    ("http://a.test/v1", "allow_plain_http"),
+    ("http://192.168.1.5/v1", "allow_plain_http"),
+    ("http://127.0.0.1.evil.test/v1", "allow_plain_http"),
+    ("http://127.0.0.1:8787/v1", "this server itself"),
+]
+
+
+@pytest.mark.parametrize(("url", "expected"), REFUSED_URLS)
+def test_what_an_upstream_may_not_be(house: House, url: str, expected: str) -> None:
+    assert expected in house.refusal({"upstream": url or None})
+    assert expected in house.refusal(WIRETAPE_UPSTREAM=url)
+    if url:
+        message = house.file(f"[routes.a]\nupstream = {json.dumps(url)}").refusal()
+        assert message.startswith("wiretape.toml: routes.a.upstream: ") or expected == "this server itself"
+        assert expected in message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://a.test",
+        "https://a.test:8443/api/v1/",
+        "https://a.test/v1beta/openai",
+        "https://a.test/openai/deployments/x?api-version=2024-10-21",
+        "http://localhost:11434/v1",
+        "http://[::1]:1/v1",
+        "https://user.test/@x/v1",
+    ],
+)
+def test_what_an_upstream_may_be(house: House, url: str) -> None:
+    assert house.config({"upstream": url}).routes[""].targets[0].url == url
+
+
+def test_plain_http_to_another_machine_is_said_aloud(house: House) -> None:
+    house.file('[routes.a]\nupstream = "http://a.test/v1"\nallow_plain_http = true')
+    assert house.config().routes["a"].targets[0].url == "http://a.test/v1"
+    assert [row for row in rows(load({}, house.environ, house.folder)) if row.name == "routes.a.allow_plain_http"] == [
+        ("routes.a.allow_plain_http", "true", "wiretape.toml")
+    ]
+
+
+UPSTREAM = f'upstream = "{OPENAI}"\n'
+
+REFUSED: list[tuple[str, str, str]] = [
+    ("an unknown setting", "prot = 1", "wiretape.toml: prot is no setting; did you mean `port`?"),
+    ("one like nothing", "zzzzzz = 1", "wiretape.toml: zzzzzz is no setting; known are "),
+    ("unknown in a route", "[routes.a]\nport = 1", "wiretape.toml: routes.a.port is no setting; known are "),
+    ("a name of two lines", '"a\\nb" = 1', "wiretape.toml: a?b is no setting; known are "),
+    ("a long name", f"{'a' * 100} = 1", f"wiretape.toml: {'a' * 60}... is no setting; known are "),
+    ("a text for a number", 'port = "1"', "wiretape.toml: port: must be a whole number from 0 to 65535"),
+    ("a truth for a number", "port = true", "wiretape.toml: port: must be a whole number from 0 to 65535"),
+    ("beyond its bound", "port = 65536", "wiretape.toml: port: must be a whole number from 0 to 65535"),
+    ("a fraction", "port = 1.5", "wiretape.toml: port: must be a whole number from 0 to 65535"),
+    ("a number for a truth", "tape = 1", "wiretape.toml: tape: must be true or false"),
+    ("a text for a truth", 'tape = "off"', "wiretape.toml: tape: must be true or false"),
+    ("another word", 'profile = "lax"', 'wiretape.toml: profile: must be "strict" or "transparent"'),
+    ("no time", "idle_s = 0", "wiretape.toml: idle_s: must be seconds, more than 0 and at most 604800"),
+    ("time without end", "idle_s = inf", "wiretape.toml: idle_s: must be seconds, more than 0 and at most 604800"),
+    ("not a time", "idle_s = nan", "wiretape.toml: idle_s: must be seconds, more than 0 and at most 604800"),
+    ("time backwards", "drain_s = -1", "wiretape.toml: drain_s: must be seconds, from 0 and at most 604800"),
+    ("no attempt", "attempts = 0", "wiretape.toml: attempts: must be a whole number from 1 to 10"),
+    ("too many attempts", "attempts = 11", "wiretape.toml: attempts: must be a whole number from 1 to 10"),
+    ("no size", 'keep_bytes = "5 GB"', "wiretape.toml: keep_bytes: must be bytes, at least 0"),
+    ("another word for none", 'keep_days = "none"', "wiretape.toml: keep_days: must be a whole number from 0 to 36500"),
+    ("a name for a list", 'hosts = "a"', "wiretape.toml: hosts: must be a list of host names without ports"),
+    ("a port in a name", 'hosts = ["a:1"]', "wiretape.toml: hosts: must be a list of host names without ports"),
+    ("numbers in a list", "hosts = [1]", "wiretape.toml: hosts: must be a list of host names without ports"),
+    ("an origin without a scheme", 'origins = ["a.test"]', "wiretape.toml: origins: must be a list of origins like"),
+    ("an empty path", 'data = ""', "wiretape.toml: data: must be a path to a folder"),
+    ("a host with a path", 'host = "a/b"', "wiretape.toml: host: must be a name or address of this machine"),
+    ("not TOML", "port = = 1", "wiretape.toml: not TOML at line 2, column 8"),
+    ("a route that is none", "routes = 1", "wiretape.toml: routes: must be a table"),
+    ("a route that is no table", "[routes]\na = 1", "wiretape.toml: routes.a: must be a table"),
+    ("a route without an upstream", "[routes.a]\nidle_s = 1", "wiretape.toml: routes.a.upstream: is missing"),
+    ("a route by a bad name", '[routes."a/b"]', "wiretape.toml: routes.a/b: a route's name is"),
+    ("a route by our name", "[routes.v1]", "wiretape.toml: routes.v1: a route's name is"),
+    ("a route by our other name", "[routes.wiretape]", "wiretape.toml: routes.wiretape: a route's name is"),
+    (
+        "a variable that is not set",
+        'key_env = "UNSET"',
+        "wiretape.toml: key_env: the environment variable that it names",
+    ),
+    (
+        "a key for a variable",
+        'key_env = "sk-abc"',
+        "wiretape.toml: key_env: must be the name of an environment variable",
+    ),
+    ("two keys", 'key_env = "OPENAI"\nkey_file = "x"', "wiretape.toml: key_file: there is a key_env already"),
+    (
+        "a key in the open",
+        '[keys]\na = "x"',
+        "wiretape.toml: keys.a: must be { env = VARIABLE } or { file = PATH }, never",
+    ),
+    ("two sources", '[keys]\na = { env = "OWN", file = "x" }', "wiretape.toml: keys.a: must be { env ="),
+    (
+        "a key that is short",
+        '[keys]\na = { env = "SHORT" }',
+        "wiretape.toml: keys.a: a key of Wiretape's has at least 32",
+    ),
+    (
+        "a key without a value",
+        '[keys]\na = { env = "UNSET" }',
+        "wiretape.toml: keys.a: the environment variable that it",
+    ),
+    (
+        "one key twice",
+        '[keys]\na = { env = "OWN" }\nb = { env = "OWN" }',
+        "wiretape.toml: keys: two names have the same key",
+    ),
+    ("a key by a bad name", '[keys]\n"a b" = { env = "OWN" }', "wiretape.toml: keys.a b: a key's name is short"),
+    ("keys that are none", "keys = 1", "wiretape.toml: keys: must be a table"),
+    ("one fallback", 'fallbacks = "x"', "wiretape.toml: fallbacks: must be a list of route names"),
+    ("a fallback that is nothing", "fallbacks = [1]", "wiretape.toml: fallbacks: must be a list of route names"),
+    ("a fallback that is no route", 'fallbacks = ["b"]', "wiretape.toml: fallbacks: must be a list of route names"),
+    ("a fallback without a URL", "fallbacks = [{}]", "wiretape.toml: fallbacks[0].upstream: is missing"),
+    ("a fallback with more", "fallbacks = [{ idle_s = 1 }]", "wiretape.toml: fallbacks[0].idle_s is no setting"),
+    (
+        "a fallback in the open",
+        'fallbacks = ["http://b.test"]',
+        "wiretape.toml: fallbacks[0].upstream: must begin with https",
+    ),
+    ("a user without a proxy", 'egress_user = "a"', "wiretape.toml: egress_user: needs egress_proxy beside it"),
+    (
+        "a password in a proxy",
+        'egress_proxy = "http://a:b@c.test:1"',
+        "wiretape.toml: egress_proxy: must be http:// or",
+    ),
+    ("a proxy beyond all ports", 'egress_proxy = "http://c.test:99999"', "wiretape.toml: egress_proxy: is no URL"),
+    (
+        "a password without a user",
+        'egress_proxy = "http://c.test:1"\negress_password_env = "OWN"',
+        "wiretape.toml: egress_password_env: needs egress_user beside it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_a_refusal_names_file_setting_and_what_is_allowed(house: House, text: str, expected: str) -> None:
+    assert house.file(UPSTREAM + text).refusal().startswith(expected)
+
+
+def test_what_is_said_of_no_upstream_is_a_mistake(house: House) -> None:
+    assert house.file('key_env = "OPENAI"').refusal() == "wiretape.toml: key_env: there is no upstream beside it"
+    assert house.file("fallbacks = []").refusal() == "wiretape.toml: fallbacks: there is no upstream beside it"
+
+
+def test_flags_and_variables_are_named_as_they_are_written(house: House) -> None:
+    assert house.refusal({"port": "x"}) == "--port: must be a whole number from 0 to 65535"
+    assert house.refusal(WIRETAPE_PORT="tcp://10.0.0.1:80") == "WIRETAPE_PORT: must be a whole number from 0 to 65535"
+    assert house.refusal({"upstream": OPENAI, "upstream_key_env": "UNSET"}).startswith("--upstream-key-env: ")
+    unset = {"WIRETAPE_UPSTREAM": OPENAI, "WIRETAPE_UPSTREAM_KEY_ENV": "UNSET"}
+    assert house.refusal(None, **unset).startswith("WIRETAPE_UPSTREAM_KEY_ENV: the environment variable that it names")
+
+
+def test_a_variable_that_is_a_typo_is_told(house: House) -> None:
+    flags: Flags = {"upstream": OPENAI}
+    assert (
+        house.refusal(flags, WIRETAPE_ON_PARTAIL="x")
+        == "WIRETAPE_ON_PARTAIL is no setting; did you mean WIRETAPE_ON_PARTIAL?"
+    )
+    assert "WIRETAPE_KEY?" in house.refusal(flags, WIRETAPE_KEYS="x")
+    # What container platforms set for a service of this name, and what the file itself names.
+    platform = {"WIRETAPE_SERVICE_HOST": "x", "WIRETAPE_SERVICE_PORT": "1", "WIRETAPE_PORT_8787_TCP_ADDR": "x"}
+    assert house.config(flags, **platform)
+    house.file('[keys]\na = { env = "WIRETAPE_KEY_A" }')
+    assert house.config(flags, WIRETAPE_KEY_A=OWN).keys
+
+
+def test_a_file_that_is_asked_for_is_there(house: House) -> None:
+    assert house.refusal({"config": "no.toml"}) == "no.toml: there is no such file"
+    assert "cannot be read" in house.refusal({"config": "."})
+    (house.folder / "wiretape.toml").write_bytes(b"a = '\xff'")
+    assert house.refusal() == "wiretape.toml: not TOML: not UTF-8"
+
+
+def test_a_flag_that_nobody_knows_is_our_bug(house: House) -> None:
+    with pytest.raises(LocalError, match="colour"):
+        house.config({"colour": "red"})
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(None, ""), (True, "true"), (2.0, "2"), (("a", "b"), "a, b"), (5, "5"), ("x", "x")]
+)
+def test_a_value_is_shown_as_it_is_written(value: object, expected: str) -> None:
+    assert shown(value) == expected
+
+
+def canaries() -> list[tuple[str, Callable[[str], tuple[str, dict[str, str]]]]]:
+    """Twenty places where a secret may stand, or stands by mistake: the file, and the environment."""
+    return [
+        ("key_env", lambda s: (UPSTREAM + 'key_env = "K"', {"K": s})),
+        ("key_env of a route", lambda s: (f"[routes.a]\n{UPSTREAM}key_env = 'K'", {"K": s})),
+        (
+            "key_env of a fallback",
+            lambda s: (UPSTREAM + f'fallbacks = [{{ upstream = "{OPENAI}", key_env = "K" }}]', {"K": s}),
+        ),
+        ("our own key", lambda s: (UPSTREAM, {"WIRETAPE_KEY": s})),
+        ("a named key", lambda s: (UPSTREAM + '[keys]\na = { env = "K" }', {"K": s})),
+        (
+            "the egress proxy's",
+            lambda s: (
+                UPSTREAM + 'egress_proxy = "http://p.test:1"\negress_user = "u"\negress_password_env = "K"',
+                {"K": s},
+            ),
+        ),
+        ("a key that is no line", lambda s: (UPSTREAM + 'key_env = "K"', {"K": s + "\n" + s})),
+        ("a key that is short", lambda s: (UPSTREAM, {"WIRETAPE_KEY": s[:20]})),
+        ("the key itself as key_env", lambda s: (UPSTREAM + f'key_env = "{s}"', {})),
+        ("the key itself as a variable", lambda s: (UPSTREAM, {"WIRETAPE_UPSTREAM_KEY_ENV": s})),
+        ("the key itself in the table", lambda s: (UPSTREAM + f'[keys]\na = "{s}"', {})),
+        ("the key itself as a named variable", lambda s: (UPSTREAM + f'[keys]\na = {{ env = "{s}" }}', {})),
+        ("a password in the URL", lambda s: (f'upstream = "https://u:{s}@a.test/v1"', {})),
+        ("a user in the URL", lambda s: ("", {"WIRETAPE_UPSTREAM": f"https://{s}@a.test/v1"})),
+        ("a key in the URL's query", lambda s: (f'upstream = "https://a.test/v1?key={s}"', {})),
+        ("a key in the URL's fragment", lambda s: (f'upstream = "https://a.test/v1#{s}"', {})),
+        ("a password of the egress proxy", lambda s: (UPSTREAM + f'egress_proxy = "http://u:{s}@p.test:1"', {})),
+        ("a key where a number is due", lambda s: (UPSTREAM + f'port = "{s}"', {})),
+        ("a key in a line that is not TOML", lambda s: (UPSTREAM + f"key_env = {s}", {})),
+        ("a key as a fallback", lambda s: (UPSTREAM + f'fallbacks = ["{s}"]', {})),
+        ("a key as a file", lambda s: (UPSTREAM + f'key_file = "{s}"', {})),
+    ]
+
+
+@pytest.mark.parametrize("place", canaries(), ids=[name for name, _ in canaries()])
+def test_no_secret_is_ever_said(house: House, place: tuple[str, Callable[[str], tuple[str, dict[str, str]]]]) -> None:
+    """failures.md G15, the part of the configuration."""
+    secret = "c" + secrets.token_hex(24)
+    text, environ = place[1](secret)
+    house.file(text)
+    said: list[str] = []
+    try:
+        loaded = load({}, house.environ | environ, house.folder)
+    except ConfigError as error:
+        said += traceback.format_exception(error)
+    else:
+        said += [repr(loaded), str(loaded), repr(rows(loaded)), repr(loaded.config.secrets)]
+    assert said
+    assert not [text for text in said if secret[:20] in text]

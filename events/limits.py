@@ -12,6 +12,7 @@ __all__ = [
     "JSON_NESTING_MAX",
     "KEPT_CHARS_MAX",
     "LABEL_CHARS_MAX",
+    "LESSONS_MAX",
     "LINE_BYTES_MAX",
     "LISTS_OF_A_DELTA_MAX",
     "NAME_CHARS_MAX",
@@ -65,6 +66,10 @@ CHUNKS_WAITING_MAX: Final = 128
 
 #: A tool's name in pieces (dialects.md Q16): OpenAI takes at most 64. What goes beyond is left out.
 NAME_CHARS_MAX: Final = 1_024
+
+#: Plain frames of one attempt from which no edges could be learned (dialects.md: padding that differs from frame to
+#: frame); after that nobody tries again, and each frame is read.
+LESSONS_MAX: Final = 8
 
 #: Kinds of lists in a delta whose entries are numbered (reasoning details, annotations); no dialect has more than 3.
 LISTS_OF_A_DELTA_MAX: Final = 16

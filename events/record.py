@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeGuard
 
+from .familiar import Familiar
 from .json_text import ABSENT, dumps, is_list, is_object, parse
 from .sse import Frame, is_block, parse_block
 
@@ -45,8 +46,15 @@ class Record(NamedTuple):
     #: Of a frame its SSE payload, of any other record `raw` itself, where that is JSON: then the line holds it as
     #: `data`. None where the line holds `raw` or `b64`.
     payload: bytes | None = None
-    #: `payload` parsed.
+    #: `payload` parsed; or who knows it, where nobody needed to read it yet (`read` gives the record with its value).
     value: Any = ABSENT
+
+    def read(self) -> "Record":
+        """The same with its value."""
+        if type(self.value) is not Familiar:
+            return self
+        assert self.payload is not None, "only a payload is familiar"
+        return self._replace(value=parse(self.payload))
 
     def frame(self) -> Frame:
         """The SSE frame that this `frame` record is."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from .errors import LocalError, TapeError
+from .familiar import Familiar
 from .json_text import ABSENT, parse
 from .limits import DAMAGES_MAX, TAPE_LINE_BYTES_MAX
 from .record import NO_KEYS, Record, decode
@@ -29,6 +30,8 @@ class Recorder:
 
     def __init__(self, decoder: Decoder | None = None) -> None:
         self.decoder = decoder or Decoder()
+        #: Frames that it knows are kept without being read: their value is itself.
+        self.familiar: Familiar | None = None
         self.ended = False
         self._n = 0
         self._t = 0
@@ -114,9 +117,14 @@ class Recorder:
         records: list[Record] = []
         n = self._n
         framed = -self._pending_bytes
+        familiar = self.familiar
         for frame in frames:
             raw, payload, _, _, _, canonical = frame
             framed += len(raw)
+            if familiar is not None and canonical and payload and not self._pending_bytes and familiar.knows(payload):
+                records.append(Record(n, t, "frame", NO_KEYS, raw, payload, familiar))
+                n += 1
+                continue
             value = ABSENT if payload is None else parse(payload)
             if canonical and value is not ABSENT and not self._pending_bytes:
                 records.append(Record(n, t, "frame", NO_KEYS, raw, payload, value))

@@ -342,9 +342,7 @@ class Pump:
         if not records:
             return
         taping = self._taping
-        frames: list[bytes] = []
-        for record in records:
-            frames += taping.emit(record)
+        frames = taping.emit_all(records)
         if frames and self._live.answer is None:
             answer = self._head()
             commit = taping.record("commit", {"status": answer.status})

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..familiar import Familiar
 from ..fold.wire import Call, Wire
 from ..json_text import parse
 from ..ledger import Ledger
 from ..lifecycle import STATUS_ON_WIRE, State
-from ..limits import BODY_BYTES_MAX
+from ..limits import BODY_BYTES_MAX, LESSONS_MAX
 from ..model import (
     AttemptStarted,
     Ended,
@@ -30,6 +31,7 @@ from . import read, write
 from .answers import Failure
 from .choices import CUT_FINISHES
 from .held import HeldCalls
+from .lesson import learn
 from .outbox import Outbox
 from .repair import Chunk, Done, Item, Repair, Unknown
 
@@ -68,17 +70,33 @@ class ChatStream:
         if kind == "frame":
             if self._flows and record.payload is not None and not record.keys:
                 assert record.raw is not None
-                if self._repair.plain(record.value):
+                value = record.value
+                if value is self.familiar:
+                    return [record.raw]
+                if type(value) is Familiar:  # what it looked like has changed meanwhile
+                    record = record.read()  # noqa: PLW2901
+                    value = record.value
+                if self._repair.plain(value):
+                    if self.familiar is None and self._lessons:
+                        self._learn(record)
                     return [record.raw]
                 spliced = self._repair.steady(record.payload)
                 if spliced is not None:
                     return [spliced]
-            self._frame(record)
+            self.familiar = None
+            self._frame(record.read())
         elif kind == "end":
             self._end(record)
         else:
+            self.familiar = None
             self._other(record)
         return self._outbox.take()
+
+    def _learn(self, record: Record) -> None:
+        assert record.payload is not None, "a plain frame has a payload"
+        self.familiar = learn(record.payload, record.value)
+        if self.familiar is None:
+            self._lessons -= 1
 
     def _frame(self, record: Record) -> None:
         if self.overflow:  # nothing more is read, so nothing more is kept
@@ -128,6 +146,9 @@ class ChatStream:
         self._body_bytes_left = BODY_BYTES_MAX
         self._body_n = 0
         self._started = self._closed = self._flows = False
+        #: Frames that it knows go out as they came, with nothing else to be done; gone when anything else happens.
+        self.familiar: Familiar | None = None
+        self._lessons = LESSONS_MAX
         self._repair = Repair(self._facts, self._settings, self._envelope, self._roles, self.ledger, self._stream_id)
 
     def _discard(self, repair: str) -> None:
@@ -349,6 +370,7 @@ class ChatStream:
     def _close(self) -> None:
         self._closed = True
         self._flows = False
+        self.familiar = None
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """How the stream ends and with which flags, if its bytes end now for this cause: what `end` is to say."""

@@ -1,0 +1,116 @@
+"""What is known by its edges goes out as it would have gone out when read: the short way and the long way are one."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from tests.laws.generated import streams
+from tests.support.chat import HEAD, chunk, finish, text
+from tests.support.corpus import load, needs_corpus
+from wiretape.events.chat.lesson import learn
+from wiretape.events.chat.request import facts
+from wiretape.events.emit import Emitter
+from wiretape.events.familiar import Familiar
+from wiretape.events.json_text import dumps, parse
+from wiretape.events.limits import LESSONS_MAX
+from wiretape.events.record import Record, encode
+from wiretape.events.tape import Recorder
+
+
+def live(reads: Iterable[bytes], *, learns: bool) -> tuple[list[bytes], list[bytes], int]:
+    """Lines, frames that went out, and how many frames nobody read."""
+    recorder, emitter = Recorder(), Emitter()
+    lines: list[bytes] = []
+    sent: list[bytes] = []
+    unread = 0
+
+    def took(records: list[Record]) -> None:
+        nonlocal unread
+        for record in records:
+            unread += type(record.value) is Familiar
+            lines.append(encode(record))
+            sent.extend(emitter.feed(record))
+        if learns:
+            recorder.familiar = emitter.stream.familiar
+
+    took([recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "chat", "created": 7})])
+    took([recorder.record("request", 0, {"facts": facts({"stream": True}).to_keys()})])
+    for t, data in enumerate(reads, 1):
+        if recorder.decoder.overflow:
+            break
+        took(recorder.read(t, data))
+    took(recorder.rest(1 << 40))
+    took([recorder.end(1 << 40, {"cause": "eof"})])
+    return lines, sent, unread
+
+
+def same_both_ways(reads: list[bytes]) -> int:
+    """The frames that were not read."""
+    *long, none = live(reads, learns=False)
+    *short, unread = live(reads, learns=True)
+    assert short == long
+    assert none == 0
+    return unread
+
+
+def test_from_the_second_plain_frame_on_nothing_is_read() -> None:
+    frames = [chunk({"role": "assistant", "content": "a"}), *(text(letter) for letter in "bcdefg"), finish("stop")]
+    assert same_both_ways(frames) == 5 - 1
+
+
+def test_what_comes_between_is_read_and_the_rest_of_its_read_again() -> None:
+    frames = [text("a"), text("b"), text("c") + finish("stop") + text("late") + text("later")]
+    same_both_ways(frames)
+
+
+@needs_corpus
+@pytest.mark.slow
+def test_of_every_captured_stream_both_ways_are_one() -> None:
+    unread = 0
+    for stream in load():
+        body = stream.body
+        unread += same_both_ways([body[at : at + 512] for at in range(0, len(body), 512)])
+    assert unread > 3_000
+
+
+@given(streams())
+def test_of_generated_streams_both_ways_are_one(body: bytes) -> None:
+    same_both_ways([body[at : at + 97] for at in range(0, len(body), 97)] or [b"\n"])
+
+
+PLAIN: dict[str, Any] = {**HEAD, "choices": [{"index": 0, "delta": {"content": "tell me"}, "finish_reason": None}]}
+
+
+def test_edges_are_learned_where_the_text_stands_once() -> None:
+    known = learn(dumps(PLAIN), parse(dumps(PLAIN)))
+    assert known is not None
+    assert known.knows(dumps(PLAIN).replace(b"tell me", b"anything"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {**PLAIN, "choices": [{"index": 0, "delta": {"content": "m"}, "finish_reason": None}]},
+        {**PLAIN, "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": None}]},
+        {**PLAIN, "usage": {"total_tokens": 1}},
+        {
+            **PLAIN,
+            "choices": [{"index": 0, "delta": {"content": "a", "reasoning_content": "b"}, "finish_reason": None}],
+        },
+    ],
+    ids=["the text stands there twice", "no text", "tokens are counted", "two texts"],
+)
+def test_no_edges_are_learned(value: dict[str, Any]) -> None:
+    assert learn(dumps(value), parse(dumps(value))) is None
+
+
+def test_a_text_in_other_escapes_is_not_found() -> None:
+    payload = dumps(PLAIN).replace(b"tell", b"\\u0074ell")
+    assert learn(payload, parse(payload)) is None
+
+
+def test_who_learns_nothing_stops_trying() -> None:
+    frames = [chunk({"content": "x"}, usage={"total_tokens": number}) for number in range(LESSONS_MAX + 3)]
+    assert same_both_ways(frames) == 0

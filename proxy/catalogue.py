@@ -2,16 +2,16 @@
 
 One connection, in one thread: writes that wait are taken together in one transaction (4 us a row, against 59 us each),
 and whoever asks is answered behind them. SQLite before 3.51.3 can corrupt itself when two connections write or
-checkpoint at once, so there is never a second one.
+checkpoint at once, so there is never a second one that does: other processes only `peek`.
 """
 
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
 
@@ -24,7 +24,7 @@ from .entry import CallRow, Entry, StreamRow, entry_of
 from .folder import Folder
 from .store import PAGE_MAX, Filter
 
-__all__ = ["Catalogue", "read_entry", "reindex"]
+__all__ = ["Catalogue", "Peek", "peek", "read_entry", "reindex"]
 
 _T = TypeVar("_T")
 
@@ -58,6 +58,28 @@ _STREAM: Final = (
     "first_frame_us, first_content_us, duration_us"
 )
 _CALL: Final = "caller, call, handed_us, stream, name, state"
+
+
+class Peek(NamedTuple):
+    """What another process's catalogue says: one page, and every stream that it knows."""
+
+    page: Sequence[StreamRow]
+    known: frozenset[str]
+
+
+def peek(root: Path, which: Filter, limit: int) -> Peek | None:
+    """Reads the catalogue of a folder that another process may hold; None where it cannot be read or is none of ours.
+
+    The connection can only read, so it never takes part in a checkpoint.
+    """
+    try:
+        with closing(sqlite3.connect(f"{(root / 'catalogue.db').absolute().as_uri()}?mode=ro", uri=True)) as base:
+            if base.execute("PRAGMA user_version").fetchone() != (_VERSION,):
+                return None
+            known = frozenset(stream for (stream,) in base.execute("SELECT stream FROM streams"))
+            return Peek(_page(base, which, limit), known)
+    except sqlite3.DatabaseError:
+        return None
 
 
 def read_entry(stream: str, path: Path) -> Entry | None:
@@ -257,15 +279,7 @@ class _Book:
 
     def list(self, which: Filter, limit: int) -> Sequence[StreamRow]:
         """One page, the latest first."""
-        words = {"caller": which.caller, "model": which.model, "route": which.route, "ending": which.ending}
-        terms = [f"{name} = ?" for name, word in words.items() if word is not None]
-        values: list[Any] = [word for word in words.values() if word is not None]
-        if which.before is not None:
-            terms.append("(created, stream) < (?, ?)")
-            values += which.before.place
-        where = f"WHERE {' AND '.join(terms)}" if terms else ""
-        query = f"SELECT {_STREAM} FROM streams {where} ORDER BY created DESC, stream DESC LIMIT ?"  # noqa: S608
-        return [_stream_row(values) for values in self._base.execute(query, [*values, limit])]
+        return _page(self._base, which, limit)
 
     def find_call(self, caller: str, call: str) -> CallRow | None:
         """The first of this id."""
@@ -292,6 +306,18 @@ class _Book:
 def _remove(path: Path) -> None:
     for suffix in _SUFFIXES:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _page(base: sqlite3.Connection, which: Filter, limit: int) -> Sequence[StreamRow]:
+    words = {"caller": which.caller, "model": which.model, "route": which.route, "ending": which.ending}
+    terms = [f"{name} = ?" for name, word in words.items() if word is not None]
+    values: list[Any] = [word for word in words.values() if word is not None]
+    if which.before is not None:
+        terms.append("(created, stream) < (?, ?)")
+        values += which.before.place
+    where = f"WHERE {' AND '.join(terms)}" if terms else ""
+    query = f"SELECT {_STREAM} FROM streams {where} ORDER BY created DESC, stream DESC LIMIT ?"  # noqa: S608
+    return [_stream_row(values) for values in base.execute(query, [*values, limit])]
 
 
 def _stream_values(row: StreamRow) -> tuple[Any, ...]:

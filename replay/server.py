@@ -1,0 +1,176 @@
+"""An upstream that follows scripts, over raw sockets: one chunk a piece, and the ways of ending that servers hide
+
+Hypercorn can neither reset a connection nor keep the boundaries of pieces, so the framing here is our own. Works over
+any trio stream, and on a loopback port with `listening`.
+"""
+
+import socket
+import struct
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
+from typing import Final
+
+import h11
+import trio
+
+from .script import Fault, Request, Script
+
+__all__ = ["Choose", "Outcome", "Upstream", "listening"]
+
+#: Which script answers a request; the order of requests is the caller's to remember.
+Choose = Callable[[Request], Script]
+
+#: One read of the socket.
+_RECEIVE_BYTES: Final = 64 * 1024
+#: SO_LINGER on and zero: closing sends a reset instead of a FIN.
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+class Outcome:
+    """One request and what became of its answer."""
+
+    __slots__ = ("at", "ended", "pieces", "request")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        #: Pieces that were sent whole.
+        self.pieces = 0
+        #: `ended`, a fault's word, or `left` where the other side went first; empty while it runs.
+        self.ended = ""
+        #: When it ended, on trio's clock.
+        self.at = 0.0
+
+
+class Upstream:
+    """`serve` any number of connections; `seen` remembers every request."""
+
+    def __init__(self, choose: Choose) -> None:
+        self.seen: list[Outcome] = []
+        self._choose = choose
+
+    async def serve(self, stream: trio.abc.Stream) -> None:
+        """One connection, until either side closes it. Always leaves it closed."""
+        reader = _Reader(stream)
+        try:
+            while (request := await reader.request()) is not None:
+                outcome = Outcome(request)
+                self.seen.append(outcome)
+                if not await self._answer(stream, reader, outcome):
+                    return
+        except (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError):
+            return
+        finally:
+            await trio.aclose_forcefully(stream)
+
+    async def _answer(self, stream: trio.abc.Stream, reader: "_Reader", outcome: Outcome) -> bool:
+        """Plays the script; whether the connection may go on."""
+        script = self._choose(outcome.request)
+        outcome.ended = "left"  # whatever interrupts us
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_watch, reader, nursery.cancel_scope)
+                outcome.ended = await _play(stream, script, outcome)
+                nursery.cancel_scope.cancel()
+        except* (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        outcome.at = trio.current_time()
+        return outcome.ended == "ended" and not reader.gone and _persistent(outcome.request)
+
+
+async def _play(stream: trio.abc.Stream, script: Script, outcome: Outcome) -> str:
+    await stream.send_all(_head(script))
+    whole = outcome.request.method != b"HEAD"
+    for delay_s, what in script.steps:
+        await trio.sleep(delay_s)
+        if isinstance(what, Fault):
+            await _fail(stream, what)
+            return what.value
+        if whole and what:
+            await stream.send_all(b"%x\r\n%b\r\n" % (len(what), what) if script.chunked else what)
+            outcome.pieces += 1
+    if whole and script.chunked:
+        await stream.send_all(b"0\r\n\r\n")
+    return "ended"
+
+
+async def _fail(stream: trio.abc.Stream, fault: Fault) -> None:
+    """The cut and the reset are the close that follows."""
+    if fault is Fault.STALL:
+        await trio.sleep_forever()
+    elif fault is Fault.RESET and isinstance(stream, trio.SocketStream):
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+
+
+async def _watch(reader: "_Reader", scope: trio.CancelScope) -> None:
+    """Ends the answer when the other side leaves."""
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        while await reader.more():
+            pass
+    reader.gone = True
+    scope.cancel()
+
+
+def _head(script: Script) -> bytes:
+    phrase = HTTPStatus(script.status).phrase.encode()
+    lines = [b"HTTP/1.1 %d %b" % (script.status, phrase), *(b"%b: %b" % header for header in script.headers)]
+    if script.chunked:
+        lines.append(b"Transfer-Encoding: chunked")
+    return b"\r\n".join([*lines, b"", b""])
+
+
+def _persistent(request: Request) -> bool:
+    said = [value.lower() for name, value in request.headers if name.lower() == b"connection"]
+    return b"close" not in b",".join(said)
+
+
+class _Reader:
+    """Requests of one connection, in order; what comes early waits."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.gone = False
+        self._stream = stream
+        self._early = bytearray()
+
+    async def more(self) -> bool:
+        """Reads once; whether there may be more."""
+        data = await self._stream.receive_some(_RECEIVE_BYTES)
+        self._early += data
+        return bool(data)
+
+    async def request(self) -> Request | None:
+        """The next one; None where the other side has left."""
+        parser = h11.Connection(h11.SERVER)  # anew each time, since we answer without it
+        head: h11.Request | None = None
+        body = bytearray()
+        while True:
+            event = parser.next_event()
+            if isinstance(event, h11.Request):
+                head = event
+                if parser.they_are_waiting_for_100_continue:
+                    await self._stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+            elif isinstance(event, h11.Data):
+                body += event.data
+            elif isinstance(event, h11.EndOfMessage) and head is not None:
+                self._early[:0] = parser.trailing_data[0]
+                return Request(head.method, head.target, list(head.headers), bytes(body))
+            elif event is h11.NEED_DATA:
+                if not self._early and not await self.more():
+                    return None
+                parser.receive_data(bytes(self._early))
+                self._early.clear()
+            else:
+                return None
+
+
+@asynccontextmanager
+async def listening(choose: Choose, port: int = 0) -> AsyncGenerator[tuple[str, Upstream]]:
+    """On a loopback port: its base URL (`.../v1`), and what it sees. At the end every connection is closed."""
+    upstream = Upstream(choose)
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, upstream.serve, listeners)
+        try:
+            yield f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/v1", upstream
+        finally:
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,1 @@
+"""Tests of replay/, one file a source file."""

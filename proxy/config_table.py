@@ -13,10 +13,13 @@ from .config import Durability, KeyHeader, OnClientGone, OnLogFailure, Requests
 from .config_kinds import Choice, Count, Kind, Names, OnOff, PathTo, Seconds, Size, Text
 from .limits import ATTEMPTS_MAX, PORT_MAX
 
-__all__ = ["PREFIX", "ROUTE", "SERVER", "TARGET", "Setting", "with_values"]
+__all__ = ["FLAGS", "PREFIX", "ROUTE", "SERVER", "TARGET", "Setting", "with_values"]
 
 #: Of environment variables.
 PREFIX: Final = "WIRETAPE_"
+
+#: Those that `wiretape serve` has as flags: what differs from one start to the next. `load` takes any of them.
+FLAGS: Final = ("upstream", "host", "port", "data", "profile", "on_partial")
 
 _UNBOUNDED: Final = "unlimited"
 _VARIABLE: Final = Text("the name of an environment variable", r"[A-Za-z_][A-Za-z0-9_]{0,254}")

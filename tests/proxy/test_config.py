@@ -40,15 +40,18 @@ class House:
         (self.folder / name).write_text(text, encoding="utf-8")
         return self
 
-    def config(self, flags: Flags | None = None, *, serving: bool = True, **environ: str) -> Config:
-        return load(flags or {}, self.environ | environ, self.folder, serving=serving).config
+    def config(self, flags: Flags | None = None, /, **environ: str) -> Config:
+        return load(flags or {}, self.environ | environ, self.folder).config
 
-    def origins(self, flags: Flags | None = None, **environ: str) -> dict[str, str]:
+    def reading(self) -> Config:
+        return load({}, self.environ, self.folder, serving=False).config
+
+    def origins(self, flags: Flags | None = None, /, **environ: str) -> dict[str, str]:
         return dict(load(flags or {}, self.environ | environ, self.folder).origins)
 
-    def refusal(self, flags: Flags | None = None, *, serving: bool = True, **environ: str) -> str:
+    def refusal(self, flags: Flags | None = None, /, **environ: str) -> str:
         with pytest.raises(ConfigError) as caught:
-            load(flags or {}, self.environ | environ, self.folder, serving=serving)
+            load(flags or {}, self.environ | environ, self.folder)
         message = str(caught.value)
         assert message.isprintable(), "more than one line"
         return message
@@ -279,11 +282,11 @@ def test_fallbacks_are_routes_urls_or_tables_and_get_no_key_of_another_host(hous
 
 
 def test_who_only_reads_tapes_needs_no_upstream_and_no_key(house: House) -> None:
-    config = house.file('host = "0.0.0.0"\nport = 1').config(serving=False)
+    config = house.file('host = "0.0.0.0"\nport = 1').reading()
     assert (config.port, config.routes, config.keys) == (1, {}, ())
     house.file(f'upstream = "{OPENAI}"\nkey_env = "UNSET"\n[keys]\na = {{ env = "UNSET" }}\n')
-    assert house.config(serving=False).routes[""].targets[0].key is None
-    assert "routes" not in str(house.config(serving=False).secrets)
+    assert house.reading().routes[""].targets[0].key is None
+    assert "routes" not in str(house.reading().secrets)
 
 
 def test_paths_count_from_where_they_are_written(house: House) -> None:
@@ -593,7 +596,7 @@ def test_a_variable_that_is_a_typo_is_told(house: House) -> None:
     assert "WIRETAPE_KEY?" in house.refusal(flags, WIRETAPE_KEYS="x")
     # What container platforms set for a service of this name, and what the file itself names.
     platform = {"WIRETAPE_SERVICE_HOST": "x", "WIRETAPE_SERVICE_PORT": "1", "WIRETAPE_PORT_8787_TCP_ADDR": "x"}
-    assert house.config(flags, **platform)
+    assert house.config(flags, **platform).routes
     house.file('[keys]\na = { env = "WIRETAPE_KEY_A" }')
     assert house.config(flags, WIRETAPE_KEY_A=OWN).keys
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from wiretape.proxy.config import Config, Route, Target
 from wiretape.proxy.config_show import shown
-from wiretape.proxy.config_table import PREFIX, ROUTE, SERVER, TARGET, Setting
+from wiretape.proxy.config_table import FLAGS, PREFIX, ROUTE, SERVER, TARGET, Setting
 from wiretape.proxy.limits import KEY_CHARS_MIN
 
 __all__ = ["configuration"]
@@ -64,10 +64,10 @@ another host than the first upstream a fallback gets no key of the caller's unle
 
 _KEYS = f"""## Keys of Wiretape's own
 
-`{PREFIX}KEY`, or in `[keys]` one line for each name: `{{ env = VARIABLE }}` or `{{ file = PATH }}`, never the key itself.
-A key has at least {KEY_CHARS_MIN} characters. With any of them every caller presents one, as `Authorization: Bearer`,
-`x-api-key` or `api-key`, and none of these headers is passed on: each route then needs a key of its own for its upstream.
-Listening on anything but this machine's loopback needs one.
+`{PREFIX}KEY`, or in `[keys]` one line for each name: `{{ env = VARIABLE }}` or `{{ file = PATH }}`, never the key
+itself. A key has at least {KEY_CHARS_MIN} characters. With any of them every caller presents one, as
+`Authorization: Bearer`, `x-api-key` or `api-key`, and none of these headers is passed on: each route then needs a key
+of its own for its upstream. Listening on anything but this machine's loopback needs one.
 """
 
 
@@ -90,6 +90,7 @@ def _table(settings: tuple[Setting, ...], defaults: object) -> str:
         # The data folder is the platform's, and an upstream has no default.
         default = shown(attrgetter(setting.place)(defaults)) if setting.place not in ("", "data") else ""
         name = f"`{setting.name}`" + ("" if setting.shared else " *")
-        cells = (name, f"`{setting.environment}`", f"`{setting.flag}`", f"`{default}`" if default else "")
+        flag = f"`{setting.flag}`" if setting.name in FLAGS else ""
+        cells = (name, f"`{setting.environment}`", flag, f"`{default}`" if default else "")
         lines.append(f"| {' | '.join((*cells, setting.kind.allowed, setting.reason))} |")
     return "\n".join([*lines, ""])

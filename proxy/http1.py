@@ -73,7 +73,7 @@ class Http1(H11Protocol):
         self.guard = guard
         self._served = app
         self._nursery = nursery
-        self._paused = False
+        self._whole = False
 
     @property
     def busy(self) -> bool:
@@ -95,6 +95,9 @@ class Http1(H11Protocol):
                 await self.refuse(whole)
                 return
             data = whole
+        elif self._whole:
+            self.behind += data
+            return
         self.connection.receive_data(bytes(data))
         await self._handle_events()
 
@@ -115,12 +118,12 @@ class Http1(H11Protocol):
             elif isinstance(event, h11.Data):
                 await self._inbox.put(bytes(event.data))
             elif isinstance(event, h11.EndOfMessage):
+                self._whole = True
+                self.behind += self.connection.trailing_data[0]  # before h11 finds fault with it
                 self._inbox.end()
-            else:
-                if event is h11.PAUSED:
-                    self._paused = True
-                    self.behind += self.connection.trailing_data[0]
                 return
+            else:
+                return  # more is needed
 
     def _garbled(self, error: h11.RemoteProtocolError) -> None:
         """The body is not what its head said. The app may be answering: only where nothing was said yet may we."""
@@ -187,12 +190,11 @@ class Http1(H11Protocol):
         stream, self.stream = self.stream, None
         if stream is None:
             return
-        read = self.connection.their_state is h11.DONE
-        stays = read and self.connection.our_state is h11.DONE
-        if stays and self._paused:
+        read, self._whole = self._whole, False
+        stays = self.connection.our_state is self.connection.their_state is h11.DONE
+        if stays and self.connection.trailing_data[0]:
             # What is behind must pass the guard first, and h11 cannot be told to forget it.
             self.connection = h11.Connection(h11.SERVER, max_incomplete_event_size=self.config.h11_max_incomplete_size)
-            self._paused = False
         elif stays:
             self.connection.start_next_cycle()
         self.line.exchanged(stays=stays, read=read)
@@ -227,8 +229,9 @@ class Exchange(HTTPStream):
         """In the scope as `extensions.wiretape.abort`: the answer ends here, and not as if it were whole."""
         if self.state is not ASGIHTTPState.CLOSED:
             self.state = ASGIHTTPState.CLOSED
+            self._chunked, framed = False, self._chunked
             headers = self.response["headers"] if hasattr(self, "response") else ()
-            self._line.cut(framed=self._chunked or any(name.lower() == b"content-length" for name, _ in headers))
+            self._line.cut(framed=framed or any(name.lower() == b"content-length" for name, _ in headers))
 
     async def app_send(self, message: Any) -> None:
         """ASGI's `send`. Never raises for a client that left; what is sent to it then goes nowhere."""
@@ -261,5 +264,6 @@ class Exchange(HTTPStream):
         assert isinstance(connection, h11.Connection)
         end = connection.send(h11.EndOfMessage())
         self.state = ASGIHTTPState.CLOSED
+        self._chunked = False
         await self._line.send(b"%x\r\n%b\r\n%b" % (len(body), body, end) if body else end)
         self._http.finished()

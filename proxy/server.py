@@ -25,6 +25,7 @@ from .limits import (
     FINAL_SEND_TIMEOUT_S,
     HEAD_BYTES_MAX,
     SHUTDOWN_DRAIN_S,
+    SHUTDOWN_GRACE_S,
     TCP_USER_TIMEOUT_MS,
 )
 from .reaper import Reaper
@@ -47,8 +48,8 @@ class ServerSettings:
     """What may differ from server to server."""
 
     timeouts: Timeouts = field(default_factory=Timeouts)
-    graceful_s: float = SHUTDOWN_DRAIN_S
-    """After the shutdown began; then what still runs is cancelled."""
+    graceful_s: float = SHUTDOWN_DRAIN_S + SHUTDOWN_GRACE_S
+    """After the shutdown began; then what still runs is cancelled. Longer than the streams are drained."""
     certfile: Path | None = None
     keyfile: Path | None = None
     h2c_offers: Literal["refused", "ignored"] = "refused"
@@ -215,5 +216,5 @@ async def _accept(
             if context is None:
                 connections.start_soon(server.handle, stream)
             else:
-                tls = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
-                connections.start_soon(server.handle, tls)
+                # Not "https_compatible": an answer that lasts until the close is whole only if TLS says goodbye.
+                connections.start_soon(server.handle, trio.SSLStream(stream, context, server_side=True))

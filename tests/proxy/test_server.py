@@ -1,53 +1,637 @@
-"""The server over the in-memory harness: what a client sees, in virtual time"""
+"""The server over the in-memory harness: what a client and an app see, in virtual time"""
 
+import gc
+import weakref
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from quart_trio import QuartTrio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.support.http import connected, request
+from tests.support.http import Client, connected, request
+from wiretape.proxy.connections import Connection, Timeouts
+from wiretape.proxy.limits import BODY_AHEAD_BYTES_MAX, PIPELINED_BYTES_MAX, SENDS_A_TURN
+from wiretape.proxy.server import ServerSettings, shielded
+
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+CLOSING = request("GET", "/", "Connection: close")
+START: dict[str, Any] = {"type": "http.response.start", "status": 200, "headers": []}
+END = {"type": "http.response.body", "body": b""}
+
+
+def piece(data: bytes) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": data, "more_body": True}
 
 
 async def hello(_scope: Any, _receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"hello ", "more_body": True})
+    await send(START)
+    await send(piece(b"hello "))
     await send({"type": "http.response.body", "body": b"world"})
 
 
-async def test_an_answer_is_chunked_and_the_connection_stays(autojump_clock: MockClock) -> None:
-    async with connected(hello) as connect:
-        client = await connect()
-        for _ in range(3):
-            await client.send(request())
-            answer = await client.response()
-            assert (answer.status, answer.ended) == (200, "chunked")
-            assert [piece for _, piece in answer.pieces] == [b"hello ", b"world"]
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    body = b""
+    while (message := await receive())["type"] == "http.request":
+        body += message["body"]
+        if not message["more_body"]:
+            break
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+    del scope
 
 
-@pytest.mark.parametrize(
-    ("asked", "ended"),
-    [
-        pytest.param(request("GET", "/", "Connection: close"), "chunked", id="a client that asks for the close"),
-        pytest.param(request(version="1.0"), "close", id="HTTP/1.0"),
-    ],
-)
+async def watching(_scope: Any, receive: Any, send: Any) -> None:
+    """As apps are told to do it: stop when `http.disconnect` comes."""
+    async with trio.open_nursery() as nursery:
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(watch)
+        await hello(None, None, send)
+        nursery.cancel_scope.cancel()
+
+
+quart = QuartTrio(__name__)
+
+
+@quart.get("/")
+async def index() -> str:
+    return "hello world"
+
+
+async def quarted(scope: Any, receive: Any, send: Any) -> None:
+    await quart(scope, receive, send)
+
+
+#: Every way in which an app may look at its client's leaving; the last word of each answer must be the last (F2).
+APPS: list[Any] = [
+    pytest.param(hello, id="an app that never receives"),
+    pytest.param(watching, id="an app that watches"),
+    pytest.param(quarted, id="Quart"),
+    pytest.param(shielded(quarted), id="Quart, shielded"),
+]
+
+
+@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize("asked", [CLOSING, request(version="1.0")], ids=["Connection: close", "HTTP/1.0"])
 async def test_the_connection_closes_at_once_after_the_last_byte(
-    autojump_clock: MockClock, asked: bytes, ended: str
+    autojump_clock: MockClock, app: App, asked: bytes
 ) -> None:
-    async with connected(hello) as connect:
+    del autojump_clock
+    async with connected(app) as connect:
         client = await connect()
         await client.send(asked)
         answer = await client.response()
-        assert (answer.body, answer.ended) == (b"hello world", ended)
+        assert (answer.status, answer.body) == (200, b"hello world")
         assert await client.receive() == b""
         assert trio.current_time() == answer.at
+        await wait_all_tasks_blocked()
+        assert connect.open == 0
 
 
-async def test_an_idle_connection_closes_at_its_timeout(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("app", APPS)
+async def test_an_idle_connection_closes_at_its_timeout(autojump_clock: MockClock, app: App) -> None:
+    del autojump_clock
+    async with connected(app) as connect:
+        client = await connect()
+        for _ in range(2):
+            await trio.sleep(20)
+            await client.send(request())
+            assert (await client.response()).body == b"hello world"
+        assert await client.receive() == b""
+        assert trio.current_time() == pytest.approx(40 + 75)
+
+
+async def test_a_connection_that_never_asks_is_closed_too(autojump_clock: MockClock) -> None:
+    del autojump_clock
     async with connected(hello) as connect:
+        client = await connect()
+        assert await client.receive() == b""
+        assert trio.current_time() == pytest.approx(75, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "headers", "body", "ended"),
+    [
+        pytest.param("GET", 200, [], b"body", "chunked", id="chunked"),
+        pytest.param("GET", 200, [(b"Content-Length", b"4")], b"body", "length", id="with a length"),
+        pytest.param("HEAD", 200, [], b"", "none", id="HEAD"),
+        pytest.param("GET", 204, [], b"", "none", id="204"),
+        pytest.param("GET", 304, [], b"", "none", id="304"),
+    ],
+)
+async def test_an_answer_is_framed_as_it_must_be(
+    autojump_clock: MockClock, method: str, status: int, headers: Any, body: bytes, ended: str
+) -> None:
+    del autojump_clock
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send(piece(b"bo"))
+        await send(piece(b""))
+        await send({"type": "http.response.body", "body": b"dy"})
+
+    async with connected(app) as connect:
+        client = await connect()
+        for _ in range(2):  # nothing of the first is left before the second
+            await client.send(request(method))
+            answer = await client.response(method=method)
+            assert (answer.status, answer.body, answer.ended) == (status, body, ended)
+            assert answer.header(b"server") is answer.header(b"date") is None
+
+
+# What is torn.
+
+
+async def test_nothing_follows_a_torn_frame(autojump_clock: MockClock) -> None:
+    del autojump_clock
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send(START)
+        with trio.move_on_after(5):
+            await send(piece(b"a" * 3000))
+        await send(piece(b"an error frame"))
+        await send(END)
+
+    async with connected(app, capacity=1000) as connect:
+        client = await connect()
+        await client.send(request())
+        assert b"aaa" in await client.receive()
+        await trio.sleep(10)
+        with pytest.raises(trio.BrokenResourceError):
+            await client.receive()
+        assert connect.open == 0
+
+
+async def test_a_send_cancelled_between_two_frames_tears_nothing(autojump_clock: MockClock) -> None:
+    del autojump_clock
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send(START)
+        with trio.CancelScope() as scope:
+            for n in range(SENDS_A_TURN * 2):
+                if n == 5:
+                    scope.cancel()
+                await send(piece(b"%d " % n))
+        assert scope.cancelled_caught
+        await send(piece(b"an error frame"))
+        await send(END)
+
+    async with connected(app) as connect:
         client = await connect()
         await client.send(request())
         answer = await client.response()
+        assert answer.ended == "chunked"
+        assert answer.body == b"".join(b"%d " % n for n in range(SENDS_A_TURN - 1)) + b"an error frame"
+
+
+async def test_a_reader_that_stalls_is_cut_at_the_write_timeout(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    left: list[float] = []
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        await send(START)
+        await trio.sleep(7)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, piece(b"a" * 3000))
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            left.append(trio.current_time())
+
+    async with connected(app, capacity=1000) as connect:
+        client = await connect()
+        await client.send(request())
+        await trio.sleep(60)
+        assert left == [pytest.approx(37)]
+        assert connect.open == 0
+
+
+async def test_a_slow_reader_gets_all_of_it(autojump_clock: MockClock) -> None:
+    del autojump_clock
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send(START)
+        await send(piece(b"z" * 200_000))
+        await send(END)
+
+    async with connected(app, capacity=1000) as connect:
+        client = await connect()
+        await client.send(request())
+        got = b""
+        while not got.endswith(b"\r\n0\r\n\r\n"):
+            await trio.sleep(1)
+            got += await client.receive()
+        assert got.count(b"z") == 200_000
+        assert trio.current_time() > 150
+
+
+async def test_two_tasks_that_send_at_once_do_not_mix(autojump_clock: MockClock) -> None:
+    del autojump_clock
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send(START)
+        async with trio.open_nursery() as nursery:
+            for letter in b"abcdefgh":
+                nursery.start_soon(send, piece(bytes([letter]) * 5000))
+        await send(END)
+
+    async with connected(app, capacity=1000) as connect:
+        client = await connect()
+        await client.send(request())
+        answer = await client.response()
+        assert answer.ended == "chunked"
+        assert sorted(data for _, data in answer.pieces) == [bytes([letter]) * 5000 for letter in b"abcdefgh"]
+
+
+async def test_an_app_that_only_sends_lets_others_run(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send(START)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            for _ in range(20 * SENDS_A_TURN):
+                await send(piece(b"a"))
+            assert turns >= 15
+            nursery.cancel_scope.cancel()
+        await send(END)
+
+    async with connected(app) as connect:
+        client = await connect()
+        await client.send(request())
+        assert (await client.response()).ended == "chunked"
+        assert connect.log == []
+
+
+# What is cut.
+
+
+@pytest.mark.parametrize(
+    ("version", "headers", "ended"),
+    [
+        pytest.param("1.1", [], "cut", id="chunked"),
+        pytest.param("1.1", [(b"content-length", b"100")], "cut", id="with a length"),
+        pytest.param("1.0", [], "reset", id="until the close"),
+    ],
+)
+@pytest.mark.parametrize("how", ["abort", "return", "raise", "cancel"])
+async def test_a_cut_answer_never_looks_whole(
+    autojump_clock: MockClock, version: str, headers: Any, ended: str, how: str
+) -> None:
+    del autojump_clock
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send(piece(b"half"))
+        await trio.sleep(1)
+        match how:
+            case "abort":
+                scope["extensions"]["wiretape"]["abort"]()
+                await send(piece(b"never"))
+                await send(END)
+            case "raise":
+                raise ValueError("broken\nin two lines")
+            case "cancel":
+                with trio.CancelScope() as cancelled:
+                    cancelled.cancel()
+                    await trio.sleep_forever()
+            case _:
+                pass
+
+    async with connected(app) as connect:
+        client = await connect()
+        await client.send(request(version=version))
+        answer = await client.response()
+        assert (answer.body, answer.ended) == (b"half", ended)
+        assert connect.log == (["an app failed: ValueError: broken in two lines"] if how == "raise" else [])
+
+
+@pytest.mark.parametrize("how", ["return", "raise"])
+async def test_an_app_that_says_nothing_is_a_500(autojump_clock: MockClock, how: str) -> None:
+    del autojump_clock
+
+    async def app(*_: Any) -> None:
+        if how == "raise":
+            raise ValueError("a secret")
+
+    async with connected(app) as connect:
+        client = await connect()
+        await client.send(request())
+        answer = await client.response()
+        assert (answer.status, answer.ended) == (500, "length")
+        assert b"secret" not in answer.body
         assert await client.receive() == b""
-        assert trio.current_time() - answer.at == pytest.approx(75)
+
+
+# Bodies.
+
+
+@pytest.mark.parametrize("answers_first", [False, True], ids=["before an answer", "while the app answers"])
+async def test_a_body_that_is_no_http(autojump_clock: MockClock, answers_first: bool) -> None:
+    del autojump_clock
+    told: list[str] = []
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        if answers_first:
+            await send(START)
+            await send(piece(b"begun"))
+        while (message := await receive())["type"] == "http.request":
+            pass
+        told.append(message["type"])
+        await send(START if not answers_first else piece(b"never"))
+
+    async with connected(app) as connect:
+        client = await connect()
+        await client.send(request("POST", "/", "Transfer-Encoding: chunked") + b"2\r\nok\r\n")
+        await trio.sleep(1)
+        await client.send(b"0x2\r\nok\r\n")
+        if answers_first:
+            with pytest.raises(trio.BrokenResourceError):
+                await client.rest()
+        else:
+            answer = await client.response()
+            assert (answer.status, answer.ended) == (400, "length")
+            assert await client.receive() == b""
+        await trio.sleep(2)
+        assert told == ["http.disconnect"]
+        assert connect.open == 0
+
+
+async def test_an_answer_before_the_end_of_a_long_body_arrives_whole(autojump_clock: MockClock) -> None:
+    """And the app that reads nothing of it does not wait for itself."""
+    del autojump_clock
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await trio.sleep(1)
+        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"3")]})
+        await send({"type": "http.response.body", "body": b"no!"})
+
+    async with connected(app) as connect, trio.open_nursery() as nursery:
+        client = await connect()
+        nursery.start_soon(client.send, request("POST", body=bytes(1 << 20)))
+        answer = await client.response()
+        assert (answer.status, answer.body) == (413, b"no!")
+        assert await client.receive() == b""
+        await trio.sleep(1.5)
+        assert connect.open == 0
+
+
+async def endless(client: Client) -> None:
+    while True:
+        await client.send(b"a")
+        await trio.sleep(0.1)
+
+
+async def test_who_goes_on_sending_after_the_answer_is_cut_off(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    async with connected(hello) as connect:
+        client = await connect()
+        await client.send(request("POST", "/", "Content-Length: 1000000"))
+        assert (await client.response()).status == 200
+        began = trio.current_time()
+        with pytest.raises(trio.BrokenResourceError):
+            await endless(client)
+        assert trio.current_time() - began == pytest.approx(1, abs=0.2)
+
+
+async def test_what_waits_of_a_body_is_bounded(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    sizes: list[int] = []
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        await trio.sleep(10)
+        sizes.append(len((await receive())["body"]))
+        await echo(_scope, receive, send)
+
+    async with connected(app) as connect, trio.open_nursery() as nursery:
+        client = await connect()
+        nursery.start_soon(client.send, request("POST", body=bytes(1 << 20)))
+        answer = await client.response()
+    assert BODY_AHEAD_BYTES_MAX <= sizes[0] <= BODY_AHEAD_BYTES_MAX + 64 * 1024
+    assert sizes[0] + len(answer.body) == 1 << 20
+
+
+@pytest.mark.parametrize(("app", "informational"), [(echo, [100]), (hello, [])], ids=["wanted", "not wanted"])
+async def test_a_client_is_told_to_go_on_when_its_body_is_wanted(
+    autojump_clock: MockClock, app: App, informational: list[int]
+) -> None:
+    del autojump_clock
+    async with connected(app) as connect:
+        client = await connect()
+        await client.send(request("POST", "/", "Expect: 100-continue", "Content-Length: 4"))
+        await trio.sleep(1)
+        if informational:
+            await client.send(b"body")
+        answer = await client.response()
+        assert (answer.status, answer.informational) == (200, informational)
+
+
+# Clients that leave.
+
+
+async def waiting(_scope: Any, receive: Any, send: Any, left: list[float]) -> None:
+    await send(START)
+    await send(piece(b"first"))
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    left.append(trio.current_time())
+    await send(piece(b"to nobody"))
+
+
+@pytest.mark.parametrize("how", ["fin", "close", "rst"])
+@pytest.mark.parametrize(
+    "behind", [b"", request(), b"GET"], ids=["", "with a request behind", "with half a request behind"]
+)
+async def test_a_client_that_leaves_is_seen_at_once(autojump_clock: MockClock, how: str, behind: bytes) -> None:
+    """A half-close is leaving, too: no one can tell it from a close before something was sent."""
+    del autojump_clock
+    left: list[float] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await waiting(scope, receive, send, left)
+
+    async with connected(app) as connect:
+        client = await connect()
+        await client.send(request() + behind)
+        await trio.sleep(3)
+        getattr(client, how)()
+        await trio.sleep(3)
+        assert left == [pytest.approx(3)]
+        assert connect.open == 0
+        if how == "fin":
+            answer = await client.response()
+            assert (answer.body, answer.ended) == (b"first", "cut")
+
+
+# Several requests.
+
+
+async def test_pipelined_requests_are_answered_in_order(autojump_clock: MockClock) -> None:
+    del autojump_clock
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await trio.sleep(1)
+        await echo(scope, receive, send)
+
+    async with connected(app) as connect:
+        client = await connect()
+        bodies = [b"a", b"b" * 100_000, b"", b"c"]
+        await client.send(b"".join(request("POST", body=body) for body in bodies[:1]))
+        for body in bodies[1:]:
+            await client.send(request("POST", body=body))
+        for body in bodies:
+            assert (await client.response()).body == body
+        await client.send(request("POST", body=b"later"))
+        assert (await client.response()).body == b"later"
+
+
+async def test_a_bad_request_behind_a_good_one_is_refused_after_its_answer(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    async with connected(hello) as connect:
+        client = await connect()
+        await client.send(request() + b"GET / HTTP/1.1\nHost: test\n\n" + request())
+        assert (await client.response()).body == b"hello world"
+        assert (await client.response()).status == 400
+        assert await client.receive() == b""
+
+
+async def test_what_is_kept_behind_a_request_is_bounded(autojump_clock: MockClock) -> None:
+    del autojump_clock
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await trio.sleep(10)
+        await echo(scope, receive, send)
+
+    async with connected(app) as connect, trio.open_nursery() as nursery:
+        client = await connect()
+        sent = 0
+
+        async def sending() -> None:
+            nonlocal sent
+            await client.send(request("POST", body=b"first"))
+            for _ in range(100):
+                await client.send(request("POST", body=bytes(10_000)))
+                sent += 10_000
+
+        nursery.start_soon(sending)
+        await trio.sleep(5)
+        assert PIPELINED_BYTES_MAX <= sent <= PIPELINED_BYTES_MAX + 3 * 64 * 1024
+        assert (await client.response()).body == b"first"
+        for _ in range(100):
+            assert (await client.response()).body == bytes(10_000)
+
+
+async def test_an_app_cannot_write_into_the_next_answer(autojump_clock: MockClock) -> None:
+    del autojump_clock
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        await hello(_scope, receive, send)
+        await trio.sleep(1)
+        await send(piece(b"too late"))
+
+    async with connected(app) as connect:
+        client = await connect()
+        await client.send(request())
+        assert (await client.response()).body == b"hello world"
+        await trio.sleep(2)
+        await client.send(request())
+        answer = await client.response()
+        assert (answer.body, answer.ended) == (b"hello world", "chunked")
+        (line,) = connect.log
+        assert "UnexpectedMessageError" in line
+
+
+# All of them.
+
+
+async def test_a_server_that_stops_ends_idle_connections_and_lets_answers_be(autojump_clock: MockClock) -> None:
+    del autojump_clock
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await trio.sleep(5)
+        await hello(scope, receive, send)
+
+    async with connected(app) as connect:
+        idle, begun, busy = await connect(), await connect(), await connect()
+        await begun.send(b"GET / HT")
+        await busy.send(request())
+        await trio.sleep(1)
+        await connect.server.retire()
+        assert await idle.receive() == b""
+        assert await begun.receive() == b""
+        assert trio.current_time() == pytest.approx(1)
+        answer = await busy.response()
+        assert (answer.body, answer.header(b"connection")) == (b"hello world", b"close")
+        assert await busy.receive() == b""
+
+
+async def test_hundreds_of_connections(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    got = 0
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send(START)
+        for _ in range(5):
+            await trio.sleep(1)
+            await send(piece(b"tick"))
+        await send(END)
+
+    async def one() -> None:
+        nonlocal got
+        client = await connect()
+        await client.send(request())
+        answer = await client.response()
+        assert answer.ended == "chunked"
+        got += len(answer.pieces)
+        client.close()
+
+    async with connected(app) as connect:
+        async with trio.open_nursery() as nursery:
+            for _ in range(300):
+                nursery.start_soon(one)
+        await wait_all_tasks_blocked()
+        assert (got, connect.open) == (1500, 0)
+
+
+async def test_nothing_holds_a_connection_that_is_over(autojump_clock: MockClock, monkeypatch: Any) -> None:
+    del autojump_clock
+    made: list[weakref.ref[Connection]] = []
+    born = Connection.run
+
+    async def run(self: Connection) -> None:
+        made.append(weakref.ref(self))
+        await born(self)
+
+    monkeypatch.setattr(Connection, "run", run)
+    async with connected(hello) as connect:
+        client = await connect()
+        await client.send(CLOSING)
+        await client.response()
+        await wait_all_tasks_blocked()
+        gc.collect()
+        assert [each() for each in made] == [None]
+
+
+async def test_timeouts_are_settings(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    settings = ServerSettings(timeouts=Timeouts(idle_s=3, head_s=2))
+    async with connected(hello, settings=settings) as connect:
+        idle, slow = await connect(), await connect()
+        await slow.send(b"GET")
+        assert await slow.receive() == b""
+        assert trio.current_time() == pytest.approx(2, abs=0.01)
+        assert await idle.receive() == b""
+        assert trio.current_time() == pytest.approx(3, abs=0.01)

@@ -1,13 +1,20 @@
 """The server on real sockets: what only a kernel does"""
 
+import inspect
+import os
+import resource
 import socket
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 
+from tests.proxy.certificates import authority, needs_openssl, server_context
 from tests.support.http import request
 from wiretape.proxy.connections import Timeouts
 from wiretape.proxy.limits import TCP_USER_TIMEOUT_MS
@@ -47,18 +54,14 @@ async def serving(
 
 
 async def said(stream: trio.abc.ReceiveStream) -> bytes:
-    parts: list[bytes] = []
     with trio.fail_after(5):
-        async for data in stream:
-            parts.append(bytes(data))
-    return b"".join(parts)
+        return b"".join([bytes(data) async for data in stream])
 
 
 async def test_a_request_over_tcp() -> None:
-    async with serving(hello) as (port, _, _):
-        async with await trio.open_tcp_stream("127.0.0.1", port) as client:
-            await client.send_all(request("GET", "/", "Connection: close"))
-            assert (await said(client)).endswith(b"\r\n\r\nhello")
+    async with serving(hello) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
+        await client.send_all(request("GET", "/", "Connection: close"))
+        assert (await said(client)).endswith(b"\r\n\r\nhello")
 
 
 async def endless(_scope: Any, _receive: Any, send: Any) -> None:
@@ -68,15 +71,18 @@ async def endless(_scope: Any, _receive: Any, send: Any) -> None:
 
 
 async def test_a_shutdown_ends_in_time_with_readers_that_stall() -> None:
-    async with serving(endless, ServerSettings(graceful_s=0.3)) as (port, shutdown, returned):
-        async with await trio.open_tcp_stream("127.0.0.1", port) as client:
-            await client.send_all(request())
-            await trio.sleep(0.2)  # until the kernel's buffers are full
-            began = trio.current_time()
-            shutdown.set()
-            with trio.fail_after(1.3):
-                await returned.wait()
-            assert trio.current_time() - began >= 0.3
+    settings = ServerSettings(graceful_s=0.3)
+    async with (
+        serving(endless, settings) as (port, shutdown, returned),
+        await trio.open_tcp_stream("127.0.0.1", port) as client,
+    ):
+        await client.send_all(request())
+        await trio.sleep(0.2)  # until the kernel's buffers are full
+        began = trio.current_time()
+        shutdown.set()
+        with trio.fail_after(1.3):
+            await returned.wait()
+        assert trio.current_time() - began >= 0.3
 
 
 async def test_a_shutdown_stops_accepting_and_closes_idle_connections_at_once() -> None:
@@ -103,13 +109,13 @@ async def test_a_reader_that_stalls_is_reset_at_the_write_timeout() -> None:
             left.set()
             nursery.cancel_scope.cancel()
 
-    async with serving(app, ServerSettings(timeouts=Timeouts(write_s=0.3))) as (port, _, _):
-        async with await trio.open_tcp_stream("127.0.0.1", port) as client:
-            await client.send_all(request())
-            with trio.fail_after(1.3):
-                await left.wait()
-            with pytest.raises(trio.BrokenResourceError):
-                await said(client)
+    settings = ServerSettings(timeouts=Timeouts(write_s=0.3))
+    async with serving(app, settings) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
+        await client.send_all(request())
+        with trio.fail_after(1.3):
+            await left.wait()
+        with pytest.raises(trio.BrokenResourceError):
+            await said(client)
 
 
 def test_listening_sockets_pass_the_user_timeout_on() -> None:
@@ -133,3 +139,130 @@ def test_what_cannot_be_listened_on_is_one_line(host: str) -> None:
     (taken,) = listening("127.0.0.1", 0)
     with taken, pytest.raises(BindError, match=r"^cannot listen on .* port \d+: [^\n]+$"):
         listening(host, taken.getsockname()[1])
+
+
+async def test_an_answer_cut_in_a_stream_arrives_to_its_last_byte() -> None:
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"a" * 100_000, "more_body": True})
+        scope["extensions"]["wiretape"]["abort"]()
+
+    async with serving(app) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
+        await client.send_all(request())
+        await trio.sleep(0.1)
+        answer = await said(client)
+        assert answer.count(b"a" * 100_000) == 1
+        assert not answer.endswith(b"0\r\n\r\n")
+
+
+async def test_a_long_body_that_is_refused_does_not_lose_the_answer_to_a_reset() -> None:
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"3")]})
+        await send({"type": "http.response.body", "body": b"no!"})
+
+    async with serving(app) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
+        await client.send_all(request("POST", body=bytes(4 << 20)))
+        assert (await said(client)).endswith(b"\r\n\r\nno!")
+
+
+async def test_without_descriptors_it_waits_and_says_so_once_a_second() -> None:
+    log: list[str] = []
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with serving(hello, ServerSettings(log=log.append)) as (port, _, _):
+        clients = [trio.socket.socket() for _ in range(3)]
+        taken = os.dup(0)
+        os.close(taken)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (taken, hard))
+        try:
+            for client in clients:
+                await client.connect(("127.0.0.1", port))
+            await trio.sleep(0.5)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert log == ["cannot accept connections: Too many open files"]
+        for client in clients:
+            await client.send(request("GET", "/", "Connection: close"))
+            assert (await said(trio.SocketStream(client))).endswith(b"hello")
+            client.close()
+
+
+@needs_openssl
+async def test_tls_speaks_http1_only() -> None:
+    server_context()
+    folder = authority().parent
+    settings = ServerSettings(certfile=folder / "leaf.pem", keyfile=folder / "leaf.key")
+    offering = ssl.create_default_context(cafile=authority())
+    offering.set_alpn_protocols(["h2", "http/1.1"])
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["scheme"] == "https"
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(3):
+            await send({"type": "http.response.body", "body": b"a" * 50_000, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async with serving(app, settings) as (port, _, _):
+        client = await trio.open_ssl_over_tcp_stream("127.0.0.1", port, ssl_context=offering)
+        async with client:
+            await client.do_handshake()
+            assert client.selected_alpn_protocol() == "http/1.1"
+            await client.send_all(request())
+            received = b""
+            while not received.endswith(b"\r\n0\r\n\r\n"):
+                received += await client.receive_some()
+            await client.send_all(request("GET", "/", "Connection: close"))
+            assert (await said(client)).count(b"a" * 50_000) == 3  # and TLS said goodbye, or this raises
+
+
+@needs_openssl
+async def test_who_does_not_shake_hands_is_closed() -> None:
+    server_context()
+    folder = authority().parent
+    settings = ServerSettings(certfile=folder / "leaf.pem", keyfile=folder / "leaf.key", timeouts=Timeouts(head_s=0.2))
+    async with serving(hello, settings) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
+        assert await said(client) == b""
+
+
+@needs_openssl
+@pytest.mark.parametrize("stalls", [False, True], ids=["torn", "stalled"])
+async def test_a_tls_client_that_goes_wrong_ends_in_time(stalls: bool) -> None:
+    server_context()
+    folder = authority().parent
+    settings = ServerSettings(
+        certfile=folder / "leaf.pem", keyfile=folder / "leaf.key", timeouts=Timeouts(write_s=0.3, linger_s=0.2)
+    )
+    ended = trio.Event()
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(endless, None, None, send)
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            nursery.cancel_scope.cancel()
+        ended.set()
+
+    async with serving(app, settings) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as transport:
+        client = trio.SSLStream(transport, ssl.create_default_context(cafile=authority()), server_hostname="127.0.0.1")
+        await client.do_handshake()
+        await client.send_all(request())
+        await client.receive_some()
+        if not stalls:
+            await transport.aclose()
+        with trio.fail_after(1.5):
+            await ended.wait()
+
+
+def test_the_private_names_that_are_leaned_on() -> None:
+    """hypercorn 0.18 and trio 0.35: what this names, proxy/http1.py and proxy/connections.py override or read."""
+    with socket.socket() as sock:
+        assert vars(trio.socket.from_stdlib_socket(sock))["_sock"] is sock
+    assert list(inspect.signature(H11Protocol.__init__).parameters)[1:] == [
+        *("app", "config", "context", "task_group", "connection_state", "ssl", "client", "server", "send")
+    ]
+    assert list(inspect.signature(HTTPStream.__init__).parameters)[1:] == [
+        *("app", "config", "context", "task_group", "ssl", "client", "server", "send", "stream_id")
+    ]
+    assert inspect.getsource(HTTPStream.handle).count("spawn_app(") == 1
+    assert inspect.getsource(HTTPStream).count("await self._send_closed()") == 3
+    assert inspect.getsource(H11Protocol.stream_send).count("_maybe_recycle()") == 1
+    assert {state.name for state in ASGIHTTPState} == {"REQUEST", "RESPONSE", "TRAILERS", "CLOSED"}

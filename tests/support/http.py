@@ -7,12 +7,14 @@
             answer = await client.response()
             assert (answer.status, answer.body, answer.ended) == (200, b"hello", "chunked")
 
-True HTTP bytes go both ways, in virtual time, without ports: hundreds of connections are no trouble. The pipe behaves as
-a socket does: it holds `capacity` bytes each way (a client that does not read stalls the server), a close with unread
-bytes is a reset, a reset lets what had arrived be read first.
+True HTTP bytes go both ways, in virtual time, without ports: hundreds of connections are no trouble. The pipe behaves
+as a socket does: it holds `capacity` bytes each way (a client that does not read stalls the server), a close with
+unread bytes is a reset, and a reset throws away what its sender had sent and the other side had not read.
 
 A client: `send(bytes)`, `receive()` (raw; empty at the end, trio.BrokenResourceError for a reset), `response()`,
-`fin()` (half-close), `close()` (as a process that exits), `rst()`. Who never reads has stopped reading.
+`fin()` (half-close), `close()` (as a process that exits), `rst()`. Who never reads has stopped reading. To look into an
+answer that is under way: `answer = await client.response(until=lambda answer: answer.body.endswith(b"x"))`, then
+`await client.more(answer)` piece by piece.
 `answer.pieces` are the body's pieces with trio's time of each: chunks where it is chunked, reads where not.
 `answer.ended` says how the body ended, see `Ended`. `answer.at` is the time of the head, `answer.ended_at` of the end.
 """
@@ -20,7 +22,7 @@ A client: `send(bytes)`, `receive()` (raw; empty at the end, trio.BrokenResource
 import socket
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, Literal, cast
@@ -33,8 +35,8 @@ from wiretape.proxy.server import Server, ServerSettings
 __all__ = ["Answer", "Client", "Connect", "Ended", "Harness", "connected", "request"]
 
 Ended = Literal["chunked", "length", "close", "none", "cut", "reset", "open"]
-"""By its last chunk, its length, the close of the connection; `none`: it has no body. `cut` and `reset`: it was not whole
-(a close without a length or chunks cannot be told from a cut: it is `close`). `open`: `until` came first."""
+"""By its last chunk, its length, the close of the connection; `none`: it has no body. `cut` and `reset`: it was not
+whole (a close without a length or chunks cannot be told from a cut: it is `close`). `open`: `until` came first."""
 
 CAPACITY: Final = 64 * 1024
 _ports = count(40_000)
@@ -112,9 +114,8 @@ class _End(trio.abc.HalfCloseableStream):
         if self.closed:
             return
         self.closed = True
-        if not self._linger:
-            self._outgoing.data.clear()  # what was not yet received is lost with it
         if self._incoming.data or not self._linger:
+            self._outgoing.data.clear()  # at worst nothing of it has arrived
             self._outgoing.reset()
         else:
             self._outgoing.finish()
@@ -234,17 +235,48 @@ class Client:
         self.stream.close()
 
     async def response(self, *, method: str = "GET", until: Callable[[Answer], bool] | None = None) -> Answer:
-        """The next answer, wholly; with `until` as soon as it says so, asked after each piece. Calling it again then goes
-        on with raw bytes, not with that answer: use `pieces_of` for one that goes on.
+        """The next answer, wholly; with `until` only to the piece after which it says so, and `more` goes on.
 
         EOFError where the connection ended before a head, trio.BrokenResourceError where it was reset there.
         """
         answer = await self._head()
-        async with aclosing(self.pieces_of(answer, method=method)) as pieces:
-            async for _ in pieces:
-                if until is not None and until(answer):
-                    break
+        if method == "HEAD" or answer.status in {204, 304}:
+            answer.ended, answer.ended_at = "none", answer.at
+        while answer.ended == "open" and not (until is not None and until(answer)):
+            await self.more(answer)
         return answer
+
+    async def more(self, answer: Answer) -> bytes | None:
+        """The next piece of a body that is open, which is then part of the answer; None where there is none, and
+        `answer.ended` says why.
+        """
+        assert answer.ended == "open", "an answer that has ended has no more"
+        try:
+            piece, ended = await self._piece(answer)
+        except EOFError:
+            piece, ended = None, "cut"
+        except trio.BrokenResourceError:
+            piece, ended = None, "reset"
+        now = trio.current_time()
+        if piece:
+            answer.pieces.append((now, piece))
+            return piece
+        answer.ended, answer.ended_at = ended, now
+        return None
+
+    async def _piece(self, answer: Answer) -> tuple[bytes, Ended]:
+        length = answer.header(b"content-length")
+        if answer.header(b"transfer-encoding") == b"chunked":
+            data = await self._exactly(int(await self._until(b"\r\n"), 16))
+            assert await self._exactly(2) == b"\r\n"
+            return data, "chunked"
+        if length is None:
+            return await self.receive(), "close"
+        left = int(length) - len(answer.body)
+        if left and not self._held:
+            await self._more()
+        data, self._held = self._held[:left], self._held[left:]
+        return data, "length"
 
     async def _head(self) -> Answer:
         informational: list[int] = []
@@ -256,42 +288,6 @@ class Client:
                 headers = [(name.lower(), value.strip()) for name, _, value in pairs]
                 return Answer(status=status, headers=headers, at=trio.current_time(), informational=informational)
             informational.append(status)
-
-    async def pieces_of(self, answer: Answer, *, method: str = "GET") -> AsyncGenerator[bytes]:
-        """The pieces as they come; `answer` grows by them and knows its end."""
-        try:
-            if method == "HEAD" or answer.status in {204, 304}:
-                answer.ended = "none"
-            elif answer.header(b"transfer-encoding") == b"chunked":
-                while size := int(await self._until(b"\r\n"), 16):
-                    yield self._piece(answer, await self._exactly(size))
-                    assert await self._exactly(2) == b"\r\n"
-                assert await self._exactly(2) == b"\r\n"
-                answer.ended = "chunked"
-            elif (length := answer.header(b"content-length")) is not None:
-                left = int(length)
-                while left:
-                    data = await self.receive()
-                    if not data:
-                        raise EOFError
-                    self._held = data[left:]
-                    yield self._piece(answer, data[:left])
-                    left -= min(left, len(data))
-                answer.ended = "length"
-            else:
-                while data := await self.receive():
-                    yield self._piece(answer, data)
-                answer.ended = "close"
-        except EOFError:
-            answer.ended = "cut"
-        except trio.BrokenResourceError:
-            answer.ended = "reset"
-        answer.ended_at = trio.current_time()
-
-    @staticmethod
-    def _piece(answer: Answer, data: bytes) -> bytes:
-        answer.pieces.append((trio.current_time(), data))
-        return data
 
     async def _until(self, mark: bytes) -> bytes:
         while mark not in self._held:

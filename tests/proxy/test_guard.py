@@ -1,0 +1,253 @@
+"""What no app may see: raw requests that two readers could take in two ways, or that want another protocol (G16)"""
+
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+from trio.testing import MockClock
+
+from tests.support.http import Answer, Client, connected, request
+from wiretape.proxy.limits import HEAD_BYTES_MAX, HEADERS_MAX
+from wiretape.proxy.request_guard import Guard, Refusal, refusal_bytes
+from wiretape.proxy.server import ServerSettings
+
+HOST = b"Host: test\r\n"
+BODY = b"Content-Length: 2\r\n\r\nok"
+NEXT = b"GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n"
+
+MALFORMED = [
+    (400, "a length and a transfer encoding", b"POST / HTTP/1.1\r\n%bTransfer-Encoding: chunked\r\n%b" % (HOST, BODY)),
+    (
+        400,
+        "a transfer encoding, a length and a smuggled request",
+        b"POST / HTTP/1.1\r\n%bContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n%b" % (HOST, NEXT),
+    ),
+    (400, "two lengths that agree", b"POST / HTTP/1.1\r\n%bContent-Length: 2\r\n%b" % (HOST, BODY)),
+    (400, "two lengths that differ", b"POST / HTTP/1.1\r\n%bContent-Length: 3\r\n%b" % (HOST, BODY)),
+    (400, "a list of lengths", b"POST / HTTP/1.1\r\n%bContent-Length: 2, 2\r\n\r\nok" % HOST),
+    (400, "a length with a sign", b"POST / HTTP/1.1\r\n%bContent-Length: +2\r\n\r\nok" % HOST),
+    (400, "a negative length", b"POST / HTTP/1.1\r\n%bContent-Length: -2\r\n\r\nok" % HOST),
+    (400, "a length in hexadecimal", b"POST / HTTP/1.1\r\n%bContent-Length: 0x2\r\n\r\nok" % HOST),
+    (400, "a length with an underscore", b"POST / HTTP/1.1\r\n%bContent-Length: 1_0\r\n\r\nok" % HOST),
+    (400, "an empty length", b"POST / HTTP/1.1\r\n%bContent-Length:\r\n\r\nok" % HOST),
+    (400, "a length beyond all numbers", b"POST / HTTP/1.1\r\n%bContent-Length: %b\r\n\r\n" % (HOST, b"9" * 30)),
+    (
+        501,
+        "a transfer encoding besides chunked",
+        b"POST / HTTP/1.1\r\n%bTransfer-Encoding: gzip, chunked\r\n\r\n" % HOST,
+    ),
+    (501, "a transfer encoding that is none", b"POST / HTTP/1.1\r\n%bTransfer-Encoding: identity\r\n\r\n" % HOST),
+    (400, "two transfer encodings", b"POST / HTTP/1.1\r\n%b%b\r\n" % (HOST, b"Transfer-Encoding: chunked\r\n" * 2)),
+    (400, "a transfer encoding in HTTP/1.0", b"POST / HTTP/1.0\r\n%bTransfer-Encoding: chunked\r\n\r\n" % HOST),
+    (400, "a space before a colon", b"POST / HTTP/1.1\r\n%bTransfer-Encoding : chunked\r\n\r\n" % HOST),
+    (400, "a vertical tab before a coding", b"POST / HTTP/1.1\r\n%bTransfer-Encoding: \x0bchunked\r\n\r\n" % HOST),
+    (400, "bare line feeds everywhere", b"GET / HTTP/1.1\nHost: test\n\n"),
+    (400, "a bare line feed after the request line", b"GET / HTTP/1.1\n%b\r\n" % HOST),
+    (400, "a bare line feed inside a value", b"GET / HTTP/1.1\r\n%bA: b\nC: d\r\n\r\n" % HOST),
+    (400, "a bare line feed as the end of the head", b"GET / HTTP/1.1\r\n%b\n%b" % (HOST, NEXT)),
+    (400, "a bare carriage return inside a value", b"GET / HTTP/1.1\r\n%bA: b\rC: d\r\n\r\n" % HOST),
+    (400, "a header folded with a space", b"GET / HTTP/1.1\r\n%bA: b\r\n c\r\n\r\n" % HOST),
+    (400, "a header folded with a tab", b"GET / HTTP/1.1\r\n%bA: b\r\n\tc\r\n\r\n" % HOST),
+    (400, "a first header that is folded", b"GET / HTTP/1.1\r\n A: b\r\n%b\r\n" % HOST),
+    (400, "NUL in a value", b"GET / HTTP/1.1\r\n%bA: b\x00c\r\n\r\n" % HOST),
+    (400, "NUL in a name", b"GET / HTTP/1.1\r\n%bA\x00: b\r\n\r\n" % HOST),
+    (400, "NUL in the target", b"GET /\x00 HTTP/1.1\r\n%b\r\n" % HOST),
+    (400, "an escape in a value", b"GET / HTTP/1.1\r\n%bA: \x1b[31m\r\n\r\n" % HOST),
+    (400, "a header without a colon", b"GET / HTTP/1.1\r\n%bA\r\n\r\n" % HOST),
+    (400, "a header without a name", b"GET / HTTP/1.1\r\n%b: b\r\n\r\n" % HOST),
+    (400, "a name with a space", b"GET / HTTP/1.1\r\n%bA B: c\r\n\r\n" % HOST),
+    (400, "a name outside ASCII", b"GET / HTTP/1.1\r\n%bCaf\xe9: c\r\n\r\n" % HOST),
+    (400, "an absolute target", b"GET http://evil.test/ HTTP/1.1\r\n%b\r\n" % HOST),
+    (400, "an absolute target with TLS", b"GET https://evil.test/ HTTP/1.1\r\n%b\r\n" % HOST),
+    (400, "a target that is a host", b"GET evil.test:80 HTTP/1.1\r\n%b\r\n" % HOST),
+    (400, "a target that is an asterisk", b"OPTIONS * HTTP/1.1\r\n%b\r\n" % HOST),
+    (400, "a target outside ASCII", b"GET /\xc3\xa9 HTTP/1.1\r\n%b\r\n" % HOST),
+    (400, "a target with a space", b"GET /a b HTTP/1.1\r\n%b\r\n" % HOST),
+    (400, "no target", b"GET HTTP/1.1\r\n%b\r\n" % HOST),
+    (400, "no version", b"GET /\r\n%b\r\n" % HOST),
+    (400, "two spaces", b"GET  / HTTP/1.1\r\n%b\r\n" % HOST),
+    (400, "a tab for a space", b"GET\t/ HTTP/1.1\r\n%b\r\n" % HOST),
+    (400, "a method with a control character", b"G\x01T / HTTP/1.1\r\n%b\r\n" % HOST),
+    (400, "a version in lower case", b"GET / http/1.1\r\n%b\r\n" % HOST),
+    (400, "a version without a dot", b"GET / HTTP/11\r\n%b\r\n" % HOST),
+    (505, "HTTP/3", b"GET / HTTP/3.0\r\n%b\r\n" % HOST),
+    (505, "HTTP/0.9 in words", b"GET / HTTP/0.9\r\n%b\r\n" % HOST),
+    (505, "the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    (400, "a TLS hello on a plain port", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
+    (400, "no host", b"GET / HTTP/1.1\r\n\r\n"),
+    (400, "two hosts", b"GET / HTTP/1.1\r\n%b%b\r\n" % (HOST, HOST)),
+    (400, "a host with a path", b"GET / HTTP/1.1\r\nHost: evil/admin?x\r\n\r\n"),
+    (400, "a host with a user", b"GET / HTTP/1.1\r\nHost: localhost@evil.test\r\n\r\n"),
+    (400, "a list of hosts", b"GET / HTTP/1.1\r\nHost: localhost, evil.test\r\n\r\n"),
+    (400, "two authorizations", b"GET / HTTP/1.1\r\n%b%b\r\n" % (HOST, b"Authorization: Bearer k\r\n" * 2)),
+    (400, "two content types", b"POST / HTTP/1.1\r\n%b%b%b" % (HOST, b"Content-Type: text/plain\r\n" * 2, BODY)),
+    (417, "an expectation that nobody knows", b"POST / HTTP/1.1\r\n%bExpect: tea\r\n%b" % (HOST, BODY)),
+    (417, "two expectations in one", b"POST / HTTP/1.1\r\n%bExpect: 100-continue, tea\r\n%b" % (HOST, BODY)),
+    (400, "two expectations", b"POST / HTTP/1.1\r\n%b%b%b" % (HOST, b"Expect: 100-continue\r\n" * 2, BODY)),
+    (
+        501,
+        "an upgrade to HTTP/2",
+        b"GET / HTTP/1.1\r\n%bConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n" % HOST,
+    ),
+    (
+        501,
+        "an upgrade to WebSocket",
+        b"GET / HTTP/1.1\r\n%bConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AA==\r\n\r\n" % HOST,
+    ),
+    (501, "an upgrade to a list", b"GET / HTTP/1.1\r\n%bUpgrade: h2c, websocket\r\n\r\n" % HOST),
+    (405, "CONNECT", b"CONNECT evil.test:443 HTTP/1.1\r\n%b\r\n" % HOST),
+    (431, "too many headers", b"GET / HTTP/1.1\r\n%b%b\r\n" % (HOST, b"A: b\r\n" * HEADERS_MAX)),
+    (431, "a header without an end", b"GET / HTTP/1.1\r\n%bA: %b" % (HOST, b"b" * HEAD_BYTES_MAX)),
+]
+
+
+async def refused(raw: bytes, *, step: int = 1 << 20) -> tuple[Answer, int]:
+    """What the client got, and how often the app was asked."""
+    asked = 0
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        nonlocal asked
+        asked += 1
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async with connected(app) as connect:
+        client = await connect()
+        for at in range(0, len(raw), step):
+            try:
+                await client.send(raw[at : at + step])
+            except trio.BrokenResourceError:
+                break
+            await trio.lowlevel.checkpoint()
+        answer = await client.response()
+        assert await client.rest() == b""
+        await trio.testing.wait_all_tasks_blocked()
+        client.close()
+        await trio.testing.wait_all_tasks_blocked()
+        assert connect.open == 0
+        return answer, asked
+
+
+@pytest.mark.parametrize(("status", "raw"), [pytest.param(status, raw, id=says) for status, says, raw in MALFORMED])
+async def test_it_is_refused_and_no_app_is_asked(autojump_clock: MockClock, status: int, raw: bytes) -> None:
+    del autojump_clock
+    answer, asked = await refused(raw)
+    assert (answer.status, answer.ended, asked) == (status, "length", 0)
+    assert answer.header(b"connection") == b"close"
+    assert answer.body.startswith(b'{"error":{"message":"')
+
+
+def test_the_table_is_long_enough() -> None:
+    assert len(MALFORMED) >= 40
+
+
+@pytest.mark.parametrize(
+    ("status", "raw"), [pytest.param(status, raw, id=says) for status, says, raw in MALFORMED if len(raw) < 300]
+)
+def test_the_guard_says_the_same_however_the_bytes_are_cut(status: int, raw: bytes) -> None:
+    guard = Guard()
+    said = next(filter(None, (guard.add(raw[at : at + 1]) for at in range(len(raw)))))
+    assert isinstance(said, Refusal)
+    assert said.status == status
+
+
+FINE = [
+    ("a bare request", b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"),
+    ("an empty line before it", b"\r\n\r\nGET / HTTP/1.1\r\nHost: test\r\n\r\n"),
+    ("a host with a port", b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8787\r\n\r\n"),
+    ("a host of IPv6", b"GET / HTTP/1.1\r\nHost: [::1]:8787\r\n\r\n"),
+    ("an empty host", b"GET / HTTP/1.1\r\nHost:\r\n\r\n"),
+    ("HTTP/1.0 without a host", b"GET / HTTP/1.0\r\n\r\n"),
+    ("a value outside ASCII", b"GET / HTTP/1.1\r\nHost: test\r\nA: caf\xc3\xa9\r\n\r\n"),
+    ("a value with tabs", b"GET / HTTP/1.1\r\nHost: test\r\nA:\tb\tc \r\n\r\n"),
+    ("an empty value", b"GET / HTTP/1.1\r\nHost: test\r\nA:\r\n\r\n"),
+    ("a path with odd characters", b"GET /a%00/../b;c?d=[e]|{f} HTTP/1.1\r\nHost: test\r\n\r\n"),
+    ("a method of one's own", b"BREW / HTTP/1.1\r\nHost: test\r\n\r\n"),
+    ("a body that looks bad", b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\na\n b\x00\r\n\r\n"),
+    ("an expectation in capitals", b"POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-Continue\r\n%b" % BODY),
+    ("the most headers", b"GET / HTTP/1.1\r\nHost: test\r\n%b\r\n" % (b"A: b\r\n" * (HEADERS_MAX - 1))),
+]
+
+
+@pytest.mark.parametrize("raw", [pytest.param(raw, id=says) for says, raw in FINE])
+async def test_what_is_right_reaches_the_app(autojump_clock: MockClock, raw: bytes) -> None:
+    del autojump_clock
+    asked = 0
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        nonlocal asked
+        asked += 1
+        while (await receive())["more_body"]:
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"fine"})
+
+    async with connected(app) as connect:
+        client = await connect()
+        await client.send(raw)
+        answer = await client.response()
+    assert (answer.status, answer.body, asked) == (200, b"fine", 1)
+
+
+@pytest.mark.parametrize(
+    ("over", "passes"),
+    [pytest.param(-1, True, id="below"), pytest.param(0, True, id="at"), pytest.param(1, False, id="above")],
+)
+@pytest.mark.parametrize("body", [b"", b"a body does not count"], ids=["without a body", "with a body"])
+@pytest.mark.parametrize("step", [1 << 20, 1000], ids=["at once", "in pieces"])
+def test_the_limit_of_a_head(over: int, passes: bool, body: bytes, step: int) -> None:
+    head_bytes = len(request("POST", "/", "A: ", body=body)) - len(body)
+    raw = request("POST", "/", "A: " + "b" * (HEAD_BYTES_MAX + over - head_bytes), body=body)
+    guard = Guard()
+    said = next(filter(None, (guard.add(raw[at : at + step]) for at in range(0, len(raw), step))))
+    if passes:
+        assert isinstance(said, bytes)
+    else:
+        assert isinstance(said, Refusal)
+        assert said.status == 431
+
+
+async def test_an_offer_of_http2_can_be_declined_instead(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    versions: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        versions.append(scope["http_version"])
+        body = (await receive())["body"]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+    async with connected(app, settings=ServerSettings(h2c_offers="ignored")) as connect:
+        client = await connect()
+        offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA")
+        await client.send(request("POST", "/", *offer, body=b"as it was sent"))
+        answer = await client.response()
+    assert (answer.status, answer.body, versions) == (200, b"as it was sent", ["1.1"])
+
+
+async def dripping(client: Client, data: bytes) -> None:
+    for byte in data:
+        await client.send(bytes([byte]))
+        await trio.sleep(0.5)
+
+
+async def test_a_head_that_drips_ends_in_ten_seconds(autojump_clock: MockClock) -> None:
+    del autojump_clock
+
+    async def app(*_: Any) -> None:
+        raise AssertionError("no app is asked")
+
+    async with connected(app) as connect:
+        client = await connect()
+        began = trio.current_time()
+        with pytest.raises(trio.BrokenResourceError):
+            await dripping(client, request("GET", "/", "A: " + "b" * 1000))
+        assert trio.current_time() - began == pytest.approx(10, abs=0.5)
+        assert connect.open == 0
+
+
+def test_a_refusal_has_a_length() -> None:
+    head, _, body = refusal_bytes(Refusal(400, "why")).partition(b"\r\n\r\n")
+    assert b"content-length: %d" % len(body) in head
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")

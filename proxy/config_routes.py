@@ -24,7 +24,7 @@ _AZURE: Final = (".openai.azure.com", ".cognitiveservices.azure.com", ".services
 _ROUTE_KEYS: Final = frozenset({setting.name for setting in (*ROUTE, *TARGET)} | {"fallbacks"})
 _TARGET_KEYS: Final = frozenset(setting.name for setting in TARGET)
 
-Find = Callable[[Setting], Given | None]
+_Find = Callable[[Setting], Given | None]
 
 
 def named_routes(layers: Layers, origins: dict[str, str], *, serving: bool) -> dict[str, Route]:
@@ -95,11 +95,11 @@ def _homeless(layers: Layers) -> None:
         raise ConfigError(f"{layers.file}: fallbacks: there is no upstream beside it")
 
 
-def _within(layers: Layers, table: Mapping[str, Any], prefix: str) -> Find:
+def _within(layers: Layers, table: Mapping[str, Any], prefix: str) -> _Find:
     return lambda setting: layers.inside(table, setting, prefix)
 
 
-def _route(name: str, target: Target, find: Find, prefix: str, origins: dict[str, str]) -> Route:
+def _route(name: str, target: Target, find: _Find, prefix: str, origins: dict[str, str]) -> Route:
     values: dict[str, Any] = {}
     for setting in ROUTE:
         given = find(setting)
@@ -110,7 +110,9 @@ def _route(name: str, target: Target, find: Find, prefix: str, origins: dict[str
     return route
 
 
-def _target(find: Find, prefix: str, layers: Layers, origins: dict[str, str] | None, *, serving: bool) -> Target | None:
+def _target(
+    find: _Find, prefix: str, layers: Layers, origins: dict[str, str] | None, *, serving: bool
+) -> Target | None:
     given = {setting.name: found for setting in TARGET if (found := find(setting))}
     if "upstream" not in given:
         return None

@@ -17,6 +17,7 @@ from .limits import MASKED_CHARS_MIN
 
 __all__ = [
     "KEY_PARAMETERS",
+    "holds_key",
     "masked",
     "masked_path",
     "parameter_name",

@@ -50,6 +50,7 @@ __all__ = [
     "LOOKUPS_MAX",
     "MASKED_CHARS_MIN",
     "NOT_FOUND_STEP_S",
+    "OWNERS_MAX",
     "PARSE_INLINE_BYTES_MAX",
     "PIPELINED_BYTES_MAX",
     "PORT_MAX",
@@ -313,3 +314,6 @@ SHUTDOWN_FLUSH_S: Final = 4.0
 
 #: TCP has sixteen bits for it.
 PORT_MAX: Final = 65_535
+
+#: Streams whose owner is remembered after somebody asked for them: 2 MB.
+OWNERS_MAX: Final = 10_000

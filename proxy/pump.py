@@ -188,9 +188,12 @@ class Pump:
         if shape is Shape.NOTHING:
             return "protocol"
         if shape is Shape.SNIFF:
-            shape = await self._sniffed(answered)
-            if shape is Shape.NOTHING:
+            sniffed = await self._sniffed(answered)
+            if isinstance(sniffed, str):
+                return sniffed
+            if sniffed is Shape.NOTHING:
                 return "protocol"
+            shape = sniffed
             self._flags["wrong_content_type"] = None
         answered.shape = shape
         take = self._take_frames if shape is Shape.FRAMES else self._take_body
@@ -205,7 +208,7 @@ class Pump:
     async def _pull(self, answered: Asked, take: Any) -> str:
         """Reads until the answer ends, or somebody wants something (then the empty word)."""
         with trio.CancelScope() as scope:
-            while True:
+            while not self._wanted:  # it may have been wanted while something was written
                 try:
                     self._pausing = scope
                     read = await answered.receive()
@@ -218,8 +221,6 @@ class Pump:
                 cause: str = await take(answered, read)
                 if cause:
                     return cause
-                if self._wanted:
-                    return ""
         self._pausing = None
         return ""
 
@@ -260,8 +261,8 @@ class Pump:
             return "closed"
         return "limit" if order.streams and not order.verbatim and self.received_bytes > BODY_BYTES_MAX else ""
 
-    async def _sniffed(self, answered: Asked) -> Shape:
-        """What the first bytes say, where the content type says nothing that we know."""
+    async def _sniffed(self, answered: Asked) -> Shape | str:
+        """What the first bytes say, where the content type says nothing that we know; or the cause that ends it."""
         while True:
             seen = answered.seen.lstrip(b"\xef\xbb\xbf \t\r\n")
             if seen or len(answered.seen) > SNIFF_BYTES_MAX:
@@ -269,14 +270,15 @@ class Pump:
             with trio.CancelScope() as scope:
                 self._pausing = scope
                 try:
-                    if not await answered.peek():
+                    if not self._wanted and not await answered.peek():
                         return Shape.FRAMES
                 except WireError:
                     return Shape.FRAMES  # raised again by the read that follows
                 finally:
                     self._pausing = None
-            if scope.cancelled_caught and await self._attend():
-                return Shape.FRAMES  # and what is wanted is attended to again there
+            cause = await self._attend()
+            if cause:
+                return cause
 
     async def _judged(self, answered: Asked, cause: str) -> str | Failure:
         """What the end of these bytes means: the cause to end with, or a failure before anything was delivered."""

@@ -97,12 +97,18 @@ class Following:
         return b""
 
     async def _next(self, batches: Batches) -> list[Record]:
-        records = await anext(batches)
-        if self._in_doubt and records[0].n > self._next_n:
-            # The silence ended the wait in the very moment when a batch was there: it is read again.
-            self._batches = self._store.follow(self._stream, self._next_n)
-            return await anext(self._batches)
-        return records
+        if not self._in_doubt:
+            return await anext(batches)
+        # The silence may have ended the wait in the very moment when a batch was there: then it is read again.
+        try:
+            records = await anext(batches)
+            if records[0].n == self._next_n:
+                return records
+        except StopAsyncIteration:
+            pass
+        self._in_doubt = False
+        self._batches = self._store.follow(self._stream, self._next_n)
+        return await anext(self._batches)
 
     def _frames(self, records: list[Record]) -> Iterator[bytes]:
         for record in records:

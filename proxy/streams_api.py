@@ -22,7 +22,7 @@ from wiretape.events.settings import Profile
 from .answers import Answer, error, json_answer
 from .entry import StreamRow
 from .following_events import EventsBody, Following, place_of
-from .limits import NOT_FOUND_STEP_S, SLICE_RECORDS
+from .limits import NOT_FOUND_STEP_S, OWNERS_MAX, SLICE_RECORDS
 from .live import Live
 from .store import PAGE_MAX, Batches, Filter, Store, StoreError, is_stream_id
 from .summary import Summary
@@ -64,6 +64,8 @@ class StreamsApi:
     def __init__(self, store: Store, registry: Running) -> None:
         self._store = store
         self._registry = registry
+        #: Whose stream it is, of those asked for last. It never changes.
+        self._owners: dict[str, str] = {}
 
     async def page(self, caller: str, query: Mapping[str, str]) -> Answer:
         """`/wiretape/streams`."""
@@ -126,15 +128,25 @@ class StreamsApi:
 
     async def _opened(self, caller: str, stream: str) -> Batches | None:
         """The tape from its first record on, if there is one and it is the caller's."""
-        if not is_stream_id(stream):
-            return None
         try:
-            first = await anext(self._store.read(stream))
-            if first[0].kind != "open" or first[0].keys.get("caller") != caller:
-                return None
-            return self._store.read(stream)
+            owner = await self._owner(stream) if is_stream_id(stream) else None
+            return self._store.read(stream) if owner == caller else None
         except (StoreError, TapeError, StopAsyncIteration):
             return None
+
+    async def _owner(self, stream: str) -> str | None:
+        """Kept, so that who asks again and again makes us read no tape again and again, and can time nothing."""
+        owner = self._owners.pop(stream, None)
+        if owner is None:
+            first, *_ = await anext(self._store.read(stream))
+            said = first.keys.get("caller") if first.kind == "open" else None
+            if not isinstance(said, str):
+                return None
+            owner = said
+        self._owners[stream] = owner
+        if len(self._owners) > OWNERS_MAX:
+            del self._owners[next(iter(self._owners))]
+        return owner
 
 
 class TapeBody(ResponseBody):

@@ -1,0 +1,290 @@
+"""The control surface as a whole: who may ask, what every answer carries, and the real connection class below it."""
+
+from collections.abc import AsyncGenerator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.control_cases import KEY, ME, Answered, House, house, put, sse
+from tests.proxy.store_cases import flat, stream_of
+from tests.support.http import Answer, connected, request
+from wiretape.events.emit import emit
+from wiretape.proxy.control import Complaints, readiness
+from wiretape.proxy.keys import Keys
+from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, REQUEST_BYTES_MAX
+from wiretape.proxy.live import Live
+from wiretape.proxy.log import Log
+from wiretape.proxy.registry import Registry
+from wiretape.proxy.server import shielded
+from wiretape.proxy.services import Log as ServicesLog
+from wiretape.proxy.store_memory import MemoryStore
+from wiretape.proxy.streams_api import Running as StreamsOf
+
+PATHS = [
+    "/wiretape/healthz",
+    "/wiretape/readyz",
+    "/wiretape/metrics",
+    "/wiretape/streams",
+    "/wiretape/streams/s1",
+    "/wiretape/streams/s1/events",
+    "/wiretape/streams/s1/tape",
+]
+OPEN = PATHS[:2]
+NOWHERE = ["/", "/wiretape", "/wiretape/", "/wiretape//streams", "/wiretape/streams/", "/static/x", "/v1/models"]
+
+
+@pytest.fixture
+async def home() -> AsyncGenerator[House]:
+    async with house() as home:
+        await put(home.store, "s1", stream_of("s1", caller=ME))
+        yield home
+
+
+def check(answered: Answered) -> None:
+    """What holds of every answer."""
+    headers = answered.headers
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert not [name for name in headers if name.startswith("access-control") or name in ("location", "set-cookie")]
+    assert "html" not in headers["content-type"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_path_answers(home: House, path: str) -> None:
+    answered = await home.get(path)
+    assert answered.status == 200
+    check(answered)
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_head_is_the_same_without_a_body(home: House, path: str) -> None:
+    answered, whole = await home.get(path, method="HEAD"), await home.get(path)
+    assert (answered.status, answered.body) == (200, b"")
+    assert answered.headers["content-type"] == whole.headers["content-type"]
+    check(answered)
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "POST", "PUT", "DELETE", "PATCH", "BREW"])
+@pytest.mark.parametrize("path", PATHS)
+async def test_no_other_method_is_taken(home: House, path: str, method: str) -> None:
+    answered = await home.get(path, method=method, origin="https://evil.example")
+    assert (answered.status, answered.headers["allow"]) == (405, "GET, HEAD")
+    assert answered.json["error"]["code"] == "http_405"
+    check(answered)
+
+
+@pytest.mark.parametrize("path", NOWHERE)
+async def test_elsewhere_is_nothing(home: House, path: str) -> None:
+    answered = await home.get(path)
+    assert (answered.status, answered.json["error"]["code"]) == (404, "not_found")
+    check(answered)
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("key", ["", "wrong", KEY[:-1], KEY + "x", "x" * 60_000])
+async def test_with_a_key_set_all_but_health_takes_it(path: str, key: str) -> None:
+    async with house(keyed=True) as home:
+        caller = Keys((), b"salt").caller([(b"authorization", b"Bearer " + KEY.encode())])
+        await put(home.store, "s1", stream_of("s1", caller=caller or ""))
+        answered = await home.get(path, key=key)
+        assert answered.status == (200 if path in OPEN else 401)
+        if path not in OPEN:
+            assert answered.json["error"]["code"] == "invalid_api_key"
+            assert answered.headers["www-authenticate"] == "Bearer"
+        check(answered)
+        assert (await home.get(path, key=KEY)).status == 200
+
+
+async def test_a_key_in_the_query_is_none(home: House) -> None:
+    async with house(keyed=True) as keyed:
+        assert (await keyed.get(f"/wiretape/streams?key={KEY}&api_key={KEY}", key="")).status == 401
+
+
+async def test_without_keys_a_caller_is_who_presents_the_same_credential(home: House) -> None:
+    assert (await home.get("/wiretape/streams/s1", key="mine")).status == 200
+    assert (await home.get("/wiretape/streams/s1", key="", x_api_key="mine")).status == 200
+    for key in ("", "theirs"):
+        assert (await home.get("/wiretape/streams/s1", key=key)).status == 404
+        assert (await home.get("/wiretape/streams", key=key)).json["streams"] == []
+
+
+# -- health and metrics -----------------------------------------------------------------------------------------------
+
+
+class Failing(MemoryStore):
+    """A store that says why it cannot write."""
+
+    def __init__(self, *, failure: str | None, gone: str | None) -> None:
+        super().__init__()
+        self.failure = failure
+        self.gone = gone
+
+
+READY: list[tuple[dict[str, str | None], bool, list[str]]] = [
+    ({"failure": None, "gone": None}, False, []),
+    ({"failure": None, "gone": None}, True, ["draining"]),
+    ({"failure": "/data/x: full", "gone": None}, False, ["tape_not_writable"]),
+    ({"failure": "/data/x: full", "gone": "/data gone"}, False, ["data_folder_gone"]),
+    ({"failure": "/data/x: full", "gone": None}, True, ["draining", "tape_not_writable"]),
+]
+
+
+@pytest.mark.parametrize(("state", "draining", "reasons"), READY)
+async def test_ready_says_why_not_and_names_no_path(
+    state: dict[str, str | None], draining: bool, reasons: list[str]
+) -> None:
+    home = House(Failing(failure=state["failure"], gone=state["gone"]))
+    home.running.draining = draining
+    assert readiness(home.store, home.running) == reasons
+    answered = await home.get("/wiretape/readyz", key="")
+    assert answered.status == (503 if reasons else 200)
+    assert answered.json == {"ready": not reasons, "reasons": reasons}
+    assert (await home.get("/wiretape/healthz", key="")).json == {"alive": True}
+
+
+async def test_metrics_are_text_for_prometheus(home: House) -> None:
+    home.metrics.refused(503)
+    answered = await home.get("/wiretape/metrics")
+    assert answered.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert b'wiretape_refused_total{status="503"} 1\n' in answered.body
+
+
+# -- faults of ours ---------------------------------------------------------------------------------------------------
+
+
+class Broken(MemoryStore):
+    """A store with a bug."""
+
+    async def list(self, *_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("sk-secret in a message")
+
+
+async def test_a_fault_of_ours_is_a_500_and_a_line_and_says_nothing_else() -> None:
+    home = House(Broken())
+    answered = await home.get("/wiretape/streams")
+    assert (answered.status, answered.json["error"]["code"]) == (500, "internal")
+    assert b"sk-secret" not in answered.body
+    check(answered)
+    ((event, fields),) = home.said.lines
+    assert (event, fields["error"], fields["path"]) == ("control_failed", "ZeroDivisionError", "/wiretape/streams")
+    assert (await home.get("/wiretape/healthz")).status == 200
+
+
+def test_no_answer_has_a_deadline_and_bodies_have_our_bound() -> None:
+    app = House(MemoryStore()).app
+    assert app.config["RESPONSE_TIMEOUT"] is None
+    assert app.config["MAX_CONTENT_LENGTH"] == REQUEST_BYTES_MAX
+    assert {rule.rule for rule in app.url_map.iter_rules()} == {*PATHS[:4], "/wiretape/streams/<path:rest>"}
+
+
+# -- over the real connection -----------------------------------------------------------------------------------------
+
+MINE = "Authorization: Bearer mine"
+
+
+async def test_answers_end_and_the_connection_is_used_again(autojump_clock: MockClock, home: House) -> None:
+    async with connected(shielded(home.app)) as connect:
+        client = await connect()
+        for path in PATHS * 2:
+            await client.send(request("GET", path, MINE))
+            answer = await client.response()
+            assert (answer.status, answer.ended) == (200, "chunked" if path in PATHS[5:] else "length"), path
+        for path in PATHS:
+            await client.send(request("HEAD", path, MINE))
+            assert (await client.response(method="HEAD")).ended == "none"
+    assert autojump_clock.current_time() < 5
+
+
+@pytest.mark.parametrize(("version", "header"), [("1.1", "Connection: close"), ("1.0", "X: y")])
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_connection_that_is_to_close_closes(
+    autojump_clock: MockClock, home: House, path: str, version: str, header: str
+) -> None:
+    async with connected(shielded(home.app)) as connect:
+        client = await connect()
+        await client.send(request("GET", path, MINE, header, version=version))
+        answer = await client.response()
+        assert answer.status == 200
+        assert await client.receive() == b""
+    assert autojump_clock.current_time() < 5
+
+
+async def test_a_follower_over_hours_gets_every_frame_and_a_true_end(autojump_clock: MockClock, home: House) -> None:
+    batches = stream_of("s2", caller=ME, reads=8, call_id="call-1")
+    async with connected(shielded(home.app)) as connect, trio.open_nursery() as nursery:
+        await put(home.store, "s2", batches[:1])
+        answers: list[Answer] = []
+
+        async def follow(start: float) -> None:
+            await trio.sleep(start)
+            client = await connect()
+            await client.send(request("GET", "/wiretape/streams/s2/events", MINE))
+            answers.append(await client.response())
+
+        for start in (0, 1, 5_000, 100_000):
+            nursery.start_soon(follow, start)
+        for batch in batches[1:]:
+            await trio.sleep(1_800)
+            await home.store.append("s2", batch)
+    assert autojump_clock.current_time() >= 100_000
+    for answer in answers:
+        assert answer.ended == "chunked"
+        blocks = [block for _, block in sse(answer.body) if block != b": keepalive\n\n"]
+        assert b"".join(blocks) == emit(flat(batches))
+    times = [at for at, _ in answers[0].pieces]
+    assert max(later - at for at, later in pairwise(times)) <= FOLLOW_KEEPALIVE_S + 0.01
+
+
+@pytest.mark.parametrize("goes", ["fin", "close", "rst"])
+async def test_a_follower_that_goes_is_gone_at_once(autojump_clock: MockClock, home: House, goes: str) -> None:
+    left: list[float] = []
+    await put(home.store, "s2", stream_of("s2", caller=ME, end=False))
+    live = home.running.live["s2"] = Live("s2", ME, "", 0, on_left=lambda: left.append(trio.current_time()))
+    async with connected(shielded(home.app)) as connect:
+        client = await connect()
+        await client.send(request("GET", "/wiretape/streams/s2/events", MINE))
+        await client.receive()
+        await trio.sleep(4)
+        assert live.readers == 2
+        getattr(client, goes)()
+        await trio.sleep(1)
+    assert live.readers == 1
+    assert left == [pytest.approx(4, abs=0.05)]
+    del autojump_clock
+
+
+async def test_a_follower_that_stalls_costs_only_itself(autojump_clock: MockClock, home: House) -> None:
+    batches = stream_of("s2", caller=ME, reads=2_000)
+    await put(home.store, "s2", batches[:1])
+    live = home.running.live["s2"] = Live("s2", ME, "", 0, on_left=lambda: None)
+    async with connected(shielded(home.app)) as connect:
+        stalled, reads = await connect(), await connect()
+        for client in (stalled, reads):
+            await client.send(request("GET", "/wiretape/streams/s2/events", MINE))
+        answers: list[Answer] = []
+
+        async def read() -> None:
+            answers.append(await reads.response())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+            for batch in batches[1:-1]:
+                await home.store.append("s2", batch)
+                await trio.sleep(0.05)
+            assert live.readers == 2, "the stalled one was cut by the write deadline"
+            await home.store.append("s2", batches[-1])
+        assert answers[0].ended == "chunked"
+        blocks = [block for _, block in sse(answers[0].body)]
+        assert b"".join(blocks) == emit(flat(batches))
+    del autojump_clock
+
+
+def asked_of_others(registry: Registry, log: Log) -> tuple[StreamsOf, Complaints, ServicesLog]:
+    """What we and others ask for is what there is: seen by the type checkers."""
+    return registry, log, log

@@ -1,0 +1,118 @@
+"""A reader that waits through silences loses nothing, whatever a cancelled wait does to the store's iterator."""
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.control_cases import put, sse
+from tests.proxy.store_cases import flat, stream_of
+from wiretape.events.emit import emit
+from wiretape.events.record import Record
+from wiretape.events.tape import Damage
+from wiretape.proxy.following_events import Following, Place, place_of
+from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, SLICE_RECORDS
+from wiretape.proxy.store import Batches, StreamMissingError
+from wiretape.proxy.store_memory import MemoryStore
+
+KEEPALIVE = b": keepalive\n\n"
+
+
+class Forgetful(MemoryStore):
+    """Its iterators lose the batch that they were about to give when they were cancelled: the worst that is allowed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.follows: list[int] = []
+        self.expired = False
+
+    def follow(self, stream: str, from_n: int = 0) -> Any:
+        if self.expired:
+            raise StreamMissingError(stream)
+        self.follows.append(from_n)
+        return _Forgetful(super().follow(stream, from_n))
+
+
+class _Forgetful:
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._cancelled = False
+
+    @property
+    def damage(self) -> list[Damage]:
+        return []
+
+    def __aiter__(self) -> "_Forgetful":
+        return self
+
+    async def __anext__(self) -> list[Record]:
+        try:
+            if self._cancelled:
+                self._cancelled = False
+                await anext(self._batches)
+            return await anext(self._batches)
+        except trio.Cancelled:
+            self._cancelled = True
+            raise
+
+
+async def all_of(following: Following) -> bytes:
+    parts: list[bytes] = []
+    while (data := await following.take()) is not None:
+        parts.append(data)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+async def test_a_batch_that_a_silence_swallowed_is_read_again(at_once: int, autojump_clock: MockClock) -> None:
+    store, batches = Forgetful(), stream_of("s1", reads=6)
+    await put(store, "s1", batches[:2])
+    got: list[bytes] = []
+
+    async def follow() -> None:
+        got.append(await all_of(Following(store, "s1")))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow)
+        for number in range(2, len(batches), at_once):
+            await trio.sleep(FOLLOW_KEEPALIVE_S * number + 1)
+            for batch in batches[number : number + at_once]:
+                await store.append("s1", batch)
+    blocks = [block for _, block in sse(got[0]) if block != KEEPALIVE]
+    assert b"".join(blocks) == emit(flat(batches))
+    assert len(store.follows) > 1
+    assert autojump_clock.current_time() > FOLLOW_KEEPALIVE_S
+
+
+async def test_one_that_expires_meanwhile_is_told_to_be_incomplete(autojump_clock: MockClock) -> None:
+    store, batches = Forgetful(), stream_of("s1", reads=6)
+    await put(store, "s1", batches[:2])
+    following = Following(store, "s1")
+    await following.take()
+    assert await following.take() == KEEPALIVE
+    store.expired = True
+    for batch in batches[2:]:
+        await store.append("s1", batch)
+    assert (await all_of(following)).startswith(b"event: wiretape.error\ndata: ")
+    del autojump_clock
+
+
+async def test_long_batches_come_in_slices_and_others_get_their_turn() -> None:
+    store, batches = MemoryStore(), [flat(stream_of("s1", reads=10 * SLICE_RECORDS))]
+    await put(store, "s1", batches)
+    pieces: list[bytes] = []
+    following = Following(store, "s1")
+    while data := await following.take():
+        pieces.append(data)
+        assert len(sse(data)) <= SLICE_RECORDS
+    assert b"".join(block for piece in pieces for _, block in sse(piece)) == emit(flat(batches))
+    late = Following(store, "s1", behind=Place(10 * SLICE_RECORDS, 0))
+    assert [name for name, _ in sse(await all_of(late))] == ["1001.0", "1002.0", "1003.0"]
+
+
+def test_an_id_is_a_record_and_an_ordinal() -> None:
+    assert place_of("12.3") == (12, 3)
+    assert place_of(" 0.0 ") == (0, 0)
+    assert place_of("1" * 18 + ".0") == (int("1" * 18), 0)
+    assert place_of("1" * 19 + ".0") is None

@@ -1,4 +1,4 @@
-"""Credentials: secrets that show themselves to nobody, and who a caller is, told without keeping what he presented.
+"""Credentials: secrets that show themselves to nobody, and who a caller is, told without keeping what he presented
 
 One extractor for every spelling, so that no rule can be passed by under another name (CVE-2026-45339).
 """

@@ -1,0 +1,94 @@
+"""Twenty secrets through a request and its answer: none on what is taped, logged or answered (failures.md G15)."""
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from wiretape.proxy.access import refusal
+from wiretape.proxy.answers import wrapped_error
+from wiretape.proxy.config import Config, Route, Target
+from wiretape.proxy.headers import masked_path, taped_answer, taped_request, to_client, to_upstream
+from wiretape.proxy.keys import Key, Keys, Secret
+
+HEADERS = (
+    "Authorization: Bearer {}",
+    "authorization: Basic {}",
+    "X-Api-Key: {}",
+    "api-key: {}",
+    "Cookie: session={}",
+    "Set-Cookie: session={}",
+    "Proxy-Authorization: Basic {}",
+    "X-Forwarded-Access-Token: {}",
+    "X-Wiretape-Key: {}",
+    "X-Goog-Api-Key: {}",
+    "Ocp-Apim-Subscription-Key: {}",
+    "X-Amz-Security-Token: {}",
+)
+QUERIES = (
+    "key={}",
+    "api_key={}",
+    "a=b&api-key={}",
+    "token={}",
+    "a;access_token={}",
+    "sig={}",
+    "X-Amz-Signature={}",
+    "%6Bey={}",
+    "client_secret={}",
+    "Subscription-Key={}",
+)
+CANARIES = [(form, secrets.token_hex(24)) for form in (*HEADERS, *QUERIES)]
+
+ROUTES = {"": Route(name="", targets=(Target(name="a", url="https://a.test/v1"),))}
+CONFIG = Config(data=Path("data"), routes=ROUTES)
+LOCKED = Keys((Key("a", Secret("x" * 32)),), b"salt")
+
+
+def headers_with(form: str, canary: str) -> list[tuple[bytes, bytes]]:
+    name, _, value = form.format(canary).partition(": ")
+    return [(b"host", b"localhost"), (name.encode(), value.encode())] if value else [(b"host", b"localhost")]
+
+
+def said(form: str, canary: str, mask: Callable[[bytes], str] = masked_path) -> str:
+    """All that is written down of a request with the canary in it, and all that is answered."""
+    headers = headers_with(form, canary)
+    query = b"" if ": " in form else form.format(canary).encode()
+    parts: list[object] = [taped_request(headers), taped_answer(headers), mask(b"/v1/models?" + query)]
+    for keys in (LOCKED, Keys((), b"salt")):
+        parts += [keys.caller(headers), refusal(CONFIG, keys, "GET", b"/v1/models", query, headers)]
+        parts += [refusal(CONFIG, keys, "GET", b"/other", query, [*headers, *headers[1:]])]
+    return repr(parts)
+
+
+@pytest.mark.parametrize(("form", "canary"), CANARIES, ids=[form for form, _ in CANARIES])
+def test_what_a_caller_sends_is_not_written_down(form: str, canary: str) -> None:
+    assert canary not in said(form, canary)
+
+
+def test_the_search_finds_one_that_is() -> None:
+    """The checker goes red where masking is left out."""
+    assert "canary" in said("key={}", "canary", bytes.decode)
+
+
+@pytest.mark.parametrize("place", ["a header", "a page", "JSON", "JSON with escapes"])
+def test_the_upstreams_key_comes_back_to_nobody(place: str) -> None:
+    key = "sk/" + secrets.token_hex(24)
+    echoed = key.replace("/", "\\/") if place == "JSON with escapes" else key
+    body = b"<p>" + echoed.encode() if place == "a page" else b'{"a":"' + echoed.encode() + b'"}'
+    headers = [
+        (b"x-echo", echoed.encode()),
+        (b"content-type", echoed.encode() if place == "a header" else b"text/html"),
+    ]
+    answer = wrapped_error(401, headers, body, secrets=[Secret(key)])
+    assert key[3:] not in repr(answer)
+
+
+def test_with_a_key_of_our_own_the_callers_goes_nowhere() -> None:
+    target = ROUTES[""].targets[0]
+    for form, canary in CANARIES[:9]:
+        headers = headers_with(form, canary)
+        assert canary not in repr(to_upstream(headers, target, own_key=True))
+        if form.startswith(("Cookie", "Set-Cookie", "Proxy", "X-Forwarded", "X-Wiretape")):
+            assert canary not in repr(to_upstream(headers, target, own_key=False))
+            assert canary not in repr(to_client(headers))

@@ -1,8 +1,424 @@
-"""The command line: every verb, and the one place that joins proxy and replay; what a verb needs, it imports itself"""
+"""The command line: every verb, and the one place that joins proxy and replay; what a verb needs, it imports itself
 
-__all__ = ["main"]
+Exit codes: 0 all is well; 1 something is wrong with what was asked about, or it is not there; 2 the command line or the
+configuration cannot be understood; 3 it cannot be started or read; 130 interrupted. What a verb finds goes to stdout,
+logs and errors to stderr, an error in one line.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from .config_load import Loaded
+
+__all__ = ["BAD_USAGE", "CANNOT_START", "FOUND_WRONG", "INTERRUPTED", "app", "main"]
+
+FOUND_WRONG: Final = 1
+BAD_USAGE: Final = 2
+CANNOT_START: Final = 3
+INTERRUPTED: Final = 130
+
+app = typer.Typer(
+    name="wiretape",
+    help="The flight recorder in front of an LLM provider.",
+    # Plain help: the same on every terminal and in docs/cli.md, and 0.1 s instead of 0.2 s.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+_config = typer.Typer(help="The configuration as it is in force.", rich_markup_mode=None)
+app.add_typer(_config, name="config")
 
 
-def main() -> None:
-    """What `wiretape` runs."""
-    raise SystemExit(3)
+#: What is no option of the command itself may be any setting.
+_ANY_SETTING: Final = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+_Upstream = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="The provider's base URL, as in https://api.example.com/v1.", show_default=False),
+]
+_Data = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data folder.", show_default=False)]
+_ConfigFile = Annotated[
+    str | None,
+    typer.Option(
+        "--config", metavar="FILE", help="Instead of wiretape.toml in the working folder.", show_default=False
+    ),
+]
+_Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+_Stream = Annotated[str, typer.Argument(metavar="ID", help="A stream, or the beginning of its id.", show_default=False)]
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """What `wiretape` runs. Always ends in SystemExit."""
+    if not __debug__:  # what cannot happen would no longer be noticed
+        _fail("python -O takes out the assertions that guard the tapes: start without it", CANNOT_START)
+    try:
+        given = sys.argv[1:] if arguments is None else arguments
+        done = app(given or ["--help"], standalone_mode=False, prog_name="wiretape")
+        sys.stdout.flush()
+    except typer.TyperException as error:
+        _fail(error.format_message(), error.exit_code)
+    except BrokenPipeError:  # whoever read us has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(INTERRUPTED)
+    except _FailedError as error:
+        _fail(str(error), error.code)
+    except OSError as error:
+        _fail(f"{error.filename or 'the system'}: {error.strerror or error}", CANNOT_START)
+    sys.exit(done if isinstance(done, int) else 0)
+
+
+class _FailedError(Exception):
+    """One line for stderr, and the exit code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    typer.echo(f"wiretape: {' '.join(message.split())}", err=True)
+    sys.exit(code)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"wiretape {version('wiretape')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    del version
+
+
+# -- serving ----------------------------------------------------------------------------------------------------------
+
+
+@app.command(context_settings=_ANY_SETTING)
+def serve(
+    context: typer.Context,
+    *,
+    upstream: _Upstream = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Where to listen.  [default: 127.0.0.1]", show_default=False)
+    ] = None,
+    port: Annotated[
+        str | None, typer.Option(metavar="PORT", help="0 takes a free one.  [default: 8787]", show_default=False)
+    ] = None,
+    data: _Data = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(metavar="strict|transparent", help="What clients get.  [default: strict]", show_default=False),
+    ] = None,
+    on_partial: Annotated[
+        str | None,
+        typer.Option(
+            metavar="error|warn|both", help="How they hear of a cut stream.  [default: error]", show_default=False
+        ),
+    ] = None,
+    config: _ConfigFile = None,
+) -> None:
+    """Serve an upstream and tape every stream.
+
+    Prints the base URL, an export line and a curl line; logs go to stderr. Every setting of docs/configuration.md is an
+    option here: --idle-s 60 is idle_s = 60.
+    """
+    loaded = _loaded(
+        config,
+        context,
+        upstream=upstream,
+        host=host,
+        port=port,
+        data=data,
+        profile=profile,
+        on_partial=on_partial,
+    )
+    with _told():
+        from .cli_serve import serve_until_told
+
+        serve_until_told(loaded.config)
+
+
+@app.command()
+def demo(*, data: _Data = None, json_: _Json = False) -> None:
+    """Show it without any provider.
+
+    Three streams: a text, a tool call, and one that dies in the middle of a tool call. A scripted upstream and the
+    real proxy run inside; nothing leaves this machine. The tapes stay in DIR, else in a new temporary folder.
+    """
+    with _told():
+        from wiretape.replay.demo import run_demo
+
+        as_due = run_demo(Path(data) if data else None, as_json=json_)
+    if not as_due:
+        raise typer.Exit(FOUND_WRONG)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@app.command("ls")
+def list_(
+    *,
+    model: Annotated[str | None, typer.Option(help="Only this model.", show_default=False)] = None,
+    route: Annotated[str | None, typer.Option(help="Only this route.", show_default=False)] = None,
+    ending: Annotated[str | None, typer.Option(help="Only this ending.", show_default=False)] = None,
+    live: Annotated[bool, typer.Option("--live", help="Only those that have not ended.")] = False,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="At most so many.")] = 20,
+    data: _Data = None,
+    config: _ConfigFile = None,
+    json_: _Json = False,
+) -> None:
+    """List streams, the latest first.
+
+    Also while a server runs.
+    """
+    from typing import get_args
+
+    from wiretape.events.model import Ending
+
+    if ending is not None and (live or ending not in get_args(Ending)):
+        raise _FailedError(
+            "--ending and --live exclude each other" if live else f"--ending: one of {', '.join(get_args(Ending))}",
+            BAD_USAGE,
+        )
+    root = _root(data, config)
+    with _told():
+        from .cli_tapes import streams
+        from .store import Filter
+
+        rows = streams(root, Filter(model=model, route=route, ending="" if live else ending), limit)
+        from .cli_show import console, row_json, table_of
+
+        if json_:
+            _print_json([row_json(row) for row in rows])
+        elif rows:
+            console().print(table_of(rows))
+        else:
+            typer.echo(f"no such streams in {root}", err=True)
+
+
+@app.command()
+def show(
+    stream: _Stream,
+    *,
+    events: Annotated[bool, typer.Option("--events", help="Every event of it.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="The bytes that the client got.")] = False,
+    tape: Annotated[bool, typer.Option("--tape", help="The tape itself.")] = False,
+    data: _Data = None,
+    config: _ConfigFile = None,
+    json_: _Json = False,
+) -> None:
+    """Show one stream.
+
+    Its ending, warnings, attempts, tools, text, timing, usage and repairs.
+    """
+    if events + raw + tape > 1 or (json_ and (raw or tape)):
+        raise _FailedError(
+            "--events, --raw and --tape exclude each other, and --raw and --tape take no --json", BAD_USAGE
+        )
+    root = _root(data, config)
+    with _told():
+        from .cli_tapes import find, read_tape
+
+        path = find(root, stream)
+        if tape:
+            sys.stdout.buffer.write(path.read_bytes())
+            return
+        damage: list[str] = []
+        records = read_tape(path, damage.append)
+        for line in damage:
+            typer.echo(f"wiretape: {line}", err=True)
+        if raw:
+            from wiretape.events.emit import emit
+
+            sys.stdout.buffer.write(emit(records))
+            return
+        from .cli_show import console, event_json, event_line, events_of, summary_view
+
+        if events:
+            for record, event in events_of(records):
+                typer.echo(_json(event_json(record, event)) if json_ else event_line(record, event))
+            return
+        from .summary import summary_of
+
+        said = summary_of(path.stem, records, whole=True)
+        if json_:
+            _print_json(said)
+        else:
+            console().print(summary_view(said))
+    if damage:
+        raise typer.Exit(FOUND_WRONG)
+
+
+@app.command()
+def follow(stream: _Stream, *, data: _Data = None, config: _ConfigFile = None, json_: _Json = False) -> None:
+    """Print a stream while it comes.
+
+    Ends with it. With --json its events, one a line.
+    """
+    root = _root(data, config)
+    with _told():
+        from .cli_show import Saying, event_json, events_of
+        from .cli_tapes import TapeFollower, find, holder
+
+        tape = TapeFollower(find(root, stream), lambda line: typer.echo(f"wiretape: {line}", err=True))
+        saying = Saying()
+        records = (record for batch in tape.follow(lambda: holder(root) is not None) for record in batch)
+        for record, event in events_of(records):
+            said = _json(event_json(record, event)) + "\n" if json_ else saying.say(event)
+            if said:
+                typer.echo(said, nl=False)
+        if not tape.ended:
+            raise _FailedError(
+                "it has no end, and no server is left that could write it; the next start will", FOUND_WRONG
+            )
+
+
+# -- keeping ----------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def reindex(*, data: _Data = None, config: _ConfigFile = None, json_: _Json = False) -> None:
+    """Build the catalogue anew from the tapes.
+
+    Not while a server runs.
+    """
+    root = _root(data, config)
+    with _told():
+        from .catalogue import reindex as build
+        from .folder import Folder
+
+        folder = Folder(root)
+        try:
+            count = build(folder)
+        finally:
+            folder.close()
+    typer.echo(_json({"data": str(root), "streams": count}) if json_ else f"{count} streams in {root / 'catalogue.db'}")
+
+
+@app.command(context_settings=_ANY_SETTING)
+def doctor(
+    context: typer.Context,
+    *,
+    upstream: _Upstream = None,
+    data: _Data = None,
+    config: _ConfigFile = None,
+    json_: _Json = False,
+) -> None:
+    """Look for what is wrong.
+
+    Configuration, data folder, limits of this machine, and each upstream. Exit code 1 where something is
+    wrong. Takes the options of `serve`.
+    """
+    loaded = _loaded(config, context, upstream=upstream, data=data)
+    with _told():
+        from .cli_doctor import examine, lines
+
+        found = examine(loaded)
+    if json_:
+        _print_json([check._asdict() for check in found])
+    else:
+        typer.echo("\n".join(lines(found)))
+    if any(check.state == "wrong" for check in found):
+        raise typer.Exit(FOUND_WRONG)
+
+
+@_config.command("show", context_settings=_ANY_SETTING)
+def config_show(
+    context: typer.Context, *, data: _Data = None, config: _ConfigFile = None, json_: _Json = False
+) -> None:
+    """Each setting and where it came from.
+
+    Secrets are masked. Takes the options of `serve`.
+    """
+    loaded = _loaded(config, context, serving=False, data=data)
+    from .config_show import rows
+
+    if json_:
+        _print_json([row._asdict() for row in rows(loaded)])
+        return
+    from .cli_show import console, settings_table
+
+    console().print(settings_table(rows(loaded)))
+
+
+# -- inside -----------------------------------------------------------------------------------------------------------
+
+
+def _loaded(
+    config: str | None, context: typer.Context | None = None, *, serving: bool = True, **flags: str | None
+) -> "Loaded":
+    from .cli_flags import UnknownOptionError, flags_of
+    from .config import ConfigError
+    from .config_load import load
+
+    try:
+        more = flags_of(context.args) if context is not None else {}
+        return load({**flags, **more, "config": config}, os.environ, Path.cwd(), serving=serving)
+    except (ConfigError, UnknownOptionError) as error:
+        raise _FailedError(str(error), BAD_USAGE) from error
+
+
+def _root(data: str | None, config: str | None) -> Path:
+    """The data folder; readers need nothing else of the configuration."""
+    root = Path(data) if data else _loaded(config, serving=False).config.data
+    if not root.is_dir():
+        raise _FailedError(f"there is no data folder {root}: nothing was taped there yet", FOUND_WRONG)
+    return root
+
+
+@contextmanager
+def _told() -> Generator[None]:
+    """What our own errors say becomes one line with its exit code."""
+    from wiretape.events.errors import LocalError, WiretapeError
+
+    try:
+        yield
+    except BaseException as raised:
+        error = _alone(raised)
+        if isinstance(error, KeyboardInterrupt | OSError):
+            raise error from None
+        if not isinstance(error, WiretapeError) or isinstance(error, LocalError):
+            raise
+        from .cli_tapes import NotFoundError
+
+        raise _FailedError(str(error), FOUND_WRONG if isinstance(error, NotFoundError) else CANNOT_START) from error
+
+
+def _alone(error: BaseException) -> BaseException:
+    """What a nursery wrapped although it was alone."""
+    match error:
+        case BaseExceptionGroup(exceptions=[inner]):
+            return _alone(inner)
+        case _:
+            return error
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+if __name__ == "__main__":
+    main()

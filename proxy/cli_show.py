@@ -25,19 +25,37 @@ from wiretape.events.model import (
 from wiretape.events.record import Record
 
 from .cli_tapes import LIVE
+from .config_layers import DEFAULT
+from .config_show import Row
 from .entry import StreamRow
 
-__all__ = ["Saying", "console", "event_json", "event_line", "events_of", "row_json", "summary_view", "table_of"]
+__all__ = [
+    "Saying",
+    "console",
+    "event_json",
+    "event_line",
+    "events_of",
+    "row_json",
+    "settings_table",
+    "summary_view",
+    "table_of",
+]
 
 #: What a terminal must not be told by a model: everything that moves a cursor, and what turns text around.
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _PREVIEW_CHARS: Final = 100
+#: Of an id in a table: 60 of its 128 bits, which every verb takes for the whole.
+_ID_CHARS: Final = 12
+_WIDTH_UNKNOWN: Final = 160
 _GOOD: Final = "completed"
 
 
 def console(*, stderr: bool = False) -> Console:
     """Plain where it is no terminal; nothing in a text is taken for markup."""
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    said = Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    if not said.is_terminal:
+        said.width = _WIDTH_UNKNOWN  # whoever reads a pipe wants whole lines
+    return said
 
 
 def events_of(records: Iterable[Record]) -> Iterator[tuple[Record, Event]]:
@@ -68,16 +86,16 @@ def table_of(rows: Sequence[StreamRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("stream", no_wrap=True)
     table.add_column("when", no_wrap=True)
-    table.add_column("route", no_wrap=True)
-    table.add_column("model", no_wrap=True)
+    table.add_column("route", no_wrap=True, max_width=12)
+    table.add_column("model", no_wrap=True, max_width=24)
     table.add_column("ending", no_wrap=True)
-    table.add_column("tokens in/out", justify="right", no_wrap=True)
+    table.add_column("in/out", justify="right", no_wrap=True)
     table.add_column("first", justify="right", no_wrap=True)
     table.add_column("took", justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
-            row.stream,
-            _when(row.created),
+            row.stream[:_ID_CHARS],
+            _when(row.created)[5:] or "-",
             _clean(row.route) or "-",
             _clean(row.model) or "-",
             _ending(row.ending or LIVE, row.flags),
@@ -85,6 +103,16 @@ def table_of(rows: Sequence[StreamRow]) -> Table:
             _seconds(row.first_content_us),
             _seconds(row.duration_us),
         )
+    return table
+
+
+def settings_table(rows: Iterable[Row]) -> Table:
+    """One line a setting."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("setting", "value", "from"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(row.name, row.value or "-", Text(row.origin, style="dim" if row.origin == DEFAULT else "cyan"))
     return table
 
 

@@ -1,0 +1,51 @@
+"""`wiretape serve`: says where it listens and what to paste, and serves until it is told to stop"""
+
+import sys
+from functools import partial
+from typing import Final
+
+import trio
+
+from wiretape.events.errors import WiretapeError
+
+from .config import Config
+from .headers import masked
+from .log import Log, stderr_fd
+from .serve import run
+from .server import BindError
+
+__all__ = ["CannotListenError", "announcement", "serve_until_told"]
+
+_CURL: Final = """\
+curl -N {base}/chat/completions -H 'Content-Type: application/json' -H "Authorization: Bearer $OPENAI_API_KEY" \
+-d '{{"model":"gpt-4o-mini","stream":true,"messages":[{{"role":"user","content":"Say hello"}}]}}'"""
+
+
+class CannotListenError(WiretapeError):
+    """The address is somebody else's, or none of this machine's."""
+
+
+def serve_until_told(config: Config) -> None:
+    """Until SIGTERM or SIGINT. Raises what keeps it from starting."""
+    log = Log(stderr_fd(), mask=partial(_masked, config))
+    try:
+        trio.run(partial(run, config, log=log, on_ready=_announce))
+    except BindError as error:
+        raise CannotListenError(str(error)) from error
+    finally:
+        log.close()
+
+
+def announcement(url: str) -> str:
+    """Three lines to copy: the base URL, the variable that most clients read, and a first request."""
+    base = f"{url}/v1"
+    return f"{base}\nexport OPENAI_BASE_URL={base}\n{_CURL.format(base=base)}\n"
+
+
+def _announce(url: str) -> None:
+    sys.stdout.write(announcement(url))
+    sys.stdout.flush()  # whoever reads us through a pipe waits for the first line
+
+
+def _masked(config: Config, text: str) -> str:
+    return masked(text.encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")

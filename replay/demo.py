@@ -1,0 +1,294 @@
+"""Three streams through the real proxy before a scripted upstream, and what the client saw beside what is on the tape
+
+Nothing but loopback is used. The client is a plain one: it reads frames as any SDK does and knows nothing of Wiretape.
+"""
+
+import json
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import httpx
+import trio
+from rich.box import SIMPLE
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from wiretape.events.json_text import as_list, as_object, dumps, parse
+from wiretape.events.sse import Decoder
+from wiretape.proxy.cli_show import console
+from wiretape.proxy.cli_tapes import find, read_tape
+from wiretape.proxy.config import Config, Route, Target
+from wiretape.proxy.log import Log, stderr_fd
+from wiretape.proxy.serve import running
+from wiretape.proxy.summary import summary_of
+from wiretape.proxy.upstream import UpstreamTransport, body_of
+
+from .script import Fault, Request, Script, json_answer, stream_of
+from .server import listening
+
+__all__ = ["SCENES", "Played", "Saw", "Scene", "played", "run_demo"]
+
+#: Between two pieces, so that a person sees them come; each stream then takes about a second.
+_GAP_S: Final = 0.04
+_HEAD: Final = {"id": "chatcmpl-demo", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "demo"}
+_DONE: Final = b"data: [DONE]\n\n"
+_SENTENCE: Final = "A tape keeps every byte that came, when it came, and how it ended."
+_INTRODUCTION: Final = """\
+A scripted upstream, the real proxy before it and a plain client, all on this machine."""
+
+
+def _nothing(_: object) -> None:
+    return
+
+
+def _frame(delta: Mapping[str, Any], finish: str | None = None, **extra: Any) -> bytes:
+    choices = [{"index": 0, "delta": delta, "finish_reason": finish}]
+    return b"data: %b\n\n" % dumps({**_HEAD, "choices": choices, **extra})
+
+
+def _call(name: str, id: str, arguments: str) -> list[bytes]:  # noqa: A002 - the field's name
+    """Both calls of a turn at index 0, as some providers have it."""
+    head = {"index": 0, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
+    pieces = [arguments[at : at + 9] for at in range(0, len(arguments), 9)]
+    deltas = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
+    return [_frame({"tool_calls": [call]}) for call in [head, *deltas]]
+
+
+def _text() -> list[bytes]:
+    words = _SENTENCE.split(" ")
+    frames = [_frame({"role": "assistant", "content": f"{word} "}) for word in words]
+    usage = {"prompt_tokens": 12, "completion_tokens": len(words), "total_tokens": 12 + len(words)}
+    return [*frames, _frame({}, "stop", usage=usage), _DONE]
+
+
+def _tools() -> list[bytes]:
+    calls = _call("read_file", "call_read", '{"path":"notes.md"}') + _call("list_files", "call_list", '{"folder":"."}')
+    return [_frame({"role": "assistant", "content": None}), *calls, _frame({}, "tool_calls"), _DONE]
+
+
+def _cut() -> list[bytes]:
+    arguments = '{"path":"notes.md","content":"# Things to remember\\n- the upstream may'
+    return [
+        _frame({"role": "assistant", "content": "I write it down. "}),
+        *_call("write_file", "call_write", arguments),
+    ]
+
+
+class Scene(NamedTuple):
+    """One stream: what is shown, which script answers it, and how it has to end on the tape."""
+
+    model: str
+    title: str
+    script: Script
+    ending: str
+
+
+SCENES: Final = (
+    Scene("demo-text", "A text", stream_of(_text(), gap_s=_GAP_S), "completed"),
+    Scene(
+        "demo-tools", "Two tool calls, both numbered 0 by the upstream", stream_of(_tools(), gap_s=_GAP_S), "completed"
+    ),
+    Scene(
+        "demo-cut",
+        "The upstream closes the connection in the middle of a tool call",
+        stream_of(_cut(), gap_s=_GAP_S, end=Fault.CUT),
+        "truncated",
+    ),
+)
+
+
+@dataclass(slots=True)
+class Saw:
+    """What a plain client makes of the frames."""
+
+    status: int = 0
+    stream: str = ""
+    text: str = ""
+    tools: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
+    finish: str | None = None
+    error: str | None = None
+    done: bool = False
+
+    def take(self, payload: bytes) -> str:
+        """One payload; what is new in it for a person."""
+        if payload == b"[DONE]":
+            self.done = True
+            return ""
+        chunk: dict[str, Any] = as_object(parse(payload))
+        if "error" in chunk:
+            self.error = str(as_object(chunk["error"]).get("message"))
+            return ""
+        said = ""
+        choices: list[Any] = as_list(chunk.get("choices"))
+        for choice in map(as_object, choices):
+            delta: dict[str, Any] = as_object(choice.get("delta"))
+            text = str(delta.get("content") or "")
+            calls: list[Any] = as_list(delta.get("tool_calls"))
+            self.text += text
+            self.finish = choice.get("finish_reason") or self.finish
+            said += text + "".join(self._call(as_object(call)) for call in calls)
+        return said
+
+    def _call(self, call: dict[str, Any]) -> str:
+        function: dict[str, Any] = as_object(call.get("function"))
+        known = self.tools.setdefault(call["index"], {"id": "", "name": "", "arguments": ""})
+        known["id"] = call.get("id") or known["id"]
+        known["name"] += function.get("name") or ""
+        known["arguments"] += function.get("arguments") or ""
+        return (f"\n{known['name']} " if function.get("name") else "") + (function.get("arguments") or "")
+
+
+class Played(NamedTuple):
+    """One scene as it went: both sides of it."""
+
+    scene: Scene
+    saw: Saw
+    #: The summary of its tape.
+    tape: dict[str, Any]
+
+    @property
+    def as_due(self) -> bool:
+        """Whether it ended as it has to."""
+        return bool(self.tape["ending"] == self.scene.ending)
+
+    def to_json(self) -> dict[str, Any]:
+        """One element of `--json`."""
+        saw = {"status": self.saw.status, "text": self.saw.text, "tools": list(self.saw.tools.values())}
+        saw |= {"finish": self.saw.finish, "error": self.saw.error, "done": self.saw.done}
+        return {"title": self.scene.title, "client": saw, "tape": self.tape}
+
+    def __rich__(self) -> Table:
+        """Both sides, beside each other."""
+        table = Table(box=SIMPLE, expand=False, header_style="bold")
+        table.add_column("what the client got", overflow="fold", ratio=1)
+        table.add_column("what is on the tape", overflow="fold", ratio=1)
+        table.add_row(Group(*_client_side(self.saw)), Group(*_tape_side(self.tape)))
+        return table
+
+
+def _client_side(saw: Saw) -> Iterator[Text]:
+    yield Text(f"status {saw.status}")
+    if saw.text:
+        yield Text(f"text: {saw.text.strip()}")
+    for call in saw.tools.values():
+        yield Text(f"tool call {call['id']}: {call['name']} {call['arguments']}")
+    yield Text(f"finish_reason: {saw.finish or 'none'}, [DONE]: {'yes' if saw.done else 'no'}")
+    if saw.error:
+        yield Text(f"error: {saw.error}", style="bold red")
+
+
+def _tape_side(tape: Mapping[str, Any]) -> Iterator[Text]:
+    yield Text(f"stream {tape['id']}", style="dim")
+    good = tape["ending"] == "completed"
+    yield Text(f"ending: {tape['ending']}", style="green" if good else "bold red")
+    for call in tape["tools"]:
+        reason = f" ({call['reason']})" if call["reason"] else ""
+        yield Text(
+            f"tool call {call['id']}: {call['name']} {call['state']}{reason}, {call['arguments_chars']} characters"
+        )
+    for warning in tape["warnings"]:
+        names = ", ".join(call["name"] for call in warning["calls"])
+        yield Text(f"⚠ {warning['code']}{': ' if names else ''}{names}", style="bold red")
+    if tape["repairs"]:
+        yield Text("repairs: " + ", ".join(f"{name} {count}x" for name, count in tape["repairs"].items()))
+    first, whole = (tape["timing"][name] or 0 for name in ("first_content_us", "duration_us"))
+    yield Text(f"{tape['received']['frames']} frames, first content {first / 1e6:.2f} s, whole {whole / 1e6:.2f} s")
+
+
+def _title(scene: Scene) -> Text:
+    return Text(f"\n{scene.title}\n", style="bold cyan")
+
+
+def _further(folder: Path, stream: str) -> str:
+    data = shlex.quote(str(folder))
+    return f"""\
+The tapes stay. To look further:
+
+  wiretape ls --data {data}
+  wiretape show {stream[:6]} --data {data}
+  wiretape show {stream[:6]} --raw --data {data}
+
+And before your own provider:
+
+  wiretape serve --upstream https://api.example.com/v1
+"""
+
+
+def run_demo(data: Path | None, *, as_json: bool = False) -> bool:
+    """Plays and prints; whether every stream ended as it has to."""
+    folder = data or Path(tempfile.mkdtemp(prefix="wiretape-demo-"))
+    if as_json:
+        found = trio.run(played, folder)
+        sys.stdout.write(json.dumps([one.to_json() for one in found], ensure_ascii=False, indent=2) + "\n")
+    else:
+        out = console()
+
+        def say(said: str) -> None:
+            out.print(said, end="")
+
+        def before(scene: Scene) -> None:
+            out.print(_title(scene))
+
+        def after(one: Played) -> None:
+            out.print("\n", one)
+
+        out.print(_INTRODUCTION)
+        found = trio.run(played, folder, say, before, after)
+        out.print(_further(folder, found[-1].saw.stream))
+    return all(one.as_due for one in found)
+
+
+async def played(
+    data: Path,
+    say: Callable[[str], None] = _nothing,
+    before: Callable[[Scene], None] = _nothing,
+    after: Callable[["Played"], None] = _nothing,
+) -> list[Played]:
+    """Each scene in turn; `say` gets what comes while it comes."""
+    found: list[Played] = []
+    async with listening(_choose) as (upstream, _):
+        route = Route(name="", targets=(Target(name="scripted", url=upstream),))
+        config = Config(data=data, port=0, routes={"": route})
+        log = Log(stderr_fd(), level="error")
+        try:
+            async with running(config, log=log) as server:
+                for scene in SCENES:
+                    before(scene)
+                    saw = await _asked(server.url, scene, say)
+                    records = read_tape(find(data, saw.stream), log.warning)
+                    found.append(Played(scene, saw, summary_of(saw.stream, records, whole=True)))
+                    after(found[-1])
+        finally:
+            log.close()
+    return found
+
+
+def _choose(request: Request) -> Script:
+    asked: dict[str, Any] = as_object(parse(request.body))
+    scripts = {scene.model: scene.script for scene in SCENES}
+    return scripts.get(str(asked.get("model"))) or json_answer(b'{"error":{"message":"no such model"}}', 404)
+
+
+async def _asked(url: str, scene: Scene, say: Callable[[str], None]) -> Saw:
+    """The request of a client, and the answer as it reads it."""
+    messages = [{"role": "user", "content": scene.title}]
+    body = dumps({"model": scene.model, "stream": True, "messages": messages})
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer demo"}
+    request = httpx.Request("POST", f"{url}/v1/chat/completions", content=body, headers=headers)
+    saw, decoder = Saw(), Decoder()
+    async with UpstreamTransport() as transport:
+        response = await transport.handle_async_request(request)
+        saw.status, saw.stream = response.status_code, response.headers.get("x-wiretape-stream", "")
+        async with body_of(response) as answer:
+            while (read := await answer.receive()) is not None:
+                for frame in decoder.feed(read.data):
+                    said = saw.take(frame.payload) if frame.payload is not None else ""
+                    if said:
+                        say(said)
+    return saw

@@ -161,11 +161,12 @@ class Connection:
                 if self.over:
                     continue  # lingering: it is read so that our answer is not lost to a reset
                 await self._feed(http, data)
-                while http.behind:
+                while http.behind and not self.over:
                     if not await self._read_ahead(http):
                         return
-                    behind, http.behind = http.behind, bytearray()
-                    await self._feed(http, behind)
+                    if not self.over:
+                        behind, http.behind = http.behind, bytearray()
+                        await self._feed(http, behind)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
 

@@ -3,6 +3,7 @@
 No lifespan: the app has none. No HTTP/2: TLS offers http/1.1 only, and clear text is guarded.
 """
 
+import errno
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -34,6 +35,9 @@ __all__ = ["BindError", "Server", "ServerSettings", "listening", "serve", "shiel
 
 _ENDLESS: Final = 2**62
 
+#: A host has an address that this machine lacks: `localhost` in a container without IPv6. Its others serve.
+_ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+
 
 class BindError(Exception):
     """An address cannot be listened on; the message is one line for whoever starts the server."""
@@ -60,26 +64,42 @@ class ServerSettings:
 def listening(host: str, port: int) -> list[socket.socket]:
     """A socket for each address of the host; port 0 is one free port for all of them."""
     opened: list[socket.socket] = []
+    failed: OSError | None = None
     try:
-        for family, kind, protocol, _, address in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            sock = socket.socket(family, kind, protocol)
-            opened.append(sock)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted sockets inherit it
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MS)
-            port = port or (opened[0].getsockname()[1] if len(opened) > 1 else 0)
-            sock.bind((address[0], port, *address[2:]))
-            sock.listen(ACCEPT_BACKLOG)
-            sock.setblocking(False)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as exc:
+        raise BindError(f"cannot listen on {host} port {port}: {exc.strerror or exc}") from exc
+    for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+        try:
+            opened.append(_bound(family, (address[0], port, *address[2:])))
+        except OSError as exc:
+            failed = exc
+            if exc.errno not in _ABSENT:
+                break
+        else:
+            port = opened[0].getsockname()[1]
+    if failed is not None and (not opened or failed.errno not in _ABSENT):
         for sock in opened:
             sock.close()
-        raise BindError(f"cannot listen on {host} port {port}: {exc.strerror or exc}") from exc
+        raise BindError(f"cannot listen on {host} port {port}: {failed.strerror or failed}") from failed
     return opened
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted sockets inherit it
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MS)
+        sock.bind(address)
+        sock.listen(ACCEPT_BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 def shielded(app: App) -> App:

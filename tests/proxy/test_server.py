@@ -498,6 +498,34 @@ async def test_pipelined_requests_are_answered_in_order(autojump_clock: MockCloc
         assert (await client.response()).body == b"later"
 
 
+@pytest.mark.parametrize("behind", [request(), b"\r\n"], ids=["a request", "an empty line"])
+@pytest.mark.parametrize("how", ["close", "abort"])
+async def test_what_stands_behind_the_last_request_harms_nothing(
+    autojump_clock: MockClock, behind: bytes, how: str
+) -> None:
+    del autojump_clock
+    asked = 0
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal asked
+        asked += 1
+        await send(START)
+        await trio.sleep(1)
+        await send(piece(b"hello world"))
+        if how == "abort":
+            scope["extensions"]["wiretape"]["abort"]()
+        await send(END)
+
+    async with connected(app) as connect:
+        client = await connect()
+        await client.send((CLOSING if how == "close" else request()) + behind)
+        answer = await client.response()
+        assert (answer.body, answer.ended) == (b"hello world", "chunked" if how == "close" else "cut")
+        assert await client.receive() == b""
+        await trio.sleep(2)
+        assert (asked, connect.open) == (1, 0)
+
+
 async def test_a_bad_request_behind_a_good_one_is_refused_after_its_answer(autojump_clock: MockClock) -> None:
     del autojump_clock
     async with connected(hello) as connect:

@@ -134,6 +134,19 @@ def test_localhost_is_one_port_on_all_its_addresses() -> None:
         sock.close()
 
 
+def test_an_address_that_this_machine_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.1", 0))  # of the addresses for documentation
+    having = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
+
+    def found(*_: Any, **__: Any) -> list[Any]:
+        return [lacking, having]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    (sock,) = listening("localhost", 0)
+    with sock:
+        assert sock.getsockname()[0] == "127.0.0.1"
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "no.such.host.invalid"], ids=["a port in use", "an unknown host"])
 def test_what_cannot_be_listened_on_is_one_line(host: str) -> None:
     (taken,) = listening("127.0.0.1", 0)

@@ -46,6 +46,26 @@ lock: install ## both lock files anew from pyproject.toml (add UPGRADE=--upgrade
 	$(COMPILE) $(UPGRADE) pyproject.toml --output-file requirements.txt
 	$(COMPILE) $(UPGRADE) --extra dev pyproject.toml --output-file requirements-dev.txt
 
+# --- to look at it ---------------------------------------------------------------------------------------------------
+
+# What users install, without the tools of this house: seconds instead of minutes. The rooms are linked, not built.
+RUN_VENV := .venv-run
+RUN      := $(RUN_VENV)/bin/wiretape
+$(RUN): requirements.txt
+	$(PYTHON) -m venv --clear $(RUN_VENV)
+	$(RUN_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r requirements.txt
+	@pwd | sed 's|$$|/build/types|' > "$$(echo $(RUN_VENV)/lib/python*/site-packages)/wiretape.pth"
+	@printf '#!%s/$(RUN_VENV)/bin/python\nfrom wiretape.proxy.cli import main\n\nmain()\n' "$$(pwd)" > $@
+	@chmod +x $@
+
+.PHONY: demo
+demo: $(RUN) build/types/wiretape ## what it does, in three streams and without any provider
+	@$(RUN) demo
+
+.PHONY: serve
+serve: $(RUN) build/types/wiretape ## before a provider: make serve UPSTREAM=https://api.example.com/v1
+	@$(RUN) serve --upstream "$(UPSTREAM)"
+
 # --- every day -------------------------------------------------------------------------------------------------------
 
 .PHONY: test

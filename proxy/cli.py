@@ -92,9 +92,12 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        typer.echo(f"wiretape {version('wiretape')}")
+        try:
+            typer.echo(f"wiretape {version('wiretape')}")
+        except PackageNotFoundError:
+            typer.echo("wiretape, from its sources")
         raise typer.Exit
 
 

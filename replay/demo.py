@@ -5,6 +5,7 @@ Nothing but loopback is used. The client is a plain one: it reads frames as any 
 
 import json
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +39,8 @@ __all__ = ["SCENES", "Played", "Saw", "Scene", "played", "run_demo"]
 _GAP_S: Final = 0.04
 _HEAD: Final = {"id": "chatcmpl-demo", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "demo"}
 _DONE: Final = b"data: [DONE]\n\n"
+#: Two columns that are read beside each other.
+_WIDTH_MAX: Final = 100
 _SENTENCE: Final = "A tape keeps every byte that came, when it came, and how it ended."
 _INTRODUCTION: Final = """\
 A scripted upstream, the real proxy before it and a plain client, all on this machine."""
@@ -206,18 +209,24 @@ def _title(scene: Scene) -> Text:
 
 
 def _further(folder: Path, stream: str) -> str:
-    data = shlex.quote(str(folder))
+    data, run = shlex.quote(str(folder)), _command()
     return f"""\
 The tapes stay. To look further:
 
-  wiretape ls --data {data}
-  wiretape show {stream[:6]} --data {data}
-  wiretape show {stream[:6]} --raw --data {data}
+  {run} ls --data {data}
+  {run} show {stream[:6]} --data {data}
+  {run} show {stream[:6]} --raw --data {data}
 
 And before your own provider:
 
-  wiretape serve --upstream https://api.example.com/v1
+  {run} serve --upstream https://api.example.com/v1
 """
+
+
+def _command() -> str:
+    """How to start it again from here: by its name where that is found, else as we were started."""
+    started = Path(sys.argv[0])
+    return shlex.quote(str(started)) if started.name == "wiretape" and not shutil.which("wiretape") else "wiretape"
 
 
 def run_demo(data: Path | None, *, as_json: bool = False) -> bool:
@@ -236,7 +245,7 @@ def run_demo(data: Path | None, *, as_json: bool = False) -> bool:
             out.print(_title(scene))
 
         def after(one: Played) -> None:
-            out.print("\n", one)
+            out.print("\n", one, width=min(out.width, _WIDTH_MAX))
 
         out.print(_INTRODUCTION)
         found = trio.run(played, folder, say, before, after)

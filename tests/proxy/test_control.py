@@ -1,5 +1,6 @@
 """The control surface as a whole: who may ask, what every answer carries, and the real connection class below it."""
 
+import re
 from collections.abc import AsyncGenerator
 from itertools import pairwise
 from typing import Any
@@ -10,6 +11,7 @@ from trio.testing import MockClock
 
 from tests.proxy.control_cases import KEY, ME, Answered, House, house, put, sse
 from tests.proxy.store_cases import flat, stream_of
+from tests.rooms.tree import ROOT
 from tests.support.http import Answer, connected, request
 from wiretape.events.emit import emit
 from wiretape.proxy.control import Complaints, readiness
@@ -288,3 +290,24 @@ async def test_a_follower_that_stalls_costs_only_itself(autojump_clock: MockCloc
 def asked_of_others(registry: Registry, log: Log) -> tuple[StreamsOf, Complaints, ServicesLog]:
     """What we and others ask for is what there is: seen by the type checkers."""
     return registry, log, log
+
+
+async def test_the_documents_examples_work(home: House) -> None:
+    written = (ROOT / "docs/streams-api.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^    curl (.*?)\"?\$W(/[^\s\"]*)", written, re.MULTILINE)
+    assert {path.partition("?")[0].replace("$ID", "s1") for _, path in examples} == set(PATHS)
+    for options, path in examples:
+        headers = dict(re.findall(r'-H "([A-Za-z-]+): ([^"]*)"', options))
+        answered = await home.get(
+            path.replace("$ID", "s1"),
+            key="mine" if "$AUTH" in options else "",
+            **{k.replace("-", "_"): v for k, v in headers.items()},
+        )
+        assert answered.status == 200, path
+
+
+async def test_the_documents_metrics_are_those_there_are(home: House) -> None:
+    written = (ROOT / "docs/streams-api.md").read_text(encoding="utf-8")
+    said = (await home.get("/wiretape/metrics")).body.decode()
+    names = set(re.findall(r"^# TYPE (\w+)", said, re.MULTILINE))
+    assert set(re.findall(r"`(wiretape_\w+)", written)) == names

@@ -148,8 +148,8 @@ async def test_one_stream_as_json_while_it_lives_and_after(home: House) -> None:
     await home.store.append("s1", last)
     then = (await home.get("/wiretape/streams/s1?whole=1")).json
     assert (then["live"], then["ending"]) == (False, "completed")
-    assert then["message"]["choices"][0]["text"] == "word 0 word 1 word 2 "
-    assert "text" not in first["message"]["choices"][0]
+    assert then["message"]["answers"][0]["text"] == "word 0 word 1 word 2 "
+    assert "text" not in first["message"]["answers"][0]
 
 
 async def test_a_long_tape_is_summed_up_in_slices(home: House) -> None:
@@ -238,6 +238,8 @@ async def test_the_time_does_not_tell_a_foreign_stream_from_none() -> None:
                         times.append(perf_counter() - began)
                 medians = [median(times) for times in took]
                 spreads.append(max(medians) - min(medians))
+                if spreads[-1] < 0.001:
+                    break
     assert min(spreads) < 0.001, spreads
 
 

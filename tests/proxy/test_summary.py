@@ -43,7 +43,7 @@ def test_a_whole_stream() -> None:
         "usage": None,
         "message": {
             "id": "chatcmpl-1",
-            "choices": [
+            "answers": [
                 {"index": 0, "finish": "tool_calls", "text_chars": 21, "reasoning_chars": 0, "refusal_chars": 0}
             ],
         },
@@ -76,7 +76,7 @@ def test_a_long_stream_keeps_no_more_than_its_latest_times() -> None:
 
 def test_the_texts_themselves_are_there_when_asked_for() -> None:
     said = summary_of("s1", WHOLE, whole=True)
-    assert said["message"]["choices"][0]["text"] == "word 0 word 1 word 2 "
+    assert said["message"]["answers"][0]["text"] == "word 0 word 1 word 2 "
     assert said["tools"][0]["arguments"] == "{}"
 
 

@@ -75,6 +75,9 @@ def decide(
     """`attempt` counts from 1 at this upstream; `unstreamed` where asking without streaming was not tried yet."""
     if failure.unstreamed and unstreamed:
         return Decision(Next.UNSTREAMED)
+    if failure.ending == "refused" and (failure.timed_out or not failure.transient):
+        # Asked again it would take its whole deadline again (U02), or show the same certificate (U05).
+        return Decision(Next.ELSEWHERE) if elsewhere else Decision(Next.GIVE_UP)
     if not _worth_another(failure):
         return Decision(Next.GIVE_UP)
     wait_s = retry_after_s(failure.retry_after, now)

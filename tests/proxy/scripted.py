@@ -16,6 +16,7 @@ __all__ = [
     "HEAD",
     "OK",
     "Counted",
+    "Reset",
     "Script",
     "Upstream",
     "answers",
@@ -27,7 +28,12 @@ __all__ = [
 ]
 
 Script = Callable[[trio.abc.Stream], Awaitable[None]]
-"""Plays the peer of one connection; the connection is closed when it returns."""
+"""Plays the peer of one connection; the connection is closed when it returns, and reset when it raises Reset."""
+
+
+class Reset(Exception):  # noqa: N818 - what a script wants
+    """The connection ends with a reset; what was sent before arrives."""
+
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -47,6 +53,7 @@ class Counted(trio.abc.Stream):
     def __init__(self, stream: trio.abc.Stream, still_open: set["Counted"]) -> None:
         self._stream = stream
         self._still_open = still_open
+        self.reset = False
         still_open.add(self)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
@@ -56,7 +63,10 @@ class Counted(trio.abc.Stream):
         await self._stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        return await self._stream.receive_some(max_bytes)
+        data = await self._stream.receive_some(max_bytes)
+        if not data and self.reset:
+            raise trio.BrokenResourceError("the peer reset the connection")
+        return data
 
     async def aclose(self) -> None:
         self._still_open.discard(self)
@@ -77,13 +87,16 @@ class Upstream:
         script = self._scripts[min(len(self.opened), len(self._scripts) - 1)]
         self.opened.append((host, port))
         ours, theirs = memory_stream_pair()
-        self._nursery.start_soon(_play, script, theirs)
-        return Counted(ours, self.still_open)
+        counted = Counted(ours, self.still_open)
+        self._nursery.start_soon(_play, script, theirs, counted)
+        return counted
 
 
-async def _play(script: Script, stream: trio.abc.Stream) -> None:
+async def _play(script: Script, stream: trio.abc.Stream, ours: Counted) -> None:
     try:
         await script(stream)
+    except Reset:
+        ours.reset = True
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         pass  # the other side left
     finally:

@@ -40,13 +40,22 @@ def test_statuses_that_name_the_request_s_own_fault_pass_at_once(status: int) ->
         Failure(ending="stalled", message=""),
         Failure(ending="protocol", message=""),
         Failure(ending="limit", message=""),
-        Failure(ending="refused", message="", transient=False),
         Failure(ending="upstream_error", message="", transient=False),
     ],
-    ids=["a stall took its whole deadline", "a page", "too much", "a certificate", "an error with a code of its own"],
+    ids=["a stall took its whole deadline", "a page", "too much", "an error with a code of its own"],
 )
 def test_what_would_fail_again_is_not_tried_again(failure: Failure) -> None:
     assert after(failure, elsewhere=True) == Decision(Next.GIVE_UP)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [replace(REFUSED, timed_out=True), replace(REFUSED, transient=False)],
+    ids=["a connect that took its whole deadline", "a certificate"],
+)
+def test_an_upstream_that_cannot_be_reached_is_left_for_another_at_once(failure: Failure) -> None:  # U02, U05
+    assert after(failure) == Decision(Next.GIVE_UP)
+    assert after(failure, elsewhere=True) == Decision(Next.ELSEWHERE)
 
 
 @pytest.mark.parametrize(

@@ -146,13 +146,59 @@ SECONDS ?= 600
 soak: install ## ten minutes of mixed faults at 50 streams: memory, descriptors and tasks stay flat (SECONDS=30 for a short one)
 	$(PY) -m tests.soak --seconds $(SECONDS)
 
-# Real clients, where they are found. Packages for Node are locked by version and hash; the registry is the machine's.
+# Real clients and real upstreams, where there is npm. All packages are locked by version and hash; the registries are the
+# machine's. From empty it takes a quarter of an hour, most of it to build llama-cpp-python, once.
 .PHONY: test-real
-test-real: test-node ## what we send, read by real clients that need more than Python
+test-real: test-node ## real clients on real upstreams, directly and through the proxy; writes docs/real-peers.md
+	@if command -v npm >/dev/null; then \
+	    $(MAKE) --no-print-directory real-peers && $(PY) -m tests.real; \
+	else \
+	    echo "UNTESTED: no npm found, so no real client asked a real upstream"; \
+	fi
+
+# What installs and starts within seconds; the whole of it, from empty, stays below five minutes.
+.PHONY: test-real-ci
+test-real-ci: install ## the part of it for CI: one upstream, all clients
+	@if command -v npm >/dev/null; then \
+	    $(MAKE) --no-print-directory real-clients && $(PY) -m tests.real --part ci --seconds 180; \
+	else \
+	    echo "UNTESTED: no npm found, so no real client asked a real upstream"; \
+	fi
+
+REAL := .cache/real
+.PHONY: real-clients
+real-clients: install tests/real/node/node_modules $(REAL)/clients/.installed
+
+.PHONY: real-peers
+real-peers: real-clients $(REAL)/litellm/.installed $(REAL)/llama/.ready
+
+$(REAL)/%/.installed: tests/real/requirements/%.txt
+	$(PYTHON) -m venv --clear $(REAL)/$*
+	$(REAL)/$*/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --no-deps -r $<
+	@touch $@
+
+# It comes as source only; the wheel outlives its environment. The weights are a model of ours (tests/real/tiny_gguf.py).
+$(REAL)/wheels/.built: tests/real/requirements/llama_cpp_python.txt | $(REAL)/llama/.installed
+	rm -rf $(@D)
+	$(REAL)/llama/bin/python -m pip --disable-pip-version-check -qq wheel --require-hashes --no-deps -r $< -w $(@D)
+	@touch $@
+
+$(REAL)/llama/.ready: $(REAL)/llama/.installed $(REAL)/wheels/.built tests/real/tiny_gguf.py
+	$(REAL)/llama/bin/python -m pip --disable-pip-version-check -qq install --no-deps $(REAL)/wheels/*.whl
+	$(REAL)/llama/bin/python tests/real/tiny_gguf.py $(REAL)/tiny.gguf
+	@touch $@
+
+REAL_LOCKS := $(patsubst %.in,%.txt,$(wildcard tests/real/requirements/*.in))
+.PHONY: lock-real
+lock-real: install ## the lock files of the real peers anew from their .in files (add UPGRADE=--upgrade)
+	for lock in $(REAL_LOCKS); do \
+	    case $$lock in *llama_cpp_python*) only=--no-deps;; *) only=;; esac; \
+	    $(COMPILE) $(UPGRADE) $$only $${lock%.txt}.in --output-file $$lock || exit; \
+	done
 
 NODE := tests/conformance/node
-$(NODE)/node_modules: $(NODE)/package-lock.json
-	npm ci --prefix $(NODE)
+%/node_modules: %/package-lock.json
+	npm ci --prefix $*
 	@touch $@
 
 .PHONY: test-node

@@ -1,0 +1,139 @@
+"""Asks real upstreams with real clients, directly and through Wiretape: `python -m tests.real`, or `make test-real`."""
+
+import argparse
+import shutil
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from .clients import CLIENTS, Client, missing
+from .judge import Taped, judge, taped
+from .places import RUN, WIRETAPE, environment
+from .processes import LineProcess, free_port, server
+from .report import PLACE, Cell, document, summary
+from .scenarios import SCENARIOS
+from .upstreams import UPSTREAMS, Running, Upstream
+
+__all__ = ["main"]
+
+#: One question; the slowest client is given 25 s to come to an end by itself.
+_ANSWER_S: Final = 90.0
+#: From a client's last word to the last record of its tape.
+_TAPED_S: Final = 10.0
+_POLL_S: Final = 0.02
+
+#: Part `ci`: what starts in seconds, so that the whole of it stays below five minutes.
+_CI: Final = ("aimock",)
+
+
+class _Proxy:
+    """Wiretape in front of one upstream, and the tapes that it has written since one last looked."""
+
+    def __init__(self, port: int, data: Path) -> None:
+        self.url = f"http://127.0.0.1:{port}/v1"
+        self._data = data
+        self._seen: set[str] = set()
+
+    async def tapes(self) -> list[Taped]:
+        """Those of one run of one client, in the order in which they ended; all have."""
+        with trio.fail_after(_TAPED_S):
+            while True:
+                new = {path.name: path for path in self._data.rglob("*.tape") if path.name not in self._seen}
+                try:
+                    ordered = sorted(new.values(), key=lambda path: path.stat().st_mtime_ns)
+                    found = [taped(path) for path in ordered]
+                except FileNotFoundError:  # it has just moved to its day
+                    found = [None]
+                if None not in found:
+                    self._seen |= new.keys()
+                    return [tape for tape in found if tape is not None]
+                await trio.sleep(_POLL_S)
+
+
+@asynccontextmanager
+async def _proxy(upstream: Upstream, running: Running) -> AsyncGenerator[_Proxy]:
+    port, data = free_port(), RUN / f"tapes-{upstream.name}"
+    command: list[str | Path] = [WIRETAPE, "serve", "--upstream", running.url, "--port", str(port), "--data", data]
+    async with server(f"wiretape-{upstream.name}", command, port, environment()):
+        yield _Proxy(port, data)
+
+
+async def _cell(
+    upstream: Upstream, client: Client, name: str, running: Running, proxy: _Proxy, driver: LineProcess
+) -> Cell:
+    scenario = SCENARIOS[name]
+    if scenario.tool and upstream.forced and client.unforced:
+        return Cell(upstream.name, client.name, name, None)
+    model = name + (client.suffix if scenario.tool else "")
+    with trio.fail_after(_ANSWER_S):
+        running.forget()
+        direct = await driver.ask(scenario.question(running.url, model, client.mode))
+        running.forget()
+        through = await driver.ask(scenario.question(proxy.url, model, client.mode))
+        outcome = judge(direct, through, await proxy.tapes())
+    return Cell(upstream.name, client.name, name, outcome)
+
+
+async def _run(upstreams: Sequence[Upstream], clients: Sequence[Client], seconds: float) -> list[Cell]:
+    cells: list[Cell] = []
+    ends = trio.current_time() + seconds
+    for upstream in upstreams:
+        async with upstream.start() as running, _proxy(upstream, running) as proxy:
+            for client in clients:
+                async with LineProcess(client.name.replace(" ", "-"), client.command, environment()) as driver:
+                    for name in upstream.scenarios:
+                        if trio.current_time() > ends:
+                            continue
+                        cells.append(await _cell(upstream, client, name, running, proxy, driver))
+                        _tell(cells[-1])
+    return cells
+
+
+def _tell(cell: Cell) -> None:
+    outcome = cell.outcome
+    _say(f"{cell.upstream} | {cell.client} | {cell.scenario} | {outcome.verdict if outcome else '-'}")
+    if outcome is not None and outcome.faults:
+        _say(f"  direct:  {outcome.direct}\n  through: {outcome.through}")
+        _say("\n".join(f"  {fault}" for fault in outcome.faults))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """The exit status. The document is written by a whole run only."""
+    parser = argparse.ArgumentParser(prog="python -m tests.real", description=__doc__)
+    parser.add_argument("--part", choices=["all", "ci"], default="all", help="ci: without LiteLLM and llama-cpp-python")
+    parser.add_argument("--upstream", action="append", default=[], help="only those whose name holds this")
+    parser.add_argument("--client", action="append", default=[], help="only those whose name holds this")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="starts no question after this time")
+    asked = parser.parse_args()
+    upstreams = [each for each in UPSTREAMS if asked.part == "all" or each.name in _CI]
+    upstreams = [each for each in upstreams if _named(each.name, asked.upstream)]
+    clients = [each for each in CLIENTS if _named(each.name, asked.client)]
+    if lack := missing(ci=asked.part == "ci"):
+        sys.exit(f"not installed: {', '.join(lack)}; `make real-peers` does that")
+    shutil.rmtree(RUN, ignore_errors=True)
+    RUN.mkdir(parents=True)
+    cells = trio.run(_run, upstreams, clients, asked.seconds)
+    _say(summary(cells))
+    whole = len(upstreams) == len(UPSTREAMS) and len(clients) == len(CLIENTS) and asked.seconds == float("inf")
+    if whole:
+        PLACE.write_text(document(cells), encoding="utf-8")
+    return (
+        1 if not cells or any(cell.outcome is not None and cell.outcome.verdict == "differs" for cell in cells) else 0
+    )
+
+
+def _named(name: str, wanted: Sequence[str]) -> bool:
+    return not wanted or any(each.lower() in name.lower() for each in wanted)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""The openai SDK for Python: mode `loop` adds up what the iterator gives, `helper` is `.chat.completions.stream()`."""
+
+from typing import Any
+
+import openai
+
+from .lines import TOOL, error, result_of, serve, turn
+
+__all__: list[str] = []
+
+
+def _options(asked: dict[str, Any], messages: list[Any]) -> dict[str, Any]:
+    options: dict[str, Any] = {"model": asked["model"], "messages": messages}
+    if asked["tool"]:
+        options["tools"] = [TOOL]
+        if len(messages) == 1:
+            options["tool_choice"] = {"type": "function", "function": {"name": TOOL["function"]["name"]}}
+    if asked["usage"]:
+        options["stream_options"] = {"include_usage": True}
+    return options
+
+
+def _usage(usage: Any) -> list[int] | None:
+    return None if usage is None else [usage.prompt_tokens, usage.completion_tokens]
+
+
+def _loop(client: openai.OpenAI, options: dict[str, Any], turns: list[Any]) -> None:
+    """Everything is appended, as in every tutorial, so an id or a name sent twice shows."""
+    turns.append(turn("", [], "", None))
+    now = turns[-1]
+    for chunk in client.chat.completions.create(stream=True, **options):
+        now["usage"] = _usage(chunk.usage) or now["usage"]
+        for choice in chunk.choices:
+            now["text"] += choice.delta.content or ""
+            now["finish"] += choice.finish_reason or ""
+            for delta in choice.delta.tool_calls or []:
+                while len(now["calls"]) <= delta.index:
+                    now["calls"].append(["", "", ""])
+                call = now["calls"][delta.index]
+                call[0] += delta.id or ""
+                if delta.function is not None:
+                    call[1] += delta.function.name or ""
+                    call[2] += delta.function.arguments or ""
+
+
+def _helper(client: openai.OpenAI, options: dict[str, Any], turns: list[Any]) -> None:
+    with client.chat.completions.stream(**options) as stream:
+        for _ in stream:
+            pass
+        final = stream.get_final_completion()
+    [choice] = final.choices
+    calls = [[call.id, call.function.name, call.function.arguments] for call in choice.message.tool_calls or []]
+    turns.append(turn(choice.message.content or "", calls, choice.finish_reason, _usage(final.usage)))
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """At most two turns: the question, and what the tool said."""
+    turns: list[dict[str, Any]] = []
+    ran: list[str] = []
+    messages: list[Any] = [{"role": "user", "content": asked["prompt"]}]
+    once = _loop if asked["mode"] == "loop" else _helper
+    try:
+        with openai.OpenAI(
+            api_key=asked["key"], base_url=asked["base_url"], max_retries=asked["retries"], timeout=30
+        ) as client:
+            once(client, _options(asked, messages), turns)
+            if asked["tool"] and turns[0]["calls"]:
+                messages += _results(turns[0]["calls"], ran)
+                once(client, _options(asked, messages), turns)
+    except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
+        return {"turns": turns, "ran": ran, "error": error(failure)}
+    return {"turns": turns, "ran": ran, "error": None}
+
+
+def _results(calls: list[list[str]], ran: list[str]) -> list[Any]:
+    asked = [
+        {"id": one, "type": "function", "function": {"name": two, "arguments": three}} for one, two, three in calls
+    ]
+    messages: list[Any] = [{"role": "assistant", "content": None, "tool_calls": asked}]
+    for one, _, arguments in calls:
+        result = result_of(arguments)
+        if result is not None:
+            ran.append(arguments)
+        messages.append({"role": "tool", "tool_call_id": one, "content": result or "arguments are not JSON"})
+    return messages
+
+
+if __name__ == "__main__":
+    serve(answer)

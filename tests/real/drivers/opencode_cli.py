@@ -1,0 +1,104 @@
+"""opencode, run headless in an empty folder: `opencode run --format json`."""
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from ..places import OPENCODE, environment
+from .lines import serve, turn
+
+__all__: list[str] = []
+
+#: It asks again for ever where a connection breaks; an answer takes 7 s on a busy machine.
+_PATIENCE_S: Final = 25
+
+
+def _configuration(asked: dict[str, Any]) -> str:
+    model = asked["model"]
+    options = {"baseURL": asked["base_url"], "apiKey": asked["key"], "includeUsage": asked["usage"]}
+    models = {
+        name: {"name": name, "tool_call": True, "limit": {"context": 2048, "output": 256}} for name in (model, "text")
+    }
+    provider = {"npm": "@ai-sdk/openai-compatible", "name": "px", "options": options, "models": models}
+    return json.dumps(
+        {
+            "autoupdate": False,
+            "share": "disabled",
+            "model": f"px/{model}",
+            "small_model": "px/text",
+            "provider": {"px": provider},
+            "permission": {"bash": "allow"},
+            "agent": {"title": {"disable": True}},
+        }
+    )
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """One run of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "opencode.json").write_text(_configuration(asked), encoding="utf-8")
+        env = environment(
+            OPENCODE_DISABLE_MODELS_FETCH="1", XDG_DATA_HOME=f"{folder}/data", XDG_CONFIG_HOME=f"{folder}/c"
+        )
+        run = [OPENCODE, "run", "--format", "json", "--model", f"px/{asked['model']}", asked["prompt"]]
+        try:
+            done = subprocess.run(
+                run,
+                cwd=folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_PATIENCE_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as endless:
+            out: Any = endless.stdout or b""  # bytes, whatever was asked for
+            return _read(
+                out.decode(), {"class": "no end", "status": None, "code": None, "message": f"after {_PATIENCE_S} s"}
+            )
+    failure = None
+    if done.returncode:
+        message = done.stderr.strip()[-300:]
+        failure = {"class": f"exit status {done.returncode}", "status": None, "code": None, "message": message}
+    return _read(done.stdout, failure)
+
+
+def _read(output: str, failure: dict[str, Any] | None) -> dict[str, Any]:
+    turns: list[dict[str, Any]] = []
+    ran: list[str] = []
+    for line in output.splitlines():
+        event = json.loads(line)
+        part = event.get("part", {})
+        match event["type"]:
+            case "step_start":
+                turns.append(turn("", [], None, None))
+            case "text":
+                turns[-1]["text"] += part["text"]
+            case "tool_use":
+                state = part["state"]
+                turns[-1]["calls"].append([part["callID"], part["tool"], json.dumps(state["input"])])
+                if state["status"] == "completed":
+                    ran.append(json.dumps(state["input"]))
+            case "step_finish":
+                turns[-1]["finish"] = part["reason"].replace("-", "_")
+                tokens = part["tokens"]
+                turns[-1]["usage"] = [tokens["input"], tokens["output"]]
+            case "error":
+                error = event["error"]
+                data = error.get("data", {})
+                failure = {
+                    "class": error["name"],
+                    "status": data.get("statusCode"),
+                    "code": None,
+                    "message": data.get("message"),
+                }
+            case _:
+                continue
+    return {"turns": turns, "ran": ran, "error": failure}
+
+
+if __name__ == "__main__":
+    serve(answer)

@@ -1,0 +1,182 @@
+"""Whether a client got what it was due: the same as direct, or what our folds hold where direct is wrong."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from wiretape.events.emit import Emitter, events
+from wiretape.events.fold.message import Message
+from wiretape.events.fold.usage import UsageFold
+from wiretape.events.record import Record
+from wiretape.events.tape import Reader
+
+__all__ = ["Outcome", "Taped", "judge", "plain", "taped"]
+
+#: What differs from one request to the next, and means nothing.
+_RANDOM: Final = re.compile(
+    r"(call_|chatcmpl-|functions\.)[\w.:-]{6,}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|http://127\.0\.0\.1:\d+|(/[\w.-]+){3,}"
+)
+
+#: These are told by every stream with a call, or follow from what was asked: they cure nothing.
+_NO_CURES: Final = frozenset({"lifecycle", "usage_not_asked"})
+
+
+@dataclass(slots=True)
+class Taped:
+    """One stream, as its tape has it."""
+
+    text: str = ""
+    calls: list[list[Any]] = field(default_factory=list[list[Any]])
+    finish: str = ""
+    usage: list[int] | None = None
+    ending: str = ""
+    flags: tuple[str, ...] = ()
+    attempts: int = 0
+    #: The status of an upstream's answer that is no stream.
+    status: int | None = None
+    repairs: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def failed(self) -> bool:
+        """Whether the client must be told of an error."""
+        return self.ending != "completed" or "malformed_call" in self.flags
+
+    @property
+    def explains(self) -> list[str]:
+        """What makes an answer another than direct: repairs, further attempts, an ending that is told."""
+        names = [f"`{name}`" for name in sorted(self.repairs) if name not in _NO_CURES]
+        if self.attempts > 1:
+            names.append(f"{self.attempts} attempts")
+        if self.failed:
+            names.append(f"ending `{self.ending}`" + "".join(f", flag `{flag}`" for flag in self.flags))
+        return names
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One scenario of one client on one upstream."""
+
+    verdict: Literal["same", "repaired", "differs"]
+    direct: dict[str, Any]
+    through: dict[str, Any]
+    #: Of all its streams.
+    explains: list[str]
+    faults: list[str]
+
+
+def taped(path: Path) -> Taped | None:
+    """A tape folded, or None while it has no end."""
+    reader = Reader()
+    records = reader.feed(path.read_bytes())
+    if not reader.ended:
+        return None
+    assert not reader.damage, f"{path}: {reader.damage}"
+    return _folded(records)
+
+
+def _folded(records: Sequence[Record]) -> Taped:
+    emitter = Emitter()
+    for record in records:
+        emitter.feed(record)
+    message, counts = Message(), UsageFold()
+    for event in events(records):
+        message.apply(event)
+        counts.apply(event)
+    end = records[-1].keys
+    heads = [record.keys.get("status") for record in records if record.kind == "head"]
+    found = Taped(
+        ending=end.get("ending", ""),
+        flags=tuple(end.get("flags", ())),
+        attempts=sum(record.kind == "attempt" for record in records),
+        status=heads[-1] if heads else None,
+        repairs=dict(emitter.ledger.counts),
+    )
+    if message.choices:
+        found.text = message.text(0)
+        found.calls = [[one, two, _arguments(three)] for one, two, three in message.calls(0) if two]
+        found.finish = message.choices[0].finish
+    if counts.counts is not None:
+        found.usage = [counts.counts.get("prompt_tokens", 0), counts.counts.get("completion_tokens", 0)]
+    return found
+
+
+def _arguments(text: str) -> Any:
+    """Parsed where it parses: some clients only give that. A string is what a client makes of half a call."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def plain(result: dict[str, Any]) -> dict[str, Any]:
+    """Without what is chance. An id that was sent again and appended shows as such."""
+    error = result["error"] and {
+        key: _RANDOM.sub("…", value) if isinstance(value, str) else value for key, value in result["error"].items()
+    }
+    turns = [{**turn, "calls": [_plain_call(*call) for call in turn["calls"]]} for turn in result["turns"]]
+    if error and error["class"] == "no end":
+        turns = []  # how often it asked until it was stopped is chance, too
+    return {"turns": turns, "ran": [_arguments(each) for each in result["ran"]], "error": error}
+
+
+def _plain_call(one: str, name: str, arguments: str) -> list[Any]:
+    return ["twice" if re.fullmatch(r"(.{4,}?)\1+", one) else "id" if one else "", name, _arguments(arguments)]
+
+
+def judge(direct: dict[str, Any], through: dict[str, Any], tapes: Sequence[Taped]) -> Outcome:
+    """`direct` and `through` as a driver gave them; the tapes of all that was asked through Wiretape, in order."""
+    faults = list(_faults(through, tapes))
+    explains = list(dict.fromkeys(each for tape in tapes for each in tape.explains))
+    same = plain(direct) == plain(through)
+    if not same and not explains:
+        faults.append("it is not what came directly, and no tape names a reason")
+    verdict: Literal["same", "repaired", "differs"] = "differs" if faults else "same" if same else "repaired"
+    return Outcome(verdict, plain(direct), plain(through), explains, faults)
+
+
+def _faults(through: dict[str, Any], tapes: Sequence[Taped]) -> Iterator[str]:
+    if not tapes:
+        yield "nothing was taped"
+        return
+    rest = iter(tapes)
+    for number, turn in enumerate(through["turns"], 1):
+        raised = through["error"] is not None and number == len(through["turns"])
+        tried: list[str] = []
+        if not any(_holds(turn, tape, tried, partial=raised or tape.failed) for tape in rest):
+            yield f"turn {number} is on no tape: " + "; ".join(tried or ["there are fewer tapes"])
+            return
+    whole = [call[2] for tape in tapes if not tape.failed for call in tape.calls]
+    if any(_arguments(each) not in whole for each in through["ran"]):
+        yield f"a tool ran with {through['ran']}, which no whole call says"
+    if tapes[-1].failed and through["error"] is None:
+        yield f"the stream ended as {tapes[-1].ending} {tapes[-1].flags}, and the client was told of no error"
+    if through["error"] is not None and not tapes[-1].failed:
+        yield f"the client raised {through['error']}, although its stream is whole"
+
+
+def _holds(turn: dict[str, Any], tape: Taped, tried: list[str], *, partial: bool) -> bool:
+    """Whether this tape is the turn's. Calls of half an answer prove nothing: clients make of them what they like."""
+    found = list(_differences(turn, tape, partial=partial))
+    tried += found
+    return not found
+
+
+def _differences(turn: dict[str, Any], tape: Taped, *, partial: bool) -> Iterable[str]:
+    if partial:
+        if not tape.text.startswith(turn["text"] or ""):
+            yield f"text {turn['text']!r} is no beginning of {tape.text!r}"
+        return
+    said = {
+        "text": turn["text"],
+        "calls": [[one, name, _arguments(arguments)] for one, name, arguments in turn["calls"]],
+        "finish": turn["finish"],
+        "usage": turn["usage"],
+    }
+    for name, value in said.items():
+        due = getattr(tape, name)
+        if value is None or value == due or (name == "usage" and value == [0, 0]):
+            continue  # opencode says nothing as zeros
+        yield f"{name} {value!r} instead of {due!r}"

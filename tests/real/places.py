@@ -1,0 +1,32 @@
+"""Where everything lies: what `make test-real` installed, and what a run writes."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+__all__ = ["CACHE", "NODE", "NODE_MODULES", "OPENCODE", "PYTHONS", "ROOT", "RUN", "WIRETAPE", "environment"]
+
+ROOT: Final = Path(__file__).parents[2]
+
+#: Ignored by git; `rm -r` of it costs the time to build llama-cpp-python once more.
+CACHE: Final = ROOT / ".cache/real"
+
+#: Logs, tapes and homes of the last run.
+RUN: Final = CACHE / "run"
+
+NODE: Final = Path(__file__).parent / "node"
+NODE_MODULES: Final = NODE / "node_modules"
+OPENCODE: Final = NODE_MODULES / "opencode-linux-x64/bin/opencode"
+
+#: One environment each, because they pin what the others pin otherwise.
+PYTHONS: Final = {name: CACHE / name / "bin/python" for name in ("clients", "litellm", "llama")}
+
+WIRETAPE: Final = Path(sys.executable).with_name("wiretape")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Nothing of the caller's but where programs are: no proxy, no key, no home of a person."""
+    home = RUN / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1"} | more

@@ -1,0 +1,53 @@
+"""What is asked: each scenario is a model's name, because that is the one thing that every client lets one choose."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["KEY", "SCENARIOS", "Scenario"]
+
+KEY: Final = "key-of-this-run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One question to one model."""
+
+    name: str
+    says: str
+    prompt: str = "How is the weather?"
+    tool: bool = False
+    usage: bool = False
+    #: How often the client itself may ask again.
+    retries: int = 0
+    key: str = KEY
+
+    def question(self, base_url: str, model: str, mode: str) -> dict[str, Any]:
+        """What a driver is told."""
+        return {
+            "base_url": base_url,
+            "key": self.key,
+            "model": model,
+            "prompt": self.prompt,
+            "tool": self.tool,
+            "usage": self.usage,
+            "retries": self.retries,
+            "mode": mode,
+        }
+
+
+SCENARIOS: Final = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(name="text", says="an answer in text"),
+        Scenario(name="tool", says="a call, its result, and the answer to that", tool=True),
+        Scenario(name="usage", says="an answer in text, and the token counts asked for", usage=True),
+        Scenario(name="refused", says="an HTTP error: 404, 400 or 401", key="wrong"),
+        Scenario(name="limited", says="HTTP 429 with a Retry-After longer than anybody waits"),
+        Scenario(
+            name="recovers", says="HTTP 429 once, Retry-After 1 s, then an answer; the client may ask twice", retries=1
+        ),
+        Scenario(name="cut", says="the bytes end in the middle of a text"),
+        Scenario(name="cut-tool", says="the bytes end in the middle of a call", tool=True),
+        Scenario(name="empty", says="status 200, and not one byte of an answer", prompt="overlong"),
+    )
+}

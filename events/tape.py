@@ -64,12 +64,16 @@ class Recorder:
 
     def read(self, t: int, data: bytes) -> list[Record]:
         """The frames that this read completed."""
+        return list(self.each(t, data))
+
+    def each(self, t: int, data: bytes) -> Iterable[Record]:
+        """The same one by one, for who learns from a frame what is `familiar` in the next; to be read to its end."""
         assert data, "an empty read is no read"
         self._take(t, data)
         frames = self.decoder.feed(data)
         if not frames:
             self._cut(self._read_t, len(data))
-            return []
+            return ()
         return self._frame_records(frames, self._read_t, len(data))
 
     def body(self, t: int, data: bytes, keys: Mapping[str, Any] = NO_KEYS) -> Record:
@@ -80,7 +84,7 @@ class Recorder:
     def rest(self, t: int) -> list[Record]:
         """At the end of an attempt's bytes: frames that only the end completed, and bytes that never became one."""
         t = self._t = max(t, self._t)
-        records = self._frame_records(self.decoder.close(), t, 0)
+        records = list(self._frame_records(self.decoder.close(), t, 0))
         if self._pending_bytes:
             keys = self._cut_keys(t)
             if self.decoder.overflow:
@@ -113,30 +117,27 @@ class Recorder:
         self._bytes += len(data)
         self._sha256.update(data)
 
-    def _frame_records(self, frames: list[Frame], t: int, read_bytes: int) -> list[Record]:
-        records: list[Record] = []
+    def _frame_records(self, frames: list[Frame], t: int, read_bytes: int) -> Iterator[Record]:
         n = self._n
         framed = -self._pending_bytes
-        familiar = self.familiar
         for frame in frames:
             raw, payload, _, _, _, canonical = frame
             framed += len(raw)
+            familiar = self.familiar
             if familiar is not None and canonical and payload and not self._pending_bytes and familiar.knows(payload):
-                records.append(Record(n, t, "frame", NO_KEYS, raw, payload, familiar))
-                n += 1
-                continue
-            value = ABSENT if payload is None else parse(payload)
-            if canonical and value is not ABSENT and not self._pending_bytes:
-                records.append(Record(n, t, "frame", NO_KEYS, raw, payload, value))
+                record = Record(n, t, "frame", NO_KEYS, raw, payload, familiar)
             else:
-                records.append(self._unusual_frame(n, t, frame, value))
-            n += 1
-            self._first_frame = False
+                value = ABSENT if payload is None else parse(payload)
+                if canonical and value is not ABSENT and not self._pending_bytes:
+                    record = Record(n, t, "frame", NO_KEYS, raw, payload, value)
+                else:
+                    record = self._unusual_frame(n, t, frame, value)
+                self._first_frame = False
+            n = self._n = n + 1
+            yield record
         self._frames += len(frames)
-        self._n = n
         if frames and framed < read_bytes:
             self._cut(t, read_bytes - framed)
-        return records
 
     def _unusual_frame(self, n: int, t: int, frame: Frame, value: Any) -> Record:
         keys: dict[str, Any] = {}

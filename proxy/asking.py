@@ -4,7 +4,6 @@ import hashlib
 from enum import Enum, auto
 from typing import Any, Final
 
-import httpx
 import trio
 
 from wiretape.events.emit import EMITTER_VERSION
@@ -15,19 +14,18 @@ from wiretape.events.upcast import FORMAT
 from .answers import Answer
 from .attempts import Decision, Failure, Next, decide
 from .body import Body
-from .connection import Read
+from .connection import Outgoing, Read
 from .errors import WireError
-from .exchange import End, Header
+from .exchange import End, Head, Header
 from .headers import taped_answer, taped_request, to_upstream
 from .inflate import Inflater
 from .limits import ERROR_BODY_BYTES_MAX
 from .order import Order, unstreamed, with_usage
 from .outcome import failure_answer
-from .routes import request_target, upstream_url
+from .routes import base_of, request_target
 from .services import Services
 from .taping import Taping
 from .upload import Upload, UploadError
-from .upstream import body_of
 
 __all__ = ["Asked", "Asking", "Shape", "shape_of"]
 
@@ -48,10 +46,10 @@ class Shape(Enum):
 class Asked:
     """An answer whose head has come."""
 
-    def __init__(self, response: httpx.Response) -> None:
-        self.status = response.status_code
-        self.headers: tuple[Header, ...] = tuple(response.headers.raw)
-        self.body: Body = body_of(response)
+    def __init__(self, head: Head, body: Body) -> None:
+        self.status = head.status
+        self.headers = head.headers
+        self.body = body
         self.shape = Shape.BODY
         #: What was read before anybody knew what it is.
         self.seen = b""
@@ -192,8 +190,7 @@ class Asking:
     async def ask(self, done: trio.Event) -> None:
         """Sets `answered`, and then the event."""
         try:
-            response = await self._services.transport.handle_async_request(self._request())
-            answered = Asked(response)
+            answered = Asked(*await self._services.transport.exchange(self._request()))
             if not self._order.verbatim:
                 answered.decode()
             self.headers, self.status = answered.headers, answered.status
@@ -205,7 +202,7 @@ class Asking:
         finally:
             done.set()
 
-    def _request(self) -> httpx.Request:
+    def _request(self) -> Outgoing:
         order = self._order
         target = order.route.targets[self._target]
         body = order.body
@@ -217,12 +214,9 @@ class Asking:
         headers = to_upstream(order.headers, target, own_key=order.own_key, hermes=order.route.hermes)
         if isinstance(body, bytes):  # which may have been edited
             headers = [header for header in headers if header[0].lower() != b"content-length"]
-        return httpx.Request(
-            order.method,
-            upstream_url(target, order.tail, order.query),
-            headers=headers,
-            content=body,
-            extensions={"target": request_target(target, order.tail, order.query)},
+        path = request_target(target, order.tail, order.query)
+        return self._services.transport.addressed(
+            base_of(target.url).origin, order.method.encode("ascii"), path, headers, body
         )
 
     def decide(self, failure: Failure, now: float) -> Decision:

@@ -152,6 +152,8 @@ class EntryFold:
     def _said(self) -> tuple[str, dict[str, Any] | None]:
         """Model and token counts, from a tape of the few records that can hold them: events of every frame cost more
         than all the rest."""
+        if self._row.model and self._usage is None and not self._bodies:
+            return "", None
         seen: list[Event] = []
         emitter = Emitter(sink=seen.append)
         telling = [self._first, *self._bodies, self._usage if self._usage is not self._first else None, self._end]

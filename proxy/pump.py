@@ -227,12 +227,12 @@ class Pump:
     async def _take_frames(self, _: Asked, read: Read) -> str:
         taping = self._taping
         self.received_bytes += len(read.data)
-        records = taping.recorder.read(taping.t(read.t), read.data)
+        records, frames = taping.read(read.t, read.data)
         for record in records:
             if record.payload is not None:
                 self._progressed, self._progress_at = True, read.t
                 break
-        await self._batch(records)
+        await self._write(records, frames)
         if self._order.dialect != "chat":
             return "limit" if taping.recorder.decoder.overflow else ""
         return self._frames_end()
@@ -335,16 +335,19 @@ class Pump:
             return
         for read in await answered.body.drain():
             if not self._taping.recorder.decoder.overflow:
-                await self._batch(self._taping.recorder.read(self._taping.t(read.t), read.data))
+                await self._write(*self._taping.read(read.t, read.data))
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     async def _batch(self, records: Sequence[Record]) -> None:
         """Emitted, written, and only then shown."""
+        await self._write(records, [frame for record in records for frame in self._taping.emit(record)])
+
+    async def _write(self, records: Sequence[Record], frames: list[bytes]) -> None:
+        """What was emitted on account of these records is shown when they are written."""
         if not records:
             return
         taping = self._taping
-        frames = taping.emit_all(records)
         if frames and self._live.answer is None:
             answer = self._head()
             commit = taping.record("commit", {"status": answer.status})

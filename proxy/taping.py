@@ -57,23 +57,22 @@ class Taping:
         """What goes out on account of this record, once it is written."""
         frames = self.emitter.feed(record)
         self._fold.look(record)
+        self.recorder.familiar = self.emitter.stream.familiar
         return frames
 
-    def emit_all(self, records: Sequence[Record]) -> list[bytes]:
-        """What goes out on account of these, once they are written; familiar frames need no look."""
+    def read(self, at: float, data: bytes) -> tuple[list[Record], list[bytes]]:
+        """The frames that this read completed, and what goes out on their account; familiar ones need no look."""
+        records: list[Record] = []
         frames: list[bytes] = []
-        stream = self.emitter.stream
-        familiar = stream.familiar
-        for record in records:
-            if familiar is not None and record.value is familiar:
+        recorder = self.recorder
+        for record in recorder.each(self.t(at), data):
+            records.append(record)
+            if recorder.familiar is not None and record.value is recorder.familiar:
                 assert record.raw is not None
                 frames.append(record.raw)
             else:
                 frames += self.emit(record)
-                stream = self.emitter.stream
-                familiar = stream.familiar
-        self.recorder.familiar = familiar
-        return frames
+        return records, frames
 
     async def write(self, records: Sequence[Record]) -> None:
         """One batch, and what waited for it; all of it has been through `emit`."""

@@ -7,8 +7,9 @@ Law of ownership: a connection belongs to its request until it is idle, so a can
 """
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ from .body import Body
 from .connect import Connector, Egress, OpenTcp, Origin
 from .connection import Connection, Outgoing
 from .errors import ResetError, TruncatedError
-from .exchange import Header
+from .exchange import Head, Header
 from .limits import CONNECT_TIMEOUT_S, IDLE_CONNECTION_TIMEOUT_S, IDLE_CONNECTIONS_MAX, WRITE_TIMEOUT_S
 from .pool import Pool
 from .tls import client_context
@@ -75,7 +76,12 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """The answer once its head is there; raises WireError, or whatever the request's body raised."""
-        outgoing = self._outgoing(request)
+        head, body = await self.exchange(self._outgoing(request))
+        extensions = {"http_version": b"HTTP/1.1", "reason_phrase": head.reason, _BODY: body}
+        return httpx.Response(head.status, headers=list(head.headers), stream=_Bytes(body), extensions=extensions)
+
+    async def exchange(self, outgoing: Outgoing) -> tuple[Head, Body]:
+        """The same below httpx, whose request and response cost 0.2 ms; `outgoing` comes from `addressed`."""
         # A connection may have been closed by now. What can be sent only once gets a new one.
         connection = await self.pool.take(outgoing.origin) if isinstance(outgoing.body, bytes) else None
         if connection is not None:
@@ -92,7 +98,7 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         """Closes what is idle; what is in use is closed by those who use it."""
         await self.pool.aclose()
 
-    async def _answered(self, connection: Connection, outgoing: Outgoing) -> httpx.Response:
+    async def _answered(self, connection: Connection, outgoing: Outgoing) -> tuple[Head, Body]:
         try:
             first = await connection.send(outgoing)
         except BaseException:
@@ -100,24 +106,33 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
             raise
         head = connection.exchange.head
         assert head is not None, "send returns with a head"
-        body = Body(connection, self.pool, first)
-        extensions = {"http_version": b"HTTP/1.1", "reason_phrase": head.reason, _BODY: body}
-        return httpx.Response(head.status, headers=list(head.headers), stream=_Bytes(body), extensions=extensions)
+        return head, Body(connection, self.pool, first)
+
+    def addressed(
+        self, url: httpx.URL, method: bytes, path: bytes, headers: Sequence[Header], body: bytes | AsyncIterable[bytes]
+    ) -> Outgoing:
+        """A request to where this URL says, with this path; Host and framing are added where they are missing."""
+        origin, netloc = _origin_of(url)
+        sent = _framed(headers, netloc, body)
+        if self._egress is None or origin.tls:
+            return Outgoing(origin, method, path, sent, body)
+        return Outgoing(origin, method, b"http://" + netloc + path, (*sent, *self._egress.headers), body)
 
     def _outgoing(self, request: httpx.Request) -> Outgoing:
-        url = request.url
-        if url.scheme not in _PORTS or not url.raw_host:
-            raise LocalError("an upstream's URL begins with http:// or https:// and names a host")
-        tls = url.scheme == "https"
-        origin = Origin(tls, url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme])
-        body = _body(request.stream)
-        headers = _headers(request, body)
+        if request.method == "CONNECT" or "upgrade" in request.headers:
+            raise LocalError("a request that turns the connection into something else is not relayed")
         # httpx.URL rewrites some of what it is given; who needs a path exactly as it came says it in httpx's extension.
-        path: bytes = request.extensions.get("target", url.raw_path)
-        if self._egress is None or tls:
-            return Outgoing(origin, request.method.encode(), path, headers, body)
-        target = b"http://" + url.netloc + path
-        return Outgoing(origin, request.method.encode(), target, (*headers, *self._egress.headers), body)
+        path: bytes = request.extensions.get("target", request.url.raw_path)
+        headers = tuple(request.headers.raw)
+        return self.addressed(request.url, request.method.encode(), path, headers, _body(request.stream))
+
+
+@lru_cache(maxsize=256)
+def _origin_of(url: httpx.URL) -> tuple[Origin, bytes]:
+    if url.scheme not in _PORTS or not url.raw_host:
+        raise LocalError("an upstream's URL begins with http:// or https:// and names a host")
+    origin = Origin(url.scheme == "https", url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme])
+    return origin, url.netloc
 
 
 def _body(stream: httpx.SyncByteStream | httpx.AsyncByteStream) -> bytes | httpx.AsyncByteStream:
@@ -128,21 +143,18 @@ def _body(stream: httpx.SyncByteStream | httpx.AsyncByteStream) -> bytes | httpx
     raise LocalError("the body of a request is bytes or an async iterable")
 
 
-def _headers(request: httpx.Request, body: bytes | httpx.AsyncByteStream) -> tuple[Header, ...]:
+def _framed(headers: Sequence[Header], netloc: bytes, body: bytes | AsyncIterable[bytes]) -> tuple[Header, ...]:
     """The caller's, in their order and spelling, with Host and framing where they are missing."""
-    headers = tuple(request.headers.raw)
-    if request.method == "CONNECT" or "upgrade" in request.headers:
-        raise LocalError("a request that turns the connection into something else is not relayed")
-    framings = {"content-length", "transfer-encoding"} & set(request.headers)
+    names = [name.lower() for name, _ in headers]
+    framings = {b"content-length", b"transfer-encoding"}.intersection(names)
     if len(framings) > 1:
         raise LocalError("a request has a length or a transfer encoding, not both")
-    if "host" not in request.headers:
-        headers = ((b"Host", request.url.netloc), *headers)
+    host = () if b"host" in names else ((b"Host", netloc),)
     if framings or body == b"":
-        return headers
+        return (*host, *headers)
     if isinstance(body, bytes):
-        return (*headers, (b"Content-Length", b"%d" % len(body)))
-    return (*headers, (b"Transfer-Encoding", b"chunked"))
+        return (*host, *headers, (b"Content-Length", b"%d" % len(body)))
+    return (*host, *headers, (b"Transfer-Encoding", b"chunked"))
 
 
 class _Bytes(httpx.AsyncByteStream):

@@ -52,6 +52,8 @@ class ChatStream:
         self._facts = Facts()
         self._results: list[ToolResultSeen] = []
         self._outbox = Outbox(self.ledger)
+        #: Frames that it knows go out as they came, with nothing else to be done; gone when anything else happens.
+        self.familiar: Familiar | None = None
         self._begin_attempt()
 
     @property
@@ -69,21 +71,11 @@ class ChatStream:
         kind = record.kind
         if kind == "frame":
             if self._flows and record.payload is not None and not record.keys:
-                assert record.raw is not None
-                value = record.value
-                if value is self.familiar:
-                    return [record.raw]
-                if type(value) is Familiar:  # what it looked like has changed meanwhile
-                    record = record.read()  # noqa: PLW2901
-                    value = record.value
-                if self._repair.plain(value):
-                    if self.familiar is None and self._lessons:
-                        self._learn(record)
-                    return [record.raw]
-                spliced = self._repair.steady(record.payload)
-                if spliced is not None:
-                    return [spliced]
+                frame = self._flowing(record, record.payload)
+                if frame is not None:
+                    return [frame]
             self.familiar = None
+            self._fresh = False
             self._frame(record.read())
         elif kind == "end":
             self._end(record)
@@ -92,11 +84,17 @@ class ChatStream:
             self._other(record)
         return self._outbox.take()
 
-    def _learn(self, record: Record) -> None:
-        assert record.payload is not None, "a plain frame has a payload"
-        self.familiar = learn(record.payload, record.value)
-        if self.familiar is None:
-            self._lessons -= 1
+    def _flowing(self, record: Record, payload: bytes) -> bytes | None:
+        """One more piece of text, if it is no more than that."""
+        if record.value is self.familiar:
+            return record.raw
+        value = record.read().value  # if it was familiar, something else has happened meanwhile
+        if not self._repair.plain(value):
+            return self._repair.steady(payload)
+        if self.familiar is None and self._lessons:
+            self.familiar = learn(payload, value)
+            self._lessons -= self.familiar is None
+        return record.raw
 
     def _frame(self, record: Record) -> None:
         if self.overflow:  # nothing more is read, so nothing more is kept
@@ -117,8 +115,10 @@ class ChatStream:
                 for result in self._results:
                     self._event(result)
             case "attempt" if not self.delivered:
-                self._discard("attempt_discarded")
-                self._begin_attempt()
+                if not self._fresh:
+                    self._discard("attempt_discarded")
+                    self._begin_attempt()
+                self._fresh = False
                 self._event(AttemptStarted(n=record.n))
             case "commit" if record.raw is not None and not self.delivered:  # the client got this error instead
                 self._discard("error_status")
@@ -128,8 +128,10 @@ class ChatStream:
             case "commit" if not self._facts.stream:  # and no other attempt follows a status
                 self._outbox.deliver()
             case "rest" if "limit" not in record.keys:  # bytes behind a limit mean nothing
+                self._fresh = False
                 self._items(self._repair.rest(record.n, record.raw or b""))
             case "body":
+                self._fresh = False
                 self._take_body(record.n, record.raw or b"")
             case _:
                 pass
@@ -146,8 +148,8 @@ class ChatStream:
         self._body_bytes_left = BODY_BYTES_MAX
         self._body_n = 0
         self._started = self._closed = self._flows = False
-        #: Frames that it knows go out as they came, with nothing else to be done; gone when anything else happens.
-        self.familiar: Familiar | None = None
+        self._fresh = True  # nothing has come yet
+        self.familiar = None
         self._lessons = LESSONS_MAX
         self._repair = Repair(self._facts, self._settings, self._envelope, self._roles, self.ledger, self._stream_id)
 

@@ -100,7 +100,8 @@ def _keys(layers: Layers, origins: dict[str, str], *, serving: bool) -> tuple[Ke
     keys: list[Key] = []
     if layers.environ.get(_OWN_KEY):
         origins["keys.default"] = _OWN_KEY
-        keys.append(Key("default", _long(_OWN_KEY, from_environment(_OWN_KEY, _OWN_KEY, layers.environ))))
+        if serving:
+            keys.append(Key("default", _long(_OWN_KEY, from_environment(_OWN_KEY, _OWN_KEY, layers.environ))))
     document = layers.document.get("keys", {})
     for name, source in layers.table(document, "keys", document).items():
         where = f"{layers.file}: keys.{line(name)}"

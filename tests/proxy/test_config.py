@@ -285,7 +285,9 @@ def test_who_only_reads_tapes_needs_no_upstream_and_no_key(house: House) -> None
     config = house.file('host = "0.0.0.0"\nport = 1').reading()
     assert (config.port, config.routes, config.keys) == (1, {}, ())
     house.file(f'upstream = "{OPENAI}"\nkey_env = "UNSET"\n[keys]\na = {{ env = "UNSET" }}\n')
+    house.environ["WIRETAPE_KEY"] = "short"
     assert house.reading().routes[""].targets[0].key is None
+    assert house.reading().keys == ()
     assert "routes" not in str(house.reading().secrets)
 
 

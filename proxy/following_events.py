@@ -14,6 +14,7 @@ import trio
 from quart.wrappers.response import ResponseBody
 
 from wiretape.events.emit import Emitter
+from wiretape.events.errors import WiretapeError
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
 from wiretape.events.settings import Profile
@@ -21,7 +22,7 @@ from wiretape.events.sse import BOM, Decoder, Frame, parse_block
 
 from .limits import FOLLOW_KEEPALIVE_S, SLICE_RECORDS
 from .live import Live
-from .store import Batches, Store, StoreError
+from .store import Batches, Store
 
 __all__ = ["EventsBody", "Following", "Place", "place_of"]
 
@@ -87,7 +88,7 @@ class Following:
             except StopAsyncIteration:
                 self._batches = None
                 return _told("damage", [{"at": at, "reason": reason} for at, reason in batches.damage])
-            except StoreError:
+            except (WiretapeError, OSError):
                 self._batches = None
                 return _told("error", {"code": "tape_broken", "message": "the rest of this stream's tape is not there"})
         self._in_doubt = silence.cancelled_caught

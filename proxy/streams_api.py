@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, Self, get_args
 import trio
 from quart.wrappers.response import ResponseBody
 
-from wiretape.events.errors import TapeError
+from wiretape.events.errors import TapeError, WiretapeError
 from wiretape.events.json_text import dumps
 from wiretape.events.model import Ending
 from wiretape.events.record import Record, encode
@@ -176,7 +176,7 @@ class TapeBody(ResponseBody):
                 raise
             damage = [{"at": at, "reason": reason} for at, reason in batches.damage]
             return dumps({"damage": damage}) + b"\n"
-        except StoreError:
+        except (WiretapeError, OSError):
             self._batches = None
             return dumps({"damage": [{"at": None, "reason": "the rest of the tape is not there any more"}]}) + b"\n"
 

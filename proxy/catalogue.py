@@ -70,10 +70,13 @@ class Peek(NamedTuple):
 def peek(root: Path, which: Filter, limit: int) -> Peek | None:
     """Reads the catalogue of a folder that another process may hold; None where it cannot be read or is none of ours.
 
-    The connection can only read, so it never takes part in a checkpoint.
+    The connection can only read, so it never takes part in a checkpoint. Where nobody has the file open it leaves no
+    trace either: without a log beside it, nothing changes while we look.
     """
+    path = root / "catalogue.db"
+    how = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
     try:
-        with closing(sqlite3.connect(f"{(root / 'catalogue.db').absolute().as_uri()}?mode=ro", uri=True)) as base:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as base:
             if base.execute("PRAGMA user_version").fetchone() != (_VERSION,):
                 return None
             known = frozenset(stream for (stream,) in base.execute("SELECT stream FROM streams"))

@@ -9,13 +9,16 @@ import json
 import os
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
+    from wiretape.events.record import Record
+    from wiretape.events.tape import Damage
+
     from .config_load import Loaded
 
 __all__ = ["BAD_USAGE", "CANNOT_START", "FOUND_WRONG", "INTERRUPTED", "app", "main"]
@@ -245,30 +248,37 @@ def show(
         if tape:
             sys.stdout.buffer.write(path.read_bytes())
             return
-        damage: list[str] = []
-        records = read_tape(path, damage.append)
-        for line in damage:
-            typer.echo(f"wiretape: {line}", err=True)
+        records, damage = read_tape(path)
+        for at, reason in damage:
+            typer.echo(f"wiretape: {path}: byte {at}: {reason}", err=True)
         if raw:
             from wiretape.events.emit import emit
 
             sys.stdout.buffer.write(emit(records))
             return
-        from .cli_show import console, event_json, event_line, events_of, summary_view
+        from .cli_show import event_json, event_line, events_of
 
         if events:
-            for record, event in events_of(records):
-                typer.echo(_json(event_json(record, event)) if json_ else event_line(record, event))
-            return
-        from .summary import summary_of
-
-        said = summary_of(path.stem, records, whole=True)
-        if json_:
-            _print_json(said)
+            for t, event in events_of(records):
+                typer.echo(_json(event_json(t, event)) if json_ else event_line(t, event))
         else:
-            console().print(summary_view(said))
+            _summary(path.stem, records, damage, as_json=json_)
     if damage:
         raise typer.Exit(FOUND_WRONG)
+
+
+def _summary(stream: str, records: "list[Record]", damage: "list[Damage]", *, as_json: bool) -> None:
+    from .cli_show import console, summary_view
+    from .summary import Summary
+
+    summary = Summary(stream)
+    for record in records:
+        summary.feed(record)
+    said = summary.to_json(whole=True, damage=damage)
+    if as_json:
+        _print_json(said)
+    else:
+        console().print(summary_view(said))
 
 
 @app.command()
@@ -282,13 +292,15 @@ def follow(stream: _Stream, *, data: _Data = None, config: _ConfigFile = None, j
         from .cli_show import Saying, event_json, events_of
         from .cli_tapes import TapeFollower, find, holder
 
-        tape = TapeFollower(find(root, stream), lambda line: typer.echo(f"wiretape: {line}", err=True))
-        saying = Saying()
-        records = (record for batch in tape.follow(lambda: holder(root) is not None) for record in batch)
-        for record, event in events_of(records):
-            said = _json(event_json(record, event)) + "\n" if json_ else saying.say(event)
-            if said:
-                typer.echo(said, nl=False)
+        with closing(TapeFollower(find(root, stream))) as tape:
+            saying = Saying()
+            records = (record for batch in tape.follow(lambda: holder(root) is not None) for record in batch)
+            for t, event in events_of(records):
+                said = _json(event_json(t, event)) + "\n" if json_ else saying.say(event)
+                if said:
+                    typer.echo(said, nl=False)
+        for at, reason in tape.damage:
+            typer.echo(f"wiretape: {stream}: byte {at}: {reason}", err=True)
         if not tape.ended:
             raise _FailedError(
                 "it has no end, and no server is left that could write it; the next start will", FOUND_WRONG

@@ -33,7 +33,7 @@ from .upstream import UpstreamTransport, body_of
 if TYPE_CHECKING:
     from .config_load import Loaded
 
-__all__ = ["Check", "State", "examine", "lines"]
+__all__ = ["Check", "State", "examine", "lines", "upstreams"]
 
 State = Literal["ok", "note", "wrong"]
 
@@ -60,7 +60,7 @@ def examine(loaded: "Loaded") -> list[Check]:
     checks += _descriptors(config)
     if not any(route.targets for route in config.routes.values()):
         return [*checks, Check("upstream", "wrong", "none is configured: give --upstream URL")]
-    return checks + trio.run(_upstreams, config)
+    return checks + trio.run(upstreams, config)
 
 
 def lines(checks: list[Check]) -> Iterator[str]:
@@ -137,8 +137,8 @@ def _descriptors(config: Config) -> Iterator[Check]:
 # -- upstreams --------------------------------------------------------------------------------------------------------
 
 
-async def _upstreams(config: Config) -> list[Check]:
-    """All at once, told in their order."""
+async def upstreams(config: Config) -> list[Check]:
+    """Each one, asked for its models. All at once, told in their order."""
     targets = [(route, target) for route in config.routes.values() for target in route.targets]
     found: list[list[Check]] = [[] for _ in targets]
     try:

@@ -58,14 +58,16 @@ def console(*, stderr: bool = False) -> Console:
     return said
 
 
-def events_of(records: Iterable[Record]) -> Iterator[tuple[Record, Event]]:
-    """Each event beside the record that caused it."""
+def events_of(records: Iterable[Record]) -> Iterator[tuple[int, Event]]:
+    """Each event, and when its record came: that may be a few records before the one that told it."""
     seen: list[Event] = []
+    times: dict[int, int] = {}
     emitter = Emitter(sink=seen.append)
     for record in records:
+        times[record.n] = record.t
         emitter.feed(record)
         for event in seen:
-            yield record, event
+            yield times.get(event.n, record.t), event
         seen.clear()
 
 
@@ -125,12 +127,12 @@ def summary_view(said: Mapping[str, Any]) -> RenderableType:
     parts += [Text(f"⚠ {line}", style="bold red") for line in _warnings(said)]
     if said["tools"]:
         parts += [Text(), _tools(said["tools"])]
-    choices: list[dict[str, Any]] = said["message"]["choices"] if said["message"] else []
-    for choice in choices:
+    answers: list[dict[str, Any]] = said["message"]["answers"] if said["message"] else []
+    for answer in answers:
         for name in ("reasoning", "text", "refusal"):
-            if choice[name]:
-                which = f"{name} of choice {choice['index']}" if choice["index"] else name
-                parts += [Text(), Text(which, style="bold"), Text(_clean(choice[name]))]
+            if answer[name]:
+                which = f"{name} of answer {answer['index']}" if answer["index"] else name
+                parts += [Text(), Text(which, style="bold"), Text(_clean(answer[name]))]
     return Group(*parts)
 
 
@@ -165,7 +167,9 @@ def _facts(said: Mapping[str, Any]) -> Table:
 
 
 def _attempt(keys: Mapping[str, Any]) -> str:
-    known = {name: keys[name] for name in ("upstream", "url", "status", "message") if keys.get(name) is not None}
+    known = {
+        name: keys[name] for name in ("upstream", "url", "status", "ending", "message") if keys.get(name) is not None
+    }
     return _clean(", ".join(f"{name} {value}" for name, value in known.items())) or "-"
 
 
@@ -192,18 +196,18 @@ def _tools(calls: Sequence[Mapping[str, Any]]) -> Table:
 # -- one event --------------------------------------------------------------------------------------------------------
 
 
-def event_json(record: Record, event: Event) -> dict[str, Any]:
+def event_json(t: int, event: Event) -> dict[str, Any]:
     """One line of `--json`."""
     said = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
     named = {name: _as_text(value) for name, value in said.items() if name != "n"}
-    return {"n": record.n, "t": record.t, "event": _word(event), **named}
+    return {"n": event.n, "t": t, "event": _word(event), **named}
 
 
-def event_line(record: Record, event: Event) -> str:
+def event_line(t: int, event: Event) -> str:
     """One line for a person."""
     fields = [field.name for field in dataclasses.fields(event) if field.name != "n"]
     said = " ".join(f"{name}={_short(getattr(event, name))}" for name in fields)
-    return _clean(f"{record.n:>6} {record.t / 1e6:>10.3f}s  {_word(event):<24}{said}")
+    return _clean(f"{event.n:>6} {t / 1e6:>10.3f}s  {_word(event):<24}{said}")
 
 
 class Saying:

@@ -6,13 +6,14 @@ Ended streams come from the catalogue, and those that it lacks from their tapes;
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from typing import Final
 
 from wiretape.events.errors import TapeError, WiretapeError
 from wiretape.events.record import Record
-from wiretape.events.tape import Reader
+from wiretape.events.tape import Damage, Reader
 
 from .catalogue import peek, read_entry
 from .entry import StreamRow
@@ -92,25 +93,20 @@ def find(root: Path, prefix: str) -> Path:
     raise NotFoundError(f"{len(found)} streams begin with {prefix[:80]!r} ({some}, ...): say more of it")
 
 
-def read_tape(path: Path, say: Callable[[str], None]) -> list[Record]:
-    """All records that are there; what is wrong with the tape is said, each place in one line."""
-    follower = TapeFollower(path, say)
-    try:
-        return [record for records in iter(follower.more, []) for record in records]
-    finally:
-        follower.close()
+def read_tape(path: Path) -> tuple[list[Record], list[Damage]]:
+    """All records that are there, and what is wrong with the tape."""
+    with closing(TapeFollower(path)) as follower:
+        return [record for records in iter(follower.more, []) for record in records], follower.damage
 
 
 class TapeFollower:
     """One tape that may still grow, and is moved when it has ended; our descriptor goes with it."""
 
-    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, path: Path) -> None:
         try:
             self._file = path.open("rb", buffering=0)
         except OSError as error:
             raise NotFoundError(f"{path} cannot be read: {error.strerror}") from error
-        self._say = say
-        self._said = 0
         self._reader = Reader()
         #: Behind the last whole line: a torn one may be cut off by the recovery of a server that starts meanwhile.
         self._at = 0
@@ -119,6 +115,11 @@ class TapeFollower:
     def ended(self) -> bool:
         """Nothing more will come."""
         return self._reader.ended
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What was wrong so far, and where."""
+        return self._reader.damage
 
     def close(self) -> None:
         """The file."""
@@ -133,9 +134,6 @@ class TapeFollower:
             except TapeError as error:
                 raise NotFoundError(f"{self._file.name}: {error}") from error
             self._at += len(data)
-        for damage in self._reader.damage[self._said :]:
-            self._say(f"{self._file.name}: byte {damage.at}: {damage.reason}")
-        self._said = len(self._reader.damage)
         return records
 
     def _lines(self) -> bytes:

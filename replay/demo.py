@@ -270,7 +270,7 @@ async def played(
                 for scene in SCENES:
                     before(scene)
                     saw = await _asked(server.url, scene, say)
-                    records = read_tape(find(data, saw.stream), log.warning)
+                    records, _ = read_tape(find(data, saw.stream))
                     found.append(Played(scene, saw, summary_of(saw.stream, records, whole=True)))
                     after(found[-1])
         finally:

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import get_args
 
+from tests.support.docs_cli import cli
 from wiretape.events.chat.repairs import REPAIRS
 from wiretape.events.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State
 from wiretape.events.model import Ending, Event
@@ -56,7 +57,7 @@ def repairs() -> str:
     return "\n".join([*lines, *(f"| `{name}` | {said} |" for name, said in REPAIRS.items()), ""])
 
 
-DOCUMENTS = {"lifecycle.md": lifecycle, "events.md": events, "repairs.md": repairs}
+DOCUMENTS = {"lifecycle.md": lifecycle, "events.md": events, "repairs.md": repairs, "cli.md": cli}
 
 
 def write() -> None:

@@ -1,0 +1,328 @@
+"""The command line from outside: what it prints, where, and the exit code; nothing it refuses ends in a traceback."""
+
+import json
+import os
+import re
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+
+from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
+from wiretape.events.emit import emit
+from wiretape.events.record import Record, encode
+from wiretape.events.settings import Settings
+from wiretape.proxy.cli import BAD_USAGE, CANNOT_START, FOUND_WRONG, main
+from wiretape.proxy.config import Config
+from wiretape.proxy.folder import Folder
+
+DAY = "2026-11-18"
+CUT, DONE, LIVE = "cutcutcutcutcutcutcutcutcu", "donedonedonedonedonedonedo", "livelivelivelivelivelivel1"
+
+
+class Said(NamedTuple):
+    """How it went."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def value(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """The command in this process, in an empty working folder, with nothing of ours in the environment."""
+    working = tmp_path / "working"
+    working.mkdir()
+    monkeypatch.chdir(working)
+    for name in [name for name in os.environ if name.startswith("WIRETAPE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+
+    def run(*arguments: str | Path) -> Said:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            main([str(argument) for argument in arguments])
+        code = exit_.value.code
+        assert isinstance(code, int)
+        out, err = capfd.readouterr()
+        return Said(code, str(out), str(err))
+
+    return run
+
+
+def put(folder: Path, stream: str, records: Iterable[Record]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{stream}.tape"
+    path.write_bytes(b"".join(encode(record) for record in records))
+    return path
+
+
+def cut(batches: list[list[Record]]) -> list[Record]:
+    """The same without finish and terminator."""
+    *records, _, _, end = flat(batches)
+    keys = {"cause": "eof", "ending": "truncated"}
+    return [*records, end._replace(n=records[-1].n + 1, keys=keys)]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder with a stream that was cut, a whole one with a call, and one that lives; the catalogue has seen two."""
+    root = tmp_path / "data"
+
+    async def make() -> None:
+        async with opened_files(root) as store:
+            for stream, records in (
+                (DONE, flat(stream_of(DONE, call_id="call_7", route="azure"))),
+                (CUT, cut(stream_of(CUT, created=CREATED + 1, model="other"))),
+            ):
+                await store.create(stream)
+                await store.append(stream, records)
+
+    trio.run(make)
+    put(root / "live", LIVE, flat(stream_of(LIVE, created=CREATED + 9, end=False)))
+    return root
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "a verb that does not exist": (["sho"], BAD_USAGE, "No such command 'sho'"),
+    "an option that does not exist, and what was meant": (["serve", "--prot", "1"], BAD_USAGE, "did you mean --port?"),
+    "an option without its value": (["serve", "--idle-s"], BAD_USAGE, "--idle-s needs a value"),
+    "an argument that nothing takes": (["serve", "https://x.test/v1"], BAD_USAGE, "unexpected argument"),
+    "a port that is no number": (["serve", "--upstream", "https://x.test/v1", "--port", "x"], BAD_USAGE, "--port"),
+    "a profile that does not exist": (
+        ["serve", "--upstream", "https://x.test/v1", "--profile", "lax"],
+        BAD_USAGE,
+        '"strict" or "transparent"',
+    ),
+    "a URL that is none": (["serve", "--upstream", "x.test"], BAD_USAGE, "--upstream"),
+    "no upstream at all": (["serve"], BAD_USAGE, "give --upstream URL"),
+    "a file of configuration that is not there": (["ls", "--config", "no.toml"], BAD_USAGE, "there is no such file"),
+    "another address without a key": (
+        ["serve", "--upstream", "https://x.test/v1", "--host", "192.0.2.1"],
+        BAD_USAGE,
+        "key",
+    ),
+    "an ending that does not exist": (["ls", "--ending", "done"], BAD_USAGE, "truncated"),
+    "live streams of an ending": (["ls", "--ending", "reset", "--live"], BAD_USAGE, "exclude each other"),
+    "two ways to show at once": (["show", "x", "--raw", "--tape"], BAD_USAGE, "exclude each other"),
+    "a limit below one": (["ls", "-n", "0"], BAD_USAGE, "-n"),
+    "a data folder that is not there": (["ls", "--data", "nowhere"], FOUND_WRONG, "there is no data folder nowhere"),
+    "an upstream's catalogue of a folder that is not there": (["reindex"], FOUND_WRONG, "there is no data folder"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_is_one_line_and_an_exit_code(case: str, run: Run) -> None:
+    arguments, code, words = REFUSED[case]
+    said = run(*arguments)
+    assert (said.code, said.out) == (code, "")
+    assert said.err.startswith("wiretape: ")
+    assert said.err.count("\n") == 1
+    assert words in said.err
+
+
+def test_a_file_that_is_no_toml_names_the_place(run: Run) -> None:
+    Path("wiretape.toml").write_text("port = 1\nport\n", encoding="utf-8")
+    said = run("config", "show")
+    assert (said.code, said.err.count("\n")) == (BAD_USAGE, 1)
+    assert "wiretape.toml: not TOML at line 2" in said.err.replace("(", "")
+
+
+def test_a_port_in_use_is_one_line(run: Run, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = run("serve", "--upstream", "https://x.test/v1", "--port", str(port), "--data", tmp_path / "d")
+    assert (said.code, said.out) == (CANNOT_START, "")
+    assert said.err == f"wiretape: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+
+
+def test_a_data_folder_that_is_a_file_is_one_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "d").write_text("", encoding="utf-8")
+    said = run("serve", "--upstream", "https://x.test/v1", "--port", "0", "--data", tmp_path / "d")
+    assert (said.code, said.out) == (CANNOT_START, "")
+    assert said.err.startswith("wiretape: ")
+    assert said.err.count("\n") == 1
+
+
+def test_a_folder_that_a_server_holds_is_not_indexed_but_listed(run: Run, data: Path) -> None:
+    folder = Folder(data)
+    try:
+        said = run("reindex", "--data", data)
+        assert (said.code, said.err.count("\n")) == (CANNOT_START, 1)
+        assert f"in use by another process (pid {os.getpid()})" in said.err
+        assert run("ls", "--data", data).code == 0
+    finally:
+        folder.close()
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def listed(said: Said) -> list[str]:
+    assert said.code == 0
+    return [row["id"] for row in said.value]
+
+
+CHOSEN: dict[str, tuple[list[str], list[str]]] = {
+    "all of them, the latest first": ([], [LIVE, CUT, DONE]),
+    "one": (["-n", "1"], [LIVE]),
+    "of a model": (["--model", "other"], [CUT]),
+    "of a route": (["--route", "azure"], [DONE]),
+    "of an ending": (["--ending", "completed"], [DONE]),
+    "live": (["--live"], [LIVE]),
+    "none": (["--model", "none"], []),
+}
+
+
+@pytest.mark.parametrize("case", CHOSEN)
+@pytest.mark.parametrize("catalogue", [True, False], ids=["with the catalogue", "from the tapes alone"])
+def test_ls_lists_streams(case: str, catalogue: bool, run: Run, data: Path) -> None:
+    if not catalogue:
+        (data / "catalogue.db").unlink()
+    arguments, due = CHOSEN[case]
+    assert listed(run("ls", "--data", data, "--json", *arguments)) == due
+
+
+def test_ls_takes_what_the_catalogue_lacks_from_the_tape(run: Run, data: Path) -> None:
+    put(data / DAY, "newnew", flat(stream_of("newnew", created=CREATED + 5)))
+    assert listed(run("ls", "--data", data, "--json")) == [LIVE, "newnew", CUT, DONE]
+
+
+def test_ls_lists_in_spite_of_a_catalogue_that_is_none(run: Run, data: Path) -> None:
+    (data / "catalogue.db").write_bytes(b"no database " * 100)
+    assert listed(run("ls", "--data", data, "--json")) == [LIVE, CUT, DONE]
+
+
+def test_ls_is_a_table_for_a_person(run: Run, data: Path) -> None:
+    lines = run("ls", "--data", data).out.splitlines()
+    assert lines[0].split() == ["stream", "when", "route", "model", "ending", "in/out", "first", "took"]
+    assert [line.split()[0] for line in lines[1:]] == [LIVE[:12], CUT[:12], DONE[:12]]
+    assert " live " in lines[1]
+    assert " truncated " in lines[2]
+
+
+def test_ls_writes_nothing(run: Run, data: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in data.rglob("*") if path.is_file()}
+    run("ls", "--data", data)
+    assert {path: path.stat().st_mtime_ns for path in data.rglob("*") if path.is_file()} == before
+
+
+def test_show_says_how_a_stream_ended_and_which_tools_it_had(run: Run, data: Path) -> None:
+    said = run("show", DONE[:6], "--data", data)
+    assert said.code == 0
+    for words in (DONE, "completed", "look_up", "call_7", "running", "word 0 word 1 word 2"):
+        assert words in said.out
+    cut = run("show", CUT[:6], "--data", data)
+    assert "⚠ truncated" in cut.out
+
+
+def test_show_json_is_the_summary_with_its_texts(run: Run, data: Path) -> None:
+    said = run("show", DONE, "--data", data, "--json").value
+    assert (said["id"], said["ending"], said["tools"][0]["arguments"]) == (DONE, "completed", "{}")
+    assert said["message"]["answers"][0]["text"] == "word 0 word 1 word 2 "
+
+
+def test_show_raw_is_what_the_client_got_and_tape_the_tape(run: Run, data: Path) -> None:
+    records = flat(stream_of(DONE, call_id="call_7", route="azure"))
+    assert run("show", DONE, "--data", data, "--raw").out.encode() == emit(records)
+    assert run("show", DONE, "--data", data, "--tape").out.encode() == (data / DAY / f"{DONE}.tape").read_bytes()
+
+
+def test_show_events_are_lines(run: Run, data: Path) -> None:
+    assert [line["text"] for line in run("show", DONE, "--data", data, "--events", "--json").lines if "text" in line][
+        :3
+    ] == ["word 0 ", "word 1 ", "word 2 "]
+    lines = run("show", DONE, "--data", data, "--events").out.splitlines()
+    assert "text_delta" in "".join(lines)
+    assert "ending='completed'" in lines[-1]
+
+
+def test_an_unknown_id_is_not_found(run: Run, data: Path) -> None:
+    said = run("show", "zzz", "--data", data)
+    assert (said.code, said.out) == (FOUND_WRONG, "")
+    assert said.err == f"wiretape: no stream begins with 'zzz' in {data}\n"
+
+
+def test_a_beginning_that_two_streams_share_is_not_enough(run: Run, data: Path) -> None:
+    put(data / DAY, DONE[:8], flat(stream_of(DONE[:8])))
+    assert "2 streams begin with 'done'" in run("show", "done", "--data", data).err
+    assert run("show", DONE[:8], "--data", data).code == 0, "a whole id is its own"
+
+
+def test_an_id_that_leaves_the_folder_is_not_found(run: Run, data: Path) -> None:
+    put(data.parent, "outside", flat(stream_of("outside")))
+    assert run("show", "../../outside", "--data", data).code == FOUND_WRONG
+
+
+def test_damage_is_told_with_its_place(run: Run, data: Path) -> None:
+    path = data / DAY / f"{DONE}.tape"
+    path.write_bytes(path.read_bytes().replace(b"word 1", b"word 7"))
+    said = run("show", DONE, "--data", data)
+    assert said.code == FOUND_WRONG
+    assert "checksum does not match" in said.err
+    assert "word 0 word 2" in said.out
+
+
+def test_a_text_cannot_move_the_cursor(run: Run, data: Path) -> None:
+    path = data / DAY / "nasty.tape"
+    records = flat(stream_of("nasty", model="\x1b[2J\u202emodel"))
+    put(path.parent, "nasty", records)
+    for said in (run("ls", "--data", data), run("show", "nasty", "--data", data), run("show", "nasty", "--events")):
+        assert "\x1b" not in said.out
+        assert "\u202e" not in said.out
+
+
+def test_follow_prints_what_there_is_and_says_when_nobody_writes_any_more(run: Run, data: Path) -> None:
+    said = run("follow", DONE, "--data", data)
+    assert (said.code, said.out) == (0, "word 0 word 1 word 2 \n[tool] look_up {}\n[completed]\n")
+    (data / "lock").unlink()
+    orphan = run("follow", LIVE, "--data", data)
+    assert (orphan.code, orphan.out) == (FOUND_WRONG, "word 0 word 1 word 2 ")
+    assert "no server is left" in orphan.err
+
+
+def test_reindex_builds_the_catalogue_anew(run: Run, data: Path) -> None:
+    (data / "catalogue.db").unlink()
+    assert run("reindex", "--data", data).out == f"2 streams in {data / 'catalogue.db'}\n"
+    assert run("reindex", "--data", data, "--json").value == {"data": str(data), "streams": 2}
+
+
+def test_config_show_says_where_each_value_is_from(run: Run) -> None:
+    Path("wiretape.toml").write_text('upstream = "https://x.test/v1"\nidle_s = 9\n', encoding="utf-8")
+    said = {row["name"]: (row["value"], row["origin"]) for row in run("config", "show", "--port", "1", "--json").value}
+    assert said["port"] == ("1", "--port")
+    assert said["idle_s"] == ("9", "wiretape.toml")
+    assert said["host"] == ("127.0.0.1", "default")
+    assert "--port" in run("config", "show", "--port=1").out
+
+
+def test_the_help_names_the_defaults(run: Run) -> None:
+    said, config, settings = run("serve", "--help").out, Config(data=Path()), Settings()
+    assert re.findall(r"\[default:\s+(\S+)\]", said) == [
+        config.host,
+        str(config.port),
+        settings.profile,
+        settings.on_partial,
+    ]
+
+
+def test_without_a_verb_it_is_the_help(run: Run) -> None:
+    assert run().out == run("--help").out
+    assert run("--version").out.startswith("wiretape")

@@ -1,0 +1,133 @@
+"""What the doctor finds, and what it calls it."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from wiretape.proxy import cli_doctor
+from wiretape.proxy.cli_doctor import Check, examine, lines, upstreams
+from wiretape.proxy.config import Config, Route, Target
+from wiretape.proxy.config_load import Loaded
+from wiretape.proxy.folder import Folder
+from wiretape.proxy.keys import Secret
+from wiretape.replay.script import Fault, Request, Script, json_answer, stream_of
+from wiretape.replay.server import listening
+
+HERMES = b'{"object":"hermes.api_server.capabilities","features":{"run_submission":true},"endpoints":{}}'
+CUT = stream_of([b"x"], end=Fault.CUT)
+
+ANSWERS: dict[str, tuple[Script, Script, list[tuple[str, str]]]] = {
+    "one that answers is ok": (json_answer(b"{}"), json_answer(b"", 404), [("ok", "reachable (200 for /models)")]),
+    "one that wants a key is ok": (json_answer(b"{}", 401), json_answer(b"", 401), [("ok", "wants the client's key")]),
+    "one without models is noted": (json_answer(b"", 404), json_answer(b"", 404), [("note", "path of the base URL")]),
+    "one that fails is wrong": (json_answer(b"", 503), json_answer(HERMES), [("wrong", "answers 503")]),
+    "one that is cut off is wrong": (CUT, CUT, [("wrong", "")]),
+    "a hermes-agent is noted as one": (
+        json_answer(b"{}"),
+        json_answer(HERMES),
+        [("ok", "reachable"), ("note", "`hermes = true` at the top of wiretape.toml")],
+    ),
+    "capabilities of something else are nothing": (json_answer(b"{}"), json_answer(b'{"features":1}'), [("ok", "")]),
+    "capabilities that are no JSON are nothing": (json_answer(b"{}"), json_answer(b"<html>"), [("ok", "")]),
+}
+
+
+def config_of(url: str, data: Path, key: Secret | None = None) -> Config:
+    route = Route(name="", targets=(Target(name="here", url=url, key=key),))
+    return Config(data=data, port=0, routes={"": route})
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+async def test_an_upstream(case: str, tmp_path: Path) -> None:
+    models, capabilities, due = ANSWERS[case]
+
+    def choose(request: Request) -> Script:
+        return {b"/v1/models": models, b"/v1/capabilities": capabilities}[request.target]
+
+    async with listening(choose) as (url, _):
+        found = await upstreams(config_of(url, tmp_path))
+    assert [check.name for check in found] == ["upstream here"] * len(due)
+    for check, (state, words) in zip(found, due, strict=True):
+        assert check.state == state
+        assert words in check.said
+
+
+async def test_a_key_that_is_refused_is_wrong_and_is_not_told(tmp_path: Path) -> None:
+    async with listening(lambda _: json_answer(b"{}", 401)) as (url, upstream):
+        (check,) = await upstreams(config_of(url, tmp_path, key=Secret("sk-secret-secret")))
+    assert (b"authorization", b"Bearer sk-secret-secret") in upstream.seen[0].request.headers
+    assert check == Check("upstream here", "wrong", "refuses the configured key (401 for /models)")
+
+
+async def test_nobody_there_is_wrong(tmp_path: Path) -> None:
+    async with listening(lambda _: CUT) as (url, _):
+        pass
+    (check,) = await upstreams(config_of(url, tmp_path))
+    assert check.state == "wrong"
+    assert "refused" in check.said
+
+
+async def test_silence_is_wrong_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_doctor, "DOCTOR_TIMEOUT_S", 0.05)
+    async with listening(lambda _: stream_of([b"x"], end=Fault.STALL)) as (url, _):
+        (check,) = await upstreams(config_of(url, tmp_path))
+    assert check == Check("upstream here", "wrong", "did not answer within 0.05 s")
+
+
+def state_of(checks: list[Check], name: str) -> tuple[str, str]:
+    return next((check.state, check.said) for check in checks if check.name == name)
+
+
+def looked(config: Config) -> list[Check]:
+    return examine(Loaded(config, {"port": "--port", "host": "default"}))
+
+
+def test_a_folder_that_is_not_there_will_be_made(tmp_path: Path) -> None:
+    checks = looked(Config(data=tmp_path / "a/b", port=0))
+    assert state_of(checks, "data folder") == ("ok", f"{tmp_path / 'a/b'} does not exist yet, and will be made")
+    assert not (tmp_path / "a").exists()
+    assert state_of(checks, "configuration") == ("ok", "from --port")
+    assert state_of(checks, "upstream")[0] == "wrong"
+
+
+def test_a_folder_that_is_held_and_open_to_others(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    tmp_path.chmod(0o755)
+    checks = looked(Config(data=tmp_path, port=0))
+    folder.close()
+    assert state_of(checks, "lock") == ("ok", f"held by a server (pid {os.getpid()})")
+    assert state_of(checks, "data folder")[0] == "note"
+    assert "a server runs" in state_of(checks, "address")[1]
+
+
+def test_a_folder_that_is_a_file_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert state_of(looked(Config(data=tmp_path / "file", port=0)), "data folder")[0] == "wrong"
+
+
+def test_an_address_of_another_machine_is_wrong(tmp_path: Path) -> None:
+    assert state_of(looked(Config(data=tmp_path, host="192.0.2.1")), "address")[0] == "wrong"
+
+
+def test_more_streams_than_descriptors_are_noted(tmp_path: Path) -> None:
+    few, many = (Config(data=tmp_path, port=0, streams_max=count) for count in (1, 10**9))
+    assert state_of(looked(few), "descriptors")[0] == "ok"
+    assert state_of(looked(many), "descriptors")[0] == "note"
+
+
+@pytest.mark.parametrize(("bound", "state"), [("DISK_BYTES_FEW", "note"), ("DISK_BYTES_NONE", "wrong")])
+def test_a_disk_with_little_room(bound: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_doctor, bound, 2**62)
+    assert state_of(looked(Config(data=tmp_path, port=0)), "disk")[0] == state
+
+
+def test_tapes_that_are_kept_nowhere_need_no_folder(tmp_path: Path) -> None:
+    config = replace(Config(data=tmp_path / "x", port=0), durability="none")
+    assert "data folder" not in [check.name for check in looked(config)]
+
+
+def test_what_is_wrong_stands_out() -> None:
+    said = list(lines([Check("a", "ok", "fine"), Check("folder", "wrong", "gone")]))
+    assert said == ["ok     a       fine", "WRONG  folder  gone"]

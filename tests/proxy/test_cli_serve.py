@@ -1,0 +1,150 @@
+"""`wiretape serve` as a process: what it prints, what it answers, how it stops; the verbs that read beside it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Queue
+
+import pytest
+import trio
+
+from wiretape.proxy.cli_serve import announcement
+from wiretape.replay.script import Fault, Request, Script, json_answer, stream_of
+from wiretape.replay.server import listening
+
+COMMAND = [sys.executable, "-m", "wiretape.proxy.cli"]
+FRAME = b'data: {"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[%s]}\n\n'
+SAYS_HI = FRAME % b'{"index":0,"delta":{"role":"assistant","content":"hi"},"finish_reason":null}'
+
+
+@contextmanager
+def upstream() -> Generator[str]:
+    """In a thread of its own, while this one waits for processes: says `hi`, then nothing until it is left."""
+    said: Queue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = Queue()
+
+    def choose(request: Request) -> Script:
+        if request.method == b"GET":
+            return json_answer(b'{"object":"list","data":[]}')
+        return stream_of([SAYS_HI], end=Fault.STALL)
+
+    async def serve() -> None:
+        with trio.CancelScope() as scope:
+            async with listening(choose) as (url, _):
+                said.put((url, trio.lowlevel.current_trio_token(), scope))
+                await trio.sleep_forever()
+
+    thread = threading.Thread(target=trio.run, args=(serve,))
+    thread.start()
+    url, token, scope = said.get(timeout=10)
+    try:
+        yield url
+    finally:
+        token.run_sync_soon(scope.cancel)
+        thread.join()
+
+
+@contextmanager
+def served(url: str, data: Path, *options: str) -> Generator[tuple[subprocess.Popen[str], str]]:
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--upstream", url, "--port", "0", "--data", data, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def told(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=30)
+
+
+def posted(base: str) -> urllib.request.Request:
+    body = json.dumps({"model": "m", "stream": True, "messages": []}).encode()
+    return urllib.request.Request(  # noqa: S310 - our own address
+        f"{base}/chat/completions", body, {"Content-Type": "application/json"}
+    )
+
+
+@pytest.mark.slow
+def test_a_stream_is_listed_and_followed_while_it_lives_and_ended_when_the_server_is_told_to_stop(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    with upstream() as url, served(url, data, "--shutdown-drain-s", "0") as (process, base):
+        with urllib.request.urlopen(posted(base), timeout=10) as answer:  # noqa: S310
+            assert b'"hi"' in answer.readline()
+            (row,) = json.loads(told("ls", "--live", "--json", "--data", data).stdout)
+            assert (row["live"], row["model"], row["ending"]) == (True, "m", None)
+
+            follower = subprocess.Popen([*COMMAND, "follow", row["id"][:8], "--data", data], stdout=subprocess.PIPE)
+            assert follower.stdout is not None
+            assert os.read(follower.stdout.fileno(), 100) == b"hi"
+
+            assert "in use by another process" in told("reindex", "--data", data).stderr
+            process.send_signal(signal.SIGTERM)
+            rest = answer.read()
+        assert follower.communicate(timeout=10)[0] == b"\n[shutdown]\n"
+        assert follower.returncode == 0
+        out, err = process.communicate(timeout=10)
+        assert process.returncode == 0, err
+    assert b'"error"' in rest
+    assert f"{base}\n{out}" == announcement(base.removesuffix("/v1"))
+    assert row["id"] in err
+    assert "Traceback" not in err
+    assert json.loads(told("show", row["id"], "--json", "--data", data).stdout)["ending"] == "shutdown"
+
+
+@pytest.mark.slow
+def test_the_lines_to_copy_work(tmp_path: Path) -> None:
+    with upstream() as url, served(url, tmp_path / "data") as (process, base):
+        assert process.stdout is not None
+        export, curl = process.stdout.readline(), process.stdout.readline()
+        assert export == f"export OPENAI_BASE_URL={base}\n"
+        assert curl.startswith(f"curl -N {base}/chat/completions ")
+        with urllib.request.urlopen(f"{base}/models", timeout=10) as answer:  # noqa: S310
+            assert json.load(answer)["object"] == "list"
+        # The shell reads the line as it was meant.
+        words = subprocess.run(
+            ["sh", "-c", f"printf '%s\\n' {curl}"], capture_output=True, text=True, check=True
+        ).stdout
+        assert json.loads(words.splitlines()[-1])["stream"] is True
+
+
+@pytest.mark.slow
+def test_it_refuses_to_run_without_its_assertions() -> None:
+    done = subprocess.run([sys.executable, "-O", *COMMAND[1:], "ls"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("wiretape: python -O takes out the assertions")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_whoever_stops_reading_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "live").mkdir()
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*COMMAND, "ls", "--json", "--data", tmp_path], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_a_folder_that_cannot_be_written_is_one_line() -> None:
+    done = told("serve", "--upstream", "https://x.test/v1", "--port", "0", "--data", "/proc/wiretape")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("wiretape: ")
+    assert done.stderr.count("\n") == 1

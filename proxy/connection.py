@@ -43,7 +43,6 @@ class Connection:
         self.origin = origin
         self.idle_since = 0.0
         self._stream = stream
-        self._h11 = machine()
         self._write_timeout_s = write_timeout_s
         self._exchange: Exchange | None = None
         self._sent = False
@@ -73,7 +72,7 @@ class Connection:
         An answer may come before the request is out (U59): then the rest of it is not sent. Raises WireError, and
         whatever the body raises; in each case, and when cancelled, the caller closes the connection.
         """
-        exchange = self._exchange = Exchange(self._h11)
+        exchange = self._exchange = Exchange(machine()) if self._exchange is None else self._exchange.next()
         self._sent = False
         head = exchange.request(outgoing.method, outgoing.target, outgoing.headers)
         if isinstance(outgoing.body, bytes) and len(outgoing.body) <= SEND_BYTES_MAX:

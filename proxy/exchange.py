@@ -13,8 +13,9 @@ import h11
 
 from wiretape.events.errors import LocalError
 
+from .chunked import Dechunker
 from .errors import ProtocolError, TruncatedError, WireError
-from .limits import CHUNK_BYTES_FREE, CHUNK_EXCESS_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, INFORMATIONAL_MAX
+from .limits import HEAD_BYTES_MAX, HEADERS_MAX, INFORMATIONAL_MAX
 
 __all__ = ["End", "Exchange", "Head", "Header", "machine"]
 
@@ -62,8 +63,8 @@ class Exchange:
         self._start = b""
         self._informational = 0
         self._head_bytes = 0
-        self._chunked = False
-        self._excess_bytes = 0
+        self._dechunker: Dechunker | None = None
+        self._bodiless = False
 
     @property
     def begun(self) -> bool:
@@ -73,11 +74,20 @@ class Exchange:
     @property
     def reusable(self) -> bool:
         """Whether another exchange may follow: both sides are done, stay, and nothing lies behind the answer."""
-        done = self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
-        return done and self.fault is None and self._h11.trailing_data == (b"", False)
+        if self._h11.our_state is not h11.DONE or self.fault is not None:  # MUST_CLOSE, where the answer said so
+            return False
+        if self._dechunker is not None:
+            return self._dechunker.done and not self._dechunker.behind
+        return self._h11.their_state is h11.DONE and self._h11.trailing_data == (b"", False)
+
+    def next(self) -> "Exchange":
+        """The one that follows on this connection; h11 has not seen the end of a body that we took apart ourselves."""
+        assert self.reusable, "nothing may follow"
+        return Exchange(self._h11 if self._dechunker is None else machine())
 
     def request(self, method: bytes, target: bytes, headers: Iterable[Header]) -> bytes:
         """The request's head; raises LocalError for what HTTP/1.1 cannot say, such as a line end inside a value."""
+        self._bodiless = method == b"HEAD"
         try:
             sent = self._h11.send(h11.Request(method=method, target=target, headers=list(headers)))
         except h11.LocalProtocolError:
@@ -112,21 +122,23 @@ class Exchange:
             if not _START.startswith(self._start):
                 self.fault = ProtocolError("the upstream does not speak HTTP/1.1")
                 return b""
+        if self._dechunker is not None:
+            return self._unchunked(self._dechunker, bytes(data))
         parts: list[bytes | bytearray] = []
-        chunks = 0
         self._head_bytes += len(data)
-        excess_bytes = len(data) if self._chunked else 0
         self._h11.receive_data(bytes(data))  # no copy where it is bytes
         try:
             while self.end is None:
                 event = self._h11.next_event()
                 if isinstance(event, h11.Data):
                     parts.append(event.data)
-                    chunks += event.chunk_start
                 elif isinstance(event, h11.EndOfMessage):
                     self.end = End.FRAMED if data else End.CLOSED
                 elif isinstance(event, h11.Response):
-                    excess_bytes = self._final(event)
+                    self._dechunker = self._final(event)
+                    if self._dechunker is not None:
+                        behind = self._h11.trailing_data[0]
+                        return self._unchunked(self._dechunker, behind) if behind else b""
                 elif isinstance(event, h11.InformationalResponse):
                     self._provisional(event)
                 else:
@@ -135,13 +147,23 @@ class Exchange:
             self.fault = _translated(exc, at_close=not data)
         except ProtocolError as exc:
             self.fault = exc
-        body = bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
-        if self._chunked and self.fault is None:
-            self._account(excess_bytes - len(body), chunks, len(body))
-        return body
+        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
-    def _block(self, event: h11.Response | h11.InformationalResponse) -> int:
-        """Holds the limits of one header block, and says how many bytes lie behind it."""
+    def _unchunked(self, dechunker: Dechunker, data: bytes) -> bytes:
+        if not data:
+            self.fault = TruncatedError("the upstream closed the connection before the end of its answer")
+            return b""
+        try:
+            dechunker.feed(data)
+        except ProtocolError as exc:
+            self.fault = exc
+        if dechunker.done and self.fault is None:
+            self.end = End.FRAMED
+        parts = dechunker.parts
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _block(self, event: h11.Response | h11.InformationalResponse) -> None:
+        """Holds the limits of one header block."""
         behind = len(self._h11.trailing_data[0])
         if not event.http_version.startswith(b"1."):
             raise ProtocolError("the upstream does not speak HTTP/1.1")
@@ -150,7 +172,6 @@ class Exchange:
         if len(event.headers) > HEADERS_MAX:
             raise ProtocolError(f"the answer has more than {HEADERS_MAX} headers")
         self._head_bytes = behind
-        return behind
 
     def _provisional(self, event: h11.InformationalResponse) -> None:
         self._block(event)
@@ -160,22 +181,15 @@ class Exchange:
         if self._informational > INFORMATIONAL_MAX:
             raise ProtocolError(f"more than {INFORMATIONAL_MAX} 1xx answers before the real one")
 
-    def _final(self, event: h11.Response) -> int:
-        behind = self._block(event)
+    def _final(self, event: h11.Response) -> Dechunker | None:
+        self._block(event)
         names = {name for name, _ in event.headers}
         if {b"transfer-encoding", b"content-length"} <= names:
             # Two readers may disagree about where it ends, so nothing of it can be believed.
             raise ProtocolError("the answer has both a length and a transfer encoding")
-        self._chunked = b"transfer-encoding" in names
         self.head = Head(event.status_code, bytes(event.reason), tuple(event.headers.raw_items()))
-        return behind if self._chunked else 0
-
-    def _account(self, framing_bytes: int, chunks: int, body_bytes: int) -> None:
-        """Framing must stay in proportion to what it frames."""
-        allowed = CHUNK_BYTES_FREE * chunks + 2 * body_bytes
-        self._excess_bytes = max(0, self._excess_bytes + framing_bytes - allowed)
-        if self._excess_bytes > CHUNK_EXCESS_BYTES_MAX:
-            self.fault = ProtocolError("the answer's chunks are nearly nothing but framing")
+        has_body = not self._bodiless and event.status_code not in (204, 304)
+        return Dechunker() if has_body and b"transfer-encoding" in names else None
 
 
 def _translated(exc: h11.RemoteProtocolError, *, at_close: bool) -> WireError:

@@ -1,0 +1,131 @@
+"""The chunked coding of an answer's body, taken apart read by read: as strict as h11, at a third of its cost
+
+A provider writes one event a chunk, so a read of 64 KiB holds 250 of them; h11 makes an object of each (3.8 us), which
+was the largest part of what a frame cost.
+"""
+
+import re
+from typing import Final
+
+from .errors import ProtocolError
+from .limits import CHUNK_BYTES_FREE, CHUNK_EXCESS_BYTES_MAX, HEAD_BYTES_MAX
+
+__all__ = ["Dechunker"]
+
+#: As h11 has it: up to 20 digits, an extension that nobody reads, white space behind.
+_HEADER: Final = re.compile(rb"([0-9A-Fa-f]{1,20})(?:;[^\r\n\x00]*)?[ \t]*\r\n")
+#: What may become one.
+_BEGUN: Final = re.compile(rb"[0-9A-Fa-f]{1,20}(?![0-9A-Fa-f])|[0-9A-Fa-f]{0,20}$")
+_TRAILER: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-zA-Z]+:[^\x00\r\n]*")
+#: One chunk as nearly all are: its size in up to four digits and nothing else, so that it ends in this read.
+_SIMPLE: Final = re.compile(rb"([0-9A-Fa-f]{1,4})\r\n")
+
+
+class Dechunker:
+    """`feed` what lies behind the head, get the body's bytes; `done` when the last chunk and its trailers are over.
+
+    Raises ProtocolError where the framing is broken or nearly all there is; what came before it is lost to the caller
+    unless he takes `body` first.
+    """
+
+    def __init__(self) -> None:
+        self.done = False
+        #: What lies behind the body once it is done.
+        self.behind = b""
+        #: The pieces of this `feed` so far.
+        self.parts: list[bytes] = []
+        self._pending = b""
+        #: Bytes of the chunk that are still to come.
+        self._left = 0
+        #: Of a chunk's end that are still to come.
+        self._footer = b""
+        self._trailing = False
+        self._excess_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        """One read; what it brought of the body stands in `parts`."""
+        self.parts = []
+        if self._pending:
+            data, self._pending = self._pending + data, b""
+        at, size, chunks = 0, len(data), 0
+        body_bytes = 0
+        while at < size and not self.done:
+            if self._left:
+                piece = data[at : at + self._left]
+                self._left -= len(piece)
+                at += len(piece)
+                body_bytes += len(piece)
+                self.parts.append(piece)
+                if not self._left:
+                    self._footer = b"\r\n"
+            elif self._footer:
+                at = self._end_of_chunk(data, at)
+            elif self._trailing:
+                at = self._trailers(data, at)
+            else:
+                simple = _SIMPLE.match(data, at)
+                if simple is not None:
+                    length = int(simple[1], 16)
+                    begin = simple.end()
+                    end = begin + length
+                    if length and data.startswith(b"\r\n", end):
+                        self.parts.append(data[begin:end])
+                        body_bytes += length
+                        chunks += 1
+                        at = end + 2
+                        continue
+                header = simple or self._header(data, at)
+                if header is None:
+                    break
+                chunks += 1
+                at = header.end()
+                self._left = int(header[1], 16)
+                self._trailing = not self._left
+        self._account(size - body_bytes - len(self._pending) - len(self.behind), chunks, body_bytes)
+
+    def _header(self, data: bytes, at: int) -> re.Match[bytes] | None:
+        """The next chunk's, or None while it is not whole."""
+        header = _HEADER.match(data, at) if data.find(b"\n", at) >= 0 else None  # matched once, not at each drip
+        if header is not None and header.end() - at <= HEAD_BYTES_MAX:
+            return header
+        rest = data[at:]
+        if b"\n" in rest or len(rest) > HEAD_BYTES_MAX or not _BEGUN.match(rest):
+            raise ProtocolError("the answer is not HTTP/1.1: illegal chunk header")
+        self._pending = rest
+        return None
+
+    def _end_of_chunk(self, data: bytes, at: int) -> int:
+        piece = data[at : at + len(self._footer)]
+        if not self._footer.startswith(piece):
+            raise ProtocolError("the answer is not HTTP/1.1: malformed chunk footer")
+        self._footer = self._footer[len(piece) :]
+        return at + len(piece)
+
+    def _trailers(self, data: bytes, at: int) -> int:
+        """Dropped, every one of them; they end with an empty line."""
+        if data.startswith(b"\r\n", at):
+            self._over(data, at + 2)
+            return at + 2
+        end = data.find(b"\r\n\r\n", at)
+        if end < 0:
+            self._pending = data[at:]
+            if len(self._pending) > HEAD_BYTES_MAX:
+                raise ProtocolError("the answer is not HTTP/1.1: its trailers are too long")
+            return len(data)
+        if end - at > HEAD_BYTES_MAX:
+            raise ProtocolError("the answer is not HTTP/1.1: its trailers are too long")
+        if not all(_TRAILER.fullmatch(line) for line in data[at:end].split(b"\r\n")):
+            raise ProtocolError("the answer is not HTTP/1.1: illegal trailer")
+        self._over(data, end + 4)
+        return end + 4
+
+    def _over(self, data: bytes, at: int) -> None:
+        self.done = True
+        self.behind = data[at:]
+
+    def _account(self, framing_bytes: int, chunks: int, body_bytes: int) -> None:
+        """Framing must stay in proportion to what it frames."""
+        allowed = CHUNK_BYTES_FREE * chunks + 2 * body_bytes
+        self._excess_bytes = max(0, self._excess_bytes + framing_bytes - allowed)
+        if self._excess_bytes > CHUNK_EXCESS_BYTES_MAX:
+            raise ProtocolError("the answer's chunks are nearly nothing but framing")

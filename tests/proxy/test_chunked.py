@@ -1,0 +1,122 @@
+"""The chunked coding taken apart as h11 takes it apart, whatever the reads; h11 is the measure."""
+
+import h11
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiretape.proxy.chunked import Dechunker
+from wiretape.proxy.errors import ProtocolError
+from wiretape.proxy.limits import CHUNK_EXCESS_BYTES_MAX, HEAD_BYTES_MAX
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def ours(reads: list[bytes]) -> tuple[bytes, bool | None, bytes]:
+    """The body, whether it is done (None for a fault), and what lies behind it."""
+    dechunker = Dechunker()
+    body = b""
+    for at, read in enumerate(reads):
+        if dechunker.done:
+            return body, True, dechunker.behind + b"".join(reads[at:])
+        try:
+            dechunker.feed(read)
+        except ProtocolError:
+            return body + b"".join(dechunker.parts), None, b""
+        body += b"".join(dechunker.parts)
+    return body, dechunker.done, dechunker.behind
+
+
+def theirs(reads: list[bytes]) -> tuple[bytes, bool | None, bytes]:
+    machine = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
+    machine.send(h11.Request(method="GET", target="/", headers=[("Host", "x")]))
+    machine.send(h11.EndOfMessage())
+    body, done = b"", False
+    for read in [HEAD, *filter(None, reads)]:
+        machine.receive_data(read)
+        try:
+            while not done:
+                event = machine.next_event()
+                if event is h11.NEED_DATA:
+                    break
+                if isinstance(event, h11.Data):
+                    body += event.data
+                done = isinstance(event, h11.EndOfMessage)
+        except h11.RemoteProtocolError:
+            return body, None, b""
+    return body, done, machine.trailing_data[0]
+
+
+chunks = st.lists(
+    st.tuples(st.binary(min_size=1, max_size=20), st.sampled_from([b"", b";a=b", b" ", b";x\t"]), st.booleans()),
+    max_size=6,
+)
+tails = st.sampled_from(
+    [b"0\r\n\r\n", b"0;e\r\nX: 1\r\n\r\n", b"000\r\n\r\nHTTP/1.1 200", b"0\r\nA: b\r\nC: \r\n\r\n", b"", b"0\r\n"]
+)
+
+
+def coded(pieces: list[tuple[bytes, bytes, bool]], tail: bytes) -> bytes:
+    return (
+        b"".join(
+            (b"%X" if upper else b"%x") % len(data) + extension + b"\r\n" + data + b"\r\n"
+            for data, extension, upper in pieces
+        )
+        + tail
+    )
+
+
+@st.composite
+def cut(draw: st.DrawFn) -> list[bytes]:
+    wire = coded(draw(chunks), draw(tails))
+    places = sorted(draw(st.lists(st.integers(0, len(wire)), max_size=8)))
+    return [wire[begin:end] for begin, end in zip([0, *places], [*places, len(wire)], strict=True) if begin < end]
+
+
+@given(cut())
+def test_what_is_well_framed_is_read_as_h11_reads_it_however_it_is_cut(reads: list[bytes]) -> None:
+    assert ours(reads) == theirs(reads)
+
+
+@given(cut(), st.integers(0, 200), st.sampled_from(b"\r\n \t;0aFgX:\x00-+\xff"))
+def test_one_wrong_byte_is_no_more_believed_than_by_h11(reads: list[bytes], at: int, byte: int) -> None:
+    wire = bytearray(b"".join(reads))
+    if not wire:
+        return
+    wire[at % len(wire)] = byte
+    body, done, behind = ours([bytes(wire)])
+    their_body, their_done, their_behind = theirs([bytes(wire)])
+    if done:
+        assert (body, done, behind) == (their_body, their_done, their_behind)
+    else:  # as strict or stricter: h11 takes a bare LF for the end of the trailers
+        assert their_body.startswith(body)
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [b"5\nhello\r\n", b"5\r\nhello\n0\r\n\r\n", b"0\r\nX: 1\n\n", b"5\r\nhello\r\nX", b" 5\r\nhello", b"5 x\r\nhello"],
+    ids=["a bare LF behind a size", "behind a chunk", "behind a trailer", "letters", "a space first", "words behind"],
+)
+def test_lax_line_ends_are_no_framing(wire: bytes) -> None:
+    assert ours([wire])[1] is not True
+
+
+def test_a_drip_of_single_bytes_costs_no_more_than_its_length() -> None:
+    extension = b"5;" + b"x" * (HEAD_BYTES_MAX - 10)
+    dechunker = Dechunker()
+    for byte in extension:
+        dechunker.feed(bytes([byte]))
+    with pytest.raises(ProtocolError):
+        for byte in b"y" * 20:
+            dechunker.feed(bytes([byte]))
+
+
+def test_framing_has_its_limit_over_all_reads() -> None:
+    dechunker = Dechunker()
+    costly = b"1;" + b"x" * 1_000 + b"\r\na\r\n"
+    fed = 0
+    with pytest.raises(ProtocolError, match="framing"):
+        while True:
+            dechunker.feed(costly)
+            fed += len(costly)
+    assert fed <= CHUNK_EXCESS_BYTES_MAX + 2 * len(costly)

@@ -1,0 +1,167 @@
+"""Following and resuming over the whole proxy: streams that the pump writes, readers over the real connection class."""
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.control_cases import sse
+from tests.support.house import DONE, House, call, finish, house, post, role, streams, text
+from tests.support.http import Answer, Client
+from wiretape.events.emit import emit
+from wiretape.events.json_text import parse
+from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S
+
+KEEPALIVE = b": keepalive\n\n"
+LONG = [
+    role(),
+    *(text(f"word {number} ") for number in range(20)),
+    call('{"a":', "look_up"),
+    call("1}"),
+    finish("tool_calls"),
+    DONE,
+]
+
+
+def asks(path: str, *headers: str) -> bytes:
+    return post(b"", *headers, path=path, method="GET")
+
+
+async def begun(home: House) -> tuple[Client, str]:
+    """A client whose stream has begun, and the stream's id."""
+    client = await home.connect()
+    await client.send(post())
+    answer = await client.response(until=lambda answer: bool(answer.pieces))
+    return client, (answer.header(b"x-wiretape-stream") or b"").decode()
+
+
+async def ask(home: House) -> None:
+    await home.ask()
+
+
+async def followed(home: House, stream: str, *headers: str) -> Answer:
+    client = await home.connect()
+    await client.send(asks(f"/wiretape/streams/{stream}/events", *headers))
+    answer = await client.response()
+    client.close()
+    return answer
+
+
+def blocks(answer: Answer) -> list[tuple[str, bytes]]:
+    return [event for event in sse(answer.body) if event[1] != KEEPALIVE]
+
+
+@pytest.mark.parametrize("every_s", [0.0, 1.0, FOLLOW_KEEPALIVE_S, 40.0])
+async def test_many_followers_get_what_the_client_gets(every_s: float, autojump_clock: MockClock) -> None:
+    async with house(streams(*LONG, every_s=every_s)) as home:
+        answers: list[Answer] = []
+
+        async def follow(stream: str, after: float) -> None:
+            await trio.sleep(after)
+            answers.append(await followed(home, stream))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, home)
+            await trio.sleep(2 * every_s + 0.1)
+            for turn in range(5):
+                nursery.start_soon(follow, home.streams[0], turn * every_s * 7)
+        whole = emit(await home.tape())
+        for answer in answers:
+            assert answer.ended == "chunked"
+            assert b"".join(block for _, block in blocks(answer)) == whole
+    del autojump_clock
+
+
+async def test_whoever_comes_again_misses_nothing_while_it_runs(autojump_clock: MockClock) -> None:
+    async with house(streams(*LONG, every_s=5.0), route={"on_client_gone": "keep"}) as home:
+        client, stream = await begun(home)
+        client.rst()
+        got: list[tuple[str, bytes]] = []
+        while True:
+            reader = await home.connect()
+            last = [f"Last-Event-ID: {got[-1][0]}"] if got else []
+            await reader.send(asks(f"/wiretape/streams/{stream}/events", *last))
+            answer = await reader.response(until=lambda answer: answer.body.count(b"\n\n") >= 3)
+            whole = answer.body[: answer.body.rindex(b"\n\n") + 2] if b"\n\n" in answer.body else b""
+            got += [event for event in sse(whole) if event[1] != KEEPALIVE]
+            reader.rst()
+            if answer.ended != "open":
+                break
+            await trio.sleep(11)
+        assert b"".join(block for _, block in got) == emit(await home.tape(stream))
+        assert len({name for name, _ in got}) == len(got)
+        assert (await home.ending(stream))[0] == "completed"
+    del autojump_clock
+
+
+async def test_the_upstream_is_left_with_its_last_reader(autojump_clock: MockClock) -> None:
+    async with house(streams(*LONG, every_s=10.0)) as home:
+        client, stream = await begun(home)
+        reader = await home.connect()
+        await reader.send(asks(f"/wiretape/streams/{stream}/events"))
+        await reader.receive()
+        client.rst()
+        await trio.sleep(45)
+        assert stream in home.registry.live, "somebody follows"
+        assert len(home.upstream.still_open) == 1
+        left = trio.current_time()
+        reader.rst()
+        assert await home.ending(stream) == ("client_gone", [])
+        assert trio.current_time() - left <= 0.05
+    del autojump_clock
+
+
+async def test_a_stream_that_ended_is_listed_summed_up_and_followed_alike(autojump_clock: MockClock) -> None:
+    async with house(streams(*LONG)) as home:
+        await home.ask()
+        stream = home.streams[0]
+
+        async def of(path: str) -> Any:
+            client = await home.connect()
+            await client.send(asks(path))
+            answer = await client.response()
+            client.close()
+            return parse(answer.body)
+
+        (row,) = (await of("/wiretape/streams"))["streams"]
+        assert (row["id"], row["ending"], row["model"]) == (stream, "completed", "m")
+        one = await of(f"/wiretape/streams/{stream}?whole=1")
+        assert (one["ending"], one["status"], one["damage"]) == ("completed", 200, [])
+        assert one["message"]["answers"][0]["text"] == "".join(f"word {number} " for number in range(20))
+        assert [(tool["name"], tool["state"], tool["arguments"]) for tool in one["tools"]] == [
+            ("look_up", "running", '{"a":1}')
+        ]
+        assert [attempt.get("status") for attempt in one["attempts"]] == [200]
+        answer = await followed(home, stream)
+        assert b"".join(block for _, block in blocks(answer)) == home.answers[0].body
+        metrics = await home.connect()
+        await metrics.send(asks("/wiretape/metrics"))
+        page = (await metrics.response()).body
+        assert b'wiretape_streams_total{route="",ending="completed"} 1\n' in page
+        assert b'wiretape_tool_calls_total{status="running"} 1\n' in page
+        metrics.close()
+    del autojump_clock
+
+
+async def test_a_shutdown_ends_followers_with_the_stream(autojump_clock: MockClock) -> None:
+    async with house(streams(*LONG, every_s=100.0)) as home:
+        client, stream = await begun(home)
+        answers: list[Answer] = []
+
+        async def follow() -> None:
+            answers.append(await followed(home, stream))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow)
+            await trio.sleep(1)
+            await home.registry.drain(trio.current_time() + 5)
+            ready = await home.connect()
+            await ready.send(asks("/wiretape/readyz"))
+            assert parse((await ready.response()).body)["reasons"] == ["draining"]
+            ready.close()
+        assert answers[0].ended == "chunked"
+        assert b"".join(block for _, block in blocks(answers[0])) == emit(await home.tape(stream))
+        assert (await home.ending(stream))[0] == "shutdown"
+        client.close()
+    del autojump_clock

@@ -119,6 +119,10 @@ class Summary:
             case "head":
                 if self._attempts:
                     self._attempts[-1]["status"] = record.keys.get("status")
+            case "failed":
+                if self._attempts:
+                    said = {key: value for key, value in record.keys.items() if key != "attempt"}
+                    self._attempts[-1]["failure"] = {"n": record.n, "at_us": record.t, **said}
             case "commit":
                 self._status = record.keys.get("status")
             case "end":

@@ -105,14 +105,16 @@ def test_attempts_their_upstreams_and_what_became_of_them() -> None:
     records += recorder.attempt(1, {"number": 1, "upstream": "first"})
     records.append(recorder.record("head", 2, {"status": 503}))
     records.append(recorder.body(3, b'{"error":{}}'))
-    records += recorder.attempt(4, {"number": 2, "upstream": "second", "failure": "upstream_error"})
+    records.append(recorder.record("failed", 4, {"attempt": 1, "ending": "upstream_error", "next": "elsewhere"}))
+    records += recorder.attempt(4, {"number": 2, "upstream": "second"})
     records.append(recorder.record("head", 5, {"status": 200}))
     records += recorder.read(6, text("a"))
     records.append(recorder.record("commit", 6, {"status": 200}))
     said = summary_of("s1", records)
+    failure = {"n": 4, "at_us": 4, "ending": "upstream_error", "next": "elsewhere"}
     assert said["attempts"] == [
-        {"n": 1, "at_us": 1, "number": 1, "upstream": "first", "status": 503},
-        {"n": 4, "at_us": 4, "number": 2, "upstream": "second", "failure": "upstream_error", "status": 200},
+        {"n": 1, "at_us": 1, "number": 1, "upstream": "first", "status": 503} | {"failure": failure},
+        {"n": 5, "at_us": 4, "number": 2, "upstream": "second", "status": 200},
     ]
     assert said["status"] == 200
     assert said["received"] == {"bytes": len(text("a")), "frames": 1}
@@ -164,7 +166,8 @@ def test_junk_in_the_records_is_no_fault(keys: dict[str, Any]) -> None:
     recorder = Recorder()
     records = [recorder.record("head", 0, {}), recorder.record("open", 0, keys)]
     records += [
-        recorder.record(kind, 0, {"facts": 5, "results": 5, "status": "x"}) for kind in ("request", "results", "commit")
+        recorder.record(kind, 0, {"facts": 5, "results": 5, "status": "x"})
+        for kind in ("request", "results", "commit", "failed")
     ]
     records += [*recorder.read(1, frame({"content": "\ud83d"})), *recorder.read(2, b"data: {\n\n")]
     records.append(recorder.end(2, {"cause": 5}))

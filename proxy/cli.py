@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _fail("python -O takes out the assertions that guard the tapes: start without it", CANNOT_START)
     try:
         given = sys.argv[1:] if arguments is None else arguments
-        done = app(given or ["--help"], standalone_mode=False, prog_name="wiretape")
+        done = _asked(given or ["--help"])
         sys.stdout.flush()
     except typer.TyperException as error:
         _fail(error.format_message(), error.exit_code)
@@ -78,6 +78,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except OSError as error:
         _fail(f"{error.filename or 'the system'}: {error.strerror or error}", CANNOT_START)
     sys.exit(done if isinstance(done, int) else 0)
+
+
+def _asked(arguments: list[str]) -> object:
+    try:
+        return app(arguments, standalone_mode=False, prog_name="wiretape")
+    except SystemExit as ended:  # typer does that for one reason, a broken pipe, and calls it a failure
+        raise BrokenPipeError from ended
 
 
 class _FailedError(Exception):

@@ -30,7 +30,7 @@ from wiretape.proxy.serve import running
 from wiretape.proxy.summary import summary_of
 from wiretape.proxy.upstream import UpstreamTransport, body_of
 
-from .script import Fault, Request, Script, json_answer, stream_of
+from .script import Fault, Request, Script, event_stream, json_answer
 from .server import listening
 
 __all__ = ["SCENES", "Played", "Saw", "Scene", "played", "run_demo"]
@@ -93,14 +93,17 @@ class Scene(NamedTuple):
 
 
 SCENES: Final = (
-    Scene("demo-text", "A text", stream_of(_text(), gap_s=_GAP_S), "completed"),
+    Scene("demo-text", "A text", event_stream(_text(), gap_s=_GAP_S), "completed"),
     Scene(
-        "demo-tools", "Two tool calls, both numbered 0 by the upstream", stream_of(_tools(), gap_s=_GAP_S), "completed"
+        "demo-tools",
+        "Two tool calls, both numbered 0",
+        event_stream(_tools(), gap_s=_GAP_S),
+        "completed",
     ),
     Scene(
         "demo-cut",
         "The upstream closes the connection in the middle of a tool call",
-        stream_of(_cut(), gap_s=_GAP_S, end=Fault.CUT),
+        event_stream(_cut(), gap_s=_GAP_S, end=Fault.CUT),
         "truncated",
     ),
 )

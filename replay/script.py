@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-__all__ = ["EVENT_STREAM", "Fault", "Request", "Script", "Step", "json_answer", "stream_of"]
+__all__ = ["EVENT_STREAM", "Fault", "Request", "Script", "Step", "event_stream", "json_answer"]
 
 Header = tuple[bytes, bytes]
 
@@ -56,7 +56,7 @@ class Script:
         return all(name.lower() != b"content-length" for name, _ in self.headers)
 
 
-def stream_of(pieces: Iterable[bytes], *, gap_s: float = 0.0, end: Fault | None = None) -> Script:
+def event_stream(pieces: Iterable[bytes], *, gap_s: float = 0.0, end: Fault | None = None) -> Script:
     """An event stream of these pieces, one gap between any two of them, and before the end."""
     steps = [Step(gap_s, piece) for piece in pieces]
     return Script(steps=[*steps, *([Step(gap_s, end)] if end else [])])

@@ -12,11 +12,11 @@ from wiretape.proxy.config import Config, Route, Target
 from wiretape.proxy.config_load import Loaded
 from wiretape.proxy.folder import Folder
 from wiretape.proxy.keys import Secret
-from wiretape.replay.script import Fault, Request, Script, json_answer, stream_of
+from wiretape.replay.script import Fault, Request, Script, event_stream, json_answer
 from wiretape.replay.server import listening
 
 HERMES = b'{"object":"hermes.api_server.capabilities","features":{"run_submission":true},"endpoints":{}}'
-CUT = stream_of([b"x"], end=Fault.CUT)
+CUT = event_stream([b"x"], end=Fault.CUT)
 
 ANSWERS: dict[str, tuple[Script, Script, list[tuple[str, str]]]] = {
     "one that answers is ok": (json_answer(b"{}"), json_answer(b"", 404), [("ok", "reachable (200 for /models)")]),
@@ -71,7 +71,7 @@ async def test_nobody_there_is_wrong(tmp_path: Path) -> None:
 
 async def test_silence_is_wrong_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli_doctor, "DOCTOR_TIMEOUT_S", 0.05)
-    async with listening(lambda _: stream_of([b"x"], end=Fault.STALL)) as (url, _):
+    async with listening(lambda _: event_stream([b"x"], end=Fault.STALL)) as (url, _):
         (check,) = await upstreams(config_of(url, tmp_path))
     assert check == Check("upstream here", "wrong", "did not answer within 0.05 s")
 

@@ -15,8 +15,10 @@ from queue import Queue
 import pytest
 import trio
 
+from tests.proxy.store_cases import flat, stream_of
+from wiretape.events.record import encode
 from wiretape.proxy.cli_serve import announcement
-from wiretape.replay.script import Fault, Request, Script, json_answer, stream_of
+from wiretape.replay.script import Fault, Request, Script, event_stream, json_answer
 from wiretape.replay.server import listening
 
 COMMAND = [sys.executable, "-m", "wiretape.proxy.cli"]
@@ -32,7 +34,7 @@ def upstream() -> Generator[str]:
     def choose(request: Request) -> Script:
         if request.method == b"GET":
             return json_answer(b'{"object":"list","data":[]}')
-        return stream_of([SAYS_HI], end=Fault.STALL)
+        return event_stream([SAYS_HI], end=Fault.STALL)
 
     async def serve() -> None:
         with trio.CancelScope() as scope:
@@ -51,7 +53,8 @@ def upstream() -> Generator[str]:
 
 
 @contextmanager
-def served(url: str, data: Path, *options: str) -> Generator[tuple[subprocess.Popen[str], str]]:
+def served(url: str, data: Path, *options: str) -> Generator[tuple[subprocess.Popen[str], str, str]]:
+    """The process, its base URL, and all that it says at its start."""
     process = subprocess.Popen(
         [*COMMAND, "serve", "--upstream", url, "--port", "0", "--data", data, *options],
         stdout=subprocess.PIPE,
@@ -60,7 +63,8 @@ def served(url: str, data: Path, *options: str) -> Generator[tuple[subprocess.Po
     )
     assert process.stdout is not None
     try:
-        yield process, process.stdout.readline().strip()
+        lines = [process.stdout.readline() for _ in range(3)]
+        yield process, lines[0].strip(), "".join(lines)
     finally:
         process.kill()
         process.communicate()
@@ -82,7 +86,7 @@ def test_a_stream_is_listed_and_followed_while_it_lives_and_ended_when_the_serve
     tmp_path: Path,
 ) -> None:
     data = tmp_path / "data"
-    with upstream() as url, served(url, data, "--shutdown-drain-s", "0") as (process, base):
+    with upstream() as url, served(url, data, "--shutdown-drain-s", "0") as (process, base, lines):
         with urllib.request.urlopen(posted(base), timeout=10) as answer:  # noqa: S310
             assert b'"hi"' in answer.readline()
             (row,) = json.loads(told("ls", "--live", "--json", "--data", data).stdout)
@@ -98,9 +102,9 @@ def test_a_stream_is_listed_and_followed_while_it_lives_and_ended_when_the_serve
         assert follower.communicate(timeout=10)[0] == b"\n[shutdown]\n"
         assert follower.returncode == 0
         out, err = process.communicate(timeout=10)
-        assert process.returncode == 0, err
+        assert (process.returncode, out) == (0, ""), err
     assert b'"error"' in rest
-    assert f"{base}\n{out}" == announcement(base.removesuffix("/v1"))
+    assert lines == announcement(base.removesuffix("/v1"))
     assert row["id"] in err
     assert "Traceback" not in err
     assert json.loads(told("show", row["id"], "--json", "--data", data).stdout)["ending"] == "shutdown"
@@ -108,10 +112,9 @@ def test_a_stream_is_listed_and_followed_while_it_lives_and_ended_when_the_serve
 
 @pytest.mark.slow
 def test_the_lines_to_copy_work(tmp_path: Path) -> None:
-    with upstream() as url, served(url, tmp_path / "data") as (process, base):
-        assert process.stdout is not None
-        export, curl = process.stdout.readline(), process.stdout.readline()
-        assert export == f"export OPENAI_BASE_URL={base}\n"
+    with upstream() as url, served(url, tmp_path / "data") as (_, base, lines):
+        _, export, curl = lines.splitlines()
+        assert export == f"export OPENAI_BASE_URL={base}"
         assert curl.startswith(f"curl -N {base}/chat/completions ")
         with urllib.request.urlopen(f"{base}/models", timeout=10) as answer:  # noqa: S310
             assert json.load(answer)["object"] == "list"
@@ -131,12 +134,14 @@ def test_it_refuses_to_run_without_its_assertions() -> None:
 
 
 @pytest.mark.slow
-def test_whoever_stops_reading_is_no_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("verb", [["ls", "--json"], ["show", "s1", "--raw"]], ids=["of text", "of bytes"])
+def test_whoever_stops_reading_is_no_error(verb: list[str], tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
+    (tmp_path / "live/s1.tape").write_bytes(b"".join(encode(record) for record in flat(stream_of("s1"))))
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [*COMMAND, "ls", "--json", "--data", tmp_path], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+        [*COMMAND, *verb, "--data", tmp_path], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,10 +1,10 @@
 """Scripts are data: what the two short ways to write one give."""
 
-from wiretape.replay.script import EVENT_STREAM, Fault, Script, Step, json_answer, stream_of
+from wiretape.replay.script import EVENT_STREAM, Fault, Script, Step, event_stream, json_answer
 
 
 def test_a_stream_has_a_gap_before_each_piece_and_before_its_fault() -> None:
-    script = stream_of([b"a", b"b"], gap_s=2, end=Fault.RESET)
+    script = event_stream([b"a", b"b"], gap_s=2, end=Fault.RESET)
     assert script == Script(steps=[Step(2, b"a"), Step(2, b"b"), Step(2, Fault.RESET)])
     assert script.chunked
     assert script.headers == EVENT_STREAM

@@ -10,7 +10,7 @@ from trio.testing import MockClock, memory_stream_pair
 
 from wiretape.proxy.errors import ResetError, TruncatedError
 from wiretape.proxy.upstream import UpstreamTransport, body_of
-from wiretape.replay.script import Fault, Request, Script, Step, json_answer, stream_of
+from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
 from wiretape.replay.server import Upstream, listening
 
 GET = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -45,20 +45,20 @@ async def _send(stream: trio.abc.Stream, sent: Sequence[bytes]) -> None:
 
 CASES = {
     "a stream is one chunk a piece, then the final chunk": (
-        stream_of([b"data: 1\n\n", b"data: 2\n\n"]),
+        event_stream([b"data: 1\n\n", b"data: 2\n\n"]),
         EVENTS + b"9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n0\r\n\r\n",
     ),
-    "a cut has no final chunk": (stream_of([b"data: 1\n\n"], end=Fault.CUT), EVENTS + b"9\r\ndata: 1\n\n\r\n"),
+    "a cut has no final chunk": (event_stream([b"data: 1\n\n"], end=Fault.CUT), EVENTS + b"9\r\ndata: 1\n\n\r\n"),
     "what follows a fault is not played": (
         Script(steps=[Step(0, Fault.CUT), Step(0, b"never")]),
         EVENTS,
     ),
-    "a reset over a stream that is no socket is a cut": (stream_of([], end=Fault.RESET), EVENTS),
+    "a reset over a stream that is no socket is a cut": (event_stream([], end=Fault.RESET), EVENTS),
     "an answer with its length goes out as it is": (
         json_answer(b"{}", 404),
         b"HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
     ),
-    "an empty piece is not the final chunk": (stream_of([b"", b"x"]), EVENTS + b"1\r\nx\r\n0\r\n\r\n"),
+    "an empty piece is not the final chunk": (event_stream([b"", b"x"]), EVENTS + b"1\r\nx\r\n0\r\n\r\n"),
 }
 
 
@@ -114,7 +114,7 @@ async def test_what_is_no_request_ends_the_connection(autojump_clock: MockClock)
 
 async def test_delays_are_kept(autojump_clock: MockClock) -> None:
     del autojump_clock
-    upstream = always(stream_of([b"a", b"b"], gap_s=5))
+    upstream = always(event_stream([b"a", b"b"], gap_s=5))
     began = trio.current_time()
     await said_by(upstream, GET)
     assert upstream.seen[0].at - began == 10
@@ -122,7 +122,7 @@ async def test_delays_are_kept(autojump_clock: MockClock) -> None:
 
 async def test_a_stall_says_nothing_more_until_the_client_leaves(autojump_clock: MockClock) -> None:
     del autojump_clock
-    upstream = always(stream_of([b"x"], end=Fault.STALL))
+    upstream = always(event_stream([b"x"], end=Fault.STALL))
     began = trio.current_time()
     said = await said_by(upstream, GET, seconds=100)
     assert said == EVENTS + b"1\r\nx\r\n"
@@ -132,7 +132,7 @@ async def test_a_stall_says_nothing_more_until_the_client_leaves(autojump_clock:
 
 async def test_a_client_that_leaves_ends_the_answer_at_once(autojump_clock: MockClock) -> None:
     del autojump_clock
-    upstream = always(stream_of([b"x"] * 10, gap_s=10))
+    upstream = always(event_stream([b"x"] * 10, gap_s=10))
     began = trio.current_time()
     await said_by(upstream, GET, seconds=25)
     assert (upstream.seen[0].ended, upstream.seen[0].pieces) == ("left", 2)
@@ -150,7 +150,7 @@ async def test_on_a_socket(case: str) -> None:
     fault, error = FAULTS[case]
 
     def choose(request: Request) -> Script:
-        return stream_of([b"data: 1\n\n"], gap_s=0.01, end=fault) if request.body else json_answer(b"{}")
+        return event_stream([b"data: 1\n\n"], gap_s=0.01, end=fault) if request.body else json_answer(b"{}")
 
     async with listening(choose) as (url, upstream), UpstreamTransport() as transport:
         response = await transport.handle_async_request(httpx.Request("POST", f"{url}/chat/completions", content=b"{}"))

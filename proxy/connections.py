@@ -32,7 +32,7 @@ from .limits import (
 from .reaper import Reaper
 from .request_guard import Guard
 
-__all__ = ["Connection", "Timeouts"]
+__all__ = ["Connection", "Stream", "Timeouts"]
 
 #: trio's socket holds the standard library's under this name; a contract test pins it.
 _RAW: Final = "_sock"

@@ -24,7 +24,7 @@ from .inbox import Inbox
 from .limits import PIPELINED_BYTES_MAX
 from .request_guard import Guard, Refusal, refusal_bytes
 
-__all__ = ["App", "Http1", "Line"]
+__all__ = ["App", "Exchange", "Http1", "Line"]
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 

@@ -124,8 +124,8 @@ def _top(
 # -- serving ----------------------------------------------------------------------------------------------------------
 
 
-@app.command(context_settings=_ANY_SETTING)
-def serve(
+@app.command("serve", context_settings=_ANY_SETTING)
+def _serve(
     context: typer.Context,
     *,
     upstream: _Upstream = None,
@@ -169,8 +169,8 @@ def serve(
         serve_until_told(loaded.config)
 
 
-@app.command()
-def demo(*, data: _Data = None, json_: _Json = False) -> None:
+@app.command("demo")
+def _demo(*, data: _Data = None, json_: _Json = False) -> None:
     """Show it without any provider.
 
     Three streams: a text, a tool call, and one that dies in the middle of a tool call. A scripted upstream and the
@@ -188,7 +188,7 @@ def demo(*, data: _Data = None, json_: _Json = False) -> None:
 
 
 @app.command("ls")
-def list_(
+def _list(
     *,
     model: Annotated[str | None, typer.Option(help="Only this model.", show_default=False)] = None,
     route: Annotated[str | None, typer.Option(help="Only this route.", show_default=False)] = None,
@@ -228,8 +228,8 @@ def list_(
             typer.echo(f"no such streams in {root}", err=True)
 
 
-@app.command()
-def show(
+@app.command("show")
+def _show(
     stream: _Stream,
     *,
     events: Annotated[bool, typer.Option("--events", help="Every event of it.")] = False,
@@ -288,8 +288,8 @@ def _summary(stream: str, records: "list[Record]", damage: "list[Damage]", *, as
         console().print(summary_view(said))
 
 
-@app.command()
-def follow(stream: _Stream, *, data: _Data = None, config: _ConfigFile = None, json_: _Json = False) -> None:
+@app.command("follow")
+def _follow(stream: _Stream, *, data: _Data = None, config: _ConfigFile = None, json_: _Json = False) -> None:
     """Print a stream while it comes.
 
     Ends with it. With --json its events, one a line.
@@ -317,8 +317,8 @@ def follow(stream: _Stream, *, data: _Data = None, config: _ConfigFile = None, j
 # -- keeping ----------------------------------------------------------------------------------------------------------
 
 
-@app.command()
-def reindex(*, data: _Data = None, config: _ConfigFile = None, json_: _Json = False) -> None:
+@app.command("reindex")
+def _reindex(*, data: _Data = None, config: _ConfigFile = None, json_: _Json = False) -> None:
     """Build the catalogue anew from the tapes.
 
     Not while a server runs.
@@ -336,8 +336,8 @@ def reindex(*, data: _Data = None, config: _ConfigFile = None, json_: _Json = Fa
     typer.echo(_json({"data": str(root), "streams": count}) if json_ else f"{count} streams in {root / 'catalogue.db'}")
 
 
-@app.command(context_settings=_ANY_SETTING)
-def doctor(
+@app.command("doctor", context_settings=_ANY_SETTING)
+def _doctor(
     context: typer.Context,
     *,
     upstream: _Upstream = None,
@@ -364,7 +364,7 @@ def doctor(
 
 
 @_config.command("show", context_settings=_ANY_SETTING)
-def config_show(
+def _config_show(
     context: typer.Context, *, data: _Data = None, config: _ConfigFile = None, json_: _Json = False
 ) -> None:
     """Each setting and where it came from.

@@ -1,6 +1,6 @@
 """Three streams through the real proxy before a scripted upstream, and what the client saw beside what is on the tape
 
-Nothing but loopback is used. The client is a plain one: it reads frames as any SDK does and knows nothing of Wiretape.
+Nothing but loopback is used. The client takes the frames as they come, like any SDK.
 """
 
 import json
@@ -9,7 +9,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,9 +19,15 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from wiretape.events.json_text import as_list, as_object, dumps, parse
-from wiretape.events.sse import Decoder
-from wiretape.proxy.cli_show import console
+from wiretape.events.chat.write import Envelope, payloads
+from wiretape.events.emit import Emitter
+from wiretape.events.fold.message import Message
+from wiretape.events.fold.wire import Wire
+from wiretape.events.json_text import as_object, dumps, parse
+from wiretape.events.model import Event, Finish, Terminator, TextDelta, ToolArgumentsDelta, ToolCallStarted, Usage
+from wiretape.events.sse import encode
+from wiretape.events.tape import Recorder
+from wiretape.proxy.cli_show import Saying, console
 from wiretape.proxy.cli_tapes import find, read_tape
 from wiretape.proxy.config import Config, Route, Target
 from wiretape.proxy.log import Log, stderr_fd
@@ -37,8 +42,6 @@ __all__ = ["SCENES", "Played", "Saw", "Scene", "played", "run_demo"]
 
 #: Between two pieces, so that a person sees them come; each stream then takes about a second.
 _GAP_S: Final = 0.04
-_HEAD: Final = {"id": "chatcmpl-demo", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "demo"}
-_DONE: Final = b"data: [DONE]\n\n"
 #: Two columns that are read beside each other.
 _WIDTH_MAX: Final = 100
 _SENTENCE: Final = "A tape keeps every byte that came, when it came, and how it ended."
@@ -50,37 +53,34 @@ def _nothing(_: object) -> None:
     return
 
 
-def _frame(delta: Mapping[str, Any], finish: str | None = None, **extra: Any) -> bytes:
-    choices = [{"index": 0, "delta": delta, "finish_reason": finish}]
-    return b"data: %b\n\n" % dumps({**_HEAD, "choices": choices, **extra})
+def _frames(*said: Event) -> list[bytes]:
+    """As an upstream writes them."""
+    return [encode(payload) for payload in payloads(said, Envelope("chatcmpl-demo", "demo", 1_700_000_000))]
 
 
-def _call(name: str, id: str, arguments: str) -> list[bytes]:  # noqa: A002 - the field's name
-    """Both calls of a turn at index 0, as some providers have it."""
-    head = {"index": 0, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
+def _call(number: int, name: str, id: str, arguments: str) -> list[Event]:  # noqa: A002 - the field's name
     pieces = [arguments[at : at + 9] for at in range(0, len(arguments), 9)]
-    deltas = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
-    return [_frame({"tool_calls": [call]}) for call in [head, *deltas]]
+    deltas = [ToolArgumentsDelta(n=0, choice=0, call=number, text=piece) for piece in pieces]
+    return [ToolCallStarted(n=0, choice=0, call=number, id=id, name=name), *deltas]
 
 
 def _text() -> list[bytes]:
-    words = _SENTENCE.split(" ")
-    frames = [_frame({"role": "assistant", "content": f"{word} "}) for word in words]
-    usage = {"prompt_tokens": 12, "completion_tokens": len(words), "total_tokens": 12 + len(words)}
-    return [*frames, _frame({}, "stop", usage=usage), _DONE]
+    words = [TextDelta(n=0, choice=0, text=f"{word} ") for word in _SENTENCE.split(" ")]
+    usage = Usage(n=0, counts={"prompt_tokens": 12, "completion_tokens": len(words), "total_tokens": 12 + len(words)})
+    return _frames(*words, Finish(n=0, choice=0, reason="stop"), usage, Terminator(n=0))
 
 
 def _tools() -> list[bytes]:
-    calls = _call("read_file", "call_read", '{"path":"notes.md"}') + _call("list_files", "call_list", '{"folder":"."}')
-    return [_frame({"role": "assistant", "content": None}), *calls, _frame({}, "tool_calls"), _DONE]
+    """Two wrongs of real providers: both calls have the number 0, and the finish does not tell that there are any."""
+    calls = _call(0, "read_file", "call_read", '{"path":"notes.md"}')
+    calls += _call(1, "list_files", "call_list", '{"folder":"."}')
+    frames = _frames(*calls, Finish(n=0, choice=0, reason="stop"), Terminator(n=0))
+    return [frame.replace(b'"index":1', b'"index":0') for frame in frames]
 
 
 def _cut() -> list[bytes]:
     arguments = '{"path":"notes.md","content":"# Things to remember\\n- the upstream may'
-    return [
-        _frame({"role": "assistant", "content": "I write it down. "}),
-        *_call("write_file", "call_write", arguments),
-    ]
+    return _frames(TextDelta(n=0, choice=0, text="I write it down. "), *_call(0, "write_file", "call_write", arguments))
 
 
 class Scene(NamedTuple):
@@ -96,7 +96,7 @@ SCENES: Final = (
     Scene("demo-text", "A text", event_stream(_text(), gap_s=_GAP_S), "completed"),
     Scene(
         "demo-tools",
-        "Two tool calls, both numbered 0",
+        "Two tool calls, both numbered 0, and a finish that says stop",
         event_stream(_tools(), gap_s=_GAP_S),
         "completed",
     ),
@@ -109,45 +109,49 @@ SCENES: Final = (
 )
 
 
-@dataclass(slots=True)
 class Saw:
-    """What a plain client makes of the frames."""
+    """What a client makes of the bytes that it gets."""
 
-    status: int = 0
-    stream: str = ""
-    text: str = ""
-    tools: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
-    finish: str | None = None
-    error: str | None = None
-    done: bool = False
+    def __init__(self) -> None:
+        self.status = 0
+        self.stream = ""
+        self.message = Message()
+        self.wire = Wire()
+        self._recorder = Recorder()
+        self._seen: list[Event] = []
+        self._emitter = Emitter("transparent", self._seen.append)
+        self._emitter.feed(self._recorder.record("open", 0, {"format": 1, "stream": "seen", "dialect": "chat"}))
 
-    def take(self, payload: bytes) -> str:
-        """One payload; what is new in it for a person."""
-        if payload == b"[DONE]":
-            self.done = True
-            return ""
-        chunk: dict[str, Any] = as_object(parse(payload))
-        if "error" in chunk:
-            self.error = str(as_object(chunk["error"]).get("message"))
-            return ""
-        said = ""
-        choices: list[Any] = as_list(chunk.get("choices"))
-        for choice in map(as_object, choices):
-            delta: dict[str, Any] = as_object(choice.get("delta"))
-            text = str(delta.get("content") or "")
-            calls: list[Any] = as_list(delta.get("tool_calls"))
-            self.text += text
-            self.finish = choice.get("finish_reason") or self.finish
-            said += text + "".join(self._call(as_object(call)) for call in calls)
-        return said
+    @property
+    def tools(self) -> list[tuple[str, str, str]]:
+        """Id, name and arguments of each call."""
+        return self.message.calls()
 
-    def _call(self, call: dict[str, Any]) -> str:
-        function: dict[str, Any] = as_object(call.get("function"))
-        known = self.tools.setdefault(call["index"], {"id": "", "name": "", "arguments": ""})
-        known["id"] = call.get("id") or known["id"]
-        known["name"] += function.get("name") or ""
-        known["arguments"] += function.get("arguments") or ""
-        return (f"\n{known['name']} " if function.get("name") else "") + (function.get("arguments") or "")
+    @property
+    def finish(self) -> str:
+        """The word that it ended with, if any."""
+        return "".join(said.finish for said in self.message.choices.values())
+
+    @property
+    def error(self) -> str:
+        """What an SDK would raise."""
+        return self.wire.error.message if self.wire.error is not None else ""
+
+    def take(self, t: int, data: bytes) -> Iterator[Event]:
+        """One read, and what is new in it."""
+        for record in self._recorder.read(t, data):
+            self._emitter.feed(record)
+        for event in self._seen:
+            self.message.apply(event)
+            self.wire.apply(event)
+            yield event
+        self._seen.clear()
+
+    def to_json(self) -> dict[str, Any]:
+        """One side of `--json`."""
+        calls = [dict(zip(("id", "name", "arguments"), call, strict=True)) for call in self.tools]
+        said = {"status": self.status, "text": self.message.text(), "tools": calls, "finish": self.finish or None}
+        return {**said, "error": self.error or None, "done": self.wire.terminated}
 
 
 class Played(NamedTuple):
@@ -165,9 +169,7 @@ class Played(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """One element of `--json`."""
-        saw = {"status": self.saw.status, "text": self.saw.text, "tools": list(self.saw.tools.values())}
-        saw |= {"finish": self.saw.finish, "error": self.saw.error, "done": self.saw.done}
-        return {"title": self.scene.title, "client": saw, "tape": self.tape}
+        return {"title": self.scene.title, "client": self.saw.to_json(), "tape": self.tape}
 
     def __rich__(self) -> Table:
         """Both sides, beside each other."""
@@ -180,11 +182,11 @@ class Played(NamedTuple):
 
 def _client_side(saw: Saw) -> Iterator[Text]:
     yield Text(f"status {saw.status}")
-    if saw.text:
-        yield Text(f"text: {saw.text.strip()}")
-    for call in saw.tools.values():
-        yield Text(f"tool call {call['id']}: {call['name']} {call['arguments']}")
-    yield Text(f"finish_reason: {saw.finish or 'none'}, [DONE]: {'yes' if saw.done else 'no'}")
+    if saw.message.text():
+        yield Text(f"text: {saw.message.text().strip()}")
+    for id_, name, arguments in saw.tools:
+        yield Text(f"tool call {id_}: {name} {arguments}")
+    yield Text(f"finish_reason: {saw.finish or 'none'}, [DONE]: {'yes' if saw.wire.terminated else 'no'}")
     if saw.error:
         yield Text(f"error: {saw.error}", style="bold red")
 
@@ -293,14 +295,14 @@ async def _asked(url: str, scene: Scene, say: Callable[[str], None]) -> Saw:
     body = dumps({"model": scene.model, "stream": True, "messages": messages})
     headers = {"Content-Type": "application/json", "Authorization": "Bearer demo"}
     request = httpx.Request("POST", f"{url}/v1/chat/completions", content=body, headers=headers)
-    saw, decoder = Saw(), Decoder()
+    saw, saying = Saw(), Saying()
     async with UpstreamTransport() as transport:
         response = await transport.handle_async_request(request)
         saw.status, saw.stream = response.status_code, response.headers.get("x-wiretape-stream", "")
         async with body_of(response) as answer:
             while (read := await answer.receive()) is not None:
-                for frame in decoder.feed(read.data):
-                    said = saw.take(frame.payload) if frame.payload is not None else ""
+                for event in saw.take(int(read.t * 1_000_000), read.data):
+                    said = saying.say(event)
                     if said:
                         say(said)
     return saw

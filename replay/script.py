@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 __all__ = ["EVENT_STREAM", "Fault", "Request", "Script", "Step", "event_stream", "json_answer"]
 
-Header = tuple[bytes, bytes]
+_Header = tuple[bytes, bytes]
 
-EVENT_STREAM: Final[tuple[Header, ...]] = ((b"Content-Type", b"text/event-stream"),)
-_JSON: Final[Header] = (b"Content-Type", b"application/json")
+EVENT_STREAM: Final[tuple[_Header, ...]] = ((b"Content-Type", b"text/event-stream"),)
+_JSON: Final[_Header] = (b"Content-Type", b"application/json")
 
 
 class Fault(Enum):
@@ -36,7 +36,7 @@ class Request(NamedTuple):
 
     method: bytes
     target: bytes
-    headers: Sequence[Header]
+    headers: Sequence[_Header]
     body: bytes
 
 
@@ -47,7 +47,7 @@ class Script:
     """
 
     status: int = 200
-    headers: Sequence[Header] = EVENT_STREAM
+    headers: Sequence[_Header] = EVENT_STREAM
     steps: Sequence[Step] = ()
 
     @property

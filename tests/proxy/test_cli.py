@@ -205,6 +205,12 @@ def test_ls_takes_what_the_catalogue_lacks_from_the_tape(run: Run, data: Path) -
     assert listed(run("ls", "--data", data, "--json")) == [LIVE, "newnew", CUT, DONE]
 
 
+def test_ls_reads_no_tape_that_the_catalogue_knows(run: Run, data: Path) -> None:
+    (data / DAY / f"{DONE}.tape").write_bytes(b"")
+    (row,) = run("ls", "--data", data, "--json", "--route", "azure").value
+    assert (row["id"], row["ending"]) == (DONE, "completed")
+
+
 def test_ls_lists_in_spite_of_a_catalogue_that_is_none(run: Run, data: Path) -> None:
     (data / "catalogue.db").write_bytes(b"no database " * 100)
     assert listed(run("ls", "--data", data, "--json")) == [LIVE, CUT, DONE]

@@ -15,18 +15,18 @@ async def test_both_sides_of_every_scene(tmp_path: Path) -> None:
     text, tools, cut = await played(tmp_path)
     assert all(one.as_due for one in (text, tools, cut))
 
-    assert (text.saw.text.split()[0], text.saw.finish, text.saw.done) == ("A", "stop", True)
-    assert text.tape["usage"]["completion_tokens"] == len(text.saw.text.split())
+    assert (text.saw.message.text().split()[0], text.saw.finish, text.saw.wire.terminated) == ("A", "stop", True)
+    assert text.tape["usage"]["completion_tokens"] == len(text.saw.message.text().split())
 
-    assert [call["name"] for call in tools.saw.tools.values()] == ["read_file", "list_files"]
+    assert [name for _, name, _ in tools.saw.tools] == ["read_file", "list_files"]
     assert [call["state"] for call in tools.tape["tools"]] == ["running", "running"]
-    assert (tools.saw.finish, tools.saw.error) == ("tool_calls", None)
+    assert (tools.saw.finish, tools.saw.error) == ("tool_calls", "")
 
-    assert (cut.saw.finish, cut.saw.done) == (None, False)
-    assert "write_file was cut short" in (cut.saw.error or "")
+    assert (cut.saw.finish, cut.saw.wire.terminated) == ("", False)
+    assert "write_file was cut short" in cut.saw.error
     (call,) = cut.tape["tools"]
     assert (call["name"], call["state"], call["reason"]) == ("write_file", "dropped", "truncated")
-    assert call["arguments_chars"] == len(cut.saw.tools[0]["arguments"])
+    assert call["arguments_chars"] == len(cut.saw.tools[0][2])
 
 
 @pytest.mark.slow

@@ -55,6 +55,11 @@ class Hot:
             self._on_refused(order.status)
             await _refuse(send, order, head=head)
             return
+        refused = self._registry.refusal()  # again: the body may have taken its time
+        if refused is not None:
+            self._on_refused(refused.status)
+            await _refuse(send, refused, head=head)
+            return
         live = self._registry.start(order)
         abort: Callable[[], None] = scope["extensions"]["wiretape"]["abort"]
         if isinstance(order.body, Upload):

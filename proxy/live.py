@@ -43,6 +43,8 @@ class Live:
         self.sent_n = 0
         #: The client has gone.
         self.left = False
+        #: What it has not taken can be read again; else the pump waits until there is `room`.
+        self.taped = True
         self.readers = 1
         self.ended = trio.Event()
         self._cut = False
@@ -53,6 +55,7 @@ class Live:
         self._keepalive = False
         self._taken_n = 0
         self._wake: trio.Event | None = None
+        self._room = trio.Event()
 
     # -- the pump -----------------------------------------------------------------------------------------------------
 
@@ -62,14 +65,22 @@ class Live:
         data = frames[0] if len(frames) == 1 else b"".join(frames)
         self.shown += len(data)
         if self.left or self._behind:
+            self._tell()
             return
-        if self._parts and self._waiting_bytes + len(data) > WINDOW_BYTES_MAX:
+        if self.taped and self._parts and self._waiting_bytes + len(data) > WINDOW_BYTES_MAX:
             self._behind = True
             self._parts.clear()
         else:
             self._parts.append(data)
             self._waiting_bytes += len(data)
         self._tell()
+
+    def room(self) -> trio.Event | None:
+        """Set when the client has taken what waits for it; None where there is room now."""
+        if self.left or self._waiting_bytes < WINDOW_BYTES_MAX:
+            return None
+        self._room = trio.Event()
+        return self._room
 
     def commit(self, answer: Answer) -> None:
         """The status is fixed."""
@@ -105,6 +116,7 @@ class Live:
             if self._parts:
                 parts, self._parts = self._parts, []
                 self._waiting_bytes = 0
+                self._room.set()
                 self._taken_n = self.shown_n
                 self._keepalive = False
                 return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -114,6 +126,24 @@ class Live:
                 self._keepalive = False
                 return News.KEEPALIVE
             await self._news()
+
+    async def reached(self, shown_bytes: int) -> None:
+        """What stands on the tape is shown a moment later."""
+        while self.shown < shown_bytes and not self.ended.is_set():
+            await self._news()
+
+    def caught_up(self, sent_bytes: int) -> bool:
+        """A client that was behind has been sent this much; whether it is all, and what comes is kept for it again."""
+        if self.shown != sent_bytes:
+            return False
+        self._behind = self._keepalive = False
+        self._waiting_bytes = 0
+        self._taken_n = self.shown_n
+        return True
+
+    def skip(self) -> None:
+        """Its client wants no bytes, so it is never behind."""
+        self.caught_up(self.shown)
 
     @property
     def ending(self) -> News:

@@ -91,7 +91,7 @@ class Pump:
             raise
         except StoreError as error:
             self._services.log.error("tape_failed", stream=self._live.stream, why=str(error))
-            await self._without_tape()
+            await self._without("log_failure", "untaped")
         except Exception as error:  # noqa: BLE001 - P20: one stream ends, and nothing else
             self._services.log.error("stream_failed", stream=self._live.stream, why=repr(error))
             await self._last("internal")
@@ -341,7 +341,7 @@ class Pump:
 
     async def _batch(self, records: Sequence[Record]) -> None:
         """Emitted, written, and only then shown."""
-        await self._write(records, [frame for record in records for frame in self._taping.emit(record)])
+        await self._write(records, self._taping.emitted(records))
 
     async def _write(self, records: Sequence[Record], frames: list[bytes]) -> None:
         """What was emitted on account of these records is shown when they are written."""
@@ -351,7 +351,7 @@ class Pump:
         if frames and self._live.answer is None:
             answer = self._head()
             commit = taping.record("commit", {"status": answer.status})
-            frames += taping.emit(commit)
+            frames += taping.emitted([commit], records)
             await taping.write([*records, commit])
             self._live.commit(answer)
         else:
@@ -359,12 +359,25 @@ class Pump:
         if frames:
             self._live.show(frames, records[-1].n)
             self._shown_at = trio.current_time()
+            if taping.store is None:
+                await self._untaped()
+
+    async def _untaped(self) -> None:
+        """What its client has not taken can be read nowhere else, so the upstream waits for it."""
+        live = self._live
+        live.taped = False
+        while (room := live.room()) is not None and not self._wanted - {"look"}:
+            self._wanted.clear()
+            with trio.CancelScope() as self._pausing:
+                await room.wait()
+            self._pausing = None
+        self._progress_at = trio.current_time()
 
     async def _commit(self, answer: Answer, body: bytes | None = None) -> None:
         """The client's status is fixed, with a body where that is the whole answer."""
         taping = self._taping
         record = taping.record("commit", {"status": answer.status}, body)
-        frames = taping.emit(record)
+        frames = taping.emitted([record])
         await taping.write([record])
         self._live.commit(answer)
         if frames:
@@ -405,7 +418,7 @@ class Pump:
         untaped = ["untaped"] if taping.untaped else []
         keys = {"cause": cause, "ending": ending, "flags": [*flags, *self._flags, *untaped]}
         record = taping.recorder.end(taping.t(), keys)
-        frames = taping.emit(record)
+        frames = taping.emitted([record])
         await taping.write([record])
         if frames:
             live.show(frames, record.n)
@@ -431,27 +444,29 @@ class Pump:
     async def _last(self, cause: str) -> None:
         """Whatever state it is in, the tape gets its end and the client its error."""
         if self._taping.recorder.ended:
+            if self._taping.unwritten:
+                await self._without("failed_here", "internal")
             return
         try:
             await self._finish(cause)
         except Exception as error:  # noqa: BLE001 - the emitter itself may be what failed
             self._services.log.error("ending_failed", stream=self._live.stream, why=repr(error))
+            await self._without("failed_here", "internal")
 
-    async def _without_tape(self) -> None:
-        """The log failed and the stream stops: what was written is closed as far as the disk lets us."""
+    async def _without(self, flag: str, reason: str) -> None:
+        """The log failed and the stream stops, or our own reading of it did: closed as far as the disk lets us."""
         live = self._live
         self.cause = "internal"
-        if live.answer is None:
-            answer = our_error("untaped", live.stream)
-            await self._taping.closing(0)
+        answer = our_error(reason, live.stream) if live.answer is None else None
+        behind, tells = await self._taping.closing(live.shown, flag, answer)
+        if answer is not None and not live.left:
             live.commit(answer)
             live.show([answer.body], 0)
             live.end(cut=False)
             return
-        frames = await self._taping.closing(live.shown)
-        if frames:
-            live.show(frames, live.shown_n)
-        live.end(cut=self._order.verbatim)
+        if behind:
+            live.show([behind], live.shown_n)
+        live.end(cut=self._order.verbatim or not tells)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -493,7 +508,7 @@ class Pump:
         if live.left and not self._gone_written:
             self._gone_written = True
             record = self._taping.record("gone", {"at": live.sent_n})
-            self._taping.emit(record)
+            self._taping.emitted([record])
             await self._taping.write([record])
         if live.readers > 0:
             return ""
@@ -512,8 +527,7 @@ class Pump:
         if live.answer is None:
             answer = self._head()
             records.append(taping.record("commit", {"status": answer.status}))
-        for record in records:
-            taping.emit(record)
+        taping.emitted(records)
         await taping.write(records)
         self._shown_at = now
         if answer is not None:

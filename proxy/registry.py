@@ -70,6 +70,7 @@ class Registry:
         taping = Taping(
             stream, services.store if taped else None, now, serve_on=services.config.on_log_failure == "serve"
         )
+        live.taped = taped
         pump = Pump(order, services, live, taping)
         self.live[stream] = live
         self._pumps[stream] = pump
@@ -93,6 +94,8 @@ class Registry:
     async def _pump(self, stream: str, pump: Pump, taping: Taping) -> None:
         try:
             await pump.run()
+        except Exception as error:  # noqa: BLE001 - P20: whatever it is, it is the end of this stream and of no other
+            self._services.log.error("stream_failed", stream=stream, why=repr(error))
         finally:
             del self._pumps[stream], self.live[stream]
             if not self._pumps and self._idle is not None:

@@ -90,6 +90,11 @@ class FileStore:
             round_s=round_s,
         )
 
+    @property
+    def full(self) -> bool:
+        """Whether what fails now may succeed when it is tried again."""
+        return self._full and self.gone is None
+
     async def create(self, stream: str) -> None:
         """Begin a tape; its name becomes durable with its first round."""
         path = self._folder.live_path(checked_stream_id(stream))

@@ -1,13 +1,14 @@
 """One client's side of a stream: sends what the pump shows, at the client's own pace, and notices that it has left."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
 
 import trio
 
 from wiretape.events.emit import Emitter
+from wiretape.events.record import Record
 
-from .limits import FINAL_SEND_TIMEOUT_S
+from .limits import FINAL_SEND_TIMEOUT_S, SEND_BYTES_MAX, SLICE_RECORDS
 from .live import Live, News
 from .store import Store, StoreError
 
@@ -63,24 +64,52 @@ async def _send_all(live: Live, store: Store, send: Send, *, head: bool) -> News
                 await send({"type": "http.response.body", "body": taken, "more_body": True})
         elif taken is News.KEEPALIVE:
             await send({"type": "http.response.body", "body": _KEEPALIVE, "more_body": True})
-        elif taken is News.BEHIND:
-            return await _from_tape(live, store, send, sent_bytes)
-        else:
+        elif taken is not News.BEHIND:
             return taken
+        elif head:
+            live.skip()
+        else:
+            sent_bytes = await _from_tape(live, store, send, sent_bytes)
+            if live.shown != sent_bytes:
+                return News.CUT
 
 
-async def _from_tape(live: Live, store: Store, send: Send, sent_bytes: int) -> News:
-    """For a client that fell behind what is kept in memory: the same bytes, emitted again from its tape (L3)."""
-    emitter, skip = Emitter(), sent_bytes
+async def _from_tape(live: Live, store: Store, send: Send, sent_bytes: int) -> int:
+    """For a client that fell behind what is kept in memory: the same bytes, emitted again from its tape (L3).
+
+    Until it has all that is shown, and goes on with what is shown from then on; or as far as the tape goes, where
+    that is shorter. How many bytes the client has been sent.
+    """
+    emitter, at = Emitter(), 0
     try:
         async for records in store.follow(live.stream):
-            data = b"".join([frame for record in records for frame in emitter.feed(record)])
-            fresh, skip = data[skip:], max(0, skip - len(data))
-            if fresh:
-                await send({"type": "http.response.body", "body": fresh, "more_body": True})
-            if not skip:
-                live.sent_n = records[-1].n
+            for n, data in _pieces(emitter, records):
+                fresh, at = data[max(0, sent_bytes - at) :], at + len(data)
+                if fresh:
+                    await send({"type": "http.response.body", "body": fresh, "more_body": True})
+                    sent_bytes = at
+                    live.sent_n = n
+                else:
+                    await trio.lowlevel.checkpoint()
+            await live.reached(sent_bytes)
+            if live.caught_up(sent_bytes):
+                break
     except StoreError:
-        return News.CUT
-    await live.ended.wait()
-    return live.ending
+        pass  # it is shorter than what was shown
+    return sent_bytes
+
+
+def _pieces(emitter: Emitter, records: Sequence[Record]) -> Iterator[tuple[int, bytes]]:
+    """What goes out on account of these records, in sends of a bounded size, and up to which record each of them is."""
+    frames: list[bytes] = []
+    size = count = 0
+    for record in records:
+        emitted = emitter.feed(record)
+        frames += emitted
+        size += sum(map(len, emitted))
+        count += 1
+        if size >= SEND_BYTES_MAX or count >= SLICE_RECORDS:
+            yield record.n, b"".join(frames)
+            frames, size, count = [], 0, 0
+    if count:
+        yield records[-1].n, b"".join(frames)

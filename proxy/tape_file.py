@@ -11,6 +11,8 @@ __all__ = ["TapeFile", "creation_error", "read_at"]
 
 #: No room on the disk, in the quota, or below RLIMIT_FSIZE (P06, P11).
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: Of this process or of the machine: as soon as a stream ends there is one again (P10).
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FLAGS: Final = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -86,7 +88,7 @@ class TapeFile:
 def creation_error(path: Path, error: OSError) -> StoreError:
     """Why a tape could not be begun: no room, or anything else (P10: no descriptor is left)."""
     reason = f"{path.name} could not be begun: {error.strerror}"
-    return StoreFullError(reason) if error.errno in _FULL else TapeBrokenError(reason)
+    return StoreFullError(reason) if error.errno in _FULL | _NO_DESCRIPTOR else TapeBrokenError(reason)
 
 
 def read_at(path: Path, at: int, size: int) -> bytes:

@@ -11,8 +11,10 @@ from wiretape.events.model import Ending
 from wiretape.events.record import NO_KEYS, Record
 from wiretape.events.tape import Recorder
 
+from .answers import Answer
 from .entry import Entry, EntryFold
 from .store import Store, StoreError
+from .store_memory import MemoryStore
 
 __all__ = ["Taping"]
 
@@ -49,9 +51,14 @@ class Taping:
 
     def later(self, *records: Record) -> None:
         """To be written with the next batch, because nothing is shown on their account."""
+        self._waiting += records
         for record in records:
             self.emit(record)
-        self._waiting += records
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether records wait for the next batch."""
+        return bool(self._waiting)
 
     def emit(self, record: Record) -> list[bytes]:
         """What goes out on account of this record, once it is written."""
@@ -60,18 +67,32 @@ class Taping:
         self.recorder.familiar = self.emitter.stream.familiar
         return frames
 
+    def emitted(self, records: Sequence[Record], behind: Sequence[Record] = ()) -> list[bytes]:
+        """The same of some; where it fails they are not lost, nor are those before them that are not written yet."""
+        try:
+            return [frame for record in records for frame in self.emit(record)]
+        except Exception:
+            self._waiting += [*behind, *records]
+            raise
+
     def read(self, at: float, data: bytes) -> tuple[list[Record], list[bytes]]:
         """The frames that this read completed, and what goes out on their account; familiar ones need no look."""
         records: list[Record] = []
         frames: list[bytes] = []
         recorder = self.recorder
-        for record in recorder.each(self.t(at), data):
-            records.append(record)
-            if recorder.familiar is not None and record.value is recorder.familiar:
-                assert record.raw is not None
-                frames.append(record.raw)
-            else:
-                frames += self.emit(record)
+        each = iter(recorder.each(self.t(at), data))
+        try:
+            for record in each:
+                records.append(record)
+                if recorder.familiar is not None and record.value is recorder.familiar:
+                    assert record.raw is not None
+                    frames.append(record.raw)
+                else:
+                    frames += self.emit(record)
+        except Exception:
+            recorder.familiar = None
+            self._waiting += [*records, *each]
+            raise
         return records, frames
 
     async def write(self, records: Sequence[Record]) -> None:
@@ -88,7 +109,7 @@ class Taping:
             try:
                 await self.store.append(self.stream, records, entry)
             except StoreError as error:
-                self._failed(error)
+                await self._failed(error)
 
     async def create(self) -> None:
         """The tape begins; what is uploaded waits for it."""
@@ -96,40 +117,79 @@ class Taping:
             try:
                 await self.store.create(self.stream)
             except StoreError as error:
-                self._failed(error)
+                await self._failed(error)
         self.begun.set()
 
-    def _failed(self, error: StoreError) -> None:
+    async def _failed(self, error: StoreError) -> None:
         """The user knows the price of going on (L6 is given up), and every such stream says so in its ending."""
         if not self._serve_on:
             raise error
-        self.untaped, self.store = str(error), None
-
-    async def closing(self, shown: int) -> list[bytes]:
-        """After a batch that could not be written: what goes out behind the bytes shown, as the tape will have it.
-
-        The emitter of the live path has had records that the tape has not, so another one reads the tape. The `end` is
-        written where there is room for it; else recovery writes its own.
-        """
+        assert self.store is not None
         store, self.store = self.store, None
-        assert store is not None, "nothing failed to be written"
-        emitter, sent = Emitter(), 0
-        async for records in store.read(self.stream):
-            sent += sum(len(frame) for record in records for frame in emitter.feed(record))
-        assert sent == shown, "what was shown is what the tape emits"
-        ending, flags = emitter.ending("internal")
-        keys = {"cause": "internal", "ending": ending, "flags": [*flags, "log_failure"]}
-        if self.recorder.ended:  # it is the end itself that could not be written
-            return emitter.feed(Record(0, self.t(), "end", keys))
-        self.recorder.rest(self.t())
-        record = self.recorder.end(self.t(), keys)
-        frames = emitter.feed(record)
-        self._fold.look(record)
+        self.untaped = str(error)
+        await _released(store, self.stream)
+
+    async def closing(self, shown: int, flag: str, answer: Answer | None = None) -> tuple[bytes, bool]:
+        """After a failure of the log or of our own reading: what goes out behind the bytes shown, as the tape has it.
+
+        The emitter of the live path has had records that the tape has not, or is what failed; so another one reads the
+        tape. The `end` is written where there is room for it; else recovery writes its own. The answer, where none was
+        given yet, is recorded before it. Also whether a client can be told: not where that other one fails too.
+        """
+        store, self.store = self.store or MemoryStore(), None
+        waiting, self._waiting = self._waiting, []
+        ended = bool(waiting) and waiting[-1].kind == "end"
+        if waiting:
+            with suppress(StoreError):
+                await store.append(self.stream, waiting)
+        emitter = Emitter()
+        self._fold = EntryFold(self.stream, emitter)
+        try:
+            behind = await _behind(store, self.stream, shown, emitter, self._fold)
+        except Exception:  # noqa: BLE001 - what failed once may fail on every look; the tape ends all the same
+            emitter, behind = None, b""
+        ending, flags = ("internal", ()) if emitter is None else emitter.ending("internal")
+        keys = {"cause": "internal", "ending": ending, "flags": [*flags, flag]}
+        if self.recorder.ended:  # it is the end itself that could not be written, or emitted
+            records = [] if ended else [Record(0, self.t(), "end", keys)]
+        else:
+            records = self.recorder.rest(self.t())
+            if answer is not None:
+                records.append(self.record("commit", {"status": answer.status}, answer.body))
+            records.append(self.recorder.end(self.t(), keys))
+            await self._closed(store, records)
+        if emitter is None:
+            return b"", False
+        for record in records:
+            behind += b"".join(emitter.feed(record))
+            self._fold.look(record)
         self.entry = self._fold.entry()
-        with suppress(StoreError):
-            await store.append(self.stream, [record])
-        return frames
+        return behind, True
+
+    async def _closed(self, store: Store, records: Sequence[Record]) -> None:
+        try:
+            await store.append(self.stream, records)
+        except StoreError:
+            await _released(store, self.stream)
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """What `end` is to say."""
         return self.emitter.ending(cause)
+
+
+async def _behind(store: Store, stream: str, shown: int, emitter: Emitter, fold: EntryFold) -> bytes:
+    """What the tape emits behind so many bytes; nothing where there is no tape."""
+    at, behind = 0, b""
+    with suppress(StoreError):
+        async for records in store.read(stream):
+            for record in records:
+                data = b"".join(emitter.feed(record))
+                fold.look(record)
+                behind, at = behind + data[max(0, shown - at) :], at + len(data)
+    return behind
+
+
+async def _released(store: Store, stream: str) -> None:
+    """Nothing more is written on this tape: it lies where it is until the next start."""
+    with suppress(StoreError):
+        await store.release(stream)

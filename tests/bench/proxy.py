@@ -17,13 +17,15 @@ from typing import Final
 
 from .document import put
 from .proxy_bars import Figures, bars
-from .proxy_idle import Idle, descriptors_max, idle
+from .proxy_idle import IDLE_KEEPALIVE_S, Idle, descriptors_max, idle
 from .proxy_load import CASES, MANY, Case, Run, medians, run
 from .proxy_parties import Party, quiet_upstream, started, upstream
 from .proxy_report import report, verdicts
 
 _PROXIES: Final = ("wiretape", "relay", "litellm")
 _TURNS: Final = 3
+#: Beyond the idle streams: those of the warm-up may still be ending.
+_SPARE: Final = 500
 
 #: Before anything counts: imports on the first request, connections, caches.
 _WARM_UP: Final = Case(20, 1, 0, 10, 5)
@@ -35,7 +37,7 @@ def main() -> None:
     names, cases = asked.only.split(","), asked.case.split(",") if asked.case else [*CASES, *MANY, "idle"]
     everything = set(names) == set(_PROXIES) and not asked.case and asked.turns >= _TURNS
     with tempfile.TemporaryDirectory(prefix="wiretape-bench-") as data:
-        figures = _measured(names, cases, asked.turns, Path(data), asked.flags.split())
+        figures = _measured(names, cases, asked.turns, Path(data))
     sys.stdout.write(verdicts(figures) + "\n")
     if everything:
         machine = f"{os.cpu_count()} CPUs ({platform.python_implementation()} {platform.python_version()})"
@@ -49,15 +51,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", default=",".join(_PROXIES), help="which proxies, with commas between them")
     parser.add_argument("--case", default="", help=f"which of: {', '.join([*CASES, *MANY, 'idle'])}")
     parser.add_argument("--turns", type=int, default=_TURNS)
-    parser.add_argument("--flags", default="", help="for `wiretape serve`")
     return parser.parse_args()
 
 
-def _measured(names: list[str], cases: list[str], turns: int, data: Path, flags: list[str]) -> Figures:
+def _measured(names: list[str], cases: list[str], turns: int, data: Path) -> Figures:
     runs: dict[tuple[str, str], Run] = {}
     peak: float | None = None
     with upstream() as direct, contextlib.ExitStack() as stack:
-        proxies = [stack.enter_context(started(name, data / "tapes", flags=flags)) for name in names]
+        proxies = [stack.enter_context(started(name, data / "tapes")) for name in names]
         for party in proxies:
             run(_WARM_UP, party)
         for case in (name for name in CASES if name in cases):
@@ -69,7 +70,7 @@ def _measured(names: list[str], cases: list[str], turns: int, data: Path, flags:
             runs["wiretape", case] = _said("wiretape", case, run(MANY[case], ours))
             if case == "200 streams":
                 peak = _peak_mb(ours)
-    silent = _idle(data / "idle", flags) if "idle" in cases and "wiretape" in names else None
+    silent = _idle(data / "idle") if "idle" in cases and "wiretape" in names else None
     return Figures(runs, peak, silent)
 
 
@@ -84,23 +85,17 @@ def _said(party: str, case: str, figures: Run) -> Run:
     return figures
 
 
-def _idle(data: Path, flags: list[str]) -> Idle:
+def _idle(data: Path) -> Idle:
     """In a process of its own: what an idle stream holds is not what a flood has left behind."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     streams = descriptors_max(hard)
     sys.stderr.write(f"idle: {streams:,} streams\n")
-    with (
-        quiet_upstream() as quiet,
-        started("wiretape", data, to=quiet.port, flags=[*flags, *_streams_max(streams)]) as party,
-    ):
+    settings = {"streams_max": streams + _SPARE, "keepalive_s": IDLE_KEEPALIVE_S}
+    with quiet_upstream() as quiet, started("wiretape", data, to=quiet.port, **settings) as party:
         silent = idle(party, streams)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return silent
-
-
-def _streams_max(streams: int) -> list[str]:
-    return ["--streams-max", str(streams + 200)]
 
 
 def _peak_mb(party: Party) -> float:

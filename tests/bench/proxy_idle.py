@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from .proxy_parties import Party
 
-__all__ = ["Idle", "descriptors_max", "idle", "rss_bytes"]
+__all__ = ["IDLE_KEEPALIVE_S", "Idle", "descriptors_max", "idle", "rss_bytes"]
 
 #: Of the proxy, a stream: the client's socket, the upstream's, the tape; and one to spare for what lives shorter.
 _DESCRIPTORS_A_STREAM: Final = 4
@@ -20,8 +20,11 @@ _DESCRIPTORS_A_STREAM: Final = 4
 #: Opened, closed and left to rest before anything is counted, so that what is made once is not shared out.
 _WARM: Final = 200
 _OPENING_AT_ONCE: Final = 64
-_WATCH_S: Final = 30
-_WINDOW_S: Final = 10
+
+#: Not the default of 15 s: they take that long to open, and there would be no second in which nothing is sent.
+IDLE_KEEPALIVE_S: Final = 60
+#: From the last one's opening past the keepalive of each.
+_WATCH_S: Final = IDLE_KEEPALIVE_S + 5
 
 _REQUEST_BODY: Final = b'{"model":"idle","stream":true,"messages":[{"role":"user","content":"hi"}]}'
 _REQUEST: Final = (
@@ -45,8 +48,9 @@ class Idle(NamedTuple):
     #: Those that got their frame and were still open at the end.
     alive: int
     bytes_each: float
-    #: Of one core, over the quietest ten seconds on end: between the rounds of keepalive comments.
+    #: Of one core, over those seconds in which no keepalive comment came.
     quiet_share: float
+    quiet_s: int
     #: Over all of it, those rounds included.
     share: float
     keepalives: int
@@ -76,19 +80,26 @@ async def _idle(party: Party, count: int) -> Idle:
     before = rss_bytes(party.pid)
     clients = await _opened(party.port, count)
     each = (rss_bytes(party.pid) - before) / count
-    cpu = [_cpu_s(party.pid)]
-    for second in range(1, _WATCH_S + 1):
+    cpu, comments = [_cpu_s(party.pid)], [_comments(clients)]
+    for _ in range(_WATCH_S):
         await asyncio.sleep(1)
         cpu.append(_cpu_s(party.pid))
-        if second == _WATCH_S // 2:
+        comments.append(_comments(clients))
+        if len(cpu) == _WATCH_S // 2:
             each = max(each, (rss_bytes(party.pid) - before) / count)
-    quiet = min(cpu[at + _WINDOW_S] - cpu[at] for at in range(len(cpu) - _WINDOW_S)) / _WINDOW_S
+    # The second before a comment came, it was on its way.
+    quiet = [at for at in range(_WATCH_S - 1) if comments[at] == comments[at + 2]]
+    quiet_share = sum(cpu[at + 1] - cpu[at] for at in quiet) / max(1, len(quiet))
     alive = sum(client.alive for client in clients)
-    keepalives = sum(client.comments for client in clients)
     for client in clients:
         client.close()
     await asyncio.sleep(1)
-    return Idle(count, alive, each, quiet, (cpu[-1] - cpu[0]) / _WATCH_S, keepalives, _WATCH_S)
+    share = (cpu[-1] - cpu[0]) / _WATCH_S
+    return Idle(count, alive, each, quiet_share, len(quiet), share, comments[-1] - comments[0], _WATCH_S)
+
+
+def _comments(clients: list["_Client"]) -> int:
+    return sum(client.comments for client in clients)
 
 
 async def _opened(port: int, count: int) -> list["_Client"]:

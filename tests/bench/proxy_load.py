@@ -40,7 +40,7 @@ CASES: Final = {
     "flood 50": Case(200, 50, 0, 200, 20),
 }
 #: Wiretape's alone: the memory of many, and a thousand streams of ten frames a second, none of which may lose one.
-MANY: Final = {"200 streams": Case(200, 1, 25, 200, 200), "1,000 streams": Case(100, 1, 100, 1_000, 1_000)}
+MANY: Final = {"200 streams": Case(200, 1, 25, 200, 200), "1000 streams": Case(100, 1, 100, 1_000, 1_000)}
 
 
 class Run(NamedTuple):

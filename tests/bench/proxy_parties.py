@@ -57,12 +57,13 @@ def quiet_upstream() -> Generator[Party]:
 
 
 @contextlib.contextmanager
-def started(name: str, data: Path, *, to: int = UPSTREAM_PORT, flags: Sequence[str] = ()) -> Generator[Party]:
+def started(name: str, data: Path, *, to: int = UPSTREAM_PORT, **settings: object) -> Generator[Party]:
     """One proxy in front of the upstream at `to`; Wiretape keeps its tapes in `data`, as anybody's would."""
     match name:
         case "wiretape":
+            environ = {f"WIRETAPE_{setting.upper()}": str(value) for setting, value in settings.items()}
             serve = [str(Path(sys.executable).parent / "wiretape"), "serve", "--port", "9300", "--data", str(data)]
-            running = _running(name, 9300, [*serve, "--upstream", f"http://127.0.0.1:{to}/v1", *flags])
+            running = _running(name, 9300, [*serve, "--upstream", f"http://127.0.0.1:{to}/v1"], environ)
         case "relay":
             uvicorn = [str(CACHE / "relay/bin/uvicorn"), "relay:app", "--port", "9206", "--log-level", "warning"]
             running = _running(name, 9206, uvicorn)

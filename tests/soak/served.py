@@ -48,7 +48,7 @@ async def _tell() -> None:
 
 
 async def _main(upstream_port: int, data: Path) -> None:
-    log = Log(None)
+    log = Log(sys.stderr.fileno(), level="error")
 
     def ready(url: str) -> None:
         sys.stdout.write(url + "\n")

@@ -31,6 +31,8 @@ class Settings:
     cumulative: bool = False
     #: A `<think>` block at the head of the content becomes reasoning (Q78).
     think: bool = False
+    #: A whole answer where a stream was due becomes one (Q96); else it is no answer.
+    synthesise: bool = True
 
     @property
     def held(self) -> bool:
@@ -50,6 +52,7 @@ class Settings:
             reasoning=_one_of(settings.get("reasoning"), Reasoning, "reasoning_content"),
             cumulative=settings.get("cumulative") is True,
             think=settings.get("think") is True,
+            synthesise=settings.get("synthesise") is not False,
         )
 
 

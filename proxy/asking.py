@@ -1,25 +1,23 @@
 """One stream's requests to its upstreams: whom to ask, what is sent, and what the head of the answer says."""
 
 import hashlib
-from enum import Enum, auto
 from typing import Any, Final
 
 import trio
 
 from wiretape.events.emit import EMITTER_VERSION
-from wiretape.events.model import UpstreamError
 from wiretape.events.record import Record
 from wiretape.events.upcast import FORMAT
 
+from .answered import Asked
 from .answers import Answer
 from .attempts import Decision, Failure, Next, decide
-from .body import Body
-from .connection import Outgoing, Read
+from .connection import Outgoing
 from .errors import WireError
-from .exchange import End, Head, Header
-from .headers import taped_answer, taped_request, to_upstream
-from .inflate import Inflater
-from .limits import ERROR_BODY_BYTES_MAX
+from .exchange import Header
+from .headers import taped_request, to_upstream
+from .keys import Secret
+from .limits import UNSTREAMED_MAX
 from .order import Order, unstreamed, with_usage
 from .outcome import failure_answer
 from .routes import base_of, request_target
@@ -27,106 +25,9 @@ from .services import Services
 from .taping import Taping
 from .upload import Upload, UploadError
 
-__all__ = ["Asked", "Asking", "Shape", "shape_of"]
+__all__ = ["Asking"]
 
 _SOFTWARE: Final = "wiretape"
-
-
-class Shape(Enum):
-    """What the body of an answer is made of."""
-
-    FRAMES = auto()
-    BODY = auto()
-    #: Its first bytes decide.
-    SNIFF = auto()
-    #: Nothing that a client of this dialect could use.
-    NOTHING = auto()
-
-
-class Asked:
-    """An answer whose head has come."""
-
-    def __init__(self, head: Head, body: Body) -> None:
-        self.status = head.status
-        self.headers = head.headers
-        self.body = body
-        self.shape = Shape.BODY
-        #: What was read before anybody knew what it is.
-        self.seen = b""
-        self._peeked: list[Read | None] = []
-        self._kept: list[bytes] = []
-        self._kept_bytes = 0
-        self._inflater: Inflater | None = None
-
-    @property
-    def framed(self) -> bool:
-        """The body ended by its own framing."""
-        return self.body.end is End.FRAMED
-
-    def header(self, name: bytes) -> str:
-        """The first of this name, or the empty word."""
-        return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")
-
-    def described(self) -> dict[str, Any]:
-        """As the `head` record says it."""
-        keys: dict[str, Any] = {"status": self.status, "headers": taped_answer(self.headers)}
-        if self._inflater is not None:
-            keys["decoded"] = self._inflater.coding
-        return keys
-
-    def decode(self) -> None:
-        """An upstream that compresses all the same is decoded, within bounds (U51, U52)."""
-        coding = self.header(b"content-encoding").strip().lower()
-        if coding and coding != "identity":
-            self._inflater = Inflater(coding)
-
-    async def receive(self) -> Read | None:
-        """What the next socket read brought."""
-        if self._peeked:
-            return self._peeked.pop(0)
-        return await self._next()
-
-    async def peek(self) -> bool:
-        """One read ahead; whether there was one."""
-        read = await self._next()
-        self._peeked.append(read)
-        if read is not None:
-            self.seen += read.data
-        return read is not None
-
-    def keep(self, data: bytes) -> bool:
-        """Of an answer that says it failed; whether there is room for more."""
-        self._kept.append(data)
-        self._kept_bytes += len(data)
-        return self._kept_bytes <= ERROR_BODY_BYTES_MAX
-
-    def kept(self) -> bytes:
-        """The body of an answer that says it failed."""
-        return b"".join(self._kept)
-
-    async def _next(self) -> Read | None:
-        while True:
-            read = await self.body.receive()
-            if read is None or self._inflater is None:
-                return read
-            data = self._inflater.feed(read.data)
-            if data:
-                return Read(read.t, data)
-
-
-def shape_of(order: Order, asked: Asked) -> Shape:
-    """By status and content type; a word that we do not know leaves it to the first bytes."""
-    kind = asked.header(b"content-type").partition(";")[0].strip().lower()
-    if order.verbatim:
-        plain = asked.header(b"content-encoding").strip().lower() in ("", "identity")
-        return Shape.FRAMES if kind == "text/event-stream" and plain else Shape.BODY
-    if asked.status >= 400:
-        return Shape.BODY
-    if asked.status in (204, 205) or asked.status >= 300 or kind == "text/html":
-        return Shape.NOTHING
-    if not order.streams or kind == "application/json":
-        return Shape.BODY
-    return Shape.FRAMES if kind == "text/event-stream" else Shape.SNIFF
 
 
 class Asking:
@@ -137,7 +38,8 @@ class Asking:
         self._services = services
         self._target = 0
         self._attempt = 1
-        self._unstreamed = order.streams and (order.route.name, order.facts.model) in services.unstreamed
+        known = (order.route.name, order.facts.model) in services.unstreamed
+        self._unstreamed = order.streams and order.route.synthesise and known
         #: Of the last answer, for the client's head.
         self.headers: tuple[Header, ...] = ()
         self.status = 0
@@ -161,6 +63,7 @@ class Asking:
                 "reasoning": settings.reasoning,
                 "cumulative": settings.cumulative,
                 "think": settings.think,
+                "synthesise": order.route.synthesise,
             },
             "software": _SOFTWARE,
             "emitter": EMITTER_VERSION,
@@ -190,9 +93,13 @@ class Asking:
     async def ask(self, done: trio.Event) -> None:
         """Sets `answered`, and then the event."""
         try:
-            answered = Asked(*await self._services.transport.exchange(self._request()))
+            answered = Asked(*await self._services.transport.exchange(self._request()), self._secrets)
             if not self._order.verbatim:
-                answered.decode()
+                try:
+                    answered.decode()
+                except WireError:
+                    await answered.body.aclose()
+                    raise
             self.headers, self.status = answered.headers, answered.status
             self.answered = answered
             if isinstance(self._order.body, Upload):
@@ -230,7 +137,7 @@ class Asking:
             attempt=self._attempt,
             attempts=order.route.attempts,
             elsewhere=self._target + 1 < len(order.route.targets),
-            unstreamed=order.streams and not self._unstreamed,
+            unstreamed=order.streams and order.route.synthesise and not self._unstreamed,
             now=now,
         )
 
@@ -244,15 +151,22 @@ class Asking:
                 self._attempt = 1
             case Next.UNSTREAMED:
                 self._unstreamed = True
-                self._services.unstreamed.add((self._order.route.name, self._order.facts.model))
             case Next.GIVE_UP:
                 raise AssertionError("nothing follows")
 
-    def answer_of(
-        self, failure: Failure, decision: Decision, stream: str, said: bytes, error: UpstreamError | None
-    ) -> Answer:
-        """The HTTP answer of a stream that failed before it had a status; `said` is the upstream's own error body."""
+    def worked(self) -> None:
+        """The stream is complete: where it was not asked for as one, the next one of this model is not either (U12)."""
+        known = self._services.unstreamed
+        if self._unstreamed and len(known) < UNSTREAMED_MAX:
+            known.add((self._order.route.name, self._order.facts.model))
+
+    def answer_of(self, failure: Failure, decision: Decision, stream: str, said: bytes) -> Answer:
+        """The HTTP answer of a stream that failed before it had a status; `said` is the upstream's own error."""
         self.gave_up = True
-        target = self._order.route.targets[self._target]
-        secrets = [target.key] if target.key is not None else []
-        return failure_answer(failure, stream, self.headers, said, error, secrets=secrets, exhausted=decision.exhausted)
+        return failure_answer(failure, stream, self.headers, said, exhausted=decision.exhausted)
+
+    @property
+    def _secrets(self) -> tuple[Secret, ...]:
+        """What the upstream that is asked was given, and may echo."""
+        key = self._order.route.targets[self._target].key
+        return () if key is None else (key,)

@@ -42,6 +42,8 @@ class Failure:
     message: str
     #: Of an HTTP answer, or of the error in the stream where it gives one.
     status: int = 0
+    #: It was an HTTP answer that said so.
+    answered: bool = False
     #: The header as it came.
     retry_after: str = ""
     #: A deadline passed, which is another status than a connection refused.
@@ -95,7 +97,7 @@ def _worth_another(failure: Failure) -> bool:
 
 
 def retry_after_s(value: str, now: float) -> float | None:
-    """Seconds to wait as the header says, `now` in seconds since 1970; None where it says nothing that has a meaning."""
+    """Seconds to wait as the header says, `now` in seconds since 1970; None where it says nothing with a meaning."""
     text = value.strip()
     if re.fullmatch(r"\d{1,18}(?:\.\d{1,9})?", text, re.ASCII):
         return float(text)

@@ -6,7 +6,8 @@
         ├── StalledError     the upstream took no more of the request
         ├── ResetError       the connection was reset, or its TLS torn
         ├── TruncatedError   the connection was closed before the answer's end
-        └── ProtocolError    what came is not an answer in HTTP/1.1, or goes beyond a limit
+        ├── ProtocolError    what came is not an answer in HTTP/1.1, or its head goes beyond a limit
+        └── LimitError       its body grows beyond every proportion
 
 No message holds a header's value or what an upstream sent: both may be, or echo, a credential.
 """
@@ -16,6 +17,7 @@ from typing import ClassVar, Literal
 from wiretape.events.errors import WiretapeError
 
 __all__ = [
+    "LimitError",
     "ProtocolError",
     "RefusalCause",
     "RefusedError",
@@ -67,3 +69,9 @@ class ProtocolError(WireError):
     """Nothing more can be understood on this connection."""
 
     ending = "protocol"
+
+
+class LimitError(WireError):
+    """A few bytes that mean far too many (U52)."""
+
+    ending = "limit"

@@ -18,6 +18,7 @@ from .limits import MASKED_CHARS_MIN
 __all__ = [
     "KEY_PARAMETERS",
     "holds_key",
+    "key_forms",
     "masked",
     "masked_path",
     "parameter_name",
@@ -128,14 +129,20 @@ def taped_answer(headers: Iterable[Header], secrets: Iterable[Secret] = ()) -> l
 
 def masked(text: bytes, secrets: Iterable[Secret]) -> bytes:
     """The text without our keys, in whatever way JSON or a URL may hold them; all else byte for byte."""
+    for form in key_forms(secrets):
+        text = text.replace(form, _MASK.encode())
+    return text
+
+
+def key_forms(secrets: Iterable[Secret]) -> tuple[bytes, ...]:
+    """Every way in which JSON or a URL may hold one of our keys; none of a word that is too short for a key."""
+    forms: dict[str, None] = {}
     for secret in secrets:
         value = secret.reveal()
-        if len(value) < MASKED_CHARS_MIN:
-            continue
-        quoted = json.dumps(value)[1:-1]
-        for form in (value, quoted, quoted.replace("/", "\\/"), quote(value), quote(value, safe="")):
-            text = text.replace(form.encode("utf-8", "surrogateescape"), _MASK.encode())
-    return text
+        if len(value) >= MASKED_CHARS_MIN:
+            quoted = json.dumps(value)[1:-1]
+            forms |= dict.fromkeys((value, quoted, quoted.replace("/", "\\/"), quote(value), quote(value, safe="")))
+    return tuple(form.encode("utf-8", "surrogateescape") for form in forms)
 
 
 def masked_path(raw_path_and_query: bytes) -> str:

@@ -75,6 +75,7 @@ __all__ = [
     "STREAM_DESCRIPTORS",
     "TCP_USER_TIMEOUT_MS",
     "TLS_RECORDS_BYTES_MAX",
+    "UNSTREAMED_MAX",
     "UPLOAD_INLINE_BYTES_MAX",
     "UPLOAD_TIMEOUT_S",
     "WINDOW_BYTES_MAX",
@@ -317,3 +318,6 @@ PORT_MAX: Final = 65_535
 
 #: Streams whose owner is remembered after somebody asked for them: 2 MB.
 OWNERS_MAX: Final = 10_000
+
+#: Routes and models that are remembered to refuse streaming; a model's name is the caller's word.
+UNSTREAMED_MAX: Final = 1_000

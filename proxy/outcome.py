@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
-from wiretape.events.json_text import dumps
-from wiretape.events.model import UpstreamError
-
 from .answers import Answer, error, stream_headers, wrapped_error
 from .attempts import Failure
 from .exchange import Header
-from .headers import masked, to_client
-from .keys import Secret
+from .headers import to_client
 
 __all__ = ["exchange_ending", "failure_answer", "our_error", "relayed_head", "stream_head"]
 
@@ -32,9 +28,9 @@ def stream_head(upstream_headers: Sequence[Header], stream: str) -> Answer:
     return Answer(200, tuple(stream_headers(upstream_headers, stream)), b"")
 
 
-def relayed_head(status: int, upstream_headers: Sequence[Header], stream: str) -> Answer:
-    """Of an answer that passes as it comes."""
-    return Answer(status, (*to_client(upstream_headers, changed=False), _named(stream)), b"")
+def relayed_head(status: int, upstream_headers: Sequence[Header], stream: str, *, decoded: bool = False) -> Answer:
+    """Of an answer that passes as it comes, or as it was decoded."""
+    return Answer(status, (*to_client(upstream_headers, changed=decoded), _named(stream)), b"")
 
 
 def our_error(reason: str, stream: str) -> Answer:
@@ -49,21 +45,17 @@ def failure_answer(
     stream: str,
     upstream_headers: Sequence[Header],
     said: bytes,
-    in_band: UpstreamError | None,
     *,
-    secrets: Sequence[Secret],
     exhausted: bool,
 ) -> Answer:
     """What is left of a stream that failed before it had a status: the upstream's own error, or ours."""
     extra: tuple[Header, ...] = (_named(stream), *(((b"x-should-retry", b"false"),) if exhausted else ()))
-    if failure.status and said:
-        answer = wrapped_error(failure.status, upstream_headers, said, secrets=secrets)
-        return Answer(answer.status, (*answer.headers, *extra), answer.body)
-    if in_band is not None:
-        message = masked(in_band.message.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
-        body = dumps({"error": {"message": message, "type": "upstream_error", "param": None, "code": in_band.code}})
-        made = error(failure.status or 502, message, type="upstream_error", code="upstream_error", headers=extra)
-        return Answer(made.status, _with_length(made.headers, body), body)
+    if failure.answered or said:
+        answer = wrapped_error(failure.status or 502, upstream_headers, said)
+        headers = answer.headers
+        if exhausted:  # what the upstream thinks of another attempt was asked for already
+            headers = tuple(header for header in headers if header[0].lower() != b"x-should-retry")
+        return Answer(answer.status, (*headers, *extra), answer.body)
     status = failure.status or (504 if failure.timed_out else _STATUS.get(failure.ending, 502))
     return error(status, failure.message, type="upstream_error", code=failure.ending, headers=extra)
 
@@ -77,7 +69,3 @@ def exchange_ending(status: int, cause: str, *, cut: bool) -> tuple[str, Sequenc
 
 def _named(stream: str) -> Header:
     return b"x-wiretape-stream", stream.encode("ascii")
-
-
-def _with_length(headers: Sequence[Header], body: bytes) -> tuple[Header, ...]:
-    return tuple((name, b"%d" % len(body) if name.lower() == b"content-length" else value) for name, value in headers)

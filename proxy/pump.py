@@ -12,13 +12,15 @@ import trio
 
 from wiretape.events.limits import BODY_BYTES_MAX
 from wiretape.events.record import Record
+from wiretape.events.sse import parse_block
 
+from .answered import Asked, Shape, shape_of
 from .answers import Answer
-from .asking import Asked, Asking, Shape, shape_of
-from .attempts import Decision, Failure, Next, in_band, refuses_streaming
+from .asking import Asking
+from .attempts import Decision, Failure, Next
 from .body import Body
 from .connection import Read
-from .errors import RefusedError, WireError
+from .errors import WireError
 from .limits import SNIFF_BYTES_MAX, STREAM_BYTES_MAX
 from .live import Live
 from .order import Order
@@ -27,18 +29,12 @@ from .services import Services
 from .store import StoreError
 from .taping import Taping
 from .upload import Upload, UploadError
+from .verdict import CAUSE_OF, WHOLE, chat_cause, failed, in_stream, no_answer, speaks, unusable
 
 __all__ = ["Pump"]
 
 #: Causes that do not come from the upstream's bytes: whoever decided them wants no further attempt.
 _DECIDED: Final = frozenset({"client_gone", "shutdown", "internal"})
-_CAUSE_OF: Final = {
-    "reset": "reset",
-    "protocol": "protocol",
-    "stalled": "stalled",
-    "truncated": "eof",
-    "refused": "refused",
-}
 
 
 class Pump:
@@ -69,7 +65,7 @@ class Pump:
         self._gone_written = False
         self._body: Body | None = None
         self._fault: WireError | None = None
-        #: The body of an upstream's error.
+        #: The upstream's own error: the body of its answer, or the object in its stream.
         self._said = b""
 
     # -- from outside -------------------------------------------------------------------------------------------------
@@ -127,6 +123,8 @@ class Pump:
         self._progress_at = trio.current_time()
         self._progressed = False
         self._body = self._fault = None
+        self._said = b""
+        self._grace_at = inf
         answered = await self._asked()
         if isinstance(answered, str | Failure):
             return answered
@@ -138,29 +136,29 @@ class Pump:
         """The head of the answer; the tape begins while the upstream is asked."""
         asking, cause = self._asking, ""
         done = trio.Event()
+        untaped: StoreError | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(asking.ask, done)
-            if self.attempts == 1:
-                await self._begin()
-            await self._batch(self._taping.recorder.attempt(self._taping.t(), asking.described(self.attempts)))
-            cause = await self._until(done)
+            try:
+                if self.attempts == 1:
+                    await self._begin()
+                await self._batch(self._taping.recorder.attempt(self._taping.t(), asking.described(self.attempts)))
+                cause = await self._until(done)
+            except StoreError as error:  # raised behind the nursery, which would put a group around it
+                untaped = error
             nursery.cancel_scope.cancel()
         answered, asking.answered = asking.answered, None
+        if (cause or untaped) and isinstance(answered, Asked):
+            await answered.body.aclose()
+        if untaped is not None:
+            raise untaped
         if cause:
-            if isinstance(answered, Asked):
-                await answered.body.aclose()
             return self._stalled() if cause == "stalled" else cause
         if isinstance(answered, UploadError):
             return answered.cause
         if isinstance(answered, WireError):
             self._fault = answered
-            refused = answered.cause if isinstance(answered, RefusedError) else ""
-            return Failure(
-                ending=answered.ending,
-                message=str(answered),
-                transient=refused != "tls",
-                timed_out=refused == "timeout",
-            )
+            return no_answer(answered)
         assert answered is not None, "asking ends with an answer or an error"
         return answered
 
@@ -171,11 +169,9 @@ class Pump:
     def _stalled(self) -> Failure | str:
         if self._live.answer is not None and self._taping.emitter.stream.delivered:
             return "stalled"
-        return Failure(
-            ending="stalled",
-            message=f"the upstream sent nothing for {self._order.route.first_byte_s:g} s",
-            transient=False,
-        )
+        route = self._order.route
+        silent_s = route.idle_s if self._progressed else route.first_byte_s
+        return Failure(ending="stalled", message=f"the upstream sent nothing for {silent_s:g} s", transient=False)
 
     # -- one answer ---------------------------------------------------------------------------------------------------
 
@@ -186,13 +182,13 @@ class Pump:
         if self._order.verbatim and self._live.answer is None:
             await self._commit(relayed_head(answered.status, answered.headers, self._live.stream))
         if shape is Shape.NOTHING:
-            return "protocol"
+            return await self._take_nothing(answered)
         if shape is Shape.SNIFF:
             sniffed = await self._sniffed(answered)
             if isinstance(sniffed, str):
                 return sniffed
             if sniffed is Shape.NOTHING:
-                return "protocol"
+                return await self._take_nothing(answered)
             shape = sniffed
             self._flags["wrong_content_type"] = None
         answered.shape = shape
@@ -207,6 +203,7 @@ class Pump:
 
     async def _pull(self, answered: Asked, take: Any) -> str:
         """Reads until the answer ends, or somebody wants something (then the empty word)."""
+        late: Read | None = None
         with trio.CancelScope() as scope:
             while not self._wanted:  # it may have been wanted while something was written
                 try:
@@ -215,21 +212,24 @@ class Pump:
                     self._pausing = None
                 except WireError as fault:
                     self._fault = fault
-                    return _CAUSE_OF[fault.ending]
+                    return CAUSE_OF[fault.ending]
                 if read is None:
                     return "framed" if answered.framed else "eof"
+                if scope.cancel_called:  # it came in the same moment, and what is written must not be cancelled
+                    late = read
+                    break
                 cause: str = await take(answered, read)
                 if cause:
                     return cause
         self._pausing = None
-        return ""
+        return await take(answered, late) if late is not None else ""
 
     async def _take_frames(self, _: Asked, read: Read) -> str:
         taping = self._taping
         self.received_bytes += len(read.data)
         records, frames = taping.read(read.t, read.data)
         for record in records:
-            if record.payload is not None:
+            if speaks(record):
                 self._progressed, self._progress_at = True, read.t
                 break
         await self._write(records, frames)
@@ -255,11 +255,18 @@ class Pump:
         self._progressed, self._progress_at = True, read.t
         order = self._order
         if not order.streams and not order.verbatim and self._live.answer is None and answered.status < 400:
-            await self._commit(relayed_head(answered.status, answered.headers, self._live.stream))
+            head = relayed_head(answered.status, answered.headers, self._live.stream, decoded=answered.decoded)
+            await self._commit(head)
         await self._batch([taping.recorder.body(taping.t(read.t), read.data)])
         if answered.status >= 400 and not order.verbatim and not answered.keep(read.data):
             return "closed"
         return "limit" if order.streams and not order.verbatim and self.received_bytes > BODY_BYTES_MAX else ""
+
+    async def _take_nothing(self, answered: Asked) -> str:
+        """No answer (U13, U16); what comes of it in a moment is taped for whoever wants to know what it was."""
+        for read in await answered.drain():
+            await self._batch([self._taping.recorder.body(self._taping.t(read.t), read.data)])
+        return "protocol"
 
     async def _sniffed(self, answered: Asked) -> Shape | str:
         """What the first bytes say, where the content type says nothing that we know; or the cause that ends it."""
@@ -285,15 +292,18 @@ class Pump:
         taping, order = self._taping, self._order
         await self._drain(answered, cause)
         await self._batch(taping.recorder.rest(taping.t()))
-        if cause in _DECIDED or order.verbatim:
+        if answered.masked:
+            self._flags["key_masked"] = None
+        if cause in _DECIDED:
             return cause
+        if order.verbatim:
+            said = order.dialect == "chat" and answered.status >= 400 and self._fault is None
+            return "status" if said and cause in ("framed", "eof") else cause
         if not order.streams:
             return await self._judged_whole(answered, cause)
         status = answered.status if answered.status >= 400 else 0
-        ending, _ = taping.ending("status" if status else cause)
+        ending, _ = taping.ending("status" if status else chat_cause(cause))
         if taping.emitter.stream.delivered or ending == "completed":
-            if answered.shape is Shape.BODY and not self._order.route.synthesise and self._live.answer is None:
-                return Failure(ending="protocol", message="the upstream answered whole where a stream was due")
             return cause
         return self._failure(answered, ending, cause)
 
@@ -303,39 +313,33 @@ class Pump:
             return cause
         if answered.status < 400 and cause in ("framed", "eof") and self.received_bytes:
             return cause
-        ending, _ = self._taping.ending("status" if answered.status >= 400 else cause)
+        ending, _ = self._taping.ending("status" if answered.status >= 400 else chat_cause(cause))
         return self._failure(answered, "truncated" if ending == "completed" else ending, cause)
 
     def _failure(self, answered: Asked, ending: str, cause: str) -> Failure:
         error = self._taping.emitter.wire.error
         if answered.status >= 400:
-            body = self._said = answered.kept()
-            return Failure(
-                ending="upstream_error",
-                message=f"the upstream answered {answered.status}",
-                status=answered.status,
-                retry_after=answered.header(b"retry-after"),
-                unstreamed=self._order.streams and refuses_streaming(answered.status, body),
-            )
+            self._said = answered.kept()
+            return failed(answered, streams=self._order.streams)
         if error is not None:
-            code, transient = in_band(error.message, error.code)
-            return Failure(ending=ending, message=error.message, status=code, transient=transient)
+            self._said = parse_block(self._taping.emitter.stream.failure).payload or b""
+            return in_stream(error)
         if cause == "stalled":
             stalled = self._stalled()
             assert isinstance(stalled, Failure), "nothing was delivered"
             return stalled
-        said = (
-            str(self._fault) if self._fault is not None else _SAID.get(ending, "the upstream's answer was not usable")
-        )
-        return Failure(ending=ending, message=said)
+        return unusable(ending, self._fault)
 
     async def _drain(self, answered: Asked, cause: str) -> None:
         """After the last word: what still comes is on the tape, and the connection can be used again."""
         if cause != "closed":
             return
-        for read in await answered.body.drain():
-            if not self._taping.recorder.decoder.overflow:
-                await self._write(*self._taping.read(read.t, read.data))
+        taping = self._taping
+        for read in await answered.drain():
+            if answered.shape is not Shape.FRAMES:
+                await self._batch([taping.recorder.body(taping.t(read.t), read.data)])
+            elif not taping.recorder.decoder.overflow:
+                await self._write(*taping.read(read.t, read.data))
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -399,10 +403,9 @@ class Pump:
     async def _give_up(self, failure: Failure, decision: Decision) -> None:
         """No attempt is left: an HTTP error where the status is still free, else the error goes into the stream."""
         if self._live.answer is None:
-            error = self._taping.emitter.wire.error
-            answer = self._asking.answer_of(failure, decision, self._live.stream, self._said, error)
+            answer = self._asking.answer_of(failure, decision, self._live.stream, self._said)
             await self._commit(answer, answer.body)
-        await self._finish("status" if failure.status else _CAUSE_OF.get(failure.ending, "internal"))
+        await self._finish("status" if failure.answered else CAUSE_OF.get(failure.ending, "internal"))
 
     async def _finish(self, cause: str) -> None:
         """The one ending."""
@@ -413,6 +416,8 @@ class Pump:
             await self._commit(answer, answer.body)
         await self._batch(taping.recorder.rest(taping.t()))
         ending, flags = self._ending(cause)
+        if ending == "completed":
+            self._asking.worked()
         if live.answer is None and not live.left:
             await self._commit(self._head())
         untaped = ["untaped"] if taping.untaped else []
@@ -426,13 +431,13 @@ class Pump:
 
     def _ending(self, cause: str) -> tuple[str, Sequence[str]]:
         if self._order.dialect == "chat":
-            return self._taping.ending("limit" if cause == "upload" else _chat_cause(cause))
+            return self._taping.ending("limit" if cause == "upload" else chat_cause(cause))
         return exchange_ending(self._asking.status, cause, cut=self._fault is not None)
 
     def _cut(self, cause: str, ending: str) -> bool:
         """Whether the client's connection has to break: where the answer passed as it came, and its end never did."""
         order = self._order
-        if (order.streams and not order.verbatim) or self._asking.gave_up or cause in ("framed", "closed", "upload"):
+        if (order.streams and not order.verbatim) or self._asking.gave_up or cause in WHOLE:
             return False
         if cause == "eof" and self._fault is None:  # ended by a close, which chat alone can tell from a cut
             return ending not in ("completed", "upstream_error")
@@ -496,7 +501,9 @@ class Pump:
         if now >= self._leave_at and self._live.readers <= 0:
             return "client_gone"
         if now >= self._grace_at:
-            return "closed"
+            if self._taping.emitter.wire.finished:
+                return "closed"
+            self._grace_at = inf  # one more choice has begun
         if now >= self._stall_at():
             return "stalled"
         if now >= self._keepalive_at():
@@ -555,17 +562,3 @@ class Pump:
 
     def _check_once(self, _: float) -> None:
         self.poke("look")
-
-
-_SAID: Final = {
-    "truncated": "the upstream ended its answer before anything of it had come",
-    "reset": "the upstream dropped the connection",
-    "protocol": "the upstream did not answer with a stream",
-    "limit": "the upstream's answer goes beyond a limit",
-    "stalled": "the upstream fell silent",
-}
-
-
-def _chat_cause(cause: str) -> str:
-    """A whole body has its end by its framing; for a chat stream that end alone says nothing (L5)."""
-    return "eof" if cause == "framed" else cause

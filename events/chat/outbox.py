@@ -32,6 +32,13 @@ class Outbox:
         if self._waiting_bytes > UNDELIVERED_BYTES_MAX:
             self.deliver()
 
+    def keep(self, n: int, part: bytes) -> None:
+        """A part of an answer that was asked for whole: only its status lets it out."""
+        if self.delivered:
+            self._out.append(part)
+        else:
+            self._waiting.append((n, part))
+
     def add(self, n: int, repair: str, frame: bytes) -> None:
         """A frame of ours."""
         self._ledger.added(n, repair, frame)

@@ -101,6 +101,7 @@ class Repair:
         self._last_n = 0
         #: The last frame was one more piece of text of a choice that flows, and nothing but its splice came of it.
         self._steady = False
+        self._synthesise = settings.synthesise or not facts.stream
         self._choices = Choices(facts, settings, stream_id, roles)
         unusual = settings.cumulative or settings.reasoning == "reasoning"
         self._plain_texts = frozenset[str]() if unusual else _PLAIN_TEXTS
@@ -179,7 +180,7 @@ class Repair:
             failure = failure_of(n, dumps(answer), answer)
             self._ledger.added(n, "unframed", failure.frame)
             return [failure]
-        if self._choices.started or not any(map(has_message, choices_of(answer))):
+        if self._choices.started or not self._synthesise or not any(map(has_message, choices_of(answer))):
             return [Unknown(n, "not_a_stream")]
         return [Unknown(n, "synthesised"), *self._synthesised(n, answer), *self.end()]
 

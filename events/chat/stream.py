@@ -139,6 +139,8 @@ class ChatStream:
     def _begin_attempt(self) -> None:
         """What an attempt before this one brought counts for nothing: no client has seen it."""
         self.wire = Wire()
+        #: The upstream's own error, in the form that clients raise on.
+        self.failure = b""
         self._held = HeldCalls(self._outbox, self.ledger)
         self._envelope = write.Envelope()
         self._roles: set[int] = set()
@@ -357,6 +359,7 @@ class ChatStream:
 
     def _failed(self, failure: Failure) -> None:
         """The upstream's own error passes in every mode; what it cut is told before it."""
+        self.failure = failure.frame
         if failure.usage is not None:
             self._event(Usage(n=failure.n, counts=failure.usage))
         self._event(UpstreamError(n=failure.n, message=failure.message, code=failure.code))
@@ -396,7 +399,7 @@ class ChatStream:
         """A plain answer passes as it comes; a whole one is read at its end, up to a bound."""
         self._body_n = n
         if not self._facts.stream:
-            self._outbox.send(n, part)
+            self._outbox.keep(n, part)
         self._body_bytes_left -= len(part)
         if self._body_bytes_left >= 0:
             self._body.append(part)

@@ -118,7 +118,7 @@ async def test_a_listener_with_a_full_backlog_is_a_black_hole() -> None:
             filler.setblocking(False)
             filler.connect_ex(listener.getsockname())
         await trio.sleep(0.2)
-        url = "http://127.0.0.1:{}/v1".format(listener.getsockname()[1])
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         async with faulty(url=url, upstream=UpstreamSettings(connect_timeout_s=1)) as home:
             connecting(home, trio.open_tcp_stream)
             began = trio.current_time()
@@ -243,7 +243,7 @@ async def test_nothing_but_http_1_1_is_offered(autojump_clock: MockClock) -> Non
         context.set_alpn_protocols(["h2", "http/1.1"])
         tls = trio.SSLStream(stream, context, server_side=True)
         await tls.do_handshake()
-        offered.append(tls.selected_alpn_protocol())  # type: ignore[no-untyped-call]
+        offered.append(tls.selected_alpn_protocol())
         await Peer(*GOOD)(tls)
 
     async with faulty(script, url=HTTPS) as home:

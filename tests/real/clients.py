@@ -23,7 +23,7 @@ class Client:
     mode: str = ""
     #: Cannot name the tool that must be called.
     unforced: bool = False
-    #: Asks again by itself until it has an answer, so an error that stays is not for it.
+    #: Asks again by itself, and never stops.
     stubborn: bool = False
     #: Its tools are its own: the models that call one of them carry this suffix.
     suffix: str = ""

@@ -35,7 +35,7 @@ class Taped:
     ending: str = ""
     flags: tuple[str, ...] = ()
     attempts: int = 0
-    #: The status of an upstream's answer that is no stream.
+    #: The upstream's last.
     status: int | None = None
     repairs: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -47,6 +47,8 @@ class Taped:
     @property
     def explains(self) -> list[str]:
         """What makes an answer another than direct: repairs, further attempts, an ending that is told."""
+        if (self.status or 0) >= 400:
+            return []  # an HTTP error passes as it came
         names = [f"`{name}`" for name in sorted(self.repairs) if name not in _NO_CURES]
         if self.attempts > 1:
             names.append(f"{self.attempts} attempts")

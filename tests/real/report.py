@@ -10,7 +10,7 @@ from .judge import Outcome
 from .scenarios import SCENARIOS
 from .upstreams import UPSTREAMS
 
-__all__ = ["PLACE", "Cell", "document", "summary"]
+__all__ = ["PLACE", "Cell", "document", "said", "summary"]
 
 PLACE: Final = Path(__file__).parents[2] / "docs/real-peers.md"
 
@@ -25,7 +25,8 @@ left out.
 - **same**: through Wiretape as direct. What came of a stream is also what our folds hold of its tape.
 - **repaired**: not as direct, equal to our folds, and the tape names why: listed below.
 - **differs**: neither; a defect. This run: {differs}.
-- -: cannot be asked: this upstream calls a tool only when the request names it, which this client cannot.
+- -: not asked: llama-cpp-python calls a tool only when the request names it, which `llm` and opencode cannot; opencode
+  asks again for ever where an error stays.
 
 ## Scenarios
 
@@ -53,10 +54,11 @@ class Cell(NamedTuple):
     outcome: Outcome | None
 
 
-def summary(cells: Sequence[Cell]) -> str:
-    """One line."""
+def summary(cells: Sequence[Cell], due: int) -> str:
+    """One line; `due` were to be asked, had there been the time."""
     counts = Counter(cell.outcome.verdict for cell in cells if cell.outcome is not None)
-    return f"real peers: {counts['same']} same, {counts['repaired']} repaired, {counts['differs']} differ"
+    told = f"real peers: {counts['same']} same, {counts['repaired']} repaired, {counts['differs']} differ"
+    return told if len(cells) == due else f"{told}; {due - len(cells)} not asked for want of time"
 
 
 def document(cells: Sequence[Cell]) -> str:
@@ -65,7 +67,7 @@ def document(cells: Sequence[Cell]) -> str:
         differs=sum(cell.outcome is not None and cell.outcome.verdict == "differs" for cell in cells),
         scenarios=_table(["scenario", "asks for"], [(f"`{each.name}`", each.says) for each in SCENARIOS.values()]),
         results="\n".join(_results(upstream.name, upstream.scenarios, cells) for upstream in UPSTREAMS),
-        counts=summary(cells).capitalize() + ".",
+        counts=summary(cells, len(cells)).capitalize() + ".",
         repaired=_repaired(cells),
         versions=_table(["package", "version"], _versions()),
     )
@@ -89,8 +91,8 @@ def _repaired(cells: Sequence[Cell]) -> str:
             cell.upstream,
             f"`{cell.scenario}`",
             cell.client,
-            _said(outcome.direct),
-            _said(outcome.through),
+            said(outcome.direct),
+            said(outcome.through),
             ", ".join(outcome.explains),
         ]
         for cell in cells
@@ -101,12 +103,13 @@ def _repaired(cells: Sequence[Cell]) -> str:
     return _table(["upstream", "scenario", "client", "direct", "through Wiretape", "the tape says"], rows)
 
 
-def _said(result: dict[str, Any]) -> str:
-    said = [each for turn in result["turns"] for each in _turn(turn)]
+def said(result: dict[str, Any]) -> str:
+    """What a client holds at the end, in one line."""
+    parts = [each for turn in result["turns"] for each in _turn(turn)]
     if (error := result["error"]) is not None:
         status = f" {error['status']}" if error["status"] else ""
-        said.append(f"raises {error['class']}{status}: {_short(error['message'] or '', 160)}")
-    return "; ".join(said or ["nothing, and no error"]).replace("|", "\\|").replace("\n", " ")
+        parts.append(f"raises {error['class']}{status}: {_short(error['message'] or '', 160)}")
+    return "; ".join(parts or ["nothing, and no error"]).replace("|", "\\|").replace("\n", " ")
 
 
 def _turn(turn: dict[str, Any]) -> Iterable[str]:

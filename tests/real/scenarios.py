@@ -17,6 +17,8 @@ class Scenario:
     prompt: str = "How is the weather?"
     tool: bool = False
     usage: bool = False
+    #: Whether it stays like this, however often one asks.
+    stays: bool = False
     #: How often the client itself may ask again.
     retries: int = 0
     key: str = KEY
@@ -42,12 +44,12 @@ SCENARIOS: Final = {
         Scenario(name="tool", says="a call, its result, and the answer to that", tool=True),
         Scenario(name="usage", says="an answer in text, and the token counts asked for", usage=True),
         Scenario(name="refused", says="an HTTP error: 404, 400 or 401", key="wrong"),
-        Scenario(name="limited", says="HTTP 429 with a Retry-After longer than anybody waits"),
+        Scenario(name="limited", says="HTTP 429 with a Retry-After longer than anybody waits", stays=True),
         Scenario(
             name="recovers", says="HTTP 429 once, Retry-After 1 s, then an answer; the client may ask twice", retries=1
         ),
         Scenario(name="cut", says="the bytes end in the middle of a text"),
         Scenario(name="cut-tool", says="the bytes end in the middle of a call", tool=True),
-        Scenario(name="empty", says="status 200, and not one byte of an answer", prompt="overlong"),
+        Scenario(name="empty", says="status 200, and not one byte of an answer", prompt="overlong", stays=True),
     )
 }

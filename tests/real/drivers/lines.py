@@ -18,7 +18,7 @@ TOOL: Final[dict[str, Any]] = {
         "description": "The weather of one town",
         "parameters": {
             "type": "object",
-            "properties": {"city": {"type": "string", "enum": ["Paris", "Rome"]}},
+            "properties": {"city": {"type": "string", "enum": ["Paris"]}},
             "required": ["city"],
             "additionalProperties": False,
         },

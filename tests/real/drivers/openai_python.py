@@ -65,18 +65,19 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         ) as client:
             once(client, _options(asked, messages), turns)
             if asked["tool"] and turns[0]["calls"]:
-                messages += _results(turns[0]["calls"], ran)
+                messages += _results(turns[0], ran)
                 once(client, _options(asked, messages), turns)
     except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
         return {"turns": turns, "ran": ran, "error": error(failure)}
     return {"turns": turns, "ran": ran, "error": None}
 
 
-def _results(calls: list[list[str]], ran: list[str]) -> list[Any]:
+def _results(said: dict[str, Any], ran: list[str]) -> list[Any]:
+    calls = said["calls"]
     asked = [
         {"id": one, "type": "function", "function": {"name": two, "arguments": three}} for one, two, three in calls
     ]
-    messages: list[Any] = [{"role": "assistant", "content": None, "tool_calls": asked}]
+    messages: list[Any] = [{"role": "assistant", "content": said["text"], "tool_calls": asked}]
     for one, _, arguments in calls:
         result = result_of(arguments)
         if result is not None:

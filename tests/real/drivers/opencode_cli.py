@@ -19,7 +19,8 @@ def _configuration(asked: dict[str, Any]) -> str:
     model = asked["model"]
     options = {"baseURL": asked["base_url"], "apiKey": asked["key"], "includeUsage": asked["usage"]}
     models = {
-        name: {"name": name, "tool_call": True, "limit": {"context": 2048, "output": 256}} for name in (model, "text")
+        name: {"name": name, "tool_call": True, "limit": {"context": 200_000, "output": 4096}}
+        for name in (model, "text")
     }
     provider = {"npm": "@ai-sdk/openai-compatible", "name": "px", "options": options, "models": models}
     return json.dumps(

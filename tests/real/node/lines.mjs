@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 
 export const PARAMETERS = {
   type: 'object',
-  properties: { city: { type: 'string', enum: ['Paris', 'Rome'] } },
+  properties: { city: { type: 'string', enum: ['Paris'] } },
   required: ['city'],
   additionalProperties: false,
 };

@@ -40,10 +40,10 @@ await serve(async ({ base_url, key, model, prompt, tool, usage, retries, mode },
   if (tool) options.tools = [TOOL];
   if (usage) options.stream_options = { include_usage: true };
   await once(client, tool ? { ...options, tool_choice: { type: 'function', function: { name: NAME } } } : options, turns);
-  const { calls } = turns[0];
+  const { text, calls } = turns[0];
   if (!tool || !calls.length) return;
   const asked = calls.map(([id, name, given]) => ({ id, type: 'function', function: { name, arguments: given } }));
-  messages.push({ role: 'assistant', content: null, tool_calls: asked });
+  messages.push({ role: 'assistant', content: text, tool_calls: asked });
   for (const [id, , given] of calls) {
     let content = 'arguments are not JSON';
     try {

@@ -79,7 +79,7 @@ class Pump:
     async def run(self) -> None:
         """To the one ending; only cancellation comes out of it."""
         try:
-            self._services.reaper.watch(self._check_silence, trio.current_time() + self._order.route.keepalive_s)
+            self._services.reaper.watch(self._check_silence, self._look_by(trio.current_time()))
             await self._run()
         except trio.Cancelled:
             with trio.CancelScope(shield=True):  # writes, no waiting for anybody
@@ -421,7 +421,8 @@ class Pump:
         if live.answer is None and not live.left:
             await self._commit(self._head())
         untaped = ["untaped"] if taping.untaped else []
-        keys = {"cause": cause, "ending": ending, "flags": [*flags, *self._flags, *untaped]}
+        said = chat_cause(cause) if self._order.dialect == "chat" else cause
+        keys = {"cause": said, "ending": ending, "flags": [*flags, *self._flags, *untaped]}
         record = taping.recorder.end(taping.t(), keys)
         frames = taping.emitted([record])
         await taping.write([record])
@@ -556,9 +557,14 @@ class Pump:
             return None
         due = min(self._stall_at(), self._keepalive_at())
         if due > now:
-            return due
+            return min(due, self._look_by(now))
         self.poke("look")
         return now + min(1.0, self._order.route.keepalive_s)
+
+    def _look_by(self, now: float) -> float:
+        """No deadline that a read sets meanwhile is sooner."""
+        route = self._order.route
+        return now + min(route.first_byte_s, route.idle_s, inf if self._order.verbatim else route.keepalive_s)
 
     def _check_once(self, _: float) -> None:
         self.poke("look")

@@ -61,10 +61,9 @@ class Hot:
             await _refuse(send, refused, head=head)
             return
         live = self._registry.start(order)
-        abort: Callable[[], None] = scope["extensions"]["wiretape"]["abort"]
         if isinstance(order.body, Upload):
             receive = order.body.behind
-        await tail(live, self._services.store, receive, send, abort, head=head)
+        await tail(live, self._services.store, receive, send, scope["extensions"]["wiretape"], head=head)
 
     async def _order(self, scope: Mapping[str, Any], receive: Receive) -> Order | Answer | None:
         method: str = scope["method"]

@@ -19,6 +19,8 @@ class News(Enum):
     """What there is to tell besides bytes."""
 
     KEEPALIVE = "keepalive"
+    #: A piece went out in part; nothing else may be sent before its `leftover`.
+    LEFTOVER = "leftover"
     #: More waits than is kept: the rest is to be read from the tape.
     BEHIND = "behind"
     ENDED = "ended"
@@ -49,6 +51,12 @@ class Live:
         self.ended = trio.Event()
         self._cut = False
         self._on_left = on_left
+        #: Sends a piece to the client at once, as far as its socket takes it: what is left, framed, or None where
+        #: nothing was sent. A client that keeps up costs no task switch (20 us of the 80 of a frame at token pace).
+        self.offer: Callable[[bytes], bytes | None] | None = None
+        #: Bytes that the client was sent, or is being sent.
+        self.sent_bytes = 0
+        self._leftover = b""
         self._parts: list[bytes] = []
         self._waiting_bytes = 0
         self._behind = False
@@ -67,6 +75,8 @@ class Live:
         if self.left or self._behind:
             self._tell()
             return
+        if self.offer is not None and self._offered(self.offer, data):
+            return
         if self.taped and self._parts and self._waiting_bytes + len(data) > WINDOW_BYTES_MAX:
             self._behind = True
             self._parts.clear()
@@ -74,6 +84,22 @@ class Live:
             self._parts.append(data)
             self._waiting_bytes += len(data)
         self._tell()
+
+    def _offered(self, offer: Callable[[bytes], bytes | None], data: bytes) -> bool:
+        """Only to a client that waits, so that order is kept."""
+        if self._wake is None or self._parts or self._leftover or self._keepalive:
+            return False
+        left = offer(data)
+        if left is None:
+            return False
+        self.sent_bytes += len(data)
+        self._taken_n = self.shown_n
+        if left:
+            self._leftover = left
+            self._tell()
+        else:
+            self.sent_n = self.shown_n
+        return True
 
     def room(self) -> trio.Event | None:
         """Set when the client has taken what waits for it; None where there is room now."""
@@ -111,6 +137,8 @@ class Live:
         """The bytes that wait, or what else there is; what was taken before has been sent."""
         self.sent_n = self._taken_n
         while True:
+            if self._leftover:
+                return News.LEFTOVER
             if self._behind:
                 return News.BEHIND
             if self._parts:
@@ -119,6 +147,7 @@ class Live:
                 self._room.set()
                 self._taken_n = self.shown_n
                 self._keepalive = False
+                self.sent_bytes += sum(map(len, parts))
                 return parts[0] if len(parts) == 1 else b"".join(parts)
             if self.ended.is_set():
                 return self.ending
@@ -127,14 +156,19 @@ class Live:
                 return News.KEEPALIVE
             await self._news()
 
+    def leftover(self) -> bytes:
+        """Of a piece that went out in part: the rest, framed as it is."""
+        left, self._leftover = self._leftover, b""
+        return left
+
     async def reached(self, shown_bytes: int) -> None:
         """What stands on the tape is shown a moment later."""
         while self.shown < shown_bytes and not self.ended.is_set():
             await self._news()
 
-    def caught_up(self, sent_bytes: int) -> bool:
-        """A client that was behind has been sent this much; whether it is all, and what comes is kept for it again."""
-        if self.shown != sent_bytes:
+    def caught_up(self) -> bool:
+        """Whether a client that was behind has been sent all; then what comes is kept for it again."""
+        if self.shown != self.sent_bytes:
             return False
         self._behind = self._keepalive = False
         self._waiting_bytes = 0
@@ -143,7 +177,8 @@ class Live:
 
     def skip(self) -> None:
         """Its client wants no bytes, so it is never behind."""
-        self.caught_up(self.shown)
+        self.sent_bytes = self.shown
+        self.caught_up()
 
     @property
     def ending(self) -> News:

@@ -1,6 +1,6 @@
 """One client's side of a stream: sends what the pump shows, at the client's own pace, and notices that it has left."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import trio
@@ -20,16 +20,17 @@ Send = Callable[[Any], Awaitable[None]]
 _KEEPALIVE: Final = b": keepalive\n\n"
 
 
-async def tail(
-    live: Live, store: Store, receive: Receive, send: Send, abort: Callable[[], None], *, head: bool
-) -> None:
-    """Returns when the answer is whole, cut, or nobody is left to have it."""
+async def tail(live: Live, store: Store, receive: Receive, send: Send, wire: Mapping[str, Any], *, head: bool) -> None:
+    """Returns when the answer is whole, cut, or nobody is left to have it.
+
+    `wire` is what the connection class has beyond ASGI: `abort`, `offer`, `flush`.
+    """
     ending = News.CUT
     try:
         async with trio.open_nursery() as nursery:
             scope = nursery.cancel_scope
             nursery.start_soon(_watch, live, receive, scope)
-            ending = await _send_all(live, store, send, head=head)
+            ending = await _send_all(live, store, send, wire, head=head)
             # Disarmed before the last send: hypercorn posts `http.disconnect` in it, and the watcher would cancel it.
             scope.cancel()
         if live.left:
@@ -38,7 +39,7 @@ async def tail(
             with trio.CancelScope(shield=True, deadline=trio.current_time() + FINAL_SEND_TIMEOUT_S):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
-            abort()
+            wire["abort"]()
     finally:
         live.leave_client()
 
@@ -50,53 +51,53 @@ async def _watch(live: Live, receive: Receive, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _send_all(live: Live, store: Store, send: Send, *, head: bool) -> News:
+async def _send_all(live: Live, store: Store, send: Send, wire: Mapping[str, Any], *, head: bool) -> News:
     answer = await live.answered()
     if answer is None:
         return News.CUT
     await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-    sent_bytes = 0
+    live.offer = None if head else wire["offer"]
     while True:
         taken = await live.take()
         if isinstance(taken, bytes):
-            sent_bytes += len(taken)
             if not head:
                 await send({"type": "http.response.body", "body": taken, "more_body": True})
         elif taken is News.KEEPALIVE:
             await send({"type": "http.response.body", "body": _KEEPALIVE, "more_body": True})
-        elif taken is not News.BEHIND:
-            return taken
-        elif head:
+        elif taken is News.BEHIND and head:
             live.skip()
-        else:
-            sent_bytes = await _from_tape(live, store, send, sent_bytes)
-            if live.shown != sent_bytes:
+        elif taken is News.BEHIND:
+            if not await _from_tape(live, store, send):
                 return News.CUT
+        elif taken is News.LEFTOVER:
+            await wire["flush"](live.leftover())
+        else:
+            return taken
 
 
-async def _from_tape(live: Live, store: Store, send: Send, sent_bytes: int) -> int:
+async def _from_tape(live: Live, store: Store, send: Send) -> bool:
     """For a client that fell behind what is kept in memory: the same bytes, emitted again from its tape (L3).
 
     Until it has all that is shown, and goes on with what is shown from then on; or as far as the tape goes, where
-    that is shorter. How many bytes the client has been sent.
+    that is shorter. Whether the client has been sent all of it.
     """
     emitter, at = Emitter(), 0
     try:
         async for records in store.follow(live.stream):
             for n, data in _pieces(emitter, records):
-                fresh, at = data[max(0, sent_bytes - at) :], at + len(data)
+                fresh, at = data[max(0, live.sent_bytes - at) :], at + len(data)
                 if fresh:
+                    live.sent_bytes = at
                     await send({"type": "http.response.body", "body": fresh, "more_body": True})
-                    sent_bytes = at
                     live.sent_n = n
                 else:
                     await trio.lowlevel.checkpoint()
-            await live.reached(sent_bytes)
-            if live.caught_up(sent_bytes):
-                break
+            await live.reached(live.sent_bytes)
+            if live.caught_up():
+                return True
     except StoreError:
         pass  # it is shorter than what was shown
-    return sent_bytes
+    return live.caught_up()
 
 
 def _pieces(emitter: Emitter, records: Sequence[Record]) -> Iterator[tuple[int, bytes]]:

@@ -46,7 +46,7 @@ CLIENTS: Final = (
     Client(name="llm", package="llm", command=(*_OWN, "tests.real.drivers.llm_cli"), unforced=True),
     Client(
         name="opencode",
-        package="opencode-ai (npm)",
+        package="opencode-linux-x64 (npm)",
         command=(*_OWN, "tests.real.drivers.opencode_cli"),
         unforced=True,
         stubborn=True,
@@ -63,13 +63,14 @@ def versions() -> dict[str, str]:
             name, separator, rest = line.partition("==")
             if separator and not line.startswith((" ", "#")):
                 found.setdefault(name.partition("[")[0], rest.split()[0])
-    wanted: dict[str, Any] = json.loads((NODE / "package.json").read_text(encoding="utf-8"))["dependencies"]
+    package: dict[str, Any] = json.loads((NODE / "package.json").read_text(encoding="utf-8"))
+    wanted: dict[str, str] = package["dependencies"] | package["optionalDependencies"]
     return found | {f"{name} (npm)": version for name, version in wanted.items()}
 
 
 def missing(*, ci: bool) -> list[str]:
     """What was not installed here; part `ci` needs less."""
-    needed = [PYTHONS["clients"], NODE_MODULES, OPENCODE]
+    needed = [PYTHONS["clients"], NODE_MODULES]
     if not ci:
-        needed += [*PYTHONS.values(), CACHE / "tiny.gguf"]
+        needed += [*PYTHONS.values(), CACHE / "tiny.gguf", OPENCODE]
     return [str(each.relative_to(ROOT)) for each in needed if not each.exists()]

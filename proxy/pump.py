@@ -20,6 +20,7 @@ from .asking import Asking
 from .attempts import Decision, Failure, Next
 from .body import Body
 from .connection import Read
+from .deadlines import Deadlines
 from .errors import WireError
 from .limits import SNIFF_BYTES_MAX, STREAM_BYTES_MAX
 from .live import Live
@@ -55,18 +56,15 @@ class Pump:
         self._wanted: set[str] = set()
         self._pausing: trio.CancelScope | None = None
         self._flags: dict[str, None] = {}
-        now = live.started
-        self._began = now
-        self._progress_at = now
-        self._shown_at = now
-        self._progressed = False
-        self._grace_at = inf
-        self._leave_at = inf
+        self._deadlines = Deadlines(order, services.reaper, live.started, self._look)
         self._gone_written = False
         self._body: Body | None = None
         self._fault: WireError | None = None
         #: The upstream's own error: the body of its answer, or the object in its stream.
         self._said = b""
+
+    def _look(self) -> None:
+        self.poke("look")
 
     # -- from outside -------------------------------------------------------------------------------------------------
 
@@ -79,7 +77,6 @@ class Pump:
     async def run(self) -> None:
         """To the one ending; only cancellation comes out of it."""
         try:
-            self._services.reaper.watch(self._check_silence, self._look_by(trio.current_time()))
             await self._run()
         except trio.Cancelled:
             with trio.CancelScope(shield=True):  # writes, no waiting for anybody
@@ -92,6 +89,7 @@ class Pump:
             self._services.log.error("stream_failed", stream=self._live.stream, why=repr(error))
             await self._last("internal")
         finally:
+            self._deadlines.over()
             if self._body is not None:
                 await self._body.aclose()
             if not self._live.ended.is_set():
@@ -120,11 +118,9 @@ class Pump:
 
     async def _attempt(self) -> str | Failure:
         """The cause to end with, or how this attempt failed before anything was delivered."""
-        self._progress_at = trio.current_time()
-        self._progressed = False
+        self._deadlines.attempt(trio.current_time())
         self._body = self._fault = None
         self._said = b""
-        self._grace_at = inf
         answered = await self._asked()
         if isinstance(answered, str | Failure):
             return answered
@@ -169,8 +165,7 @@ class Pump:
     def _stalled(self) -> Failure | str:
         if self._live.answer is not None and self._taping.emitter.stream.delivered:
             return "stalled"
-        route = self._order.route
-        silent_s = route.idle_s if self._progressed else route.first_byte_s
+        silent_s = self._deadlines.silent_s
         return Failure(ending="stalled", message=f"the upstream sent nothing for {silent_s:g} s", transient=False)
 
     # -- one answer ---------------------------------------------------------------------------------------------------
@@ -230,7 +225,7 @@ class Pump:
         records, frames = taping.read(read.t, read.data)
         for record in records:
             if speaks(record):
-                self._progressed, self._progress_at = True, read.t
+                self._deadlines.progress(read.t)
                 break
         await self._write(records, frames)
         if self._order.dialect != "chat":
@@ -244,15 +239,14 @@ class Pump:
             return "closed"
         if self._taping.recorder.decoder.overflow or emitter.stream.overflow or self.received_bytes > STREAM_BYTES_MAX:
             return "limit"
-        if wire.finished and self._grace_at == inf:
-            self._grace_at = trio.current_time() + self._order.route.finish_grace_s
-            self._services.reaper.watch(self._check_once, self._grace_at)
+        if wire.finished and self._deadlines.grace_at == inf:
+            self._deadlines.grace(trio.current_time())
         return ""
 
     async def _take_body(self, answered: Asked, read: Read) -> str:
         taping = self._taping
         self.received_bytes += len(read.data)
-        self._progressed, self._progress_at = True, read.t
+        self._deadlines.progress(read.t)
         order = self._order
         if not order.streams and not order.verbatim and self._live.answer is None and answered.status < 400:
             head = relayed_head(answered.status, answered.headers, self._live.stream, decoded=answered.decoded)
@@ -362,7 +356,7 @@ class Pump:
             await taping.write(records)
         if frames:
             self._live.show(frames, records[-1].n)
-            self._shown_at = trio.current_time()
+            self._deadlines.shown_at = trio.current_time()
             if taping.store is None:
                 await self._untaped()
 
@@ -375,7 +369,7 @@ class Pump:
             with trio.CancelScope() as self._pausing:
                 await room.wait()
             self._pausing = None
-        self._progress_at = trio.current_time()
+        self._deadlines.progress_at = trio.current_time()
 
     async def _commit(self, answer: Answer, body: bytes | None = None) -> None:
         """The client's status is fixed, with a body where that is the whole answer."""
@@ -499,15 +493,16 @@ class Pump:
             cause = await self._left(now)
             if cause:
                 return cause
-        if now >= self._leave_at and self._live.readers <= 0:
+        deadlines = self._deadlines
+        if now >= deadlines.leave_at and self._live.readers <= 0:
             return "client_gone"
-        if now >= self._grace_at:
+        if now >= deadlines.grace_at:
             if self._taping.emitter.wire.finished:
                 return "closed"
-            self._grace_at = inf  # one more choice has begun
-        if now >= self._stall_at():
+            deadlines.grace_at = inf  # one more choice has begun
+        if now >= deadlines.stall_at:
             return "stalled"
-        if now >= self._keepalive_at():
+        if now >= deadlines.keepalive_at:
             await self._keepalive(now)
         return ""
 
@@ -515,6 +510,7 @@ class Pump:
         live, route = self._live, self._order.route
         if live.left and not self._gone_written:
             self._gone_written = True
+            self._deadlines.keepalives = False
             record = self._taping.record("gone", {"at": live.sent_n})
             self._taping.emitted([record])
             await self._taping.write([record])
@@ -523,8 +519,7 @@ class Pump:
         keeps = self._order.resumes or route.on_client_gone == "keep"
         if not keeps and route.on_client_gone == "cancel":
             return "client_gone"
-        self._leave_at = now + (route.keep_s if keeps else route.drain_s)
-        self._services.reaper.watch(self._check_once, self._leave_at)
+        self._deadlines.leave(now + (route.keep_s if keeps else route.drain_s))
         return ""
 
     async def _keepalive(self, now: float) -> None:
@@ -537,34 +532,7 @@ class Pump:
             records.append(taping.record("commit", {"status": answer.status}))
         taping.emitted(records)
         await taping.write(records)
-        self._shown_at = now
+        self._deadlines.shown_at = now
         if answer is not None:
             live.commit(answer)
         live.keepalive()
-
-    def _stall_at(self) -> float:
-        route = self._order.route
-        return self._progress_at + (route.idle_s if self._progressed else route.first_byte_s)
-
-    def _keepalive_at(self) -> float:
-        if not self._order.streams or self._order.verbatim or self._live.left:
-            return inf
-        return self._shown_at + self._order.route.keepalive_s
-
-    def _check_silence(self, now: float) -> float | None:
-        """For the reaper, about the two deadlines that move with every read."""
-        if self._live.ended.is_set():
-            return None
-        due = min(self._stall_at(), self._keepalive_at())
-        if due > now:
-            return min(due, self._look_by(now))
-        self.poke("look")
-        return now + min(1.0, self._order.route.keepalive_s)
-
-    def _look_by(self, now: float) -> float:
-        """No deadline that a read sets meanwhile is sooner."""
-        route = self._order.route
-        return now + min(route.first_byte_s, route.idle_s, inf if self._order.verbatim else route.keepalive_s)
-
-    def _check_once(self, _: float) -> None:
-        self.poke("look")

@@ -1,0 +1,606 @@
+"""Frames that are cut, odd, wrong or hostile: U27, U28, U32 to U50 and U61."""
+
+import time
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.failures.judged import TOOL, Peer, faulty, judged, length, received, sent_payloads
+from tests.support.house import ASKED, DONE, HEAD, call, finish, frame, role, text, usage
+from wiretape.events.emit import events
+from wiretape.events.fold.message import Message
+from wiretape.events.json_text import as_object
+from wiretape.events.settings import Settings
+
+STRICT, TRANSPARENT = Settings(), Settings(profile="transparent")
+BOTH = pytest.mark.parametrize("settings", [STRICT, TRANSPARENT], ids=["strict", "transparent"])
+WITH_USAGE = {**ASKED, "stream_options": {"include_usage": True}}
+#: One of everything: text, a call in pieces, usage.
+GOLDEN = b"".join(
+    [
+        role(),
+        text("hé\u2028llo 🎉"),
+        call("", TOOL),
+        call('{"path":'),
+        call('"/tmp/a"}'),
+        finish("tool_calls"),
+        usage(),
+        DONE,
+    ]
+)
+
+
+def raw(payload: bytes) -> bytes:
+    return b"data: %b\n\n" % payload
+
+
+def delta(inside: bytes, finish_reason: bytes = b"null") -> bytes:
+    """A chunk whose delta is these bytes."""
+    return raw(
+        b'{"id":"c1","object":"chat.completion.chunk","created":1,"model":"m",'
+        b'"choices":[{"index":0,"delta":%b,"finish_reason":%b}]}' % (inside, finish_reason)
+    )
+
+
+def said(answered: Any) -> str:
+    """The text that a client reads."""
+    choices = [c for value in sent_payloads(answered) for c in as_object(value).get("choices", [])]
+    return "".join(choice.get("delta", {}).get("content") or "" for choice in choices)
+
+
+def statuses(answered: Any) -> list[str]:
+    """What it is told of tools."""
+    return [value["status"] for value in sent_payloads(answered) if "status" in as_object(value)]
+
+
+# -- cuts -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.case("U27")
+@BOTH
+async def test_bytes_that_come_one_by_one_are_the_same_stream(settings: Settings, autojump_clock: MockClock) -> None:
+    async with faulty(Peer(GOLDEN), settings=settings) as home:
+        whole = (await home.ask(WITH_USAGE)).body
+    async with faulty(Peer(*[bytes([byte]) for byte in GOLDEN]), settings=settings) as home:
+        answered = await home.ask(WITH_USAGE)
+        assert answered.body == whole
+        seen = await judged(home, answered, "completed", came=GOLDEN)
+        kinds = [record.kind for record in seen.tape]
+        assert kinds.count("frame") == 8
+
+
+@pytest.mark.case("U28")
+async def test_a_cut_at_any_byte_changes_nothing(autojump_clock: MockClock) -> None:
+    """Through the whole proxy; tests/laws cut every golden stream in the core."""
+
+    async def each(stream: trio.abc.Stream) -> None:
+        place = len(home.streams)
+        await Peer(GOLDEN[:place], GOLDEN[place:], head=HEAD)(stream)
+
+    async with faulty(each) as home:
+        home.transport.pool._idle_max = 0
+        bodies = set[bytes]()
+        for _ in range(len(GOLDEN) - 1):
+            answered = await home.ask(WITH_USAGE)
+            bodies.add(answered.body)
+            assert received(await home.tape()) == GOLDEN
+        assert len(bodies) == 1
+        await judged(home, answered, "completed", came=GOLDEN)
+
+
+@pytest.mark.case("U27")
+@pytest.mark.slow
+async def test_a_mebibyte_in_single_bytes_costs_seconds(autojump_clock: MockClock) -> None:
+    body = b"".join(text("x" * 800) for _ in range(1_150)) + finish() + DONE
+    assert len(body) >= 1024 * 1024
+    wire = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+    pieces = [wire[at : at + 6] for at in range(0, len(wire), 6)]
+
+    async with faulty(Peer(*pieces, raw=True, head=HEAD)) as home:
+        before = time.process_time()
+        answered = await home.ask()
+        assert time.process_time() - before <= 10
+        assert answered.body == text("x" * 800) * 1_150 + finish() + DONE
+        await judged(home, answered, "completed", came=body)
+
+
+# -- lines and letters ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.case("U32")
+@pytest.mark.parametrize("end", [b"\r\n", b"\r", b"\n"], ids=["CRLF", "CR", "LF"])
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+async def test_any_line_end_is_one(end: bytes, size: int, autojump_clock: MockClock) -> None:
+    plain = role() + text("a") + finish() + DONE
+    came = plain.replace(b"\n", end)
+    async with faulty(Peer(*[came[at : at + size] for at in range(0, len(came), size)])) as home:
+        answered = await home.ask()
+        assert answered.body == plain
+        await judged(home, answered, "completed", came=came)
+
+
+@pytest.mark.case("U32")
+async def test_line_ends_may_be_mixed(autojump_clock: MockClock) -> None:
+    came = (
+        (role() + text("a") + text("b") + finish() + DONE).replace(b"\n\n", b"\r\n\n", 1).replace(b"\n\n", b"\r\r", 1)
+    )
+    async with faulty(Peer(came)) as home:
+        answered = await home.ask()
+        assert said(answered) == "ab"
+        await judged(home, answered, "completed", came=came)
+
+
+@pytest.mark.case("U33", "U36", "U37")
+@BOTH
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("a\u2028b\u2029c\u0085d\u000be\u000cf", id="what others take for line ends"),
+        pytest.param("\x00\x01\x1f\x7f", id="control characters, escaped"),
+        pytest.param("\ufeff inside", id="a BOM later"),
+        pytest.param("👩\u200d👩\u200d👧 é\u0301", id="joined letters"),
+    ],
+)
+async def test_every_letter_passes(content: str, settings: Settings, autojump_clock: MockClock) -> None:
+    frames = (
+        role() + text(content) + delta(('{"content":"' + content.translate(dict.fromkeys(range(32))) + '"}').encode())
+    )
+    came = frames + finish() + DONE
+    async with faulty(Peer(came), settings=settings) as home:
+        answered = await home.ask()
+        assert answered.body == came
+        await judged(home, answered, "completed", came=came)
+
+
+@pytest.mark.case("U34")
+async def test_a_bom_counts_at_the_start_alone(autojump_clock: MockClock) -> None:
+    plain = role() + text("a") + text("\ufeffb") + finish() + DONE
+    async with faulty(Peer(b"\xef\xbb\xbf" + plain)) as home:
+        answered = await home.ask()
+        assert answered.body == plain
+        await judged(home, answered, "completed", came=b"\xef\xbb\xbf" + plain)
+
+
+@pytest.mark.case("U35")
+async def test_bytes_that_are_no_utf_8_are_replaced_and_kept(autojump_clock: MockClock) -> None:
+    came = role() + delta(b'{"content":"a\xff\xfeb"}') + finish() + DONE
+    async with faulty(Peer(came)) as home:
+        answered = await home.ask()
+        assert said(answered) == "a\ufffd\ufffdb"
+        await judged(home, answered, "completed", came=came)
+    async with faulty(Peer(came), settings=TRANSPARENT) as home:
+        answered = await home.ask()
+        assert answered.body == came
+        await judged(home, answered, "completed", came=came)
+
+
+@pytest.mark.case("U35")
+async def test_a_letter_may_be_cut_by_a_read(autojump_clock: MockClock) -> None:
+    came = role() + text("é🎉") + finish() + DONE
+    place = came.index("🎉".encode()) + 2
+    async with faulty(Peer(came[:place], came[place:], every_s=1)) as home:
+        answered = await home.ask()
+        assert answered.body == came
+        await judged(home, answered, "completed", came=came)
+
+
+@pytest.mark.case("U36")
+@pytest.mark.parametrize("byte", [b"\x00", b"\x01", b"\x1f"])
+async def test_a_raw_control_character_is_no_json(byte: bytes, autojump_clock: MockClock) -> None:
+    came = role() + text("a") + delta(b'{"content":"%b"}' % byte) + text("b") + finish() + DONE
+    async with faulty(Peer(came)) as home:
+        answered = await home.ask()
+        assert said(answered) == "ab"
+        await judged(home, answered, "completed", "not_json", came=came)
+
+
+@pytest.mark.case("U37")
+@BOTH
+async def test_half_an_emoji_a_delta_is_one_emoji(settings: Settings, autojump_clock: MockClock) -> None:
+    came = role() + delta(b'{"content":"a\\ud83d"}') + delta(b'{"content":"\\ude00b"}') + finish() + DONE
+    async with faulty(Peer(came), settings=settings) as home:
+        answered = await home.ask()
+        assert answered.body == came, "the halves pass as they are"
+        seen = await judged(home, answered, "completed", came=came)
+        fold = Message()
+        for event in events(seen.tape):
+            fold.apply(event)
+        assert fold.text() == "a😀b"
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+BAD: dict[str, tuple[bytes, str | None]] = {
+    "half an object": (b'{"id":"c1","choices":[', "not_json"),
+    "words": (b"hello", "not_json"),
+    "NaN": (b'{"choices":[{"index":0,"delta":{"content":NaN}}]}', "not_json"),
+    "depth 100,000": (b'{"choices":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not_json"),
+    "a list": (b"[1,2]", "foreign"),
+    "no choices": (b'{"hello":1}', "foreign"),
+}
+
+
+@pytest.mark.case("U38", "U39")
+@pytest.mark.parametrize(("payload", "flag"), BAD.values(), ids=BAD)
+@BOTH
+async def test_a_frame_that_says_nothing_is_kept_and_withheld(
+    settings: Settings, payload: bytes, flag: str, autojump_clock: MockClock
+) -> None:
+    before, behind = role() + text("a"), text("b") + finish() + DONE
+    async with faulty(Peer(before, raw(payload), behind, every_s=1), settings=settings) as home:
+        answered = await home.ask()
+        strict = settings is STRICT
+        assert answered.body == before + (b"" if strict else raw(payload)) + behind
+        await judged(home, answered, "completed", flag, came=before + raw(payload) + behind)
+
+
+@pytest.mark.case("U39")
+@BOTH
+@pytest.mark.parametrize(
+    "extra",
+    [
+        pytest.param(b'"n":18446744073709551617', id="an integer of 2^64 and more"),
+        pytest.param(b'"n":1,"n":2', id="a key twice"),
+        pytest.param(b'"n":' + b"[" * 400 + b"]" * 400, id="depth 400"),
+        pytest.param(b'"n":1e999', id="a number beyond every float"),
+        pytest.param(b'"n":-0.0,"m":1E5', id="odd numbers"),
+    ],
+)
+async def test_odd_json_passes_as_its_very_bytes(extra: bytes, settings: Settings, autojump_clock: MockClock) -> None:
+    came = role() + text("a") + delta(b'{"content":"b",%b}' % extra) + finish() + DONE
+    async with faulty(Peer(came), settings=settings) as home:
+        answered = await home.ask()
+        assert answered.body == came
+        await judged(home, answered, "completed", came=came)
+
+
+# -- terminators ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.case("U40")
+@pytest.mark.parametrize("every_s", [0, 0.1], ids=["in one read", "in two"])
+async def test_a_second_terminator_is_withheld(every_s: float, autojump_clock: MockClock) -> None:
+    pieces = (role() + text("a") + finish() + DONE, DONE) if every_s else (role() + text("a") + finish() + DONE + DONE,)
+    async with faulty(Peer(*pieces, every_s=every_s)) as home:
+        answered = await home.ask()
+        assert answered.body.count(DONE) == 1
+        await judged(home, answered, "completed", came=b"".join(pieces))
+
+
+@pytest.mark.case("U41")
+@BOTH
+@pytest.mark.parametrize("end", ["final", "stall"])
+@pytest.mark.parametrize("late", [text("late"), usage(), call('{"a":1}', TOOL)], ids=["text", "usage", "a call"])
+async def test_what_comes_behind_the_terminator_is_taped_and_not_delivered(
+    late: bytes, end: Any, settings: Settings, autojump_clock: MockClock
+) -> None:
+    whole = role() + text("a") + finish() + DONE
+    async with faulty(Peer(whole, late, every_s=0.1, end=end), settings=settings) as home:
+        answered = await home.ask()
+        assert answered.body == (whole if settings is STRICT else whole + late)
+        assert answered.ended_at <= 2
+        await judged(home, answered, "completed", "late_data", came=whole + late)
+
+
+@pytest.mark.case("U41")
+async def test_a_peer_that_goes_on_for_ever_is_closed(autojump_clock: MockClock) -> None:
+    whole = role() + text("a") + finish() + DONE
+    async with faulty(Peer(whole, *[text("late")] * 1_000, every_s=0.01)) as home:
+        answered = await home.ask()
+        assert answered.body == whole
+        assert answered.ended_at <= 2
+        await judged(home, answered, "completed", "late_data")
+        assert len(home.transport.pool) == 0
+
+
+@pytest.mark.case("U42")
+@pytest.mark.parametrize(
+    "done", [b"data:[DONE]\n\n", b"data: [DONE]  \n\n", b"data:  [DONE] \r\n\r\n", b"data: [DONE]"]
+)
+async def test_a_terminator_may_be_written_otherwise(done: bytes, autojump_clock: MockClock) -> None:
+    whole = role() + text("a") + finish()
+    async with faulty(Peer(whole, done)) as home:
+        answered = await home.ask()
+        assert answered.body == whole + DONE
+        await judged(home, answered, "completed", came=whole + done)
+
+
+@pytest.mark.case("U42")
+async def test_a_terminator_in_small_letters_is_data(autojump_clock: MockClock) -> None:
+    whole = role() + text("a") + finish()
+    async with faulty(Peer(whole, b"data: [done]\n\n")) as home:
+        answered = await home.ask()
+        assert answered.body == whole + DONE
+        await judged(home, answered, "completed", "no_done", "not_json", came=whole + b"data: [done]\n\n")
+
+
+# -- errors in the stream ---------------------------------------------------------------------------------------------
+
+OVERLOADED = b'{"error":{"message":"overloaded","type":"server_error","code":529,"extra":{"a":18446744073709551617}}}'
+LOST = b'{"error":{"message":"Network connection lost"}}'
+INVALID = b'{"error":{"message":"bad image","type":"invalid_request_error","code":"invalid_image"}}'
+
+
+@pytest.mark.case("U43")
+@pytest.mark.parametrize(
+    ("payload", "status", "attempts"),
+    [(OVERLOADED, 529, 3), (LOST, 502, 3), (INVALID, 502, 1)],
+    ids=["overloaded", "a lost connection", "the request's own fault"],
+)
+@pytest.mark.parametrize(
+    "first", [(), (role(),), (b": hello\n\n", role(), usage())], ids=["first", "behind a role", "behind more"]
+)
+@pytest.mark.parametrize("event", [b"", b"event: error\n"], ids=["", "as an event"])
+async def test_an_error_before_content_is_an_http_error(
+    event: bytes, first: tuple[bytes, ...], payload: bytes, status: int, attempts: int, autojump_clock: MockClock
+) -> None:
+    async with faulty(peer := Peer(*first, event + raw(payload), end="stall")) as home:
+        answered = await home.ask()
+        assert (answered.status, answered.body) == (status, payload), "the upstream's own object"
+        assert answered.header(b"content-type") == b"application/json"
+        seen = await judged(home, answered, "upstream_error", came=peer.body)
+        assert (len(peer.requests), len(seen.attempts)) == (attempts, attempts)
+        assert answered.header(b"x-should-retry") == (b"false" if attempts == 3 else None)
+
+
+@pytest.mark.case("U43")
+async def test_an_error_that_passes_is_never_seen(autojump_clock: MockClock) -> None:
+    good = Peer(role(), text("a"), finish(), DONE)
+    async with faulty(Peer(raw(OVERLOADED)), good) as home:
+        home.transport.pool._idle_max = 0
+        answered = await home.ask()
+        assert (answered.status, answered.body) == (200, good.body)
+        await judged(home, answered, "completed", came=good.body)
+
+
+@pytest.mark.case("U43")
+@pytest.mark.parametrize("mode", ["error", "warn", "both"])
+@pytest.mark.parametrize("payload", [OVERLOADED, LOST, INVALID], ids=["overloaded", "lost", "invalid"])
+@pytest.mark.parametrize("event", [b"", b"event: error\n"], ids=["", "as an event"])
+@pytest.mark.parametrize("tool", ["", TOOL], ids=["in a text", "in a call"])
+async def test_an_error_behind_content_is_relayed(
+    tool: str, event: bytes, payload: bytes, mode: Any, autojump_clock: MockClock
+) -> None:
+    frames = [role(), text("so: "), *([call('{"a', tool)] if tool else [])]
+    peer = Peer(*frames, event + raw(payload), every_s=1)
+    async with faulty(peer, settings=Settings(on_partial=mode)) as home:
+        answered = await home.ask()
+        assert answered.body.endswith(raw(payload))
+        assert statuses(answered) == (["dropped"] if tool else [])
+        assert ("⚠" in said(answered)) == (bool(tool) and mode != "error")
+        await judged(home, answered, "upstream_error", came=peer.body)
+        assert len(peer.requests) == 1
+
+
+@pytest.mark.case("U43")
+async def test_an_error_as_a_whole_answer_is_an_error(autojump_clock: MockClock) -> None:
+    async with faulty(peer := length(INVALID)) as home:
+        answered = await home.ask()
+        assert (answered.status, answered.body) == (502, INVALID)
+        await judged(home, answered, "upstream_error", came=INVALID)
+        assert len(peer.requests) == 1
+
+
+@pytest.mark.case("U43")
+async def test_an_error_in_the_transparent_profile_passes_as_it_is(autojump_clock: MockClock) -> None:
+    async with faulty(peer := Peer(raw(OVERLOADED), DONE), settings=TRANSPARENT) as home:
+        answered = await home.ask()
+        assert (answered.status, answered.body) == (200, peer.body)
+        seen = await judged(home, answered, "upstream_error", came=peer.body)
+        assert len(seen.attempts) == 1
+
+
+# -- finishes and calls -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.case("U44")
+async def test_the_first_finish_wins(autojump_clock: MockClock) -> None:
+    peer = Peer(role(), text("a"), finish("stop"), finish("length"), text("b"), finish("tool_calls"), DONE)
+    async with faulty(peer) as home:
+        answered = await home.ask()
+        values = [as_object(value) for value in sent_payloads(answered)]
+        reasons = [c["finish_reason"] for value in values for c in value.get("choices", []) if c.get("finish_reason")]
+        assert reasons == ["stop"]
+        await judged(home, answered, "completed", "late_delta", came=peer.body)
+
+
+def part(index: int | None, **entry: Any) -> bytes:
+    """One entry of `tool_calls`."""
+    function = {key: entry.pop(key) for key in ("name", "arguments") if key in entry}
+    at = {} if index is None else {"index": index}
+    return frame({"tool_calls": [{**at, **entry, "function": function}]})
+
+
+TANGLED: dict[str, tuple[tuple[bytes, ...], dict[str, str]]] = {
+    "gaps": (
+        (part(3, id="x", name="a", arguments="{}"), part(9, id="y", name="b", arguments='{"b":1}')),
+        {"a": "{}", "b": '{"b":1}'},
+    ),
+    "an index used again": (
+        (part(0, id="x", name="a", arguments='{"a":1}'), part(0, id="y", name="b", arguments='{"b":1}')),
+        {"a": '{"a":1}', "b": '{"b":1}'},
+    ),
+    "an id that comes later": (
+        (part(0, name="a", arguments=""), part(0, id="x", arguments='{"a":'), part(0, arguments="1}")),
+        {"a": '{"a":1}'},
+    ),
+    "pieces that alternate": (
+        (
+            part(0, id="x", name="a", arguments='{"a"'),
+            part(1, id="y", name="b", arguments='{"b"'),
+            part(0, arguments=":1}"),
+            part(1, arguments=":2}"),
+        ),
+        {"a": '{"a":1}', "b": '{"b":2}'},
+    ),
+}
+
+
+@pytest.mark.case("U45")
+@pytest.mark.parametrize(("pieces", "calls"), TANGLED.values(), ids=TANGLED)
+@pytest.mark.parametrize("held", [False, True], ids=["live", "held"])
+async def test_arguments_never_mix(
+    held: bool, pieces: tuple[bytes, ...], calls: dict[str, str], autojump_clock: MockClock
+) -> None:
+    peer = Peer(role(), *pieces, finish("tool_calls"), DONE)
+    async with faulty(peer, settings=Settings(tools="held" if held else "live")) as home:
+        answered = await home.ask()
+        got: dict[int, list[str]] = {}
+        for value in sent_payloads(answered)[:-1]:
+            for entry in value["choices"][0]["delta"].get("tool_calls", []) if value["choices"] else []:
+                kept = got.setdefault(entry["index"], ["", ""])
+                kept[0] += entry["function"].get("name") or ""
+                kept[1] += entry["function"].get("arguments") or ""
+        assert dict(sorted(map(tuple, got.values()))) == calls  # type: ignore[arg-type]
+        assert statuses(answered) == ["running"] * len(calls)
+        await judged(home, answered, "completed", came=peer.body)
+
+
+OPEN_CALLS = {"never closed": '{"path":"/tmp', "no JSON": "{path: a}", "nothing of it": '{"a":1}}'}
+
+
+@pytest.mark.case("U46")
+@pytest.mark.parametrize("arguments", OPEN_CALLS.values(), ids=OPEN_CALLS)
+@pytest.mark.parametrize("mode", ["error", "warn", "both"])
+@pytest.mark.parametrize("before", [(), (text("so: "),)], ids=["alone", "behind a text"])
+async def test_a_claimed_call_that_is_no_json_is_malformed(
+    before: tuple[bytes, ...], mode: Any, arguments: str, autojump_clock: MockClock
+) -> None:
+    peer = Peer(role(), *before, call(arguments, TOOL), finish("tool_calls"), DONE, every_s=0.1)
+    async with faulty(peer, settings=Settings(on_partial=mode)) as home:
+        answered = await home.ask()
+        values = sent_payloads(answered)
+        assert statuses(answered) == ["dropped"]
+        assert next(v for v in values if "status" in as_object(v))["reason"] == "malformed"
+        assert b'"tool_calls"' not in answered.body.replace(b'"tool_calls":', b""), "nobody claims it"
+        if mode == "warn":
+            assert values[-1] == "[DONE]"
+            assert values[-2]["choices"][0]["finish_reason"] == "length"
+            assert b'"tool_calls":' not in answered.body
+        else:
+            assert (values[-1]["error"]["code"], "[DONE]" in values) == ("malformed_call", False)
+        assert (TOOL in said(answered)) == (mode != "error")
+        await judged(home, answered, "completed", "malformed_call", came=peer.body)
+
+
+@pytest.mark.case("U46")
+@pytest.mark.parametrize("mode", ["error", "warn", "both"])
+@pytest.mark.parametrize("tools", ["live", "held"])
+async def test_a_length_in_a_call_is_the_upstreams_own_word(tools: Any, mode: Any, autojump_clock: MockClock) -> None:
+    peer = Peer(role(), text("so: "), call('{"path":"/tmp', TOOL), finish("length"), DONE, every_s=0.1)
+    async with faulty(peer, settings=Settings(on_partial=mode, tools=tools)) as home:
+        answered = await home.ask()
+        values = sent_payloads(answered)
+        assert values[-1] == "[DONE]"
+        assert not any("error" in as_object(value) for value in values)
+        reasons = [v["choices"][0]["finish_reason"] for v in values[:-1] if v["choices"][0]["finish_reason"]]
+        assert reasons == ["length"]
+        assert statuses(answered) == ["dropped"]
+        held = tools == "held" or mode == "warn"
+        assert (b'"tool_calls":' in answered.body) is not held
+        assert (TOOL in said(answered)) == (mode != "error")
+        await judged(home, answered, "completed", came=peer.body)
+
+
+@pytest.mark.case("U47")
+async def test_internal_tools_and_orphans_have_no_life_on_the_wire(autojump_clock: MockClock) -> None:
+    asked = {
+        **ASKED,
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": "k", "type": "function", "function": {"name": "_in", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": "k", "content": "inside"},
+            {"role": "tool", "tool_call_id": "nobody", "content": "orphan"},
+        ],
+    }
+    peer = Peer(role(), text("a"), part(0, id="z", name="_internal", arguments="{}"), finish("tool_calls"), DONE)
+    async with faulty(peer) as home:
+        answered = await home.ask(asked)
+        assert statuses(answered) == []
+        assert b"hermes.tool.progress" not in answered.body
+        seen = await judged(home, answered, "completed", came=peer.body)
+        assert b"_internal" in received(seen.tape)
+
+
+@pytest.mark.case("U48")
+@pytest.mark.parametrize("asks", [True, False], ids=["asked for", "not asked for"])
+async def test_a_usage_chunk_is_relayed_once_and_only_when_asked_for(asks: bool, autojump_clock: MockClock) -> None:
+    missing = raw(b'{"id":"c1","object":"chat.completion.chunk","created":1,"model":"m","usage":{"total_tokens":3}}')
+    peer = Peer(role(), text("a"), finish(), usage(), usage(), missing, DONE)
+    async with faulty(peer) as home:
+        answered = await home.ask(WITH_USAGE if asks else ASKED)
+        chunks = [value for value in sent_payloads(answered)[:-1] if value.get("usage")]
+        assert len(chunks) == int(asks)
+        await judged(home, answered, "completed", came=peer.body)
+
+
+@pytest.mark.case("U48")
+async def test_usage_that_rides_on_a_chunk_stays_there(autojump_clock: MockClock) -> None:
+    riding = frame({}, "stop", usage={"total_tokens": 3})
+    async with faulty(peer := Peer(role(), text("a"), riding, DONE)) as home:
+        answered = await home.ask()
+        assert answered.body == peer.body
+        await judged(home, answered, "completed", came=peer.body)
+
+
+@pytest.mark.case("U48")
+@pytest.mark.parametrize("asks", [True, False], ids=["the client asks", "the route asks"])
+async def test_a_route_may_ask_for_usage_that_its_client_does_not_see(asks: bool, autojump_clock: MockClock) -> None:
+    peer = Peer(role(), text("a"), finish(), usage(), DONE)
+    async with faulty(peer, route={"include_usage": True}) as home:
+        answered = await home.ask(WITH_USAGE if asks else ASKED)
+        assert b'"include_usage":true' in peer.requests[0].replace(b" ", b"")
+        assert (b'"usage":{' in answered.body) is asks
+        await judged(home, answered, "completed", came=peer.body)
+        assert home.log[-1][0] == "ended"
+
+
+@pytest.mark.case("U49")
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        pytest.param(
+            b'event: hermes.tool.progress\ndata: {"tool":"x","toolCallId":"y","status":"running"}\n\n', id="hermes"
+        ),
+        pytest.param(b'event: run.completed\ndata: {"event":"run.completed","output":"done"}\n\n', id="a run"),
+        pytest.param(b'event: execute\ndata: {"code":"alert(1)"}\n\n', id="code"),
+    ],
+)
+async def test_events_of_somebody_else_are_never_relayed_as_ours(foreign: bytes, autojump_clock: MockClock) -> None:
+    peer = Peer(role(), text("a"), foreign, text("b"), finish(), DONE)
+    async with faulty(peer) as home:
+        answered = await home.ask()
+        assert b"event:" not in answered.body
+        assert statuses(answered) == []
+        assert said(answered) == "ab"
+        await judged(home, answered, "completed", "foreign", came=peer.body)
+
+
+@pytest.mark.case("U50")
+@BOTH
+async def test_what_we_do_not_know_passes_byte_for_byte(settings: Settings, autojump_clock: MockClock) -> None:
+    first = delta(b'{"role":"assistant","content":"","reasoning_content":"hm", "extra_content":{"google":{"s": 1.50}}}')
+    odd = frame({"content": "a", "x_unknown": {"b": [1, None]}}, system_fingerprint="fp", x_top={"y": 1})
+    peer = Peer(first, odd, text("b"), finish(), DONE)
+    async with faulty(peer, settings=settings) as home:
+        answered = await home.ask()
+        assert answered.body == peer.body
+        await judged(home, answered, "completed", came=peer.body)
+
+
+@pytest.mark.case("U61")
+@pytest.mark.parametrize("created", [0, -1, 99_999_999_999_999, None, "yesterday", 1.5])
+async def test_an_upstreams_clock_orders_nothing(created: Any, autojump_clock: MockClock) -> None:
+    frames = [frame({"content": letter}, created=value) for letter, value in zip("abc", (5, created, 1), strict=True)]
+    async with faulty(peer := Peer(role(), *frames, finish(), DONE, every_s=1)) as home:
+        answered = await home.ask()
+        assert said(answered) == "abc"
+        stamps = {value["created"] for value in sent_payloads(answered)[:-1]}
+        assert len(stamps) == 1, "one stream, one time"
+        seen = await judged(home, answered, "completed", came=peer.body)
+        assert [record.t for record in seen.tape] == sorted(record.t for record in seen.tape)

@@ -1,6 +1,5 @@
 """The whole body of a request, within bounds of size and time, and what JSON it is."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import orjson
@@ -9,11 +8,11 @@ import trio
 from wiretape.events.json_text import ABSENT, parse
 
 from .answers import Answer, error
+from .asgi import Receive
 from .limits import PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
 
 __all__ = ["BodyError", "parsed", "too_long", "whole_body"]
 
-Receive = Callable[[], Awaitable[Any]]
 
 _CLOSE: Final = ((b"connection", b"close"),)
 

@@ -1,16 +1,15 @@
 """The one ASGI application: Wiretape's own paths go to the control surface, all others to the streaming path."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 from .access import refusal
 from .answers import send_answer
+from .asgi import App
 from .config import Config
 from .keys import Keys
 
-__all__ = ["App", "front"]
-
-App = Callable[[Any, Any, Any], Awaitable[None]]
+__all__ = ["front"]
 
 _OWN: Final = b"/wiretape/"
 

@@ -1,6 +1,6 @@
 """The streaming path, a plain ASGI callable: lets a request in, starts its stream, and tails it for the client."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import trio
@@ -10,6 +10,7 @@ from wiretape.events.settings import Facts
 
 from .access import content_type_refusal, refusal
 from .answers import Answer, error, send_answer
+from .asgi import Receive, Send
 from .asked_body import BodyError, parsed, too_long, whole_body
 from .exchange import Header
 from .headers import masked_path
@@ -24,8 +25,6 @@ from .upload import Upload
 
 __all__ = ["Hot"]
 
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
 
 #: Members that gateways before us took for the address to send a key to (CVE-2024-6587).
 _NEVER_ASKED: Final = ("api_base", "base_url", "extra_headers")

@@ -286,8 +286,8 @@ ACCEPT_RETRY_S: Final = 0.1
 #: Of a request's body that no app has asked for yet: four socket reads.
 BODY_AHEAD_BYTES_MAX: Final = 256 * 1024
 
-#: Of a client's connection without a request: above the 60 s of common load balancers and SDKs, so that they close first
-#: and no request meets a closing connection.
+#: Of a client's connection without a request: above the 60 s of common load balancers and SDKs, so that they close
+#: first, and no request meets a closing connection.
 CLIENT_IDLE_TIMEOUT_S: Final = 75.0
 
 #: After an answer to a request that was not read to its end, and for TLS to say goodbye: what still comes is thrown

@@ -31,8 +31,7 @@ class Reaper:
     def watch(self, check: Check, at: float) -> None:
         """`check` is asked no earlier than `at`, and at once when `at` has come."""
         heappush(self._due, (at, next(self._order), check))
-        if at < self._nap.deadline:
-            self._nap.deadline = at
+        self._nap.deadline = min(self._nap.deadline, at)
 
     async def run(self) -> None:
         """For ever."""

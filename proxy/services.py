@@ -26,6 +26,9 @@ class Log(Protocol):
 
     def ended(self, ended: "Ended") -> None: ...
 
+    @property
+    def dropped(self) -> int: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:

@@ -1,6 +1,6 @@
 """One client's side of a stream: sends what the pump shows, at the client's own pace, and notices that it has left."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import trio
@@ -8,14 +8,13 @@ import trio
 from wiretape.events.emit import Emitter
 from wiretape.events.record import Record
 
+from .asgi import Receive, Send
 from .limits import FINAL_SEND_TIMEOUT_S, SEND_BYTES_MAX, SLICE_RECORDS
 from .live import Live, News
 from .store import Store, StoreError
 
 __all__ = ["tail"]
 
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
 
 _KEEPALIVE: Final = b": keepalive\n\n"
 

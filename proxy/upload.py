@@ -1,17 +1,16 @@
 """The body of a request that is relayed while it comes: each piece is on the tape before the upstream gets it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import trio
 
 from wiretape.events.errors import WiretapeError
 
+from .asgi import Receive
 from .taping import Taping
 
 __all__ = ["Upload", "UploadError"]
-
-Receive = Callable[[], Awaitable[Any]]
 
 
 class UploadError(WiretapeError):

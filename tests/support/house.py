@@ -140,6 +140,7 @@ def post(
 class _Log:
     def __init__(self) -> None:
         self.lines: list[tuple[str, str, dict[str, object]]] = []
+        self.dropped = 0
 
     def info(self, event: str, /, **fields: object) -> None:
         self.lines.append(("info", event, fields))

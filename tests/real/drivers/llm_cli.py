@@ -12,7 +12,7 @@ from .lines import serve, turn
 __all__: list[str] = []
 
 _LLM: Final = PYTHONS["clients"].with_name("llm")
-_PATIENCE_S: Final = 60
+_PATIENCE_S: Final = 25
 
 _FUNCTION: Final = """
 def get_weather(city: str) -> str:
@@ -42,20 +42,24 @@ def _turns(log: str) -> list[dict[str, Any]]:
     return turns
 
 
+def _run(command: list[str | Path], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+    )
+
+
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
     """One run of it, and one look into its log."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "extra-openai-models.yaml").write_text(_models(asked), encoding="utf-8")
         env = environment(LLM_USER_PATH=folder)
         tool = ["--functions", _FUNCTION] if asked["tool"] else []
-        run: list[str | Path] = [_LLM, "-m", "px", "--key", asked["key"], *tool, asked["prompt"]]
-        done = subprocess.run(
-            run, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
-        )
-        listing: list[str | Path] = [_LLM, "logs", "list", "--json", "-n", "0"]
-        log = subprocess.run(
-            listing, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
-        )
+        try:
+            done = _run([_LLM, "-m", "px", "--key", asked["key"], *tool, asked["prompt"]], env)
+        except subprocess.TimeoutExpired:
+            failure = {"class": "no end", "status": None, "code": None, "message": f"after {_PATIENCE_S} s"}
+            return {"turns": [], "ran": [], "error": failure}
+        log = _run([_LLM, "logs", "list", "--json", "-n", "0"], env)
     turns = _turns(log.stdout) if log.stdout.strip() else []
     said = turns[-1]["text"] if turns else ""
     if not turns and done.stdout.strip():

@@ -109,6 +109,20 @@ coverage: install ## branch coverage of events/ by its fast tests (100 %)
 .PHONY: laws
 laws: install ## the laws over the full product of splits, line endings and cuts
 	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto tests/laws
+	$(PY) -m tests.laws.runs 2000
+
+# The default suite has a bounded number of each; here they print what they measured (docs/laws.md).
+.PHONY: runs
+runs: install ## 2,000 seeded runs of the whole proxy, each twice: every reader against the tape
+	$(PY) -m tests.laws.runs 2000
+
+.PHONY: kills
+kills: install ## 200 real kill -9 of a proxy under load: every delivered frame is on the tape
+	$(PY) -m tests.proxy.kills 200
+
+.PHONY: aborts
+aborts: install ## 20,000 requests that are aborted at random moments: nothing is left
+	$(PY) -m tests.proxy.aborts 20000
 
 .PHONY: mutants
 mutants: install ## mutation testing of codec, tape and repair

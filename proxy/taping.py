@@ -106,8 +106,10 @@ class Taping:
         if records[-1].kind == "end":
             entry = self.entry = self._fold.entry()
         if self.store is not None:
+            began = trio.current_time()
             try:
-                await self.store.append(self.stream, records, entry)
+                self.written_bytes += await self.store.append(self.stream, records, entry)
+                self._wrote(trio.current_time() - began)
             except StoreError as error:
                 await self._failed(error)
 
@@ -152,6 +154,7 @@ class Taping:
         keys = {"cause": "internal", "ending": ending, "flags": [*flags, flag]}
         if self.recorder.ended:  # it is the end itself that could not be written, or emitted
             records = [] if ended else [Record(0, self.t(), "end", keys)]
+            await _released(store, self.stream)  # who follows it must not wait for what will never be written
         else:
             records = self.recorder.rest(self.t())
             if answer is not None:

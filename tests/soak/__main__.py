@@ -129,12 +129,11 @@ class Soak:
         return least
 
 
-def growth_mb(samples: list[Sample], seconds: float) -> float:
+def growth_mb(samples: list[Sample]) -> float:
     """By how much memory grew after the warm-up."""
     settled = samples[int(len(samples) * _WARM_UP_SHARE) :]
     third = max(1, len(settled) // 3)
-    grown = statistics.mean(s.rss_mb for s in settled[-third:]) - statistics.mean(s.rss_mb for s in settled[:third])
-    return grown if seconds else 0.0
+    return statistics.mean(s.rss_mb for s in settled[-third:]) - statistics.mean(s.rss_mb for s in settled[:third])
 
 
 def slope_mb_h(samples: list[Sample]) -> float:
@@ -155,7 +154,7 @@ def _verdict(soak: Soak, seconds: float, data: Path) -> list[str]:
     assert soak.baseline is not None
     assert soak.end is not None
     tapes = checked(data, soak.received)
-    grown = growth_mb(soak.samples, seconds)
+    grown = growth_mb(soak.samples)
     sys.stdout.write(
         f"{tapes.tapes:,} streams ({tapes.compared:,} compared with what their clients got), endings "
         f"{dict(tapes.endings.most_common())}\n"

@@ -68,7 +68,11 @@ class Registry:
         live = Live(stream, order.caller, order.route.name, now, on_left=lambda: pump.poke("left"))
         taped = order.dialect == "chat" or order.route.tape
         taping = Taping(
-            stream, services.store if taped else None, now, serve_on=services.config.on_log_failure == "serve"
+            stream,
+            services.store if taped else None,
+            now,
+            serve_on=services.config.on_log_failure == "serve",
+            wrote=services.wrote,
         )
         live.taped = taped
         pump = Pump(order, services, live, taping)

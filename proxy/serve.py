@@ -74,7 +74,14 @@ async def assembled(
     reaper, metrics = Reaper(), Metrics(config.routes)
     keys = Keys(config.keys, salt)
     services = Services(
-        config=config, store=store, transport=transport, reaper=reaper, log=log, wall=wall, new_id=new_id
+        config=config,
+        store=store,
+        transport=transport,
+        reaper=reaper,
+        log=log,
+        wall=wall,
+        new_id=new_id,
+        wrote=metrics.log_wrote,
     )
 
     def ended(what: Ended) -> None:

@@ -42,5 +42,7 @@ class Services:
     #: Seconds since 1970; durations are trio's.
     wall: Callable[[], float]
     new_id: Callable[[], str]
+    #: Told how long each batch took to be written.
+    wrote: Callable[[float], None]
     #: Routes and models whose upstream refused to stream, so that the next request does not ask.
     unstreamed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])

@@ -102,8 +102,8 @@ class Store(Protocol):
         """Begin the tape of a stream that no tape has yet."""
         ...
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> None:
-        """Write one batch whole; it is written when this returns, and only then do readers see it.
+    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
+        """Write one batch whole, so many bytes; it is written when this returns, and only then do readers see it.
 
         A batch with `end` ends the stream, and its row goes into the catalogue: `entry`, or else what the tape says.
         A StoreError says that none of the batch will be seen.

@@ -111,7 +111,7 @@ class FileStore:
             raise failure from error
         self._live[stream] = LiveTape(stream, tape)
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> None:
+    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
         """Write one batch."""
         live = self._live.get(stream)
         if live is None:
@@ -141,6 +141,7 @@ class FileStore:
         finally:
             if ended:
                 live.close()
+        return live.tape.size - at
 
     async def release(self, stream: str) -> None:
         """No more will come; its tape stays in live/ for recovery."""

@@ -77,12 +77,14 @@ class MemoryStore:
             raise StoreError(f"{stream} has a tape already")
         self._tapes[stream] = _Tape(stream)
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> None:
+    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
         """Keep one batch."""
         tape = self._tapes.get(stream)
         if tape is None or tape.closed:
             raise StreamMissingError(f"{stream} is not open")
+        before = tape.size
         tape.take(records, entry)
+        return tape.size - before
 
     async def release(self, stream: str) -> None:
         """No more will come."""

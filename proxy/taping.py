@@ -1,6 +1,6 @@
 """One stream's tape from the writing side: recorder, emitter and store in step, so nothing is shown unwritten."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -21,10 +21,23 @@ __all__ = ["Taping"]
 _MICROSECONDS: Final = 1_000_000
 
 
+def _nobody(_: float) -> None:
+    pass
+
+
 class Taping:
     """Batches of records go to the store, and come back as the frames that may go out because of them."""
 
-    def __init__(self, stream: str, store: Store | None, began: float, *, serve_on: bool = False) -> None:
+    def __init__(
+        self,
+        stream: str,
+        store: Store | None,
+        began: float,
+        *,
+        serve_on: bool = False,
+        wrote: Callable[[float], None] = _nobody,
+    ) -> None:
+        """`wrote` is told how long each batch took: a disk that is full of work is seen there first."""
         self.stream = stream
         self.recorder = Recorder()
         self.emitter = Emitter()
@@ -37,6 +50,7 @@ class Taping:
         self.untaped = ""
         self.written_bytes = 0
         self._serve_on = serve_on
+        self._wrote = wrote
         self._fold = EntryFold(stream, self.emitter)
         self._began = began
         self._waiting: list[Record] = []
@@ -144,10 +158,11 @@ class Taping:
         if waiting:
             with suppress(StoreError):
                 await store.append(self.stream, waiting)
-        emitter = Emitter()
-        self._fold = EntryFold(self.stream, emitter)
+        fresh = Emitter()
+        emitter: Emitter | None = fresh
+        self._fold = EntryFold(self.stream, fresh)
         try:
-            behind = await _behind(store, self.stream, shown, emitter, self._fold)
+            behind = await _behind(store, self.stream, shown, fresh, self._fold)
         except Exception:  # noqa: BLE001 - what failed once may fail on every look; the tape ends all the same
             emitter, behind = None, b""
         ending, flags = ("internal", ()) if emitter is None else emitter.ending("internal")

@@ -125,17 +125,24 @@ class Asked:
 
     async def _next(self) -> Read | None:
         while True:
-            await trio.lowlevel.checkpoint_if_cancelled()
-            for piece in self._pieces:
-                return piece
+            if self._inflater is not None:
+                await trio.lowlevel.checkpoint_if_cancelled()
+                for piece in self._pieces:
+                    return piece
             if self._fault is not None:
                 raise self._fault
             try:
                 read = await self.body.receive()
             except WireError as fault:
                 self._fault, read = fault, None
-            if read is not None:
+            if read is not None and self._inflater is not None:
                 self._t, self._pieces = read.t, self._decoded(read)
+                continue
+            if read is not None:
+                shown = self._mask.feed(read.data) if self._mask is not None else read.data
+                self._t = read.t
+                if shown:
+                    return read if shown is read.data else Read(read.t, shown)
                 continue
             for piece in self._last():
                 return piece

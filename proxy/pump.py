@@ -464,9 +464,11 @@ class Pump:
             live.show([answer.body], 0)
             live.end(cut=False)
             return
+        if not tells and self._order.streams:
+            behind = b"data: %b\n\n" % our_error("internal", live.stream).body
         if behind:
             live.show([behind], live.shown_n)
-        live.end(cut=self._order.verbatim or not tells)
+        live.end(cut=self._order.verbatim or not (tells or self._order.streams))
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import trio
@@ -125,6 +126,8 @@ class Taping:
                 self.written_bytes += await self.store.append(self.stream, records, entry)
                 self._wrote(trio.current_time() - began)
             except StoreError as error:
+                if entry is not None:
+                    self._waiting = list(records)  # the end is tried once more
                 await self._failed(error)
 
     async def create(self) -> None:
@@ -143,6 +146,9 @@ class Taping:
         assert self.store is not None
         store, self.store = self.store, None
         self.untaped = str(error)
+        if self.entry is not None:  # it is the end itself
+            row = replace(self.entry.stream, flags=(*self.entry.stream.flags, "untaped"))
+            self.entry = self.entry._replace(stream=row)
         await _released(store, self.stream)
 
     async def closing(self, shown: int, flag: str, answer: Answer | None = None) -> tuple[bytes, bool]:
@@ -150,33 +156,35 @@ class Taping:
 
         The emitter of the live path has had records that the tape has not, or is what failed; so another one reads the
         tape. The `end` is written where there is room for it; else recovery writes its own. The answer, where none was
-        given yet, is recorded before it. Also whether a client can be told: not where that other one fails too.
+        given yet, is recorded before it. Also whether a client can be told how it ended.
         """
         store, self.store = self.store or MemoryStore(), None
         waiting, self._waiting = self._waiting, []
-        ended = bool(waiting) and waiting[-1].kind == "end"
-        if waiting:
-            with suppress(StoreError):
-                await store.append(self.stream, waiting)
+        ended = bool(waiting) and await self._closed(store, waiting) and waiting[-1].kind == "end"
         fresh = Emitter()
         emitter: Emitter | None = fresh
         self._fold = EntryFold(self.stream, fresh)
         try:
             behind = await _behind(store, self.stream, shown, fresh, self._fold)
         except Exception:  # noqa: BLE001 - what failed once may fail on every look; the tape ends all the same
-            emitter, behind = None, b""
+            emitter, behind = None, None
+        if behind is None and flag == "log_failure" and not self.emitter.wire.finished:
+            # The tape cannot even be read: the live emitter knows more than was shown, but nothing false.
+            emitter, behind = self.emitter, b""
+            self._fold = EntryFold(self.stream, emitter)
         ending, flags = ("internal", ()) if emitter is None else emitter.ending("internal")
         keys = {"cause": "internal", "ending": ending, "flags": [*flags, flag]}
         if self.recorder.ended:  # it is the end itself that could not be written, or emitted
             records = [] if ended else [Record(0, self.t(), "end", keys)]
-            await _released(store, self.stream)  # who follows it must not wait for what will never be written
         else:
             records = self.recorder.rest(self.t())
             if answer is not None:
                 records.append(self.record("commit", {"status": answer.status}, answer.body))
             records.append(self.recorder.end(self.t(), keys))
-            await self._closed(store, records)
-        if emitter is None:
+            ended = await self._closed(store, records)
+        if not ended:
+            await _released(store, self.stream)  # who follows it must not wait for what will never be written
+        if emitter is None or behind is None:
             return b"", False
         for record in records:
             behind += b"".join(emitter.feed(record))
@@ -184,19 +192,20 @@ class Taping:
         self.entry = self._fold.entry()
         return behind, True
 
-    async def _closed(self, store: Store, records: Sequence[Record]) -> None:
+    async def _closed(self, store: Store, records: Sequence[Record]) -> bool:
         try:
             await store.append(self.stream, records)
         except StoreError:
-            await _released(store, self.stream)
+            return False
+        return True
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """What `end` is to say."""
         return self.emitter.ending(cause)
 
 
-async def _behind(store: Store, stream: str, shown: int, emitter: Emitter, fold: EntryFold) -> bytes:
-    """What the tape emits behind so many bytes; nothing where there is no tape."""
+async def _behind(store: Store, stream: str, shown: int, emitter: Emitter, fold: EntryFold) -> bytes | None:
+    """What the tape emits behind so many bytes; None where it cannot be read so far."""
     at, behind = 0, b""
     with suppress(StoreError):
         async for records in store.read(stream):
@@ -204,7 +213,7 @@ async def _behind(store: Store, stream: str, shown: int, emitter: Emitter, fold:
                 data = b"".join(emitter.feed(record))
                 fold.look(record)
                 behind, at = behind + data[max(0, shown - at) :], at + len(data)
-    return behind
+    return behind if at >= shown else None
 
 
 async def _released(store: Store, stream: str) -> None:

@@ -1,0 +1,346 @@
+"""A disk that is full, broken or gone, through the whole proxy: what clients are told, and what lies on it after."""
+
+import errno
+import os
+import resource
+import shutil
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.scripted import Script, chunk, request_of
+from tests.support.house import ASKED, DONE, HEAD, House, call, finish, house, post, role, streams, text
+from tests.support.http import Answer
+from wiretape.events.emit import emit
+from wiretape.events.tape import Reader
+from wiretape.proxy import tape_file
+from wiretape.proxy.durability import Durability
+from wiretape.proxy.folder import Folder
+from wiretape.proxy.recovery import recover
+from wiretape.proxy.store_files import FileStore, open_files
+
+FRAMES: Final = (role(), text("hi"), call("{", "look"), call("}"), finish("tool_calls"), DONE)
+#: How writing may fail: the error, and what the proxy may hope for after it.
+FAULTS: Final = {"full": errno.ENOSPC, "input/output": errno.EIO}
+
+
+class Faulty:
+    """The system calls of one tape file, of which the N-th fails, or all from there on."""
+
+    def __init__(self, at: int, fault: str, *, on: bool = False) -> None:
+        self.calls: list[str] = []
+        self._at = at
+        self._fault = fault
+        self._on = on
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        if name not in ("open", "write"):
+            return real
+
+        def called(*given: Any) -> Any:
+            if name == "open" and not given[1] & os.O_WRONLY:
+                return real(*given)  # readers have calls of their own
+            self.calls.append(name)
+            hit = len(self.calls) == self._at or (self._on and len(self.calls) > self._at)
+            if hit and self._fault == "short" and name == "write":
+                return real(given[0], given[1][: len(given[1]) // 2])
+            if hit:
+                code = FAULTS.get(self._fault, errno.ENOSPC)
+                raise OSError(code, os.strerror(code))
+            return real(*given)
+
+        return called
+
+
+@asynccontextmanager
+async def filed(
+    root: Path,
+    *scripts: Script,
+    durability: Durability = "process",
+    sync: Callable[[Collection[int]], Mapping[int, str]] | None = None,
+    **how: Any,
+) -> AsyncGenerator[tuple[House, FileStore]]:
+    """The house over a real disk, hence in real time."""
+    async with (
+        open_files(root, warn=lambda _: None, durability=durability, sync=sync, round_s=0.05) as store,
+        house(*scripts, store=store, check=False, **how) as home,
+    ):
+        yield home, store
+        with trio.fail_after(5):
+            await home.settled()
+
+
+def tapes(root: Path) -> dict[str, bytes]:
+    return {path.stem: path.read_bytes() for path in root.rglob("*.tape")}
+
+
+def checked(root: Path, answers: Collection[Answer]) -> dict[str, str]:
+    """Never a half record before a whole one, one ending each after the next start, and nothing was said that is not on
+    the tape; the ending of each stream.
+    """
+    for name, data in tapes(root).items():
+        reader = Reader()
+        reader.feed(data)
+        assert reader.torn == b"", name
+        assert [damage.reason.split()[0] for damage in reader.damage] in ([], ["records"]), name
+    folder = Folder(root)
+    try:
+        recover(folder, lambda _: {})
+    finally:
+        folder.close()
+    endings: dict[str, str] = {}
+    found = tapes(root)
+    for name, data in found.items():
+        records = Reader().feed(data)
+        assert [record.kind for record in records].count("end") == 1, name
+        assert records[-1].kind == "end", name
+        endings[name] = records[-1].keys["ending"]
+    for answered in answers:
+        stream = (answered.header(b"x-wiretape-stream") or b"").decode()
+        if answered.status == 200 and stream in found:
+            emitted = emit(Reader().feed(found[stream]))
+            # What we say of the end differs by who said it: the next start knows less.
+            sent = answered.body.partition(b'data: {"error"')[0]
+            if b'"status":"dropped"' in sent:
+                sent = sent[: sent.rindex(b"event: ")]
+            assert emitted.startswith(sent), stream
+    return endings
+
+
+def told_whole(answered: Answer) -> None:
+    """Either all of it, or why not: in the stream where something was delivered, else as a status."""
+    if answered.status != 200:
+        assert (answered.status, b"log_failure" in answered.body) == (503, True)
+        return
+    assert answered.ended == "chunked"
+    if b"[DONE]" not in answered.body:
+        assert b'"code":"internal"' in answered.body
+        assert b"look" not in answered.body or b"dropped_tools" in answered.body
+
+
+async def readiness(home: House) -> tuple[int, bytes]:
+    client = await home.connect()
+    await client.send(post(b"", path="/wiretape/readyz", method="GET"))
+    answered = await client.response()
+    client.close()
+    return answered.status, answered.body
+
+
+@pytest.mark.slow
+@pytest.mark.case("P06", "P07", "P11", "P22")
+@pytest.mark.parametrize("on", [False, True], ids=["once", "from there on"])
+@pytest.mark.parametrize("fault", [*FAULTS, "short"])
+async def test_whichever_call_of_the_disk_fails_the_stream_ends_with_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, on: bool
+) -> None:
+    """on_log_failure = stop. Each call in turn, until a run has fewer."""
+    at = 0
+    while True:
+        at += 1
+        root, faulty = tmp_path / str(at), Faulty(at, fault, on=on)
+        with monkeypatch.context() as patched:
+            async with filed(root, streams(*FRAMES, every_s=0.002)) as (home, store):
+                patched.setattr(tape_file, "os", faulty)
+                first = await home.ask()
+                await home.settled()
+                assert not store._live
+                early, failing = len(faulty.calls) >= at, store.failure is not None
+                assert (await readiness(home))[0] == (503 if failing else 200)
+                second = await home.ask()
+                await home.settled()
+                assert not store._live
+                hit = len(faulty.calls) >= at
+        for answered in (first, second):
+            told_whole(answered)
+        if early:
+            lasting = on or fault == "input/output"
+            assert (second.status, b"[DONE]" in second.body) == ((503, False) if lasting else (200, True)), at
+        endings = checked(root, [first, second])
+        assert set(endings.values()) <= {"internal", "completed", "crashed"}
+        if b"[DONE]" not in first.body and home.streams[0] in endings:
+            assert endings[home.streams[0]] in ("internal", "crashed")
+        if not hit:
+            break
+    assert at > 5
+
+
+@pytest.mark.slow
+@pytest.mark.case("P06", "P07", "P11", "P22")
+@pytest.mark.parametrize(("fault", "on"), [("full", False), ("input/output", True), ("short", False)])
+async def test_whichever_call_of_the_disk_fails_streams_go_on_where_the_user_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, on: bool
+) -> None:
+    """on_log_failure = serve: every stream is whole, and says that it is untaped."""
+    at = 0
+    while True:
+        at += 1
+        root, faulty = tmp_path / str(at), Faulty(at, fault, on=on)
+        with monkeypatch.context() as patched:
+            async with filed(root, streams(*FRAMES, every_s=0.002), config={"on_log_failure": "serve"}) as (
+                home,
+                store,
+            ):
+                patched.setattr(tape_file, "os", faulty)
+                answers = [await home.ask() for _ in range(2)]
+                await home.settled()
+                assert not store._live
+                hit = len(faulty.calls) >= at
+                for answered in answers:
+                    assert (answered.status, answered.ended) == (200, "chunked")
+                    assert answered.body.endswith(DONE)
+                assert (b"wiretape_streams_untaped_total 0" not in home.assembly.metrics.text()) == hit
+        checked(root, [])
+        if not hit:
+            break
+    assert at > 5
+
+
+@pytest.mark.case("P07")
+@pytest.mark.parametrize("how", ["stop", "serve"])
+async def test_what_did_not_become_durable_is_never_written_on(tmp_path: Path, how: str) -> None:
+    failing = False
+
+    def sync(fds: Collection[int]) -> Mapping[int, str]:
+        return dict.fromkeys(fds, "Input/output error") if failing else {}
+
+    go = trio.Event()
+
+    async def script(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await stream.send_all(HEAD + chunk(role()) + chunk(text("hi")))
+        await go.wait()
+        await stream.send_all(b"".join(map(chunk, (text("you"), finish(), DONE))) + b"0\r\n\r\n")
+
+    async with filed(tmp_path, script, sync=sync, config={"on_log_failure": how}) as (home, store):
+        client = await home.connect()
+        await client.send(post())
+        with trio.fail_after(5):
+            while store.failure is None:
+                await trio.sleep(0.02)
+                failing = bool(home.streams)
+        go.set()
+        answered = await client.response()
+        client.close()
+        refused = await home.ask()
+        failing = False
+        assert answered.body.endswith(DONE) == (how == "serve")
+        assert (b'"code":"internal"' in answered.body) == (how == "stop")
+        assert refused.status == (503 if how == "stop" else 200)
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """RLIMIT_FSIZE of this process; Python ignores SIGXFSZ."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.case("P06", "P11")
+@pytest.mark.parametrize("size", [1, 700, 1_500, 2_001, 3_333])
+async def test_when_there_is_room_again_streams_begin_again(tmp_path: Path, size: int) -> None:
+    words = [text(f"{number} " + "w" * 200) for number in range(30)]
+    script = streams(role(), *words, finish(), DONE)
+    async with filed(tmp_path, script) as (home, store):
+        before = await home.ask()
+        with files_up_to(size):
+            answered = await home.ask()
+            await home.settled()
+            assert (await readiness(home))[0] == (503 if store.failure else 200)
+            again = await home.ask()
+        after = await home.ask()
+        await home.settled()
+        assert (await readiness(home))[0] == 200
+        assert not store._live
+    assert [each.body.endswith(DONE) for each in (before, answered, again, after)] == [True, False, False, True]
+    for each in (answered, again):
+        assert each.status == 503 or b'"code":"internal"' in each.body
+    endings = checked(tmp_path, [before, answered, again, after])
+    assert list(endings.values()).count("completed") == 2
+
+
+@pytest.mark.case("P06")
+async def test_the_device_that_is_always_full_begins_no_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(Faulty):
+        def __getattr__(self, name: str) -> Any:
+            return (lambda *_: os.open("/dev/full", os.O_WRONLY)) if name == "open" else getattr(os, name)
+
+    async with filed(tmp_path, streams(*FRAMES, every_s=0.002)) as (home, store):
+        monkeypatch.setattr(tape_file, "os", Full(0, "full"))
+        answers = [await home.ask() for _ in range(2)]
+        assert [answered.status for answered in answers] == [503, 503]
+        assert not store._live
+        assert (await readiness(home))[0] == 503
+
+
+@pytest.mark.case("P09")
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["deleted", "moved away"])
+async def test_a_data_folder_that_goes_is_noticed_within_a_second(tmp_path: Path, what: str) -> None:
+    root, go = tmp_path / "data", trio.Event()
+
+    async def script(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await stream.send_all(HEAD + chunk(role()) + chunk(text("hi")))
+        await go.wait()
+        await stream.send_all(b"".join(map(chunk, (text("you"), finish(), DONE))) + b"0\r\n\r\n")
+
+    async with open_files(root, warn=lambda _: None) as store, house(script, store=store, check=False) as home:
+        client = await home.connect()
+        await client.send(post())
+        await client.stream.receive_some(10)
+        await trio.to_thread.run_sync(shutil.rmtree, root) if what == "deleted" else root.rename(tmp_path / "away")
+        with trio.fail_after(1.3):
+            while store.gone is None:  # noqa: ASYNC110 - it is noticed in a thread
+                await trio.sleep(0.02)
+        assert (await home.ask()).status == 503
+        assert (await readiness(home))[1] == b'{"ready":false,"reasons":["data_folder_gone"]}'
+        go.set()
+        got = b""
+        with trio.move_on_after(2):
+            while not got.endswith(b"0\r\n\r\n"):
+                got += await client.receive()
+        client.close()
+        assert b'"code":"internal"' in got, (got, home.log)
+        await home.settled()
+
+
+@pytest.mark.case("P06", "C04")
+@pytest.mark.parametrize("how", ["stop", "serve"])
+async def test_a_slow_reader_never_takes_a_stream_that_lost_its_tape_for_whole(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+) -> None:
+    """It reads from the log what the log never got."""
+    from wiretape.proxy.store import StoreFullError  # noqa: PLC0415
+    from wiretape.proxy.store_memory import MemoryStore  # noqa: PLC0415
+
+    class Short(MemoryStore):
+        async def append(self, stream: str, records: Any, entry: Any = None) -> None:
+            if records[0].n > 150:
+                raise StoreFullError("no room")
+            await super().append(stream, records, entry)
+
+    pieces = [text("a" * 10_000)] * 300
+    async with house(
+        streams(role(), *pieces, finish(), DONE, every_s=0.01),
+        store=Short(),
+        config={"on_log_failure": how},
+        check=False,
+    ) as home:
+        client = await home.connect(capacity=1_000)
+        await client.send(post(ASKED))
+        await trio.sleep(10)
+        answered = await client.response()
+        client.close()
+        assert b"[DONE]" not in answered.body
+        assert answered.ended == "cut" or b'"code":"internal"' in answered.body
+        await home.settled()

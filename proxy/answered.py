@@ -59,6 +59,13 @@ class Asked:
         return self.body.end is End.FRAMED
 
     @property
+    def over(self) -> bool:
+        """All of it was given out, and it ended by its own framing: nobody who leaves now leaves too early."""
+        if not self.framed or self._peeked or self._inflater is not None:
+            return False
+        return self._mask is None or not self._mask.waits
+
+    @property
     def decoded(self) -> bool:
         """Its bytes are not those that its headers speak of."""
         return self._inflater is not None

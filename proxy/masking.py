@@ -18,6 +18,11 @@ class KeyMask:
         #: A key was there.
         self.found = False
 
+    @property
+    def waits(self) -> bool:
+        """What came last may be the beginning of a key."""
+        return bool(self._held)
+
     def whole(self, text: bytes) -> bytes:
         """A text that is complete in itself."""
         for form in self._forms:

@@ -214,10 +214,13 @@ class Pump:
                     late = read
                     break
                 cause: str = await take(answered, read)
-                if cause:
-                    return cause
+                if cause or answered.over:
+                    return cause or "framed"
         self._pausing = None
-        return await take(answered, late) if late is not None else ""
+        if late is None:
+            return ""
+        cause = await take(answered, late)
+        return cause or ("framed" if answered.over else "")
 
     async def _take_frames(self, _: Asked, read: Read) -> str:
         taping = self._taping

@@ -1,0 +1,220 @@
+"""Requests that are aborted at random moments over real sockets: what is left of them, and how soon the upstream knows
+
+    python -m tests.proxy.aborts 20000     # figures; 1 where anything is left
+
+The proxy is a process of its own; clients and the upstream are here, so that one clock sees both ends.
+"""
+
+import itertools
+import os
+import random
+import socket
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from tests.proxy.kills import Proxy
+from tests.proxy.scripted import chunk, request_of
+from tests.support.house import DONE, HEAD, call, finish, post, role, text
+
+__all__ = ["Figures", "aborted"]
+
+AT_ONCE: Final = 20
+#: Aborted before anything is counted: what is made once is there then.
+WARM: Final = 200
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+@dataclass(slots=True)
+class Figures:
+    """What was seen."""
+
+    aborted: int = 0
+    whole: int = 0
+    #: Seconds from a client's FIN or RST to the close of its upstream, where one was busy for it.
+    closed_s: list[float] = field(default_factory=list[float])
+    before: dict[str, Any] = field(default_factory=dict[str, Any])
+    after: dict[str, Any] = field(default_factory=dict[str, Any])
+    #: Connections that the upstream still had.
+    upstreams: int = 0
+
+    def at(self, part: float) -> float:
+        """Milliseconds within which this part of the upstreams was closed."""
+        return sorted(self.closed_s)[int(part * (len(self.closed_s) - 1))] * 1_000
+
+    @property
+    def left(self) -> list[str]:
+        """What was not there before: nothing, where all is well. Idle upstream connections are meant to stay."""
+        found = [
+            f"{name}: {self.before[name]} before, {self.after[name]} after"
+            for name in ("tasks", "streams")
+            if self.after[name] != self.before[name]
+        ]
+        # Idle connections are held by nobody's task; each is one descriptor.
+        descriptors = [held["descriptors"] - held["idle"] for held in (self.before, self.after)]
+        if descriptors[0] != descriptors[1]:
+            found.append(f"descriptors: {descriptors[0]} before, {descriptors[1]} after")
+        if self.upstreams != self.after["idle"]:
+            found.append(f"upstream has {self.upstreams} connections, {self.after['idle']} are idle")
+        return found + [f"log: {line}" for line in self.after["failed"]]
+
+
+class _Peers:
+    """The upstream, and when each request's client has left."""
+
+    def __init__(self, chance: random.Random, figures: Figures) -> None:
+        self.left: dict[bytes, float] = {}
+        self.open = 0
+        self._chance = chance
+        self._figures = figures
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """One connection."""
+        self.open += 1
+        try:
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                while asked := await request_of(stream):
+                    mark = asked.partition(b'"user":"')[2].partition(b'"')[0]
+                    await self._answered(stream, mark)
+        finally:
+            self.open -= 1
+
+    async def _answered(self, stream: trio.SocketStream, mark: bytes) -> None:
+        """In pieces, until the answer is whole or the other side has closed."""
+        done = trio.Event()
+
+        async def watch() -> None:
+            data = b""
+            with suppress(trio.BrokenResourceError):
+                data = bytes(await stream.receive_some(1))
+            closed = time.perf_counter()
+            assert not data, "nothing is asked while an answer is under way"
+            if mark in self.left:
+                self._figures.closed_s.append(closed - self.left.pop(mark))
+            done.set()
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            try:
+                await self._play(stream)
+            except trio.BrokenResourceError:
+                await done.wait()
+            nursery.cancel_scope.cancel()
+        if done.is_set():
+            raise trio.ClosedResourceError
+
+    async def _play(self, stream: trio.SocketStream) -> None:
+        chance = self._chance
+        frames = [role(), *[text("word ")] * chance.choice([1, 40, 80]), call('{"path":"x"}', "write_file")]
+        await trio.sleep(chance.choice([0, 0, 0.02]))
+        await stream.send_all(HEAD)
+        for each in frames:
+            await trio.sleep(chance.choice([0, 0.002, 0.005]))
+            await stream.send_all(chunk(each))
+        await stream.send_all(chunk(finish("tool_calls")) + chunk(DONE) + b"0\r\n\r\n")
+
+
+async def _one(port: int, number: int, chance: random.Random, peers: _Peers, figures: Figures) -> None:
+    """One request, aborted at some moment between its first byte and a little behind the end of its answer."""
+    mark = b"n%d" % number
+    body = {"model": "m", "stream": True, "user": mark.decode(), "messages": []}
+    sent = post(body)
+    if chance.random() < 0.05:
+        sent = sent[: chance.randrange(1, len(sent))]
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    whole = False
+    with trio.move_on_after(chance.choice([0, 0.01, 0.2, 0.2]) * chance.random()):
+        with suppress(trio.BrokenResourceError):
+            await stream.send_all(sent)
+            tail = b""
+            while data := await stream.receive_some():
+                tail = tail[-8:] + data
+                if tail.endswith(b"\r\n0\r\n\r\n"):
+                    whole = True
+                    break
+    if whole:
+        figures.whole += 1
+    else:
+        figures.aborted += 1
+    if chance.random() < 0.5:
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    if not whole:
+        peers.left[mark] = time.perf_counter()
+    await trio.aclose_forcefully(stream)
+
+
+async def _all(port: int, numbers: Sequence[int], chance: random.Random, peers: _Peers, figures: Figures) -> None:
+    waiting = iter(numbers)
+
+    async def some() -> None:
+        for number in waiting:
+            await _one(port, number, chance, peers, figures)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(AT_ONCE):
+            nursery.start_soon(some)
+
+
+async def _settled(proxy: Proxy, peers: _Peers) -> dict[str, Any]:
+    """What the proxy holds once it holds the same for a while: tapes are closed by the commit round of each second."""
+    last: dict[str, Any] = {}
+    for _ in range(20):
+        await trio.sleep(1.2)
+        held = proxy.held()
+        if held == last and not held["streams"] and peers.open == held["idle"]:
+            break
+        last = held
+    return last
+
+
+async def aborted(count: int, data: Path, *, seed: int = 0) -> Figures:
+    """So many requests, at most twenty at once."""
+    chance = random.Random(seed)  # noqa: S311 - a seed, so that a failure can be repeated
+    figures, warm = Figures(), Figures()
+    peers = _Peers(chance, warm)
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(partial(trio.serve_listeners, peers.serve, [listener]))
+        proxy = Proxy(f"http://127.0.0.1:{listener.socket.getsockname()[1]}/v1", data)
+        numbers = itertools.count()
+        await _all(proxy.port, list(itertools.islice(numbers, WARM)), chance, peers, warm)
+        figures.before = await _settled(proxy, peers)
+        peers._figures = figures
+        await _all(proxy.port, list(itertools.islice(numbers, count)), chance, peers, figures)
+        figures.after = await _settled(proxy, peers)
+        figures.upstreams = peers.open
+        proxy.end()
+        nursery.cancel_scope.cancel()
+    return figures
+
+
+def main() -> int:
+    """Figures."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = trio.run(aborted, int(sys.argv[1]), Path(folder))
+    took_s, cores = time.perf_counter() - began, os.cpu_count()
+    lines = [
+        f"{figures.aborted} requests aborted, {figures.whole} read to their end, {AT_ONCE} at once",
+        f"in {took_s:.0f} s on {cores} cores, the upstream and all clients included",
+        f"before {figures.before}",
+        f"after  {figures.after}; left: {', '.join(figures.left) or 'nothing'}",
+        f"client's FIN or RST to upstream's close, {len(figures.closed_s)} times:",
+        f"p50 {figures.at(0.5):.1f} ms, p99 {figures.at(0.99):.1f} ms, longest {figures.at(1):.1f} ms",
+    ]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    return 1 if figures.left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

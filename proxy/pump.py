@@ -15,9 +15,8 @@ from wiretape.events.record import Record
 from wiretape.events.sse import parse_block
 
 from .answered import Asked, Shape, shape_of
-from .answers import Answer
 from .asking import Asking
-from .attempts import Decision, Failure, Next
+from .attempts import Failure, Next
 from .body import Body
 from .connection import Read
 from .deadlines import Deadlines
@@ -25,12 +24,13 @@ from .errors import WireError
 from .limits import SNIFF_BYTES_MAX, STREAM_BYTES_MAX
 from .live import Live
 from .order import Order
-from .outcome import exchange_ending, our_error, relayed_head, stream_head
+from .outcome import relayed_head
+from .scribe import Scribe
 from .services import Services
 from .store import StoreError
 from .taping import Taping
 from .upload import Upload, UploadError
-from .verdict import CAUSE_OF, WHOLE, chat_cause, failed, in_stream, no_answer, speaks, unusable
+from .verdict import CAUSE_OF, chat_cause, failed, in_stream, no_answer, speaks, unusable
 
 __all__ = ["Pump"]
 
@@ -50,18 +50,21 @@ class Pump:
         if isinstance(order.body, Upload):
             order.body.onto(taping)
         self.attempts = 0
-        self.cause = ""
         self.received_bytes = 0
         #: What others want of it, attended to between two batches.
         self._wanted: set[str] = set()
         self._pausing: trio.CancelScope | None = None
-        self._flags: dict[str, None] = {}
         self._deadlines = Deadlines(order, services.reaper, live.started, self._look)
+        self._scribe = Scribe(order, live, taping, self._asking, self._deadlines, services.log)
         self._gone_written = False
         self._body: Body | None = None
-        self._fault: WireError | None = None
         #: The upstream's own error: the body of its answer, or the object in its stream.
         self._said = b""
+
+    @property
+    def cause(self) -> str:
+        """What ended it."""
+        return self._scribe.cause
 
     def _look(self) -> None:
         self.poke("look")
@@ -80,14 +83,14 @@ class Pump:
             await self._run()
         except trio.Cancelled:
             with trio.CancelScope(shield=True):  # writes, no waiting for anybody
-                await self._last("shutdown")
+                await self._scribe.last("shutdown")
             raise
         except StoreError as error:
             self._services.log.error("tape_failed", stream=self._live.stream, why=str(error))
-            await self._without("log_failure", "untaped")
+            await self._scribe.without("log_failure", "untaped")
         except Exception as error:  # noqa: BLE001 - P20: one stream ends, and nothing else
             self._services.log.error("stream_failed", stream=self._live.stream, why=repr(error))
-            await self._last("internal")
+            await self._scribe.last("internal")
         finally:
             self._deadlines.over()
             if self._body is not None:
@@ -103,23 +106,23 @@ class Pump:
             self.attempts += 1
             outcome = await self._attempt()
             if isinstance(outcome, str):
-                await self._finish(outcome)
+                await self._scribe.finish(outcome)
                 return
             decision = asking.decide(outcome, self._services.wall())
-            await self._note(outcome, decision)
+            self._scribe.note(self.attempts, outcome, decision)
             if decision.next is Next.GIVE_UP:
-                await self._give_up(outcome, decision)
+                await self._scribe.give_up(outcome, decision, self._said)
                 return
             asking.follow(decision)
             cause = await self._until(trio.Event(), trio.current_time() + decision.after_s)
             if cause:
-                await self._finish(cause)
+                await self._scribe.finish(cause)
                 return
 
     async def _attempt(self) -> str | Failure:
         """The cause to end with, or how this attempt failed before anything was delivered."""
         self._deadlines.attempt(trio.current_time())
-        self._body = self._fault = None
+        self._body = self._scribe.fault = None
         self._said = b""
         answered = await self._asked()
         if isinstance(answered, str | Failure):
@@ -153,7 +156,7 @@ class Pump:
         if isinstance(answered, UploadError):
             return answered.cause
         if isinstance(answered, WireError):
-            self._fault = answered
+            self._scribe.fault = answered
             return no_answer(answered)
         assert answered is not None, "asking ends with an answer or an error"
         return answered
@@ -175,7 +178,7 @@ class Pump:
         taping = self._taping
         taping.later(taping.record("head", answered.described()))
         if self._order.verbatim and self._live.answer is None:
-            await self._commit(relayed_head(answered.status, answered.headers, self._live.stream))
+            await self._scribe.commit(relayed_head(answered.status, answered.headers, self._live.stream))
         if shape is Shape.NOTHING:
             return await self._take_nothing(answered)
         if shape is Shape.SNIFF:
@@ -185,7 +188,7 @@ class Pump:
             if sniffed is Shape.NOTHING:
                 return await self._take_nothing(answered)
             shape = sniffed
-            self._flags["wrong_content_type"] = None
+            self._scribe.flags["wrong_content_type"] = None
         answered.shape = shape
         take = self._take_frames if shape is Shape.FRAMES else self._take_body
         while True:
@@ -206,7 +209,7 @@ class Pump:
                     read = await answered.receive()
                     self._pausing = None
                 except WireError as fault:
-                    self._fault = fault
+                    self._scribe.fault = fault
                     return CAUSE_OF[fault.ending]
                 if read is None:
                     return "framed" if answered.framed else "eof"
@@ -253,7 +256,7 @@ class Pump:
         order = self._order
         if not order.streams and not order.verbatim and self._live.answer is None and answered.status < 400:
             head = relayed_head(answered.status, answered.headers, self._live.stream, decoded=answered.decoded)
-            await self._commit(head)
+            await self._scribe.commit(head)
         await self._batch([taping.recorder.body(taping.t(read.t), read.data)])
         if answered.status >= 400 and not order.verbatim and not answered.keep(read.data):
             return "closed"
@@ -290,11 +293,11 @@ class Pump:
         await self._drain(answered, cause)
         await self._batch(taping.recorder.rest(taping.t()))
         if answered.masked:
-            self._flags["key_masked"] = None
+            self._scribe.flags["key_masked"] = None
         if cause in _DECIDED:
             return cause
         if order.verbatim:
-            said = order.dialect == "chat" and answered.status >= 400 and self._fault is None
+            said = order.dialect == "chat" and answered.status >= 400 and self._scribe.fault is None
             return "status" if said and cause in ("framed", "eof") else cause
         if not order.streams:
             return await self._judged_whole(answered, cause)
@@ -325,7 +328,7 @@ class Pump:
             stalled = self._stalled()
             assert isinstance(stalled, Failure), "nothing was delivered"
             return stalled
-        return unusable(ending, self._fault)
+        return unusable(ending, self._scribe.fault)
 
     async def _drain(self, answered: Asked, cause: str) -> None:
         """After the last word: what still comes is on the tape, and the connection can be used again."""
@@ -338,30 +341,14 @@ class Pump:
             elif not taping.recorder.decoder.overflow:
                 await self._write(*taping.read(read.t, read.data))
 
-    # -- writing ------------------------------------------------------------------------------------------------------
-
     async def _batch(self, records: Sequence[Record]) -> None:
         """Emitted, written, and only then shown."""
         await self._write(records, self._taping.emitted(records))
 
     async def _write(self, records: Sequence[Record], frames: list[bytes]) -> None:
-        """What was emitted on account of these records is shown when they are written."""
-        if not records:
-            return
-        taping = self._taping
-        if frames and self._live.answer is None:
-            answer = self._head()
-            commit = taping.record("commit", {"status": answer.status})
-            frames += taping.emitted([commit], records)
-            await taping.write([*records, commit])
-            self._live.commit(answer)
-        else:
-            await taping.write(records)
-        if frames:
-            self._live.show(frames, records[-1].n)
-            self._deadlines.shown_at = trio.current_time()
-            if taping.store is None:
-                await self._untaped()
+        await self._scribe.write(records, frames)
+        if frames and self._taping.store is None:
+            await self._untaped()
 
     async def _untaped(self) -> None:
         """What its client has not taken can be read nowhere else, so the upstream waits for it."""
@@ -373,105 +360,6 @@ class Pump:
                 await room.wait()
             self._pausing = None
         self._deadlines.progress_at = trio.current_time()
-
-    async def _commit(self, answer: Answer, body: bytes | None = None) -> None:
-        """The client's status is fixed, with a body where that is the whole answer."""
-        taping = self._taping
-        record = taping.record("commit", {"status": answer.status}, body)
-        frames = taping.emitted([record])
-        await taping.write([record])
-        self._live.commit(answer)
-        if frames:
-            self._live.show(frames, record.n)
-
-    async def _note(self, failure: Failure, decision: Decision) -> None:
-        keys: dict[str, Any] = {
-            "attempt": self.attempts,
-            "ending": failure.ending,
-            "message": failure.message,
-            "next": decision.next.value,
-        }
-        if failure.status:
-            keys["status"] = failure.status
-        if decision.after_s:
-            keys["after_ms"] = round(decision.after_s * 1_000)
-        self._taping.later(self._taping.record("failed", keys))
-
-    async def _give_up(self, failure: Failure, decision: Decision) -> None:
-        """No attempt is left: an HTTP error where the status is still free, else the error goes into the stream."""
-        if self._live.answer is None:
-            answer = self._asking.answer_of(failure, decision, self._live.stream, self._said)
-            await self._commit(answer, answer.body)
-        await self._finish("status" if failure.answered else CAUSE_OF.get(failure.ending, "internal"))
-
-    async def _finish(self, cause: str) -> None:
-        """The one ending."""
-        taping, live = self._taping, self._live
-        self.cause = cause
-        if cause in ("shutdown", "internal", "upload") and live.answer is None and not live.left:
-            answer = our_error(cause, live.stream)
-            await self._commit(answer, answer.body)
-        await self._batch(taping.recorder.rest(taping.t()))
-        ending, flags = self._ending(cause)
-        if ending == "completed":
-            self._asking.worked()
-        if live.answer is None and not live.left:
-            await self._commit(self._head())
-        untaped = ["untaped"] if taping.untaped else []
-        said = chat_cause(cause) if self._order.dialect == "chat" else cause
-        keys = {"cause": said, "ending": ending, "flags": [*flags, *self._flags, *untaped]}
-        record = taping.recorder.end(taping.t(), keys)
-        frames = taping.emitted([record])
-        await taping.write([record])
-        if frames:
-            live.show(frames, record.n)
-        live.end(cut=self._cut(cause, ending))
-
-    def _ending(self, cause: str) -> tuple[str, Sequence[str]]:
-        if self._order.dialect == "chat":
-            return self._taping.ending("limit" if cause == "upload" else chat_cause(cause))
-        return exchange_ending(self._asking.status, cause, cut=self._fault is not None)
-
-    def _cut(self, cause: str, ending: str) -> bool:
-        """Whether the client's connection has to break: where the answer passed as it came, and its end never did."""
-        order = self._order
-        if (order.streams and not order.verbatim) or self._asking.gave_up or cause in WHOLE:
-            return False
-        if cause == "eof" and self._fault is None:  # ended by a close, which chat alone can tell from a cut
-            return ending not in ("completed", "upstream_error")
-        return True
-
-    def _head(self) -> Answer:
-        return stream_head(self._asking.headers, self._live.stream)
-
-    async def _last(self, cause: str) -> None:
-        """Whatever state it is in, the tape gets its end and the client its error."""
-        if self._taping.recorder.ended:
-            if self._taping.unwritten:
-                await self._without("failed_here", "internal")
-            return
-        try:
-            await self._finish(cause)
-        except Exception as error:  # noqa: BLE001 - the emitter itself may be what failed
-            self._services.log.error("ending_failed", stream=self._live.stream, why=repr(error))
-            await self._without("failed_here", "internal")
-
-    async def _without(self, flag: str, reason: str) -> None:
-        """The log failed and the stream stops, or our own reading of it did: closed as far as the disk lets us."""
-        live = self._live
-        self.cause = "internal"
-        answer = our_error(reason, live.stream) if live.answer is None else None
-        behind, tells = await self._taping.closing(live.shown, flag, answer)
-        if answer is not None and not live.left:
-            live.commit(answer)
-            live.show([answer.body], 0)
-            live.end(cut=False)
-            return
-        if not tells and self._order.streams:
-            behind = b"data: %b\n\n" % our_error("internal", live.stream).body
-        if behind:
-            live.show([behind], live.shown_n)
-        live.end(cut=self._order.verbatim or not (tells or self._order.streams))
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -508,7 +396,7 @@ class Pump:
         if now >= deadlines.stall_at:
             return "stalled"
         if now >= deadlines.keepalive_at:
-            await self._keepalive(now)
+            await self._scribe.keepalive(now)
         return ""
 
     async def _left(self, now: float) -> str:
@@ -516,9 +404,7 @@ class Pump:
         if live.left and not self._gone_written:
             self._gone_written = True
             self._deadlines.keepalives = False
-            record = self._taping.record("gone", {"at": live.sent_n})
-            self._taping.emitted([record])
-            await self._taping.write([record])
+            await self._scribe.gone()
         if live.readers > 0:
             return ""
         keeps = self._order.resumes or route.on_client_gone == "keep"
@@ -526,18 +412,3 @@ class Pump:
             return "client_gone"
         self._deadlines.leave(now + (route.keep_s if keeps else route.drain_s))
         return ""
-
-    async def _keepalive(self, now: float) -> None:
-        """A comment goes out; where no status was given yet, it is 200 from now on."""
-        taping, live = self._taping, self._live
-        records = [taping.record("keepalive")]
-        answer = None
-        if live.answer is None:
-            answer = self._head()
-            records.append(taping.record("commit", {"status": answer.status}))
-        taping.emitted(records)
-        await taping.write(records)
-        self._deadlines.shown_at = now
-        if answer is not None:
-            live.commit(answer)
-        live.keepalive()

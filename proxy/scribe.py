@@ -1,0 +1,186 @@
+"""Writes what a stream's records say and shows what comes of them: batches, the client's status, the one ending
+
+Nothing is shown before it is written; whatever state a stream is in, its tape gets its end and its client its error.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import trio
+
+from wiretape.events.record import Record
+
+from .answers import Answer
+from .asking import Asking
+from .attempts import Decision, Failure
+from .deadlines import Deadlines
+from .errors import WireError
+from .live import Live
+from .order import Order
+from .outcome import exchange_ending, our_error, stream_head
+from .services import Log
+from .taping import Taping
+from .verdict import CAUSE_OF, WHOLE, chat_cause
+
+__all__ = ["Scribe"]
+
+
+class Scribe:
+    """One stream's; its pump decides, this writes it down."""
+
+    def __init__(
+        self, order: Order, live: Live, taping: Taping, asking: Asking, deadlines: Deadlines, log: Log
+    ) -> None:
+        #: Of the last attempt: what broke its connection.
+        self.fault: WireError | None = None
+        #: What the ending says beside the flags of the fold.
+        self.flags: dict[str, None] = {}
+        self.cause = ""
+        self._order = order
+        self._live = live
+        self._taping = taping
+        self._asking = asking
+        self._deadlines = deadlines
+        self._log = log
+
+    async def batch(self, records: Sequence[Record]) -> None:
+        """Emitted, written, and only then shown."""
+        await self.write(records, self._taping.emitted(records))
+
+    async def write(self, records: Sequence[Record], frames: list[bytes]) -> None:
+        """What was emitted on account of these records is shown when they are written."""
+        if not records:
+            return
+        taping = self._taping
+        if frames and self._live.answer is None:
+            answer = self._head()
+            commit = taping.record("commit", {"status": answer.status})
+            frames += taping.emitted([commit], records)
+            await taping.write([*records, commit])
+            self._live.commit(answer)
+        else:
+            await taping.write(records)
+        if frames:
+            self._live.show(frames, records[-1].n)
+            self._deadlines.shown_at = trio.current_time()
+
+    async def commit(self, answer: Answer, body: bytes | None = None) -> None:
+        """The client's status is fixed, with a body where that is the whole answer."""
+        taping = self._taping
+        record = taping.record("commit", {"status": answer.status}, body)
+        frames = taping.emitted([record])
+        await taping.write([record])
+        self._live.commit(answer)
+        if frames:
+            self._live.show(frames, record.n)
+
+    def note(self, attempt: int, failure: Failure, decision: Decision) -> None:
+        """An attempt delivered nothing; what follows it."""
+        keys: dict[str, Any] = {
+            "attempt": attempt,
+            "ending": failure.ending,
+            "message": failure.message,
+            "next": decision.next.value,
+        }
+        if failure.status:
+            keys["status"] = failure.status
+        if decision.after_s:
+            keys["after_ms"] = round(decision.after_s * 1_000)
+        self._taping.later(self._taping.record("failed", keys))
+
+    async def give_up(self, failure: Failure, decision: Decision, said: bytes) -> None:
+        """No attempt is left: an HTTP error where the status is still free, else the error goes into the stream."""
+        if self._live.answer is None:
+            answer = self._asking.answer_of(failure, decision, self._live.stream, said)
+            await self.commit(answer, answer.body)
+        await self.finish("status" if failure.answered else CAUSE_OF.get(failure.ending, "internal"))
+
+    async def finish(self, cause: str) -> None:
+        """The one ending."""
+        taping, live = self._taping, self._live
+        self.cause = cause
+        if cause in ("shutdown", "internal", "upload") and live.answer is None and not live.left:
+            answer = our_error(cause, live.stream)
+            await self.commit(answer, answer.body)
+        await self.batch(taping.recorder.rest(taping.t()))
+        ending, flags = self._ending(cause)
+        if ending == "completed":
+            self._asking.worked()
+        if live.answer is None and not live.left:
+            await self.commit(self._head())
+        untaped = ["untaped"] if taping.untaped else []
+        said = chat_cause(cause) if self._order.dialect == "chat" else cause
+        keys = {"cause": said, "ending": ending, "flags": [*flags, *self.flags, *untaped]}
+        record = taping.recorder.end(taping.t(), keys)
+        frames = taping.emitted([record])
+        await taping.write([record])
+        if frames:
+            live.show(frames, record.n)
+        live.end(cut=self._cut(cause, ending))
+
+    def _ending(self, cause: str) -> tuple[str, Sequence[str]]:
+        if self._order.dialect == "chat":
+            return self._taping.ending("limit" if cause == "upload" else chat_cause(cause))
+        return exchange_ending(self._asking.status, cause, cut=self.fault is not None)
+
+    def _cut(self, cause: str, ending: str) -> bool:
+        """Whether the client's connection has to break: where the answer passed as it came, and its end never did."""
+        order = self._order
+        if (order.streams and not order.verbatim) or self._asking.gave_up or cause in WHOLE:
+            return False
+        if cause == "eof" and self.fault is None:  # ended by a close, which chat alone can tell from a cut
+            return ending not in ("completed", "upstream_error")
+        return True
+
+    def _head(self) -> Answer:
+        return stream_head(self._asking.headers, self._live.stream)
+
+    async def last(self, cause: str) -> None:
+        """Whatever state it is in, the tape gets its end and the client its error."""
+        if self._taping.recorder.ended:
+            if self._taping.unwritten:
+                await self.without("failed_here", "internal")
+            return
+        try:
+            await self.finish(cause)
+        except Exception as error:  # noqa: BLE001 - the emitter itself may be what failed
+            self._log.error("ending_failed", stream=self._live.stream, why=repr(error))
+            await self.without("failed_here", "internal")
+
+    async def without(self, flag: str, reason: str) -> None:
+        """The log failed and the stream stops, or our own reading of it did: closed as far as the disk lets us."""
+        live = self._live
+        self.cause = "internal"
+        answer = our_error(reason, live.stream) if live.answer is None else None
+        behind, tells = await self._taping.closing(live.shown, flag, answer)
+        if answer is not None and not live.left:
+            live.commit(answer)
+            live.show([answer.body], 0)
+            live.end(cut=False)
+            return
+        if not tells and self._order.streams:
+            behind = b"data: %b\n\n" % our_error("internal", live.stream).body
+        if behind:
+            live.show([behind], live.shown_n)
+        live.end(cut=self._order.verbatim or not (tells or self._order.streams))
+
+    async def gone(self) -> None:
+        """The client has left."""
+        record = self._taping.record("gone", {"at": self._live.sent_n})
+        self._taping.emitted([record])
+        await self._taping.write([record])
+
+    async def keepalive(self, now: float) -> None:
+        """A comment goes out; where no status was given yet, it is 200 from now on."""
+        taping, live = self._taping, self._live
+        records = [taping.record("keepalive")]
+        answer = None
+        if live.answer is None:
+            answer = self._head()
+            records.append(taping.record("commit", {"status": answer.status}))
+        taping.emitted(records)
+        await taping.write(records)
+        self._deadlines.shown_at = now
+        if answer is not None:
+            live.commit(answer)
+        live.keepalive()

@@ -28,7 +28,7 @@ from tests.support.house import DONE, HEAD, call, finish, post, role, text
 
 __all__ = ["Figures", "aborted"]
 
-AT_ONCE: Final = 20
+AT_ONCE: Final = 10
 #: Aborted before anything is counted: what is made once is there then.
 WARM: Final = 200
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -178,7 +178,7 @@ async def _settled(proxy: Proxy, peers: _Peers) -> dict[str, Any]:
 
 
 async def aborted(count: int, data: Path, *, seed: int = 0) -> Figures:
-    """So many requests, at most twenty at once."""
+    """So many requests, ten at once."""
     chance = random.Random(seed)  # noqa: S311 - a seed, so that a failure can be repeated
     figures, warm = Figures(), Figures()
     peers = _Peers(chance, warm)

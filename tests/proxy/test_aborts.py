@@ -1,4 +1,4 @@
-"""Five hundred of the aborted requests of `make aborts`: real sockets and descriptors, and nothing is left (G10, G11)"""
+"""Five hundred of the aborted requests of `make aborts`: real sockets and descriptors, nothing is left (G10, G11)"""
 
 from pathlib import Path
 

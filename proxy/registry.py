@@ -85,9 +85,13 @@ class Registry:
         """No stream begins any more; those that run may end by themselves until then, and are ended after."""
         self.draining = True
         await self._emptied(until)
+        self.end_all()
+        await self._emptied(inf)
+
+    def end_all(self) -> None:
+        """All that run, as `shutdown`, as soon as each of them can write it."""
         for pump in self._pumps.values():
             pump.poke("shutdown")
-        await self._emptied(inf)
 
     async def _emptied(self, until: float) -> None:
         with trio.CancelScope(deadline=until):

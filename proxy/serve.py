@@ -149,7 +149,7 @@ async def run(config: Config, *, log: Log, on_ready: Callable[[str], None]) -> N
         stop, hurry = trio.Event(), trio.CancelScope()
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_obey, signals, stop, hurry)
+                nursery.start_soon(_obey, signals, stop, hurry, assembly.registry)
                 with hurry:
                     async with trio.open_nursery() as serving:
                         await serving.start(partial(_serving, config, assembly, sockets, log, stop))
@@ -163,9 +163,10 @@ async def run(config: Config, *, log: Log, on_ready: Callable[[str], None]) -> N
                 nursery.cancel_scope.cancel()
 
 
-async def _obey(signals: AsyncIterator[int], stop: trio.Event, hurry: trio.CancelScope) -> None:
+async def _obey(signals: AsyncIterator[int], stop: trio.Event, hurry: trio.CancelScope, registry: Registry) -> None:
     async for _ in signals:
         if stop.is_set():
+            registry.end_all()  # before their clients are cut, or each stream would end as if its client had left
             hurry.cancel()
         stop.set()
 

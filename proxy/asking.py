@@ -109,6 +109,12 @@ class Asking:
         finally:
             done.set()
 
+    async def aclose(self) -> None:
+        """An answer that nobody took is closed; at once, also in a cancelled scope."""
+        answered, self.answered = self.answered, None
+        if isinstance(answered, Asked):
+            await answered.body.aclose()
+
     def _request(self) -> Outgoing:
         order = self._order
         target = order.route.targets[self._target]

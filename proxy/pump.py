@@ -81,17 +81,18 @@ class Pump:
         """To the one ending; only cancellation comes out of it."""
         try:
             await self._run()
-        except trio.Cancelled:
-            with trio.CancelScope(shield=True):  # writes, no waiting for anybody
-                await self._scribe.last("shutdown")
-            raise
         except StoreError as error:
             self._services.log.error("tape_failed", stream=self._live.stream, why=str(error))
             await self._scribe.without("log_failure", "untaped")
         except Exception as error:  # noqa: BLE001 - P20: one stream ends, and nothing else
             self._services.log.error("stream_failed", stream=self._live.stream, why=repr(error))
             await self._scribe.last("internal")
+        except (trio.Cancelled, BaseExceptionGroup):  # a nursery puts a group around it
+            with trio.CancelScope(shield=True):  # writes, no waiting for anybody
+                await self._scribe.last("shutdown")
+            await trio.lowlevel.checkpoint_if_cancelled()
         finally:
+            await self._asking.aclose()
             self._deadlines.over()
             if self._body is not None:
                 await self._body.aclose()
@@ -146,9 +147,9 @@ class Pump:
             except StoreError as error:  # raised behind the nursery, which would put a group around it
                 untaped = error
             nursery.cancel_scope.cancel()
+        if cause or untaped is not None:
+            await asking.aclose()
         answered, asking.answered = asking.answered, None
-        if (cause or untaped) and isinstance(answered, Asked):
-            await answered.body.aclose()
         if untaped is not None:
             raise untaped
         if cause:

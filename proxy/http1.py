@@ -7,13 +7,14 @@ connection that stays 375 us before, 150 us now; 18 KB for a stream that is open
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from http import HTTPStatus
+from typing import Any, Final, Protocol
 
 import h11
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Event, RawData
-from hypercorn.protocol.events import Request
+from hypercorn.protocol.events import Request, Response
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 from hypercorn.trio.worker_context import WorkerContext
@@ -25,6 +26,8 @@ from .limits import PIPELINED_BYTES_MAX
 from .request_guard import Guard, Refusal, refusal_bytes
 
 __all__ = ["App", "Exchange", "Http1", "Line"]
+
+_PHRASES: Final = {status.value: status.phrase.encode("ascii") for status in HTTPStatus}
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -151,6 +154,17 @@ class Http1(H11Protocol):
                 state=self.connection_state,
             )
         )
+
+    async def stream_send(self, event: Any) -> None:
+        """hypercorn's, with the phrase of a status: some clients show it as their message."""
+        if not isinstance(event, Response) or event.status_code < 200:
+            await super().stream_send(event)
+            return
+        headers = list(event.headers)
+        if self.keep_alive_requests >= self.config.keep_alive_max_requests:
+            headers.append((b"connection", b"close"))
+        reason = _PHRASES.get(event.status_code, b"")
+        await self._send_h11_event(h11.Response(status_code=event.status_code, headers=headers, reason=reason))
 
     async def spawn_app(self, app: Any, config: Config, scope: Any, send: Any) -> Any:  # noqa: ARG002 - hypercorn's signature
         """As hypercorn's task group has it."""

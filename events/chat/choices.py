@@ -192,7 +192,10 @@ class Choices:
             work.op("late_call" if choice.finish else "calls_not_list", path, Action.DROP, "tool_calls")
             if choice.finish:
                 work.events.append(ForeignFrame(n=work.n, why="late_call"))
-        if "function_call" in delta:
+        if is_object(delta.get("function_call")) and (choice.calls.announced or calls) and not choice.legacy_name:
+            # llama-cpp-python says each call under both names; the newer one counts.
+            work.op("legacy_call_twin", path, Action.DROP, "function_call")
+        elif "function_call" in delta:
             self._legacy_call(work, path, delta["function_call"], choice)
         if choice.finish and any(delta.get(key) for key in _TEXTS):
             work.flags.append("late_delta")  # delivered: text after a finish is still text

@@ -66,6 +66,7 @@ REPAIRS: Final[Mapping[str, str]] = MappingProxyType(
         "call_not_object": "an entry of `tool_calls` that is no object is left out",
         "calls_not_list": "`tool_calls` that is no list is left out",
         "call_split": "a second whole value is a call of its own (Q8)",
+        "legacy_call_twin": "a `function_call` that repeats what `tool_calls` says is left out",
         "late_call": "calls behind a finish are withheld: the choice was handed over",
         "name_repeated": "the name goes out once (Q15)",
         "arguments_null": "arguments are text (Q19)",

@@ -663,3 +663,15 @@ async def test_timeouts_are_settings(autojump_clock: MockClock) -> None:
         assert trio.current_time() == pytest.approx(2, abs=0.01)
         assert await idle.receive() == b""
         assert trio.current_time() == pytest.approx(3, abs=0.01)
+
+
+async def test_a_status_comes_with_its_phrase(autojump_clock: MockClock) -> None:
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 401, "headers": []})
+        await send({"type": "http.response.body", "body": b"no", "more_body": False})
+
+    async with connected(app) as connect:
+        client = await connect()
+        await client.send(request())
+        assert (await client.receive()).startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+        client.close()

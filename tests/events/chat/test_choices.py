@@ -353,3 +353,17 @@ def test_a_finish_lets_the_calls_of_its_own_chunk_go() -> None:
     entry = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     result = chat(frame({"role": "assistant", "tool_calls": [entry]}, "tool_calls"))
     assert result.frames[2]
+
+
+def test_a_call_that_comes_under_both_names_is_one_call() -> None:
+    """As llama-cpp-python sends each of its deltas."""
+
+    def twice(arguments: str, **first: str) -> bytes:
+        function = {"name": "w", "arguments": arguments}
+        entry = {"index": 0, "id": "call_1", "type": "function", "function": function}
+        return frame({**first, "function_call": function, "tool_calls": [entry]})
+
+    result = chat(frame({"role": "assistant", "content": None}), twice("{"), twice("}"), finish("tool_calls"), DONE)
+    assert [(call.id, call.name, call.arguments) for call in result.wire.calls()] == [("call_1", "w", "{}")]
+    assert b"function_call" not in result.out
+    assert result.repairs.count("legacy_call_twin") == 2

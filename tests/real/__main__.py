@@ -42,6 +42,7 @@ class _Proxy:
 
     async def tapes(self) -> list[Taped]:
         """Those of one run of one client, in the order in which they ended; all have."""
+        before: set[str] | None = None
         with trio.fail_after(_TAPED_S):
             while True:
                 new = {path.name: path for path in self._data.rglob("*.tape") if path.name not in self._seen}
@@ -50,9 +51,10 @@ class _Proxy:
                     found = [taped(path) for path in ordered]
                 except FileNotFoundError:  # it has just moved to its day
                     found = [None]
-                if None not in found:
+                if None not in found and before == new.keys():
                     self._seen |= new.keys()
                     return [tape for tape in found if tape is not None]
+                before = set(new)  # a tape that moves while the folders are read is seen in neither: twice is certain
                 await trio.sleep(_POLL_S)
 
 

@@ -39,7 +39,7 @@ left out.
 ## What was repaired
 
 {repaired}
-## Versions
+{defects}## Versions
 
 {versions}
 """
@@ -68,7 +68,8 @@ def document(cells: Sequence[Cell]) -> str:
         scenarios=_table(["scenario", "asks for"], [(f"`{each.name}`", each.says) for each in SCENARIOS.values()]),
         results="\n".join(_results(upstream.name, upstream.scenarios, cells) for upstream in UPSTREAMS),
         counts=summary(cells, len(cells)).capitalize() + ".",
-        repaired=_repaired(cells),
+        repaired=_listed(cells, "repaired") or "Nothing.\n",
+        defects=f"## What differs\n\n{listed}\n" if (listed := _listed(cells, "differs")) else "",
         versions=_table(["package", "version"], _versions()),
     )
 
@@ -85,7 +86,7 @@ def _verdict(outcome: Outcome | None) -> str:
     return "-" if outcome is None else outcome.verdict if outcome.verdict == "same" else f"**{outcome.verdict}**"
 
 
-def _repaired(cells: Sequence[Cell]) -> str:
+def _listed(cells: Sequence[Cell], verdict: str) -> str:
     rows = [
         [
             cell.upstream,
@@ -96,10 +97,10 @@ def _repaired(cells: Sequence[Cell]) -> str:
             ", ".join(outcome.explains),
         ]
         for cell in cells
-        if (outcome := cell.outcome) is not None and outcome.verdict == "repaired"
+        if (outcome := cell.outcome) is not None and outcome.verdict == verdict
     ]
     if not rows:
-        return "Nothing.\n"
+        return ""
     return _table(["upstream", "scenario", "client", "direct", "through Wiretape", "the tape says"], rows)
 
 

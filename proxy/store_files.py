@@ -136,7 +136,8 @@ class FileStore:
         self._committer.mark(live.tape)
         try:
             if self._durable:
-                await self._committer.committed(live.tape)
+                with trio.CancelScope(shield=True):  # one round: what is written is shown
+                    await self._committer.committed(live.tape)
             live.show(records, at)
         finally:
             if ended:
@@ -196,7 +197,8 @@ class FileStore:
         if size <= INLINE_BYTES_MAX:
             live.tape.write(b"".join([encode(record) for record in records]))
         else:
-            await trio.to_thread.run_sync(_write_large, live.tape, records, limiter=self._large)
+            with trio.CancelScope(shield=True):  # whoever is cancelled here must know that it is written
+                await trio.to_thread.run_sync(_write_large, live.tape, records, limiter=self._large)
 
     def _written(self, live: LiveTape, records: Sequence[Record]) -> None:
         live.next_n = records[-1].n + 1

@@ -1,0 +1,44 @@
+"""One task for every deadline: asked when it is due, not before, and as long as there is something to look after."""
+
+import trio
+from trio.testing import MockClock
+
+from wiretape.proxy.reaper import Reaper
+
+
+async def test_a_deadline_that_moved_on_is_asked_about_again_when_it_is_due(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    reaper = Reaper()
+    nursery.start_soon(reaper.run)
+    asked: list[float] = []
+    due = 25.0
+
+    def check(now: float) -> float | None:
+        asked.append(now)
+        return due if now < due else None
+
+    reaper.watch(check, 10)
+    await trio.sleep(100)
+    assert asked == [10, 25]
+
+
+async def test_one_that_is_due_sooner_than_all_others_is_not_kept_waiting(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    reaper = Reaper()
+    nursery.start_soon(reaper.run)
+    asked: list[tuple[str, float]] = []
+
+    def noting(name: str) -> None:
+        def check(now: float) -> None:
+            asked.append((name, now))
+
+        reaper.watch(check, {"late": 50, "soon": 7, "past": 1}[name])
+
+    noting("late")
+    await trio.sleep(5)
+    noting("soon")
+    noting("past")
+    await trio.sleep(100)
+    assert asked == [("past", 5), ("soon", 7), ("late", 50)]

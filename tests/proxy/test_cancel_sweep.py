@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -18,14 +19,17 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.laws.checker import check, transcript_of
 from tests.proxy.scripted import Reset, Script, chunk, request_of
+from tests.proxy.store_cases import stream_of
 from tests.support.house import ASKED, DONE, HEAD, House, answer, call, finish, house, post, role, streams, text, usage
 from tests.support.http import Client
 from wiretape.events.emit import emit
 from wiretape.events.record import encode
 from wiretape.events.settings import Settings
 from wiretape.proxy.body import Body
+from wiretape.proxy.durability import Durability
 from wiretape.proxy.scribe import Scribe
 from wiretape.proxy.store import StreamMissingError
+from wiretape.proxy.store_files import INLINE_BYTES_MAX, open_files
 
 KEEPALIVE: Final = b": keepalive\n\n"
 FULL: Final = os.environ.get("WIRETAPE_LAWS") == "full"
@@ -295,6 +299,22 @@ async def test_every_checkpoint(scene: str, victim: str, autojump_clock: MockClo
     while await cancelled_at(nth, SCENES[scene], victim):
         nth += 1 if victim == "pumps" else STRIDE
     assert nth > 12, "the sweep has seen hardly anything"
+
+
+@pytest.mark.parametrize("durability", ["process", "disk"])
+@pytest.mark.parametrize("size", [10, 2 * INLINE_BYTES_MAX])
+async def test_an_append_that_is_cancelled_is_whole(tmp_path: Path, size: int, durability: Durability) -> None:
+    """Else the end that follows a cancel would have a gap before it, or bytes that its client never got."""
+    batches = stream_of("s1", reads=3, body=b'{"x":"%b"}' % (b"x" * size))
+    async with open_files(tmp_path, durability=durability, warn=lambda _: None) as store:
+        await store.create("s1")
+        for batch in batches:
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await store.append("s1", batch)
+        assert [record async for each in store.read("s1") for record in each] == [
+            record for batch in batches for record in batch
+        ]
 
 
 async def test_a_cancel_that_writes_no_end_is_found(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:

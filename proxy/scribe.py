@@ -127,7 +127,7 @@ class Scribe:
         """Whether the client's connection has to break: where the answer passed as it came, and its end never did."""
         order = self._order
         if (order.streams and not order.verbatim) or self._asking.gave_up or cause in WHOLE:
-            return False
+            return order.verbatim and cause == "closed" and self._live.shown < _promised(self._live.answer)
         if cause == "eof" and self.fault is None:  # ended by a close, which chat alone can tell from a cut
             return ending not in ("completed", "upstream_error")
         return True
@@ -184,3 +184,10 @@ class Scribe:
         if answer is not None:
             live.commit(answer)
         live.keepalive()
+
+
+def _promised(answer: Answer | None) -> int:
+    """The length that a relayed head says."""
+    headers = answer.headers if answer is not None else ()
+    lengths = [value for name, value in headers if name.lower() == b"content-length"]
+    return int(lengths[0]) if lengths and lengths[0].isdigit() else 0

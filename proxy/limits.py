@@ -43,6 +43,7 @@ __all__ = [
     "KEEPALIVE_S",
     "KEY_CHARS_MIN",
     "KEY_FILE_BYTES_MAX",
+    "LATE_S",
     "LINGER_TIMEOUT_S",
     "LOG_CLOSE_S",
     "LOG_LINES_MAX",
@@ -267,6 +268,10 @@ DISK_BYTES_NONE: Final = 384 * 1024**2
 
 #: Of an upstream's capability document; hermes-agent's has some 5 KB.
 DOCTOR_BODY_BYTES_MAX: Final = 1024 * 1024
+
+#: A deadline that is looked at so late says that this process did not run: suspended, or on a machine that was. What
+#: waits in its sockets is read for as long before anybody is judged by the clock.
+LATE_S: Final = 1.0
 
 #: For one answer that `doctor` asks for, from the name to the body.
 DOCTOR_TIMEOUT_S: Final = 5.0

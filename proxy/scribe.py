@@ -137,9 +137,10 @@ class Scribe:
 
     async def last(self, cause: str) -> None:
         """Whatever state it is in, the tape gets its end and the client its error."""
+        if self._taping.failed:
+            await self.without("failed_here", "internal")
+            return
         if self._taping.recorder.ended:
-            if self._taping.unwritten:
-                await self.without("failed_here", "internal")
             return
         try:
             await self.finish(cause)

@@ -50,6 +50,8 @@ class Taping:
         #: Why the stream goes on without a tape (`on_log_failure = serve`).
         self.untaped = ""
         self.written_bytes = 0
+        #: Our own reading of a record failed; it waits to be written.
+        self.failed = False
         self._serve_on = serve_on
         self._wrote = wrote
         self._fold = EntryFold(stream, self.emitter)
@@ -70,11 +72,6 @@ class Taping:
         for record in records:
             self.emit(record)
 
-    @property
-    def unwritten(self) -> bool:
-        """Whether records wait for the next batch."""
-        return bool(self._waiting)
-
     def emit(self, record: Record) -> list[bytes]:
         """What goes out on account of this record, once it is written."""
         frames = self.emitter.feed(record)
@@ -88,6 +85,7 @@ class Taping:
             return [frame for record in records for frame in self.emit(record)]
         except Exception:
             self._waiting += [*behind, *records]
+            self.failed = True
             raise
 
     def read(self, at: float, data: bytes) -> tuple[list[Record], list[bytes]]:
@@ -107,6 +105,7 @@ class Taping:
         except Exception:
             recorder.familiar = None
             self._waiting += [*records, *each]
+            self.failed = True
             raise
         return records, frames
 
@@ -195,7 +194,7 @@ class Taping:
     async def _closed(self, store: Store, records: Sequence[Record]) -> bool:
         try:
             await store.append(self.stream, records)
-        except StoreError:
+        except Exception:  # noqa: BLE001 - the client is told, whatever else fails
             return False
         return True
 

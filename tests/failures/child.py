@@ -1,0 +1,169 @@
+"""Real proxy processes before an upstream in the test's own, over sockets, in real time."""
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from socket import SO_LINGER, SO_RCVBUF, SOL_SOCKET
+from typing import Any, Final
+
+import trio
+
+from tests.proxy.scripted import Script, chunk, request_of
+from tests.support.house import HEAD, post, role, text
+from wiretape.events.record import Record
+from wiretape.events.tape import Reader
+
+__all__ = ["COMMAND", "Child", "answered", "asking", "ended_tapes", "endless", "reset", "serving"]
+
+COMMAND: Final = [sys.executable, "-m", "wiretape.proxy.cli", "serve"]
+
+
+class Child:
+    """One proxy; `url` is where it listens."""
+
+    def __init__(self, process: trio.Process, url: str, data: Path) -> None:
+        self.process = process
+        self.url = url
+        self.port = int(url.rpartition(":")[2].partition("/")[0])
+        self.data = data
+        #: All of its log so far.
+        self.log = b""
+        self._sockets: list[trio.socket.SocketType] = []
+
+    async def connect(self, *, buffer: int = 0) -> trio.SocketStream:
+        """One connection; with a buffer, one that takes so little."""
+        sock = trio.socket.socket()
+        self._sockets.append(sock)
+        if buffer:
+            sock.setsockopt(SOL_SOCKET, SO_RCVBUF, buffer)
+        await sock.connect(("127.0.0.1", self.port))
+        return trio.SocketStream(sock)
+
+    def hang_up(self) -> None:
+        """All connections that there are."""
+        for sock in self._sockets:
+            sock.close()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Only to the process that was started here."""
+        self.process.send_signal(number)
+
+    async def exited(self, within_s: float) -> tuple[int, float]:
+        """Its exit code, and after how long."""
+        began = trio.current_time()
+        with trio.fail_after(within_s):
+            code = await self.process.wait()
+        return code, trio.current_time() - began
+
+    async def keep_log(self) -> None:
+        """Reads its stderr to the end."""
+        assert self.process.stderr is not None
+        async for data in self.process.stderr:
+            self.log += data
+
+
+@asynccontextmanager
+async def serving(
+    root: Path,
+    script: Script,
+    environment: Mapping[str, str] | None = None,
+    *,
+    stderr: Any = subprocess.PIPE,
+    before: Sequence[str] = (),
+) -> AsyncGenerator[Child]:
+    """`before` is a command that starts it, such as one that sets limits."""
+
+    async def play(stream: trio.SocketStream) -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await script(stream)
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, play, 0, host="127.0.0.1"))
+        port = listener.socket.getsockname()[1]
+        given = ["--upstream", f"http://127.0.0.1:{port}/v1", "--port", "0", "--data", str(root)]
+        process = await trio.lowlevel.open_process(
+            [*before, *COMMAND, *given],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=root.parent,
+            env={**os.environ, **(environment or {})},
+        )
+        try:
+            assert process.stdout is not None
+            said = b""
+            with trio.fail_after(30):
+                while said.count(b"\n") < 3:
+                    data = await process.stdout.receive_some()
+                    assert data, "it did not start"
+                    said += data
+            child = Child(process, said.split(b"\n")[0].decode(), root)
+            if process.stderr is not None:
+                nursery.start_soon(child.keep_log)
+            yield child
+            child.hang_up()
+        finally:
+            if process.returncode is None:
+                process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+        nursery.cancel_scope.cancel()
+
+
+def endless(every_s: float = 0.05) -> Script:
+    """A stream that never ends by itself."""
+
+    async def script(stream: trio.abc.Stream) -> None:
+        while await request_of(stream):
+            await stream.send_all(HEAD + chunk(role()))
+            while True:
+                await stream.send_all(chunk(text("word ")))
+                await trio.sleep(every_s)
+
+    return script
+
+
+async def asking(child: Child, *, buffer: int = 0) -> trio.SocketStream:
+    """A client whose stream has begun; with a buffer, one that reads so little."""
+    stream = await child.connect(buffer=buffer)
+    request = post().replace(b"127.0.0.1:8787", b"127.0.0.1:%d" % child.port)
+    await stream.send_all(request)
+    with trio.fail_after(10):
+        await stream.receive_some(1)
+    return stream
+
+
+async def answered(stream: trio.SocketStream) -> bytes:
+    """What else comes, to the end."""
+    parts: list[bytes] = []
+    try:
+        while data := await stream.receive_some():
+            parts.append(bytes(data))
+    except trio.BrokenResourceError:
+        parts.append(b"<reset>")
+    return b"".join(parts)
+
+
+def reset(stream: trio.SocketStream) -> None:
+    """RST instead of FIN."""
+    stream.socket.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+    stream.socket.close()
+
+
+def ended_tapes(root: Path) -> list[list[Record]]:
+    """All tapes, each whole and with one end; none is live."""
+    assert list((root / "live").iterdir()) == []
+    found: list[list[Record]] = []
+    for path in sorted(root.glob("2*/*.tape")):
+        reader = Reader()
+        records = reader.feed(path.read_bytes())
+        assert (reader.torn, reader.damage) == (b"", [])
+        assert [record.kind for record in records].count("end") == 1
+        assert records[-1].kind == "end"
+        found.append(records)
+    return found

@@ -1,0 +1,309 @@
+"""Clocks that jump, memory that runs short, and faults of our own: one stream ends, and nothing else."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.failures.test_client_leaving import follow
+from tests.proxy.scripted import Script, chunk, request_of
+from tests.support import house as houses
+from tests.support.house import ASKED, DONE, HEAD, House, call, finish, house, post, role, streams, text
+from wiretape.events.emit import Emitter
+from wiretape.events.record import Record
+from wiretape.proxy.reaper import Reaper
+
+HOUR: Final = 3_600.0
+
+
+# -- P12, P17: clocks --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.case("P12")
+@pytest.mark.parametrize(
+    "jump_s",
+    [pytest.param(-HOUR, id="an hour back"), pytest.param(365 * 24 * HOUR, id="a year on"), 1.0, -0.2, -2e9],
+)
+async def test_a_wall_clock_that_jumps_changes_no_stream(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    """It says when a stream began, and nothing else: durations and order are of a clock that does not jump."""
+    jumped = 0.0
+
+    def wall() -> float:
+        return 1_700_000_000.0 + trio.current_time() + jumped
+
+    monkeypatch.setattr(houses, "_wall", wall)
+    frames = [role(), text("a"), text("b"), finish(), DONE]
+    async with house(streams(*frames, every_s=1)) as home:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(home.ask)
+            await trio.sleep(2.5)
+            jumped = jump_s
+        assert await home.ending() == ("completed", [])
+        tape = await home.tape()
+        times = [record.t for record in tape]
+        assert times == sorted(times)
+        assert times[-1] == pytest.approx(5_000_000, abs=1_000)
+        await home.ask()
+        assert await home.ending() == ("completed", [])
+
+
+@pytest.mark.case("P17")
+async def test_after_a_pause_of_the_process_what_came_is_read_before_anybody_is_late(mock_clock: MockClock) -> None:
+    reaper, late = Reaper(), list[float]()
+    progress_at = 0.0
+
+    def check(now: float) -> float | None:
+        if now >= progress_at + 5:
+            late.append(now)
+            return None
+        return progress_at + 5
+
+    async def reader() -> None:
+        nonlocal progress_at
+        await wait_all_tasks_blocked()
+        progress_at = trio.current_time()
+
+    reaper.watch(check, 5)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reaper.run)
+        await wait_all_tasks_blocked()
+        mock_clock.jump(60)
+        await wait_all_tasks_blocked()
+        progress_at = trio.current_time()  # what lay in the socket
+        mock_clock.jump(1)
+        await wait_all_tasks_blocked()
+        assert late == []
+        mock_clock.jump(5)
+        await wait_all_tasks_blocked()
+        mock_clock.jump(1)
+        await wait_all_tasks_blocked()
+        assert len(late) == 1  # and who is still silent is late, a moment later
+        nursery.cancel_scope.cancel()
+
+
+# -- P20: faults of our own --------------------------------------------------------------------------------------------
+
+FRAMES: Final = (role(), text("one"), call("{", "look"), text("BOOM"), call("}"), finish("tool_calls"), DONE)
+
+
+def breaking(*, once: bool) -> Callable[[Emitter, Record], list[bytes]]:
+    """An emitter that fails on one record: the first time, or whenever it sees it."""
+    real, failed = Emitter.feed, list[int]()
+
+    def feed(self: Emitter, record: Record) -> list[bytes]:
+        if b"BOOM" in (record.raw or b"") and record.kind == "frame" and not (once and failed):
+            failed.append(record.n)
+            raise RuntimeError("a fault of our own")
+        return real(self, record)
+
+    return feed
+
+
+@pytest.mark.case("P20")
+@pytest.mark.parametrize("once", [True, False], ids=["once", "on every look"])
+@pytest.mark.parametrize("every_s", [0.0, 1.0], ids=["in one read", "in reads of their own"])
+async def test_a_fault_in_reading_a_frame_ends_this_stream_and_no_other(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, once: bool, every_s: float
+) -> None:
+    monkeypatch.setattr(Emitter, "feed", breaking(once=once))
+
+    async def script(stream: trio.abc.Stream) -> None:
+        while data := await request_of(stream):
+            frames = FRAMES if b"broken" in data else [*FRAMES[:3], *FRAMES[4:]]
+            if every_s:
+                await stream.send_all(HEAD)
+                for each in frames:
+                    await trio.sleep(every_s)
+                    await stream.send_all(chunk(each))
+                await stream.send_all(b"0\r\n\r\n")
+            else:
+                await trio.sleep(1)
+                await stream.send_all(HEAD + b"".join(map(chunk, frames)) + b"0\r\n\r\n")
+
+    async with house(script, check=False) as home:
+        whole: list[Any] = []
+
+        async def other() -> None:
+            whole.append(await home.ask())
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(other)
+            await trio.sleep(0.5)
+            broken = await home.ask({**ASKED, "user": "broken"})
+        for answered in whole:
+            assert answered.body.endswith(DONE)
+        stream = next(line for line in home.log if line[1] == "stream_failed")[2]["stream"]
+        assert isinstance(stream, str)
+        tape = await home.tape(stream)
+        # Where the finish came in the same read, all of it is on the tape, and whoever reads it later gets it whole.
+        expected = "completed" if once and not every_s else "internal"
+        assert (tape[-1].kind, tape[-1].keys["ending"]) == ("end", expected)
+        assert "failed_here" in tape[-1].keys["flags"]
+        assert [record.n for record in tape] == list(range(len(tape)))
+        assert b"BOOM" in b"".join(record.raw or b"" for record in tape)  # V3: what came is on the tape
+        assert b"[DONE]" not in broken.body
+        assert b'"internal"' in broken.body
+        assert broken.ended in ("chunked", "length")
+        assert broken.status == (200 if every_s else 500)
+        assert (await home.ask()).body.endswith(DONE)
+        assert not home.registry.live
+
+
+@pytest.mark.case("P20")
+async def test_a_fault_in_a_reader_ends_this_reader_and_no_other(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with house(streams(role(), text("a"), text("b"), finish(), DONE, every_s=1)) as home:
+        answers: list[Any] = []
+
+        async def asks() -> None:
+            answers.append(await home.ask())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(asks)
+            await trio.sleep(1.5)
+            good, bad = await follow(home), await follow(home)
+            await trio.sleep(0.1)
+            from wiretape.proxy import following_events  # noqa: PLC0415
+
+            real, left = following_events.Following.take, [1]
+
+            async def take(self: Any) -> bytes | None:
+                if left and left.pop():
+                    raise RuntimeError("a fault of our own")
+                return await real(self)
+
+            monkeypatch.setattr(following_events.Following, "take", take)
+            ends = [(await client.response()).ended for client in (good, bad)]
+            good.close()
+            bad.close()
+        assert sorted(ends) in (["chunked", "cut"], ["chunked", "reset"])
+        assert answers[0].body.endswith(DONE)
+        assert await home.ending() == ("completed", [])
+
+
+@pytest.mark.case("P20")
+async def test_a_store_that_fails_in_a_way_of_its_own_ends_one_stream(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a StoreError: a mistake of ours, in the middle of a write."""
+    async with house(streams(role(), text("a"), finish(), DONE, every_s=1), check=False) as home:
+        real, calls = home.store.append, list[int]()
+
+        async def append(*given: Any, **named: Any) -> Any:
+            calls.append(1)
+            if len(calls) == 3:
+                raise ZeroDivisionError
+            return await real(*given, **named)
+
+        monkeypatch.setattr(home.store, "append", append)
+        with trio.fail_after(100):
+            assert (await home.ask()).status == 500
+            await home.settled()
+            assert (await home.ask()).body.endswith(DONE)
+        assert [line[1] for line in home.log].count("stream_failed") >= 1
+
+
+# -- P01: before and after the signal, in virtual time -----------------------------------------------------------------
+
+
+def silent(*frames: bytes, head: bytes = HEAD) -> Script:
+    async def script(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await stream.send_all(head + b"".join(map(chunk, frames)))
+        await stream.receive_some()
+
+    return script
+
+
+async def drained(home: House, seconds: float) -> None:
+    await home.registry.drain(trio.current_time() + seconds)
+
+
+@pytest.mark.case("P01")
+@pytest.mark.parametrize(
+    ("script", "status", "said"),
+    [
+        pytest.param(silent(head=b""), 503, b'"code":"shutdown"', id="before the upstream's head"),
+        pytest.param(silent(), 503, b'"code":"shutdown"', id="before the first frame"),
+        pytest.param(silent(role()), 503, b'"code":"shutdown"', id="before any content"),
+        pytest.param(silent(role(), text("hi")), 200, b'"code":"shutdown"', id="after text"),
+        pytest.param(silent(role(), call('{"a', "look")), 200, b'"dropped_tools":[{', id="inside a call"),
+        pytest.param(silent(b" ", head=HEAD.replace(b"text/event-stream", b"x/y")), 503, b"shutdown", id="unknown"),
+    ],
+)
+@pytest.mark.parametrize("drain_s", [0.0, 5.0])
+async def test_what_still_runs_after_the_drain_is_told_so(
+    autojump_clock: MockClock, script: Script, status: int, said: bytes, drain_s: float
+) -> None:
+    async with house(script) as home:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(home.ask)
+            await trio.sleep(1)
+            began = trio.current_time()
+            nursery.start_soon(drained, home, drain_s)
+            await wait_all_tasks_blocked()
+            refused = await home.ask()
+            assert (refused.status, b"shutdown" in refused.body) == (503, True)
+        assert trio.current_time() - began == pytest.approx(drain_s, abs=0.1)
+        (answered,) = [each for each in home.answers if each is not refused]
+        assert answered.status == status
+        assert said in answered.body
+        assert b"[DONE]" not in answered.body
+        assert await home.ending() == ("shutdown", [])
+
+
+@pytest.mark.case("P01")
+async def test_what_finished_before_the_signal_is_completed(autojump_clock: MockClock) -> None:
+    async with house(silent(role(), text("hi"), finish()), route={"finish_grace_s": 60}) as home:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(home.ask)
+            await trio.sleep(1)
+            nursery.start_soon(drained, home, 2)
+        assert await home.ending() == ("completed", ["no_done"])
+
+
+# -- P10, P13: what is admitted ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.case("P10")
+async def test_beyond_the_limit_a_stream_is_turned_away_until_one_ends(autojump_clock: MockClock) -> None:
+    async with house(silent(role(), text("hi")), config={"streams_max": 3}) as home:
+        clients = [await home.connect() for _ in range(3)]
+        for client in clients:
+            await client.send(post())
+        await trio.sleep(1)
+        refused = await home.ask()
+        assert (refused.status, refused.header(b"retry-after")) == (503, b"1")
+        clients.pop().close()
+        await trio.sleep(0.1)
+        more = await home.connect()
+        await more.send(post())
+        assert b"HTTP/1.1 200 " in await more.receive()
+        for client in (*clients, more):
+            client.close()
+        await home.settled()
+        for stream in home.streams:
+            assert await home.ending(stream) == ("client_gone", [])
+
+
+@pytest.mark.case("P10", "C09")
+async def test_requests_that_upload_side_by_side_do_not_pass_the_limit_together(autojump_clock: MockClock) -> None:
+    async with house(silent(role(), text("hi")), config={"streams_max": 3}) as home:
+        clients = [await home.connect() for _ in range(6)]
+        for client in clients:
+            await client.send(post()[:-5])
+        await trio.sleep(1)
+        for client in clients:
+            await client.send(post()[-5:])
+        await trio.sleep(1)
+        assert len(home.registry.live) == 3
+        statuses = sorted([(await client.receive()).split(b" ")[1] for client in clients])
+        assert statuses == [b"200"] * 3 + [b"503"] * 3
+        for client in clients:
+            client.close()

@@ -38,7 +38,7 @@ __all__ = [
 #: Rows of one page: a screen or two; whoever wants all asks for the next page.
 PAGE_MAX: Final = 1_000
 
-#: A file name everywhere, with nothing that means something in a path; ours have 26 characters.
+#: A file name everywhere, with nothing that means something in a path; ours have 32 characters.
 _STREAM_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 

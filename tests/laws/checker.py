@@ -296,9 +296,9 @@ def _meaning(wire: Said, upstream: Said, due: Said, end: dict[str, Any], on_part
         if on_partial in ("warn", "both") and got != came[: len(got)]:
             got = got.partition("⚠")[0].rstrip("\n")
         if got != came[: len(got)].rstrip("\n") and got != came[: len(got)]:
-            wrong.append(f"V8: {place} is {got!r}, the tape says {came!r}")
+            wrong.append(f"V8: {place} is {got[-80:]!r}, the tape says {came[-80:]!r}")
         elif len(got.rstrip("\n")) < len(due.texts.get(place, "").rstrip("\n")) and not left:
-            wrong.append(f"V3: {place} lacks {came[len(got) :]!r}")
+            wrong.append(f"V3: {place} lacks {came[len(got) :][:80]!r}")
     for place, got in wire.calls.items():
         came = upstream.calls.get(place)
         if came is None:

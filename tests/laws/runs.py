@@ -58,7 +58,7 @@ class Written(MemoryStore):
         self._full: set[str] = set()
         self.failed: set[str] = set()
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Any = None) -> None:
+    async def append(self, stream: str, records: Sequence[Record], entry: Any = None) -> int:
         self._writes += 1
         failing = self._plan.failing_write
         if failing is not None and (self._writes == failing[0] or stream in self._full):
@@ -73,8 +73,9 @@ class Written(MemoryStore):
             tape.records += records
             tape.closed = records[-1].kind == "end"
             tape.wakes.wake()
+            written = sum(len(encode(record)) for record in records)
         else:
-            await super().append(stream, records, entry)
+            written = await super().append(stream, records, entry)
         emitter = self._emitters.setdefault(stream, Emitter())
         fresh = b"".join([frame for record in records for frame in emitter.feed(record)])
         self.emitted[stream] = self.emitted.get(stream, b"") + fresh
@@ -86,6 +87,7 @@ class Written(MemoryStore):
         for record in records:
             if record.kind == "commit":
                 self.status[stream] = record.keys["status"]
+        return written
 
     def verbatim(self, stream: str) -> bool:
         """Whether it passes as it came."""

@@ -14,9 +14,11 @@ from trio.testing import MockClock
 from tests.laws.checker import check, transcript_of
 from tests.laws.plans import planned
 from tests.laws.runs import play, played
+from tests.proxy.scripted import request_of
 from tests.rooms.tree import ROOT
 from tests.support.house import DONE, call, finish, house, post, role, streams, text, usage
 from wiretape.events.record import Record, encode
+from wiretape.events.settings import Settings
 from wiretape.proxy.live import Live
 from wiretape.proxy.pump import Pump
 from wiretape.proxy.store import StoreFullError
@@ -173,10 +175,10 @@ async def test_who_follows_a_stream_whose_end_has_no_room_is_let_go(autojump_clo
     """Seed 119: the end itself could not be written, and its followers waited for ever."""
 
     class Full(MemoryStore):
-        async def append(self, stream: str, records: Sequence[Record], entry: Any = None) -> None:
+        async def append(self, stream: str, records: Sequence[Record], entry: Any = None) -> int:
             if records[-1].kind == "end":
                 raise StoreFullError("no room")
-            await super().append(stream, records, entry)
+            return await super().append(stream, records, entry)
 
     async with house(streams(role(), text("hi"), finish(), DONE, every_s=1), store=Full(), check=False) as home:
         client = await home.connect()
@@ -188,3 +190,20 @@ async def test_who_follows_a_stream_whose_end_has_no_room_is_let_go(autojump_clo
             assert (await follower.response()).ended == "chunked"
         follower.close()
         client.close()
+
+
+async def test_a_length_that_the_upstream_did_not_keep_is_a_cut_and_no_failure_of_ours(
+    autojump_clock: MockClock,
+) -> None:
+    """Seed 672: the transparent profile leaves an upstream that has said an error, and its length stays unfulfilled."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 1000\r\n\r\n"
+
+    async def script(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await stream.send_all(head + text("hi") + b'data: {"error":{"message":"overloaded"}}\n\n')
+        await stream.receive_some()
+
+    async with house(script, settings=Settings(profile="transparent")) as home:
+        answered = await home.ask()
+        assert (answered.status, answered.ended in ("cut", "reset")) == (200, True)
+        assert home.harness.log == []

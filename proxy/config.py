@@ -110,6 +110,8 @@ class Config:
     origins: tuple[str, ...] = ()
     routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
     streams_max: int = STREAMS_MAX
+    #: Of this process; None where whoever runs it has no figure.
+    memory_max_bytes: int | None = None
     body_bytes_max: int = REQUEST_BYTES_MAX
     #: At SIGTERM: how long running streams may go on.
     drain_s: float = SHUTDOWN_DRAIN_S

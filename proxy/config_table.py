@@ -123,6 +123,12 @@ SERVER: Final[tuple[Setting, ...]] = (
         reason="At once; each holds three descriptors, and the server takes no more than those allow.",
     ),
     Setting(
+        name="memory_max_bytes",
+        place="memory_max_bytes",
+        kind=Size(64 * 1024**2, _UNBOUNDED),
+        reason="What this process may take, such as a container's limit: before it, new streams are turned away.",
+    ),
+    Setting(
         name="body_bytes_max",
         place="body_bytes_max",
         kind=Size(1),

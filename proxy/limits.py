@@ -50,6 +50,9 @@ __all__ = [
     "LOG_VALUE_CHARS_MAX",
     "LOOKUPS_MAX",
     "MASKED_CHARS_MIN",
+    "MEMORY_A_STREAM_BYTES",
+    "MEMORY_RESERVED_BYTES",
+    "MEMORY_SAMPLE_S",
     "NOT_FOUND_STEP_S",
     "OWNERS_MAX",
     "PARSE_INLINE_BYTES_MAX",
@@ -182,6 +185,15 @@ SALT_BYTES: Final = 32
 
 #: From SIGTERM until running streams are ended; containers are killed after 30 s or more.
 SHUTDOWN_DRAIN_S: Final = 30.0
+
+#: An ordinary stream at its largest (failures.md V6), for those that began since the memory was looked at.
+MEMORY_A_STREAM_BYTES: Final = 256 * 1024
+
+#: Kept for one stream at its worst, three times the cap of an event (failures.md G13), and for a large request.
+MEMORY_RESERVED_BYTES: Final = 32 * 1024 * 1024
+
+#: Between two looks at the memory: one costs 10 us.
+MEMORY_SAMPLE_S: Final = 0.25
 
 #: At once: 31 to 90 KB and three descriptors each (failures.md L01).
 STREAMS_MAX: Final = 1_000

@@ -3,20 +3,27 @@
 import resource
 from collections.abc import Callable
 from math import inf
+from pathlib import Path
 from typing import NamedTuple
 
 import trio
 
 from .answers import Answer, error
 from .entry import Entry
-from .limits import DESCRIPTORS_A_STREAM, DESCRIPTORS_RESERVED
+from .limits import (
+    DESCRIPTORS_A_STREAM,
+    DESCRIPTORS_RESERVED,
+    MEMORY_A_STREAM_BYTES,
+    MEMORY_RESERVED_BYTES,
+    MEMORY_SAMPLE_S,
+)
 from .live import Live
 from .order import Order
 from .pump import Pump
 from .services import Services
 from .taping import Taping
 
-__all__ = ["Ended", "Registry", "streams_that_fit"]
+__all__ = ["Ended", "Registry", "memory_allows", "resident_bytes", "streams_that_fit"]
 
 
 class Ended(NamedTuple):
@@ -40,6 +47,10 @@ class Registry:
         self._nursery: trio.Nursery | None = None
         self._streams_max = min(services.config.streams_max, streams_that_fit())
         self._idle: trio.Event | None = None
+        #: The memory as it was last looked at, when, and how many streams began since.
+        self._resident_bytes = 0
+        self._looked_at = -inf
+        self._begun = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """For ever; what still runs when it is cancelled ends as `shutdown`."""
@@ -53,11 +64,21 @@ class Registry:
             return _later("Wiretape is shutting down", "shutdown")
         if len(self.live) >= self._streams_max:
             return _later(f"{self._streams_max} streams are running, which is the limit", "streams_max")
+        if not self._memory_allows(self._services.config.memory_max_bytes):
+            return _later("memory is short (memory_max_bytes)", "memory_max_bytes")
         store = self._services.store
         failure: str | None = getattr(store, "failure", None) or getattr(store, "gone", None)
         if failure is not None and self._services.config.on_log_failure == "stop" and not getattr(store, "full", False):
             return _later("tapes cannot be written (on_log_failure = stop)", "log_failure")
         return None
+
+    def _memory_allows(self, max_bytes: int | None) -> bool:
+        if max_bytes is None:
+            return True
+        now = trio.current_time()
+        if now >= self._looked_at + MEMORY_SAMPLE_S:
+            self._resident_bytes, self._looked_at, self._begun = resident_bytes(), now, 0
+        return memory_allows(max_bytes, self._resident_bytes, self._begun)
 
     def start(self, order: Order) -> Live:
         """A stream begins; it was not refused."""
@@ -77,6 +98,7 @@ class Registry:
         live.taped = taped
         pump = Pump(order, services, live, taping)
         self.live[stream] = live
+        self._begun += 1
         self._pumps[stream] = pump
         self._nursery.start_soon(self._pump, stream, pump, taping)
         return live
@@ -118,6 +140,21 @@ def streams_that_fit() -> int:
     if soft == resource.RLIM_INFINITY:
         return 2**31
     return max(1, (soft - DESCRIPTORS_RESERVED) // DESCRIPTORS_A_STREAM)
+
+
+def memory_allows(max_bytes: int, resident: int, begun: int) -> bool:
+    """Whether one more stream may begin: this much is taken, and so many have begun since that was looked at (P13)."""
+    expected = resident + (begun + 1) * MEMORY_A_STREAM_BYTES
+    return expected + min(MEMORY_RESERVED_BYTES, max_bytes // 4) <= max_bytes
+
+
+def resident_bytes() -> int:
+    """What this process takes now; 0 where the system does not say."""
+    try:
+        pages = Path("/proc/self/statm").read_bytes().split()[1]
+    except OSError:
+        return 0
+    return int(pages) * resource.getpagesize()
 
 
 def _later(message: str, code: str) -> Answer:

@@ -14,6 +14,7 @@ from tests.support.house import ASKED, DONE, HEAD, House, call, finish, house, p
 from wiretape.events.emit import Emitter
 from wiretape.events.record import Record
 from wiretape.proxy.reaper import Reaper
+from wiretape.proxy.registry import memory_allows, resident_bytes
 
 HOUR: Final = 3_600.0
 
@@ -307,3 +308,47 @@ async def test_requests_that_upload_side_by_side_do_not_pass_the_limit_together(
         assert statuses == [b"200"] * 3 + [b"503"] * 3
         for client in clients:
             client.close()
+
+
+MIB: Final = 1024 * 1024
+
+
+@pytest.mark.case("P13")
+@pytest.mark.parametrize("at_once", [1, 10, 1_000])
+@pytest.mark.parametrize("stream_bytes", [90 * 1024, 256 * 1024])
+def test_streams_are_turned_away_before_the_memory_is_full(stream_bytes: int, at_once: int) -> None:
+    """256 MB, a thousand streams, so many of them between two looks at the memory; each grows after it was let in."""
+    most, base, running, refused = 256 * MIB, 60 * MIB, 0, 0
+    for _ in range(1_000 // at_once):
+        resident, begun = base + running * stream_bytes, 0
+        for _ in range(at_once):
+            if memory_allows(most, resident, begun):
+                begun += 1
+            else:
+                refused += 1
+        running += begun
+        assert base + running * stream_bytes <= most - 24 * MIB  # room for one stream at its worst
+    assert running >= 600
+    assert refused == 1_000 - running
+
+
+@pytest.mark.case("P13")
+def test_a_look_at_the_memory_says_what_this_process_takes() -> None:
+    before = resident_bytes()
+    taken = bytearray(64 * MIB)
+    taken[::4096] = b"x" * len(taken[::4096])
+    assert 60 * MIB < resident_bytes() - before < 80 * MIB
+    assert 20 * MIB < before < 4_096 * MIB
+
+
+@pytest.mark.case("P13")
+async def test_where_memory_is_short_a_stream_is_turned_away_and_told_when(autojump_clock: MockClock) -> None:
+    script = streams(role(), text("hi"), finish(), DONE)
+    async with house(script, config={"memory_max_bytes": 16 * MIB}) as home:
+        refused = await home.ask()
+        assert (refused.status, refused.header(b"retry-after")) == (503, b"1")
+        assert b"memory_max_bytes" in refused.body
+        assert not home.streams
+    async with house(script, config={"memory_max_bytes": 64 * 1024 * MIB}) as home:
+        assert (await home.ask()).status == 200
+        assert await home.ending() == ("completed", [])

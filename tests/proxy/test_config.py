@@ -112,6 +112,7 @@ EVERYTHING: dict[str, tuple[str, str, Callable[[Config], Any], Any]] = {
     "hosts": ('["A.test", "b.test"]', "a.test, B.test", lambda c: c.hosts, ("a.test", "b.test")),
     "origins": ('["app://x"]', "app://X", lambda c: c.origins, ("app://x",)),
     "streams_max": ("5", "5", lambda c: c.streams_max, 5),
+    "memory_max_bytes": ('"1 GiB"', "1GiB", lambda c: c.memory_max_bytes, 1024**3),
     "body_bytes_max": ("1024", "1 KiB", lambda c: c.body_bytes_max, 1024),
     "shutdown_drain_s": ("0", "0", lambda c: c.drain_s, 0.0),
     "connect_timeout_s": ("1.5", "1.5", lambda c: c.upstream.connect_timeout_s, 1.5),

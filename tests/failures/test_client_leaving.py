@@ -229,6 +229,11 @@ async def test_leaving_is_noticed_whatever_the_stream_waits_for(
         assert await home.ending() == ("client_gone", [])
 
 
+async def asked(home: House) -> None:
+    """The default request, for a nursery."""
+    await home.ask()
+
+
 async def follow(home: House, *headers: str, after: str = "") -> Client:
     """Asks for the events of the stream that began last."""
     client = await home.connect()

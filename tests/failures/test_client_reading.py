@@ -1,12 +1,12 @@
 """Clients that read slowly, in bits, late, many at once, again, or not at all."""
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.test_client_leaving import at_once, busy, follow
+from tests.failures.test_client_leaving import asked, at_once, busy, follow
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, House, call, finish, house, post, role, streams, text
 from tests.support.http import Answer, Client
@@ -20,7 +20,8 @@ MANY: Final = [PIECE] * 300
 
 def waiting(home: House) -> int:
     """Bytes that wait for clients in memory."""
-    return sum(len(part) for live in home.registry.live.values() for part in live._parts)
+    lives: list[Any] = list(home.registry.live.values())
+    return sum(len(part) for live in lives for part in live._parts)
 
 
 async def sipped(client: Client, size: int, every_s: float) -> bytes:
@@ -322,7 +323,7 @@ async def test_readers_from_the_start_late_and_after_the_end_get_the_same(autoju
             bodies.append(await followed(home))
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(home.ask)
+            nursery.start_soon(asked, home)
             for at_s in (1, 1, 15, 25.5, 40, 49.9, 50, 55, 60, 60.1, 500):
                 nursery.start_soon(reader, at_s)
         assert len(bodies) == 11
@@ -342,7 +343,7 @@ async def test_a_reader_goes_on_behind_any_id_of_the_past(autojump_clock: MockCl
             resumed[name] = await followed(home, after=name)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(home.ask)
+            nursery.start_soon(asked, home)
             await trio.sleep(at_s)
             sofar = await home.tape()
             names = {f"{record.n}.{ordinal}" for record in sofar for ordinal in range(2)}
@@ -376,7 +377,7 @@ async def test_a_reader_goes_on_behind_any_id_of_the_past(autojump_clock: MockCl
 async def test_an_id_that_is_none_of_ours_begins_from_the_beginning(autojump_clock: MockClock, name: str) -> None:
     async with house(streams(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(home.ask)
+            nursery.start_soon(asked, home)
             await trio.sleep(25)
             live = await followed(home, after=name)
         assert live == await followed(home) == await followed(home, after=name)
@@ -391,7 +392,7 @@ async def test_an_id_of_the_future_is_waited_for_and_never_told_twice(autojump_c
             bodies[name] = await followed(home, after=name)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(home.ask)
+            nursery.start_soon(asked, home)
             await trio.sleep(25)
             for n in range(15):
                 nursery.start_soon(reader, f"{n}.0")
@@ -407,7 +408,7 @@ async def test_an_id_of_the_future_is_waited_for_and_never_told_twice(autojump_c
 async def test_a_cut_stream_is_followed_to_its_error_by_all(autojump_clock: MockClock) -> None:
     async with house(streams(role(), text("hi"), call("{", "look"), every_s=10, end=b"")) as home:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(home.ask)
+            nursery.start_soon(asked, home)
             await trio.sleep(5)
             live = await followed(home)
         assert b'"code":"truncated"' in live

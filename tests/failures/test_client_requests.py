@@ -79,7 +79,8 @@ async def test_a_body_that_says_it_is_too_long_is_not_read(autojump_clock: MockC
         head, _, _ = post(b"", path=path).partition(b"\r\n\r\n")
         await client.send(head.replace(b"Content-Length: 0", b"Content-Length: 50001") + b"\r\n\r\n")
         answered = await client.response()
-        assert (answered.status, trio.current_time()) == (413, pytest.approx(0, abs=0.01))
+        assert answered.status == 413
+        assert trio.current_time() < 0.01
         client.close()
         assert untouched(home)
 
@@ -248,7 +249,7 @@ async def test_an_address_in_the_body_is_refused(autojump_clock: MockClock, name
     [
         pytest.param({"n": 1_000_000}, id="n = 10^6"),
         pytest.param(
-            {"tools": [{"type": "function", "function": {"name": f"f{n}", "parameters": {}}} for n in range(100_000)]},
+            {"tools": [{"type": "function", "function": {"name": f"f{n}"}} for n in range(100_000)]},
             id="10^5 tools",
         ),
         pytest.param({"image": "A" * 50_000_000}, id="an image of 50 MB"),

@@ -4,7 +4,7 @@ import errno
 import os
 import resource
 import shutil
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,9 @@ from wiretape.proxy import tape_file
 from wiretape.proxy.durability import Durability
 from wiretape.proxy.folder import Folder
 from wiretape.proxy.recovery import recover
+from wiretape.proxy.store import StoreFullError
 from wiretape.proxy.store_files import FileStore, open_files
+from wiretape.proxy.store_memory import MemoryStore
 
 FRAMES: Final = (role(), text("hi"), call("{", "look"), call("}"), finish("tool_calls"), DONE)
 #: How writing may fail: the error, and what the proxy may hope for after it.
@@ -74,6 +76,11 @@ async def filed(
         yield home, store
         with trio.fail_after(5):
             await home.settled()
+
+
+def still_open(store: Any) -> int:
+    """Tapes that are held."""
+    return len(store._live)
 
 
 def tapes(root: Path) -> dict[str, bytes]:
@@ -149,12 +156,12 @@ async def test_whichever_call_of_the_disk_fails_the_stream_ends_with_the_cause(
                 patched.setattr(tape_file, "os", faulty)
                 first = await home.ask()
                 await home.settled()
-                assert not store._live
+                assert still_open(store) == 0
                 early, failing = len(faulty.calls) >= at, store.failure is not None
                 assert (await readiness(home))[0] == (503 if failing else 200)
                 second = await home.ask()
                 await home.settled()
-                assert not store._live
+                assert still_open(store) == 0
                 hit = len(faulty.calls) >= at
         for answered in (first, second):
             told_whole(answered)
@@ -189,7 +196,7 @@ async def test_whichever_call_of_the_disk_fails_streams_go_on_where_the_user_sai
                 patched.setattr(tape_file, "os", faulty)
                 answers = [await home.ask() for _ in range(2)]
                 await home.settled()
-                assert not store._live
+                assert still_open(store) == 0
                 hit = len(faulty.calls) >= at
                 for answered in answers:
                     assert (answered.status, answered.ended) == (200, "chunked")
@@ -235,7 +242,7 @@ async def test_what_did_not_become_durable_is_never_written_on(tmp_path: Path, h
 
 
 @contextmanager
-def files_up_to(size: int) -> Iterator[None]:
+def files_up_to(size: int) -> Generator[None]:
     """RLIMIT_FSIZE of this process; Python ignores SIGXFSZ."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -260,7 +267,7 @@ async def test_when_there_is_room_again_streams_begin_again(tmp_path: Path, size
         after = await home.ask()
         await home.settled()
         assert (await readiness(home))[0] == 200
-        assert not store._live
+        assert still_open(store) == 0
     assert [each.body.endswith(DONE) for each in (before, answered, again, after)] == [True, False, False, True]
     for each in (answered, again):
         assert each.status == 503 or b'"code":"internal"' in each.body
@@ -272,13 +279,16 @@ async def test_when_there_is_room_again_streams_begin_again(tmp_path: Path, size
 async def test_the_device_that_is_always_full_begins_no_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Full(Faulty):
         def __getattr__(self, name: str) -> Any:
-            return (lambda *_: os.open("/dev/full", os.O_WRONLY)) if name == "open" else getattr(os, name)
+            def full(*_: Any) -> int:
+                return os.open("/dev/full", os.O_WRONLY)
+
+            return full if name == "open" else getattr(os, name)
 
     async with filed(tmp_path, streams(*FRAMES, every_s=0.002)) as (home, store):
         monkeypatch.setattr(tape_file, "os", Full(0, "full"))
         answers = [await home.ask() for _ in range(2)]
         assert [answered.status for answered in answers] == [503, 503]
-        assert not store._live
+        assert still_open(store) == 0
         assert (await readiness(home))[0] == 503
 
 
@@ -320,14 +330,12 @@ async def test_a_slow_reader_never_takes_a_stream_that_lost_its_tape_for_whole(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
 ) -> None:
     """It reads from the log what the log never got."""
-    from wiretape.proxy.store import StoreFullError  # noqa: PLC0415
-    from wiretape.proxy.store_memory import MemoryStore  # noqa: PLC0415
 
     class Short(MemoryStore):
-        async def append(self, stream: str, records: Any, entry: Any = None) -> None:
+        async def append(self, stream: str, records: Any, entry: Any = None) -> int:
             if records[0].n > 150:
                 raise StoreFullError("no room")
-            await super().append(stream, records, entry)
+            return await super().append(stream, records, entry)
 
     pieces = [text("a" * 10_000)] * 300
     async with house(

@@ -184,7 +184,7 @@ async def test_a_process_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -
         assert endings(child.data) == ["shutdown"] * 5
 
 
-@pytest.mark.case("P18", "P08", "P15")
+@pytest.mark.case("P18", "P08")
 @pytest.mark.parametrize("wrong", ["a word", "a number", "no upstream", "a file for a folder", "a public host"])
 def test_what_is_wrong_at_the_start_is_one_line_and_an_exit_code(tmp_path: Path, wrong: str) -> None:
     environment: dict[str, str] = {}
@@ -214,6 +214,24 @@ def test_what_is_wrong_at_the_start_is_one_line_and_an_exit_code(tmp_path: Path,
     assert "Traceback" not in done.stderr.decode()
     assert lines
     assert len(lines) == 1 or wrong == "a public host"  # which prints a key to copy
+
+
+@pytest.mark.case("P15", "P18")
+async def test_a_second_proxy_on_the_same_folder_does_not_start_and_the_first_goes_on(tmp_path: Path) -> None:
+    async with serving(tmp_path / "data", endless(), {"WIRETAPE_SHUTDOWN_DRAIN_S": "0"}) as child:
+        client = await asking(child)
+        given = ["--upstream", "http://127.0.0.1:9/v1", "--port", "0", "--data", str(child.data)]
+        done = await trio.run_process([*COMMAND, *given], capture_stdout=True, capture_stderr=True, check=False)
+        assert (done.returncode, done.stdout) == (3, b"")
+        assert b"in use by another process" in done.stderr
+        assert done.stderr.count(b"\n") == 1
+        with trio.fail_after(1):
+            assert b"word" in await client.receive_some()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answered, client)
+            child.signal(signal.SIGTERM)
+            assert (await child.exited(6))[0] == 0
+        assert endings(child.data) == ["shutdown"]
 
 
 @pytest.mark.case("P19")

@@ -7,12 +7,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.failures.test_client_leaving import follow
+from tests.failures.test_client_leaving import asked, follow
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support import house as houses
 from tests.support.house import ASKED, DONE, HEAD, House, call, finish, house, post, role, streams, text
 from wiretape.events.emit import Emitter
 from wiretape.events.record import Record
+from wiretape.proxy import following_events
 from wiretape.proxy.reaper import Reaper
 from wiretape.proxy.registry import memory_allows, resident_bytes
 
@@ -40,7 +41,7 @@ async def test_a_wall_clock_that_jumps_changes_no_stream(
     frames = [role(), text("a"), text("b"), finish(), DONE]
     async with house(streams(*frames, every_s=1)) as home:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(home.ask)
+            nursery.start_soon(asked, home)
             await trio.sleep(2.5)
             jumped = jump_s
         assert await home.ending() == ("completed", [])
@@ -62,11 +63,6 @@ async def test_after_a_pause_of_the_process_what_came_is_read_before_anybody_is_
             late.append(now)
             return None
         return progress_at + 5
-
-    async def reader() -> None:
-        nonlocal progress_at
-        await wait_all_tasks_blocked()
-        progress_at = trio.current_time()
 
     reaper.watch(check, 5)
     async with trio.open_nursery() as nursery:
@@ -170,8 +166,6 @@ async def test_a_fault_in_a_reader_ends_this_reader_and_no_other(
             await trio.sleep(1.5)
             good, bad = await follow(home), await follow(home)
             await trio.sleep(0.1)
-            from wiretape.proxy import following_events  # noqa: PLC0415
-
             real, left = following_events.Following.take, [1]
 
             async def take(self: Any) -> bytes | None:
@@ -244,7 +238,7 @@ async def test_what_still_runs_after_the_drain_is_told_so(
 ) -> None:
     async with house(script) as home:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(home.ask)
+            nursery.start_soon(asked, home)
             await trio.sleep(1)
             began = trio.current_time()
             nursery.start_soon(drained, home, drain_s)
@@ -263,7 +257,7 @@ async def test_what_still_runs_after_the_drain_is_told_so(
 async def test_what_finished_before_the_signal_is_completed(autojump_clock: MockClock) -> None:
     async with house(silent(role(), text("hi"), finish()), route={"finish_grace_s": 60}) as home:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(home.ask)
+            nursery.start_soon(asked, home)
             await trio.sleep(1)
             nursery.start_soon(drained, home, 2)
         assert await home.ending() == ("completed", ["no_done"])

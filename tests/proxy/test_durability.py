@@ -175,6 +175,7 @@ async def test_a_sync_that_raises_breaks_its_round_and_nobody_waits_for_ever(
             await store.append("a", stream_of("a")[1])
 
 
+@pytest.mark.case("P09")
 async def test_a_folder_that_goes_away_under_us_is_found_out(tmp_path: Path) -> None:
     said: list[str] = []
     root = tmp_path / "data"
@@ -213,6 +214,7 @@ class Power:
 
 
 @pytest.mark.parametrize("durability", ["process", "disk"])
+@pytest.mark.case("P05")
 async def test_a_power_loss_takes_nothing_that_a_round_was_made_of(tmp_path: Path, durability: Durability) -> None:
     """P05: at level `disk` that is all that was acknowledged."""
     power = Power(tmp_path / "data")

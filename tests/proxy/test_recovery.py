@@ -45,6 +45,7 @@ def cuts_of_the_last_two() -> Iterator[int]:
     yield from range(len(whole) - len(LINES[-1]) - len(LINES[-2]), len(whole) + 1)
 
 
+@pytest.mark.case("P14")
 def test_a_tail_torn_at_every_byte_of_the_last_two_records() -> None:
     whole = b"".join(LINES)
     for cut in cuts_of_the_last_two():
@@ -115,6 +116,7 @@ def test_a_torn_line_behind_the_end_is_cut() -> None:
         pytest.param([*LINES[:3], *LINES[4:]], 3, "records 3 to 3 are missing", id="a block lost"),
     ],
 )
+@pytest.mark.case("P14")
 def test_damage_in_the_middle_is_told_with_its_place_and_stays(damaged: list[bytes], at: int, reason: str) -> None:
     data = b"".join(damaged)
     what = mended(data)
@@ -124,6 +126,7 @@ def test_damage_in_the_middle_is_told_with_its_place_and_stays(damaged: list[byt
     assert whole_again(data).startswith(data)
 
 
+@pytest.mark.case("P14")
 def test_every_flipped_bit_of_a_tape_is_seen_and_nothing_raises() -> None:
     data = b"".join(LINES[1:4])
     good = [encode(record) for record in records_of(data)[0]]
@@ -170,6 +173,7 @@ def test_every_tape_in_live_is_mended_and_moves_to_its_day(tmp_path: Path) -> No
     assert recovered(tmp_path) == []
 
 
+@pytest.mark.case("P16")
 def test_a_tape_of_a_newer_format_is_left_alone_and_told(tmp_path: Path) -> None:
     newer = encode(Record(0, 0, "open", {"format": 2, "stream": "s1"})) + b'{"c":"torn'
     left_behind(tmp_path, {"s1": newer})
@@ -179,6 +183,7 @@ def test_a_tape_of_a_newer_format_is_left_alone_and_told(tmp_path: Path) -> None
         assert (tmp_path / "live" / "s1.tape").read_bytes() == newer
 
 
+@pytest.mark.case("P16")
 def test_newer_kinds_and_keys_are_kept(tmp_path: Path) -> None:
     lines = [
         *LINES[:2],

@@ -17,7 +17,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 __all__ = ["Line", "Said", "Transcript", "check", "lines_of", "payloads", "said", "transcript_of"]
 
@@ -135,7 +135,8 @@ def payloads(stream: bytes) -> Iterable[tuple[str, str]]:
     text = stream.decode("utf-8", "replace").removeprefix("\ufeff")
     text = re.sub(r"\r\n|\r", "\n", text)
     for block in text.split("\n\n")[:-1]:
-        event, data = "", []
+        event = ""
+        data: list[str] = []
         for line in block.split("\n"):
             name, _, value = line.partition(":")
             value = value.removeprefix(" ")
@@ -163,11 +164,9 @@ def said(frames: Iterable[tuple[str, str]]) -> Said:
             done += 1
             continue
         try:
-            value: Any = json.loads(data)
+            value = _object(json.loads(data))
         except (ValueError, RecursionError):
             odd = True
-            continue
-        if not isinstance(value, dict):
             continue
         if event == "hermes.tool.progress" and "toolCallId" in value:
             found.told.append((value["toolCallId"], value["status"]))
@@ -182,19 +181,24 @@ def said(frames: Iterable[tuple[str, str]]) -> Said:
     return found._replace(done=done, behind=behind, odd=odd)
 
 
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def _choice(choice: Any, texts: Any, calls: Any, names: dict[tuple[int, int], str], finishes: list[str]) -> bool:
-    index, delta, odd = choice.get("index", 0), choice.get("delta", choice.get("message")) or {}, False
+    index, delta, odd = choice.get("index", 0), _object(choice.get("delta", choice.get("message"))), False
     for name, kind in (("content", "text"), ("reasoning_content", "reasoning"), ("reasoning", "reasoning")):
         if isinstance(delta.get(name), str):
             texts[index, kind] += delta[name]
         elif delta.get(name) is not None:
             odd = True
-    for call in delta.get("tool_calls") or ():
+    given: Any = delta.get("tool_calls") or ()
+    for call in map(_object, given):
         place = (index, call.get("index", 0))
         if call.get("id"):
             odd |= names.get(place, call["id"]) != call["id"]
             names[place] = call["id"]
-        arguments = (call.get("function") or {}).get("arguments") or ""
+        arguments = _object(call.get("function")).get("arguments") or ""
         odd |= place not in names or not isinstance(arguments, str)
         calls[index, names.get(place, "?")] += str(arguments)
     if choice.get("finish_reason"):
@@ -258,7 +262,7 @@ def _delivered(lines: Sequence[Line], answer: Transcript, *, left: bool) -> list
     whole_answer = next((line for line in lines if line.kind == "commit" and line.raw), None)
     last = _last_attempt(lines)
     opened, end = lines[0].keys, lines[-1].keys
-    facts = next((line.keys.get("facts") or {} for line in lines if line.kind == "request"), {})
+    facts = _object(next((line.keys.get("facts") for line in lines if line.kind == "request"), None))
     came = b"".join(line.raw or b"" for line in last if line.kind in _RECEIVED)
     if whole_answer is not None:
         came = whole_answer.raw or b""
@@ -292,21 +296,23 @@ def _meaning(wire: Said, upstream: Said, due: Said, end: dict[str, Any], on_part
     if upstream.odd:
         return wrong
     for place in wire.texts.keys() | upstream.texts.keys():
-        got, came = wire.texts.get(place, ""), upstream.texts.get(place, "")
+        got: str = wire.texts.get(place, "")
+        came: str = upstream.texts.get(place, "")
         if on_partial in ("warn", "both") and got != came[: len(got)]:
             got = got.partition("⚠")[0].rstrip("\n")
         if got != came[: len(got)].rstrip("\n") and got != came[: len(got)]:
             wrong.append(f"V8: {place} is {got[-80:]!r}, the tape says {came[-80:]!r}")
         elif len(got.rstrip("\n")) < len(due.texts.get(place, "").rstrip("\n")) and not left:
             wrong.append(f"V3: {place} lacks {came[len(got) :][:80]!r}")
-    for place, got in wire.calls.items():
-        came = upstream.calls.get(place)
-        if came is None:
+    for place, arguments in wire.calls.items():
+        due_arguments = upstream.calls.get(place, "")
+        at = f"arguments of {place} are {arguments!r}, the tape says {due_arguments!r}"
+        if place not in upstream.calls:
             wrong.append(f"V8: nobody made the call {place}")
-        elif not came.startswith(got) and not (got == "{}" and not came.strip()):
-            wrong.append(f"V8: arguments of {place} are {got!r}, the tape says {came!r}")
-        elif end["ending"] == "completed" and not left and not end["flags"] and got != came and came.strip():
-            wrong.append(f"V3: arguments of {place} are {got!r}, the tape says {came!r}")
+        elif not due_arguments.startswith(arguments) and not (arguments == "{}" and not due_arguments.strip()):
+            wrong.append(f"V8: {at}")
+        elif end["ending"] == "completed" and not left and not end["flags"] and arguments != due_arguments.strip():
+            wrong += [f"V3: {at}"] if due_arguments.strip() else []
     return wrong
 
 

@@ -12,12 +12,12 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import trio
 import trio.testing
@@ -31,6 +31,7 @@ from tests.support.house import House, house, post
 from tests.support.http import Client
 from wiretape.events.emit import Emitter, emit
 from wiretape.events.record import Record, encode
+from wiretape.proxy.connect import OpenTcp
 from wiretape.proxy.store import StoreFullError
 from wiretape.proxy.store_memory import MemoryStore
 
@@ -111,8 +112,9 @@ class Wire:
         self._wrong = wrong
         #: The stream whose events these are; else the answer's own.
         self._follows = follows
-        pipe = client.stream._incoming
-        put = pipe.put
+        stream: Any = client.stream
+        pipe = stream._incoming
+        put: Callable[[bytes | memoryview], int] = pipe.put
 
         def handed(data: bytes | memoryview) -> int:
             taken = put(data)
@@ -121,7 +123,7 @@ class Wire:
                 self._look()
             return taken
 
-        pipe.put = handed  # type: ignore[method-assign]
+        pipe.put = handed
 
     def _look(self) -> None:
         """L6, now."""
@@ -283,7 +285,8 @@ class _Run:
                 while await client.receive():
                     await trio.sleep(pause_s)
                     answer = transcript_of(until.raw) if until is not None else None
-                    if answer is not None and answer.whole and not client.stream._incoming.data:
+                    stream: Any = client.stream
+                    if answer is not None and answer.whole and not stream._incoming.data:
                         return
         except trio.BrokenResourceError:
             pass
@@ -410,9 +413,10 @@ def _leave(client: Client, how: str) -> None:
 
 
 @contextmanager
-def _bounds(plan: Plan, behind: list[str]) -> Iterator[None]:
+def _bounds(plan: Plan, behind: list[str]) -> Generator[None]:
     """Bounds that these short streams can reach, and a note of who falls behind."""
-    live, pump = wiretape.proxy.live, wiretape.proxy.pump
+    live: Any = wiretape.proxy.live
+    pump: Any = wiretape.proxy.pump
     window, most, show = live.WINDOW_BYTES_MAX, pump.STREAM_BYTES_MAX, live.Live.show
 
     def noted(self: Any, *given: Any) -> None:
@@ -421,20 +425,18 @@ def _bounds(plan: Plan, behind: list[str]) -> Iterator[None]:
         if self._behind and not before:
             behind.append(self.stream)
 
-    live.WINDOW_BYTES_MAX = plan.window  # type: ignore[misc]
-    pump.STREAM_BYTES_MAX = plan.stream_bytes_max  # type: ignore[misc]
-    live.Live.show = noted  # type: ignore[method-assign]
+    live.WINDOW_BYTES_MAX, pump.STREAM_BYTES_MAX, live.Live.show = plan.window, plan.stream_bytes_max, noted
     try:
         yield
     finally:
-        live.WINDOW_BYTES_MAX, pump.STREAM_BYTES_MAX = window, most  # type: ignore[misc]
-        live.Live.show = show  # type: ignore[method-assign]
+        live.WINDOW_BYTES_MAX, pump.STREAM_BYTES_MAX, live.Live.show = window, most, show
 
 
 def _connecting(home: House, plan: Plan) -> None:
     """Nobody listens for as many connections as the plan refuses."""
-    connector = home.transport._connector
-    open_tcp = connector._open_tcp
+    transport: Any = home.transport
+    connector = transport._connector
+    open_tcp: OpenTcp = connector._open_tcp
     refusals = [reply.fault == "refused" for asker in plan.askers for reply in asker.replies]
 
     async def refusing(host: str, port: int) -> trio.abc.Stream:
@@ -478,7 +480,7 @@ async def _shut_down(home: House, at_s: float, drain_s: float) -> None:
 
 def play(plan: Plan) -> Played:
     """One run. Its order of tasks is a function of the seed (a private switch of trio, pinned by a test)."""
-    core: Any = trio._core._run
+    core: Any = sys.modules["trio._core._run"]
     kept = core._r, core._ALLOW_DETERMINISTIC_SCHEDULING
     core._r, core._ALLOW_DETERMINISTIC_SCHEDULING = random.Random(plan.seed), True  # noqa: S311
     result = Played(plan.seed)
@@ -496,7 +498,7 @@ def play(plan: Plan) -> Played:
 
 def _deepest(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 

@@ -58,7 +58,7 @@ def wrong_of(seeds: Sequence[int]) -> str:
 
 
 def test_delivered_before_it_is_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = Pump._write
+    write = Pump._write  # pyright: ignore[reportPrivateUsage] - what is to be broken
 
     async def hasty(self: Any, records: Sequence[Record], frames: list[bytes]) -> None:
         if frames and self._live.answer is not None:
@@ -94,7 +94,7 @@ def test_another_order_of_the_same_seed_is_found(monkeypatch: pytest.MonkeyPatch
 
 async def one_stream() -> tuple[bytes, bytes]:
     """The tape of an answer with a call, and what its client read."""
-    body = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, "messages": []}
+    body: dict[str, Any] = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, "messages": []}
     frames = [role(), text("hi"), text(" you"), call('{"a":1}', "read"), finish("tool_calls"), usage(), DONE]
     async with house(streams(*frames, every_s=1)) as home:
         client = await home.connect()

@@ -75,7 +75,7 @@ class _Peers:
         self.left: dict[bytes, float] = {}
         self.open = 0
         self._chance = chance
-        self._figures = figures
+        self.figures = figures
 
     async def serve(self, stream: trio.SocketStream) -> None:
         """One connection."""
@@ -99,7 +99,7 @@ class _Peers:
             closed = time.perf_counter()
             assert not data, "nothing is asked while an answer is under way"
             if mark in self.left:
-                self._figures.closed_s.append(closed - self.left.pop(mark))
+                self.figures.closed_s.append(closed - self.left.pop(mark))
             done.set()
             nursery.cancel_scope.cancel()
 
@@ -127,7 +127,7 @@ class _Peers:
 async def _one(port: int, number: int, chance: random.Random, peers: _Peers, figures: Figures) -> None:
     """One request, aborted at some moment between its first byte and a little behind the end of its answer."""
     mark = b"n%d" % number
-    body = {"model": "m", "stream": True, "user": mark.decode(), "messages": []}
+    body: dict[str, Any] = {"model": "m", "stream": True, "user": mark.decode(), "messages": []}
     sent = post(body)
     if chance.random() < 0.05:
         sent = sent[: chance.randrange(1, len(sent))]
@@ -189,7 +189,7 @@ async def aborted(count: int, data: Path, *, seed: int = 0) -> Figures:
         numbers = itertools.count()
         await _all(proxy.port, list(itertools.islice(numbers, WARM)), chance, peers, warm)
         figures.before = await _settled(proxy, peers)
-        peers._figures = figures
+        peers.figures = figures
         await _all(proxy.port, list(itertools.islice(numbers, count)), chance, peers, figures)
         figures.after = await _settled(proxy, peers)
         figures.upstreams = peers.open

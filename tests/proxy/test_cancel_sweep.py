@@ -200,9 +200,9 @@ def acts(victim: str, stage: Stage) -> Callable[[], None]:
     if victim == "pumps":
 
         def cancel() -> None:
-            home.registry.draining = True
-            assert home.registry._nursery is not None
-            home.registry._nursery.cancel_scope.cancel()
+            registry: Any = home.registry
+            registry.draining = True
+            registry._nursery.cancel_scope.cancel()
 
         return cancel
     scopes: list[trio.CancelScope] = []
@@ -213,7 +213,8 @@ def acts(victim: str, stage: Stage) -> Callable[[], None]:
             scopes.append(scope)
             await handle(stream)
 
-    home.harness.server.handle = scoped  # type: ignore[method-assign]
+    server: Any = home.harness.server
+    server.handle = scoped
 
     def cancel_all() -> None:
         for scope in scopes:

@@ -17,6 +17,7 @@ __all__ = [
     "LISTS_OF_A_DELTA_MAX",
     "NAME_CHARS_MAX",
     "PREVIEW_BYTES_MAX",
+    "QUOTED_BYTES_MAX",
     "TAPE_LINE_BYTES_MAX",
     "THINK_HEAD_CHARS_MAX",
     "UNDELIVERED_BYTES_MAX",
@@ -82,3 +83,6 @@ PREVIEW_BYTES_MAX: Final = 2 * 1024
 
 #: `label` of a lifecycle frame: one line of a tool card.
 LABEL_CHARS_MAX: Final = 80
+
+#: Raw bytes that are made a JSON string at once.
+QUOTED_BYTES_MAX: Final = 256 * 1024

@@ -8,6 +8,7 @@ no nested object of ours has such a key (asserted at writing).
 """
 
 import base64
+import codecs
 import re
 import zlib
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 
 from .familiar import Familiar
 from .json_text import ABSENT, dumps, is_list, is_object, parse
+from .limits import QUOTED_BYTES_MAX
 from .sse import Frame, is_block, parse_block
 
 __all__ = ["NO_KEYS", "Record", "decode", "encode"]
@@ -85,9 +87,21 @@ def _carrier(raw: bytes | None, payload: bytes | None) -> bytes:
     if raw is None:
         return b"}"
     try:
-        return b',"raw":%b}' % dumps(raw.decode())
+        return b',"raw":%b}' % _quoted(raw)
     except UnicodeDecodeError:
         return b',"b64":"%b"}' % base64.b64encode(raw)
+
+
+def _quoted(raw: bytes) -> bytes:
+    """The bytes as a JSON string, in slices where they are many: at once it takes four times their memory (U29)."""
+    if len(raw) <= QUOTED_BYTES_MAX:
+        return dumps(raw.decode())
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    parts = (
+        dumps(decoder.decode(raw[at : at + QUOTED_BYTES_MAX], at + QUOTED_BYTES_MAX >= len(raw)))[1:-1]
+        for at in range(0, len(raw), QUOTED_BYTES_MAX)
+    )
+    return b"".join([b'"', *parts, b'"'])
 
 
 def decode(line: bytes) -> Record | str:

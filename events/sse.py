@@ -74,6 +74,12 @@ class Decoder:
         """The bytes that are no frame (yet)."""
         return bytes(self._pending)
 
+    def take_rest(self) -> bytes:
+        """The same, and they are kept no longer: of a decoder that is closed or dead."""
+        assert self._closed or self.overflow, "more may come"
+        rest, self._pending = self.rest, bytearray()
+        return rest
+
     def fresh(self) -> "Decoder":
         """A new decoder with the same limits."""
         return Decoder(self._line_bytes_max, self._event_bytes_max)

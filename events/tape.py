@@ -90,7 +90,7 @@ class Recorder:
             if self.decoder.overflow:
                 # How many bytes came behind the limit hangs on the reads: nobody may read a meaning into them (L1).
                 keys["limit"] = self.decoder.overflow
-            records.append(self.record("rest", t, keys, self.decoder.rest, verbatim=False))
+            records.append(self.record("rest", t, keys, self.decoder.take_rest(), verbatim=False))
         return records
 
     def end(self, t: int, keys: Mapping[str, Any]) -> Record:

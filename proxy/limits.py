@@ -44,6 +44,7 @@ __all__ = [
     "KEY_CHARS_MIN",
     "KEY_FILE_BYTES_MAX",
     "LATE_S",
+    "LINES_A_TURN_MAX",
     "LINGER_TIMEOUT_S",
     "LOG_CLOSE_S",
     "LOG_LINES_MAX",
@@ -338,3 +339,6 @@ OWNERS_MAX: Final = 10_000
 
 #: Routes and models that are remembered to refuse streaming; a model's name is the caller's word.
 UNSTREAMED_MAX: Final = 1_000
+
+#: Lines of one socket read before others have their turn: 64 KiB of empty events are 9,000 frames and 100 ms.
+LINES_A_TURN_MAX: Final = 512

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.json_text import ABSENT
+from wiretape.events.json_text import ABSENT, dumps
+from wiretape.events.limits import QUOTED_BYTES_MAX
 from wiretape.events.record import NO_KEYS, Record, decode, encode
 from wiretape.events.sse import BOM, Frame, parse_block
 
@@ -335,3 +336,12 @@ def test_any_record_of_another_kind_comes_back(
 ) -> None:
     record = Record(n, t, kind + "+", keys, raw)
     assert decode(encode(record)[:-1]) == record
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, 2, 5])
+def test_many_raw_bytes_are_the_same_json_as_few(more: int) -> None:
+    raw = b": " + b"x" * (QUOTED_BYTES_MAX - 4 + more) + 'é🎉\n"'.encode() + b"\n\n"
+    record = Record(0, 0, "rest", {}, raw)
+    assert encode(record).partition(b'"raw":')[2] == dumps(raw.decode()) + b"}\n"
+    broken = encode(record._replace(raw=raw + b"\xff"))
+    assert b'"b64":' in broken

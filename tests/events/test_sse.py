@@ -556,3 +556,12 @@ def test_what_is_encoded_is_read_again(lines: list[bytes], event: bytes, id: byt
     ((frame,), rest, _) = framed([raw])
     assert (frame.raw, frame.payload, frame.event, frame.id, rest) == (raw, payload, event, id, b"")
     assert frame.canonical == (not event and id is None and len(lines) == 1)
+
+
+def test_the_rest_can_be_taken_once_nothing_more_comes() -> None:
+    decoder = Decoder()
+    decoder.feed(b"data: a")
+    with pytest.raises(AssertionError):
+        decoder.take_rest()
+    decoder.close()
+    assert (decoder.take_rest(), decoder.rest) == (b"data: a", b"")

@@ -10,7 +10,7 @@ figures and stand in test_upstream_limits.py.
 
 import hashlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal
 
@@ -36,6 +36,7 @@ __all__ = [
     "TOOL",
     "UPSTREAM_KEY",
     "End",
+    "Fed",
     "Judged",
     "Peer",
     "broken",
@@ -131,6 +132,28 @@ def broken(error: Exception | float) -> Any:
         raise OSError("nobody is there")
 
     return open_tcp
+
+
+class Fed(trio.abc.Stream):
+    """Our end of a connection whose peer costs nothing: each read brings the next of these pieces."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        del data
+        await trio.lowlevel.checkpoint()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        del max_bytes
+        await trio.lowlevel.checkpoint()
+        return next(self._pieces, b"")
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.judged import TOOL, Peer, faulty, judged, length, received, sent_payloads
+from tests.failures.judged import TOOL, Fed, Peer, faulty, judged, length, received, sent_payloads
 from tests.support.house import ASKED, DONE, HEAD, call, finish, frame, role, text, usage
 from wiretape.events.emit import events
 from wiretape.events.fold.message import Message
@@ -94,28 +94,6 @@ async def test_a_cut_at_any_byte_changes_nothing(autojump_clock: MockClock) -> N
         await judged(home, answered, "completed", came=GOLDEN)
 
 
-class Drip(trio.abc.Stream):
-    """A peer that costs nothing: each read brings the next of these bytes in a chunk of its own."""
-
-    def __init__(self, body: bytes) -> None:
-        self._pieces = iter([HEAD, *(b"1\r\n%c\r\n" % byte for byte in body), b"0\r\n\r\n"])
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        del data
-        await trio.lowlevel.checkpoint()
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        del max_bytes
-        await trio.lowlevel.checkpoint()
-        return next(self._pieces, b"")
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-
 @pytest.mark.case("U27")
 @pytest.mark.slow
 async def test_a_mebibyte_in_single_bytes_costs_seconds() -> None:
@@ -124,7 +102,7 @@ async def test_a_mebibyte_in_single_bytes_costs_seconds() -> None:
 
     async def open_tcp(host: str, port: int) -> trio.abc.Stream:
         await trio.lowlevel.checkpoint()
-        return Drip(body)
+        return Fed([HEAD, *(b"1\r\n%c\r\n" % byte for byte in body), b"0\r\n\r\n"])
 
     async with faulty(targets=[Target(name="without a key", url="http://127.0.0.1:9/v1")]) as home:
         home.transport._connector._open_tcp = open_tcp

@@ -186,7 +186,7 @@ async def test_a_head_that_is_no_head_is_no_answer(says: bytes, how: dict[str, A
 
 @pytest.mark.case("U55")
 async def test_a_folded_header_does_not_become_two(autojump_clock: MockClock) -> None:
-    named = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-A: a\r\n Set-Cookie: b=c\r\nTransfer-Encoding: chunked\r\n\r\n"
+    named = head("Content-Type: text/event-stream", "X-A: a\r\n Set-Cookie: b=c", "Transfer-Encoding: chunked")
     async with faulty(Peer(GOOD, head=named)) as home:
         answered = await home.ask()
         assert b"set-cookie" not in {name for name, _ in answered.headers}

@@ -1,0 +1,237 @@
+"""What grows without end, and what it costs the others: U29 to U31, U52, V5 and V6; a reset of a real socket (U18)."""
+
+import os
+import resource
+import socket
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.failures.judged import Fed, Peer, error_of, faulty, judged
+from tests.proxy.scripted import chunk, request_of
+from tests.rooms.tree import ROOT
+from tests.support.house import DONE, HEAD, finish, post, role, text
+from wiretape.events.limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
+from wiretape.events.settings import Settings
+from wiretape.proxy import pump
+from wiretape.proxy.limits import STREAM_BYTES_MAX
+from wiretape.proxy.store_files import open_files
+
+PIECE = 60_000
+
+
+def endless(what: bytes, size: int, first: bytes = b"") -> list[bytes]:
+    """So many bytes of it, in pieces."""
+    return [*([first] if first else []), *[what * (PIECE // len(what))] * (size // PIECE)]
+
+
+@pytest.mark.case("U29")
+@pytest.mark.parametrize("before", [b"", role() + text("hi")], ids=["first", "behind content"])
+@pytest.mark.parametrize("what", [b"x", b"\xff", b"\0"], ids=["letters", "no UTF-8", "NUL"])
+async def test_an_endless_line_ends_at_the_cap(what: bytes, before: bytes, autojump_clock: MockClock) -> None:
+    pieces = ([before] if before else []) + endless(what, 100_000_000, b'data: {"choices":[{"delta":{"content":"')
+    async with faulty(peer := Peer(*pieces)) as home:
+        answered = await home.ask()
+        assert error_of(answered)["code"] == "limit"
+        assert answered.status == (200 if before else 502)
+        seen = await judged(home, answered, "limit")
+        assert LINE_BYTES_MAX < seen.end["bytes"] <= LINE_BYTES_MAX + 2 * PIECE + len(before)
+        assert (len(peer.requests), len(home.transport.pool)) == (1, 0)
+        assert next(record.keys["limit"] for record in seen.tape if record.kind == "rest") in ("line", "event")
+
+
+@pytest.mark.case("U29", "U30")
+async def test_an_event_up_to_the_cap_passes(autojump_clock: MockClock) -> None:
+    edge = LINE_BYTES_MAX - len(text("")) + len(b"\n\n")
+    big = text("x" * edge)
+    assert len(big) - len(b"\n\n") == LINE_BYTES_MAX
+    pieces = [big[at : at + PIECE] for at in range(0, len(big), PIECE)]
+    async with faulty(peer := Peer(role(), *pieces, finish(), DONE)) as home:
+        answered = await home.ask()
+        if len(big) > EVENT_BYTES_MAX:  # the blank line that ends it is beyond the cap of the event
+            await judged(home, answered, "limit")
+            return
+        assert answered.body == peer.body
+        await judged(home, answered, "completed", came=peer.body)
+
+
+@pytest.mark.case("U30")
+@pytest.mark.parametrize("line", [b"data: 12345\n", b"data\n", b": c\n"], ids=["data", "empty data", "comments"])
+async def test_an_event_of_endless_lines_ends_at_the_cap(line: bytes, autojump_clock: MockClock) -> None:
+    before = time.process_time()
+    async with faulty(peer := Peer(role(), *endless(line, 12_000_000))) as home:
+        answered = await home.ask()
+        assert (answered.status, error_of(answered)["code"]) == (502, "limit")
+        seen = await judged(home, answered, "limit")
+        assert [record.keys["limit"] for record in seen.tape if record.kind == "rest"] == ["event"]
+        assert len(peer.requests) == 1
+    assert time.process_time() - before <= 10, "linear in its bytes"
+
+
+@pytest.mark.case("U31")
+@pytest.mark.parametrize("empty", [b"\n", b"\r\n", b"data:\n\n", b": c\n\n"], ids=["LF", "CRLF", "events", "comments"])
+async def test_thousands_of_empty_events_are_a_stream_like_any_other(empty: bytes, autojump_clock: MockClock) -> None:
+    flood = empty * 20_000
+    pieces = [
+        role() + text("a"),
+        *[flood[at : at + PIECE] for at in range(0, len(flood), PIECE)],
+        text("b") + finish() + DONE,
+    ]
+    before = time.process_time()
+    async with faulty(peer := Peer(*pieces)) as home:
+        answered = await home.ask()
+        assert answered.body == role() + text("a") + text("b") + finish() + DONE
+        await judged(home, answered, "completed", came=peer.body)
+    assert time.process_time() - before <= 10
+
+
+@pytest.mark.case("U31")
+@pytest.mark.slow
+@pytest.mark.parametrize("empty", [b"\n", b"data:\n\n"], ids=["blank lines", "events"])
+async def test_very_many_empty_events_harm_nobody_else(empty: bytes) -> None:
+    """V5, in real time: a stream beside it gets its frames when they are due."""
+    flood = [empty * (PIECE // len(empty))] * (200_000 * len(empty) // PIECE)
+
+    async def either(stream: trio.abc.Stream) -> None:
+        asked = await request_of(stream)
+        await stream.send_all(HEAD)
+        if b"flood" in asked:
+            for piece in [role() + text("a"), *flood, finish() + DONE, b""]:
+                await stream.send_all(chunk(piece))
+        else:
+            for _ in range(100):
+                await trio.sleep(0.02)
+                await stream.send_all(chunk(text(repr(trio.current_time()))))
+            await stream.send_all(chunk(finish() + DONE) + chunk(b""))
+
+    async with faulty(either) as home:
+        late: list[float] = []
+
+        async def other() -> None:
+            client = await home.connect()
+            await client.send(post())
+            answered = await client.response(method="POST")
+            for t, piece in answered.pieces[:-1]:
+                late.append(t - float(piece.partition(b'"content":"')[2].partition(b'"')[0]))
+            client.close()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            await trio.sleep(0.1)
+            await home.ask({"model": "flood", "stream": True, "messages": []})
+        await home.settled()
+        busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+        assert sorted(late)[int(len(late) * 0.99)] <= 0.05 * busy
+
+
+@pytest.mark.case("U29")
+async def test_a_stream_has_a_limit_as_a_whole(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """256 MiB are a minute of a test, so the bound is made small here."""
+    assert STREAM_BYTES_MAX == 256 * 1024 * 1024
+    monkeypatch.setattr(pump, "STREAM_BYTES_MAX", 1_000_000)
+    async with faulty(Peer(role(), *[text("x" * 10_000)] * 200)) as home:
+        answered = await home.ask()
+        assert error_of(answered)["code"] == "limit"
+        seen = await judged(home, answered, "limit")
+        assert 1_000_000 < seen.end["bytes"] < 1_100_000
+
+
+def _bomb() -> list[bytes]:
+    packed = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return [*(packed.compress(b"x" * 1_000_000) for _ in range(200)), packed.flush()]
+
+
+GROWN: Any = {
+    "U29 an endless line": (36, lambda: [b'data: "' + b"x" * PIECE, *[b"x" * PIECE] * 1_700]),
+    "U30 endless lines": (36, lambda: [b"data: 1\n" * 7_500] * 200),
+    "U52 a bomb": (8, _bomb),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "mebibytes"), [pytest.param(n, g[0], id=n, marks=pytest.mark.case(n[:3])) for n, g in GROWN.items()]
+)
+def test_memory_stays_within_its_bound(name: str, mebibytes: int, tmp_path: Any) -> None:
+    """V6: the peak of a process of its own that serves one such stream, tape on disk, over that of an ordinary one.
+
+    Three times the cap of 8 MiB is the aim and what is alive at once; the allocator keeps 8 MiB more that were freed.
+    """
+    peaks = [
+        int(
+            subprocess.run(
+                [sys.executable, "-m", "tests.failures.test_upstream_limits", each, str(tmp_path / str(number))],
+                cwd=ROOT,
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+        )
+        for number, each in enumerate(["", name])
+    ]
+    assert (peaks[1] - peaks[0]) / 1024 <= mebibytes + 1, peaks  # the allocator's own measure is a mebibyte
+
+
+async def _serve_one(name: str, folder: str) -> None:
+    pieces = GROWN[name][1]() if name else [role(), text("hi"), finish(), DONE]
+    coding = b"Content-Encoding: gzip\r\n" if "bomb" in name else b""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n%bTransfer-Encoding: chunked\r\n\r\n" % coding
+
+    reads = (whole[at : at + PIECE] for whole in pieces for at in range(0, len(whole), PIECE))
+
+    async def open_tcp(host: str, port: int) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        return Fed(chain([head], map(chunk, reads), [chunk(b"")]))
+
+    async with open_files(Path(folder), warn=print) as store, faulty(store=store, check=False) as home:
+        home.transport._connector._open_tcp = open_tcp
+        answered = await home.ask()
+        assert answered.status == (502 if name else 200)
+        await home.settled()
+
+
+# -- real sockets -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.case("U18", "U17")
+@pytest.mark.parametrize("before", [b"", role() + text("hi") + b'data: {"id'], ids=["before the head", "in a frame"])
+@pytest.mark.parametrize("profile", ["strict", "transparent"])
+async def test_a_reset_of_a_real_socket_is_a_reset(profile: Any, before: bytes) -> None:
+    asked = 0
+
+    async def serve(stream: trio.SocketStream) -> None:
+        nonlocal asked
+        asked += 1
+        await request_of(stream)
+        if before:
+            await stream.send_all(HEAD + chunk(before))
+            await trio.sleep(0.05)
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        listeners: Any = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        port = listeners[0].socket.getsockname()[1]
+        async with faulty(url=f"http://127.0.0.1:{port}/v1", settings=Settings(profile=profile)) as home:
+            home.transport._connector._open_tcp = trio.open_tcp_stream
+            answered = await home.ask()
+            seen = await judged(home, answered, "reset", came=before)
+            assert (answered.status, asked) == ((200, 1) if before else (502, 3))
+            if before:
+                assert [record.raw for record in seen.tape if record.kind == "rest"] == [b'data: {"id']
+        nursery.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    trio.run(_serve_one, *sys.argv[1:])
+    sys.stdout.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))

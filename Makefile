@@ -101,6 +101,10 @@ docs: install ## the documents that are drawn from the code
 
 # --- heavy -----------------------------------------------------------------------------------------------------------
 
+.PHONY: failures
+failures: install ## every failure case through the whole proxy, and docs/failures.md anew
+	$(PYTEST) -p tests.failures.report tests/failures
+
 .PHONY: coverage
 coverage: install ## branch coverage of events/ by its fast tests (100 %)
 	$(PY) -m coverage run -m pytest --quiet -m "not slow" tests/events
@@ -108,7 +112,7 @@ coverage: install ## branch coverage of events/ by its fast tests (100 %)
 
 .PHONY: laws
 laws: install ## the laws over the full product of splits, line endings and cuts
-	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto tests/laws
+	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto tests/laws tests/proxy/test_cancel_sweep.py
 	$(PY) -m tests.laws.runs 2000
 
 # The default suite has a bounded number of each; here they print what they measured (docs/laws.md).

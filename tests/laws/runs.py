@@ -90,6 +90,10 @@ class Written(MemoryStore):
                 self.status[stream] = record.keys["status"]
         return written
 
+    def begun(self, stream: str) -> bool:
+        """Whether there is a tape that says whose it is."""
+        return stream in self.emitted and self._tapes[stream].records[0].kind == "open"
+
     def verbatim(self, stream: str) -> bool:
         """Whether it passes as it came."""
         return bool(self._tapes[stream].records[0].keys["profile"] == "transparent")
@@ -298,13 +302,18 @@ class _Run:
             return
         stream = self.home.streams[number]
         got: list[tuple[bytes, bytes]] = []
+        missed = 0
         visits = [*follower.visits, None]
         while visits:
             stay = visits[0]
             wire, status, whole = await self._visit(stream, follower, got, stay)
             if status == 404:  # it had no tape yet when it was looked for
-                if stream not in self.store.emitted and stream not in self.home.registry.live:
-                    return  # its tape was never begun
+                missed += 1
+                if not self.store.begun(stream) and stream not in self.home.registry.live:
+                    return  # its tape was never begun, or the write that did it failed
+                if missed > 1_000:
+                    self.played.wrong.append(f"a follower of {stream} was never let in")
+                    return
                 await trio.sleep(0.1)
                 continue
             visits.pop(0)

@@ -57,8 +57,8 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         try:
             done = _run([_LLM, "-m", "px", "--key", asked["key"], *tool, asked["prompt"]], env)
         except subprocess.TimeoutExpired:
-            failure = {"class": "no end", "status": None, "code": None, "message": f"after {_PATIENCE_S} s"}
-            return {"turns": [], "ran": [], "error": failure}
+            endless = {"class": "no end", "status": None, "code": None, "message": f"after {_PATIENCE_S} s"}
+            return {"turns": [], "ran": [], "error": endless}
         log = _run([_LLM, "logs", "list", "--json", "-n", "0"], env)
     turns = _turns(log.stdout) if log.stdout.strip() else []
     said = turns[-1]["text"] if turns else ""

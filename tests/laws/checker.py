@@ -277,6 +277,8 @@ def _delivered(lines: Sequence[Line], answer: Transcript, *, left: bool) -> list
         upstream = said(pair for line in last if line.kind in ("frame", "rest") for pair in payloads(_block(line)))
     due = said(pair for line in last if line.kind == "frame" for pair in payloads(_block(line)))
     on_partial = opened["settings"]["on_partial"]
+    if end["ending"] == "completed" and not upstream.finishes and not upstream.done:
+        return [f"L5: completed, and the upstream never said so ({end['cause']})"]
     wrong = _meaning(wire, upstream, due, end, on_partial, left=left or not answer.whole)
     if answer.whole and not left:
         wrong += _closing(wire, end, on_partial)

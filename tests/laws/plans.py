@@ -129,7 +129,7 @@ def planned(seed: int) -> Plan:
         "include_usage": chance.random() < 0.2,
     }
     askers = [_asker(chance, number) for number in range(chance.choice([1, 1, 1, 2, 3]))]
-    failing = (chance.randrange(2, 30), chance.random() < 0.5) if chance.random() < 0.05 else None
+    failing = (chance.randrange(2, 30), chance.random() < 0.5) if chance.random() < 0.09 else None
     return Plan(
         seed=seed,
         settings=settings,

@@ -103,7 +103,7 @@ docs: install ## the documents that are drawn from the code
 
 .PHONY: failures
 failures: install ## every failure case through the whole proxy, and docs/failures.md anew
-	$(PYTEST) -p tests.failures.report tests/failures
+	$(PYTEST) --numprocesses auto -p tests.failures.report tests/failures
 
 .PHONY: coverage
 coverage: install ## branch coverage of events/ by its fast tests (100 %)

@@ -9,6 +9,7 @@ figures and stand in test_upstream_limits.py.
 """
 
 import hashlib
+import ssl
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -22,7 +23,7 @@ from tests.support.http import Answer
 from wiretape.events.emit import Emitter, events
 from wiretape.events.fold.tools import Tools
 from wiretape.events.fold.wire import Call
-from wiretape.events.json_text import ABSENT, as_list, as_object, parse
+from wiretape.events.json_text import ABSENT, as_list, as_object, is_object, parse
 from wiretape.events.lifecycle import State
 from wiretape.events.record import Record, encode
 from wiretape.events.settings import Settings
@@ -40,6 +41,8 @@ __all__ = [
     "Judged",
     "Peer",
     "broken",
+    "connecting",
+    "each_its_own",
     "error_of",
     "faulty",
     "judged",
@@ -156,6 +159,20 @@ class Fed(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
 
+def connecting(home: House, open_tcp: Any, context: ssl.SSLContext | None = None) -> None:
+    """From now on the transport connects like this."""
+    transport: Any = home.transport
+    transport._connector._open_tcp = open_tcp
+    if context is not None:
+        transport._connector._context = context
+
+
+def each_its_own(home: House) -> None:
+    """From now on no connection is used again, so that each request meets the next script."""
+    pool: Any = home.transport.pool
+    pool._idle_max = 0
+
+
 @asynccontextmanager
 async def faulty(
     *scripts: Script, settings: Settings | None = None, url: str = "http://127.0.0.1:9/v1", **how: Any
@@ -168,7 +185,8 @@ async def faulty(
         async def with_canary(body: Any = ASKED, *headers: str, **more: Any) -> Answer:
             return await ask(body, f"Authorization: Bearer {CALLER_KEY}", *headers, **more)
 
-        home.ask = with_canary  # type: ignore[method-assign]
+        changed: Any = home
+        changed.ask = with_canary
         yield home
 
 
@@ -195,8 +213,8 @@ def error_of(answered: Answer) -> dict[str, Any]:
     value: Any = parse(answered.body)
     if value is ABSENT:
         value = sent_payloads(answered)[-1]
-    error: Any = as_object(value).get("error")
-    assert isinstance(error, dict), f"no error: {answered.body!r}"
+    error = as_object(value).get("error")
+    assert is_object(error), f"no error: {answered.body!r}"
     return error
 
 
@@ -283,7 +301,7 @@ def _calls_told(answered: Answer, calls: Sequence[Call], settings: Settings, end
     """V10 and L7 on the wire."""
     told: dict[str, list[str]] = {}
     for value in sent_payloads(answered):
-        if isinstance(value, dict) and "toolCallId" in value:
+        if is_object(value) and "toolCallId" in value:
             told.setdefault(str(value["toolCallId"]), []).append(str(value["status"]))
     for call in calls:
         said = told.get(call.id, [])

@@ -19,6 +19,7 @@ __all__ = ["CASES", "DOCUMENT", "WITHOUT", "Outcomes", "collected", "document", 
 _ROOT: Final = Path(__file__).parents[2]
 DOCUMENT: Final = _ROOT / "docs" / "failures.md"
 _COLLECTED: Final = "-- cases --"
+_CASE: Final = "wiretape-case"
 
 #: Every case of the list, in a few words of ours.
 CASES: Final[Mapping[str, str]] = {
@@ -164,30 +165,30 @@ class Outcomes:
     def __init__(self) -> None:
         #: Case to test (`file::function`) to the outcomes of its rows.
         self.tests: dict[str, dict[str, list[str]]] = {}
-        self._of: dict[str, tuple[str, list[str]]] = {}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Also where nothing is run."""
         for item in items:
             cases = sorted({str(case) for mark in item.iter_markers("case") for case in mark.args})
             name = f"{item.path.name}::{item.nodeid.partition('::')[2].partition('[')[0]}"
-            self._of[item.nodeid] = (name, cases)
+            item.user_properties += [(_CASE, f"{case} {name}") for case in cases]  # which a worker passes on
             for case in cases:
                 self.tests.setdefault(case, {}).setdefault(name, [])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """One word a row: of its call, or of what kept it from being called."""
-        name, cases = self._of.get(report.nodeid, ("", []))
         if report.when == "call" or report.outcome != "passed":
-            for case in cases:
-                self.tests[case][name].append(report.outcome)
+            for key, value in report.user_properties:
+                if key == _CASE:
+                    case, _, name = str(value).partition(" ")
+                    self.tests.setdefault(case, {}).setdefault(name, []).append(report.outcome)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """The document, or for `--collect-only` the same tests on stdout."""
         if session.config.option.collectonly:
             lines = [f"{case} {name}" for case, tests in sorted(self.tests.items()) for name in sorted(tests)]
             sys.stdout.write("\n".join([_COLLECTED, *lines, ""]))
-        else:
+        elif not hasattr(session.config, "workerinput"):
             DOCUMENT.write_text(document(self.tests), encoding="utf-8")
 
 
@@ -202,8 +203,8 @@ def document(tests: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
     lines = [
         "# Failure cases",
         "",
-        "Written by `make failures`, which runs the tests that are named here. Each asserts the one ending of its stream",
-        f"and what holds in every case (`tests/failures/judged.py`). {shown} of {len(CASES)} cases have tests.",
+        "Written by `make failures`, which runs the tests that are named here. Each asserts the one ending of its",
+        f"stream, and what holds in every case (`tests/failures/judged.py`). {shown} of {len(CASES)} cases have tests.",
         "",
         "| case | what goes wrong | tests in `tests/failures` | came out |",
         "|---|---|---|---|",

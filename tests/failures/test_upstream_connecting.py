@@ -9,10 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.judged import PLAIN, Peer, broken, error_of, faulty, judged, length
+from tests.failures.judged import PLAIN, Peer, broken, connecting, error_of, faulty, judged, length
 from tests.proxy.certificates import HOST, needs_openssl, over_tls, server_context, trusting
 from tests.proxy.scripted import Reset, Script, chunk, request_of
-from tests.support.house import ASKED, DONE, HEAD, House, finish, role, text
+from tests.support.house import ASKED, DONE, HEAD, finish, role, text
 from wiretape.events.settings import Settings
 from wiretape.proxy.config import Target
 from wiretape.proxy.limits import CONNECT_TIMEOUT_S
@@ -28,14 +28,6 @@ ASKS: dict[str, dict[str, Any]] = {
     "a whole answer": {"body": PLAIN},
     "models": {"body": b"", "path": "/v1/models", "method": "GET"},
 }
-
-
-def connecting(home: House, open_tcp: Any, context: ssl.SSLContext | None = None) -> None:
-    """From now on the transport connects like this."""
-    connector = home.transport._connector
-    connector._open_tcp = open_tcp
-    if context is not None:
-        connector._context = context
 
 
 @pytest.mark.case("U01")
@@ -157,7 +149,7 @@ async def test_a_slow_resolver_holds_up_nobody_else(autojump_clock: MockClock) -
 
         connecting(home, open_tcp)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(home.ask)
+            nursery.start_soon(home.ask, ASKED)
             await trio.testing.wait_all_tasks_blocked()
             answered = await home.ask()
             gaps = [late[0] - early[0] for early, late in zip(answered.pieces, answered.pieces[1:], strict=False)]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from tests.failures.judged import PLAIN, TOOL, End, Peer, error_of, faulty, judged, sent_payloads
+from tests.failures.judged import PLAIN, TOOL, End, Peer, each_its_own, error_of, faulty, judged, sent_payloads
 from tests.support.house import ASKED, DONE, HEAD, call, finish, frame, role, text, usage
 from wiretape.events.json_text import as_object
 from wiretape.events.settings import Settings
@@ -114,7 +114,7 @@ async def test_a_stream_cut_before_delivery_is_asked_again(
     bad = Peer(role(), usage(), *([partial] if partial else []), head=head, end=end)
     good = Peer(*TEXT, finish(), DONE)
     async with faulty(bad, good) as home:
-        home.transport.pool._idle_max = 0
+        each_its_own(home)
         answered = await home.ask()
         seen = await judged(home, answered, "completed", came=good.body)
         assert answered.body == good.body

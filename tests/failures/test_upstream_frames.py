@@ -8,7 +8,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.judged import TOOL, Fed, Peer, faulty, judged, length, received, sent_payloads
+from tests.failures.judged import (
+    TOOL,
+    Fed,
+    Peer,
+    connecting,
+    each_its_own,
+    faulty,
+    judged,
+    length,
+    received,
+    sent_payloads,
+)
 from tests.support.house import ASKED, DONE, HEAD, call, finish, frame, role, text, usage
 from wiretape.events.emit import events
 from wiretape.events.fold.message import Message
@@ -83,7 +94,7 @@ async def test_a_cut_at_any_byte_changes_nothing(autojump_clock: MockClock) -> N
         await Peer(GOLDEN[:place], GOLDEN[place:], head=HEAD)(stream)
 
     async with faulty(each) as home:
-        home.transport.pool._idle_max = 0
+        each_its_own(home)
         bodies = set[bytes]()
         answered = None
         for _ in range(len(GOLDEN) - 1):
@@ -105,7 +116,7 @@ async def test_a_mebibyte_in_single_bytes_costs_seconds() -> None:
         return Fed([HEAD, *(b"1\r\n%c\r\n" % byte for byte in body), b"0\r\n\r\n"])
 
     async with faulty(targets=[Target(name="without a key", url="http://127.0.0.1:9/v1")]) as home:
-        home.transport._connector._open_tcp = open_tcp
+        connecting(home, open_tcp)
         before = time.process_time()
         answered = await home.ask()
         spent_s = time.process_time() - before
@@ -358,7 +369,7 @@ async def test_an_error_before_content_is_an_http_error(
 async def test_an_error_that_passes_is_never_seen(autojump_clock: MockClock) -> None:
     good = Peer(role(), text("a"), finish(), DONE)
     async with faulty(Peer(raw(OVERLOADED)), good) as home:
-        home.transport.pool._idle_max = 0
+        each_its_own(home)
         answered = await home.ask()
         assert (answered.status, answered.body) == (200, good.body)
         await judged(home, answered, "completed", came=good.body)
@@ -456,13 +467,14 @@ async def test_arguments_never_mix(
     peer = Peer(role(), *pieces, finish("tool_calls"), DONE)
     async with faulty(peer, settings=Settings(tools="held" if held else "live")) as home:
         answered = await home.ask()
-        got: dict[int, list[str]] = {}
+        got: dict[int, tuple[str, str]] = {}
         for value in sent_payloads(answered)[:-1]:
-            for entry in value["choices"][0]["delta"].get("tool_calls", []) if value["choices"] else []:
-                kept = got.setdefault(entry["index"], ["", ""])
-                kept[0] += entry["function"].get("name") or ""
-                kept[1] += entry["function"].get("arguments") or ""
-        assert dict(sorted(map(tuple, got.values()))) == calls  # type: ignore[arg-type]
+            entries: list[Any] = value["choices"][0]["delta"].get("tool_calls", []) if value["choices"] else []
+            for entry in entries:
+                name, arguments = got.get(entry["index"], ("", ""))
+                said_now = entry["function"]
+                got[entry["index"]] = (name + said_now.get("name", ""), arguments + said_now.get("arguments", ""))
+        assert dict(got.values()) == calls
         assert statuses(answered) == ["running"] * len(calls)
         await judged(home, answered, "completed", came=peer.body)
 

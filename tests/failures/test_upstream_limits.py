@@ -17,7 +17,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.judged import Fed, Peer, error_of, faulty, judged
+from tests.failures.judged import Fed, Peer, connecting, error_of, faulty, judged
 from tests.proxy.scripted import chunk, request_of
 from tests.rooms.tree import ROOT
 from tests.support.house import DONE, HEAD, finish, post, role, text
@@ -194,7 +194,7 @@ async def _serve_one(name: str, folder: str) -> None:
         return Fed(chain([head], map(chunk, reads), [chunk(b"")]))
 
     async with open_files(Path(folder), warn=print) as store, faulty(store=store, check=False) as home:
-        home.transport._connector._open_tcp = open_tcp
+        connecting(home, open_tcp)
         answered = await home.ask()
         assert answered.status == (502 if name else 200)
         await home.settled()
@@ -223,7 +223,7 @@ async def test_a_reset_of_a_real_socket_is_a_reset(profile: Any, before: bytes) 
         listeners: Any = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
         port = listeners[0].socket.getsockname()[1]
         async with faulty(url=f"http://127.0.0.1:{port}/v1", settings=Settings(profile=profile)) as home:
-            home.transport._connector._open_tcp = trio.open_tcp_stream
+            connecting(home, trio.open_tcp_stream)
             answered = await home.ask()
             seen = await judged(home, answered, "reset", came=before)
             assert (answered.status, asked) == ((200, 1) if before else (502, 3))
@@ -233,5 +233,5 @@ async def test_a_reset_of_a_real_socket_is_a_reset(profile: Any, before: bytes) 
 
 
 if __name__ == "__main__":
-    trio.run(_serve_one, *sys.argv[1:])
+    trio.run(_serve_one, sys.argv[1], sys.argv[2])
     sys.stdout.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))

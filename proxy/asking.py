@@ -16,12 +16,13 @@ from .connection import Outgoing
 from .errors import WireError
 from .exchange import Header
 from .headers import taped_request, to_upstream
-from .keys import Secret
-from .limits import UNSTREAMED_MAX
+from .keys import Secret, credentials
+from .limits import CALLER_KEY_CHARS_MIN, UNSTREAMED_MAX
 from .order import Order, unstreamed, with_usage
 from .outcome import failure_answer
 from .routes import base_of, request_target
 from .services import Services
+from .store import StoreError
 from .taping import Taping
 from .upload import Upload, UploadError
 
@@ -43,7 +44,7 @@ class Asking:
         #: Of the last answer, for the client's head.
         self.headers: tuple[Header, ...] = ()
         self.status = 0
-        self.answered: Asked | WireError | UploadError | None = None
+        self.answered: Asked | WireError | UploadError | StoreError | None = None
         self.gave_up = False
 
     def opening(self, taping: Taping) -> list[Record]:
@@ -93,7 +94,8 @@ class Asking:
     async def ask(self, done: trio.Event) -> None:
         """Sets `answered`, and then the event."""
         try:
-            answered = Asked(*await self._services.transport.exchange(self._request()), self._secrets)
+            head, body = await self._services.transport.exchange(self._request())
+            answered = Asked(head, body, self._secrets(head.status))
             if not self._order.verbatim:
                 try:
                     answered.decode()
@@ -104,7 +106,7 @@ class Asking:
             self.answered = answered
             if isinstance(self._order.body, Upload):
                 self._order.body.abandon()
-        except (WireError, UploadError) as error:
+        except (WireError, UploadError, StoreError) as error:
             self.answered = error
         finally:
             done.set()
@@ -125,7 +127,7 @@ class Asking:
             if self._unstreamed:
                 body = unstreamed(body)
         headers = to_upstream(order.headers, target, own_key=order.own_key, hermes=order.route.hermes)
-        if isinstance(body, bytes):  # which may have been edited
+        if isinstance(body, bytes) and body:  # which may have been edited
             headers = [header for header in headers if header[0].lower() != b"content-length"]
         path = request_target(target, order.tail, order.query)
         return self._services.transport.addressed(
@@ -171,8 +173,16 @@ class Asking:
         self.gave_up = True
         return failure_answer(failure, stream, self.headers, said, exhausted=decision.exhausted)
 
-    @property
-    def _secrets(self) -> tuple[Secret, ...]:
-        """What the upstream that is asked was given, and may echo."""
+    def _secrets(self, status: int) -> tuple[Secret, ...]:
+        """What the upstream that is asked was given, and may echo.
+
+        A caller's own key is looked for in errors alone, where upstreams quote it, and only if it is long enough to be
+        no word: changing what a model says would be worse.
+        """
         key = self._order.route.targets[self._target].key
-        return () if key is None else (key,)
+        if key is not None:
+            return (key,)
+        if status < 400:
+            return ()
+        presented = [credential.decode("latin-1") for credential in credentials(self._order.headers)]
+        return tuple(Secret(text) for text in presented if len(text) >= CALLER_KEY_CHARS_MIN)

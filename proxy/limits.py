@@ -10,6 +10,7 @@ __all__ = [
     "ATTEMPTS_MAX",
     "BODY_AHEAD_BYTES_MAX",
     "CALLER_CHARS",
+    "CALLER_KEY_CHARS_MIN",
     "CHUNK_BYTES_FREE",
     "CHUNK_EXCESS_BYTES_MAX",
     "CLIENT_DRAIN_S",
@@ -342,3 +343,6 @@ UNSTREAMED_MAX: Final = 1_000
 
 #: Lines of one socket read before others have their turn: 64 KiB of empty events are 9,000 frames and 100 ms.
 LINES_A_TURN_MAX: Final = 512
+
+#: Of a caller's own key that is looked for in an upstream's error: shorter ones are words ("not-needed", "lm-studio").
+CALLER_KEY_CHARS_MIN: Final = 20

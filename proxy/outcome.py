@@ -19,6 +19,7 @@ _SAID: Final = MappingProxyType(
         "internal": "Wiretape failed on this stream; its tape holds what came before",
         "untaped": "the tape of this stream cannot be written, so nothing is delivered (on_log_failure = stop)",
         "upload": "the request's body is longer than the limit",
+        "slow_upload": "the request's body stopped coming",
     }
 )
 
@@ -35,8 +36,8 @@ def relayed_head(status: int, upstream_headers: Sequence[Header], stream: str, *
 
 def our_error(reason: str, stream: str) -> Answer:
     """A failure on our side, before a status was given."""
-    status = {"untaped": 503, "upload": 413}.get(reason) or _STATUS.get(reason, 502)
-    code = {"untaped": "log_failure", "upload": "body_too_large"}.get(reason, reason)
+    status = {"untaped": 503, "upload": 413, "slow_upload": 408}.get(reason) or _STATUS.get(reason, 502)
+    code = {"untaped": "log_failure", "upload": "body_too_large", "slow_upload": "body_timeout"}.get(reason, reason)
     return error(status, _SAID[reason], type="wiretape_error", code=code, headers=(_named(stream),))
 
 
@@ -64,7 +65,13 @@ def exchange_ending(status: int, cause: str, *, cut: bool) -> tuple[str, Sequenc
     """Of an exchange that is no dialect's: HTTP's own framing is all that can end it properly."""
     if cause in ("framed", "eof") and not cut:
         return ("upstream_error" if status >= 400 else "completed"), (() if cause == "framed" else ("unframed",))
-    return {"eof": "truncated", "closed": "truncated", "status": "upstream_error"}.get(cause, cause), ()
+    return _EXCHANGE_ENDINGS.get(cause, cause), ()
+
+
+#: Of the causes whose name is no ending.
+_EXCHANGE_ENDINGS: Final = MappingProxyType(
+    {"eof": "truncated", "closed": "truncated", "status": "upstream_error", "upload": "limit", "slow_upload": "limit"}
+)
 
 
 def _named(stream: str) -> Header:

@@ -48,7 +48,7 @@ class Pump:
         self._taping = taping
         self._asking = Asking(order, services)
         if isinstance(order.body, Upload):
-            order.body.onto(taping)
+            order.body.onto(taping, self._uploading)
         self.attempts = 0
         self.received_bytes = 0
         #: What others want of it, attended to between two batches.
@@ -65,6 +65,10 @@ class Pump:
     def cause(self) -> str:
         """What ended it."""
         return self._scribe.cause
+
+    def _uploading(self) -> None:
+        """While the client still asks, nobody waits for an answer."""
+        self._deadlines.progress_at = trio.current_time()
 
     def _look(self) -> None:
         self.poke("look")
@@ -154,7 +158,11 @@ class Pump:
             raise untaped
         if cause:
             return self._stalled() if cause == "stalled" else cause
+        if isinstance(answered, StoreError):
+            raise answered
         if isinstance(answered, UploadError):
+            if answered.cause == "client_gone":
+                await self._scribe.gone()
             return answered.cause
         if isinstance(answered, WireError):
             self._scribe.fault = answered

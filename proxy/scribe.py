@@ -20,7 +20,7 @@ from .order import Order
 from .outcome import exchange_ending, our_error, stream_head
 from .services import Log
 from .taping import Taping
-from .verdict import CAUSE_OF, WHOLE, chat_cause
+from .verdict import CAUSE_OF, OUR_CAUSES, WHOLE, chat_cause
 
 __all__ = ["Scribe"]
 
@@ -99,14 +99,14 @@ class Scribe:
         """The one ending."""
         taping, live = self._taping, self._live
         self.cause = cause
-        if cause in ("shutdown", "internal", "upload") and live.answer is None and not live.left:
+        if cause in OUR_CAUSES and live.answer is None and not live.left:
             answer = our_error(cause, live.stream)
             await self.commit(answer, answer.body)
         await self.batch(taping.recorder.rest(taping.t()))
         ending, flags = self._ending(cause)
         if ending == "completed":
             self._asking.worked()
-        if live.answer is None and not live.left:
+        if live.answer is None and not live.left and cause != "client_gone":
             await self.commit(self._head())
         untaped = ["untaped"] if taping.untaped else []
         said = chat_cause(cause) if self._order.dialect == "chat" else cause

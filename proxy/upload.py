@@ -1,6 +1,6 @@
 """The body of a request that is relayed while it comes: each piece is on the tape before the upstream gets it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import trio
@@ -8,6 +8,7 @@ import trio
 from wiretape.events.errors import WiretapeError
 
 from .asgi import Receive
+from .limits import UPLOAD_TIMEOUT_S
 from .taping import Taping
 
 __all__ = ["Upload", "UploadError"]
@@ -21,6 +22,10 @@ class UploadError(WiretapeError):
         self.cause = cause
 
 
+def _nobody() -> None:
+    pass
+
+
 class Upload:
     """Pieces as the client sends them, once."""
 
@@ -30,6 +35,7 @@ class Upload:
         self._more = True
         self._done = trio.Event()
         self._taping: Taping | None = None
+        self._moved: Callable[[], None] = _nobody
 
     async def behind(self) -> Any:
         """What the client says after its body; nothing, while the body is on its way."""
@@ -41,9 +47,9 @@ class Upload:
         self._more = False
         self._done.set()
 
-    def onto(self, taping: Taping) -> None:
-        """Where the pieces are written; before the first is asked for."""
-        self._taping = taping
+    def onto(self, taping: Taping, moved: Callable[[], None]) -> None:
+        """Where the pieces are written, before the first is asked for; and who is told that one more has come."""
+        self._taping, self._moved = taping, moved
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -53,7 +59,8 @@ class Upload:
         assert taping is not None, "an upload is relayed once its tape is known"
         await taping.begun.wait()
         while self._more:
-            message = await self._receive()
+            message = await self._message()
+            self._moved()
             if message["type"] == "http.disconnect":
                 raise UploadError("client_gone", "the client left in the middle of its request")
             self._more = message.get("more_body", False)
@@ -69,3 +76,9 @@ class Upload:
                 await taping.write([record])
                 return data
         raise StopAsyncIteration
+
+    async def _message(self) -> Any:
+        """A long upload may take as long as it takes; a client that says nothing for so long is given up (C16)."""
+        with trio.move_on_after(UPLOAD_TIMEOUT_S):
+            return await self._receive()
+        raise UploadError("slow_upload", f"nothing of the request's body came for {UPLOAD_TIMEOUT_S:g} s")

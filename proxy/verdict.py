@@ -12,7 +12,7 @@ from .answered import Asked
 from .attempts import Failure, in_band, refuses_streaming
 from .errors import RefusedError, WireError
 
-__all__ = ["CAUSE_OF", "WHOLE", "chat_cause", "failed", "in_stream", "no_answer", "speaks", "unusable"]
+__all__ = ["CAUSE_OF", "OUR_CAUSES", "WHOLE", "chat_cause", "failed", "in_stream", "no_answer", "speaks", "unusable"]
 
 #: Of an ending that a fault or a failure leads to.
 CAUSE_OF: Final[Mapping[str, str]] = MappingProxyType(
@@ -28,7 +28,9 @@ CAUSE_OF: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 #: After these the answer is whole, or what is to be said instead of its rest was said.
-WHOLE: Final = frozenset({"framed", "closed", "status", "upload"})
+WHOLE: Final = frozenset({"framed", "closed", "status", "upload", "slow_upload"})
+#: What ends a stream on our side of it, with an answer of ours where none was given yet.
+OUR_CAUSES: Final = frozenset({"shutdown", "internal", "upload", "slow_upload"})
 
 _SAID: Final[Mapping[str, str]] = MappingProxyType(
     {

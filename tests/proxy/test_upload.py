@@ -1,0 +1,121 @@
+"""Uploads that are relayed while they come: what goes wrong in the middle of one is told, and is on its tape."""
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.scripted import request_of
+from tests.support.house import House, answer, house, post
+from wiretape.events.record import Record
+from wiretape.proxy.entry import Entry
+from wiretape.proxy.keys import LOCAL
+from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
+from wiretape.proxy.store import StoreFullError
+from wiretape.proxy.store_memory import MemoryStore
+
+PATH = "/v1/files"
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+
+
+def head(length: int) -> bytes:
+    return post(b"", path=PATH).replace(b"Content-Length: 0", b"Content-Length: %d" % length)
+
+
+async def taking(stream: trio.abc.Stream) -> None:
+    """Takes what comes, and says nothing."""
+    while await stream.receive_some():
+        pass
+
+
+async def after(stream: trio.abc.Stream) -> None:
+    """Answers when it has all of it."""
+    await request_of(stream)
+    await stream.send_all(OK)
+    await request_of(stream)
+
+
+async def uploaded(home: House) -> bytes:
+    return b"".join(record.raw or b"" for record in await home.tape() if record.kind == "upload")
+
+
+async def test_each_piece_is_on_the_tape_and_goes_on(autojump_clock: MockClock) -> None:
+    async with house(after) as home:
+        body = bytes(range(256)) * 4_000
+        answered = await home.ask(body, path=PATH)
+        assert (answered.status, answered.body) == (200, b"{}")
+        assert await uploaded(home) == body
+        assert await home.ending() == ("completed", [])
+
+
+async def test_a_slow_upload_takes_as_long_as_it_takes(autojump_clock: MockClock) -> None:
+    async with house(after, route={"first_byte_s": 20.0}) as home:
+        client = await home.connect()
+        await client.send(head(1_500_000))
+        for _ in range(30):
+            await trio.sleep(UPLOAD_TIMEOUT_S / 4)
+            await client.send(b"x" * 50_000)
+        assert (await client.response()).status == 200
+        client.close()
+
+
+async def test_one_that_stops_coming_is_given_up(autojump_clock: MockClock) -> None:  # C16
+    async with house(taking) as home:
+        client = await home.connect()
+        await client.send(head(1_500_000) + b"x" * 50_000)
+        answered = await client.response()
+        assert (answered.status, answered.at <= UPLOAD_TIMEOUT_S + 1) == (408, True)
+        assert await home.ending() == ("limit", [])
+        client.close()
+
+
+async def test_a_client_that_leaves_in_the_middle_is_told_nothing(autojump_clock: MockClock) -> None:
+    async with house(taking) as home:
+        client = await home.connect()
+        await client.send(head(1_500_000) + b"x" * 50_000)
+        await trio.sleep(1)
+        client.close()
+        assert await home.ending() == ("client_gone", [])
+        kinds = await home.kinds()
+        assert "commit" not in kinds
+        assert "gone" in kinds
+
+
+class _FullForUploads(MemoryStore):
+    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
+        if any(record.kind == "upload" for record in records):
+            raise StoreFullError("no room")
+        return await super().append(stream, records, entry)
+
+
+async def test_a_log_that_fails_in_the_middle_stops_it_as_such(autojump_clock: MockClock) -> None:
+    async with house(taking, store=_FullForUploads(), check=False) as home:
+        answered = await home.ask(b"x" * 400_000, path=PATH)
+        assert answered.status == 503
+        assert b'"code":"log_failure"' in answered.body
+
+
+async def test_a_body_of_no_bytes_says_so(autojump_clock: MockClock) -> None:
+    seen: list[bytes] = []
+
+    async def script(stream: trio.abc.Stream) -> None:
+        seen.append(await request_of(stream))
+        await stream.send_all(OK)
+        await request_of(stream)
+
+    async with house(script) as home:
+        assert (await home.ask(b"", path="/v1/batches/b1/cancel")).status == 200
+        assert b"content-length: 0" in seen[0].lower()
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"), [("sk-caller-0123456789abcdef", False), ("lm-studio", True)], ids=["a key", "a word"]
+)
+async def test_a_caller_s_own_key_in_an_error_is_on_no_tape(key: str, shown: bool, autojump_clock: MockClock) -> None:
+    body = b'{"error":{"message":"Incorrect API key provided: %b"}}' % key.encode()
+    async with house(answer(401, body)) as home:
+        answered = await home.ask(None, f"Authorization: Bearer {key}", path="/v1/models", method="GET")
+        assert (key.encode() in answered.body) is shown
+        assert any(key.encode() in (record.raw or b"") for record in await home.tape()) is shown
+        assert LOCAL not in str((await home.tape())[0].keys["caller"])

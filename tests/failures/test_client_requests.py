@@ -101,7 +101,7 @@ async def test_an_endless_chunked_body_is_stopped_at_the_limit(autojump_clock: M
         assert sent < 1_500_000  # at most a second of what still comes is thrown away, and nothing of it is kept
         assert (await client.response()).status == 413
         if path == "/v1/files":
-            assert await home.ending() == ("upload", [])
+            assert await home.ending() == ("limit", [])
         else:
             assert untouched(home)
 

@@ -130,9 +130,12 @@ class Catalogue:
         self._thread.submit(self._catch_up)
 
     def enter(self, stream: str, path: Path, entry: Entry | None) -> None:
-        """An ended stream: its rows, or its tape to find them in. Returns at once."""
+        """An ended stream: its rows, or its tape to find them in. Known from now on; written with the next `write`."""
         self._waiting.append((stream, path, entry))
-        if not self._scheduled:
+
+    def write(self) -> None:
+        """What was entered, in one transaction. Returns at once."""
+        if self._waiting and not self._scheduled:
             self._scheduled = True
             self._thread.submit(self._drain)
 
@@ -175,12 +178,14 @@ class Catalogue:
     # -- in the thread ------------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Whoever enters after the first line asks for another drain, so nothing is left waiting."""
+        """Whoever writes after the first line asks for another drain, so nothing is left waiting."""
         self._scheduled = False
         rows: list[Entry] = []
         while self._waiting:
             stream, path, entry = self._waiting.popleft()
             entry = entry or read_entry(stream, path)
+            if entry is None and (moved := self._folder.ended_path(stream)) is not None:
+                entry = read_entry(stream, moved)
             if entry is not None:
                 rows.append(entry)
         if rows:

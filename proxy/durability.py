@@ -84,8 +84,10 @@ class _Round:
 class Committer:
     """Made in the task that serves, which then marks tapes; the rounds are made in a thread.
 
-    `on_lost` is called in trio's thread with the tapes of a round that failed, `on_gone` with the reason why nothing
-    that is written arrives any more, as `watch` finds it once a second.
+    Tapes that have ended are moved by the round that closes them (`move`): a name for each of them on its own would be
+    a thread woken for each stream, which cost more than the stream's bytes. `on_closed` is then called with them in
+    trio's thread, `on_lost` with the tapes of a round that failed, `on_gone` with the reason why nothing that is
+    written arrives any more, as `watch` finds it once a second.
     """
 
     def __init__(
@@ -94,6 +96,8 @@ class Committer:
         sync: Sync,
         *,
         watch: Callable[[], str | None],
+        move: Callable[[Collection[TapeFile]], None],
+        on_closed: Callable[[Collection[TapeFile]], None],
         on_lost: Callable[[Collection[TapeFile]], None],
         on_gone: Callable[[str], None],
         round_s: float = ROUND_S,
@@ -101,6 +105,8 @@ class Committer:
         self._folder = folder
         self._sync = sync
         self._watch = watch
+        self._move = move
+        self._on_closed = on_closed
         self._on_lost = on_lost
         self._on_gone = on_gone
         self._round_s = round_s
@@ -128,14 +134,18 @@ class Committer:
 
         If the round that holds it has begun already, the next one is waited for, and the first has told the tape.
         """
+        await self.through()
+        if tape.broken is not None:
+            raise TapeBrokenError(tape.broken)
+
+    async def through(self) -> None:
+        """Returns when a round that begins from now on has ended."""
         with self._lock:
             current = self._round
             current.awaited = True
         self._hurry.set()
         self._wanted.set()
         await current.done.wait()
-        if tape.broken is not None:
-            raise TapeBrokenError(tape.broken)
 
     def stop(self) -> None:
         """One last round. Blocks; to be called in a thread."""
@@ -170,6 +180,7 @@ class Committer:
         # Asked before the sync: one that ends meanwhile is in the next round too, and closed there.
         ended = [tape for tape in by_fd.values() if tape.ended]
         try:
+            self._move(ended)
             failed = self._failed(by_fd, _days_of(ended))
         except Exception as error:  # noqa: BLE001 - a thread that died would leave every append waiting for ever
             failed = dict.fromkeys(by_fd, repr(error))
@@ -180,6 +191,8 @@ class Committer:
                 current.lost.append(tape)
         for tape in ended:
             tape.close()
+        if ended:
+            self._tell(self._on_closed, ended)
 
     def _failed(self, fds: Collection[int], days: Collection[Path]) -> Mapping[int, str]:
         """The files that a sync failed for; a name that did not become durable may lose any of them."""

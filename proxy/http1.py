@@ -82,6 +82,8 @@ class Http1(H11Protocol):
         self._served = app
         self._nursery = nursery
         self._whole = False
+        #: Where not None, what hypercorn writes is kept here instead: a head that goes out with its first piece.
+        self.held: bytes | None = None
 
     @property
     def busy(self) -> bool:
@@ -199,7 +201,10 @@ class Http1(H11Protocol):
 
     async def _write(self, event: Event) -> None:
         if isinstance(event, RawData) and event.data:
-            await self.line.send(event.data)
+            if self.held is not None:
+                self.held += event.data
+            else:
+                await self.line.send(event.data)
 
     async def _maybe_recycle(self) -> None:
         self.finished()
@@ -243,6 +248,7 @@ class Exchange(HTTPStream):
         self._http = http
         self._line = http.line
         self._chunked = False
+        self._head = b""
 
     def cut(self) -> None:
         """In the scope as `extensions.wiretape.abort`: the answer ends here, and not as if it were whole."""
@@ -258,23 +264,37 @@ class Exchange(HTTPStream):
         What is left of it comes back framed, and goes through `flush` before anything else is sent; None where nothing
         was sent, and the piece is to be sent the usual way.
         """
-        return self._line.offer(b"%x\r\n%b\r\n" % (len(body), body)) if self._chunked else None
+        return self._line.offer(b"%x\r\n%b\r\n" % (len(body), body)) if self._chunked and not self._head else None
 
     async def app_send(self, message: Any) -> None:
-        """ASGI's `send`. Never raises for a client that left; what is sent to it then goes nowhere."""
+        """ASGI's `send`. Never raises for a client that left; what is sent to it then goes nowhere.
+
+        A start with `held` waits for the first piece, and goes out with it.
+        """
         if self._chunked and message["type"] == "http.response.body":
             body = message.get("body", b"")
             if message.get("more_body", False):
                 if body:
-                    await self._line.send(b"%x\r\n%b\r\n" % (len(body), body))
+                    head, self._head = self._head, b""
+                    await self._line.send(b"%b%x\r\n%b\r\n" % (head, len(body), body))
             else:
                 await self._last(body)
         elif self._line.over:
             await trio.lowlevel.checkpoint()
+        elif message["type"] == "http.response.start":
+            await self._start(message)
         else:
             await super().app_send(message)
-            if message["type"] == "http.response.start":
-                self._chunked = self._is_chunked(message)
+
+    async def _start(self, message: Any) -> None:
+        chunked = self._is_chunked(message)
+        if not (chunked and message.get("held", False)):
+            await super().app_send(message)
+        else:
+            self._http.held = b""
+            await super().app_send(message)
+            self._head, self._http.held = self._http.held, None
+        self._chunked = chunked
 
     def _is_chunked(self, message: Any) -> bool:
         """As h11 decides it."""
@@ -292,5 +312,6 @@ class Exchange(HTTPStream):
         end = connection.send(h11.EndOfMessage())
         self.state = ASGIHTTPState.CLOSED
         self._chunked = False
-        await self._line.send(b"%x\r\n%b\r\n%b" % (len(body), body, end) if body else end)
+        head, self._head = self._head, b""
+        await self._line.send(b"%b%x\r\n%b\r\n%b" % (head, len(body), body, end) if body else head + end)
         self._http.finished()

@@ -181,6 +181,16 @@ class Live:
         self.caught_up()
 
     @property
+    def waits(self) -> bool:
+        """Whether bytes wait to be taken."""
+        return bool(self._parts)
+
+    @property
+    def over(self) -> bool:
+        """Whether what was taken last is the end of an answer that is whole."""
+        return self.ended.is_set() and not self._cut and not (self._parts or self._leftover or self._behind)
+
+    @property
     def ending(self) -> News:
         """How the answer is to end, once it has."""
         return News.CUT if self._cut else News.ENDED

@@ -77,14 +77,16 @@ class FileStore:
         self._warn = warn
         self._live: dict[str, LiveTape] = {}
         self._large = trio.CapacityLimiter(4)  # threads that write a large body; more would only share the disk
-        # Names are made and moved in a thread too: while a round is on its way the journal makes them wait for up to
-        # 10 ms. More threads would only wait for the same journal.
+        # Names are made in a thread too: while a round is on its way the journal makes them wait for up to 10 ms. More
+        # threads would only wait for the same journal.
         self._names = trio.CapacityLimiter(4)
         self._catalogue = Catalogue(folder, warn)
         self._committer = Committer(
             folder.fd,
             sync,
             watch=folder.lost,
+            move=partial(_move, folder),
+            on_closed=self._moved,
             on_lost=self._lost,
             on_gone=self._has_gone,
             round_s=round_s,
@@ -100,6 +102,8 @@ class FileStore:
         path = self._folder.live_path(checked_stream_id(stream))
         if self.gone is not None:
             raise TapeBrokenError(self.gone)
+        if stream in self._live:
+            raise StoreError(f"{stream} has a tape already")
         try:
             # Cancelled before it begins or not at all, so no tape is left behind that nobody knows of.
             tape = await trio.to_thread.run_sync(_begin, self._folder, stream, limiter=self._names)
@@ -114,7 +118,7 @@ class FileStore:
     async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
         """Write one batch."""
         live = self._live.get(stream)
-        if live is None:
+        if live is None or live.tape.ended:
             raise StreamMissingError(f"{stream} is not open")
         if live.tape.broken is not None:
             raise TapeBrokenError(live.tape.broken)
@@ -126,7 +130,7 @@ class FileStore:
             await self._write(live, records)
             self._written(live, records)
             if ended:
-                await self._end(stream, live, entry)
+                self._end(stream, live, entry)
         except StoreError as error:
             live.lost = True
             self._failed(error)
@@ -146,8 +150,9 @@ class FileStore:
 
     async def release(self, stream: str) -> None:
         """No more will come; its tape stays in live/ for recovery."""
-        live = self._live.pop(stream, None)
-        if live is not None:
+        live = self._live.get(stream)
+        if live is not None and not live.tape.ended:
+            del self._live[stream]
             live.tape.ended = True
             self._committer.mark(live.tape)
             live.close()
@@ -163,7 +168,8 @@ class FileStore:
     async def list(self, which: Filter, limit: int = 100) -> Sequence[StreamRow]:
         """One page of the catalogue, with the live streams among it."""
         limit = min(limit, PAGE_MAX)
-        rows = {live.row.stream: live.row for live in self._live.values() if which.admits(live.row)}
+        live_rows = (live.row for live in self._live.values() if not live.tape.ended)
+        rows = {row.stream: row for row in live_rows if which.admits(row)}
         for row in await self._catalogue.list(which, limit):
             rows[row.stream] = row
         return sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
@@ -174,6 +180,8 @@ class FileStore:
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove what is too old or too much, and its rows."""
+        if any(live.tape.ended for live in self._live.values()):
+            await self._committer.through()
         live_bytes = sum(live.tape.size for live in self._live.values())
         gone = await trio.to_thread.run_sync(partial(_expire, self._folder, live_bytes, now, keep))
         if gone:
@@ -212,18 +220,22 @@ class FileStore:
         if self.failure is None or self._full:
             self.failure, self._full = str(error), isinstance(error, StoreFullError)
 
-    async def _end(self, stream: str, live: LiveTape, entry: Entry | None) -> None:
-        """A tape that cannot be moved is whole, and the next start moves it."""
-        tape = live.tape
-        try:
-            with trio.CancelScope(shield=True):  # one rename
-                await trio.to_thread.run_sync(_move, self._folder, tape, live.row.created, limiter=self._names)
-        except OSError as error:
-            self._warn(f"{tape.path.name} has ended and could not be moved to its day: {error.strerror}")
-        else:
-            self._catalogue.enter(stream, tape.path, entry)
-        tape.ended = True  # only now: whoever closes it makes its new name durable with it
-        del self._live[stream]
+    def _end(self, stream: str, live: LiveTape, entry: Entry | None) -> None:
+        """The next commit round moves it to its day; until then it is read as it lies. The catalogue has it at once."""
+        live.tape.created = live.row.created
+        live.tape.ended = True
+        self._catalogue.enter(stream, live.tape.path, entry)
+
+    def _moved(self, tapes: Collection[TapeFile]) -> None:
+        """A commit round has closed them. One that could not be moved is whole, and the next start moves it."""
+        for tape in tapes:
+            live = self._live.get(tape.path.stem)
+            if live is None or live.tape is not tape:
+                continue  # released
+            del self._live[tape.path.stem]
+            if tape.stuck:
+                self._warn(f"{tape.path.name} has ended and could not be moved to its day: {tape.stuck}")
+        self._catalogue.write()
 
     def _batches(self, stream: str, from_n: int, *, waits: bool) -> LiveBatches | EndedBatches:
         live = self._live.get(stream)
@@ -270,7 +282,17 @@ def _begin(folder: Folder, stream: str) -> TapeFile:
     return TapeFile(folder.live_path(stream))
 
 
-def _move(folder: Folder, tape: TapeFile, created: int) -> None:
+def _move(folder: Folder, tapes: Collection[TapeFile]) -> None:
+    """Those that have their `end`; what was only released stays for recovery."""
+    for tape in tapes:
+        if tape.created is not None:
+            try:
+                _move_one(folder, tape, tape.created)
+            except OSError as error:
+                tape.stuck = error.strerror or "its name cannot be changed"
+
+
+def _move_one(folder: Folder, tape: TapeFile, created: int) -> None:
     day = day_of(created or tape.path.stat().st_mtime)
     stream = tape.path.stem
     try:

@@ -24,7 +24,7 @@ async def tail(live: Live, store: Store, receive: Receive, send: Send, wire: Map
 
     `wire` is what the connection class has beyond ASGI: `abort`, `offer`, `flush`.
     """
-    ending = News.CUT
+    ending: News | None = News.CUT
     try:
         async with trio.open_nursery() as nursery:
             scope = nursery.cancel_scope
@@ -32,7 +32,7 @@ async def tail(live: Live, store: Store, receive: Receive, send: Send, wire: Map
             ending = await _send_all(live, store, send, wire, head=head)
             # Disarmed before the last send: hypercorn posts `http.disconnect` in it, and the watcher would cancel it.
             scope.cancel()
-        if live.left:
+        if live.left or ending is None:
             return
         if ending is News.ENDED and live.answer is not None:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + FINAL_SEND_TIMEOUT_S):
@@ -50,17 +50,22 @@ async def _watch(live: Live, receive: Receive, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _send_all(live: Live, store: Store, send: Send, wire: Mapping[str, Any], *, head: bool) -> News:
+async def _send_all(live: Live, store: Store, send: Send, wire: Mapping[str, Any], *, head: bool) -> News | None:
+    """How the answer is to end; None where its end went out with its last piece."""
     answer = await live.answered()
     if answer is None:
         return News.CUT
-    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    held = live.waits and not head  # with the first piece: one send less before the first byte
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers, "held": held})
     live.offer = None if head else wire["offer"]
     while True:
         taken = await live.take()
         if isinstance(taken, bytes):
             if not head:
-                await send({"type": "http.response.body", "body": taken, "more_body": True})
+                over = live.over
+                await send({"type": "http.response.body", "body": taken, "more_body": not over})
+                if over:
+                    return None
         elif taken is News.KEEPALIVE:
             await send({"type": "http.response.body", "body": _KEEPALIVE, "more_body": True})
         elif taken is News.BEHIND and head:

@@ -19,7 +19,7 @@ _FLAGS: Final = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY | os.O_CLOEXE
 class TapeFile:
     """Open for appending, by one task. `size` counts what was written whole."""
 
-    __slots__ = ("broken", "closed", "dirty", "ended", "fd", "path", "size", "target")
+    __slots__ = ("broken", "closed", "created", "dirty", "ended", "fd", "path", "size", "stuck", "target")
 
     def __init__(self, path: Path) -> None:
         """Raises FileExistsError where there is one: a tape is never begun twice."""
@@ -32,8 +32,11 @@ class TapeFile:
         self.broken: str | None = None
         #: In a commit round that has not begun; the committer's.
         self.dirty = False
-        #: It lies where it will stay, so the next round may close it.
+        #: Nothing more is written, so the next round may close it.
         self.ended = False
+        #: Set with its end: the time (or 0) of the day to which the next round moves it; and why it could not.
+        self.created: int | None = None
+        self.stuck = ""
         self.closed = False
 
     def write(self, lines: bytes) -> None:

@@ -85,8 +85,8 @@ def _tables(raw: str, rows: int, cost_us: float) -> str:
     said = [f"{total} samples\n"]
     for title, counted in (("own", own), ("with what it calls", with_calls)):
         said.append(f"\n{title}\n")
-        for frame, count in counted.most_common(rows):
-            share = count / max(total, 1)
+        for frame, samples in counted.most_common(rows):
+            share = samples / max(total, 1)
             said.append(f"{share:6.1%} {share * cost_us:7.2f} us  {frame}\n")
     return "".join(said)
 

@@ -22,8 +22,6 @@ from typing import Any, Final, cast
 import trio
 import trio.testing
 
-import wiretape.proxy.live
-import wiretape.proxy.pump
 from tests.laws.checker import check, payloads, transcript_of
 from tests.laws.plans import FAULTS, MANNERS, Asker, Follower, Plan, Reply, planned
 from tests.proxy.scripted import Reset, request_of
@@ -31,6 +29,8 @@ from tests.support.house import House, house, post
 from tests.support.http import Client
 from wiretape.events.emit import Emitter, emit
 from wiretape.events.record import Record, encode
+from wiretape.proxy import live as live_module
+from wiretape.proxy import pump as pump_module
 from wiretape.proxy.connect import OpenTcp
 from wiretape.proxy.store import StoreFullError
 from wiretape.proxy.store_memory import MemoryStore
@@ -424,8 +424,8 @@ def _leave(client: Client, how: str) -> None:
 @contextmanager
 def _bounds(plan: Plan, behind: list[str]) -> Generator[None]:
     """Bounds that these short streams can reach, and a note of who falls behind."""
-    live: Any = wiretape.proxy.live
-    pump: Any = wiretape.proxy.pump
+    live: Any = live_module
+    pump: Any = pump_module
     window, most, show = live.WINDOW_BYTES_MAX, pump.STREAM_BYTES_MAX, live.Live.show
 
     def noted(self: Any, *given: Any) -> None:

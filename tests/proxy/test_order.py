@@ -28,7 +28,7 @@ ROUTE = Route(name="", targets=(Target(name="u", url="http://127.0.0.1:1/v1"),),
     ids=["nothing", "a mode", "in another case", "an unknown word", "held", "no word", "off", "off for hermes", "on"],
 )
 def test_a_request_changes_what_it_names(headers: dict[bytes, bytes], changed: dict[str, Any]) -> None:
-    wanted = {"on_partial": "both"} | changed
+    wanted: dict[str, Any] = {"on_partial": "both"} | changed
     assert settings_for(ROUTE, headers) == Settings(**wanted)
 
 

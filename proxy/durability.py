@@ -115,6 +115,8 @@ class Committer:
         self._round = _Round()
         self._wanted = threading.Event()
         self._hurry = threading.Event()
+        #: A round is on its way: whoever needs the disk's journal now may wait for it.
+        self.syncing = False
         self._stopping = False
         self._gone = False
         self._thread = threading.Thread(target=self._run, name="wiretape-commit", daemon=True)
@@ -171,7 +173,9 @@ class Committer:
             for tape in current.tapes:
                 tape.dirty = False
         if current.tapes:
+            self.syncing = True
             self._commit(current)
+            self.syncing = False
         if current.awaited or current.lost:
             self._tell(self._through, current)
 

@@ -1,5 +1,6 @@
 """The store on disk: one file a stream, written before anything of it is delivered, found again after any crash."""
 
+import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -24,6 +25,8 @@ __all__ = ["INLINE_BYTES_MAX", "FileStore", "open_files"]
 
 #: Larger batches are written in a thread: the loop may stall for 10 ms at most.
 INLINE_BYTES_MAX: Final = 256 * 1024
+#: A name takes 20 us, and a thread for it 200 us of CPU; where the last one took longer than this, it is worth it.
+_INLINE_NAME_S: Final = 0.002
 #: `open`, `request` and what else stands before the first frame.
 _OPENING_RECORDS: Final = 8
 
@@ -77,9 +80,10 @@ class FileStore:
         self._warn = warn
         self._live: dict[str, LiveTape] = {}
         self._large = trio.CapacityLimiter(4)  # threads that write a large body; more would only share the disk
-        # Names are made in a thread too: while a round is on its way the journal makes them wait for up to 10 ms. More
-        # threads would only wait for the same journal.
+        # Names are made in a thread where they may have to wait: while a round is on its way, for up to 10 ms, or where
+        # the last one took its time. More threads would only wait for the same journal.
         self._names = trio.CapacityLimiter(4)
+        self._named_s = 0.0
         self._catalogue = Catalogue(folder, warn)
         self._committer = Committer(
             folder.fd,
@@ -106,7 +110,11 @@ class FileStore:
             raise StoreError(f"{stream} has a tape already")
         try:
             # Cancelled before it begins or not at all, so no tape is left behind that nobody knows of.
-            tape = await trio.to_thread.run_sync(_begin, self._folder, stream, limiter=self._names)
+            await trio.lowlevel.checkpoint()
+            if self._committer.syncing or self._named_s > _INLINE_NAME_S:
+                tape = await trio.to_thread.run_sync(self._begin, stream, limiter=self._names)
+            else:
+                tape = self._begin(stream)
         except FileExistsError as error:
             raise StoreError(f"{stream} has a tape already") from error
         except OSError as error:
@@ -197,6 +205,14 @@ class FileStore:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
+    def _begin(self, stream: str) -> TapeFile:
+        if self._folder.ended_path(stream) is not None:
+            raise FileExistsError
+        began = time.perf_counter()
+        tape = TapeFile(self._folder.live_path(stream))
+        self._named_s = time.perf_counter() - began
+        return tape
+
     async def _write(self, live: LiveTape, records: Sequence[Record]) -> None:
         size = 0
         for record in records:
@@ -274,12 +290,6 @@ def _describe(live: LiveTape, records: Sequence[Record]) -> None:
 
 def _write_large(tape: TapeFile, records: Sequence[Record]) -> None:
     tape.write(b"".join([encode(record) for record in records]))
-
-
-def _begin(folder: Folder, stream: str) -> TapeFile:
-    if folder.ended_path(stream) is not None:
-        raise FileExistsError
-    return TapeFile(folder.live_path(stream))
 
 
 def _move(folder: Folder, tapes: Collection[TapeFile]) -> None:

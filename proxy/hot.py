@@ -60,9 +60,8 @@ class Hot:
             await _refuse(send, refused, head=head)
             return
         live = self._registry.start(order)
-        if isinstance(order.body, Upload):
-            receive = order.body.behind
-        await tail(live, self._services.store, receive, send, scope["extensions"]["wiretape"], head=head)
+        behind = order.body.behind if isinstance(order.body, Upload) else None
+        await tail(live, self._services.store, behind, send, scope["extensions"]["wiretape"], head=head)
 
     async def _order(self, scope: Mapping[str, Any], receive: Receive) -> Order | Answer | None:
         method: str = scope["method"]

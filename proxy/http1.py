@@ -62,6 +62,8 @@ class Line(Protocol):
 class Http1(H11Protocol):
     """`feed` it what was read; `behind` holds what came after a request whose answer is not whole."""
 
+    keep_alive_requests: int
+
     def __init__(
         self,
         app: App,
@@ -173,7 +175,12 @@ class Http1(H11Protocol):
         exchange = self.stream
         assert isinstance(exchange, Exchange)
         self._inbox = inbox = Inbox(self._continue)
-        scope["extensions"]["wiretape"] = {"abort": exchange.cut, "offer": exchange.offer, "flush": self.line.send}
+        scope["extensions"]["wiretape"] = {
+            "abort": exchange.cut,
+            "offer": exchange.offer,
+            "flush": self.line.send,
+            "on_left": inbox.on_left,
+        }
         self._nursery.start_soon(self._run, exchange, scope, inbox)
         return inbox.put
 

@@ -16,7 +16,7 @@ class Inbox:
     without reading a long body then waits for itself, for ever. Here an end needs no room.
     """
 
-    __slots__ = ("_bytes", "_ended", "_gone", "_on_first", "_parts", "_room", "_said_end", "_waiting")
+    __slots__ = ("_bytes", "_ended", "_gone", "_on_first", "_on_left", "_parts", "_room", "_said_end", "_waiting")
 
     def __init__(self, on_first: Callable[[], None]) -> None:
         self._parts: deque[bytes] = deque()
@@ -25,6 +25,7 @@ class Inbox:
         self._said_end = False
         self._gone = False
         self._on_first: Callable[[], None] | None = on_first
+        self._on_left: Callable[[], None] | None = None
         self._waiting = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
 
@@ -44,8 +45,16 @@ class Inbox:
     def leave(self) -> None:
         """The client has left, or its answer is whole: nothing more comes, and nobody is waited for."""
         self._gone = True
+        if self._on_left is not None:
+            self._on_left()
         self._waiting.unpark_all()
         self._room.unpark_all()
+
+    def on_left(self, told: Callable[[], None] | None) -> None:
+        """Told at once, and in every case once: a task that waits for `http.disconnect` costs 0.1 ms a request."""
+        self._on_left = told
+        if told is not None and self._gone:
+            told()
 
     async def receive(self) -> dict[str, Any]:
         """ASGI's: what has come of the body joined to one message; then `http.disconnect`, as soon as it is so."""

@@ -1,6 +1,7 @@
 """One client's side of a stream: sends what the pump shows, at the client's own pace, and notices that it has left."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -19,19 +20,26 @@ __all__ = ["tail"]
 _KEEPALIVE: Final = b": keepalive\n\n"
 
 
-async def tail(live: Live, store: Store, receive: Receive, send: Send, wire: Mapping[str, Any], *, head: bool) -> None:
+async def tail(
+    live: Live, store: Store, behind: Receive | None, send: Send, wire: Mapping[str, Any], *, head: bool
+) -> None:
     """Returns when the answer is whole, cut, or nobody is left to have it.
 
-    `wire` is what the connection class has beyond ASGI: `abort`, `offer`, `flush`.
+    `behind` reads what the client still says, where its body was not read before; `wire` is what the connection class
+    has beyond ASGI: `abort`, `offer`, `flush`, `on_left`.
     """
     ending: News | None = News.CUT
     try:
-        async with trio.open_nursery() as nursery:
-            scope = nursery.cancel_scope
-            nursery.start_soon(_watch, live, receive, scope)
-            ending = await _send_all(live, store, send, wire, head=head)
-            # Disarmed before the last send: hypercorn posts `http.disconnect` in it, and the watcher would cancel it.
-            scope.cancel()
+        if behind is None:
+            with trio.CancelScope() as scope:
+                wire["on_left"](partial(_left, live, scope))
+                ending = await _send_all(live, store, send, wire, head=head)
+                wire["on_left"](None)  # before the last send, which would tell of the end of the request
+        else:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_watch, live, behind, nursery.cancel_scope)
+                ending = await _send_all(live, store, send, wire, head=head)
+                nursery.cancel_scope.cancel()
         if live.left or ending is None:
             return
         if ending is News.ENDED and live.answer is not None:
@@ -46,6 +54,10 @@ async def tail(live: Live, store: Store, receive: Receive, send: Send, wire: Map
 async def _watch(live: Live, receive: Receive, scope: trio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+    _left(live, scope)
+
+
+def _left(live: Live, scope: trio.CancelScope) -> None:
     live.leave_client()
     scope.cancel()
 

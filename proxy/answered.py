@@ -11,7 +11,7 @@ from .connection import Read
 from .errors import WireError
 from .exchange import End, Head, Header
 from .headers import taped_answer
-from .inflate import Inflater
+from .inflate import CODINGS, Inflater
 from .keys import Secret
 from .limits import ERROR_BODY_BYTES_MAX
 from .masking import KeyMask
@@ -74,6 +74,11 @@ class Asked:
     def masked(self) -> bool:
         """A key of ours was in it."""
         return self._mask is not None and self._mask.found
+
+    @property
+    def searchable(self) -> bool:
+        """It may echo a key of ours, in a coding that we can look into."""
+        return self._mask is not None and self.header(b"content-encoding").strip().lower() in CODINGS
 
     def header(self, name: bytes) -> str:
         """The first of this name, or the empty word."""

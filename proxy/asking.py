@@ -96,7 +96,7 @@ class Asking:
         try:
             head, body = await self._services.transport.exchange(self._request())
             answered = Asked(head, body, self._secrets(head.status))
-            if not self._order.verbatim:
+            if not self._order.verbatim or answered.searchable:
                 try:
                     answered.decode()
                 except WireError:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from wiretape.events.emit import Emitter
 from wiretape.events.fold.usage import UsageFold
 from wiretape.events.json_text import as_list, as_object, dumps
+from wiretape.events.limits import BODY_BYTES_MAX
 from wiretape.events.model import Event, ResponseStarted
 from wiretape.events.record import NO_KEYS, Record
 
@@ -89,6 +90,7 @@ class EntryFold:
         self._first_frame_us: int | None = None
         self._usage: Record | None = None
         self._bodies: list[Record] = []
+        self._bodies_bytes_left = BODY_BYTES_MAX
         self._first_content_us: int | None = None
         self._end: Record | None = None
         self._content = False
@@ -125,9 +127,11 @@ class EntryFold:
             case "attempt":  # what came before counts for nothing
                 self._first = self._usage = self._first_frame_us = self._first_content_us = None
                 self._bodies.clear()
+                self._bodies_bytes_left = BODY_BYTES_MAX
                 self._content = False
-            case "body":
+            case "body" if self._row.dialect and self._bodies_bytes_left > 0:  # of what is only relayed nothing is kept
                 self._bodies.append(record)
+                self._bodies_bytes_left -= len(record.raw or b"")
             case "end":
                 self._end = record
             case _:

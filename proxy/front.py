@@ -23,7 +23,8 @@ def front(config: Config, keys: Keys, hot: App, control: App, *, on_refused: Cal
         if not path.startswith(_OWN):
             await hot(scope, receive, send)
             return
-        refused = refusal(config, keys, scope["method"], path, scope["query_string"], scope["headers"])
+        method, query, version = scope["method"], scope["query_string"], scope["http_version"]
+        refused = refusal(config, keys, method, path, query, scope["headers"], http_version=version)
         if refused is None:
             await control(scope, receive, send)
         else:

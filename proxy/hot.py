@@ -69,7 +69,8 @@ class Hot:
         query: bytes = scope["query_string"]
         headers: list[Header] = list(scope["headers"])
         config = self._services.config
-        refused = refusal(config, self._keys, method, raw_path, query, headers)
+        version: str = scope["http_version"]
+        refused = refusal(config, self._keys, method, raw_path, query, headers, http_version=version)
         where = None if refused else place(config, raw_path)
         if refused is not None or where is None:
             return refused or error(404, "there is nothing here", type="invalid_request_error", code="not_found")

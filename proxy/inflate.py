@@ -7,10 +7,13 @@ from typing import Final
 from .errors import LimitError, ProtocolError, TruncatedError
 from .limits import INFLATE_RATIO_MAX, INFLATE_STEP_BYTES_MAX
 
-__all__ = ["Inflater"]
+__all__ = ["CODINGS", "Inflater"]
 
 #: zlib's window sizes: gzip alone, and for `deflate` its own header (RFC 9110 8.4.1.2).
 _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+#: The codings that it knows.
+CODINGS: Final = frozenset(_WINDOWS)
 
 
 class Inflater:

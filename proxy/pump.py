@@ -187,7 +187,8 @@ class Pump:
         taping = self._taping
         taping.later(taping.record("head", answered.described()))
         if self._order.verbatim and self._live.answer is None:
-            await self._scribe.commit(relayed_head(answered.status, answered.headers, self._live.stream))
+            head = relayed_head(answered.status, answered.headers, self._live.stream, decoded=answered.decoded)
+            await self._scribe.commit(head)
         if shape is Shape.NOTHING:
             return await self._take_nothing(answered)
         if shape is Shape.SNIFF:
@@ -248,7 +249,7 @@ class Pump:
             await self._write(records, frames)
             if taping.recorder.decoder.overflow:
                 break
-        if self._order.dialect != "chat":
+        if self._order.verbatim:  # it ends where the upstream ends it
             return "limit" if taping.recorder.decoder.overflow else ""
         return self._frames_end()
 

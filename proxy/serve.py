@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import trio
 
 from .asgi import App
-from .config import Config
+from .config import Config, ConfigError
 from .control import control_app
 from .front import front
 from .hot import Hot
@@ -178,7 +178,7 @@ async def _ready(config: Config, log: Log) -> AsyncGenerator[tuple[Assembly, Seq
     trio.socket.set_custom_hostname_resolver(Resolver())
     sockets = listening(config.host, config.port)
     try:
-        transport = UpstreamTransport(config.upstream)
+        transport = _transport(config)
         async with _store(config, log) as store:
             salt = salt_of(None if config.durability == "none" else config.data)
             async with assembled(config, store=store, transport=transport, log=log, salt=salt) as assembly:
@@ -186,6 +186,13 @@ async def _ready(config: Config, log: Log) -> AsyncGenerator[tuple[Assembly, Seq
     finally:
         for sock in sockets:
             sock.close()
+
+
+def _transport(config: Config) -> UpstreamTransport:
+    try:
+        return UpstreamTransport(config.upstream)
+    except OSError as error:  # an SSLError is one, too
+        raise ConfigError(f"ca_file {config.upstream.ca_file} cannot be used: {error.strerror or error}") from error
 
 
 async def _serving(

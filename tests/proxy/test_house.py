@@ -1,9 +1,14 @@
 """The thin thread: requests through the whole proxy, in memory."""
 
+import sys
+
 import trio
 from trio.testing import MockClock
 
 from tests.support.house import DONE, answer, call, finish, house, post, role, streams, text
+from wiretape.events.settings import Settings
+from wiretape.events.tape import Recorder
+from wiretape.proxy.entry import EntryFold
 
 
 async def test_a_whole_stream_passes_and_is_on_its_tape(autojump_clock: MockClock) -> None:
@@ -44,3 +49,21 @@ async def test_models_are_relayed(autojump_clock: MockClock) -> None:
         answered = await home.ask(b"", path="/v1/models", method="GET")
         assert (answered.status, answered.body, answered.ended) == (200, b'{"data":[]}', "length")
         assert await home.ending() == ("completed", [])
+
+
+async def test_a_transparent_stream_ends_where_its_upstream_ends_it(autojump_clock: MockClock) -> None:
+    frames = (text("hi"), finish(), DONE, text("behind"))
+    async with house(streams(*frames, every_s=5), settings=Settings(profile="transparent")) as home:
+        answered = await home.ask()
+        assert (answered.body, answered.ended) == (b"".join(frames), "chunked")
+        assert await home.ending() == ("completed", ["late_data"])
+
+
+def test_of_what_is_only_relayed_nothing_is_kept() -> None:
+    """A download of 200 MB took as much memory, and more after its end."""
+    fold, recorder = EntryFold("s"), Recorder()
+    fold.feed(recorder.record("open", 0, {"format": 1, "stream": "s", "dialect": ""}))
+    body = recorder.body(1, b"x" * 1_000)
+    before = sys.getrefcount(body)
+    fold.feed(body)
+    assert sys.getrefcount(body) == before

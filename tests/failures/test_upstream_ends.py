@@ -264,17 +264,25 @@ async def test_a_stall_in_the_transparent_profile_is_a_cut(autojump_clock: MockC
 
 @pytest.mark.case("U25")
 @pytest.mark.parametrize("frames", [(*TEXT, finish()), (*TEXT, finish(), usage())], ids=["finish", "finish and usage"])
-@pytest.mark.parametrize("profile", ["strict", "transparent"])
-async def test_silence_behind_the_finish_has_two_seconds(
-    frames: tuple[bytes, ...], profile: Any, autojump_clock: MockClock
-) -> None:
-    async with faulty(peer := Peer(*frames, end="stall"), settings=Settings(profile=profile)) as home:
+async def test_silence_behind_the_finish_has_two_seconds(frames: tuple[bytes, ...], autojump_clock: MockClock) -> None:
+    async with faulty(peer := Peer(*frames, end="stall")) as home:
         answered = await home.ask()
         assert (answered.status, answered.ended) == (200, "chunked")
         assert answered.ended_at == pytest.approx(2.25, abs=0.1)
-        assert answered.body.endswith(DONE) is (profile == "strict")
+        assert answered.body.endswith(DONE)
         await judged(home, answered, "completed", "no_done", came=peer.body)
         assert len(home.transport.pool) == 0, "its upstream was closed"
+
+
+@pytest.mark.case("U25")
+async def test_in_the_transparent_profile_silence_is_the_upstream_s_own(autojump_clock: MockClock) -> None:
+    """What comes later would be lost by who hangs up first; a client that needs no more leaves."""
+    peer = Peer(*TEXT, finish(), end="stall")
+    async with faulty(peer, settings=Settings(profile="transparent"), route={"idle_s": 40.0}) as home:
+        answered = await home.ask()
+        assert (answered.body, answered.ended in ("cut", "reset")) == (peer.body, True)
+        assert answered.ended_at == pytest.approx(40, abs=1)
+        await judged(home, answered, "completed", "no_done", came=peer.body)
 
 
 @pytest.mark.case("U25")

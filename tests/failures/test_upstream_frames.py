@@ -300,7 +300,7 @@ async def test_what_comes_behind_the_terminator_is_taped_and_not_delivered(
     async with faulty(Peer(whole, late, every_s=0.1, end=end), settings=settings) as home:
         answered = await home.ask()
         assert answered.body == (whole if settings is STRICT else whole + late)
-        assert answered.ended_at <= 2
+        assert answered.ended_at <= 2 or (settings is not STRICT and end == "stall")  # then it is the upstream's own
         await judged(home, answered, "completed", "late_data", came=whole + late)
 
 

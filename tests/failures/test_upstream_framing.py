@@ -13,6 +13,7 @@ from tests.proxy.scripted import chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, finish, post, role, text
 from wiretape.events.json_text import dumps
 from wiretape.events.settings import Settings
+from wiretape.proxy.config import Target
 
 GOOD = role() + text("hi") + finish() + DONE
 WHOLE = dumps(
@@ -95,10 +96,19 @@ async def test_damage_in_the_compression_is_no_answer(kind: str, autojump_clock:
 
 @pytest.mark.case("U51")
 async def test_an_exchange_passes_compressed_as_it_came(autojump_clock: MockClock) -> None:
-    async with faulty(peer := length(gzip.compress(WHOLE), 200, "application/json", "Content-Encoding: gzip")) as home:
+    peer = length(gzip.compress(WHOLE), 200, "application/json", "Content-Encoding: gzip")
+    async with faulty(peer, targets=[Target(name="no key of ours", url="http://127.0.0.1:9/v1")]) as home:
         answered = await home.ask(b"", path="/v1/models", method="GET")
         assert (answered.body, answered.header(b"content-encoding"), answered.ended) == (peer.body, b"gzip", "length")
         await judged(home, answered, "completed", came=peer.body)
+
+
+@pytest.mark.case("U51", "U07")
+async def test_an_exchange_that_may_echo_our_key_is_looked_into(autojump_clock: MockClock) -> None:
+    async with faulty(length(gzip.compress(WHOLE), 200, "application/json", "Content-Encoding: gzip")) as home:
+        answered = await home.ask(b"", path="/v1/models", method="GET")
+        assert (answered.body, answered.header(b"content-encoding"), answered.ended) == (WHOLE, None, "chunked")
+        await judged(home, answered, "completed")
 
 
 @pytest.mark.case("U52")

@@ -227,4 +227,4 @@ class Committer:
 
 def _days_of(ended: Collection[TapeFile]) -> Collection[Path]:
     """Folders that got a new name in them; one that is gone meanwhile had nothing to keep."""
-    return {tape.path.parent for tape in ended if tape.path.parent.exists()}
+    return {day for day in {tape.path.parent for tape in ended} if day.exists()}

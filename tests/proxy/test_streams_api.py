@@ -22,7 +22,8 @@ from wiretape.events.settings import Profile
 from wiretape.events.tape import Damage, Recorder
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S, OWNERS_MAX
 from wiretape.proxy.live import Live
-from wiretape.proxy.store import PAGE_MAX, Batches, StreamMissingError
+from wiretape.proxy.retention import Keep
+from wiretape.proxy.store import PAGE_MAX, Batches, Store, StreamMissingError
 from wiretape.proxy.store_files import open_files
 from wiretape.proxy.store_memory import MemoryStore
 from wiretape.proxy.streams_api import StreamsApi, not_found
@@ -440,8 +441,10 @@ def odd_tape(stream: str) -> list[Batch]:
     return batches
 
 
-def ended(root: str, stream: str) -> Path:
-    (path,) = Path(root).glob(f"2*/{stream}.tape")
+async def ended(store: Store, root: str, stream: str) -> Path:
+    """Where it lies at last: what expires is asked for behind the commit round that moves it."""
+    await store.expire(0, Keep())
+    (path,) = Path(root).glob(f"2*/{stream}.tape")  # noqa: ASYNC240 - a test folder
     return path
 
 
@@ -455,7 +458,7 @@ async def test_a_tape_comes_as_its_very_bytes() -> None:
                 live = (Path(root) / "live" / f"{stream}.tape").read_bytes()
                 assert (await home.get(f"/wiretape/streams/{stream}/tape")).body == live
                 await store.append(stream, last)
-                path = ended(root, stream)
+                path = await ended(store, root, stream)
                 answered = await home.get(f"/wiretape/streams/{stream}/tape")
                 assert answered.headers["content-type"] == "application/x-ndjson"
                 assert answered.body == path.read_bytes()
@@ -467,7 +470,7 @@ async def test_a_damaged_tape_says_so_in_a_last_line_that_is_no_record() -> None
         async with opened_files(Path(root)) as store:
             home = House(store)
             await put(store, "s1", mine())
-            path = ended(root, "s1")
+            path = await ended(store, root, "s1")
             lines = path.read_bytes().splitlines(keepends=True)
             path.write_bytes(b"".join([*lines[:3], lines[3].replace(b"word", b"sword"), *lines[4:]]))
             *kept, said = (await home.get("/wiretape/streams/s1/tape")).body.splitlines(keepends=True)

@@ -45,8 +45,9 @@ class Inbox:
     def leave(self) -> None:
         """The client has left, or its answer is whole: nothing more comes, and nobody is waited for."""
         self._gone = True
-        if self._on_left is not None:
-            self._on_left()
+        told, self._on_left = self._on_left, None  # which also breaks a circle of references
+        if told is not None:
+            told()
         self._waiting.unpark_all()
         self._room.unpark_all()
 

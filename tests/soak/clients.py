@@ -124,7 +124,7 @@ class Soaker:
         enough = chance.randrange(200, 6_000) if manner == "leave" else 2**40
         stalls = manner == "stall"
         while not answer.whole and not answer.broken:
-            answer.feed(await stream.receive_some(300 if manner == "slow" else 65_536))
+            answer.feed(await stream.receive_some(1_500 if manner == "slow" else 65_536))
             if len(answer.body) >= enough and not answer.whole:
                 return True
             if manner == "slow":

@@ -18,6 +18,7 @@ __all__ = [
     "NAME_CHARS_MAX",
     "PREVIEW_BYTES_MAX",
     "QUOTED_BYTES_MAX",
+    "SLICE_BYTES",
     "TAPE_LINE_BYTES_MAX",
     "THINK_HEAD_CHARS_MAX",
     "UNDELIVERED_BYTES_MAX",
@@ -33,6 +34,9 @@ EVENT_BYTES_MAX: Final = 8 * 1024 * 1024
 #: One line of a tape: an event of the full size whose every byte is escaped (six for one) and came in reads of its own
 #: needs 6 x 8 MiB and 8 Mi cuts of about 20 bytes. A line beyond it is damage.
 TAPE_LINE_BYTES_MAX: Final = 256 * 1024 * 1024
+
+#: Of a read that is framed in one go. 64 KiB of empty events are 9,000 frames and 47 ms, in which nobody else gets on.
+SLICE_BYTES: Final = 8 * 1024
 
 #: Damages of one tape that are listed: a file of nothing but LF has one for every byte.
 DAMAGES_MAX: Final = 1_000

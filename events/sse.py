@@ -80,6 +80,11 @@ class Decoder:
         rest, self._pending = self.rest, bytearray()
         return rest
 
+    def keep(self, data: bytes) -> None:
+        """What came behind a limit: kept for `rest`, and not looked at."""
+        assert self.overflow, "more can be framed"
+        self._pending += data
+
     def fresh(self) -> "Decoder":
         """A new decoder with the same limits."""
         return Decoder(self._line_bytes_max, self._event_bytes_max)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from .errors import LocalError, TapeError
 from .familiar import Familiar
 from .json_text import ABSENT, parse
-from .limits import DAMAGES_MAX, TAPE_LINE_BYTES_MAX
+from .limits import DAMAGES_MAX, SLICE_BYTES, TAPE_LINE_BYTES_MAX
 from .record import NO_KEYS, Record, decode
 from .sse import BOM, Decoder, Frame
 from .upcast import FORMAT, upcast
@@ -70,11 +70,25 @@ class Recorder:
         """The same one by one, for who learns from a frame what is `familiar` in the next; to be read to its end."""
         assert data, "an empty read is no read"
         self._take(t, data)
+        if len(data) <= SLICE_BYTES:
+            return self._framed(data)
+        return self._sliced(data)
+
+    def _framed(self, data: bytes) -> Iterable[Record]:
         frames = self.decoder.feed(data)
         if not frames:
             self._cut(self._read_t, len(data))
             return ()
         return self._frame_records(frames, self._read_t, len(data))
+
+    def _sliced(self, data: bytes) -> Iterator[Record]:
+        """A large read is framed bit by bit; it stays one read, because cuts at a frame's own time are none."""
+        for at in range(0, len(data), SLICE_BYTES):
+            if self.decoder.overflow:
+                self.decoder.keep(data[at:])
+                self._cut(self._read_t, len(data) - at)
+                return
+            yield from self._framed(data[at : at + SLICE_BYTES])
 
     def body(self, t: int, data: bytes, keys: Mapping[str, Any] = NO_KEYS) -> Record:
         """A read of an answer that is not a stream."""
@@ -118,9 +132,9 @@ class Recorder:
         self._sha256.update(data)
 
     def _frame_records(self, frames: list[Frame], t: int, read_bytes: int) -> Iterator[Record]:
-        n = self._n
         framed = -self._pending_bytes
         for frame in frames:
+            n = self._n  # another record may have come between
             raw, payload, _, _, _, canonical = frame
             framed += len(raw)
             familiar = self.familiar
@@ -133,7 +147,7 @@ class Recorder:
                 else:
                     record = self._unusual_frame(n, t, frame, value)
                 self._first_frame = False
-            n = self._n = n + 1
+            self._n = n + 1
             yield record
         self._frames += len(frames)
         if frames and framed < read_bytes:

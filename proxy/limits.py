@@ -33,6 +33,7 @@ __all__ = [
     "FINISH_GRACE_S",
     "FIRST_BYTE_TIMEOUT_S",
     "FOLLOW_KEEPALIVE_S",
+    "FRAMES_A_TURN_MAX",
     "HEADERS_MAX",
     "HEAD_BYTES_MAX",
     "IDLE_CONNECTIONS_MAX",
@@ -45,7 +46,6 @@ __all__ = [
     "KEY_CHARS_MIN",
     "KEY_FILE_BYTES_MAX",
     "LATE_S",
-    "LINES_A_TURN_MAX",
     "LINGER_TIMEOUT_S",
     "LOG_CLOSE_S",
     "LOG_LINES_MAX",
@@ -341,8 +341,9 @@ OWNERS_MAX: Final = 10_000
 #: Routes and models that are remembered to refuse streaming; a model's name is the caller's word.
 UNSTREAMED_MAX: Final = 1_000
 
-#: Lines of one socket read before others have their turn: 64 KiB of empty events are 9,000 frames and 100 ms.
-LINES_A_TURN_MAX: Final = 512
+#: Frames of one socket read before others have their turn, where it has very many: 64 KiB of empty events are 9,000
+#: frames and 100 ms. A read of honest frames has 300.
+FRAMES_A_TURN_MAX: Final = 128
 
 #: Of a caller's own key that is looked for in an upstream's error: shorter ones are words ("not-needed", "lm-studio").
 CALLER_KEY_CHARS_MIN: Final = 20

@@ -21,7 +21,7 @@ from .body import Body
 from .connection import Read
 from .deadlines import Deadlines
 from .errors import WireError
-from .limits import LINES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
+from .limits import FRAMES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
 from .live import Live
 from .order import Order
 from .outcome import relayed_head
@@ -238,20 +238,24 @@ class Pump:
     async def _take_frames(self, _: Asked, read: Read) -> str:
         taping = self._taping
         self.received_bytes += len(read.data)
-        for number, data in enumerate(_turns(read.data)):
-            if number:  # as if the socket had given less: what frames cost hangs on their number
-                await trio.lowlevel.checkpoint()
-            records, frames = taping.read(read.t, data)
-            for record in records:
-                if speaks(record):
-                    self._deadlines.progress(read.t)
-                    break
-            await self._write(records, frames)
-            if taping.recorder.decoder.overflow:
-                break
+        if read.data.count(b"\n") <= 8 * FRAMES_A_TURN_MAX:
+            records, frames = taping.read(read.t, read.data)
+            if not records and not taping.recorder.decoder.overflow:
+                return ""  # it may come in single bytes
+            await self._took(read.t, records, frames)
+        else:
+            with trio.CancelScope(shield=True):  # all of one read, and only then whoever wants it to end
+                for records, frames in taping.turns(read.t, read.data):
+                    await self._took(read.t, records, frames)
+                    await trio.lowlevel.checkpoint()
         if self._order.verbatim:  # it ends where the upstream ends it
             return "limit" if taping.recorder.decoder.overflow else ""
         return self._frames_end()
+
+    async def _took(self, t: float, records: Sequence[Record], frames: list[bytes]) -> None:
+        if any(map(speaks, records)):
+            self._deadlines.progress(t)
+        await self._write(records, frames)
 
     def _frames_end(self) -> str:
         """Whether the stream has said its last word."""
@@ -427,12 +431,3 @@ class Pump:
             return "client_gone"
         self._deadlines.leave(now + (route.keep_s if keeps else route.drain_s))
         return ""
-
-
-def _turns(data: bytes) -> Sequence[bytes]:
-    """A read whose frames would hold up all other streams, in parts (U31)."""
-    lines = data.count(b"\n")
-    if lines <= LINES_A_TURN_MAX:
-        return (data,)
-    size = max(1, len(data) * LINES_A_TURN_MAX // lines)
-    return [data[at : at + size] for at in range(0, len(data), size)]

@@ -54,7 +54,8 @@ class Scribe:
         taping = self._taping
         if frames and self._live.answer is None:
             answer = self._head()
-            commit = taping.record("commit", {"status": answer.status})
+            # At the time of its frames: more of the same read may follow.
+            commit = taping.recorder.record("commit", records[-1].t, {"status": answer.status})
             frames += taping.emitted([commit], records)
             await taping.write([*records, commit])
             self._live.commit(answer)

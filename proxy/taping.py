@@ -1,8 +1,9 @@
 """One stream's tape from the writing side: recorder, emitter and store in step, so nothing is shown unwritten."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from typing import Any, Final
 
 import trio
@@ -14,6 +15,7 @@ from wiretape.events.tape import Recorder
 
 from .answers import Answer
 from .entry import Entry, EntryFold
+from .limits import FRAMES_A_TURN_MAX
 from .store import Store, StoreError
 from .store_memory import MemoryStore
 
@@ -90,10 +92,18 @@ class Taping:
 
     def read(self, at: float, data: bytes) -> tuple[list[Record], list[bytes]]:
         """The frames that this read completed, and what goes out on their account; familiar ones need no look."""
+        return self._some(iter(self.recorder.each(self.t(at), data)), inf)
+
+    def turns(self, at: float, data: bytes) -> Iterator[tuple[list[Record], list[bytes]]]:
+        """The same in parts, for a read whose frames would hold up all other streams; to be taken to its end."""
+        each = iter(self.recorder.each(self.t(at), data))
+        while (some := self._some(each, FRAMES_A_TURN_MAX))[0]:
+            yield some
+
+    def _some(self, each: Iterator[Record], count: float) -> tuple[list[Record], list[bytes]]:
         records: list[Record] = []
         frames: list[bytes] = []
         recorder = self.recorder
-        each = iter(recorder.each(self.t(at), data))
         try:
             for record in each:
                 records.append(record)
@@ -102,6 +112,8 @@ class Taping:
                     frames.append(record.raw)
                 else:
                     frames += self.emit(record)
+                if len(records) == count:
+                    break
         except Exception:
             recorder.familiar = None
             self._waiting += [*records, *each]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.make_fixtures import TAPES
 from wiretape.events.errors import LocalError, TapeError
-from wiretape.events.limits import DAMAGES_MAX, TAPE_LINE_BYTES_MAX
+from wiretape.events.limits import DAMAGES_MAX, SLICE_BYTES, TAPE_LINE_BYTES_MAX
 from wiretape.events.record import NO_KEYS, Record, encode
 from wiretape.events.sse import BOM, Decoder
 from wiretape.events.tape import Damage, Reader, Recorder, reads
@@ -508,3 +508,23 @@ def test_the_limits_in_force_are_those_of_the_limits_file() -> None:
     assert (reader.damage, reader.torn) == ([(0, "line too long")], b"")
     reader.feed(b"\n" * (DAMAGES_MAX + 9))
     assert len(reader.damage) == DAMAGES_MAX + 1
+
+
+@pytest.mark.parametrize(
+    "frame", [b"data:\n\n", b"data: {}\r\n\r\n", b"data: 1\ndata: 2\n\n", b": " + b"x" * 99 + b"\n\n"]
+)
+def test_a_read_of_many_slices_is_one_read(frame: bytes) -> None:
+    data = frame * (3 * SLICE_BYTES // len(frame)) + b"data: half"
+    recorder = Recorder()
+    records = [*recorder.read(7, data), *recorder.rest(9)]
+    assert {record.t for record in records[:-1]} == {7}
+    assert all("cuts" not in record.keys for record in records[:-1])
+    assert list(reads(records)) == [(7, data)]
+
+
+def test_what_comes_behind_a_limit_in_the_same_read_is_kept() -> None:
+    recorder = Recorder(Decoder(line_bytes_max=100, event_bytes_max=100))
+    data = b"data: 1\n\n" + b"x" * 200 + b"\n" * (2 * SLICE_BYTES)
+    records = [*recorder.read(7, data), *recorder.rest(9)]
+    assert b"".join(record.raw or b"" for record in records) == data
+    assert list(reads(records)) == [(7, data)]

@@ -119,7 +119,9 @@ class Connection:
         finally:
             self.over = True
             self._watched.connection = None
-            self._http = None
+            http, self._http = self._http, None
+            if http is not None:
+                http.forget()
             await self._close()
 
     async def _serve(self) -> None:

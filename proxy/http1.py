@@ -87,6 +87,12 @@ class Http1(H11Protocol):
         #: Where not None, what hypercorn writes is kept here instead: a head that goes out with its first piece.
         self.held: bytes | None = None
 
+    def forget(self) -> None:
+        """The connection is over. hypercorn's parts hold each other by bound methods, a hundred objects a connection
+        that only a collection would find; nothing is called any more.
+        """
+        self.__dict__.clear()
+
     @property
     def busy(self) -> bool:
         """Whether an answer is under way."""

@@ -28,6 +28,10 @@ class News(Enum):
     CUT = "cut"
 
 
+def _nobody() -> None:
+    pass
+
+
 class Live:
     """Written by the stream's pump; read by its client, and joined by those who follow."""
 
@@ -122,6 +126,7 @@ class Live:
     def end(self, *, cut: bool) -> None:
         """Nothing more comes."""
         self._cut = cut
+        self._on_left = _nobody  # who held the stream by it holds it no longer
         self.ended.set()
         self._tell()
 

@@ -7,6 +7,7 @@ from wiretape.events import emit as emission
 from wiretape.events.emit import Emitter, emit, events
 from wiretape.events.model import Ended, Repaired, TextDelta
 from wiretape.events.record import Record
+from wiretape.events.tape import Recorder
 
 STREAM = [text("hi", role=True), b": ping\n\n", text("\xfc"), finish(), DONE, b"rest"]
 
@@ -66,3 +67,17 @@ def test_events_hold_the_ledger_and_end_with_the_ending() -> None:
 
 def test_the_version_is_a_number_that_only_grows() -> None:
     assert emission.EMITTER_VERSION >= 1
+
+
+def test_of_an_exchange_the_end_alone_says_how_it_ended() -> None:
+    """HTTP's framing is no business of a dialect, and nothing of its bytes is read."""
+    recorder = Recorder()
+    keys = {"cause": "framed", "ending": "completed", "flags": ["unframed", 7]}
+    records = [
+        recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": ""}),
+        recorder.body(1, b'{"choices":[]}'),
+        recorder.end(2, keys),
+    ]
+    assert list(events(records)) == [Ended(n=2, ending="completed", cause="framed", flags=("unframed",))]
+    assert list(events([*records[:2], records[2]._replace(keys={"ending": "junk"})])) == []
+    assert emit(records) == b'{"choices":[]}'

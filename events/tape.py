@@ -165,7 +165,10 @@ class Recorder:
 
     def _cut(self, t: int, pending: int) -> None:
         self._pending_bytes += pending
-        self._cuts.extend((t, self._pending_bytes))
+        if self._cuts and self._cuts[-2] == t:  # one more slice of the same read
+            self._cuts[-1] = self._pending_bytes
+        else:
+            self._cuts.extend((t, self._pending_bytes))
 
     def _cut_keys(self, t: int) -> dict[str, Any]:
         """The reads that ended inside the bytes of the record at `t`, or at their very end but earlier."""

@@ -528,3 +528,11 @@ def test_what_comes_behind_a_limit_in_the_same_read_is_kept() -> None:
     records = [*recorder.read(7, data), *recorder.rest(9)]
     assert b"".join(record.raw or b"" for record in records) == data
     assert list(reads(records)) == [(7, data)]
+
+
+def test_an_event_of_many_slices_has_one_cut_for_each_read() -> None:
+    first, second = b"data: " + b"x" * 5 * SLICE_BYTES, b"y" * 3 * SLICE_BYTES + b"\n\n"
+    recorder = Recorder()
+    records = [*recorder.read(7, first), *recorder.read(8, second)]
+    assert [record.keys["cuts"] for record in records] == [[[7, len(first)]]]
+    assert list(reads(records)) == [(7, first), (8, second)]

@@ -101,8 +101,8 @@ async def test_thousands_of_empty_events_are_a_stream_like_any_other(empty: byte
 async def test_very_many_empty_events_harm_nobody_else(empty: bytes) -> None:
     """V5: a stream beside it gets its frames when they are due.
 
-    V5 asks for 50 ms in the 99th of a hundred. Here both peers and the client run in the same process, which is 70 to 75
-    ms in all; what the proxy alone takes of it is not told apart, so 50 ms is not shown.
+    V5 asks for 50 ms in the 99th of a hundred. Here both peers and the client run in the same process, 70 to 75 ms in
+    all; what the proxy alone takes of it is not told apart, so 50 ms is not shown.
     """
     flood = [empty * (PIECE // len(empty))] * (200_000 * len(empty) // PIECE)
 

@@ -48,4 +48,7 @@ def _announce(url: str) -> None:
 
 
 def _masked(config: Config, text: str) -> str:
-    return masked(text.encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")
+    secrets = config.secrets
+    if not secrets and text.isascii():
+        return text
+    return masked(text.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.emit import Emitter
@@ -139,18 +139,25 @@ class EntryFold:
 
     def entry(self) -> Entry:
         """The rows."""
+        begun = self._row
         model, counts = self._said()
-        row = replace(
-            self._row,
-            model=self._row.model or model,
+        ending, flags = ("", ()) if self._end is None else self._ended(self._end)
+        row = StreamRow(
+            stream=begun.stream,
+            created=begun.created,
+            caller=begun.caller,
+            route=begun.route,
+            dialect=begun.dialect,
+            model=begun.model or model,
+            ending=ending,
+            flags=flags,
             input_tokens=_count(counts, _INPUT),
             output_tokens=_count(counts, _OUTPUT),
             usage=None if counts is None else dumps(counts).decode("utf-8", "replace"),
             first_frame_us=self._first_frame_us,
             first_content_us=self._first_content_us,
+            duration_us=None if self._end is None else self._end.t,
         )
-        if self._end is not None:
-            row = self._ended(row, self._end)
         return Entry(row, tuple(self._calls(row)))
 
     def _said(self) -> tuple[str, dict[str, Any] | None]:
@@ -169,14 +176,14 @@ class EntryFold:
         models = [event.model for event in seen if isinstance(event, ResponseStarted) and event.model]
         return (_text(models[0]) if models else ""), usage.counts
 
-    def _ended(self, row: StreamRow, end: Record) -> StreamRow:
+    def _ended(self, end: Record) -> tuple[str, tuple[str, ...]]:
         """The tape's own word; what the folds find where it has none."""
         ending, flags = end.keys.get("ending"), end.keys.get("flags")
         ended = self._emitter.wire.ended
         if not isinstance(ending, str):
             ending, flags = (ended.ending, list(ended.flags)) if ended else ("internal", [])
         said = tuple(_text(flag) for flag in as_list(flags) if isinstance(flag, str))
-        return replace(row, ending=_text(ending), flags=said, duration_us=end.t)
+        return _text(ending), said
 
     def _calls(self, row: StreamRow) -> Iterable[CallRow]:
         """Of ids that a stream uses twice the first counts, as in the whole catalogue."""
@@ -198,19 +205,19 @@ class EntryFold:
 
 
 def opened(row: StreamRow, record: Record) -> StreamRow:
-    """The row with what an `open` or `request` record says."""
+    """The row of a stream that has just begun, with what an `open` or `request` record says."""
     keys: Mapping[str, Any] = record.keys or NO_KEYS
     if record.kind == "request":
         facts: dict[str, Any] = as_object(keys.get("facts"))
-        return replace(row, model=_text(facts.get("model")))
-    created = keys.get("created")
-    return replace(
-        row,
-        created=created if type(created) is int and 0 <= created <= 253_402_300_799 else 0,
-        caller=_text(keys.get("caller")),
-        route=_text(keys.get("route")),
-        dialect=_text(keys.get("dialect")),
-    )
+        model = _text(facts.get("model"))
+        created, caller, route, dialect = row.created, row.caller, row.route, row.dialect
+    else:
+        model = row.model
+        said = keys.get("created")
+        created = said if type(said) is int and 0 <= said <= 253_402_300_799 else 0
+        caller, route, dialect = _text(keys.get("caller")), _text(keys.get("route")), _text(keys.get("dialect"))
+    # Not `replace`, which costs three times as much.
+    return StreamRow(stream=row.stream, created=created, caller=caller, route=route, dialect=dialect, model=model)
 
 
 def _count(counts: dict[str, Any] | None, names: tuple[str, ...]) -> int | None:

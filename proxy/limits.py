@@ -48,6 +48,7 @@ __all__ = [
     "LATE_S",
     "LINGER_TIMEOUT_S",
     "LOG_CLOSE_S",
+    "LOG_GATHER_S",
     "LOG_LINES_MAX",
     "LOG_VALUE_CHARS_MAX",
     "LOOKUPS_MAX",
@@ -205,6 +206,9 @@ FOLLOW_KEEPALIVE_S: Final = 15.0
 
 #: What the log may still write at the end: stderr takes a line in microseconds, or nobody reads it.
 LOG_CLOSE_S: Final = 0.5
+
+#: Lines within this time of one that was written are written together: nobody sees it, and the thread sleeps.
+LOG_GATHER_S: Final = 0.05
 
 #: Lines that wait for stderr: a burst of a thousand streams that end at once.
 LOG_LINES_MAX: Final = 2_000

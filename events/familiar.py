@@ -11,30 +11,56 @@ __all__ = ["Familiar"]
 
 #: The inside of a JSON string, in the escapes that mean one character each: `\\u` may be half of a pair.
 _INSIDE: Final = re.compile(rb'[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*')
+#: Several of them, one on each line.
+_INSIDES: Final = re.compile(rb'[^"\\\x00-\x1f]*(?:(?:\n|\\["\\/bfnrt])[^"\\\x00-\x1f]*)*')
 
 
 class Familiar:
     """`before` and `behind` are the edges of a JSON text that is one for every string between them."""
 
-    __slots__ = ("_before", "_behind", "_edges")
+    __slots__ = ("_edges", "_head", "_next", "_tail", "before", "behind")
 
     def __init__(self, before: bytes, behind: bytes) -> None:
-        self._before = before
-        self._behind = behind
+        self.before = before
+        self.behind = behind
         self._edges = len(before) + len(behind)
+        self._head = b"data: " + before
+        self._tail = behind + b"\n\n"
+        self._next = self._tail + self._head
 
     def knows(self, payload: bytes) -> bool:
         """Whether the payload is these edges and a string's inside."""
         size = len(payload)
-        if size < self._edges or not payload.startswith(self._before) or not payload.endswith(self._behind):
+        if size < self._edges or not payload.startswith(self.before) or not payload.endswith(self.behind):
             return False
-        begin, end = len(self._before), size - len(self._behind)
+        begin, end = len(self.before), size - len(self.behind)
         if _INSIDE.fullmatch(payload, begin, end) is None:
             return False
-        if payload.isascii():
-            return True
-        try:
-            payload[begin:end].decode()
-        except UnicodeDecodeError:
-            return False
+        return payload.isascii() or _is_text(payload[begin:end])
+
+    def stretch(self, data: bytes, at: int, end: int) -> tuple[list[bytes], int]:
+        """The texts of the frames that begin at this place, side by side and all of them known, and where they end.
+
+        As many as there are before `end`, at the least one; or none. Cut and looked at as one, which costs a quarter
+        of doing it frame by frame (0.2 us of 0.8).
+        """
+        begin, stop = at + len(self._head), data.rfind(self._tail, at, end)
+        if stop < begin or not data.startswith(self._head, at):
+            return [], at
+        insides = data[begin:stop].split(self._next)
+        lines = b"\n".join(insides)
+        # A line end inside of one would look like one between two.
+        if _INSIDES.fullmatch(lines) is None or lines.count(b"\n") != len(insides) - 1 or not _is_text(lines):
+            first = data.find(self._tail, begin)
+            return self.stretch(data, at, first + len(self._tail)) if first < stop else ([], at)
+        return insides, stop + len(self._tail)
+
+
+def _is_text(data: bytes) -> bool:
+    if data.isascii():
         return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -19,6 +19,7 @@ __all__ = [
     "PREVIEW_BYTES_MAX",
     "QUOTED_BYTES_MAX",
     "SLICE_BYTES",
+    "SLICE_BYTES_MIN",
     "TAPE_LINE_BYTES_MAX",
     "THINK_HEAD_CHARS_MAX",
     "UNDELIVERED_BYTES_MAX",
@@ -37,6 +38,8 @@ TAPE_LINE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 #: Of a read that is framed in one go. 64 KiB of empty events are 9,000 frames and 47 ms, in which nobody else gets on.
 SLICE_BYTES: Final = 8 * 1024
+#: Of the first slice of a read, which may teach what the rest is: four or five frames of a chat.
+SLICE_BYTES_MIN: Final = 1024
 
 #: Damages of one tape that are listed: a file of nothing but LF has one for every byte.
 DAMAGES_MAX: Final = 1_000

@@ -51,6 +51,11 @@ class Record(NamedTuple):
     #: `payload` parsed; or who knows it, where nobody needed to read it yet (`read` gives the record with its value).
     value: Any = ABSENT
 
+    @property
+    def last_n(self) -> int:
+        """`n`: as a stretch of frames says which one is its last."""
+        return self.n
+
     def read(self) -> "Record":
         """The same with its value."""
         if type(self.value) is not Familiar:

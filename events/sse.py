@@ -59,7 +59,8 @@ class Decoder:
         self.overflow = ""
         self._line_bytes_max = line_bytes_max
         self._event_bytes_max = event_bytes_max
-        self._harmless_bytes = min(line_bytes_max, event_bytes_max)
+        #: No block of so many bytes is above a limit.
+        self.harmless_bytes = min(line_bytes_max, event_bytes_max)
         self._pending = bytearray()
         self._first = first
         self._carriage_returns = False
@@ -93,9 +94,15 @@ class Decoder:
         """The frames that this read completed."""
         if self._closed or self.overflow:
             raise LocalError(f"the SSE decoder was fed after its {self.overflow or 'end'}")
-        if not self._carriage_returns and b"\r" in read:
-            self._carriage_returns = True
         pending = self._pending
+        if not self._carriage_returns:
+            if b"\r" in read:
+                self._carriage_returns = True
+            elif pending and b"\n" not in read:  # of a frame that comes in single bytes nearly every read (U27)
+                pending += read
+                if len(pending) > self.harmless_bytes:
+                    self._judge(pending)
+                return []
         pending += read
         if self._block_ends():
             frames, used = self._blocks(bytes(pending))
@@ -104,7 +111,7 @@ class Decoder:
             self._block_ends()
         else:
             frames = []
-        if len(pending) > self._harmless_bytes:
+        if len(pending) > self.harmless_bytes:
             self._judge(pending)  # again the same of a block that was too long as a whole
         return frames
 
@@ -146,7 +153,7 @@ class Decoder:
                 break
             if data.startswith(b"\n", line_end + 1) and data.startswith(b"data: ", begin):
                 end = line_end + 2
-                if end - begin > self._harmless_bytes and self._too_long(data[begin:end]):
+                if end - begin > self.harmless_bytes and self._too_long(data[begin:end]):
                     break
                 frames.append(Frame(data[begin:end], data[begin + 6 : line_end], b"", None, None, True))
             else:
@@ -177,7 +184,7 @@ class Decoder:
         return frames, begin
 
     def _too_long(self, block: bytes) -> bool:
-        if len(block) > self._harmless_bytes:
+        if len(block) > self.harmless_bytes:
             self._judged = self._line_start = 0
             self._judge(block)
         return bool(self.overflow)

@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 from .errors import LocalError, TapeError
 from .familiar import Familiar
 from .json_text import ABSENT, parse
-from .limits import DAMAGES_MAX, SLICE_BYTES, TAPE_LINE_BYTES_MAX
+from .limits import DAMAGES_MAX, SLICE_BYTES, SLICE_BYTES_MIN, TAPE_LINE_BYTES_MAX
 from .record import NO_KEYS, Record, decode
 from .sse import BOM, Decoder, Frame
+from .stretch import Stretch, single
 from .upcast import FORMAT, upcast
 
 __all__ = ["Damage", "Reader", "Recorder", "reads"]
@@ -40,6 +41,7 @@ class Recorder:
         self._frames = 0
         self._sha256 = hashlib.sha256()
         self._first_frame = True
+        self._slice_bytes = SLICE_BYTES_MIN
         # Read boundaries inside the bytes that are no frame yet: their times and places, flat, since a frame may come
         # in eight million reads.
         self._cuts = array("Q")
@@ -64,31 +66,62 @@ class Recorder:
 
     def read(self, t: int, data: bytes) -> list[Record]:
         """The frames that this read completed."""
-        return list(self.each(t, data))
+        return single(self.each(t, data))
 
-    def each(self, t: int, data: bytes) -> Iterable[Record]:
+    def each(self, t: int, data: bytes) -> Iterator[Record | Stretch]:
         """The same one by one, for who learns from a frame what is `familiar` in the next; to be read to its end."""
         assert data, "an empty read is no read"
         self._take(t, data)
-        if len(data) <= SLICE_BYTES:
-            return self._framed(data)
-        return self._sliced(data)
+        if self._pending_bytes and len(data) <= SLICE_BYTES_MIN and not self.decoder.overflow:
+            return iter(self._sliced(data))  # a frame may come in single bytes (U27)
+        return self._framed(data)
 
-    def _framed(self, data: bytes) -> Iterable[Record]:
+    def _framed(self, data: bytes) -> Iterator[Record | Stretch]:
+        """A read is framed in slices; it stays one read, because cuts at a frame's own time are none.
+
+        Small ones at first, so that what a frame teaches helps with the next; they grow while all is as before.
+        """
+        at, size = 0, len(data)
+        while at < size:
+            if self.decoder.overflow:
+                self.decoder.keep(data[at:])
+                self._cut(self._read_t, size - at)
+                return
+            familiar, end = self.familiar, at + self._slice_bytes
+            if familiar is not None and not self._pending_bytes and self.decoder.harmless_bytes >= SLICE_BYTES:
+                texts, end = familiar.stretch(data, at, end)
+                if texts:
+                    yield self._stretch(data[at:end], texts, familiar)
+                    at = end
+                    continue
+                self._slice_bytes = SLICE_BYTES_MIN
+            behind = self._slice_end(data, at, one=familiar is not None)
+            yield from self._sliced(data[at:behind])
+            at = behind
+
+    def _stretch(self, raw: bytes, texts: list[bytes], familiar: Familiar) -> Stretch:
+        self._slice_bytes = min(2 * self._slice_bytes, SLICE_BYTES)
+        stretch = Stretch(self._n, self._read_t, raw, texts, familiar)
+        self._n += len(texts)
+        self._frames += len(texts)
+        return stretch
+
+    def _slice_end(self, data: bytes, at: int, *, one: bool) -> int:
+        """Behind a frame, where one ends in time; behind the first, where more may be known than this one."""
+        size = len(data)
+        if not one and size - at <= 2 * self._slice_bytes:
+            return size
+        found = data.find(b"\n\n", at if one else at + self._slice_bytes, at + SLICE_BYTES)
+        if not one:
+            self._slice_bytes = min(2 * self._slice_bytes, SLICE_BYTES)
+        return min(size, at + SLICE_BYTES) if found < 0 else found + 2
+
+    def _sliced(self, data: bytes) -> Iterable[Record]:
         frames = self.decoder.feed(data)
         if not frames:
             self._cut(self._read_t, len(data))
             return ()
         return self._frame_records(frames, self._read_t, len(data))
-
-    def _sliced(self, data: bytes) -> Iterator[Record]:
-        """A large read is framed bit by bit; it stays one read, because cuts at a frame's own time are none."""
-        for at in range(0, len(data), SLICE_BYTES):
-            if self.decoder.overflow:
-                self.decoder.keep(data[at:])
-                self._cut(self._read_t, len(data) - at)
-                return
-            yield from self._framed(data[at : at + SLICE_BYTES])
 
     def body(self, t: int, data: bytes, keys: Mapping[str, Any] = NO_KEYS) -> Record:
         """A read of an answer that is not a stream."""

@@ -7,6 +7,7 @@ from typing import Final
 import trio
 
 from wiretape.events.record import Record, decode
+from wiretape.events.stretch import Stretch, single
 from wiretape.events.tape import Damage, Reader
 
 from .entry import StreamRow
@@ -61,12 +62,12 @@ class LiveTape:
         #: Bytes that readers may see; at level `disk` fewer than are written.
         self.shown = 0
         #: The batch that begins at `last_at` and ends at `shown`, unless it is large.
-        self.last: Sequence[Record] = ()
+        self.last: Sequence[Record | Stretch] = ()
         self.last_at = 0
         self.closed = False
         self.wakes = Wakes()
 
-    def show(self, records: Sequence[Record], at: int) -> None:
+    def show(self, records: Sequence[Record | Stretch], at: int) -> None:
         """The batch that was written at this byte."""
         self.shown = self.tape.size
         self.last = records if self.shown - at <= _LAST_BYTES_MAX else ()
@@ -113,7 +114,7 @@ class LiveBatches:
         live = self._live
         await trio.lowlevel.checkpoint()
         if live.last and live.last_at == self._at and not self._tail:
-            records = list(live.last)
+            records = single(live.last)
             self._at = live.shown
         else:
             records = await self._read()

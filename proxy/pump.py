@@ -13,6 +13,7 @@ import trio
 from wiretape.events.limits import BODY_BYTES_MAX
 from wiretape.events.record import Record
 from wiretape.events.sse import parse_block
+from wiretape.events.stretch import Stretch
 
 from .answered import Asked, Shape, shape_of
 from .asking import Asking
@@ -252,7 +253,7 @@ class Pump:
             return "limit" if taping.recorder.decoder.overflow else ""
         return self._frames_end()
 
-    async def _took(self, t: float, records: Sequence[Record], frames: list[bytes]) -> None:
+    async def _took(self, t: float, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
         if any(map(speaks, records)):
             self._deadlines.progress(t)
         await self._write(records, frames)
@@ -364,7 +365,7 @@ class Pump:
         """Emitted, written, and only then shown."""
         await self._write(records, self._taping.emitted(records))
 
-    async def _write(self, records: Sequence[Record], frames: list[bytes]) -> None:
+    async def _write(self, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
         await self._scribe.write(records, frames)
         if frames and self._taping.store is None:
             await self._untaped()

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from wiretape.events.record import Record
+from wiretape.events.stretch import Stretch
 
 from .answers import Answer
 from .asking import Asking
@@ -47,7 +48,7 @@ class Scribe:
         """Emitted, written, and only then shown."""
         await self.write(records, self._taping.emitted(records))
 
-    async def write(self, records: Sequence[Record], frames: list[bytes]) -> None:
+    async def write(self, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
         """What was emitted on account of these records is shown when they are written."""
         if not records:
             return
@@ -62,7 +63,7 @@ class Scribe:
         else:
             await taping.write(records)
         if frames:
-            self._live.show(frames, records[-1].n)
+            self._live.show(frames, records[-1].last_n)
             self._deadlines.shown_at = trio.current_time()
 
     async def commit(self, answer: Answer, body: bytes | None = None) -> None:

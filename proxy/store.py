@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from wiretape.events.errors import LocalError, WiretapeError
 from wiretape.events.record import Record
+from wiretape.events.stretch import Stretch
 from wiretape.events.tape import Damage
 
 from .entry import CallRow, Entry, StreamRow
@@ -102,7 +103,7 @@ class Store(Protocol):
         """Begin the tape of a stream that no tape has yet."""
         ...
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
         """Write one batch whole, so many bytes; it is written when this returns, and only then do readers see it.
 
         A batch with `end` ends the stream, and its row goes into the catalogue: `entry`, or else what the tape says.

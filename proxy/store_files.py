@@ -9,7 +9,8 @@ from typing import Final
 
 import trio
 
-from wiretape.events.record import Record, encode
+from wiretape.events.record import Record
+from wiretape.events.stretch import Stretch, lines
 
 from .catalogue import Catalogue
 from .durability import ROUND_S, Committer, Durability, Sync, best_sync
@@ -123,7 +124,7 @@ class FileStore:
             raise failure from error
         self._live[stream] = LiveTape(stream, tape)
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
         """Write one batch."""
         live = self._live.get(stream)
         if live is None or live.tape.ended:
@@ -213,19 +214,19 @@ class FileStore:
         self._named_s = time.perf_counter() - began
         return tape
 
-    async def _write(self, live: LiveTape, records: Sequence[Record]) -> None:
+    async def _write(self, live: LiveTape, records: Sequence[Record | Stretch]) -> None:
         size = 0
         for record in records:
             if record.raw is not None:
                 size += len(record.raw)
         if size <= INLINE_BYTES_MAX:
-            live.tape.write(b"".join([encode(record) for record in records]))
+            live.tape.write(lines(records))
         else:
             with trio.CancelScope(shield=True):  # whoever is cancelled here must know that it is written
                 await trio.to_thread.run_sync(_write_large, live.tape, records, limiter=self._large)
 
-    def _written(self, live: LiveTape, records: Sequence[Record]) -> None:
-        live.next_n = records[-1].n + 1
+    def _written(self, live: LiveTape, records: Sequence[Record | Stretch]) -> None:
+        live.next_n = records[-1].last_n + 1
         if records[0].n < _OPENING_RECORDS:
             _describe(live, records)
         if self._full:
@@ -282,14 +283,14 @@ class FileStore:
             live.close()
 
 
-def _describe(live: LiveTape, records: Sequence[Record]) -> None:
+def _describe(live: LiveTape, records: Sequence[Record | Stretch]) -> None:
     for record in records:
-        if record.kind in ("open", "request"):
+        if isinstance(record, Record) and record.kind in ("open", "request"):
             live.row = opened(live.row, record)
 
 
-def _write_large(tape: TapeFile, records: Sequence[Record]) -> None:
-    tape.write(b"".join([encode(record) for record in records]))
+def _write_large(tape: TapeFile, records: Sequence[Record | Stretch]) -> None:
+    tape.write(lines(records))
 
 
 def _move(folder: Folder, tapes: Collection[TapeFile]) -> None:

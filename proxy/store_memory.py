@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import trio
 
 from wiretape.events.record import Record, encode
+from wiretape.events.stretch import Stretch, single
 from wiretape.events.tape import Damage
 
 from .entry import CallRow, Entry, StreamRow, entry_of, opened
@@ -77,13 +78,13 @@ class MemoryStore:
             raise StoreError(f"{stream} has a tape already")
         self._tapes[stream] = _Tape(stream)
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
         """Keep one batch."""
         tape = self._tapes.get(stream)
         if tape is None or tape.closed:
             raise StreamMissingError(f"{stream} is not open")
         before = tape.size
-        tape.take(records, entry)
+        tape.take(single(records), entry)
         return tape.size - before
 
     async def release(self, stream: str) -> None:
@@ -114,7 +115,7 @@ class MemoryStore:
         """Remove what is too old or too much."""
         ended = [tape for tape in self._tapes.values() if tape.row.ending]
         live_bytes = sum(tape.size for tape in self._tapes.values() if not tape.row.ending)
-        facts = (Kept(day_of(t.row.created), t.row.created, t.row.stream, t.size) for t in ended)
+        facts = [Kept(day_of(t.row.created), t.row.created, t.row.stream, t.size) for t in ended]
         gone = expired(facts, live_bytes, now, keep)
         for stream in gone:
             del self._tapes[stream]

@@ -11,6 +11,7 @@ import trio
 from wiretape.events.emit import Emitter
 from wiretape.events.model import Ending
 from wiretape.events.record import NO_KEYS, Record
+from wiretape.events.stretch import Stretch
 from wiretape.events.tape import Recorder
 
 from .answers import Answer
@@ -58,7 +59,7 @@ class Taping:
         self._wrote = wrote
         self._fold = EntryFold(stream, self.emitter)
         self._began = began
-        self._waiting: list[Record] = []
+        self._waiting: list[Record | Stretch] = []
 
     def t(self, at: float | None = None) -> int:
         """Microseconds since `open`, of trio's time."""
@@ -81,7 +82,7 @@ class Taping:
         self.recorder.familiar = self.emitter.stream.familiar
         return frames
 
-    def emitted(self, records: Sequence[Record], behind: Sequence[Record] = ()) -> list[bytes]:
+    def emitted(self, records: Sequence[Record], behind: Sequence[Record | Stretch] = ()) -> list[bytes]:
         """The same of some; where it fails they are not lost, nor are those before them that are not written yet."""
         try:
             return [frame for record in records for frame in self.emit(record)]
@@ -90,29 +91,31 @@ class Taping:
             self.failed = True
             raise
 
-    def read(self, at: float, data: bytes) -> tuple[list[Record], list[bytes]]:
+    def read(self, at: float, data: bytes) -> tuple[list[Record | Stretch], list[bytes]]:
         """The frames that this read completed, and what goes out on their account; familiar ones need no look."""
-        return self._some(iter(self.recorder.each(self.t(at), data)), inf)
+        return self._some(self.recorder.each(self.t(at), data), inf)
 
-    def turns(self, at: float, data: bytes) -> Iterator[tuple[list[Record], list[bytes]]]:
+    def turns(self, at: float, data: bytes) -> Iterator[tuple[list[Record | Stretch], list[bytes]]]:
         """The same in parts, for a read whose frames would hold up all other streams; to be taken to its end."""
-        each = iter(self.recorder.each(self.t(at), data))
+        each = self.recorder.each(self.t(at), data)
         while (some := self._some(each, FRAMES_A_TURN_MAX))[0]:
             yield some
 
-    def _some(self, each: Iterator[Record], count: float) -> tuple[list[Record], list[bytes]]:
-        records: list[Record] = []
+    def _some(self, each: Iterator[Record | Stretch], count: float) -> tuple[list[Record | Stretch], list[bytes]]:
+        records: list[Record | Stretch] = []
         frames: list[bytes] = []
         recorder = self.recorder
         try:
             for record in each:
                 records.append(record)
-                if recorder.familiar is not None and record.value is recorder.familiar:
+                if isinstance(record, Stretch):
+                    frames.append(record.raw)
+                elif recorder.familiar is not None and record.value is recorder.familiar:
                     assert record.raw is not None
                     frames.append(record.raw)
                 else:
                     frames += self.emit(record)
-                if len(records) == count:
+                if record.last_n - records[0].n + 1 >= count:
                     break
         except Exception:
             recorder.familiar = None
@@ -121,7 +124,7 @@ class Taping:
             raise
         return records, frames
 
-    async def write(self, records: Sequence[Record]) -> None:
+    async def write(self, records: Sequence[Record | Stretch]) -> None:
         """One batch, and what waited for it; all of it has been through `emit`."""
         if self._waiting:
             records = [*self._waiting, *records]
@@ -203,7 +206,7 @@ class Taping:
         self.entry = self._fold.entry()
         return behind, True
 
-    async def _closed(self, store: Store, records: Sequence[Record]) -> bool:
+    async def _closed(self, store: Store, records: Sequence[Record | Stretch]) -> bool:
         try:
             await store.append(self.stream, records)
         except Exception:  # noqa: BLE001 - the client is told, whatever else fails

@@ -7,6 +7,7 @@ from typing import Final
 from wiretape.events.json_text import as_object
 from wiretape.events.model import UpstreamError
 from wiretape.events.record import Record
+from wiretape.events.stretch import Stretch
 
 from .answered import Asked
 from .attempts import Failure, in_band, refuses_streaming
@@ -48,8 +49,10 @@ def chat_cause(cause: str) -> str:
     return "eof" if cause == "framed" else cause
 
 
-def speaks(record: Record) -> bool:
+def speaks(record: Record | Stretch) -> bool:
     """A data frame that is no ping: comments and pings never reset the stall clock (U26)."""
+    if isinstance(record, Stretch):
+        return True
     payload, event = record.payload, b""
     if payload is None or record.keys:
         frame = record.frame()

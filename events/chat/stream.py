@@ -1,7 +1,7 @@
 """Records of one chat stream to the frames a client gets: joins repair, read, the live fold and write."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from ..familiar import Familiar
 from ..fold.wire import Call, Wire
@@ -37,6 +37,9 @@ from .repair import Chunk, Done, Item, Repair, Unknown
 
 __all__ = ["ChatStream"]
 
+#: What a frame that came in several reads has to say of itself, and no more.
+_CUTS: Final = frozenset({"cuts"})
+
 
 class ChatStream:
     """Feed the records of one tape in order, get the frames that go out on account of each."""
@@ -70,7 +73,7 @@ class ChatStream:
         """The frames for this record."""
         kind = record.kind
         if kind == "frame":
-            if self._flows and record.payload is not None and not record.keys:
+            if self._flows and record.payload is not None and (not record.keys or record.keys.keys() <= _CUTS):
                 frame = self._flowing(record, record.payload)
                 if frame is not None:
                     return [frame]

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from wiretape.events.emit import Emitter
 from wiretape.events.record import encode
 from wiretape.events.settings import Facts
+from wiretape.events.stretch import lines
 from wiretape.events.tape import Reader, Recorder
+from wiretape.proxy.taping import Taping
 
 __all__ = ["TAPE_READ_BYTES", "Stream", "live", "replay", "tape"]
 
@@ -17,20 +19,17 @@ class Stream:
     """One stream on its way: everything that the live path holds of it, and no byte that it has passed on."""
 
     def __init__(self) -> None:
-        self.recorder = Recorder()
-        self.emitter = Emitter()
+        self.taping = Taping("s1", None, 0.0)
+        recorder = self.taping.recorder
         opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 1}
-        for record in (
-            self.recorder.record("open", 0, opening),
-            self.recorder.record("request", 0, {"facts": Facts().to_keys()}),
-        ):
-            self.emitter.feed(record)
+        self.taping.emitted(
+            [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": Facts().to_keys()})]
+        )
 
     def read(self, t: int, data: bytes) -> tuple[bytes, bytes]:
         """The batch for the log and the batch for the client, one of each a read (design: one write, one send)."""
-        records = self.recorder.read(t, data)
-        lines = b"".join([encode(record) for record in records])
-        return lines, b"".join([frame for record in records for frame in self.emitter.feed(record)])
+        records, frames = self.taping.read(t, data)
+        return lines(records), b"".join(frames)
 
 
 def live(reads: Iterable[bytes]) -> Stream:
@@ -51,11 +50,11 @@ def tape(reads: Iterable[bytes]) -> bytes:
     return b"".join(map(encode, records))
 
 
-def replay(lines: bytes) -> int:
+def replay(stored: bytes) -> int:
     """From the file to the bytes that a client gets again."""
     reader, emitter, size = Reader(), Emitter(), 0
-    for at in range(0, len(lines), TAPE_READ_BYTES):
-        for record in reader.feed(lines[at : at + TAPE_READ_BYTES]):
+    for at in range(0, len(stored), TAPE_READ_BYTES):
+        for record in reader.feed(stored[at : at + TAPE_READ_BYTES]):
             size += sum(map(len, emitter.feed(record)))
     assert not reader.damage, reader.damage
     return size

@@ -29,6 +29,7 @@ from tests.support.house import House, house, post
 from tests.support.http import Client
 from wiretape.events.emit import Emitter, emit
 from wiretape.events.record import Record, encode
+from wiretape.events.stretch import Stretch, single
 from wiretape.proxy import live as live_module
 from wiretape.proxy import pump as pump_module
 from wiretape.proxy.connect import OpenTcp
@@ -59,7 +60,8 @@ class Written(MemoryStore):
         self._full: set[str] = set()
         self.failed: set[str] = set()
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Any = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Any = None) -> int:
+        records = single(records)
         self._writes += 1
         failing = self._plan.failing_write
         if failing is not None and (self._writes == failing[0] or stream in self._full):

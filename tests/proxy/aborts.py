@@ -92,13 +92,15 @@ class _Peers:
     async def _answered(self, stream: trio.SocketStream, mark: bytes) -> None:
         """In pieces, until the answer is whole or the other side has closed."""
         done = trio.Event()
+        whole = False
 
         async def watch() -> None:
-            data = b""
-            with suppress(trio.BrokenResourceError):
-                data = bytes(await stream.receive_some(1))
+            await trio.lowlevel.wait_readable(stream.socket)
             closed = time.perf_counter()
-            assert not data, "nothing is asked while an answer is under way"
+            with suppress(ConnectionResetError):
+                if await stream.socket.recv(1, socket.MSG_PEEK):
+                    assert whole, "nothing is asked while an answer is under way"
+                    return
             if mark in self.left:
                 self.figures.closed_s.append(closed - self.left.pop(mark))
             done.set()
@@ -107,14 +109,17 @@ class _Peers:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
             try:
-                await self._play(stream)
+                last = await self._play(stream)
+                whole = True
+                await stream.send_all(last)
             except trio.BrokenResourceError:
                 await done.wait()
             nursery.cancel_scope.cancel()
         if done.is_set():
             raise trio.ClosedResourceError
 
-    async def _play(self, stream: trio.SocketStream) -> None:
+    async def _play(self, stream: trio.SocketStream) -> bytes:
+        """All but its last bytes."""
         chance = self._chance
         frames = [role(), *[text("word ")] * chance.choice([1, 40, 80]), call('{"path":"x"}', "write_file")]
         await trio.sleep(chance.choice([0, 0, 0.02]))
@@ -122,7 +127,7 @@ class _Peers:
         for each in frames:
             await trio.sleep(chance.choice([0, 0.002, 0.005]))
             await stream.send_all(chunk(each))
-        await stream.send_all(chunk(finish("tool_calls")) + chunk(DONE) + b"0\r\n\r\n")
+        return chunk(finish("tool_calls")) + chunk(DONE) + b"0\r\n\r\n"
 
 
 async def _one(port: int, number: int, chance: random.Random, peers: _Peers, figures: Figures) -> None:

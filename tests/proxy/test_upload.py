@@ -9,6 +9,7 @@ from trio.testing import MockClock
 from tests.proxy.scripted import request_of
 from tests.support.house import House, answer, house, post
 from wiretape.events.record import Record
+from wiretape.events.stretch import Stretch
 from wiretape.proxy.entry import Entry
 from wiretape.proxy.keys import LOCAL
 from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
@@ -83,7 +84,7 @@ async def test_a_client_that_leaves_in_the_middle_is_told_nothing(autojump_clock
 
 
 class _FullForUploads(MemoryStore):
-    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
         if any(record.kind == "upload" for record in records):
             raise StoreFullError("no room")
         return await super().append(stream, records, entry)

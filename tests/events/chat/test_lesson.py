@@ -16,34 +16,40 @@ from wiretape.events.familiar import Familiar
 from wiretape.events.json_text import dumps, parse
 from wiretape.events.limits import LESSONS_MAX
 from wiretape.events.record import Record, encode
+from wiretape.events.stretch import Stretch, lines, single
 from wiretape.events.tape import Recorder
 
 
-def live(reads: Iterable[bytes], *, learns: bool) -> tuple[list[bytes], list[bytes], int]:
-    """Lines, frames that went out, and how many frames nobody read."""
+def live(reads: Iterable[bytes], *, learns: bool) -> tuple[bytes, bytes, int]:
+    """Lines, what went out, and how many frames nobody read."""
     recorder, emitter = Recorder(), Emitter()
-    lines: list[bytes] = []
+    kept: list[Record | Stretch] = []
     sent: list[bytes] = []
     unread = 0
 
-    def took(records: list[Record]) -> None:
+    def took(records: Iterable[Record | Stretch]) -> None:
         nonlocal unread
         for record in records:
+            kept.append(record)
+            if isinstance(record, Stretch):
+                unread += len(record.texts)
+                sent.append(record.raw)
+                continue
             unread += type(record.value) is Familiar
-            lines.append(encode(record))
             sent.extend(emitter.feed(record))
-        if learns:
-            recorder.familiar = emitter.stream.familiar
+            if learns:
+                recorder.familiar = emitter.stream.familiar
 
     took([recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "chat", "created": 7})])
     took([recorder.record("request", 0, {"facts": facts({"stream": True}).to_keys()})])
     for t, data in enumerate(reads, 1):
         if recorder.decoder.overflow:
             break
-        took(recorder.read(t, data))
+        took(recorder.each(t, data))
     took(recorder.rest(1 << 40))
     took([recorder.end(1 << 40, {"cause": "eof"})])
-    return lines, sent, unread
+    assert lines(kept) == b"".join(map(encode, single(kept)))
+    return lines(kept), b"".join(sent), unread
 
 
 def same_both_ways(reads: list[bytes]) -> int:
@@ -63,6 +69,15 @@ def test_from_the_second_plain_frame_on_nothing_is_read() -> None:
 def test_what_comes_between_is_read_and_the_rest_of_its_read_again() -> None:
     frames = [text("a"), text("b"), text("c") + finish("stop") + text("late") + text("later")]
     same_both_ways(frames)
+
+
+def test_frames_side_by_side_are_taken_as_one_wherever_they_are_cut() -> None:
+    frames = [text(f"{letter}\u00e9\n") for letter in "abcdefghijklmnopqrstuvwxyz" * 8]
+    body = b"".join([*frames, finish("stop"), text("late"), b"\n\r\n: ping\n\n", *frames, b"data: [DONE]\n\n"])
+    for size in (len(body), 7_777, 1_000, 97):
+        same_both_ways([body[at : at + size] for at in range(0, len(body), size)])
+    assert same_both_ways([b"".join(frames)]) == len(frames) - 2
+    assert same_both_ways([b"".join(frames[:9]), *frames[9:]]) == len(frames) - 2
 
 
 @needs_corpus

@@ -8,7 +8,7 @@ Pure and without atheris, so that tests/events/test_fuzz_regressions.py replays 
 """
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, get_args
@@ -20,6 +20,8 @@ from wiretape.events.model import Ended, Ending
 from wiretape.events.record import Record, decode, encode
 from wiretape.events.settings import Facts, OnPartial, Profile, Reasoning
 from wiretape.events.sse import Decoder
+from wiretape.events.stretch import Stretch, single
+from wiretape.events.stretch import lines as lines_of
 from wiretape.events.tape import Reader, Recorder, reads
 
 __all__ = ["TARGETS", "lines", "stream", "tape"]
@@ -34,6 +36,12 @@ ENDINGS: Final = frozenset(get_args(Ending))
 OUTPUT_BYTES_MAX: Final = 64 * 1024
 OUTPUT_RATIO_MAX: Final = 4096
 
+RESULTS: Final[Sequence[Any]] = (
+    {"id": "call_1", "name": "read", "output": "\ud83d", "failed": True},
+    {"id": "x", "duration_ms": 5},
+    7,
+)
+
 Reads = list[tuple[int, bytes]]
 
 
@@ -44,6 +52,9 @@ def stream(data: bytes) -> None:
     records, taken = _recorded(upstream, header)
     _check_tape(records, taken)
     outputs = {profile: _emitted(records, profile) for profile in PROFILES}
+    live, sent = _live(upstream, header)
+    assert b"".join(sent) == _emitted(records), "known by its edges, it goes out as another"
+    assert lines_of(live) == b"".join(map(encode, records)), "known by its edges, it is written as another"
     _check_frames(outputs["strict"])
     _check_size(outputs["strict"], body)
     _check_events(records, ended=True)
@@ -95,30 +106,55 @@ def _split(body: bytes, header: bytes) -> Reads:
     return upstream
 
 
+def _live(upstream: Reads, header: bytes) -> tuple[list[Record | Stretch], list[bytes]]:
+    """As the proxy takes it: what is known by its edges is not read."""
+    emitter, sent = Emitter(), list[bytes]()
+
+    def took(recorder: Recorder, record: Record | Stretch) -> None:
+        if isinstance(record, Stretch):
+            sent.append(record.raw)
+        else:
+            sent.extend(emitter.feed(record))
+            recorder.familiar = emitter.stream.familiar
+
+    return _taken(upstream, header, took)[0], sent
+
+
 def _recorded(upstream: Reads, header: bytes) -> tuple[list[Record], Reads]:
     """The tape of one stream, and the reads that were taken before a limit was met."""
+    records, taken = _taken(upstream, header, lambda *_: None)
+    return single(records), taken
+
+
+def _taken(
+    upstream: Reads, header: bytes, took: Callable[[Recorder, Record | Stretch], None]
+) -> tuple[list[Record | Stretch], Reads]:
     recorder = Recorder(Decoder(LIMITS[header[3] % len(LIMITS)], LIMITS[header[4] % len(LIMITS)]))
-    records = [recorder.record("open", 0, _opening(header)), recorder.record("request", 0, {"facts": _facts(header)})]
+    records: list[Record | Stretch] = []
+
+    def take(some: Iterable[Record | Stretch]) -> None:
+        for record in some:
+            records.append(record)
+            took(recorder, record)
+
+    take([recorder.record("open", 0, _opening(header))])
+    take([recorder.record("request", 0, {"facts": _facts(header)})])
     if header[11] & 1:
-        results = [
-            {"id": "call_1", "name": "read", "output": "\ud83d", "failed": True},
-            {"id": "x", "duration_ms": 5},
-            7,
-        ]
-        records.append(recorder.record("results", 1, {"results": results}))
+        take([recorder.record("results", 1, {"results": list(RESULTS)})])
     cause, taken = CAUSES[header[9] % len(CAUSES)], Reads()
     for number, (t, data) in enumerate(upstream):
-        records += recorder.read(t, data)
+        take(recorder.each(t, data))
         taken.append((t, data))
         if recorder.decoder.overflow:
             cause = "limit"
             break
         if header[10] & 1 and number % 5 == 1:
-            records.append(recorder.record("keepalive", t))
+            take([recorder.record("keepalive", t)])
         if header[10] & 2 and number == 3:
-            records += recorder.attempt(t, {"number": 2})
-    records += recorder.rest(header[10])
-    return [*records, recorder.end(0, {"cause": cause})], taken
+            take(recorder.attempt(t, {"number": 2}))
+    take(recorder.rest(header[10]))
+    take([recorder.end(0, {"cause": cause})])
+    return records, taken
 
 
 def _opening(header: bytes) -> dict[str, Any]:
@@ -154,7 +190,7 @@ def _check_tape(records: Sequence[Record], taken: Reads) -> None:
 # -- what both check --------------------------------------------------------------------------------------------------
 
 
-def _emitted(records: Sequence[Record], profile: Profile) -> bytes:
+def _emitted(records: Sequence[Record], profile: Profile | None = None) -> bytes:
     emitter = Emitter(profile)
     return b"".join(frame for record in records for frame in emitter.feed(record))
 

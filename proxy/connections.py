@@ -347,6 +347,9 @@ class Connection:
     async def _close(self) -> None:
         if self._busy:
             self.abort()
+        if self._raw is not None:  # of a plain socket nothing has to be waited for
+            self._socket.close()
+            return
         if self._aborted:
             await trio.aclose_forcefully(self._stream)
             return

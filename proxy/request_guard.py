@@ -12,7 +12,22 @@ from typing import Final, Literal, NamedTuple
 from .answers import error
 from .limits import HEAD_BYTES_MAX, HEADERS_MAX
 
-__all__ = ["Guard", "Refusal", "refusal_bytes"]
+__all__ = ["Asked", "Guard", "Refusal", "refusal_bytes"]
+
+
+class Asked(NamedTuple):
+    """A head that was let through, as h11 would read it."""
+
+    method: bytes
+    target: bytes
+    #: HTTP/1.0.
+    old: bool
+    #: In lower case, and without white space around the values.
+    headers: list[tuple[bytes, bytes]]
+    #: Of these, those that stand once at most.
+    single: dict[bytes, bytes]
+    #: Where the body begins.
+    end: int
 
 
 class Refusal(NamedTuple):
@@ -40,9 +55,11 @@ _HINT: Final = "; the connection ends here"
 class Guard:
     """Holds the bytes of one head until it is whole and clean: `add` until it says something."""
 
-    __slots__ = ("_h2c_offers", "_head", "_scanned")
+    __slots__ = ("_h2c_offers", "_head", "_scanned", "asked")
 
     def __init__(self, h2c_offers: Literal["refused", "ignored"] = "refused") -> None:
+        #: What the last head said that was whole and clean.
+        self.asked: Asked | None = None
         self._h2c_offers = h2c_offers
         self._head = bytearray()
         self._scanned = 0
@@ -93,16 +110,20 @@ class Guard:
         if not target.startswith(b"/"):
             return Refusal(400, "the request target is not a path" + _HINT)
         found: dict[bytes, bytes] = {}
+        headers: list[tuple[bytes, bytes]] = []
         for each in lines:
             header = _HEADER.fullmatch(each)
             if header is None:
                 return Refusal(400, "a header is folded, has no name or holds a control character" + _HINT)
-            name = header[1].lower()
+            name, value = header[1].lower(), header[2].rstrip(b" \t")
+            headers.append((name, value))
             if name in _ONCE:
                 if name in found:
                     return Refusal(400, f"the header {name.decode('ascii')} stands twice" + _HINT)
-                found[name] = header[2].rstrip(b" \t")
-        return _framing(found, line.endswith(b"1.0")) or self._meaning(found)
+                found[name] = value
+        old = line.endswith(b"1.0")
+        self.asked = Asked(method, target, old, headers, found, len(head) + 4)
+        return _framing(found, old) or self._meaning(found)
 
     def _meaning(self, found: dict[bytes, bytes]) -> Refusal | None:
         if not _HOST.fullmatch(found.get(b"host", b"")):

@@ -317,7 +317,7 @@ class _Book:
         So a kill between a tape's end and its row, a power loss and a deleted file are all made good by the same walk.
         """
         if self._missing is None:
-            tapes = {facts.stream: path for path, facts in self._folder.ended()}
+            tapes = dict(self._folder.ended())
             known = {stream for (stream,) in self._base.execute("SELECT stream FROM streams")}
             self.forget(known - tapes.keys())
             self._missing = iter(sorted((stream, path) for stream, path in tapes.items() if stream not in known))

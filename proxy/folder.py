@@ -83,33 +83,42 @@ class Folder:
 
     def ended_path(self, stream: str) -> Path | None:
         """Where the tape of an ended stream lies."""
-        for day in self._days():  # asked for each stream that begins: pathlib would cost three times as much
+        for day in self.days():  # asked for each stream that begins: pathlib would cost three times as much
             path = f"{self.root}/{day.isoformat()}/{stream}{_SUFFIX}"
             if os.path.exists(path):  # noqa: PTH110
                 return Path(path)
         return None
 
-    def ended(self) -> Iterator[tuple[Path, Kept]]:
-        """Every tape of an ended stream, and the facts that decide how long it stays."""
-        for day in self._days():
-            with os.scandir(self.root / day.isoformat()) as entries:
-                for entry in entries:
-                    stream = entry.name.removesuffix(_SUFFIX)
-                    if entry.name == stream or not is_stream_id(stream) or not entry.is_file(follow_symlinks=False):
-                        continue
-                    facts = entry.stat(follow_symlinks=False)
-                    yield Path(entry.path), Kept(day, facts.st_mtime, stream, facts.st_size)
+    def ended(self) -> Iterator[tuple[str, Path]]:
+        """Every ended stream, with its tape."""
+        for day in self.days():
+            for entry in self._entries_of(day):
+                yield entry.name.removesuffix(_SUFFIX), Path(entry.path)
 
-    def remove(self, path: Path) -> None:
+    def tapes_of(self, day: date) -> Iterator[Kept]:
+        """The facts that decide how long each tape of a day stays."""
+        for entry in self._entries_of(day):
+            facts = entry.stat(follow_symlinks=False)
+            yield Kept(day, facts.st_mtime, entry.name.removesuffix(_SUFFIX), facts.st_size)
+
+    def size_of(self, day: date) -> int | None:
+        """Bytes of all tapes of a day, of which none is held; None where it has no tape."""
+        size: int | None = None
+        for entry in self._entries_of(day):
+            size = (size or 0) + entry.stat(follow_symlinks=False).st_size
+        return size
+
+    def remove(self, day: date, stream: str) -> None:
         """A tape, and its day when nothing else is left of it."""
-        path.unlink(missing_ok=True)
+        folder = self.root / day.isoformat()
+        (folder / (stream + _SUFFIX)).unlink(missing_ok=True)
         try:
-            path.parent.rmdir()
+            folder.rmdir()
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
                 raise
 
-    def _days(self) -> list[date]:
+    def days(self) -> list[date]:
         """The latest first: whoever looks for a stream mostly looks for a young one."""
         days: list[date] = []
         with os.scandir(self.root) as entries:
@@ -120,3 +129,10 @@ class Folder:
                     except ValueError:
                         continue
         return sorted(days, reverse=True)
+
+    def _entries_of(self, day: date) -> Iterator[os.DirEntry[str]]:
+        with os.scandir(self.root / day.isoformat()) as entries:
+            for entry in entries:
+                stream = entry.name.removesuffix(_SUFFIX)
+                if entry.name != stream and is_stream_id(stream) and entry.is_file(follow_symlinks=False):
+                    yield entry

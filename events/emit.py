@@ -67,7 +67,7 @@ class Emitter:
         settings = Settings.of(record.keys, self._profile)
         self._foreign = record.keys.get("dialect") != "chat"
         self._verbatim = settings.profile == "transparent" or self._foreign
-        sink = self._without_ledger if self._verbatim and self._sink is not None else self._sink
+        sink = _without_ledger(self._sink) if self._verbatim and self._sink is not None else self._sink
         stream_id, created = record.keys.get("stream"), record.keys.get("created")
         self.stream = ChatStream(
             settings,
@@ -83,11 +83,15 @@ class Emitter:
             flags = tuple(flag for flag in as_list(record.keys.get("flags")) if isinstance(flag, str))
             self._sink(Ended(n=record.n, ending=ending, cause=str(record.keys.get("cause")), flags=flags))
 
-    def _without_ledger(self, event: Event) -> None:
-        """What goes out as it came needs no repair."""
-        assert self._sink is not None
+
+def _without_ledger(sink: Callable[[Event], None]) -> Callable[[Event], None]:
+    """What goes out as it came needs no repair. No method: the stream would hold the emitter, and that the stream."""
+
+    def wanted(event: Event) -> None:
         if not isinstance(event, Repaired):
-            self._sink(event)
+            sink(event)
+
+    return wanted
 
 
 def emit(tape: Iterable[Record], profile: Profile | None = None) -> bytes:

@@ -107,7 +107,7 @@ class Asking:
             if isinstance(self._order.body, Upload):
                 self._order.body.abandon()
         except (WireError, UploadError, StoreError) as error:
-            self.answered = error
+            self.answered = error.with_traceback(None)  # its frames hold the connection, which holds the error
         finally:
             done.set()
 

@@ -12,6 +12,10 @@ from .reaper import Reaper
 __all__ = ["Deadlines"]
 
 
+def _nobody() -> None:
+    pass
+
+
 class _Watch:
     """What the reaper holds, so that a stream that is over (120 KB of it) is held by nobody."""
 
@@ -45,8 +49,9 @@ class Deadlines:
         reaper.watch(self._watch, self._look_by(now))
 
     def over(self) -> None:
-        """The stream has ended."""
+        """The stream has ended; who is called holds this, and need not be found by a collection."""
         self._watch.look = self._once.look = None
+        self._look = _nobody
 
     def attempt(self, now: float) -> None:
         """The upstream is asked."""

@@ -144,6 +144,7 @@ class Exchange:
                 else:
                     break  # more is needed
         except h11.RemoteProtocolError as exc:
+            exc.with_traceback(None)  # h11 raises it from a method of its own: it would hold itself
             self.fault = _translated(exc, at_close=not data)
         except ProtocolError as exc:
             self.fault = exc

@@ -232,6 +232,7 @@ class Http1(H11Protocol):
             inbox.leave()
             if exchange.state is ASGIHTTPState.RESPONSE:
                 exchange.cut()
+            scope["extensions"].clear()  # its methods hold the exchange, which holds the scope
         if exchange.state is ASGIHTTPState.REQUEST and not self.line.over:
             exchange.state = ASGIHTTPState.CLOSED
             await self.refuse(Refusal(500, "something went wrong here, and it is in the log"))

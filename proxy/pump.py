@@ -99,6 +99,8 @@ class Pump:
         finally:
             await self._asking.aclose()
             self._deadlines.over()
+            if isinstance(self._order.body, Upload):
+                self._order.body.over()
             if self._body is not None:
                 await self._body.aclose()
             if not self._live.ended.is_set():
@@ -220,7 +222,7 @@ class Pump:
                     read = await answered.receive()
                     self._pausing = None
                 except WireError as fault:
-                    self._scribe.fault = fault
+                    self._scribe.fault = fault.with_traceback(None)  # it holds this frame, and this frame the fault
                     return CAUSE_OF[fault.ending]
                 if read is None:
                     return "framed" if answered.framed else "eof"

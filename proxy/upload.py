@@ -51,6 +51,10 @@ class Upload:
         """Where the pieces are written, before the first is asked for; and who is told that one more has come."""
         self._taping, self._moved = taping, moved
 
+    def over(self) -> None:
+        """The stream has ended; who was told holds the order, and the order this."""
+        self._moved = _nobody
+
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 

@@ -87,9 +87,10 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         if connection is not None:
             try:
                 return await self._answered(connection, outgoing)
-            except (ResetError, TruncatedError):
+            except (ResetError, TruncatedError) as fault:
                 if connection.exchange.begun:
                     raise
+                fault.with_traceback(None)  # its frames hold the connection, which holds the fault
         stream = await self._connector.connect(outgoing.origin)
         connection = Connection(outgoing.origin, stream, write_timeout_s=self._write_timeout_s)
         return await self._answered(connection, outgoing)

@@ -190,7 +190,8 @@ def warning(code: str, calls: Sequence[Call]) -> str:
     names = ", ".join(call.name or "a tool without a name" for call in calls)
     if code == "malformed_call":
         return f"⚠ Malformed tool call: the arguments of {names} are not valid JSON. Nothing was executed."
-    return f"⚠ {_OPENINGS.get(code, _ENDED)} mid tool-call: {names} was cut short. Nothing was executed."
+    were = "was" if len(calls) == 1 else "were"
+    return f"⚠ {_OPENINGS.get(code, _ENDED)} mid tool-call: {names} {were} cut short. Nothing was executed."
 
 
 def error(code: str, calls: Sequence[Call]) -> bytes:

@@ -109,7 +109,7 @@ def test_a_preview_never_ends_in_half_a_character() -> None:
         (
             "truncated",
             [a_call(), a_call(name="read")],
-            "⚠ Connection dropped mid tool-call: write_file, read was cut short. Nothing was executed.",
+            "⚠ Connection dropped mid tool-call: write_file, read were cut short. Nothing was executed.",
         ),
         ("length", [a_call()], "⚠ Output limit reached mid tool-call: write_file was cut short. Nothing was executed."),
         (

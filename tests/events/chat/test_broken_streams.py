@@ -60,13 +60,13 @@ class Careless:
 
     text: str = ""
     reasoning: str = ""
-    calls: dict[int, dict[str, str]] = field(default_factory=dict)
-    finishes: list[str] = field(default_factory=list)
+    calls: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
+    finishes: list[str] = field(default_factory=list[str])
     raised: dict[str, Any] | None = None
     done: bool = False
     #: Lifecycle frames: status and id, in order; and what the last of each id says.
-    seen: list[tuple[str, str]] = field(default_factory=list)
-    last: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seen: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    last: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
     def ran(self) -> dict[str, Any]:
         """What it executes, by the name of the tool."""

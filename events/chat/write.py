@@ -4,6 +4,7 @@ All that we add is chunk-shaped with an empty delta, because no client honours t
 each parses every `data` (clients.md 1); an error is `{"error": ...}`, which every one of them raises or shows.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, assert_never
@@ -38,6 +39,7 @@ __all__ = [
     "CHUNK",
     "DONE",
     "PROGRESS_EVENT",
+    "WARNING",
     "Envelope",
     "chunk",
     "error",
@@ -67,6 +69,13 @@ _OPENINGS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 _ENDED: Final = "Stream ended early"
+
+#: What `warning` says, wherever it stands in a text.
+WARNING: Final = re.compile(
+    f"⚠ (?:(?:{'|'.join(sorted({*_OPENINGS.values(), _ENDED}))})"
+    r"(?:: the answer is incomplete\.| mid tool-call: [^\n]{1,4000}? (?:was|were) cut short\. Nothing was executed\.)"
+    r"|Malformed tool call: the arguments of [^\n]{1,4000}? are not valid JSON\. Nothing was executed\.)"
+)
 
 
 class Envelope:

@@ -1,0 +1,109 @@
+"""Markers and warnings in an assistant's words are found and taken out; a person's words and plain code are not."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.chat import call, run, tape
+from wiretape.events.chat.hygiene import edits, found
+from wiretape.events.json_text import dumps, parse
+from wiretape.events.splice import apply
+
+WARNED = "⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed."
+
+
+def history(*contents: Any, role: str = "assistant") -> bytes:
+    return dumps({"model": "m", "messages": [{"role": role, "content": content} for content in contents], "n": 1})
+
+
+def cleaned(body: bytes) -> Any:
+    return parse(apply(body, edits(body, found(body, parse(body)))))
+
+
+@pytest.mark.parametrize(
+    ("said", "rest"),
+    [
+        ("\n`💻 ls -la`\nHere they are.", "Here they are."),
+        ("Let me look.\n`⏰ list`\n\n`🔍 web_search`\nFound it.", "Let me look.\n\nFound it."),
+        ("ok\n`🗂️ files`", "ok"),
+        ("`👨‍💻 python`\nok", "ok"),
+        (f"I will write.\n\n{WARNED}", "I will write."),
+        (f"a {WARNED} b", "a  b"),
+        ("a\n\n⚠ Stream stalled mid tool-call: a, b were cut short. Nothing was executed.", "a"),
+        ("a ⚠ Malformed tool call: the arguments of a are not valid JSON. Nothing was executed.", "a"),
+        ("a ⚠ Size limit reached: the answer is incomplete.", "a"),
+    ],
+)
+def test_what_is_found_is_taken_out(said: str, rest: str) -> None:
+    assert cleaned(history(said))["messages"][0]["content"] == rest
+    assert cleaned(history([{"type": "text", "text": said}]))["messages"][0]["content"][0]["text"] == rest
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "plain",
+        "Run `ls -la` first.",
+        "`→ next`",
+        "see `💻 ls` in the log",
+        "```\n💻 ls\n```",
+        "`💻`",
+        "⚠ Connection dropped. Try again.",
+        "⚠ careful",
+        7,
+        None,
+        [7, {"type": "image_url"}],
+    ],
+)
+def test_what_only_looks_like_it_stays(said: Any) -> None:
+    body = history(said)
+    assert found(body, parse(body)) == []
+
+
+@pytest.mark.parametrize("role", ["user", "system", "tool"])
+def test_only_the_assistants_words_are_looked_at(role: str) -> None:
+    body = history("`💻 ls -la`\nwhat is this?", role=role)
+    assert found(body, parse(body)) == []
+
+
+def test_they_are_counted_and_all_else_keeps_its_bytes() -> None:
+    body = (
+        b'{"model":"m", "big":12345678901234567890, "messages":[ {"role":"user","content":"`\xf0\x9f\x92\xbb x`"},'
+        b'{"content":"\\n`\\ud83d\\udcbb ls`\\n`\\u23f0 list`\\nhi \\u26a0 Stream stalled: the answer is incomplete.",'
+        b'"role":"assistant","z":1.0}]}'
+    )
+    (mark,) = found(body, parse(body))
+    assert (mark.markers, mark.warnings, mark.rest) == (2, 1, "hi")
+    assert apply(body, edits(body, [mark])) == (
+        b'{"model":"m", "big":12345678901234567890, "messages":[ {"role":"user","content":"`\xf0\x9f\x92\xbb x`"},'
+        b'{"content":"hi","role":"assistant","z":1.0}]}'
+    )
+
+
+def test_who_said_nothing_else_is_counted_and_left() -> None:
+    body = history("`💻 ls -la`\n", "fine")
+    (mark,) = found(body, parse(body))
+    assert (mark.markers, mark.rest) == (1, "")
+    assert edits(body, [mark]) == []
+
+
+@pytest.mark.parametrize("asked", [None, 7, [], {}, {"messages": 7}, {"messages": [None, {"role": "assistant"}]}])
+def test_a_body_of_any_shape_is_no_trouble(asked: Any) -> None:
+    assert found("`💻".encode(), asked) == []
+
+
+@pytest.mark.parametrize(
+    "cause", ["eof", "reset", "stalled", "limit", "client_gone", "shutdown", "crashed", "internal"]
+)
+@pytest.mark.parametrize("names", [["write_file"], ["write_file", "read_file"]])
+def test_every_warning_that_we_ever_send_is_known(cause: str, names: list[str]) -> None:
+    pieces = [call(index=at, id=f"c{at}", type="function", name=name) for at, name in enumerate(names)]
+    sent = run(tape(pieces, cause=cause, on_partial="warn")).sent
+    said = "".join(
+        choice["delta"].get("content") or ""
+        for frame in sent
+        if b"[DONE]" not in frame and not frame.startswith(b"event")
+        for choice in parse(frame[len(b"data: ") :])["choices"]
+    )
+    (mark,) = found(history("x " + said), parse(history("x " + said)))
+    assert (mark.warnings, mark.rest) == (1, "x")

@@ -18,6 +18,7 @@ __all__ = [
     "NAME_CHARS_MAX",
     "PREVIEW_BYTES_MAX",
     "QUOTED_BYTES_MAX",
+    "RESULTS_MAX",
     "SLICE_BYTES",
     "SLICE_BYTES_MIN",
     "TAPE_LINE_BYTES_MAX",
@@ -87,6 +88,10 @@ THINK_HEAD_CHARS_MAX: Final = 1_024
 
 #: `input` and `output` of a lifecycle frame: a tool card shows a preview, the tape holds the whole.
 PREVIEW_BYTES_MAX: Final = 2 * 1024
+
+#: Tool results of one request that are told and recorded: eight times the calls that OpenAI takes in one message. With
+#: a preview each they are 2 MiB.
+RESULTS_MAX: Final = 1_024
 
 #: `label` of a lifecycle frame: one line of a tool card.
 LABEL_CHARS_MAX: Final = 80

@@ -141,6 +141,11 @@ class ToolResultSeen:
     output: str
     duration_ms: int | None
 
+    @property
+    def internal(self) -> bool:
+        """Tools whose name starts with `_` are nobody's business on the wire."""
+        return self.name.startswith("_")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProgress:

@@ -17,7 +17,7 @@ from ..model import (
     Usage,
 )
 
-__all__ = ["LEGACY_CALL", "delivers", "events", "results", "says_content"]
+__all__ = ["LEGACY_CALL", "delivers", "events", "orphans", "results", "says_content"]
 
 #: The number of a legacy `function_call`, beside which the calls of the same choice count from 0.
 LEGACY_CALL: Final = -1
@@ -96,8 +96,13 @@ def results(given: Any, n: int) -> Iterator[ToolResultSeen]:
             yield ToolResultSeen(
                 n=n,
                 id=call_id,
-                name=name if isinstance(name, str) else "",
+                name=name if isinstance(name, str) and fields.get("orphan") is not True else "",
                 failed=fields.get("failed") is True,
                 output=output if isinstance(output, str) else "",
                 duration_ms=duration if type(duration) is int else None,
             )
+
+
+def orphans(given: Any) -> int:
+    """How many of them answer no call of the message before them."""
+    return sum(as_object(entry).get("orphan") is True for entry in as_list(given))

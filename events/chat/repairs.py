@@ -92,6 +92,8 @@ REPAIRS: Final[Mapping[str, str]] = MappingProxyType(
         "warn_finish": "the `length` of `on_partial = warn`",
         "warn_done": "the `[DONE]` of `on_partial = warn`",
         "lifecycle": "a frame that tells the life of a tool call",
+        "internal_tool": "the life of a tool whose name begins with `_` is not told",
+        "orphan_result": "a result that answers no call of the last assistant message is not told",
         "whole_object": "a whole `chat.completion` at the end of its own stream: its news alone go out (Q60)",
         "synthesised": "a stream made from a whole answer (Q96)",
     }

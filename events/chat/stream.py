@@ -114,9 +114,7 @@ class ChatStream:
                 self._facts = Facts.of(record.keys)
                 self._begin_attempt()
             case "results":
-                self._results = list(read.results(record.keys.get("results"), record.n))
-                for result in self._results:
-                    self._event(result)
+                self._take_results(record)
             case "attempt" if not self.delivered:
                 if not self._fresh:
                     self._discard("attempt_discarded")
@@ -139,6 +137,17 @@ class ChatStream:
             case _:
                 pass
 
+    def _take_results(self, record: Record) -> None:
+        given = record.keys.get("results")
+        self._results, self._results_due = list(read.results(given, record.n)), True
+        for result in self._results:
+            self._event(result)
+            if self._settings.tool_events and result.internal:
+                self.ledger.flagged(record.n, "internal_tool")
+        if self._settings.tool_events:
+            for _ in range(read.orphans(given)):
+                self.ledger.flagged(record.n, "orphan_result")
+
     def _begin_attempt(self) -> None:
         """What an attempt before this one brought counts for nothing: no client has seen it."""
         self.wire = Wire()
@@ -154,6 +163,7 @@ class ChatStream:
         self._body_n = 0
         self._started = self._closed = self._flows = False
         self._fresh = True  # nothing has come yet
+        self._results_due = True
         self.familiar = None
         self._lessons = LESSONS_MAX
         self._repair = Repair(self._facts, self._settings, self._envelope, self._roles, self.ledger, self._stream_id)
@@ -234,6 +244,8 @@ class ChatStream:
         """The chunk, behind the lifecycle frames that its finishes bring; whether content has gone out."""
         broken: set[int] = set()
         ops: list[Op] = []
+        if finishes:  # a call of this stream may have the id of one that is answered here: that one's end comes first
+            self._send_results(chunk.n)
         for finish in finishes:
             calls = list(self.wire.choice(finish.choice).calls.values())
             lost = [call for call in calls if call.state is not State.RUNNING]
@@ -269,15 +281,23 @@ class ChatStream:
     # -- frames of ours -----------------------------------------------------------------------------------------------
 
     def _send_lifecycle(self, n: int, calls: Iterable[Call]) -> None:
+        if not self._settings.tool_events:
+            return
         for call in calls:
-            if self._settings.tool_events and not call.internal and call.name and call.state in STATUS_ON_WIRE:
-                status = STATUS_ON_WIRE[call.state]
+            status = STATUS_ON_WIRE.get(call.state)
+            if status is None or not call.name:
+                continue
+            if call.internal:
+                self.ledger.flagged(n, "internal_tool")
+            else:
                 self._outbox.add(n, "lifecycle", write.lifecycle_of_call(self._own_envelope(), call, status))
 
     def _send_results(self, n: int) -> None:
-        results, self._results = self._results, []
-        for result in results:
-            if self._settings.tool_events and result.name and not result.name.startswith("_"):
+        if not self._results_due:
+            return
+        self._results_due = False
+        for result in self._results:
+            if self._settings.tool_events and result.name and not result.internal:
                 self._outbox.add(n, "lifecycle", write.lifecycle_of_result(self._own_envelope(), result))
 
     def _send_warning(self, n: int, code: str, lost: list[Call]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final, assert_never
 
 from ..fold.wire import Call
 from ..json_text import dumps, is_object, parse
-from ..limits import LABEL_CHARS_MAX, PREVIEW_BYTES_MAX
+from ..limits import LABEL_CHARS_MAX
 from ..model import (
     AttemptStarted,
     Ended,
@@ -34,6 +34,7 @@ from ..model import (
     Usage,
 )
 from ..sse import encode
+from .results import preview
 
 __all__ = [
     "CHUNK",
@@ -72,7 +73,7 @@ _ENDED: Final = "Stream ended early"
 
 #: What `warning` says, wherever it stands in a text.
 WARNING: Final = re.compile(
-    f"⚠ (?:(?:{'|'.join(sorted({*_OPENINGS.values(), _ENDED}))})"
+    f"⚠ (?:(?:{'|'.join(sorted((*_OPENINGS.values(), _ENDED)))})"
     r"(?:: the answer is incomplete\.| mid tool-call: [^\n]{1,4000}? (?:was|were) cut short\. Nothing was executed\.)"
     r"|Malformed tool call: the arguments of [^\n]{1,4000}? are not valid JSON\. Nothing was executed\.)"
 )
@@ -158,7 +159,7 @@ def _call_chunk(envelope: Envelope, choice: int, call: int, function: Mapping[st
 
 def lifecycle_of_call(envelope: Envelope, call: Call, status: str) -> bytes:
     """The frame for `running` or `dropped`."""
-    fields: dict[str, Any] = {"label": _label(call.arguments), "input": _preview(call.arguments)}
+    fields: dict[str, Any] = {"label": _label(call.arguments), "input": preview(call.arguments)}
     if status == "dropped":
         fields["reason"] = call.reason
     return _lifecycle(envelope, call.choice, call.name, call.id, status, fields)
@@ -166,7 +167,7 @@ def lifecycle_of_call(envelope: Envelope, call: Call, status: str) -> bytes:
 
 def lifecycle_of_result(envelope: Envelope, event: ToolResultSeen) -> bytes:
     """The frame for `completed` or `failed`."""
-    fields: dict[str, Any] = {"output": _preview(event.output), "duration_ms": event.duration_ms}
+    fields: dict[str, Any] = {"output": preview(event.output), "duration_ms": event.duration_ms}
     return _lifecycle(envelope, 0, event.name, event.id, "failed" if event.failed else "completed", fields)
 
 
@@ -185,11 +186,6 @@ def _label(arguments: str) -> str:
     texts = [text for text in value.values() if isinstance(text, str)] if is_object(value) else []
     label = " ".join(texts[0].split()) if texts else ""
     return label if len(label) <= LABEL_CHARS_MAX else label[: LABEL_CHARS_MAX - 1] + "…"
-
-
-def _preview(text: str) -> str:
-    encoded = text.encode("utf-8", "replace")
-    return text if len(encoded) <= PREVIEW_BYTES_MAX else encoded[:PREVIEW_BYTES_MAX].decode("utf-8", "ignore")
 
 
 def warning(code: str, calls: Sequence[Call]) -> str:

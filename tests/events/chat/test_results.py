@@ -1,0 +1,252 @@
+"""Tool results in a request, and what a client is told of them. All histories synthetic."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.chat import DONE, Run, call, finish, run, tape, text
+from wiretape.events.chat.results import LEGACY_ID, Found, Result, preview, results_in
+from wiretape.events.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
+from wiretape.events.record import Record
+from wiretape.events.tape import Recorder
+
+
+def called(*calls: tuple[str, str, str]) -> dict[str, Any]:
+    entries = [
+        {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for call_id, name, arguments in calls
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": entries}
+
+
+def answered(call_id: Any, content: Any = "ok", **more: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": content, **more}
+
+
+def found(*messages: Any) -> list[Result]:
+    there = results_in({"messages": list(messages)})
+    return [] if there is None else there.results
+
+
+USER = {"role": "user", "content": "do it"}
+READ = called(("call_1", "read", '{"path":"a"}'))
+
+
+# -- what is found ----------------------------------------------------------------------------------------------------
+
+
+def test_a_result_has_the_name_and_the_arguments_of_its_call() -> None:
+    assert results_in({"messages": [USER, READ, answered("call_1", "text")]}) == Found(
+        [Result("call_1", "read", "text", arguments='{"path":"a"}')], after=1, more=0
+    )
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [USER],
+        [USER, {"role": "assistant", "content": "hello"}, USER],
+        [USER, READ],
+        [USER, READ, answered("call_1"), {"role": "assistant", "content": "done"}, USER],
+    ],
+    ids=["no message", "a first turn", "a second turn", "a call that nobody answered", "answered a turn ago"],
+)
+def test_a_request_without_results_brings_none(messages: list[Any]) -> None:
+    assert results_in({"messages": messages}) is None
+
+
+def test_a_history_that_repeats_every_earlier_result_brings_the_new_ones() -> None:
+    history = [USER, READ, answered("call_1"), called(("call_2", "write", "{}")), answered("call_2", "new"), USER]
+    assert [(result.id, result.output) for result in found(*history)] == [("call_2", "new")]
+
+
+def test_an_id_that_is_used_each_turn_means_the_call_of_the_last_turn() -> None:
+    first = called(("list_dir:0", "list_dir", '{"path":"."}'))
+    second = called(("list_dir:0", "read_file", '{"path":"a"}'))
+    (result,) = found(USER, first, answered("list_dir:0", "a b"), second, answered("list_dir:0", "text"))
+    assert result == Result("list_dir:0", "read_file", "text", arguments='{"path":"a"}')
+
+
+def test_parallel_calls_of_one_tool_are_told_apart_and_stand_in_the_order_of_the_messages() -> None:
+    calls = called(("a", "read", '{"n":1}'), ("b", "read", '{"n":2}'), ("c", "read", '{"n":3}'))
+    results = found(USER, calls, answered("c", "3"), answered("a", "1"), answered("b", "2"))
+    assert [(result.id, result.output, result.arguments) for result in results] == [
+        ("c", "3", '{"n":3}'),
+        ("a", "1", '{"n":1}'),
+        ("b", "2", '{"n":2}'),
+    ]
+
+
+def test_of_two_results_of_one_call_the_first_counts_and_of_two_calls_of_one_id_too() -> None:
+    calls = called(("a", "read", ""), ("a", "write", ""))
+    assert found(calls, answered("a", "1"), answered("a", "2")) == [Result("a", "read", "1")]
+
+
+def test_what_a_client_renamed_is_found_by_its_own_ids() -> None:
+    (result,) = found(called(("toolu_x", "read", "{}")), answered("toolu_x"))
+    assert (result.id, result.name, result.orphan) == ("toolu_x", "read", False)
+
+
+def test_a_result_that_answers_no_call_of_the_last_message_is_an_orphan() -> None:
+    two = [USER, READ, called(("call_2", "write", "{}"))]
+    assert found(*two, answered("call_1"), answered("call_2"), answered(None)) == [
+        Result("call_1", "", "ok", orphan=True),
+        Result("call_2", "write", "ok", arguments="{}"),
+        Result("", "", "ok", orphan=True),
+    ]
+    assert found(answered("call_1")) == [Result("call_1", "", "ok", orphan=True)]
+    assert found("junk", answered("call_1")) == [Result("call_1", "", "ok", orphan=True)]
+
+
+def test_a_call_without_a_name_is_answered_all_the_same() -> None:
+    assert found(called(("a", "", "")), answered("a")) == [Result("a", "", "ok")]
+
+
+def test_a_custom_tool_has_an_input() -> None:
+    custom = {"role": "assistant", "tool_calls": [{"id": "a", "custom": {"name": "run", "input": "ls"}}]}
+    assert found(custom, answered("a")) == [Result("a", "run", "ok", arguments="ls")]
+
+
+def test_a_legacy_function_is_answered_by_name() -> None:
+    legacy = {"role": "assistant", "function_call": {"name": "look", "arguments": "{}"}}
+    said = {"role": "function", "name": "look", "content": "seen"}
+    other = {"role": "function", "name": "jump", "content": "no"}
+    assert found(legacy, said) == [Result(LEGACY_ID, "look", "seen", arguments="{}")]
+    assert found(legacy, other, said) == [
+        Result("", "", "no", orphan=True),
+        Result(LEGACY_ID, "look", "seen", arguments="{}"),
+    ]
+    assert found(READ, said) == [Result("", "", "seen", orphan=True)]
+
+
+@pytest.mark.parametrize(
+    ("content", "output"),
+    [
+        ("text", "text"),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"),
+        (["a", {"text": 5}, {"type": "image_url"}, None, {"text": "b"}], "ab"),
+        (None, ""),
+        ({"text": "no part"}, ""),
+        ("x" * 5_000_000, "x" * PREVIEW_BYTES_MAX),
+        (["x" * (PREVIEW_BYTES_MAX - 1), "yz", "more"], "x" * (PREVIEW_BYTES_MAX - 1) + "y"),
+        ("é" * PREVIEW_BYTES_MAX, "é" * (PREVIEW_BYTES_MAX // 2)),
+    ],
+    ids=["text", "parts", "junk among parts", "null", "an object", "5 MB", "parts beyond a preview", "two bytes each"],
+)
+def test_the_output_is_a_preview_of_the_text(content: Any, output: str) -> None:
+    assert [result.output for result in found(READ, answered("call_1", content))] == [output]
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_a_preview_ends_at_its_bound_and_between_characters(over: int) -> None:
+    assert preview("x" * (PREVIEW_BYTES_MAX + over)) == "x" * (PREVIEW_BYTES_MAX + min(0, over))
+    fits = "x" * (PREVIEW_BYTES_MAX - 2 + over)
+    assert preview(fits + "é") == (fits if over > 0 else fits + "é")
+    assert preview("\ud83d") == "\ud83d"
+
+
+@pytest.mark.parametrize(
+    ("message", "failed"),
+    [
+        (answered("call_1"), False),
+        (answered("call_1", is_error=True), True),
+        (answered("call_1", is_error="yes"), False),
+        (answered("call_1", [{"type": "text", "text": "no", "is_error": True}]), True),
+        (answered("call_1", '{"error": "a text may say anything"}'), False),
+    ],
+    ids=["no word for it", "is_error", "no boolean", "on a part", "inside the text"],
+)
+def test_a_call_has_failed_only_where_the_request_says_so(message: Any, failed: bool) -> None:
+    assert [result.failed for result in found(READ, message)] == [failed]
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_results_beyond_a_bound_are_counted(over: int) -> None:
+    calls = called(*((str(number), "read", "") for number in range(RESULTS_MAX + over)))
+    there = results_in({"messages": [calls, *(answered(str(number)) for number in range(RESULTS_MAX + over))]})
+    assert there is not None
+    assert (len(there.results), there.more) == (RESULTS_MAX + min(0, over), max(0, over))
+
+
+JUNK: list[Any] = [None, 5, True, "x", [], [None], {}, {"role": "assistant"}, [[]]]
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=str)
+def test_a_malformed_history_is_read_as_far_as_it_goes(junk: Any) -> None:
+    assert results_in(junk) is None
+    assert results_in({"messages": junk}) is None
+    calls = {"role": "assistant", "tool_calls": junk, "function_call": junk}
+    assert [result.orphan for result in found(junk, calls, junk, answered("a"))] in ([True], [])
+    entry = {
+        "role": "assistant",
+        "tool_calls": [junk, {"id": junk}, {"id": "a", "function": junk}, {"id": "b", "custom": junk}],
+    }
+    assert [result.id for result in found(entry, answered("a", junk), answered("b"), answered(junk))][:2] == ["a", "b"]
+    assert found({"role": "assistant", "function_call": junk}, {"role": "function", "name": junk, "content": junk})
+
+
+# -- what is told -----------------------------------------------------------------------------------------------------
+
+
+def answering(results: Any, upstream: list[bytes], **settings: Any) -> list[Record]:
+    """The tape of a stream whose request brought these results; its attempts are split by empty pieces."""
+    opening = tape([], **settings)[:2]
+    recorder = Recorder()
+    made = [recorder.record(record.kind, 0, record.keys) for record in opening]
+    made += recorder.attempt(0, {"number": 1})
+    made.append(recorder.record("results", 0, {"results": results}))
+    for t, data in enumerate(upstream, 1):
+        made += recorder.read(t, data) if data else recorder.attempt(t, {"number": 2})
+    return [*made, *recorder.rest(1 << 40), recorder.end(1 << 40, {"cause": "eof"})]
+
+
+def told(result: Run) -> list[tuple[str, str]]:
+    frames = [json.loads(frame.partition(b"data: ")[2]) for frame in result.sent if frame.startswith(b"event:")]
+    return [(payload["status"], payload["toolCallId"]) for payload in frames]
+
+
+ROLE = text("", role=True)
+ANSWERED = [{"id": "call_0", "name": "read", "output": "text"}]
+
+
+def test_a_retry_after_a_frame_without_content_shows_the_same_frames() -> None:
+    plain = run(answering(ANSWERED, [ROLE, text("hi"), finish(), DONE]))
+    again = run(answering(ANSWERED, [ROLE, b"", ROLE, text("hi"), finish(), DONE]))
+    assert told(plain) == told(again) == [("completed", "call_0")]
+    assert plain.sent == again.sent
+
+
+def test_a_call_of_this_stream_may_have_the_id_of_one_that_is_answered_here() -> None:
+    """Each is told once, and the one that is over first: also where the first frame is the last."""
+    whole = call(role=True, index=0, id="call_0", type="function", name="read", arguments="{}")
+    for settings in ({}, {"tools": "held"}):
+        apart = run(answering(ANSWERED, [whole, finish("tool_calls"), DONE], **settings))
+        assert told(apart) == [("completed", "call_0"), ("running", "call_0")]
+    choice = json.loads(whole[6:])["choices"][0] | {"finish_reason": "tool_calls"}
+    at_once = b"data: " + json.dumps(json.loads(whole[6:]) | {"choices": [choice]}).encode() + b"\n\n"
+    assert told(run(answering(ANSWERED, [at_once, DONE]))) == [("completed", "call_0"), ("running", "call_0")]
+
+
+def test_never_two_frames_of_one_status_for_one_call() -> None:
+    """The defect found in review of hermes pull 16666: a progress and a start frame for the same call."""
+    pieces = [call(index=0, id="call_1", type="function", name="read", arguments='{"a":')]
+    pieces += [call(index=0, id="call_1", name="read", arguments="1}"), finish("tool_calls"), finish("tool_calls")]
+    result = run(answering([*ANSWERED, *ANSWERED], [ROLE, *pieces, DONE, DONE]))
+    assert told(result) == [("completed", "call_0"), ("running", "call_1")]
+
+
+def test_internal_tools_and_orphans_are_in_the_ledger_and_not_on_the_wire() -> None:
+    results = [{"id": "a", "name": "_plan"}, {"id": "b", "orphan": True}, {"id": "c", "orphan": True, "name": "x"}]
+    internal = call(role=True, index=0, id="d", type="function", name="_plan", arguments="{}")
+    result = run(answering(results, [internal, finish("tool_calls"), DONE]))
+    assert told(result) == []
+    assert [(entry.n, entry.repair) for entry in result.ledger] == [
+        (3, "internal_tool"),
+        (3, "orphan_result"),
+        (3, "orphan_result"),
+        (5, "internal_tool"),
+    ]
+    off = run(answering(results, [internal, finish("tool_calls"), DONE], tool_events=False))
+    assert (off.sent, off.ledger) == (result.sent, [])

@@ -1,17 +1,20 @@
 """The whole body of a request, within bounds of size and time, and what JSON it is."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
 import trio
 
+from wiretape.events.chat.hygiene import Found, edits, found
 from wiretape.events.json_text import ABSENT, parse
+from wiretape.events.splice import Edit
 
 from .answers import Answer, error
 from .asgi import Receive
 from .limits import PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
 
-__all__ = ["BodyError", "parsed", "too_long", "whole_body"]
+__all__ = ["BodyError", "marked", "parsed", "too_long", "whole_body"]
 
 
 _CLOSE: Final = ((b"connection", b"close"),)
@@ -70,6 +73,18 @@ async def parsed(body: bytes) -> Any:
     if value is ABSENT:
         raise BodyError(error(400, _why(body), type="invalid_request_error", code="invalid_json"))
     return value
+
+
+async def marked(body: bytes, asked: Any, *, repair: bool) -> tuple[Sequence[Found], Sequence[Edit]]:
+    """What its history carries that a model must not read, and what takes it out; long ones are read in a thread."""
+    if len(body) <= PARSE_INLINE_BYTES_MAX:
+        return _marked(body, asked, repair)
+    return await trio.to_thread.run_sync(_marked, body, asked, repair)
+
+
+def _marked(body: bytes, asked: Any, repair: bool) -> tuple[Sequence[Found], Sequence[Edit]]:
+    marks = found(body, asked)
+    return marks, edits(body, marks) if repair and marks else ()
 
 
 def _why(body: bytes) -> str:

@@ -18,7 +18,7 @@ from .exchange import Header
 from .headers import taped_request, to_upstream
 from .keys import Secret, credentials
 from .limits import CALLER_KEY_CHARS_MIN, UNSTREAMED_MAX
-from .order import Order, unstreamed, with_usage
+from .order import Order, cleaned, history_keys, unstreamed, with_usage
 from .outcome import failure_answer
 from .routes import base_of, request_target
 from .services import Services
@@ -81,7 +81,10 @@ class Asking:
         elif config.requests == "hash":
             asked |= {"bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
             body = None
-        return [taping.record("open", opened), taping.record("request", asked, body or None)]
+        records = [taping.record("open", opened), taping.record("request", asked, body or None)]
+        if order.history:
+            records.append(taping.record("history", history_keys(order, whole=config.requests == "full")))
+        return records
 
     def described(self, number: int) -> dict[str, Any]:
         """As the `attempt` record says it."""
@@ -120,7 +123,7 @@ class Asking:
     def _request(self) -> Outgoing:
         order = self._order
         target = order.route.targets[self._target]
-        body = order.body
+        body = cleaned(order, order.body) if isinstance(order.body, bytes) else order.body
         if isinstance(body, bytes) and order.streams:
             if order.route.include_usage and not order.facts.usage and not self._unstreamed:
                 body = with_usage(body, order.asked)

@@ -29,6 +29,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "Durability",
+    "History",
     "KeyHeader",
     "OnClientGone",
     "OnLogFailure",
@@ -41,6 +42,7 @@ Durability = Literal["process", "disk", "none"]
 Requests = Literal["full", "hash"]
 OnLogFailure = Literal["stop", "serve"]
 OnClientGone = Literal["cancel", "drain", "keep"]
+History = Literal["off", "warn", "repair"]
 KeyHeader = Literal["authorization", "api-key", "x-api-key"]
 
 
@@ -87,6 +89,8 @@ class Route:
     synthesise: bool = True
     #: Exchanges that are no dialect's are taped too.
     tape: bool = True
+    #: What is done about markers and warnings of ours in the history that a client sends back.
+    history: History = "warn"
     #: The upstream is hermes-agent: its own events are believed (U49).
     hermes: bool = False
 

@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 from wiretape.events.settings import OnPartial, Profile, Reasoning, Tools
 
-from .config import Durability, KeyHeader, OnClientGone, OnLogFailure, Requests
+from .config import Durability, History, KeyHeader, OnClientGone, OnLogFailure, Requests
 from .config_kinds import Choice, Count, Kind, Names, OnOff, PathTo, Seconds, Size, Text
 from .limits import ATTEMPTS_MAX, PORT_MAX
 
@@ -278,6 +278,13 @@ ROUTE: Final[tuple[Setting, ...]] = (
         place="tape",
         kind=OnOff(),
         reason="Record what speaks no dialect too, such as the list of models.",
+    ),
+    Setting(
+        name="history",
+        place="history",
+        kind=_words(History),
+        reason="Progress markers and our own warnings inside the assistant's words that a client sends back, which "
+        "models begin to imitate: `warn` notes and counts them, `repair` takes them out before they go upstream.",
     ),
     Setting(
         name="hermes",

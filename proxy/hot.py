@@ -1,6 +1,7 @@
 """The streaming path, a plain ASGI callable: lets a request in, starts its stream, and tails it for the client."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import trio
@@ -11,7 +12,7 @@ from wiretape.events.settings import Facts
 from .access import content_type_refusal, refusal
 from .answers import Answer, error, send_answer
 from .asgi import Receive, Send
-from .asked_body import BodyError, parsed, too_long, whole_body
+from .asked_body import BodyError, marked, parsed, too_long, whole_body
 from .exchange import Header
 from .headers import masked_path
 from .keys import Keys
@@ -91,7 +92,11 @@ class Hot:
             refused = _never_asked(asked)
             if refused is not None:
                 return refused
-        return self._ordered(scope, where, caller, headers, body, asked, chat=chat)
+        ordered = self._ordered(scope, where, caller, headers, body, asked, chat=chat)
+        if not chat or where.route.history == "off":
+            return ordered
+        marks, cleaning = await marked(body, asked, repair=where.route.history == "repair")
+        return replace(ordered, history=marks, cleaning=cleaning) if marks else ordered
 
     async def _body(self, headers: list[Header], receive: Receive, *, chat: bool) -> tuple[Any, Any]:
         bytes_max = self._services.config.body_bytes_max

@@ -126,6 +126,9 @@ class Metrics:
         self._mid_tool = Counter(
             _name("streams dropped mid tool total"), "Streams that ended with a tool call cut short."
         )
+        self._marked = Counter(
+            _name("histories marked total"), "Requests whose history carried tool markers or warnings of ours."
+        )
         self._retries = Counter(_name("retries total"), "Attempts beyond the first of each stream.")
         self._log_bytes = Counter(_name("log bytes total"), "Bytes written to tapes that have ended.")
         self._refused = Counter(_name("refused total"), "Requests that were refused, by status.", ("status",))
@@ -149,6 +152,8 @@ class Metrics:
             self._sampler.keep(row.stream)
         for call in calls:
             self._tools.add(_known(call.state, _STATES))
+        if "history_marked" in row.flags:
+            self._marked.add()
         if any(call.state == State.DROPPED.value for call in calls):
             self._mid_tool.add()
         self._retries.add(by=max(0, ended.attempts - 1))
@@ -169,8 +174,8 @@ class Metrics:
         """The whole page."""
         live = Gauge(_name("streams live"), "Streams that run now.", self.live)
         lost = Gauge(_name("log lines dropped total"), "Lines of the log that nobody read.", self.log_lines_dropped)
-        counters = (self._streams, self._untaped, self._tools, self._mid_tool, self._retries, self._log_bytes)
-        lines = [line for counter in (*counters, self._refused) for line in counter.lines()]
+        counters = (self._streams, self._untaped, self._tools, self._mid_tool, self._marked, self._retries)
+        lines = [line for counter in (*counters, self._log_bytes, self._refused) for line in counter.lines()]
         lines += [line for histogram in (self._ttft, self._gaps, self._write) for line in histogram.lines()]
         return "\n".join([*lines, *live.lines(), *lost.lines("counter"), ""]).encode()
 

@@ -4,15 +4,16 @@ from collections.abc import AsyncIterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from wiretape.events.chat.hygiene import Found
 from wiretape.events.chat.request import facts
 from wiretape.events.json_text import is_object
 from wiretape.events.settings import Facts, Settings
-from wiretape.events.splice import Action, Op, apply, locate
+from wiretape.events.splice import Action, Edit, Op, apply, locate
 
 from .config import Route
 from .exchange import Header
 
-__all__ = ["Order", "facts_of", "settings_for", "unstreamed", "with_usage"]
+__all__ = ["Order", "cleaned", "facts_of", "history_keys", "settings_for", "unstreamed", "with_usage"]
 
 _ON_PARTIAL: Final = frozenset({"error", "warn", "both"})
 _TOOLS: Final = frozenset({"live", "held"})
@@ -42,6 +43,10 @@ class Order:
     resumes: bool = False
     #: Path as it may stand on the tape.
     path: str = ""
+    #: Markers and warnings of ours in the history that was sent.
+    history: Sequence[Found] = ()
+    #: What is taken out of the body before it goes upstream.
+    cleaning: Sequence[Edit] = ()
     #: The credential was for Wiretape, and goes no further.
     own_key: bool = False
 
@@ -78,6 +83,21 @@ def settings_for(route: Route, headers: Mapping[bytes, bytes]) -> Settings:
     if off:
         chosen["tool_events"] = False
     return replace(given, **chosen) if chosen else given
+
+
+def cleaned(order: Order, body: bytes) -> bytes:
+    """The body as it goes upstream, where its history is repaired."""
+    return apply(body, order.cleaning) if order.cleaning else body
+
+
+def history_keys(order: Order, *, whole: bool) -> dict[str, Any]:
+    """As the `history` record says it; `whole` with the edits, which hold what was said: with the body in `request` the
+    tape then has both what came and what was sent.
+    """
+    marks = [{"path": [*one.path, one.key], "markers": one.markers, "warnings": one.warnings} for one in order.history]
+    edits = [[edit.start, edit.end, edit.new.decode("utf-8", "replace")] for edit in order.cleaning]
+    keys: dict[str, Any] = {"marks": marks, "repaired": bool(edits)}
+    return {**keys, "edits": edits} if edits and whole else keys
 
 
 def with_usage(body: bytes, asked: Any) -> bytes:

@@ -57,6 +57,8 @@ class Pump:
         self._pausing: trio.CancelScope | None = None
         self._deadlines = Deadlines(order, services.reaper, live.started, self._look)
         self._scribe = Scribe(order, live, taping, self._asking, self._deadlines, services.log)
+        if order.history:
+            self._scribe.flags["history_marked"] = None
         self._gone_written = False
         self._body: Body | None = None
         #: The upstream's own error: the body of its answer, or the object in its stream.

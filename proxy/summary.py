@@ -47,6 +47,7 @@ class Summary:
         self._open: dict[str, Any] = {}
         self._facts: dict[str, Any] = {}
         self._results: list[Any] = []
+        self._history: list[Any] = []
         self._attempts: list[dict[str, Any]] = []
         self._status: Any = None
         self._first_frame_us: int | None = None
@@ -95,6 +96,7 @@ class Summary:
             "message": {"id": self._message.id, "answers": list(self._choices(whole))} if chat else None,
             "tools": list(self._calls(whole)) if chat else [],
             "results": self._results,
+            "history": self._history,
             "warnings": self._warned(ending, flags, chat=chat),
             "repairs": dict(self._emitter.ledger.counts),
             "received": self._received(),
@@ -110,6 +112,8 @@ class Summary:
                 self._open = dict(record.keys)
             case "request":
                 self._facts = as_object(record.keys.get("facts"))
+            case "history":
+                self._history = as_list(record.keys.get("marks"))
             case "results":
                 self._results = as_list(record.keys.get("results"))
             case "attempt":

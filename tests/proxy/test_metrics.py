@@ -46,6 +46,7 @@ def test_the_page_has_every_name_that_is_promised_and_one_type_for_each() -> Non
         "wiretape_streams_untaped_total": "counter",
         "wiretape_tool_calls_total": "counter",
         "wiretape_streams_dropped_mid_tool_total": "counter",
+        "wiretape_histories_marked_total": "counter",
         "wiretape_retries_total": "counter",
         "wiretape_log_bytes_total": "counter",
         "wiretape_refused_total": "counter",

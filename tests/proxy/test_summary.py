@@ -59,6 +59,7 @@ def test_a_whole_stream() -> None:
             }
         ],
         "results": [],
+        "history": [],
         "warnings": [],
         "repairs": {"role_missing": 1, "call_type": 1, "lifecycle": 1},
         "records": 9,

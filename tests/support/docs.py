@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 from tests.support.docs_cli import cli
+from tests.support.docs_configuration import configuration
 from wiretape.events.chat.repairs import REPAIRS
 from wiretape.events.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State
 from wiretape.events.model import Ending, Event
@@ -57,7 +58,13 @@ def repairs() -> str:
     return "\n".join([*lines, *(f"| `{name}` | {said} |" for name, said in REPAIRS.items()), ""])
 
 
-DOCUMENTS = {"lifecycle.md": lifecycle, "events.md": events, "repairs.md": repairs, "cli.md": cli}
+DOCUMENTS = {
+    "lifecycle.md": lifecycle,
+    "events.md": events,
+    "repairs.md": repairs,
+    "cli.md": cli,
+    "configuration.md": configuration,
+}
 
 
 def write() -> None:

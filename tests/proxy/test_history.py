@@ -1,0 +1,92 @@
+"""Markers and warnings in a history: left alone, noted, or taken out before they go upstream; the tape keeps both."""
+
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.scripted import chunk, request_of
+from tests.support.house import ASKED, DONE, HEAD, House, finish, house, text
+from wiretape.events.json_text import dumps, parse
+from wiretape.events.splice import Edit, apply
+from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX
+
+MARKED = "\n`💻 ls -la`\nHere they are.\n⚠ Stream stalled mid tool-call: ls was cut short. Nothing was executed."
+
+
+def asked(said: str = MARKED) -> dict[str, Any]:
+    messages = [*ASKED["messages"], {"role": "assistant", "content": said}, {"role": "user", "content": "`💻 more`"}]
+    return {**ASKED, "messages": messages, "seed": 12345678901234567890}
+
+
+class Upstream:
+    """Answers, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, stream: trio.abc.Stream) -> None:
+        while request := await request_of(stream):
+            self.bodies.append(request.partition(b"\r\n\r\n")[2])
+            await stream.send_all(HEAD + chunk(text("hi") + finish() + DONE) + b"0\r\n\r\n")
+
+
+async def of_history(home: House) -> list[Any]:
+    return [dict(record.keys) for record in await home.tape() if record.kind == "history"]
+
+
+MARKS = [{"path": ["messages", 1, "content"], "markers": 1, "warnings": 1}]
+
+
+async def test_by_default_it_is_noted_and_sent_as_it_came(autojump_clock: MockClock) -> None:
+    async with house(upstream := Upstream()) as home:
+        await home.ask(asked())
+        assert upstream.bodies == [dumps(asked())]
+        assert await home.ending() == ("completed", ["history_marked"])
+        assert await of_history(home) == [{"marks": MARKS, "repaired": False}]
+        assert b"wiretape_histories_marked_total 1\n" in home.assembly.metrics.text()
+
+
+async def test_repaired_it_goes_up_without_and_the_tape_keeps_both(autojump_clock: MockClock) -> None:
+    async with house(upstream := Upstream(), route={"history": "repair"}) as home:
+        await home.ask(asked())
+        assert upstream.bodies == [dumps(asked("Here they are."))]
+        (keys,) = await of_history(home)
+        (request,) = [record for record in await home.tape() if record.kind == "request"]
+        assert request.raw == dumps(asked())
+        edits = [Edit("", start, end, new.encode()) for start, end, new in keys["edits"]]
+        assert apply(dumps(asked()), edits) == upstream.bodies[0]
+
+
+async def test_it_is_taken_out_of_what_else_is_changed_too(autojump_clock: MockClock) -> None:
+    async with house(upstream := Upstream(), route={"history": "repair", "include_usage": True}) as home:
+        await home.ask(asked())
+        assert parse(upstream.bodies[0]) == {**asked("Here they are."), "stream_options": {"include_usage": True}}
+
+
+async def test_where_requests_are_hashed_no_word_of_it_is_kept(autojump_clock: MockClock) -> None:
+    async with house(Upstream(), route={"history": "repair"}, config={"requests": "hash"}) as home:
+        await home.ask(asked())
+        assert await of_history(home) == [{"marks": MARKS, "repaired": True}]
+
+
+async def test_switched_off_nobody_looks(autojump_clock: MockClock) -> None:
+    async with house(Upstream(), route={"history": "off"}) as home:
+        await home.ask(asked())
+        assert await of_history(home) == []
+        assert await home.ending() == ("completed", [])
+
+
+async def test_a_clean_history_leaves_no_trace(autojump_clock: MockClock) -> None:
+    async with house(upstream := Upstream(), route={"history": "repair"}) as home:
+        await home.ask(asked("`ls -la` shows ⚠ nothing"))
+        assert upstream.bodies == [dumps(asked("`ls -la` shows ⚠ nothing"))]
+        assert await of_history(home) == []
+
+
+async def test_a_long_history_is_read_in_a_thread(autojump_clock: MockClock) -> None:
+    long = MARKED + "x" * PARSE_INLINE_BYTES_MAX
+    async with house(upstream := Upstream(), route={"history": "repair"}) as home:
+        await home.ask(asked(long))
+        assert b"\xf0\x9f\x92\xbb ls -la" not in upstream.bodies[0]
+        assert (await of_history(home))[0]["marks"] == MARKS

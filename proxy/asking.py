@@ -1,20 +1,23 @@
 """One stream's requests to its upstreams: whom to ask, what is sent, and what the head of the answer says."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any, Final
 
 import trio
 
 from wiretape.events.emit import EMITTER_VERSION
+from wiretape.events.errors import LocalError
 from wiretape.events.record import Record
 from wiretape.events.upcast import FORMAT
 
 from .answered import Asked
 from .answers import Answer
 from .attempts import Decision, Failure, Next, decide
-from .connection import Outgoing
+from .body import Body
+from .connection import Connection, Outgoing
 from .errors import WireError
-from .exchange import Header
+from .exchange import Head, Header
 from .headers import taped_request, to_upstream
 from .keys import Secret, credentials
 from .limits import CALLER_KEY_CHARS_MIN, UNSTREAMED_MAX
@@ -46,6 +49,16 @@ class Asking:
         self.status = 0
         self.answered: Asked | WireError | UploadError | StoreError | None = None
         self.gave_up = False
+        self._outgoing: Outgoing | None = None
+        #: The connection on which it has begun, because it waited for a request; or was closed while it waited.
+        self._begun: Connection | None = None
+        self._fresh = False
+
+    def beginning(self, taping: Taping, attempt: int) -> Sequence[Record]:
+        """The records of an attempt that begins; behind the first ones of the tape."""
+        if attempt == 1:
+            taping.later(*self.opening(taping))
+        return taping.recorder.attempt(taping.t(), self.described(attempt))
 
     def opening(self, taping: Taping) -> list[Record]:
         """The first records of the tape."""
@@ -94,19 +107,43 @@ class Asking:
             keys["unstreamed"] = True
         return keys
 
+    async def begin(self) -> None:
+        """The request goes out now where it can without waiting, and then no task is needed for it (100 us)."""
+        self._fresh = False
+        try:
+            self._outgoing = self._request()
+            self._begun = await self._services.transport.begun(self._outgoing)
+        except LocalError:
+            self._outgoing = None  # raised again by `ask`
+
+    @property
+    def out(self) -> bool:
+        """Whether `answer` is to be awaited; else it is `ask`."""
+        return self._begun is not None and self._begun.out
+
+    async def answer(self) -> None:
+        """Sets `answered`, where `ask` is not to be called all the same; a cancelled call has lost nothing."""
+        assert self._begun is not None, "nothing has begun"
+        try:
+            said = await self._services.transport.answered(self._begun, keeps=True)
+            if said is None:
+                self._fresh = True
+            else:
+                await self._take(*said)
+        except WireError as error:
+            self.answered = error
+        self._begun = None
+
     async def ask(self, done: trio.Event) -> None:
         """Sets `answered`, and then the event."""
         try:
-            head, body = await self._services.transport.exchange(self._request())
-            answered = Asked(head, body, self._secrets(head.status))
-            if not self._order.verbatim or answered.searchable:
-                try:
-                    answered.decode()
-                except WireError:
-                    await answered.body.aclose()
-                    raise
-            self.headers, self.status = answered.headers, answered.status
-            self.answered = answered
+            transport, said = self._services.transport, None
+            begun, self._begun = self._begun, None
+            if begun is not None:
+                said = await transport.answered(begun)
+                self._fresh = said is None
+            outgoing = self._outgoing or self._request()
+            await self._take(*(said or await transport.exchange(outgoing, fresh=self._fresh)))
             if isinstance(self._order.body, Upload):
                 self._order.body.abandon()
         except (WireError, UploadError, StoreError) as error:
@@ -114,9 +151,23 @@ class Asking:
         finally:
             done.set()
 
+    async def _take(self, head: Head, body: Body) -> None:
+        answered = Asked(head, body, self._secrets(head.status))
+        if not self._order.verbatim or answered.searchable:
+            try:
+                answered.decode()
+            except WireError:
+                await answered.body.aclose()
+                raise
+        self.headers, self.status = answered.headers, answered.status
+        self.answered = answered
+
     async def aclose(self) -> None:
         """An answer that nobody took is closed; at once, also in a cancelled scope."""
         answered, self.answered = self.answered, None
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            await begun.aclose()
         if isinstance(answered, Asked):
             await answered.body.aclose()
 

@@ -5,7 +5,7 @@
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -16,6 +16,7 @@ from wiretape.events.errors import LocalError
 from .chunked import Dechunker
 from .errors import ProtocolError, TruncatedError, WireError
 from .limits import HEAD_BYTES_MAX, HEADERS_MAX, INFORMATIONAL_MAX
+from .plain import request_head
 
 __all__ = ["End", "Exchange", "Head", "Header", "machine"]
 
@@ -23,6 +24,13 @@ Header = tuple[bytes, bytes]
 
 #: How an answer in a version that we speak begins.
 _START: Final = b"HTTP/1."
+
+#: What h11 must know of a request in order to read its answer: its method, and that nothing about it is odd.
+_SKELETONS: Final = {
+    method: h11.Request(method=method, target=b"/", headers=[(b"host", b"x")])
+    for method in (b"DELETE", b"GET", b"HEAD", b"PATCH", b"POST", b"PUT")
+}
+_END: Final = h11.EndOfMessage()
 
 #: Where h11 begins to quote: from there on a message holds what the upstream sent.
 _QUOTED: Final = re.compile(r":? \(?(?:b['\"]|bytearray)")
@@ -94,6 +102,17 @@ class Exchange:
             # Not `from`: h11 quotes the value, and that may be a key.
             raise LocalError("this request's head is not HTTP/1.1: a forbidden character or lengths at odds") from None
         return sent
+
+    def whole(self, method: bytes, target: bytes, headers: Sequence[Header], body: bytes) -> bytes:
+        """The same with a body that is there, and its end."""
+        skeleton = _SKELETONS.get(method)
+        head = request_head(method, target, headers, len(body)) if skeleton is not None else None
+        if head is None or skeleton is None:
+            return self.request(method, target, headers) + self.data(body) + self.finish()
+        self._bodiless = method == b"HEAD"
+        self._h11.send(skeleton)
+        self._h11.send(_END)
+        return head + body
 
     def data(self, data: bytes) -> bytes:
         """A piece of the request's body, framed."""

@@ -61,6 +61,7 @@ __all__ = [
     "PARSE_INLINE_BYTES_MAX",
     "PIPELINED_BYTES_MAX",
     "PORT_MAX",
+    "READS_A_TURN",
     "RECEIVE_BYTES_MAX",
     "REQUEST_BYTES_MAX",
     "REQUEST_HEAD_TIMEOUT_S",
@@ -108,6 +109,9 @@ CHUNK_EXCESS_BYTES_MAX: Final = 16 * 1024
 
 #: One socket read: what trio takes by default, and more than a provider writes at once.
 RECEIVE_BYTES_MAX: Final = 64 * 1024
+
+#: Reads of one connection that did not have to wait before others have their turn: each may hold 300 frames, 1 ms.
+READS_A_TURN: Final = 4
 
 #: Plain text of all TLS records of one socket read: it is always shorter than the read.
 TLS_RECORDS_BYTES_MAX: Final = RECEIVE_BYTES_MAX

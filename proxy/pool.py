@@ -41,6 +41,16 @@ class Pool:
             await connection.aclose()
         return None
 
+    def ready(self, origin: Origin) -> Connection | None:
+        """The same, where it is at hand; what cannot be used is left for `take` to close."""
+        stack = self._idle.get(origin)
+        if not stack or stack[-1].idle_since <= trio.current_time() - self._idle_timeout_s or stack[-1].readable:
+            return None
+        connection = stack.pop()
+        if not stack:
+            del self._idle[origin]
+        return connection
+
     async def give(self, connection: Connection) -> None:
         """Takes it over: keeps it for the next request, or closes it."""
         if self._closed or self._idle_max < 1 or not connection.reusable:

@@ -4,7 +4,7 @@ It lives in the registry and depends on no reader. Whatever it decides by the cl
 down before it acts, so that emission stays a function of the tape.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -124,7 +124,7 @@ class Pump:
                 await self._scribe.give_up(outcome, decision, self._said)
                 return
             asking.follow(decision)
-            cause = await self._until(trio.Event(), trio.current_time() + decision.after_s)
+            cause = await self._until(trio.sleep_forever, lambda: False, trio.current_time() + decision.after_s)
             if cause:
                 await self._scribe.finish(cause)
                 return
@@ -144,23 +144,20 @@ class Pump:
     async def _asked(self) -> Asked | Failure | str:
         """The head of the answer; the tape begins while the upstream is asked."""
         asking, cause = self._asking, ""
-        done = trio.Event()
         untaped: StoreError | None = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(asking.ask, done)
-            try:
-                if self.attempts == 1:
-                    await self._begin()
-                await self._batch(self._taping.recorder.attempt(self._taping.t(), asking.described(self.attempts)))
-                cause = await self._until(done)
-            except StoreError as error:  # raised behind the nursery, which would put a group around it
-                untaped = error
-            nursery.cancel_scope.cancel()
+        await asking.begin()
+        try:
+            begun = asking.out
+            if begun:
+                await self._begin()
+                cause = await self._until(asking.answer, lambda: not asking.out)
+            if not cause and asking.answered is None:  # or the connection was closed while it waited for a request
+                cause, untaped = await self._ask_aside(begin=not begun)
+        except StoreError as error:
+            untaped = error
         if cause or untaped is not None:
             await asking.aclose()
-        answered, asking.answered = asking.answered, None
-        if untaped is not None:
-            raise untaped
+        answered, asking.answered = untaped or asking.answered, None
         if cause:
             return self._stalled() if cause == "stalled" else cause
         if isinstance(answered, StoreError):
@@ -175,9 +172,24 @@ class Pump:
         assert answered is not None, "asking ends with an answer or an error"
         return answered
 
+    async def _ask_aside(self, *, begin: bool) -> tuple[str, StoreError | None]:
+        """In a task of its own: to connect and to send must not be stopped by who wants to look."""
+        done = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._asking.ask, done)
+            try:
+                if begin:
+                    await self._begin()
+                return await self._until(done.wait, done.is_set), None
+            except StoreError as error:  # raised behind the nursery, which would put a group around it
+                return "", error
+            finally:
+                nursery.cancel_scope.cancel()
+
     async def _begin(self) -> None:
-        await self._taping.create()
-        self._taping.later(*self._asking.opening(self._taping))
+        if self.attempts == 1:
+            await self._taping.create()
+        await self._batch(self._asking.beginning(self._taping, self.attempts))
 
     def _stalled(self) -> Failure | str:
         if self._live.answer is not None and self._taping.emitter.stream.delivered:
@@ -387,13 +399,13 @@ class Pump:
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    async def _until(self, done: trio.Event, at: float = inf) -> str:
-        """Waits for the event or the time, and attends to what is wanted meanwhile; a cause where that ends it."""
-        while not done.is_set() and trio.current_time() < at:
+    async def _until(self, wait: Callable[[], Awaitable[None]], over: Callable[[], bool], at: float = inf) -> str:
+        """Waits, and attends to what is wanted meanwhile; a cause where that ends it. A wait may be stopped."""
+        while not over() and trio.current_time() < at:
             with trio.CancelScope(deadline=at) as scope:
                 self._pausing = scope
                 if not self._wanted:
-                    await done.wait()
+                    await wait()
             self._pausing = None
             cause = await self._attend()
             if cause:

@@ -23,7 +23,7 @@ from .connect import Connector, Egress, OpenTcp, Origin
 from .connection import Connection, Outgoing
 from .errors import ResetError, TruncatedError
 from .exchange import Head, Header
-from .limits import CONNECT_TIMEOUT_S, IDLE_CONNECTION_TIMEOUT_S, IDLE_CONNECTIONS_MAX, WRITE_TIMEOUT_S
+from .limits import CONNECT_TIMEOUT_S, IDLE_CONNECTION_TIMEOUT_S, IDLE_CONNECTIONS_MAX, SEND_BYTES_MAX, WRITE_TIMEOUT_S
 from .pool import Pool
 from .tls import client_context
 
@@ -80,30 +80,60 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         extensions = {"http_version": b"HTTP/1.1", "reason_phrase": head.reason, _BODY: body}
         return httpx.Response(head.status, headers=list(head.headers), stream=_Bytes(body), extensions=extensions)
 
-    async def exchange(self, outgoing: Outgoing) -> tuple[Head, Body]:
+    async def exchange(self, outgoing: Outgoing, *, fresh: bool = False) -> tuple[Head, Body]:
         """The same below httpx, whose request and response cost 0.2 ms; `outgoing` comes from `addressed`."""
         # A connection may have been closed by now. What can be sent only once gets a new one.
-        connection = await self.pool.take(outgoing.origin) if isinstance(outgoing.body, bytes) else None
+        again = isinstance(outgoing.body, bytes) and not fresh
+        connection = await self.pool.take(outgoing.origin) if again else None
         if connection is not None:
-            try:
-                return await self._answered(connection, outgoing)
-            except (ResetError, TruncatedError) as fault:
-                if connection.exchange.begun:
-                    raise
-                fault.with_traceback(None)  # its frames hold the connection, which holds the fault
+            answered = await self.answered(connection, outgoing)
+            if answered is not None:
+                return answered
         stream = await self._connector.connect(outgoing.origin)
         connection = Connection(outgoing.origin, stream, write_timeout_s=self._write_timeout_s)
         return await self._answered(connection, outgoing)
+
+    async def begun(self, outgoing: Outgoing) -> Connection | None:
+        """A connection that waited, with as much of the request out as goes at once; `answered` is to follow. Waits for
+        nothing: None where that is not enough.
+        """
+        if not isinstance(outgoing.body, bytes) or len(outgoing.body) > SEND_BYTES_MAX or outgoing.origin.tls:
+            return None
+        connection = self.pool.ready(outgoing.origin)
+        if connection is not None:
+            try:
+                connection.begin(outgoing, outgoing.body)
+            except LocalError:
+                await connection.aclose()
+                raise
+        return connection
+
+    async def answered(
+        self, connection: Connection, outgoing: Outgoing | None = None, *, keeps: bool = False
+    ) -> tuple[Head, Body] | None:
+        """Of a connection that waited; None where it was closed meanwhile. Without `outgoing` of the request that has
+        begun on it; if that is out, a cancelled call that `keeps` it has lost nothing, and may be followed by another.
+        """
+        try:
+            return await self._answered(connection, outgoing, keeps=keeps)
+        except (ResetError, TruncatedError) as fault:
+            if connection.exchange.begun:
+                raise
+            fault.with_traceback(None)  # its frames hold the connection, which holds the fault
+            return None
 
     async def aclose(self) -> None:
         """Closes what is idle; what is in use is closed by those who use it."""
         await self.pool.aclose()
 
-    async def _answered(self, connection: Connection, outgoing: Outgoing) -> tuple[Head, Body]:
+    async def _answered(
+        self, connection: Connection, outgoing: Outgoing | None, *, keeps: bool = False
+    ) -> tuple[Head, Body]:
         try:
-            first = await connection.send(outgoing)
-        except BaseException:
-            await connection.aclose()
+            first = await (connection.answer() if outgoing is None else connection.send(outgoing))
+        except BaseException as error:
+            if not (keeps and isinstance(error, trio.Cancelled)):
+                await connection.aclose()
             raise
         head = connection.exchange.head
         assert head is not None, "send returns with a head"

@@ -7,7 +7,7 @@ checkpoint at once, so there is never a second one that does: other processes on
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from operator import attrgetter
@@ -21,16 +21,18 @@ from wiretape.events.json_text import dumps, parse
 from wiretape.events.record import Record
 from wiretape.events.tape import Reader
 
-from .entry import CallRow, Entry, StreamRow, entry_of
+from .entry import AnswerRow, CallRow, Entry, StreamRow, entry_of
 from .folder import Folder
+from .limits import SAME_CALLS_MAX
+from .linking import Fate, Key, Link, fates, key_of, link_of
 from .store import PAGE_MAX, Filter
 
-__all__ = ["Catalogue", "Peek", "peek", "read_entry", "reindex"]
+__all__ = ["Catalogue", "Peek", "peek", "peek_fates", "read_entry", "reindex"]
 
 _T = TypeVar("_T")
 
 #: Written into the file: another number, another meaning of the rows, so it is built anew.
-_VERSION: Final = 1
+_VERSION: Final = 2
 #: Tapes indexed between two questions while it catches up: about 50 ms.
 _STEP: Final = 20
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -49,20 +51,31 @@ _SCHEMA: Final = """
     CREATE UNIQUE INDEX streams_by_id ON streams (stream);
     CREATE TABLE calls (
         caller TEXT NOT NULL, call TEXT NOT NULL, handed_us INTEGER NOT NULL, stream TEXT NOT NULL,
-        name TEXT NOT NULL, state TEXT NOT NULL,
+        name TEXT NOT NULL, state TEXT NOT NULL, arguments TEXT NOT NULL, messages INTEGER NOT NULL,
         PRIMARY KEY (caller, call, handed_us, stream)
     );
     CREATE INDEX calls_by_stream ON calls (stream);
+    CREATE TABLE answers (
+        caller TEXT NOT NULL, call TEXT NOT NULL, arrived_us INTEGER NOT NULL, stream TEXT NOT NULL,
+        name TEXT NOT NULL, arguments TEXT NOT NULL, after INTEGER NOT NULL, failed INTEGER NOT NULL,
+        made_by TEXT NOT NULL,
+        PRIMARY KEY (caller, call, arrived_us, stream)
+    );
+    CREATE INDEX answers_by_stream ON answers (stream);
+    CREATE INDEX answers_by_call ON answers (made_by);
 """
 _STREAM: Final = (
     "created, stream, caller, route, dialect, model, ending, flags, input_tokens, output_tokens, usage, "
     "first_frame_us, first_content_us, duration_us"
 )
-_CALL: Final = "caller, call, handed_us, stream, name, state"
+_CALL: Final = "caller, call, handed_us, stream, name, state, arguments, messages"
+_ANSWER: Final = "caller, call, arrived_us, stream, name, arguments, after, failed, made_by"
 _STREAM_NAMES: Final = tuple(_STREAM.split(", "))
 _CALL_NAMES: Final = tuple(_CALL.split(", "))
+_ANSWER_NAMES: Final = tuple(_ANSWER.split(", "))
 _stream_members: Final = attrgetter(*_STREAM_NAMES)
 _call_members: Final = attrgetter(*_CALL_NAMES)
+_answer_members: Final = attrgetter(*_ANSWER_NAMES)
 _STREAM_MARKS: Final = f"({','.join('?' * len(_STREAM_NAMES))})"
 #: Rows of one statement; SQLite takes 32,766 values.
 _TOGETHER_MAX: Final = 100
@@ -82,14 +95,25 @@ def peek(root: Path, which: Filter, limit: int) -> Peek | None:
     The connection can only read, so it never takes part in a checkpoint. Where nobody has the file open it leaves no
     trace either: without a log beside it, nothing changes while we look.
     """
+
+    def look(base: sqlite3.Connection) -> Peek:
+        known = frozenset(stream for (stream,) in base.execute("SELECT stream FROM streams"))
+        return Peek(_page(base, which, limit), known)
+
+    return _peeked(root, look)
+
+
+def peek_fates(root: Path, stream: str, now: float) -> Mapping[str, Fate]:
+    """What became of the calls of a stream, as far as another process's catalogue says it."""
+    return _peeked(root, lambda base: _fates(base, stream, now)) or {}
+
+
+def _peeked(root: Path, look: Callable[[sqlite3.Connection], _T]) -> _T | None:
     path = root / "catalogue.db"
     how = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as base:
-            if base.execute("PRAGMA user_version").fetchone() != (_VERSION,):
-                return None
-            known = frozenset(stream for (stream,) in base.execute("SELECT stream FROM streams"))
-            return Peek(_page(base, which, limit), known)
+            return look(base) if base.execute("PRAGMA user_version").fetchone() == (_VERSION,) else None
     except sqlite3.DatabaseError:
         return None
 
@@ -152,9 +176,13 @@ class Catalogue:
         """One page, the latest first."""
         return await self._ask(lambda book: book.list(which, min(limit, PAGE_MAX)), [])
 
-    async def find_call(self, caller: str, call: str) -> CallRow | None:
-        """The first of this id."""
-        return await self._ask(lambda book: book.find_call(caller, call), None)
+    async def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+        """What each result that has just come answers; streams that ended a moment ago are known."""
+        return await self._ask(lambda book: book.find_calls(answers), [None] * len(answers))
+
+    async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
+        """What became of the calls of a stream."""
+        return await self._ask(lambda book: _fates(book.base, stream, now), {})
 
     async def forget(self, streams: Collection[str]) -> None:
         """Their tapes are gone."""
@@ -242,38 +270,38 @@ class _Book:
         path = folder.root / "catalogue.db"
         path.touch(mode=0o600)
         self._missing: Iterator[tuple[str, Path]] | None = None
-        self._base = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self.base = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
-            self._base.execute("PRAGMA journal_mode = WAL")
-            self._base.execute("PRAGMA synchronous = NORMAL")
+            self.base.execute("PRAGMA journal_mode = WAL")
+            self.base.execute("PRAGMA synchronous = NORMAL")
             self._make_tables()
         except BaseException:
-            self._base.close()
+            self.base.close()
             raise
 
     def _make_tables(self) -> None:
-        (version,) = self._base.execute("PRAGMA user_version").fetchone()
+        (version,) = self.base.execute("PRAGMA user_version").fetchone()
         if version != _VERSION:
-            for (name,) in self._base.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-                self._base.execute(f'DROP TABLE "{name}"')
-            self._base.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
-        elif (said := self._base.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            for (name,) in self.base.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                self.base.execute(f'DROP TABLE "{name}"')
+            self.base.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        elif (said := self.base.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(said)
 
     def close(self) -> None:
         """The log is folded into the file."""
-        self._base.close()
+        self.base.close()
 
     def count(self) -> int:
         """How many streams it knows."""
-        (count,) = self._base.execute("SELECT count(*) FROM streams").fetchone()
+        (count,) = self.base.execute("SELECT count(*) FROM streams").fetchone()
         return int(count)
 
     def enter(self, entries: Iterable[Entry]) -> None:
         """In one transaction. A stream that is known already is known better now."""
         entries = list(entries)
-        with self._base:
-            self._base.execute("BEGIN")
+        with self.base:
+            self.base.execute("BEGIN")
             for at in range(0, len(entries), _TOGETHER_MAX):
                 self._enter(entries[at : at + _TOGETHER_MAX])
 
@@ -283,33 +311,33 @@ class _Book:
         """
         streams = [entry.stream.stream for entry in entries]
         marks = ",".join("?" * len(streams))
-        self._base.execute(f"DELETE FROM calls WHERE stream IN ({marks})", streams)  # noqa: S608 - our own words
-        self._base.execute(f"DELETE FROM streams WHERE stream IN ({marks})", streams)  # noqa: S608 - our own words
+        for table in ("calls", "answers", "streams"):
+            self.base.execute(f"DELETE FROM {table} WHERE stream IN ({marks})", streams)  # noqa: S608 - our own words
         rows = ",".join([_STREAM_MARKS] * len(streams))
-        self._base.execute(
+        self.base.execute(
             f"INSERT INTO streams ({_STREAM}) VALUES {rows}",  # noqa: S608 - our own words
             [value for entry in entries for value in _stream_values(entry.stream)],
         )
         if calls := [_call_values(call) for entry in entries for call in entry.calls]:
-            self._base.executemany(f"INSERT INTO calls ({_CALL}) VALUES (?,?,?,?,?,?)", calls)  # noqa: S608 - our own words
+            self.base.executemany(f"INSERT INTO calls ({_CALL}) VALUES (?,?,?,?,?,?,?,?)", calls)  # noqa: S608 - our own words
+        if answers := [_answer_members(answer) for entry in entries for answer in entry.answers]:
+            self.base.executemany(f"INSERT INTO answers ({_ANSWER}) VALUES (?,?,?,?,?,?,?,?,?)", answers)  # noqa: S608
 
     def forget(self, streams: Iterable[str]) -> None:
         """Their rows."""
         keys = [(stream,) for stream in streams]
-        with self._base:
-            self._base.execute("BEGIN")
-            self._base.executemany("DELETE FROM calls WHERE stream = ?", keys)
-            self._base.executemany("DELETE FROM streams WHERE stream = ?", keys)
+        with self.base:
+            self.base.execute("BEGIN")
+            for table in ("calls", "answers", "streams"):
+                self.base.executemany(f"DELETE FROM {table} WHERE stream = ?", keys)  # noqa: S608 - our own words
 
     def list(self, which: Filter, limit: int) -> Sequence[StreamRow]:
         """One page, the latest first."""
-        return _page(self._base, which, limit)
+        return _page(self.base, which, limit)
 
-    def find_call(self, caller: str, call: str) -> CallRow | None:
-        """The first of this id."""
-        query = f"SELECT {_CALL} FROM calls WHERE caller = ? AND call = ? ORDER BY handed_us, stream LIMIT 1"  # noqa: S608
-        found = self._base.execute(query, (caller, call)).fetchone()
-        return None if found is None else _call_row(found)
+    def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+        """What each of these answers."""
+        return [link_of(answer, *_same(self.base, key_of(answer))) for answer in answers]
 
     def catch_up(self) -> bool:
         """A step towards what the tapes say: streams without a tape go, tapes without a row come. Whether more is left.
@@ -318,7 +346,7 @@ class _Book:
         """
         if self._missing is None:
             tapes = dict(self._folder.ended())
-            known = {stream for (stream,) in self._base.execute("SELECT stream FROM streams")}
+            known = {stream for (stream,) in self.base.execute("SELECT stream FROM streams")}
             self.forget(known - tapes.keys())
             self._missing = iter(sorted((stream, path) for stream, path in tapes.items() if stream not in known))
         step = [tape for _, tape in zip(range(_STEP), self._missing, strict=False)]
@@ -358,6 +386,37 @@ def _stream_row(values: Sequence[Any]) -> StreamRow:
 def _call_values(row: CallRow) -> tuple[Any, ...]:
     values: tuple[Any, ...] = _call_members(row)
     return values
+
+
+def _fates(base: sqlite3.Connection, stream: str, now: float) -> dict[str, Fate]:
+    query = f"SELECT {_CALL} FROM calls WHERE stream = ?"  # noqa: S608 - our own words
+    own = [_call_row(values) for values in base.execute(query, (stream,))]
+    query = f"SELECT {_ANSWER} FROM answers WHERE made_by = ?"  # noqa: S608 - our own words
+    linked = [_answer_row(values) for values in base.execute(query, (stream,))]
+    rows: dict[Key, tuple[list[CallRow], list[AnswerRow]]] = {}
+    for call in own:
+        calls, answers = rows[key_of(call)] = _same(base, key_of(call))
+        calls += [call] if call not in calls else []
+        answers += [answer for answer in linked if key_of(answer) == key_of(call) and answer not in answers]
+    return fates(own, rows, now)
+
+
+def _same(base: sqlite3.Connection, key: Key) -> tuple[list[CallRow], list[AnswerRow]]:
+    """All calls and answers that cannot be told apart by what they are; of very many the latest."""
+    found: list[list[Any]] = []
+    for names, table, order in ((_CALL, "calls", "handed_us"), (_ANSWER, "answers", "arrived_us")):
+        query = (
+            f"SELECT {names} FROM {table} WHERE (caller, call, name, arguments) = (?, ?, ?, ?)"  # noqa: S608 - our own words
+            f" ORDER BY {order} DESC LIMIT {SAME_CALLS_MAX}"
+        )
+        found.append(base.execute(query, key).fetchall())
+    return [_call_row(values) for values in found[0]], [_answer_row(values) for values in found[1]]
+
+
+def _answer_row(values: Sequence[Any]) -> AnswerRow:
+    named: dict[str, Any] = dict(zip(_ANSWER_NAMES, values, strict=True))
+    named["failed"] = bool(named["failed"])
+    return AnswerRow(**named)
 
 
 def _call_row(values: Sequence[Any]) -> CallRow:

@@ -1,5 +1,7 @@
-"""What the catalogue says of one tape: its row and those of its tool calls, a pure fold over the records."""
+"""What the catalogue says of one tape: its row, its tool calls, the results it brought; a pure fold over the records"""
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,12 +9,15 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.emit import Emitter
 from wiretape.events.fold.usage import UsageFold
-from wiretape.events.json_text import as_list, as_object, dumps
+from wiretape.events.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse
+from wiretape.events.lifecycle import State
 from wiretape.events.limits import BODY_BYTES_MAX
 from wiretape.events.model import Event, ResponseStarted
 from wiretape.events.record import NO_KEYS, Record
 
-__all__ = ["CallRow", "Entry", "EntryFold", "StreamRow", "entry_of", "opened"]
+from .limits import PARSE_INLINE_BYTES_MAX
+
+__all__ = ["AnswerRow", "CallRow", "Entry", "EntryFold", "StreamRow", "digest", "entry_of", "opened"]
 
 #: A frame that may count tokens. Inside a string of JSON the quotes would be escaped.
 _USAGE: Final = re.compile(rb'"usage"\s*:\s*\{')
@@ -21,6 +26,8 @@ _INPUT: Final = ("prompt_tokens", "input_tokens")
 _OUTPUT: Final = ("completion_tokens", "output_tokens")
 #: SQLite's integers; a count beyond them is junk.
 _INTEGER_MAX: Final = 2**63 - 1
+#: Of a hash of arguments: 64 bits, so that no two calls of one caller are taken for one by chance.
+_DIGEST_CHARS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +67,32 @@ class CallRow:
     stream: str
     name: str
     state: str
-    #: The end of its stream, microseconds since 1970: from there on the client could run it.
+    #: When the client could run it, microseconds since 1970; the end of its stream where it never could.
     handed_us: int
+    #: Of a call that was handed over, its `digest`.
+    arguments: str = ""
+    #: How many messages its request had; -1 where that is not known.
+    messages: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRow:
+    """One tool result that the request of a stream brought; orphans have none."""
+
+    caller: str
+    call: str
+    #: The one that it came with.
+    stream: str
+    name: str
+    #: The `digest` of the call's, as the history repeats them.
+    arguments: str
+    #: How many messages stand before the one that made the call.
+    after: int
+    failed: bool
+    #: When the request had come, microseconds since 1970.
+    arrived_us: int
+    #: The stream that made the call, where that was known before the first frame.
+    made_by: str = ""
 
 
 class Entry(NamedTuple):
@@ -69,6 +100,7 @@ class Entry(NamedTuple):
 
     stream: StreamRow
     calls: tuple[CallRow, ...]
+    answers: tuple[AnswerRow, ...] = ()
 
 
 def entry_of(stream: str, records: Iterable[Record]) -> Entry:
@@ -94,6 +126,9 @@ class EntryFold:
         self._first_content_us: int | None = None
         self._end: Record | None = None
         self._content = False
+        self._opened_us = 0
+        self._messages = -1
+        self._results: Mapping[str, Any] = NO_KEYS
 
     def feed(self, record: Record) -> None:
         """The next record."""
@@ -124,6 +159,9 @@ class EntryFold:
             case "open" | "request":
                 self._opening.append(record)
                 self._row = opened(self._row, record)
+                self._begin(record)
+            case "results":
+                self._results = record.keys
             case "attempt":  # what came before counts for nothing
                 self._first = self._usage = self._first_frame_us = self._first_content_us = None
                 self._bodies.clear()
@@ -136,6 +174,15 @@ class EntryFold:
                 self._end = record
             case _:
                 pass
+
+    def _begin(self, record: Record) -> None:
+        if record.kind == "open":
+            said = record.keys.get("created_us")
+            known = type(said) is int and said // 1_000_000 == self._row.created
+            self._opened_us = int(said or 0) if known else self._row.created * 1_000_000
+        else:
+            messages = record.keys.get("messages")
+            self._messages = messages if type(messages) is int and 0 <= messages <= _INTEGER_MAX else -1
 
     def entry(self) -> Entry:
         """The rows."""
@@ -158,7 +205,8 @@ class EntryFold:
             first_content_us=self._first_content_us,
             duration_us=None if self._end is None else self._end.t,
         )
-        return Entry(row, tuple(self._calls(row)))
+        answers = tuple(self._answers(row)) if self._results else ()
+        return Entry(row, tuple(self._calls(row)), answers)
 
     def _said(self) -> tuple[str, dict[str, Any] | None]:
         """Model and token counts, from a tape of the few records that can hold them: events of every frame cost more
@@ -187,7 +235,7 @@ class EntryFold:
 
     def _calls(self, row: StreamRow) -> Iterable[CallRow]:
         """Of ids that a stream uses twice the first counts, as in the whole catalogue."""
-        handed_us = row.created * 1_000_000 + (row.duration_us or 0)
+        handed_us = self._opened_us + (self._emitter.stream.handed_us or row.duration_us or 0)
         seen: set[str] = set()
         for call in self._emitter.wire.calls():
             key = _text(call.id)
@@ -201,6 +249,29 @@ class EntryFold:
                 name=_text(call.name),
                 state=call.state.value,
                 handed_us=handed_us,
+                arguments=digest(call.arguments) if call.state is State.RUNNING else "",
+                messages=self._messages,
+            )
+
+    def _answers(self, row: StreamRow) -> Iterable[AnswerRow]:
+        after = self._results.get("after")
+        seen = {""}
+        for entry in as_list(self._results.get("results")):
+            fields = as_object(entry)
+            key = _text(fields.get("id"))
+            if key in seen or fields.get("orphan") is True:
+                continue
+            seen.add(key)
+            yield AnswerRow(
+                caller=row.caller,
+                call=key,
+                stream=row.stream,
+                name=_text(fields.get("name")),
+                arguments=_text(fields.get("arguments")),
+                after=after if type(after) is int and 0 <= after <= _INTEGER_MAX else -1,
+                failed=fields.get("failed") is True,
+                arrived_us=self._opened_us,
+                made_by=_text(fields.get("stream")),
             )
 
 
@@ -231,3 +302,27 @@ def _count(counts: dict[str, Any] | None, names: tuple[str, ...]) -> int | None:
 def _text(value: Any) -> str:
     """A lone surrogate is a character that SQLite does not take."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def digest(arguments: str) -> str:
+    """The same for arguments that a client has written anew: other spaces, other order, 1.0 for 1.
+
+    Long ones are taken as they are, because to read them would hold up everybody.
+    """
+    said = arguments.encode("utf-8", "surrogatepass")
+    if len(said) <= PARSE_INLINE_BYTES_MAX:
+        value: Any = parse(said) if said.strip() else {}
+        try:
+            if value is not ABSENT:
+                said = json.dumps(_plain(value), sort_keys=True, separators=(",", ":")).encode()
+        except (RecursionError, ValueError):
+            pass  # as it is, then: too deep, or a number too long
+    return hashlib.sha256(said).hexdigest()[:_DIGEST_CHARS]
+
+
+def _plain(value: Any) -> Any:
+    if is_object(value):
+        return {key: _plain(part) for key, part in value.items()}
+    if is_list(value):
+        return [_plain(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -3,6 +3,7 @@
 from typing import Final
 
 __all__ = [
+    "ABANDONED_AFTER_S",
     "ACCEPT_BACKLOG",
     "ACCEPT_LOG_S",
     "ACCEPT_RETRY_S",
@@ -68,6 +69,7 @@ __all__ = [
     "RETRY_AFTER_MAX_S",
     "RETRY_FIRST_S",
     "SALT_BYTES",
+    "SAME_CALLS_MAX",
     "SAMPLED_RECORDS_MAX",
     "SAMPLED_STREAMS_MAX",
     "SENDS_A_TURN",
@@ -89,6 +91,10 @@ __all__ = [
     "WINDOW_BYTES_MAX",
     "WRITE_TIMEOUT_S",
 ]
+
+#: When nobody has answered a call for so long, readers call it abandoned: as long as hermes keeps a run of which nobody
+#: asks (clients.md 7.2). Nothing is decided by it: a result that comes later still counts.
+ABANDONED_AFTER_S: Final = 3_600.0
 
 #: One header block, status line and blank line included; also one chunk header and all trailers of a body. Four times
 #: what h11 takes by itself, because providers send long cookies and policies.
@@ -356,3 +362,7 @@ FRAMES_A_TURN_MAX: Final = 128
 
 #: Of a caller's own key that is looked for in an upstream's error: shorter ones are words ("not-needed", "lm-studio").
 CALLER_KEY_CHARS_MIN: Final = 20
+
+#: Calls of one caller with one id, one name and the same arguments that are compared with a result, the latest: only a
+#: provider that reuses its ids has more than one, and a week of `list_dir:0` without arguments has hundreds.
+SAME_CALLS_MAX: Final = 1_000

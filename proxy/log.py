@@ -98,7 +98,7 @@ class Log:
 
     def ended(self, ended: "Ended") -> None:
         """One line a stream; a warning where it did not end well."""
-        row, calls = ended.entry
+        row, calls, _ = ended.entry
         lost = [call.name for call in calls if call.state in ("dropped", "malformed")]
         fields: dict[str, object] = {
             "stream": row.stream,

@@ -144,7 +144,7 @@ class Metrics:
 
     def on_ended(self, ended: "Ended") -> None:
         """One stream."""
-        row, calls = ended.entry
+        row, calls, _ = ended.entry
         self._streams.add(_known(row.route, self._routes), _known(row.ending, _ENDINGS))
         if "untaped" in row.flags:
             self._untaped.add()

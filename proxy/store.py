@@ -10,7 +10,7 @@ A store only reports. Whether a stream whose tape failed is stopped or served on
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -19,7 +19,8 @@ from wiretape.events.record import Record
 from wiretape.events.stretch import Stretch
 from wiretape.events.tape import Damage
 
-from .entry import CallRow, Entry, StreamRow
+from .entry import AnswerRow, Entry, StreamRow
+from .linking import Fate, Link
 from .retention import Keep
 
 __all__ = [
@@ -127,8 +128,12 @@ class Store(Protocol):
         """One page of streams, the latest first."""
         ...
 
-    async def find_call(self, caller: str, call: str) -> CallRow | None:
-        """The first call of this id that this caller was ever handed."""
+    async def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+        """The call that each of these answers, if it was ever handed to that caller; they have just come."""
+        ...
+
+    async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
+        """What became of the calls that this stream handed over, by id (`now` in seconds since 1970)."""
         ...
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:

@@ -1,7 +1,7 @@
 """The store on disk: one file a stream, written before anything of it is delivered, found again after any crash."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,10 @@ from wiretape.events.stretch import Stretch, lines
 
 from .catalogue import Catalogue
 from .durability import ROUND_S, Committer, Durability, Sync, best_sync
-from .entry import CallRow, Entry, StreamRow, opened
+from .entry import AnswerRow, Entry, StreamRow, opened
 from .folder import Folder
 from .following import EndedBatches, LiveBatches, LiveTape
+from .linking import Fate, Link
 from .recovery import Recovered, recover
 from .retention import Keep, day_of, days_gone, oldest
 from .store import PAGE_MAX, Filter, StoreError, StoreFullError, StreamMissingError, TapeBrokenError, checked_stream_id
@@ -183,9 +184,13 @@ class FileStore:
             rows[row.stream] = row
         return sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
 
-    async def find_call(self, caller: str, call: str) -> CallRow | None:
-        """The first of this id, in any stream that has ended."""
-        return await self._catalogue.find_call(caller, call)
+    async def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+        """Among the calls of all streams that have ended."""
+        return await self._catalogue.find_calls(answers)
+
+    async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
+        """Of a stream that has ended."""
+        return await self._catalogue.fates(stream, now)
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove what is too old or too much, and its rows."""

@@ -4,7 +4,7 @@ No thread and no file, so that a clock which jumps as soon as all tasks wait nev
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import trio
 
@@ -12,8 +12,9 @@ from wiretape.events.record import Record, encode
 from wiretape.events.stretch import Stretch, single
 from wiretape.events.tape import Damage
 
-from .entry import CallRow, Entry, StreamRow, entry_of, opened
+from .entry import AnswerRow, CallRow, Entry, StreamRow, entry_of, opened
 from .following import Wakes
+from .linking import Fate, Key, Link, fates, key_of, link_of
 from .retention import Keep, Kept, day_of, expired
 from .store import PAGE_MAX, Filter, StoreError, StreamMissingError, checked_stream_id
 
@@ -26,6 +27,7 @@ class _Tape:
         self.size = 0
         self.row = StreamRow(stream=stream, created=0, caller="", route="", dialect="", model="")
         self.calls: Sequence[CallRow] = ()
+        self.answers: Sequence[AnswerRow] = ()
         self.closed = False
         self.wakes = Wakes()
 
@@ -37,7 +39,7 @@ class _Tape:
             if record.kind in ("open", "request"):
                 self.row = opened(self.row, record)
         if records[-1].kind == "end":
-            self.row, self.calls = entry or entry_of(self.row.stream, self.records)
+            self.row, self.calls, self.answers = entry or entry_of(self.row.stream, self.records)
             self.closed = True
         self.wakes.wake()
 
@@ -106,10 +108,14 @@ class MemoryStore:
         rows = [tape.row for tape in self._tapes.values() if which.admits(tape.row)]
         return sorted(rows, key=lambda row: row.place, reverse=True)[: min(limit, PAGE_MAX)]
 
-    async def find_call(self, caller: str, call: str) -> CallRow | None:
-        """The first of this id."""
-        found = [row for row in self._calls() if (row.caller, row.call) == (caller, call)]
-        return min(found, key=lambda row: (row.handed_us, row.stream), default=None)
+    async def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+        """Among all that have ended."""
+        return [link_of(answer, *_same(self._tapes.values(), key_of(answer))) for answer in answers]
+
+    async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
+        """Of a stream that has ended."""
+        own = self._tape(stream).calls
+        return fates(own, {key_of(call): _same(self._tapes.values(), key_of(call)) for call in own}, now)
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove what is too old or too much."""
@@ -133,6 +139,9 @@ class MemoryStore:
             raise StreamMissingError(f"there is no stream {stream}")
         return tape
 
-    def _calls(self) -> Iterator[CallRow]:
-        for tape in self._tapes.values():
-            yield from tape.calls
+
+def _same(tapes: Iterable[_Tape], key: Key) -> tuple[list[CallRow], list[AnswerRow]]:
+    """All calls and answers that cannot be told apart by what they are."""
+    tapes = list(tapes)
+    calls = [row for tape in tapes for row in tape.calls if key_of(row) == key]
+    return calls, [row for tape in tapes for row in tape.answers if key_of(row) == key]

@@ -1,4 +1,4 @@
-"""Tool results in a chat completions request: what comes behind its last assistant message and answers a call in it
+"""Tool results in a chat completions request: what comes behind its last assistant message, and what is told of it
 
 Of the history before that nothing is looked at: a request that repeats every earlier result brings only the new ones,
 ids that a provider reuses each turn meet no other turn, and a retried request brings what the first one brought.
@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..json_text import as_list, as_object
+from ..ledger import Ledger
 from ..limits import PREVIEW_BYTES_MAX, RESULTS_MAX
+from ..model import ToolResultSeen
+from ..record import Record
+from . import read
 
-__all__ = ["LEGACY_ID", "Found", "Result", "preview", "results_in"]
+__all__ = ["LEGACY_ID", "Found", "Result", "Results", "preview", "results_in"]
 
 #: A legacy `function_call` has no id; `read` gives the one of the first choice this, and clients send no other back.
 LEGACY_ID = "function_call_0"
@@ -121,3 +125,35 @@ def preview(text: str) -> str:
     if len(text) <= PREVIEW_BYTES_MAX and len(encoded) <= PREVIEW_BYTES_MAX:
         return text
     return encoded[:PREVIEW_BYTES_MAX].decode("utf-8", "ignore")
+
+
+class Results:
+    """Those of one stream's tape on their way to the client: due once, and once more in each attempt."""
+
+    def __init__(self, ledger: Ledger, *, told: bool) -> None:
+        self._ledger = ledger
+        self._told = told
+        self._results: list[ToolResultSeen] = []
+        self._due = False
+
+    def take(self, record: Record) -> list[ToolResultSeen]:
+        """What a `results` record says; what of it nobody is told stands in the ledger."""
+        given = record.keys.get("results")
+        seen = list(read.results(given, record.n))
+        if self._told:
+            self._results = [result for result in seen if result.name and not result.internal]
+            for _ in range(sum(result.internal for result in seen)):
+                self._ledger.flagged(record.n, "internal_tool")
+            for _ in range(read.orphans(given)):
+                self._ledger.flagged(record.n, "orphan_result")
+        self._due = True
+        return seen
+
+    def begin(self) -> None:
+        """Of an attempt before this one no client has seen anything."""
+        self._due = True
+
+    def due(self) -> list[ToolResultSeen]:
+        """What is to be told now."""
+        due, self._due = self._due, False
+        return self._results if due else []

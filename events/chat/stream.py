@@ -19,7 +19,6 @@ from ..model import (
     ResponseStarted,
     Terminator,
     ToolArgumentsComplete,
-    ToolResultSeen,
     UpstreamError,
     Usage,
 )
@@ -34,6 +33,7 @@ from .held import HeldCalls
 from .lesson import learn
 from .outbox import Outbox
 from .repair import Chunk, Done, Item, Repair, Unknown
+from .results import Results
 
 __all__ = ["ChatStream"]
 
@@ -53,8 +53,9 @@ class ChatStream:
         self._created = created
         self._sink = sink
         self._facts = Facts()
-        self._results: list[ToolResultSeen] = []
+        self._results = Results(self.ledger, told=settings.tool_events)
         self._outbox = Outbox(self.ledger)
+        self._t = 0
         #: Frames that it knows go out as they came, with nothing else to be done; gone when anything else happens.
         self.familiar: Familiar | None = None
         self._begin_attempt()
@@ -104,6 +105,7 @@ class ChatStream:
             self.ledger.came(record.n, record.raw or b"")
             self.ledger.withheld(record.n, "late_data")
             return
+        self._t = record.t
         self._items(self._repair.frame(record))
         if self.wire.overflow and not self._closed:
             self._cut(record.n, self.wire.ending("limit"))
@@ -114,7 +116,8 @@ class ChatStream:
                 self._facts = Facts.of(record.keys)
                 self._begin_attempt()
             case "results":
-                self._take_results(record)
+                for result in self._results.take(record):
+                    self._event(result)
             case "attempt" if not self.delivered:
                 if not self._fresh:
                     self._discard("attempt_discarded")
@@ -137,17 +140,6 @@ class ChatStream:
             case _:
                 pass
 
-    def _take_results(self, record: Record) -> None:
-        given = record.keys.get("results")
-        self._results, self._results_due = list(read.results(given, record.n)), True
-        for result in self._results:
-            self._event(result)
-            if self._settings.tool_events and result.internal:
-                self.ledger.flagged(record.n, "internal_tool")
-        if self._settings.tool_events:
-            for _ in range(read.orphans(given)):
-                self.ledger.flagged(record.n, "orphan_result")
-
     def _begin_attempt(self) -> None:
         """What an attempt before this one brought counts for nothing: no client has seen it."""
         self.wire = Wire()
@@ -163,7 +155,9 @@ class ChatStream:
         self._body_n = 0
         self._started = self._closed = self._flows = False
         self._fresh = True  # nothing has come yet
-        self._results_due = True
+        self._results.begin()
+        #: When a call was first handed over.
+        self.handed_us: int | None = None
         self.familiar = None
         self._lessons = LESSONS_MAX
         self._repair = Repair(self._facts, self._settings, self._envelope, self._roles, self.ledger, self._stream_id)
@@ -251,6 +245,8 @@ class ChatStream:
             lost = [call for call in calls if call.state is not State.RUNNING]
             if lost:
                 broken.add(finish.choice)
+            elif calls and self.handed_us is None:
+                self.handed_us = self._t
             self._held.release(finish.choice, shown=not lost)
             self._send_lifecycle(finish.n, calls)
             if lost and finish.reason in CUT_FINISHES and self._settings.on_partial != "error":
@@ -293,12 +289,8 @@ class ChatStream:
                 self._outbox.add(n, "lifecycle", write.lifecycle_of_call(self._own_envelope(), call, status))
 
     def _send_results(self, n: int) -> None:
-        if not self._results_due:
-            return
-        self._results_due = False
-        for result in self._results:
-            if self._settings.tool_events and result.name and not result.internal:
-                self._outbox.add(n, "lifecycle", write.lifecycle_of_result(self._own_envelope(), result))
+        for result in self._results.due():
+            self._outbox.add(n, "lifecycle", write.lifecycle_of_result(self._own_envelope(), result))
 
     def _send_warning(self, n: int, code: str, lost: list[Call]) -> None:
         delta = {"content": write.warning(code, lost)}

@@ -1,6 +1,6 @@
 """Streams to put into a store: batches of records as a pump would append them."""
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,18 +29,26 @@ def stream_of(
     route: str = "default",
     created: int = CREATED,
     call_id: str = "",
+    arguments: str = "{}",
+    messages: int = 1,
+    results: Sequence[Mapping[str, Any]] = (),
     body: bytes = b"{}",
     end: bool = True,
 ) -> list[Batch]:
-    """One chat stream: its opening, so many reads of text (and a tool call), its end."""
+    """One chat stream: its opening, so many reads of text (and a tool call), its end; `results` came in its request,
+    behind the last of its messages but as many."""
     recorder, emitter = Recorder(), Emitter()
     opening: dict[str, Any] = {"format": 1, "stream": stream, "dialect": "chat", "profile": "strict"}
-    opening |= {"created": created, "caller": caller, "route": route}
+    opening |= {"created": created, "created_us": created * 1_000_000, "caller": caller, "route": route}
     facts: dict[str, Any] = {"stream": True, "usage": True, "model": model, "n": 1, "tools": []}
-    batches = [[recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": facts}, body)]]
+    asked = {"facts": facts, "messages": messages}
+    batches = [[recorder.record("open", 0, opening), recorder.record("request", 0, asked, body)]]
+    if results:
+        after = messages - 1 - len(results)
+        batches[0].append(recorder.record("results", 0, {"results": list(results), "after": after}))
     upstream = [text(f"word {number} ") for number in range(reads)]
     if call_id:
-        upstream.append(call(index=0, id=call_id, name="look_up", arguments="{}"))
+        upstream.append(call(index=0, id=call_id, name="look_up", arguments=arguments))
     upstream.append(finish("tool_calls" if call_id else "stop"))
     batches += [recorder.read(1_000 * number, data) for number, data in enumerate([*upstream, DONE], 1)]
     for batch in batches:

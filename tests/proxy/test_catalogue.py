@@ -1,6 +1,7 @@
 """The catalogue says what the tapes say, and nothing is lost with it."""
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from tests.support.corpus import load, needs_corpus
 from wiretape.events.emit import Emitter
 from wiretape.events.fold.usage import UsageFold
 from wiretape.events.json_text import dumps
+from wiretape.events.lifecycle import State
 from wiretape.events.model import Event
 from wiretape.events.record import Record
-from wiretape.proxy.catalogue import reindex
-from wiretape.proxy.entry import EntryFold, entry_of
+from wiretape.proxy.catalogue import peek_fates, reindex
+from wiretape.proxy.entry import AnswerRow, EntryFold, digest, entry_of
 from wiretape.proxy.folder import Folder
+from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX
+from wiretape.proxy.linking import Fate
 from wiretape.proxy.retention import Keep
 from wiretape.proxy.store import Filter
 from wiretape.proxy.store_files import FileStore, open_files
@@ -34,7 +38,7 @@ USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 def test_the_row_of_a_whole_stream() -> None:
     upstream = [text("a", role=True), text("b"), finish(), sse({"id": "x", "choices": [], "usage": USAGE}), DONE]
     records = chat_tape(upstream, request={"model": "m", "stream": True, "stream_options": {"include_usage": True}})
-    row, calls = entry_of("s1", records)
+    row, calls, _ = entry_of("s1", records)
     assert (row.stream, row.dialect, row.model, row.created, row.ending) == ("s1", "chat", "m", 7, "completed")
     assert (row.input_tokens, row.output_tokens) == (5, 7)
     assert (row.first_frame_us, row.first_content_us, row.duration_us) == (1, 1, 1 << 40)
@@ -96,7 +100,7 @@ JUNK = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.li
 
 @given(keys=st.dictionaries(st.sampled_from(["created", "caller", "route", "dialect", "ending", "flags"]), JUNK))
 def test_junk_in_a_record_makes_a_row_that_the_catalogue_takes(keys: dict[str, Any]) -> None:
-    row, _ = entry_of("s1", [Record(0, 0, "open", keys), Record(1, 0, "end", keys)])
+    row = entry_of("s1", [Record(0, 0, "open", keys), Record(1, 0, "end", keys)]).stream
     assert 0 <= row.created < 2**63
     assert isinstance(row.caller, str)
     assert all(isinstance(flag, str) for flag in row.flags)
@@ -112,7 +116,74 @@ def test_rows_found_live_are_those_found_in_the_tape() -> None:
     assert fold.entry() == entry_of("s1", records)
 
 
+ANSWERS: dict[str, Any] = {
+    "results": [
+        {"id": "a", "name": "f", "arguments": "00", "stream": "s0", "output": "x"},
+        {"id": "b", "name": "g", "arguments": "01", "failed": True},
+        {"id": "a", "name": "again"},
+        {"id": "c", "orphan": True},
+        {"id": ""},
+        {"id": 5},
+        "junk",
+    ],
+    "after": 3,
+}
+
+
+def test_the_results_that_a_request_brought() -> None:
+    opening = {"created": 7, "created_us": 7_250_000, "caller": "me", "dialect": "chat"}
+    answers = entry_of("s1", [Record(0, 0, "open", opening), Record(1, 9, "results", ANSWERS)]).answers
+    linked = AnswerRow(
+        caller="me",
+        call="a",
+        stream="s1",
+        name="f",
+        arguments="00",
+        after=3,
+        failed=False,
+        arrived_us=7_250_000,
+        made_by="s0",
+    )
+    assert answers == (linked, replace(linked, call="b", name="g", arguments="01", failed=True, made_by=""))
+
+
+@pytest.mark.parametrize(
+    ("created_us", "opened_us"), [(7_250_000, 7_250_000), (9_000_000, 7_000_000), ("x", 7_000_000), (None, 7_000_000)]
+)
+def test_a_call_was_handed_over_with_its_finish_and_not_at_the_end(created_us: Any, opened_us: int) -> None:
+    whole = [call(index=0, id="a", name="f", arguments=' {"x": 1.0, "b": [1] }'), finish("tool_calls"), DONE]
+    made = chat_tape([*whole])
+    made[0] = made[0]._replace(keys={**made[0].keys, "created_us": created_us})
+    made[1] = made[1]._replace(keys={**made[1].keys, "messages": 5})
+    (row,) = entry_of("s1", made).calls
+    assert (row.handed_us, row.messages) == (opened_us + 2, 5)
+    assert row.arguments == digest('{"b":[1],"x":1}')
+    (cut,) = entry_of("s1", chat_tape(whole[:1])).calls
+    assert (cut.handed_us, cut.messages, cut.arguments) == (7_000_000 + (1 << 40), -1, "")
+
+
+def test_arguments_are_the_same_however_a_client_writes_them_and_long_ones_as_they_are() -> None:
+    same = ['{"a":1,"b":"\u00e9"}', ' { "b" : "\\u00e9", "a" : 1.0 } ', '{"a":1e0,"b":"é"}']
+    assert len({digest(text) for text in same}) == 1
+    assert digest("") == digest("{}") != digest("[]")
+    assert len({digest("{"), digest("{ "), digest("\ud83d"), digest("\ud83e")}) == 4  # no JSON
+    deep = "[" * 500 + "]" * 500
+    assert digest(deep) != digest("[]")
+    for over, equal in ((-1, True), (0, True), (1, False)):
+        text_of = "x" * (PARSE_INLINE_BYTES_MAX + over - 14)
+        said, other = f'{{"a":"{text_of}","b":1}}', f'{{"b":1,"a":"{text_of}"}}'
+        assert len(said) == PARSE_INLINE_BYTES_MAX + over
+        assert (digest(said) == digest(other)) is equal
+
+
 # -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def answer(call_id: str, **named: Any) -> AnswerRow:
+    """A result of the call that `stream_of` makes."""
+    said: dict[str, Any] = {"caller": "c1", "call": call_id, "stream": "new", "name": "look_up"}
+    said |= {"arguments": digest("{}"), "after": 1, "failed": False, "arrived_us": (CREATED + 100) * 1_000_000}
+    return AnswerRow(**said | named)
 
 
 async def fill(store: FileStore, count: int) -> None:
@@ -122,6 +193,12 @@ async def fill(store: FileStore, count: int) -> None:
         call_id = f"call-{number % 3}" if number % 2 else ""
         for batch in stream_of(stream, created=CREATED + number // 4, call_id=call_id, caller=f"c{number % 2}"):
             await store.append(stream, batch)
+
+
+async def put(store: FileStore, stream: str, **how: Any) -> None:
+    await store.create(stream)
+    for batch in stream_of(stream, caller="c1", **how):
+        await store.append(stream, batch)
 
 
 def content(root: Path) -> list[str]:
@@ -153,14 +230,15 @@ async def test_a_rebuilt_catalogue_says_the_same(tmp_path: Path) -> None:
 async def test_a_deleted_catalogue_is_made_good_at_the_next_start(tmp_path: Path) -> None:
     async with opened_files(tmp_path) as store:
         await fill(store, 50)
-        calls = [await store.find_call("c1", f"call-{number}") for number in range(3)]
+        calls = [await store.find_calls([answer(f"call-{number}")]) for number in range(3)]
     before = content(tmp_path)
     for name in ("catalogue.db", "catalogue.db-wal", "catalogue.db-shm"):
         (tmp_path / name).unlink(missing_ok=True)
     async with opened_files(tmp_path) as store:
         while len(await store.list(Filter())) < 50:
             pass
-        assert [await store.find_call("c1", f"call-{number}") for number in range(3)] == calls
+        assert [await store.find_calls([answer(f"call-{number}")]) for number in range(3)] == calls
+        assert all(link is not None for (link,) in calls)
     assert content(tmp_path) == before
 
 
@@ -213,6 +291,35 @@ async def test_one_batch_writes_many_rows_and_a_question_sees_them(tmp_path: Pat
             assert len(await store.list(Filter())) == round_number + 1
 
 
+@pytest.mark.parametrize("over", [-1, 0, 1])
+async def test_of_calls_that_are_all_alike_the_latest_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over: int
+) -> None:
+    monkeypatch.setattr("wiretape.proxy.catalogue.SAME_CALLS_MAX", 3)
+    async with opened_files(tmp_path) as store:
+        for number in range(3 + over):
+            await put(store, f"s{number}", call_id="call_0", created=CREATED + number, messages=1 + number)
+        (link,) = await store.find_calls([answer("call_0")])
+        assert link is not None
+        assert link.stream == ("s0" if over <= 0 else f"s{2 + over}")  # the first one had as many messages
+
+
+async def test_whoever_may_only_read_sees_what_became_of_a_call(tmp_path: Path) -> None:
+    result = {"id": "call_0", "name": "look_up", "arguments": digest("{}")}
+    async with opened_files(tmp_path) as store:
+        await put(store, "s1", call_id="call_0")
+        await put(store, "s2", created=CREATED + 1, messages=3, results=[result])
+        fated = await store.fates("s1", CREATED)
+        assert fated == {"call_0": Fate(State.COMPLETED, "s2", 995)}
+        assert peek_fates(tmp_path, "s1", CREATED) == fated
+    assert peek_fates(tmp_path, "s1", CREATED) == fated
+    assert reindexed(tmp_path) == 2
+    assert peek_fates(tmp_path, "s1", CREATED) == fated
+    (tmp_path / "catalogue.db").write_bytes(b"x" * 8192)
+    assert peek_fates(tmp_path, "s1", CREATED) == {}
+    assert peek_fates(tmp_path / "nowhere", "s1", CREATED) == {}
+
+
 def check_against_the_folds(records: list[Record]) -> None:
     """A row is made from few records; the folds over all events of the tape say the same."""
     usage, found = UsageFold(), list[Event]()
@@ -224,7 +331,7 @@ def check_against_the_folds(records: list[Record]) -> None:
             content_us = record.t
     for event in found:
         usage.apply(event)
-    row, calls = entry_of("s1", records)
+    row, calls, _ = entry_of("s1", records)
     assert row.usage == (None if usage.counts is None else dumps(usage.counts).decode())
     ended = emitter.wire.ended
     assert ended is not None

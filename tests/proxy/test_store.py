@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from tests.proxy.store_cases import CREATED, Batch, flat, gathered, opened_files, stream_of
 from wiretape.events.errors import LocalError
+from wiretape.events.lifecycle import State
 from wiretape.events.record import Record, encode
-from wiretape.proxy.entry import entry_of
+from wiretape.proxy.entry import AnswerRow, digest, entry_of
+from wiretape.proxy.limits import ABANDONED_AFTER_S
+from wiretape.proxy.linking import Fate, Link
 from wiretape.proxy.retention import Keep
 from wiretape.proxy.store import (
     Filter,
@@ -170,7 +173,7 @@ async def test_what_is_not_there_is_said(store: Store) -> None:
         store.follow("nobody")
     with pytest.raises(StreamMissingError):
         await store.append("nobody", stream_of("nobody")[0])
-    assert await store.find_call("nobody", "call-1") is None
+    assert await store.find_calls([answer("call-1")]) == [None]
     assert await store.list(Filter()) == []
 
 
@@ -234,18 +237,43 @@ async def test_lists_what_was_asked_for(store: Store) -> None:
 async def test_a_row_says_what_the_tape_says(store: Store) -> None:
     written = await put(store, "s1", stream_of("s1", call_id="call-1"))
     assert list(await store.list(Filter())) == [entry_of("s1", written).stream]
-    call = await store.find_call("caller-1", "call-1")
-    assert call == entry_of("s1", written).calls[0]
-    assert call is not None
-    assert (call.name, call.state, call.stream) == ("look_up", "running", "s1")
 
 
-async def test_of_one_call_id_the_first_counts_and_each_caller_has_its_own(store: Store) -> None:
-    await put(store, "later", stream_of("later", call_id="call_1", created=CREATED + 9))
-    await put(store, "first", stream_of("first", call_id="call_1"))
-    await put(store, "other", stream_of("other", call_id="call_1", created=CREATED - 9, caller="caller-2"))
-    found = [await store.find_call(caller, "call_1") for caller in ("caller-1", "caller-2", "caller-3")]
-    assert [row and row.stream for row in found] == ["first", "other", None]
+def answer(call_id: str, **named: Any) -> AnswerRow:
+    """A result that has just come, a second after the calls of `stream_of`."""
+    said: dict[str, Any] = {"caller": "caller-1", "call": call_id, "stream": "new", "name": "look_up"}
+    said |= {"arguments": digest("{}"), "after": 1, "failed": False, "arrived_us": (CREATED + 1) * 1_000_000}
+    return AnswerRow(**said | named)
+
+
+#: `stream_of` hands its call over with the fifth read, 5 ms after its beginning.
+HANDED_MS = 5
+
+
+async def test_a_call_is_found_as_soon_as_its_stream_has_ended_and_by_its_own_caller_alone(store: Store) -> None:
+    await put(store, "s1", stream_of("s1", call_id="call-1"))
+    mine = [answer("call-1"), answer("call-2"), answer("call-1", name="jump"), answer("call-1", arguments=digest("[]"))]
+    assert await store.find_calls(mine) == [Link("s1", 1_000 - HANDED_MS), None, None, None]
+    assert await store.find_calls([answer("call-1", caller="caller-2")]) == [None]
+    assert await store.find_calls([]) == []
+
+
+async def test_what_became_of_a_call_is_known_from_the_stream_that_answered_it(store: Store) -> None:
+    later: dict[str, Any] = {"created": CREATED + 2, "messages": 3}
+    result = {"id": "call-1", "name": "look_up", "arguments": digest("{}")}
+    await put(store, "s1", stream_of("s1", call_id="call-1"))
+    await put(store, "s2", stream_of("s2", call_id="call-2", **later, results=[{**result, "failed": True}]))
+    assert await store.fates("s1", CREATED) == {"call-1": Fate(State.FAILED, "s2", 2_000 - HANDED_MS)}
+    assert await store.fates("s2", CREATED) == {"call-2": Fate(State.RUNNING)}
+    assert await store.fates("s2", CREATED + 2 * ABANDONED_AFTER_S) == {"call-2": Fate(State.ABANDONED)}
+    retried = answer("call-1", arrived_us=(CREATED + 60) * 1_000_000)
+    assert await store.find_calls([retried]) == [Link("s1", 2_000 - HANDED_MS)]  # as the first one said
+
+
+async def test_a_stream_that_runs_has_no_fates_yet(store: Store) -> None:
+    await put(store, "s1", stream_of("s1", call_id="call-1", end=False))
+    assert await store.fates("s1", CREATED) == {}
+    assert await store.find_calls([answer("call-1")]) == [None]
 
 
 async def test_an_entry_that_was_given_is_taken(store: Store) -> None:
@@ -262,7 +290,7 @@ async def test_what_expired_is_gone_from_everywhere_and_live_streams_stay(store:
     await put(store, "young", stream_of("young"))
     assert list(await store.expire(CREATED, Keep())) == ["old"]
     assert sorted(row.stream for row in await store.list(Filter())) == ["old-live", "young"]
-    assert await store.find_call("caller-1", "call-1") is None
+    assert await store.find_calls([answer("call-1")]) == [None]
     with pytest.raises(StreamMissingError):
         store.read("old")
     assert list(await store.expire(CREATED, Keep(bytes=0))) == ["young"]

@@ -181,7 +181,7 @@ async def test_only_their_owner_reads_what_was_said(tmp_path: Path, umask: int) 
                 await store.create(stream)
                 for batch in stream_of(stream, end=stream == "ended"):
                     await store.append(stream, batch)
-            await store.find_call("caller-1", "x")
+            await store.fates("ended", 0)
             await store.expire(0, Keep())  # nothing, but what has ended lies where it stays
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [root, *root.rglob("*")]}
     finally:

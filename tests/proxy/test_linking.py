@@ -1,0 +1,138 @@
+"""Which call a result answers, and what became of each call: tables of rows."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiretape.events.lifecycle import State
+from wiretape.proxy.entry import AnswerRow, CallRow
+from wiretape.proxy.limits import ABANDONED_AFTER_S
+from wiretape.proxy.linking import Fate, Link, fates, key_of, link_of, links
+
+SECOND_US = 1_000_000
+
+
+def made(stream: str, at_s: float, *, messages: int = 1, state: str = "running", call: str = "call_0") -> CallRow:
+    return CallRow(
+        caller="me",
+        call=call,
+        stream=stream,
+        name="read",
+        state=state,
+        handed_us=int(at_s * SECOND_US),
+        arguments="00",
+        messages=messages,
+    )
+
+
+def came(stream: str, at_s: float, *, after: int = 1, by: str = "", failed: bool = False) -> AnswerRow:
+    return AnswerRow(
+        caller="me",
+        call="call_0",
+        stream=stream,
+        name="read",
+        arguments="00",
+        after=after,
+        failed=failed,
+        arrived_us=int(at_s * SECOND_US),
+        made_by=by,
+    )
+
+
+def linked(calls: list[CallRow], answers: list[AnswerRow]) -> dict[str, str]:
+    return {stream: call.stream for stream, call in links(calls, answers).items()}
+
+
+@pytest.mark.parametrize(
+    ("calls", "answers", "expected"),
+    [
+        ([], [came("b", 2)], {}),
+        ([made("a", 1)], [came("b", 2)], {"b": "a"}),
+        ([made("a", 3)], [came("b", 2)], {}),
+        ([made("a", 1, state="dropped")], [came("b", 2)], {}),
+        ([made("a", 1)], [came("c", 3), came("b", 2)], {"b": "a", "c": "a"}),
+        ([made("a", 1), made("b", 3, messages=3)], [came("b", 2), came("c", 4, after=3)], {"b": "a", "c": "b"}),
+        ([made("a", 1), made("x", 2, messages=7)], [came("b", 3), came("y", 4, after=7)], {"b": "a", "y": "x"}),
+        ([made("a", 1), made("x", 2)], [came("y", 3), came("b", 4)], {"y": "x", "b": "a"}),
+        ([made("a", 1), made("b", 9, messages=3)], [came("b", 2), came("c", 10)], {"b": "a", "c": "a"}),
+        ([made("a", 1), made("x", 2)], [came("b", 3, by="a"), came("c", 4)], {"b": "a", "c": "x"}),
+        ([made("a", 1)], [came("b", 2, by="expired")], {}),
+    ],
+    ids=[
+        "a call from before Wiretape",
+        "the one call",
+        "a call that came later",
+        "a call that was never handed over",
+        "a retried request",
+        "an id of every turn",
+        "two conversations, by the number of messages",
+        "two that are alike in all: the latest that waits",
+        "a regenerated answer, though a later call has the same id",
+        "what was linked before is linked so",
+        "and not elsewhere when it has expired",
+    ],
+)
+def test_the_call_that_a_result_answers(
+    calls: list[CallRow], answers: list[AnswerRow], expected: dict[str, str]
+) -> None:
+    assert linked(calls, answers) == expected
+    assert linked(calls[::-1], answers[::-1]) == expected
+
+
+def test_a_retried_request_says_what_the_first_one_said() -> None:
+    calls, first = [made("a", 1)], came("b", 2.5)
+    assert link_of(first, calls, []) == Link("a", 1_500)
+    assert link_of(came("c", 60), calls, [first]) == Link("a", 1_500)
+    assert link_of(first, calls, [first, came("c", 60)]) == Link("a", 1_500)
+    assert link_of(came("d", 0.5), calls, [first]) is None
+
+
+def fates_of(own: list[CallRow], answers: list[AnswerRow], now_s: float = 10) -> dict[str, Fate]:
+    rows = {key_of(call): ([call], [each for each in answers if key_of(each) == key_of(call)]) for call in own}
+    return fates(own, rows, now_s)
+
+
+def test_a_call_runs_until_its_first_result() -> None:
+    assert fates_of([made("a", 1)], []) == {"call_0": Fate(State.RUNNING)}
+    assert fates_of([made("a", 1)], [came("b", 2)]) == {"call_0": Fate(State.COMPLETED, "b", 1_000)}
+    two = [came("c", 3, failed=True), came("b", 2)]
+    assert fates_of([made("a", 1)], two) == {"call_0": Fate(State.COMPLETED, "b", 1_000)}
+    assert fates_of([made("a", 1)], [came("b", 2, failed=True)]) == {"call_0": Fate(State.FAILED, "b", 1_000)}
+    assert fates_of([made("a", 1, state="dropped")], []) == {}
+    assert fates([made("a", 1)], {}, 2) == {"call_0": Fate(State.RUNNING)}
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_after_a_while_nobody_waits_for_it_any_more_but_a_result_still_counts(over: int) -> None:
+    late = 1 + ABANDONED_AFTER_S + over
+    fated = State.ABANDONED if over > 0 else State.RUNNING
+    assert fates_of([made("a", 1)], [], late) == {"call_0": Fate(fated)}
+    answered = Fate(State.COMPLETED, "b", int((late - 1) * 1_000))
+    assert fates_of([made("a", 1)], [came("b", late)], 10 * late) == {"call_0": answered}
+
+
+def test_a_call_is_abandoned_when_its_conversation_went_on_without_it() -> None:
+    own = [made("a", 1), made("a", 1, call="call_1")]
+    assert fates_of(own, []) == {"call_0": Fate(State.RUNNING), "call_1": Fate(State.RUNNING)}
+    assert fates_of(own, [came("b", 2)])["call_1"] == Fate(State.ABANDONED)
+
+
+@given(
+    calls=st.lists(st.builds(made, st.sampled_from("abcdef"), st.integers(0, 9), messages=st.integers(1, 3))),
+    answers=st.lists(st.builds(came, st.sampled_from("uvwxyz"), st.integers(0, 9), after=st.integers(1, 3))),
+)
+def test_a_link_is_never_made_before_the_call_and_what_was_linked_stays(
+    calls: list[CallRow], answers: list[AnswerRow]
+) -> None:
+    """Written down as it came, each link is found again; so a tape that holds it says the same as one that does not."""
+    calls = list({call.stream: call for call in calls}.values())
+    answers = list({answer.stream: answer for answer in answers}.values())
+    found = links(calls, answers)
+    for answer in answers:
+        call = found.get(answer.stream)
+        assert call is None or call.handed_us <= answer.arrived_us
+        assert (call is None) == all(each.handed_us > answer.arrived_us for each in calls)
+    written = [replace(each, made_by=found[each.stream].stream) if each.stream in found else each for each in answers]
+    assert links(calls, written) == found

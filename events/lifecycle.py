@@ -2,7 +2,7 @@
 
 Two rules:
 
-1. A call is handed over only when its choice finished and its arguments are JSON; until then nobody may run it.
+1. A call is handed over only when its choice finished and its arguments are JSON; until then no client may run it.
 2. Every call ends in exactly one terminal state, and on the wire (law L7) at most one `running` comes before at most
    one terminal event.
 
@@ -10,6 +10,9 @@ A call is announced by its first delta. When its choice finishes it is ready or 
 the client in the same step, and the next request of that client may bring its result. Whatever is not handed over when
 the stream ends, or when the output limit ends it, is dropped. Nothing inside a stream shows that a call was abandoned:
 readers of the catalogue compute it.
+
+A tool that the upstream runs itself is never handed over: the upstream says that it runs, and how it came out, in the
+same stream. One of which no more was heard when the answer ended is dropped; it may have run to its end all the same.
 """
 
 from collections.abc import Mapping
@@ -27,9 +30,9 @@ class State(Enum):
     ANNOUNCED = "announced"
     #: Closed by the protocol, arguments are JSON.
     READY = "ready"
-    #: Handed over to the client.
+    #: Handed over to the client, or run by the upstream itself.
     RUNNING = "running"
-    #: The client's next request brought its result.
+    #: The client's next request brought its result, or the upstream told its end.
     COMPLETED = "completed"
     #: It brought a result that the protocol marks as an error.
     FAILED = "failed"
@@ -47,11 +50,13 @@ class Trigger(Enum):
     VALID = "closed with JSON arguments"
     INVALID = "closed with other arguments"
     HANDED_OVER = "handed over with the finish"
+    RUN_UPSTREAM = "the upstream runs it itself"
     LENGTH = "ended by length"
     CUT = "stream ended"
     RESULT = "result seen"
     ERROR_RESULT = "error result seen"
     UNANSWERED = "never answered"
+    UNHEARD = "answer ended before the upstream told its end"
 
 
 TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = MappingProxyType(
@@ -59,6 +64,7 @@ TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = MappingProxyType(
         State.ANNOUNCED: {
             Trigger.VALID: State.READY,
             Trigger.INVALID: State.MALFORMED,
+            Trigger.RUN_UPSTREAM: State.RUNNING,
             Trigger.LENGTH: State.DROPPED,
             Trigger.CUT: State.DROPPED,
         },
@@ -70,6 +76,7 @@ TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = MappingProxyType(
             Trigger.RESULT: State.COMPLETED,
             Trigger.ERROR_RESULT: State.FAILED,
             Trigger.UNANSWERED: State.ABANDONED,
+            Trigger.UNHEARD: State.DROPPED,
         },
         State.COMPLETED: {},
         State.FAILED: {},

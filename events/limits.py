@@ -19,6 +19,9 @@ __all__ = [
     "PREVIEW_BYTES_MAX",
     "QUOTED_BYTES_MAX",
     "RESULTS_MAX",
+    "RETOLD_CHARS_MAX",
+    "RETOLD_CHARS_MIN",
+    "RETOLD_PLACES_MAX",
     "SLICE_BYTES",
     "SLICE_BYTES_MIN",
     "TAPE_LINE_BYTES_MAX",
@@ -82,6 +85,13 @@ LESSONS_MAX: Final = 8
 
 #: Kinds of lists in a delta whose entries are numbered (reasoning details, annotations); no dialect has more than 3.
 LISTS_OF_A_DELTA_MAX: Final = 16
+
+#: Text of one turn of an agent in which its beginning is looked for a second time; what was said before a call that
+#: broke is a sentence or two. Below six characters ("It is ", the shortest seen: clients.md 4) texts repeat by chance.
+RETOLD_CHARS_MAX: Final = 64 * 1024
+RETOLD_CHARS_MIN: Final = 6
+#: Places at once from which on it may be the same: a list whose lines begin alike has one for each.
+RETOLD_PLACES_MAX: Final = 8
 
 #: White space before a `<think>` that is waited for.
 THINK_HEAD_CHARS_MAX: Final = 1_024

@@ -33,6 +33,8 @@ class Settings:
     think: bool = False
     #: A whole answer where a stream was due becomes one (Q96); else it is no answer.
     synthesise: bool = True
+    #: The upstream is declared to be hermes-agent: what it says of its tools and of how it ended is believed.
+    hermes: bool = False
 
     @property
     def held(self) -> bool:
@@ -53,6 +55,7 @@ class Settings:
             cumulative=settings.get("cumulative") is True,
             think=settings.get("think") is True,
             synthesise=settings.get("synthesise") is not False,
+            hermes=settings.get("hermes") is True,
         )
 
 

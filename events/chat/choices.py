@@ -118,7 +118,12 @@ class Choices:
         if type(index) is not int or index not in self.flowing:
             return False
         delta: Any = choices[0].get("delta")
-        if self._settings.cumulative or not is_object(delta) or any(map(_is_structure, delta.values())):
+        if (
+            self._settings.hermes
+            or self._settings.cumulative
+            or not is_object(delta)
+            or any(map(_is_structure, delta.values()))
+        ):
             return False
         if delta.get("reasoning") is not None and delta.get("reasoning_content") is not None:
             return False  # whether they are equal decides what goes out

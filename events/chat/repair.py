@@ -11,17 +11,18 @@ from typing import Any, Final, NamedTuple
 from ..json_text import ABSENT, as_object, dumps, is_list, is_object, parse
 from ..ledger import Ledger
 from ..limits import CHUNKS_WAITING_MAX, UNDELIVERED_BYTES_MAX
-from ..model import Event
+from ..model import Event, ForeignFrame
 from ..record import Record
 from ..settings import Facts, Settings
-from ..splice import Action, Splicer, locate
+from ..splice import Action, Op, Splicer, locate
 from ..sse import BOM, Frame, encode, parse_block
 from .answers import Failure, choices_of, chunks_of, delivers, error_of, failure_of, has_delta, has_message, news_of
 from .calls import Work
 from .choices import Choices
-from .write import CHUNK, DONE, Envelope
+from .hermes import Progress, Retold, ended_by_length, failure_of_agent
+from .write import CHUNK, DONE, PROGRESS_EVENT, Envelope
 
-__all__ = ["Chunk", "Done", "Item", "Repair", "Unknown"]
+__all__ = ["Chunk", "Done", "Item", "Repair", "Unknown", "role_moved", "without_claims"]
 
 _TERMINATOR: Final = b"[DONE]"
 #: Top-level lists that Perplexity repeats on every chunk (Q87).
@@ -73,7 +74,25 @@ class Unknown(NamedTuple):
     why: str
 
 
-Item = Chunk | Done | Failure | Unknown
+Item = Chunk | Done | Failure | Progress | Unknown
+
+
+def role_moved(chunk: Chunk, index: int, roles: set[int]) -> list[Op]:
+    """A warning that goes out before the chunk with the role takes the role along."""
+    places = [place for place, choice in enumerate(chunk.value["choices"]) if choice["index"] == index]
+    with_role = [place for place in places if "role" in chunk.value["choices"][place]["delta"]]
+    if with_role:
+        roles.discard(index)
+    return [Op("role_repeated", ("choices", place, "delta"), Action.DROP, "role") for place in with_role]
+
+
+def without_claims(chunk: Chunk, claims: set[int]) -> list[Op]:
+    """A finish over a malformed call is withheld: nobody may take the call for whole."""
+    return [
+        Op("malformed_claim", ("choices", place), Action.SET, "finish_reason", b"null")
+        for place, choice in enumerate(chunk.value["choices"])
+        if choice["index"] in claims and choice.get("finish_reason")
+    ]
 
 
 class _Waiting(NamedTuple):
@@ -102,8 +121,10 @@ class Repair:
         #: The last frame was one more piece of text of a choice that flows, and nothing but its splice came of it.
         self._steady = False
         self._synthesise = settings.synthesise or not facts.stream
+        self._hermes = settings.hermes
+        self._retold = Retold()
         self._choices = Choices(facts, settings, stream_id, roles)
-        unusual = settings.cumulative or settings.reasoning == "reasoning"
+        unusual = settings.cumulative or settings.hermes or settings.reasoning == "reasoning"
         self._plain_texts = frozenset[str]() if unusual else _PLAIN_TEXTS
 
     def plain(self, value: Any) -> bool:
@@ -209,6 +230,9 @@ class Repair:
             self._ledger.replaced(n, "framing", DONE)
             return [*self._held_text(n), Done(n, DONE)]
         value = record.value if record.value is not ABSENT else parse(payload)
+        if self._hermes and frame.event == PROGRESS_EVENT and is_object(value):
+            self._retold.turn()
+            return [Progress(n, frame.raw, payload.replace(b"\n", b" "), value)]
         if value is ABSENT:
             payload = payload.decode("utf-8", "replace").encode()
             value = parse(payload)
@@ -243,6 +267,10 @@ class Repair:
         choices = choices_of(value)
         usable = is_list(given) and (not given or any(map(is_object, choices)))
         failure = error_of(payload, value, frame.event, usable=usable)
+        if failure is not None and self._hermes:
+            if ended_by_length(value):
+                return self._length(n, payload, value)
+            failure = failure_of_agent(failure, payload, value)
         if failure is not None:
             if failure.frame == frame.raw:
                 return [*self._held_text(n), failure._replace(n=n, frame=frame.raw)]
@@ -270,6 +298,8 @@ class Repair:
         news = any(key in work.value and self._sent_once.get(key, ABSENT) != work.value[key] for key in _SENT_ONCE)
         self._envelope_ops(work)
         self._choices.repair(work)
+        if self._hermes:
+            self._look_for_retries(work)
         self._steady = flows and not news and bool(work.ops) and not self._waiting and self._choices.only_text(work)
         waiting = _Waiting(work, payload, frame)
         size = sum(len(one.payload) for one in self._waiting) + len(payload)
@@ -278,6 +308,14 @@ class Repair:
             self._waiting.append(waiting)
             return []
         return [*self._release(), *self._released(waiting)]
+
+    def _look_for_retries(self, work: Work) -> None:
+        """Told, not changed: a text may well say something twice."""
+        for choice in filter(has_delta, work.value["choices"]):
+            text = choice["delta"].get("content")
+            if isinstance(text, str) and self._retold.says_again(text):
+                work.flags.append("text_repeated")
+                work.events.append(ForeignFrame(n=work.n, why="text_repeated"))
 
     def _is_undecided(self, work: Work) -> bool:
         """Whether the chunk has a `{}` that may be a seed, or says nothing that could decide about one before it."""
@@ -360,6 +398,13 @@ class Repair:
             work.op("created", (), Action.SET, "created", dumps(envelope.created))
 
     # -- errors and whole answers --------------------------------------------------------------------------------
+
+    def _length(self, n: int, payload: bytes, value: dict[str, Any]) -> list[Item]:
+        """The agent's answer ended by length, with an error beside it that would make every SDK raise."""
+        work = Work(n, value, self._envelope)
+        work.op("length_error", (), Action.DROP, "error")
+        work.events.append(ForeignFrame(n=n, why="output_truncated"))
+        return self._chunk(work, payload, encode(payload))
 
     def _failed_chunk(
         self, n: int, payload: bytes, value: dict[str, Any], failure: Failure, *, usable: bool

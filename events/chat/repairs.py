@@ -78,6 +78,11 @@ REPAIRS: Final[Mapping[str, str]] = MappingProxyType(
         "malformed_claim": "a finish over arguments that are not JSON is withheld (Q26)",
         "held_call": "a held call left the chunk that said more",
         "held_call_lost": "a held call that was cut was never shown",
+        # hermes-agent, on a route that is declared as one
+        "progress": "its own frame about a tool that it runs became the frame that tells the life of a call",
+        "progress_withheld": "such a frame that is no news, or about an internal tool, or with `tool_events = off`",
+        "length_error": "the error beside a finish of `length` is left out: its `hermes` member says the same",
+        "text_repeated": "text came again, because the agent asked its model again: told, not changed",
         # Errors and endings
         "error_field": "the SSE field `error` became an error frame (Q92)",
         "error_shape": "an error in another shape became the one that clients raise on (Q65, Q89, Q90)",

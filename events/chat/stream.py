@@ -24,15 +24,16 @@ from ..model import (
 )
 from ..record import Record
 from ..settings import Facts, Settings
-from ..splice import Action, Op
+from ..splice import Op
 from ..sse import encode
 from . import read, write
 from .answers import Failure
 from .choices import CUT_FINISHES
 from .held import HeldCalls
+from .hermes import AgentTools, Progress, frame_of
 from .lesson import learn
 from .outbox import Outbox
-from .repair import Chunk, Done, Item, Repair, Unknown
+from .repair import Chunk, Done, Item, Repair, Unknown, role_moved, without_claims
 from .results import Results
 
 __all__ = ["ChatStream"]
@@ -146,13 +147,13 @@ class ChatStream:
         #: The upstream's own error, in the form that clients raise on.
         self.failure = b""
         self._held = HeldCalls(self._outbox, self.ledger)
+        self._agent = AgentTools(self._stream_id)
         self._envelope = write.Envelope()
         self._roles: set[int] = set()
         self._finished: set[int] = set()  # choices whose finish the client has
         self._usage: Chunk | None = None
         self._body: list[bytes] = []
-        self._body_bytes_left = BODY_BYTES_MAX
-        self._body_n = 0
+        self._body_bytes_left, self._body_n = BODY_BYTES_MAX, 0
         self._started = self._closed = self._flows = False
         self._fresh = True  # nothing has come yet
         self._results.begin()
@@ -187,6 +188,8 @@ class ChatStream:
                 self._done(item)
             elif isinstance(item, Failure):
                 self._failed(item)
+            elif isinstance(item, Progress):
+                self._ran(item)
             else:
                 self._event(ForeignFrame(n=item.n, why=item.why))
 
@@ -220,6 +223,19 @@ class ChatStream:
             self._outbox.deliver()
         self._flows = self.delivered and self.wire.content and self._sink is None
 
+    def _ran(self, progress: Progress) -> None:
+        """A tool that the upstream runs itself: what it did cannot be undone, so no other attempt may follow."""
+        event = None if self.wire.finished else self._agent.event(progress, self.wire.ran, self.wire.calls())
+        if event is None or not self._settings.tool_events or event.name.startswith("_"):
+            self.ledger.withheld(progress.n, "progress_withheld")
+        else:
+            frame = frame_of(progress, event, self._own_envelope().settled(self._envelope))
+            self.ledger.replaced(progress.n, "progress", frame)
+            self._outbox.send(progress.n, frame)
+        if event is not None:
+            self._event(event)
+            self._outbox.deliver()
+
     def _close_calls(self, finish: Finish) -> None:
         if finish.reason not in CUT_FINISHES:
             for call in self.wire.choice(finish.choice).calls.values():
@@ -250,12 +266,14 @@ class ChatStream:
             self._held.release(finish.choice, shown=not lost)
             self._send_lifecycle(finish.n, calls)
             if lost and finish.reason in CUT_FINISHES and self._settings.on_partial != "error":
-                ops += self._role_moved(chunk, finish.choice)
+                ops += role_moved(chunk, finish.choice, self._roles)
                 self._send_warning(finish.n, finish.reason, lost)
             if not any(call.reason == "malformed" for call in lost):
                 self._finished.add(finish.choice)
         finished = {finish.choice for finish in finishes}
-        ops += _without_claims(chunk, finished - self._finished)
+        if finished and self.wire.finished:
+            self._send_lifecycle(chunk.n, self.wire.drop_running("completed"))
+        ops += without_claims(chunk, finished - self._finished)
         frame, delivers = self.ledger.edited(chunk.n, chunk.frame, ops), read.delivers(chunk.value)
         if self._settings.held:
             kept = Chunk(chunk.n, chunk.value, frame)
@@ -266,14 +284,6 @@ class ChatStream:
             self._send_results(chunk.n)
         return delivers
 
-    def _role_moved(self, chunk: Chunk, index: int) -> list[Op]:
-        """A warning that goes out before the chunk with the role takes the role along."""
-        places = [place for place, choice in enumerate(chunk.value["choices"]) if choice["index"] == index]
-        with_role = [place for place in places if "role" in chunk.value["choices"][place]["delta"]]
-        if with_role:
-            self._roles.discard(index)
-        return [Op("role_repeated", ("choices", place, "delta"), Action.DROP, "role") for place in with_role]
-
     # -- frames of ours -----------------------------------------------------------------------------------------------
 
     def _send_lifecycle(self, n: int, calls: Iterable[Call]) -> None:
@@ -281,8 +291,8 @@ class ChatStream:
             return
         for call in calls:
             status = STATUS_ON_WIRE.get(call.state)
-            if status is None or not call.name:
-                continue
+            if status is None or not call.name or self.wire.ran.get(call.id, call) is not call:
+                continue  # of what the upstream ran itself it has told
             if call.internal:
                 self.ledger.flagged(n, "internal_tool")
             else:
@@ -354,7 +364,7 @@ class ChatStream:
     def _cut(self, n: int, ending: str) -> None:
         dropped = self.wire.drop_open(ending)
         self._held.drop_all()
-        self._send_lifecycle(n, dropped)
+        self._send_lifecycle(n, [*dropped, *self.wire.drop_running(ending)])
         lost = [call for call in self.wire.calls() if call.reason and call.reason not in CUT_FINISHES]
         self._close_partial(n, ending, lost)
 
@@ -380,7 +390,7 @@ class ChatStream:
         self._event(UpstreamError(n=failure.n, message=failure.message, code=failure.code))
         dropped = self.wire.drop_open("upstream_error")
         self._held.drop_all()
-        self._send_lifecycle(failure.n, dropped)
+        self._send_lifecycle(failure.n, [*dropped, *self.wire.drop_running("upstream_error")])
         if dropped and self._settings.on_partial != "error":
             self._send_warning(failure.n, "upstream_error", dropped)
         self._send_usage()
@@ -388,8 +398,7 @@ class ChatStream:
         self._close()
 
     def _close(self) -> None:
-        self._closed = True
-        self._flows = False
+        self._closed, self._flows = True, False
         self.familiar = None
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
@@ -432,12 +441,3 @@ class ChatStream:
         if not self._facts.stream:
             self._outbox = sent
             self._close()
-
-
-def _without_claims(chunk: Chunk, claims: set[int]) -> list[Op]:
-    """A finish over a malformed call is withheld: nobody may take the call for whole."""
-    return [
-        Op("malformed_claim", ("choices", place), Action.SET, "finish_reason", b"null")
-        for place, choice in enumerate(chunk.value["choices"])
-        if choice["index"] in claims and choice.get("finish_reason")
-    ]

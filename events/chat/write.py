@@ -89,6 +89,11 @@ class Envelope:
         self.model = model
         self.created = created
 
+    def settled(self, other: "Envelope") -> "Envelope":
+        """Itself, which the other one says from now on too."""
+        other.id, other.model, other.created = self.id, self.model, self.created
+        return self
+
 
 def chunk(envelope: Envelope, choice: int, delta: Mapping[str, Any], finish: str | None = None) -> bytes:
     """The payload of one chunk."""

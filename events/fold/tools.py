@@ -12,6 +12,7 @@ from ..model import (
     ToolArgumentsDelta,
     ToolCallStarted,
     ToolNameDelta,
+    ToolProgress,
 )
 from .wire import Call, Wire
 
@@ -43,11 +44,14 @@ class Tools:
             self._states.clear()
         elif isinstance(event, ToolCallStarted | ToolNameDelta | ToolArgumentsDelta | ToolArgumentsComplete):
             self._look(event.n, self.wire.choice(event.choice).calls[event.call])
+        elif isinstance(event, ToolProgress):
+            if event.id in self.wire.ran:
+                self._look(event.n, self.wire.ran[event.id])
         elif isinstance(event, Finish):
             for call in self.wire.choice(event.choice).calls.values():
                 self._look(event.n, call)
         elif isinstance(event, Ended):
-            for call in self.wire.calls():
+            for call in self.wire.all_calls():
                 self._look(event.n, call)
 
     def _look(self, n: int, call: Call) -> None:

@@ -34,7 +34,7 @@ class Warnings:
 
     def _ended(self, ended: Ended) -> None:
         by_reason: dict[str, list[Call]] = {}
-        for call in self._wire.calls():
+        for call in self._wire.all_calls():
             if call.state in (State.DROPPED, State.MALFORMED):
                 by_reason.setdefault(call.reason, []).append(call)
         for reason, calls in by_reason.items():

@@ -34,7 +34,7 @@ from ..model import (
     Usage,
 )
 
-__all__ = ["Call", "Choice", "Wire"]
+__all__ = ["UPSTREAM_CALL", "Call", "Choice", "Wire"]
 
 #: How the end of the bytes (the `cause` of an `end` record) is called when no terminator came before it.
 _UNTERMINATED: Final[Mapping[str, Ending]] = MappingProxyType(
@@ -52,6 +52,12 @@ _UNTERMINATED: Final[Mapping[str, Ending]] = MappingProxyType(
         "crashed": "crashed",
     }
 )
+
+#: The number of the first tool that the upstream runs itself; from here they count down, since calls of a choice count
+#: up from 0, with a legacy one at -1.
+UPSTREAM_CALL: Final = -2
+#: How the upstream says what became of it.
+_RAN: Final[Mapping[str, Trigger]] = MappingProxyType({"completed": Trigger.RESULT, "failed": Trigger.ERROR_RESULT})
 
 #: A string of one character costs sixty bytes, so arguments that come in small pieces are joined in between.
 _PIECES_JOINED: Final = 1_024
@@ -72,7 +78,7 @@ class Call:
         self._text: list[str] = []
         self._pieces: list[str] = []
         self.state = State.ANNOUNCED
-        #: Of a dropped or malformed call: `length`, `malformed`, or the stream's ending.
+        #: Of a dropped or malformed call: `length`, `malformed`, `unfinished`, or the stream's ending.
         self.reason = ""
 
     @property
@@ -124,6 +130,8 @@ class Wire:
 
     def _begin(self) -> None:
         self.choices: dict[int, Choice] = {}
+        #: Tools that the upstream runs itself, by id; no client is to run them.
+        self.ran: dict[str, Call] = {}
         #: Any text, thought or call has come.
         self.content = False
         self.terminated = False
@@ -164,7 +172,9 @@ class Wire:
                 self._ended(event)
             case ResponseStarted():
                 self._dispatched = True
-            case Usage() | ToolResultSeen() | ToolProgress() | Repaired():
+            case ToolProgress():
+                self._progressed(event)
+            case Usage() | ToolResultSeen() | Repaired():
                 pass
             case _:
                 assert_never(event)
@@ -179,9 +189,14 @@ class Wire:
         return choice
 
     def calls(self) -> Iterator[Call]:
-        """Every call, in order of choice and number."""
+        """Every call that is the client's to run, in order of choice and number."""
         for index in sorted(self.choices):
             yield from self.choices[index].calls.values()
+
+    def all_calls(self) -> Iterator[Call]:
+        """These, and behind them the tools that the upstream ran itself."""
+        yield from self.calls()
+        yield from self.ran.values()
 
     @property
     def open_calls(self) -> list[Call]:
@@ -231,6 +246,15 @@ class Wire:
         elif not known.name:
             known.id, known.name = event.id, event.name
 
+    def _progressed(self, event: ToolProgress) -> None:
+        call = self.ran.get(event.id)
+        self._dispatched = True
+        if call is None and event.status == "running" and self._room(_CALL_OR_CHOICE + len(event.id) + len(event.name)):
+            call = self.ran[event.id] = Call(0, UPSTREAM_CALL - len(self.ran), event.id, event.name)
+            call.state = step(call.state, Trigger.RUN_UPSTREAM)
+        elif call is not None and call.state is State.RUNNING and event.status in _RAN:
+            call.state = step(call.state, _RAN[event.status])
+
     def _call(self, event: ToolNameDelta | ToolArgumentsDelta | ToolArgumentsComplete) -> Call:
         choice = self.choice(event.choice)
         call = choice.calls.get(event.call)
@@ -270,6 +294,7 @@ class Wire:
     def _ended(self, event: Ended) -> None:
         self.ended = event
         self.drop_open(event.ending)
+        self.drop_running(event.ending)
 
     def drop_open(self, ending: str) -> list[Call]:
         """The stream ended under these calls."""
@@ -277,4 +302,12 @@ class Wire:
         for call in dropped:
             call.state = step(call.state, Trigger.CUT)
             call.reason = ending
+        return dropped
+
+    def drop_running(self, ending: str) -> list[Call]:
+        """The answer ended, and nothing was heard of the end of these tools of the upstream's own."""
+        dropped = [call for call in self.ran.values() if call.state is State.RUNNING]
+        for call in dropped:
+            call.state = step(call.state, Trigger.UNHEARD)
+            call.reason = "unfinished" if ending == "completed" else ending
         return dropped

@@ -22,9 +22,9 @@ def test_every_state_can_be_reached_and_every_life_can_end() -> None:
     assert {State.COMPLETED, State.FAILED, State.DROPPED, State.MALFORMED, State.ABANDONED} == TERMINAL
 
 
-def test_only_the_hand_over_makes_a_call_run() -> None:
+def test_only_the_hand_over_makes_a_call_run_or_the_upstream_itself() -> None:
     ways = [(state, trigger) for state, moves in TABLE.items() for trigger, to in moves.items() if to is State.RUNNING]
-    assert ways == [(State.READY, Trigger.HANDED_OVER)]
+    assert ways == [(State.ANNOUNCED, Trigger.RUN_UPSTREAM), (State.READY, Trigger.HANDED_OVER)]
 
 
 def test_a_call_that_was_not_closed_with_json_never_runs() -> None:
@@ -62,6 +62,7 @@ class Life(RuleBasedStateMachine):
             ["dropped"],
             ["running", "completed"],
             ["running", "failed"],
+            ["running", "dropped"],
         )
 
 

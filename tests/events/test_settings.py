@@ -23,11 +23,13 @@ def test_every_setting_is_read() -> None:
             "reasoning": "as_is",
             "cumulative": True,
             "think": True,
+            "hermes": True,
         },
     }
     settings = Settings.of(keys)
     assert (settings.profile, settings.on_partial, settings.tools) == ("transparent", "both", "held")
     assert (settings.tool_events, settings.reasoning, settings.cumulative) == (False, "as_is", True)
+    assert (settings.think, settings.hermes, Settings().hermes) == (True, True, False)
     assert Settings.of(keys, "strict").profile == "strict"
 
 
@@ -36,7 +38,7 @@ def test_junk_falls_back_to_the_default(junk: Any) -> None:
     words = dict.fromkeys(("on_partial", "tools", "reasoning"), junk)
     assert Settings.of({"profile": junk, "settings": words}) == Settings()
     assert Settings.of({"settings": junk}) == Settings()
-    assert Settings.of({"settings": {"tool_events": None, "cumulative": 1}}) == Settings()
+    assert Settings.of({"settings": {"tool_events": None, "cumulative": 1, "hermes": 1}}) == Settings()
 
 
 @pytest.mark.parametrize(

@@ -167,9 +167,9 @@ soak: install ## ten minutes of mixed faults at 50 streams: memory, descriptors 
 # Real clients and real upstreams, where there is npm. All packages are locked by version and hash; the registries are the
 # machine's. From empty it takes a quarter of an hour, most of it to build llama-cpp-python, once.
 .PHONY: test-real
-test-real: test-node ## real clients on real upstreams, directly and through the proxy; writes docs/real-peers.md
+test-real: test-node ## real clients, directly and through the proxy; writes docs/real-peers.md and docs/compatibility.md
 	@if command -v npm >/dev/null; then \
-	    $(MAKE) --no-print-directory real-peers && $(PY) -m tests.real; \
+	    $(MAKE) --no-print-directory real-peers && $(PY) -m tests.real && $(PY) -m tests.real.matrix; \
 	else \
 	    echo "UNTESTED: no npm found, so no real client asked a real upstream"; \
 	fi
@@ -188,7 +188,11 @@ REAL := .cache/real
 real-clients: install tests/real/node/node_modules $(REAL)/clients/.installed
 
 .PHONY: real-peers
-real-peers: real-clients $(REAL)/litellm/.installed $(REAL)/llama/.ready
+real-peers: real-matrix $(REAL)/litellm/.installed $(REAL)/llama/.ready
+
+# The clients of the matrices (tests/real/matrix), which pin what the others pin otherwise.
+.PHONY: real-matrix
+real-matrix: real-clients $(foreach each,agents hermes litellm llama_index,$(REAL)/$(each)/.installed)
 
 $(REAL)/%/.installed: tests/real/requirements/%.txt
 	$(PYTHON) -m venv --clear $(REAL)/$*

@@ -20,7 +20,9 @@ NODE_MODULES: Final = NODE / "node_modules"
 OPENCODE: Final = NODE_MODULES / "opencode-linux-x64/bin/opencode"
 
 #: One environment each, because they pin what the others pin otherwise.
-PYTHONS: Final = {name: CACHE / name / "bin/python" for name in ("clients", "litellm", "llama")}
+PYTHONS: Final = {
+    name: CACHE / name / "bin/python" for name in ("agents", "clients", "hermes", "litellm", "llama", "llama_index")
+}
 
 WIRETAPE: Final = Path(sys.executable).with_name("wiretape")
 

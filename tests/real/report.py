@@ -10,7 +10,7 @@ from .judge import Outcome
 from .scenarios import SCENARIOS
 from .upstreams import UPSTREAMS
 
-__all__ = ["PLACE", "Cell", "document", "said", "summary"]
+__all__ = ["PLACE", "Cell", "document", "said", "summary", "table"]
 
 PLACE: Final = Path(__file__).parents[2] / "docs/real-peers.md"
 
@@ -65,12 +65,12 @@ def document(cells: Sequence[Cell]) -> str:
     """The whole text."""
     return _TEXT.format(
         differs=sum(cell.outcome is not None and cell.outcome.verdict == "differs" for cell in cells),
-        scenarios=_table(["scenario", "asks for"], [(f"`{each.name}`", each.says) for each in SCENARIOS.values()]),
+        scenarios=table(["scenario", "asks for"], [(f"`{each.name}`", each.says) for each in SCENARIOS.values()]),
         results="\n".join(_results(upstream.name, upstream.scenarios, cells) for upstream in UPSTREAMS),
         counts=summary(cells, len(cells)).capitalize() + ".",
         repaired=_listed(cells, "repaired") or "Nothing.\n",
         defects=f"## What differs\n\n{listed}\n" if (listed := _listed(cells, "differs")) else "",
-        versions=_table(["package", "version"], _versions()),
+        versions=table(["package", "version"], _versions()),
     )
 
 
@@ -79,7 +79,7 @@ def _results(upstream: str, scenarios: Sequence[str], cells: Sequence[Cell]) -> 
     rows = [
         [client.name, *(_verdict(found.get((client.name, scenario))) for scenario in scenarios)] for client in CLIENTS
     ]
-    return f"### {upstream}\n\n" + _table(["client", *(f"`{name}`" for name in scenarios)], rows)
+    return f"### {upstream}\n\n" + table(["client", *(f"`{name}`" for name in scenarios)], rows)
 
 
 def _verdict(outcome: Outcome | None) -> str:
@@ -101,7 +101,7 @@ def _listed(cells: Sequence[Cell], verdict: str) -> str:
     ]
     if not rows:
         return ""
-    return _table(["upstream", "scenario", "client", "direct", "through Wiretape", "the tape says"], rows)
+    return table(["upstream", "scenario", "client", "direct", "through Wiretape", "the tape says"], rows)
 
 
 def said(result: dict[str, Any]) -> str:
@@ -133,6 +133,7 @@ def _versions() -> Iterable[tuple[str, str]]:
     return [(name, known[name]) for name in dict.fromkeys(peers)]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """In Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)

@@ -34,6 +34,10 @@ class Scenario:
             "usage": self.usage,
             "retries": self.retries,
             "mode": mode,
+            "turns": 2,
+            "timeout": 30,
+            "record": "",
+            "stop": "",
         }
 
 

@@ -4,7 +4,7 @@ import importlib
 import json
 from typing import Any
 
-from .lines import TOOL, error, result_of, serve, turn
+from .lines import error, retries, run, serve, tool_of, turn
 
 __all__: list[str] = []
 
@@ -29,29 +29,33 @@ def _once(model: Any, messages: list[Any], turns: list[Any]) -> Any:
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """At most two turns: the question, and what the tool said."""
+    """Turns, until one calls nothing more."""
     langchain = importlib.import_module("langchain_openai")
     core = importlib.import_module("langchain_core.messages")
     model = langchain.ChatOpenAI(
         model=asked["model"],
         base_url=asked["base_url"],
         api_key=asked["key"],
-        max_retries=asked["retries"],
-        timeout=30,
+        timeout=asked["timeout"],
         stream_usage=asked["usage"],
+        **retries(asked),
     )
     turns: list[dict[str, Any]] = []
     ran: list[str] = []
     messages = [core.HumanMessage(asked["prompt"])]
-    name = TOOL["function"]["name"]
     try:
-        said = _once(model.bind_tools([TOOL], tool_choice=name) if asked["tool"] else model, messages, turns)
-        if said is not None and said.tool_calls:
+        if asked["tool"]:
+            tool = tool_of(asked)
+            said = _once(model.bind_tools([tool], tool_choice=tool["function"]["name"]), messages, turns)
+            model = model.bind_tools([tool])
+        else:
+            said = _once(model, messages, turns)
+        while said is not None and said.tool_calls and len(turns) < asked["turns"]:
             messages.append(said)
             for call in said.tool_calls:
                 ran.append(json.dumps(call["args"]))
-                messages.append(core.ToolMessage(result_of(ran[-1]), tool_call_id=call["id"]))
-            _once(model.bind_tools([TOOL]), messages, turns)
+                messages.append(core.ToolMessage(run(asked, ran[-1]), tool_call_id=call["id"]))
+            said = _once(model, messages, turns)
     except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
         return {"turns": turns, "ran": ran, "error": error(failure)}
     return {"turns": turns, "ran": ran, "error": None}

@@ -1,15 +1,19 @@
 """The form that every driver speaks, and the tool that every one of them offers.
 
-In: {base_url, key, model, prompt, tool, usage, retries, mode}. Out: {turns, ran, error}: what the client holds of each
-answer, with which arguments the tool was run, and what was raised. What a client does not tell is null.
+In: {base_url, key, model, prompt, tool, usage, retries, mode, turns, timeout, record, stop}; `tool` may be a tool of
+the asker's, `retries` null for what the client does by itself, `record` a file in which the tool writes down what it is
+run with, `stop` a file that ends a program once it is there.
+Out: {turns, ran, error}: what the client holds of each answer, with which arguments the tool was run, and what was
+raised. What a client does not tell is null.
 """
 
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["TOOL", "error", "result_of", "serve", "turn"]
+__all__ = ["TOOL", "error", "retries", "run", "serve", "tool_of", "turn", "weather"]
 
 TOOL: Final[dict[str, Any]] = {
     "type": "function",
@@ -26,13 +30,38 @@ TOOL: Final[dict[str, Any]] = {
 }
 
 
-def result_of(arguments: str) -> str | None:
-    """What the tool answers, or None where these arguments cannot be read: then it does not run."""
+def tool_of(asked: dict[str, Any]) -> dict[str, Any]:
+    """The tool that is offered."""
+    return TOOL if asked["tool"] is True else asked["tool"]
+
+
+def run(asked: dict[str, Any], arguments: str) -> str | None:
+    """What the tool answers, or None where these arguments cannot be read: then it does not run. No arguments are taken
+    for none, as by most loops that people write."""
     try:
-        given: Any = json.loads(arguments)
+        given: Any = json.loads(arguments or "{}")
     except ValueError:
         return None
+    if asked["record"]:
+        with Path(asked["record"]).open("a", encoding="utf-8") as written:
+            written.write(json.dumps(given) + "\n")
     return f"18 degrees in {given['city'] if hasattr(given, 'keys') and 'city' in given else given}"
+
+
+def retries(asked: dict[str, Any], name: str = "max_retries") -> dict[str, Any]:
+    """How often the client may ask again, as its option; nothing where that is left to it."""
+    return {} if asked["retries"] is None else {name: asked["retries"]}
+
+
+def weather(asked: dict[str, Any], ran: list[str]) -> Callable[..., str]:
+    """The tool as a function, for frameworks that make a schema of one; none of its arguments is required."""
+
+    def get_weather(city: str = "", days: int = 0) -> str:
+        """The weather of one town"""
+        ran.append(json.dumps({"city": city, "days": days}))
+        return run(asked, ran[-1]) or ""
+
+    return get_weather
 
 
 def turn(text: str | None, calls: list[Any], finish: str | None, usage: list[int] | None) -> dict[str, Any]:
@@ -55,7 +84,8 @@ def error(failure: BaseException) -> dict[str, Any]:
 
 
 def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Answers line for line until there are no more."""
+    """Answers line for line until there are no more. What else is printed goes to the log."""
+    out, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(answer(json.loads(line))) + "\n")
-        sys.stdout.flush()
+        out.write(json.dumps(answer(json.loads(line))) + "\n")
+        out.flush()

@@ -4,7 +4,7 @@ from typing import Any
 
 import openai
 
-from .lines import TOOL, error, result_of, serve, turn
+from .lines import error, retries, run, serve, tool_of, turn
 
 __all__: list[str] = []
 
@@ -12,9 +12,10 @@ __all__: list[str] = []
 def _options(asked: dict[str, Any], messages: list[Any]) -> dict[str, Any]:
     options: dict[str, Any] = {"model": asked["model"], "messages": messages}
     if asked["tool"]:
-        options["tools"] = [TOOL]
+        tool = tool_of(asked)
+        options["tools"] = [tool]
         if len(messages) == 1:
-            options["tool_choice"] = {"type": "function", "function": {"name": TOOL["function"]["name"]}}
+            options["tool_choice"] = {"type": "function", "function": {"name": tool["function"]["name"]}}
     if asked["usage"]:
         options["stream_options"] = {"include_usage": True}
     return options
@@ -49,37 +50,38 @@ def _helper(client: openai.OpenAI, options: dict[str, Any], turns: list[Any]) ->
             pass
         final = stream.get_final_completion()
     [choice] = final.choices
+    finish: Any = getattr(choice, "finish_reason", None)  # its types know of no answer without one
     calls = [[call.id, call.function.name, call.function.arguments] for call in choice.message.tool_calls or []]
-    turns.append(turn(choice.message.content or "", calls, choice.finish_reason, _usage(final.usage)))
+    turns.append(turn(choice.message.content or "", calls, finish or "", _usage(final.usage)))
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """At most two turns: the question, and what the tool said."""
+    """Turns, until one calls nothing more."""
     turns: list[dict[str, Any]] = []
     ran: list[str] = []
     messages: list[Any] = [{"role": "user", "content": asked["prompt"]}]
     once = _loop if asked["mode"] == "loop" else _helper
     try:
         with openai.OpenAI(
-            api_key=asked["key"], base_url=asked["base_url"], max_retries=asked["retries"], timeout=30
+            api_key=asked["key"], base_url=asked["base_url"], timeout=asked["timeout"], **retries(asked)
         ) as client:
             once(client, _options(asked, messages), turns)
-            if asked["tool"] and turns[0]["calls"]:
-                messages += _results(turns[0], ran)
+            while asked["tool"] and turns[-1]["calls"] and len(turns) < asked["turns"]:
+                messages += _results(asked, turns[-1], ran)
                 once(client, _options(asked, messages), turns)
     except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
         return {"turns": turns, "ran": ran, "error": error(failure)}
     return {"turns": turns, "ran": ran, "error": None}
 
 
-def _results(said: dict[str, Any], ran: list[str]) -> list[Any]:
+def _results(asked: dict[str, Any], said: dict[str, Any], ran: list[str]) -> list[Any]:
     calls = said["calls"]
-    asked = [
+    called = [
         {"id": one, "type": "function", "function": {"name": two, "arguments": three}} for one, two, three in calls
     ]
-    messages: list[Any] = [{"role": "assistant", "content": said["text"], "tool_calls": asked}]
+    messages: list[Any] = [{"role": "assistant", "content": said["text"], "tool_calls": called}]
     for one, _, arguments in calls:
-        result = result_of(arguments)
+        result = run(asked, arguments)
         if result is not None:
             ran.append(arguments)
         messages.append({"role": "tool", "tool_call_id": one, "content": result or "arguments are not JSON"})

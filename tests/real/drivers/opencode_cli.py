@@ -1,12 +1,12 @@
 """opencode, run headless in an empty folder: `opencode run --format json`."""
 
 import json
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 from ..places import OPENCODE, environment
+from .command import RECORD, endless, run
 from .lines import serve, turn
 
 __all__: list[str] = []
@@ -40,31 +40,21 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     """One run of it."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "opencode.json").write_text(_configuration(asked), encoding="utf-8")
+        command = Path(folder) / "record"
+        command.write_text(RECORD.format(record=asked["record"] or "ran"), encoding="utf-8")
+        command.chmod(0o755)
         env = environment(
             OPENCODE_DISABLE_MODELS_FETCH="1", XDG_DATA_HOME=f"{folder}/data", XDG_CONFIG_HOME=f"{folder}/c"
         )
-        run = [OPENCODE, "run", "--format", "json", "--model", f"px/{asked['model']}", asked["prompt"]]
-        try:
-            done = subprocess.run(
-                run,
-                cwd=folder,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=_PATIENCE_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as endless:
-            out: Any = endless.stdout or b""  # bytes, whatever was asked for
-            return _read(
-                out.decode(), {"class": "no end", "status": None, "code": None, "message": f"after {_PATIENCE_S} s"}
-            )
+        words = [OPENCODE, "run", "--format", "json", "--model", f"px/{asked['model']}", asked["prompt"]]
+        done = run(words, env, asked if asked["stop"] else asked | {"timeout": _PATIENCE_S}, folder)
     failure = None
-    if done.returncode:
-        message = done.stderr.strip()[-300:]
-        failure = {"class": f"exit status {done.returncode}", "status": None, "code": None, "message": message}
-    return _read(done.stdout, failure)
+    if done.status is None:
+        failure = endless()
+    elif done.status:
+        message = done.err.strip()[-300:]
+        failure = {"class": f"exit status {done.status}", "status": None, "code": None, "message": message}
+    return _read(done.out, failure)
 
 
 def _read(output: str, failure: dict[str, Any] | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import { HumanMessage, ToolMessage } from '@langchain/core/messages';
 import { ChatOpenAI } from '@langchain/openai';
 
-import { NAME, TOOL, resultOf, serve } from './lines.mjs';
+import { NAME, retriesOf, run, serve, toolOf } from './lines.mjs';
 
 async function once(model, messages, turns) {
   let whole;
@@ -25,18 +25,19 @@ async function once(model, messages, turns) {
   return whole;
 }
 
-await serve(async ({ base_url, key, model: name, prompt, tool, usage, retries }, turns, ran) => {
+await serve(async (asked, turns, ran) => {
+  const { base_url, key, model: name, prompt, tool, usage, timeout } = asked;
   const configuration = { baseURL: base_url };
   const model = new ChatOpenAI({
-    model: name, apiKey: key, configuration, maxRetries: retries, timeout: 30_000, streamUsage: usage,
+    model: name, apiKey: key, configuration, timeout: timeout * 1000, streamUsage: usage, ...retriesOf(asked),
   });
   const messages = [new HumanMessage(prompt)];
-  const said = await once(tool ? model.bindTools([TOOL], { tool_choice: NAME }) : model, messages, turns);
-  if (!said?.tool_calls?.length) return;
-  messages.push(said);
-  for (const { id, args } of said.tool_calls) {
-    ran.push(JSON.stringify(args));
-    messages.push(new ToolMessage({ content: resultOf(args), tool_call_id: id }));
+  let said = await once(tool ? model.bindTools([toolOf(asked)], { tool_choice: NAME }) : model, messages, turns);
+  while (said?.tool_calls?.length && turns.length < asked.turns) {
+    messages.push(said);
+    for (const { id, args } of said.tool_calls) {
+      messages.push(new ToolMessage({ content: run(asked, args, ran), tool_call_id: id }));
+    }
+    said = await once(model.bindTools([toolOf(asked)]), messages, turns);
   }
-  await once(model.bindTools([TOOL]), messages, turns);
 });

@@ -1,5 +1,6 @@
 // The form that every driver speaks (tests/real/drivers/lines.py says it in full) and the tool that all of them offer.
 
+import { appendFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 
 export const PARAMETERS = {
@@ -13,7 +14,18 @@ export const NAME = 'get_weather';
 export const DESCRIPTION = 'The weather of one town';
 export const TOOL = { type: 'function', function: { name: NAME, description: DESCRIPTION, parameters: PARAMETERS } };
 
-export const resultOf = (given) => `18 degrees in ${given?.city ?? JSON.stringify(given)}`;
+// The tool that is offered: this one, or the asker's.
+export const toolOf = (asked) => (asked.tool === true ? TOOL : asked.tool);
+
+// What it answers; it writes down what it is run with where that is asked for.
+export function run(asked, given, ran) {
+  ran.push(JSON.stringify(given));
+  if (asked.record) appendFileSync(asked.record, JSON.stringify(given) + '\n');
+  return `18 degrees in ${given?.city ?? JSON.stringify(given)}`;
+}
+
+// How often the client may ask again, as its option; nothing where that is left to it.
+export const retriesOf = ({ retries }) => (retries === null ? {} : { maxRetries: retries });
 
 export const failed = (error) => ({
   class: error?.constructor?.name || 'unknown',

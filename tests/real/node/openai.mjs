@@ -2,7 +2,7 @@
 
 import OpenAI from 'openai';
 
-import { NAME, TOOL, resultOf, serve } from './lines.mjs';
+import { NAME, retriesOf, run, serve, toolOf } from './lines.mjs';
 
 const counts = (usage) => (usage ? [usage.prompt_tokens, usage.completion_tokens] : null);
 
@@ -32,27 +32,30 @@ async function helper(client, options, turns) {
   turns.push({ text: message.content ?? '', calls, finish: finish_reason, usage: counts(final.usage) });
 }
 
-await serve(async ({ base_url, key, model, prompt, tool, usage, retries, mode }, turns, ran) => {
-  const client = new OpenAI({ apiKey: key, baseURL: base_url, maxRetries: retries, timeout: 30_000, logLevel: 'off' });
+await serve(async (asked, turns, ran) => {
+  const { base_url, key, model, prompt, tool, usage, mode, timeout } = asked;
+  const client = new OpenAI({
+    apiKey: key, baseURL: base_url, timeout: timeout * 1000, logLevel: 'off', ...retriesOf(asked),
+  });
   const once = mode === 'loop' ? loop : helper;
   const messages = [{ role: 'user', content: prompt }];
   const options = { model, messages };
-  if (tool) options.tools = [TOOL];
+  if (tool) options.tools = [toolOf(asked)];
   if (usage) options.stream_options = { include_usage: true };
   await once(client, tool ? { ...options, tool_choice: { type: 'function', function: { name: NAME } } } : options, turns);
-  const { text, calls } = turns[0];
-  if (!tool || !calls.length) return;
-  const asked = calls.map(([id, name, given]) => ({ id, type: 'function', function: { name, arguments: given } }));
-  messages.push({ role: 'assistant', content: text, tool_calls: asked });
-  for (const [id, , given] of calls) {
-    let content = 'arguments are not JSON';
-    try {
-      content = resultOf(JSON.parse(given));
-      ran.push(given);
-    } catch {
-      // then the tool does not run
+  while (tool && turns.at(-1).calls.length && turns.length < asked.turns) {
+    const { text, calls } = turns.at(-1);
+    const called = calls.map(([id, name, given]) => ({ id, type: 'function', function: { name, arguments: given } }));
+    messages.push({ role: 'assistant', content: text, tool_calls: called });
+    for (const [id, , given] of calls) {
+      let content = 'arguments are not JSON';
+      try {
+        content = run(asked, JSON.parse(given || '{}'), ran); // no arguments are none, as in most loops that people write
+      } catch {
+        // then the tool does not run
+      }
+      messages.push({ role: 'tool', tool_call_id: id, content });
     }
-    messages.push({ role: 'tool', tool_call_id: id, content });
+    await once(client, options, turns);
   }
-  await once(client, options, turns);
 });

@@ -1,32 +1,39 @@
-// Vercel's `ai` with @ai-sdk/openai-compatible: `streamText` with a tool that it runs by itself, at most two steps.
+// Vercel's `ai`: `streamText` with a tool that it runs by itself; mode `openai` is @ai-sdk/openai on chat completions,
+// otherwise it is @ai-sdk/openai-compatible.
 
+import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { jsonSchema, stepCountIs, streamText, tool as define } from 'ai';
 
-import { DESCRIPTION, NAME, PARAMETERS, resultOf, serve } from './lines.mjs';
+import { NAME, retriesOf, run, serve, toolOf } from './lines.mjs';
 
 globalThis.AI_SDK_LOG_WARNINGS = false; // standard output is for answers
 
 const FINISHES = { 'tool-calls': 'tool_calls', 'content-filter': 'content_filter' };
 
-await serve(async ({ base_url, key, model, prompt, tool, usage, retries }, turns, ran) => {
-  const provider = createOpenAICompatible({ name: 'px', baseURL: base_url, apiKey: key, includeUsage: usage });
-  const execute = async (given) => {
-    ran.push(JSON.stringify(given));
-    return resultOf(given);
-  };
-  const tools = tool
-    ? { [NAME]: define({ description: DESCRIPTION, inputSchema: jsonSchema(PARAMETERS), execute }) }
-    : undefined;
+function modelOf({ base_url: baseURL, key: apiKey, model, usage, mode }) {
+  if (mode === 'openai') return createOpenAI({ baseURL, apiKey }).chat(model);
+  return createOpenAICompatible({ name: 'px', baseURL, apiKey, includeUsage: usage })(model);
+}
+
+function toolsOf(asked, ran) {
+  const { description, parameters } = toolOf(asked).function;
+  const execute = async (given) => run(asked, given, ran);
+  return { [NAME]: define({ description, inputSchema: jsonSchema(parameters), execute }) };
+}
+
+await serve(async (asked, turns, ran) => {
+  const { prompt, tool, timeout } = asked;
   const forced = { toolChoice: { type: 'tool', toolName: NAME } };
   const result = streamText({
-    model: provider(model),
+    model: modelOf(asked),
     prompt,
-    tools,
-    maxRetries: retries,
-    stopWhen: stepCountIs(2),
+    tools: tool ? toolsOf(asked, ran) : undefined,
+    stopWhen: stepCountIs(asked.turns),
     prepareStep: ({ stepNumber }) => (tool && stepNumber === 0 ? forced : {}),
     onError: () => {}, // it comes as a part
+    abortSignal: AbortSignal.timeout(timeout * 1000),
+    ...retriesOf(asked),
   });
   let raised;
   let now;
@@ -41,6 +48,8 @@ await serve(async ({ base_url, key, model, prompt, tool, usage, retries }, turns
       now.finish = part.rawFinishReason ?? FINISHES[part.finishReason] ?? part.finishReason;
       const { inputTokens, outputTokens } = part.usage;
       now.usage = inputTokens === undefined ? null : [inputTokens, outputTokens];
+    } else if (part.type === 'abort') {
+      raised ??= new Error('aborted after its time');
     } else if (part.type === 'error') {
       raised ??= part.error;
     }

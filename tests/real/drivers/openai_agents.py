@@ -1,0 +1,50 @@
+"""openai-agents: `Runner.run_streamed` over chat completions, without its tracing."""
+
+import asyncio
+import importlib
+from typing import Any
+
+from .lines import error, serve, turn, weather
+
+__all__: list[str] = []
+
+
+def _turns(responses: list[Any]) -> list[dict[str, Any]]:
+    """It keeps no finish."""
+    turns: list[dict[str, Any]] = []
+    for said in responses:
+        calls = [[part.call_id, part.name, part.arguments] for part in said.output if part.type == "function_call"]
+        texts = [each.text for part in said.output if part.type == "message" for each in part.content]
+        turns.append(turn("".join(texts), calls, None, None))
+    return turns
+
+
+async def _run(asked: dict[str, Any], ran: list[str]) -> dict[str, Any]:
+    agents = importlib.import_module("agents")
+    openai = importlib.import_module("openai")
+    agents.set_tracing_disabled(True)
+    client = openai.AsyncOpenAI(base_url=asked["base_url"], api_key=asked["key"], timeout=asked["timeout"])
+    agent = agents.Agent(
+        name="weather",
+        model=agents.OpenAIChatCompletionsModel(model=asked["model"], openai_client=client),
+        tools=[agents.function_tool(weather(asked, ran), strict_mode=False)],
+    )
+    result = agents.Runner.run_streamed(agent, asked["prompt"], max_turns=asked["turns"])
+    try:
+        async for _ in result.stream_events():
+            pass
+    except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
+        return {"turns": _turns(result.raw_responses), "ran": ran, "error": error(failure)}
+    turns = _turns(result.raw_responses)
+    if turns:
+        turns[-1]["text"] = str(result.final_output)
+    return {"turns": turns, "ran": ran, "error": None}
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """One run of an agent."""
+    return asyncio.run(_run(asked, []))
+
+
+if __name__ == "__main__":
+    serve(answer)

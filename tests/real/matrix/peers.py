@@ -1,0 +1,82 @@
+"""The clients of the matrices: those of the real peers, and those that need environments of their own."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..clients import CLIENTS, Client
+from ..places import NODE, PYTHONS
+from .script import CUTS
+
+__all__ = ["PEERS", "Peer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One client, and how it is asked many times."""
+
+    client: Client
+    #: The tool that its model calls; some have only their own.
+    tool: str = "get_weather"
+    #: So many processes of it side by side.
+    lanes: int = 1
+    cuts: tuple[str, ...] = tuple(CUTS)
+    #: Started anew for each question.
+    program: bool = False
+    #: A program is ended so long after its first request.
+    patience_s: float = 12.0
+    #: Installed and started in seconds.
+    quick: bool = True
+
+    @property
+    def name(self) -> str:
+        """For the table."""
+        return self.client.name
+
+
+def _python(environment: str, driver: str) -> tuple[str | Path, ...]:
+    return (PYTHONS[environment], "-m", f"tests.real.drivers.{driver}")
+
+
+_KNOWN: Final = {client.name: client for client in CLIENTS}
+_NODE_VERCEL: Final = ("node", NODE / "vercel.mjs")
+
+PEERS: Final = (
+    Peer(client=_KNOWN["openai Python, loop"]),
+    Peer(client=_KNOWN["openai Python, helper"]),
+    Peer(client=_KNOWN["openai Node, loop"]),
+    Peer(client=_KNOWN["openai Node, helper"]),
+    Peer(client=_KNOWN["LangChain Python"]),
+    Peer(client=_KNOWN["LangChain JavaScript"]),
+    Peer(
+        client=Client(
+            name="Vercel ai, @ai-sdk/openai", package="@ai-sdk/openai (npm)", command=_NODE_VERCEL, mode="openai"
+        )
+    ),
+    Peer(
+        client=Client(
+            name="Vercel ai, @ai-sdk/openai-compatible",
+            package="@ai-sdk/openai-compatible (npm)",
+            command=_NODE_VERCEL,
+        )
+    ),
+    Peer(client=Client(name="LiteLLM SDK", package="litellm", command=_python("litellm", "litellm_sdk")), quick=False),
+    Peer(
+        client=Client(name="pydantic-ai", package="pydantic-ai-slim", command=_python("agents", "pydantic_ai_agent")),
+        quick=False,
+    ),
+    Peer(
+        client=Client(name="openai-agents", package="openai-agents", command=_python("agents", "openai_agents")),
+        quick=False,
+    ),
+    Peer(
+        client=Client(
+            name="llama-index",
+            package="llama-index-llms-openai-like",
+            command=_python("llama_index", "llama_index_like"),
+        ),
+        quick=False,
+    ),
+    Peer(client=_KNOWN["llm"], program=True, quick=False),
+    Peer(client=_KNOWN["opencode"], tool="bash", lanes=2, program=True, quick=False),
+)

@@ -1,0 +1,131 @@
+"""Runs cells: one provider, one Wiretape, and every client in processes of its own beside the others."""
+
+import json
+import shutil
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from wiretape.replay.server import listening
+
+from ..places import RUN, WIRETAPE, environment
+from ..processes import LineProcess, free_port, server
+from .cells import DIRECT, PATIENCE_S, START_S, Cell, Found, configuration
+from .peers import Peer
+from .script import Provider
+
+__all__ = ["Stage", "run", "stage"]
+
+#: Drivers that run at a time: most of what they do is to wait.
+_DRIVERS: Final = 6
+#: A driver says by itself that its client comes to no end; one that cannot is ended.
+_GRACE_S: Final = 60.0
+#: Through Wiretape every program comes to its end by itself, or it is a defect.
+_THROUGH_S: Final = 40.0
+
+_ENDLESS: Final[dict[str, Any]] = {"class": "no end", "status": None, "code": None, "message": "ended by us"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the clients play on."""
+
+    provider: Provider
+    direct: str
+    port: int
+    tapes: Path
+
+    def url(self, way: str) -> str:
+        """The base URL of one way."""
+        return self.direct if way == DIRECT else f"http://127.0.0.1:{self.port}/{way}/v1"
+
+
+@asynccontextmanager
+async def stage() -> AsyncGenerator[Stage]:
+    """Both listen until the block ends; Wiretape is started as people start it."""
+    folder = RUN / "matrix"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    provider, port = Provider(), free_port()
+    async with listening(provider) as (direct, _):
+        settings = folder / "wiretape.toml"
+        settings.write_text(configuration(direct), encoding="utf-8")
+        command: list[str | Path] = [
+            WIRETAPE,
+            "serve",
+            "--config",
+            settings,
+            "--port",
+            str(port),
+            "--data",
+            folder / "tapes",
+        ]
+        async with server("matrix-wiretape", command, port, environment()):
+            yield Stage(provider, direct, port, folder / "tapes")
+
+
+async def run(stage: Stage, asked: Iterable[Cell], told: Callable[[Found], None]) -> list[Found]:
+    """What came of each cell, in the order of `asked`."""
+    ordered = list(asked)
+    found: dict[Cell, Found] = {}
+    limit = trio.CapacityLimiter(_DRIVERS)
+    async with trio.open_nursery() as nursery:
+        for peer in sorted({cell.peer for cell in ordered}, key=lambda peer: (-peer.lanes, peer.name)):
+            mine = [cell for cell in ordered if cell.peer == peer]
+            for lane in range(peer.lanes):
+                nursery.start_soon(_lane, stage, lane, mine[lane :: peer.lanes], limit, found, told)
+    return [found[cell] for cell in ordered]
+
+
+async def _lane(
+    stage: Stage,
+    lane: int,
+    cells: Sequence[Cell],
+    limit: trio.CapacityLimiter,
+    found: dict[Cell, Found],
+    told: Callable[[Found], None],
+) -> None:
+    rest = list(cells)
+    while rest:
+        async with limit, _driver(rest[0].peer, lane) as driver:
+            while rest:
+                cell = rest.pop(0)
+                found[cell], alive = await _ask(stage, cell, driver)
+                told(found[cell])
+                if not alive:
+                    break
+
+
+def _driver(peer: Peer, lane: int) -> LineProcess:
+    name = "".join(letter if letter.isalnum() else "-" for letter in peer.name)
+    return LineProcess(f"matrix-{name}-{lane}", peer.client.command, environment())
+
+
+async def _ask(stage: Stage, cell: Cell, driver: LineProcess) -> tuple[Found, bool]:
+    """Also whether its driver can be asked again."""
+    folder = RUN / "matrix" / "cells" / str(cell.model.number)
+    folder.mkdir(parents=True)
+    result: dict[str, Any] = {"turns": [], "ran": [], "error": _ENDLESS}
+    alive = False
+    with trio.move_on_after(_GRACE_S + (START_S if cell.peer.program else PATIENCE_S)):
+        async with trio.open_nursery() as nursery:
+            if cell.peer.program:
+                nursery.start_soon(_wait_enough, stage, cell, folder / "stop")
+            result = await driver.ask(cell.question(stage.url(cell.way), folder))
+            alive = True
+            nursery.cancel_scope.cancel()
+    record = folder / "ran"
+    ran = record.read_text(encoding="utf-8").splitlines() if record.exists() else []
+    (folder / "found.json").write_text(json.dumps({"cell": [cell.peer.name, cell.way, cell.model.name], **result}))
+    return Found(cell, result, ran, stage.provider.asked[cell.model.name]), alive
+
+
+async def _wait_enough(stage: Stage, cell: Cell, stop: Path) -> None:
+    """From its first request on, so that a slow start is not taken for a stall."""
+    await stage.provider.first(cell.model.name).wait()
+    await trio.sleep(cell.peer.patience_s if cell.way == DIRECT else _THROUGH_S)
+    await trio.Path(stop).touch()

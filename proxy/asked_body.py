@@ -1,6 +1,6 @@
 """The whole body of a request, within bounds of size and time, and what JSON it is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import orjson
@@ -20,6 +20,10 @@ __all__ = ["BodyError", "marked", "parsed", "too_long", "whole_body"]
 _CLOSE: Final = ((b"connection", b"close"),)
 
 
+def _nothing() -> None:
+    pass
+
+
 class BodyError(Exception):
     """It cannot be used; holds the answer that says why."""
 
@@ -28,11 +32,13 @@ class BodyError(Exception):
         self.answer = answer
 
 
-async def whole_body(receive: Receive, length: bytes, bytes_max: int) -> bytes | None:
+async def whole_body(
+    receive: Receive, length: bytes, bytes_max: int, at_hand: Callable[[], Any] = _nothing
+) -> bytes | None:
     """All of it, or None where the client left; raises BodyError where it is too long or takes too long."""
     if length.isdigit() and int(length) > bytes_max:
         raise BodyError(too_long(bytes_max))
-    message = await _first(receive)
+    message = at_hand() or await _first(receive)
     if message["type"] == "http.disconnect":
         return None
     if not message.get("more_body", False):

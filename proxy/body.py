@@ -71,6 +71,9 @@ class Body:
         In all cases the body is done with afterwards. A fault is no longer raised, but stands in `fault`.
         """
         reads: list[Read] = []
+        if self._first is None and (self._exchange.end is not None or self._exchange.fault is not None):
+            await self.aclose()
+            return reads
         left_bytes = DRAIN_BYTES_MAX
         with trio.move_on_after(timeout_s):
             try:

@@ -16,7 +16,7 @@ from wiretape.events.errors import LocalError
 from .chunked import Dechunker
 from .errors import ProtocolError, TruncatedError, WireError
 from .limits import HEAD_BYTES_MAX, HEADERS_MAX, INFORMATIONAL_MAX
-from .plain import request_head
+from .plain import read_answer, request_head
 
 __all__ = ["End", "Exchange", "Head", "Header", "machine"]
 
@@ -73,6 +73,8 @@ class Exchange:
         self._head_bytes = 0
         self._dechunker: Dechunker | None = None
         self._bodiless = False
+        #: A request that h11 has not been told of, and need not be while its answer is plain.
+        self._untold: h11.Request | None = None
 
     @property
     def begun(self) -> bool:
@@ -82,8 +84,8 @@ class Exchange:
     @property
     def reusable(self) -> bool:
         """Whether another exchange may follow: both sides are done, stay, and nothing lies behind the answer."""
-        if self._h11.our_state is not h11.DONE or self.fault is not None:  # MUST_CLOSE, where the answer said so
-            return False
+        if self.fault is not None or (self._untold is None and self._h11.our_state is not h11.DONE):
+            return False  # MUST_CLOSE, where the answer said so
         if self._dechunker is not None:
             return self._dechunker.done and not self._dechunker.behind
         return self._h11.their_state is h11.DONE and self._h11.trailing_data == (b"", False)
@@ -91,7 +93,8 @@ class Exchange:
     def next(self) -> "Exchange":
         """The one that follows on this connection; h11 has not seen the end of a body that we took apart ourselves."""
         assert self.reusable, "nothing may follow"
-        return Exchange(self._h11 if self._dechunker is None else machine())
+        seen = self._dechunker is None or self._untold is not None
+        return Exchange(self._h11 if seen else machine())
 
     def request(self, method: bytes, target: bytes, headers: Iterable[Header]) -> bytes:
         """The request's head; raises LocalError for what HTTP/1.1 cannot say, such as a line end inside a value."""
@@ -110,9 +113,13 @@ class Exchange:
         if head is None or skeleton is None:
             return self.request(method, target, headers) + self.data(body) + self.finish()
         self._bodiless = method == b"HEAD"
-        self._h11.send(skeleton)
-        self._h11.send(_END)
+        self._untold = skeleton
         return head + body
+
+    def _tell(self, request: h11.Request) -> None:
+        self._untold = None
+        self._h11.send(request)
+        self._h11.send(_END)
 
     def data(self, data: bytes) -> bytes:
         """A piece of the request's body, framed."""
@@ -143,6 +150,13 @@ class Exchange:
                 return b""
         if self._dechunker is not None:
             return self._unchunked(self._dechunker, bytes(data))
+        if self._untold is not None:
+            read = None if self._bodiless else read_answer(bytes(data))
+            if read is not None:
+                self.head = Head(read.status, read.reason, read.headers)
+                self._dechunker = Dechunker()
+                return self._unchunked(self._dechunker, bytes(data[read.end :])) if len(data) > read.end else b""
+            self._tell(self._untold)
         parts: list[bytes | bytearray] = []
         self._head_bytes += len(data)
         self._h11.receive_data(bytes(data))  # no copy where it is bytes

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -14,6 +15,8 @@ from .store import FolderRefusedError, is_stream_id
 __all__ = ["Folder"]
 
 _SUFFIX: Final = ".tape"
+#: Much longer than any file system's clock stands still.
+_TICK_NS: Final = 2_500_000_000
 
 
 class Folder:
@@ -22,6 +25,7 @@ class Folder:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.live = root / "live"
+        self._known: tuple[int, list[date]] = (0, [])
         try:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -119,7 +123,14 @@ class Folder:
                 raise
 
     def days(self) -> list[date]:
-        """The latest first: whoever looks for a stream mostly looks for a young one."""
+        """The latest first: whoever looks for a stream mostly looks for a young one.
+
+        Asked for each stream that begins: a look at the folder's own time costs 2 us, a walk through it 10 to 30.
+        """
+        changed = os.stat(self.root).st_mtime_ns  # noqa: PTH116 - as above
+        if changed == self._known[0]:
+            return list(self._known[1])
+        asked = time.time_ns()
         days: list[date] = []
         with os.scandir(self.root) as entries:
             for entry in entries:
@@ -128,7 +139,10 @@ class Folder:
                         days.append(date.fromisoformat(entry.name))
                     except ValueError:
                         continue
-        return sorted(days, reverse=True)
+        days.sort(reverse=True)
+        # What changes within the same tick of the clock changes that time no more: only an older one can be believed.
+        self._known = (changed if changed < asked - _TICK_NS else 0, days)
+        return list(days)
 
     def _entries_of(self, day: date) -> Iterator[os.DirEntry[str]]:
         with os.scandir(self.root / day.isoformat()) as entries:

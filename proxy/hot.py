@@ -85,7 +85,7 @@ class Hot:
             refused = content_type_refusal(headers)
             if refused is not None:
                 return refused
-        body, asked = await self._body(headers, receive, chat=chat)
+        body, asked = await self._body(headers, receive, scope["extensions"]["wiretape"], chat=chat)
         if body is None:
             return None
         if chat:
@@ -98,7 +98,9 @@ class Hot:
         marks, cleaning = await marked(body, asked, repair=where.route.history == "repair")
         return replace(ordered, history=marks, cleaning=cleaning) if marks else ordered
 
-    async def _body(self, headers: list[Header], receive: Receive, *, chat: bool) -> tuple[Any, Any]:
+    async def _body(
+        self, headers: list[Header], receive: Receive, wire: Mapping[str, Any], *, chat: bool
+    ) -> tuple[Any, Any]:
         bytes_max = self._services.config.body_bytes_max
         length = next((value for name, value in headers if name.lower() == b"content-length"), b"")
         chunked = any(name.lower() == b"transfer-encoding" for name, _ in headers)
@@ -106,7 +108,7 @@ class Hot:
             if length.isdigit() and int(length) > bytes_max:
                 raise BodyError(too_long(bytes_max))
             return Upload(receive, bytes_max), None
-        body = await whole_body(receive, length, bytes_max)
+        body = await whole_body(receive, length, bytes_max, wire["at_hand"])
         if body is None or not chat:
             return body, None
         return body, await parsed(body)

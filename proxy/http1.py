@@ -216,6 +216,7 @@ class Http1(H11Protocol):
             "offer": exchange.offer,
             "flush": self.line.send,
             "on_left": inbox.on_left,
+            "at_hand": inbox.at_hand,
         }
         self._nursery.start_soon(self._run, exchange, scope, inbox)
         return inbox.put

@@ -57,6 +57,18 @@ class Inbox:
         if told is not None and self._gone:
             told()
 
+    def at_hand(self) -> dict[str, Any] | None:
+        """The whole body, if it is there and nothing of it was received yet; then it needs no deadline."""
+        if not self._ended or self._said_end or self._on_first is None:
+            return None
+        self._on_first = None  # nobody waits to be told to go on
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        self._bytes = 0
+        self._said_end = True
+        self._room.unpark_all()
+        return {"type": "http.request", "body": body, "more_body": False}
+
     async def receive(self) -> dict[str, Any]:
         """ASGI's: what has come of the body joined to one message; then `http.disconnect`, as soon as it is so."""
         if self._on_first is not None:

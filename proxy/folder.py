@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
-from .retention import Kept
+from .retention import Kept, day_of
 from .store import FolderRefusedError, is_stream_id
 
 __all__ = ["Folder"]
@@ -93,6 +93,13 @@ class Folder:
                 return Path(path)
         return None
 
+    def holds(self, stream: str, created: int) -> bool:
+        """Whether there is a tape of it: most likely in the day of its creation."""
+        for folder in (day_of(created).isoformat(), "live"):  # of each stream at the start, and pathlib keeps names
+            if os.path.exists(f"{self.root}/{folder}/{stream}{_SUFFIX}"):  # noqa: PTH110
+                return True
+        return self.ended_path(stream) is not None
+
     def ended(self) -> Iterator[tuple[str, Path]]:
         """Every ended stream, with its tape."""
         for day in self.days():
@@ -145,7 +152,11 @@ class Folder:
         return list(days)
 
     def _entries_of(self, day: date) -> Iterator[os.DirEntry[str]]:
-        with os.scandir(self.root / day.isoformat()) as entries:
+        try:
+            found = os.scandir(self.root / day.isoformat())
+        except FileNotFoundError:  # it expired while others were looked at
+            return
+        with found as entries:
             for entry in entries:
                 stream = entry.name.removesuffix(_SUFFIX)
                 if entry.name != stream and is_stream_id(stream) and entry.is_file(follow_symlinks=False):

@@ -1,7 +1,6 @@
 """Puts the parts together, starts them, and stops them in order: drain, end what is left, last commit round."""
 
 import base64
-import ctypes
 import gc
 import secrets
 import signal
@@ -19,6 +18,7 @@ from .asgi import App
 from .config import Config, ConfigError
 from .control import control_app
 from .front import front
+from .heap import give_back, one_heap
 from .hot import Hot
 from .keys import Keys, salt_of
 from .limits import EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
@@ -34,11 +34,6 @@ from .store_memory import MemoryStore
 from .upstream import UpstreamTransport
 
 __all__ = ["Assembly", "Running", "assembled", "new_stream_id", "run", "running"]
-
-#: glibc's names for what `mallopt` sets.
-_M_ARENA_MAX: Final = -8
-_M_MMAP_THRESHOLD: Final = -3
-_M_TRIM_THRESHOLD: Final = -1
 
 #: 112 bits of chance behind 48 of time.
 _ID_RANDOM_BYTES: Final = 14
@@ -158,6 +153,7 @@ async def run(config: Config, *, log: Log, on_ready: Callable[[str], None]) -> N
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_obey, signals, stop, hurry, assembly.registry)
+                nursery.start_soon(give_back)
                 with hurry:
                     async with trio.open_nursery() as serving:
                         await serving.start(partial(_serving, config, assembly, sockets, log, stop))
@@ -182,7 +178,7 @@ async def _obey(signals: AsyncIterator[int], stop: trio.Event, hurry: trio.Cance
 @asynccontextmanager
 async def _ready(config: Config, log: Log) -> AsyncGenerator[tuple[Assembly, Sequence[socket.socket]]]:
     trio.socket.set_custom_hostname_resolver(Resolver())
-    _one_heap()
+    one_heap()
     sockets = listening(config.host, config.port)
     try:
         transport = _transport(config)
@@ -220,16 +216,6 @@ async def _serving(
     await serve(
         assembly.app, sockets, settings=settings, reaper=assembly.reaper, shutdown=shutdown, task_status=task_status
     )
-
-
-def _one_heap() -> None:
-    """glibc keeps a heap for each thread and gives little of it back: after ten minutes of mixed faults 133 MB were
-    held where 45 were in use. One heap, and large blocks given back at once, hold less.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        for option, value in ((_M_ARENA_MAX, 1), (_M_MMAP_THRESHOLD, 128 * 1024), (_M_TRIM_THRESHOLD, 256 * 1024)):
-            mallopt(option, value)
 
 
 def _settle() -> None:

@@ -374,7 +374,7 @@ class Book:
             known = {stream for (stream,) in self.base.execute(query, streams)}
             missing = [tape for tape in step if tape[0] not in known]
             for begin in range(0, len(missing), _STEP):
-                entries = (read_entry(stream, path) for stream, path in missing[begin : begin + _STEP])
+                entries = (read_entry(stream, Path(path)) for stream, path in missing[begin : begin + _STEP])
                 self.enter(entry for entry in entries if entry is not None)
                 yield True
             if not missing:

@@ -100,11 +100,11 @@ class Folder:
                 return True
         return self.ended_path(stream) is not None
 
-    def ended(self) -> Iterator[tuple[str, Path]]:
-        """Every ended stream, with its tape."""
+    def ended(self) -> Iterator[tuple[str, str]]:
+        """Every ended stream, and where its tape lies."""
         for day in self.days():
             for entry in self._entries_of(day):
-                yield entry.name.removesuffix(_SUFFIX), Path(entry.path)
+                yield entry.name.removesuffix(_SUFFIX), entry.path
 
     def tapes_of(self, day: date) -> Iterator[Kept]:
         """The facts that decide how long each tape of a day stays."""

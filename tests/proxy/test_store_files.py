@@ -64,7 +64,7 @@ def lost_after_recovery(root: Path, acknowledged: dict[str, int]) -> list[str]:
     try:
         recover(folder, best_sync())
         lost: list[str] = []
-        tapes = dict(folder.ended())
+        tapes = {stream: Path(path) for stream, path in folder.ended()}
         assert list(folder.live_tapes()) == []
     finally:
         folder.close()

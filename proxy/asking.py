@@ -78,6 +78,7 @@ class Asking:
                 "cumulative": settings.cumulative,
                 "think": settings.think,
                 "synthesise": order.route.synthesise,
+                "hermes": order.route.hermes,
             },
             "software": _SOFTWARE,
             "emitter": EMITTER_VERSION,

@@ -52,6 +52,8 @@ class Failure:
     transient: bool = True
     #: The upstream would answer, but not as a stream.
     unstreamed: bool = False
+    #: An agent's run that failed after its own retries: asked again, it would do all of its work again.
+    final: bool = False
 
 
 class Next(Enum):
@@ -75,6 +77,8 @@ def decide(
     failure: Failure, *, attempt: int, attempts: int, elsewhere: bool, unstreamed: bool, now: float = 0.0
 ) -> Decision:
     """`attempt` counts from 1 at this upstream; `unstreamed` where asking without streaming was not tried yet."""
+    if failure.final:
+        return Decision(Next.GIVE_UP, exhausted=True)
     if failure.unstreamed and unstreamed:
         return Decision(Next.UNSTREAMED)
     if failure.ending == "refused" and (failure.timed_out or not failure.transient):

@@ -20,6 +20,7 @@ from wiretape.events.model import (
     TextDelta,
     ToolArgumentsDelta,
     ToolCallStarted,
+    ToolProgress,
     UpstreamError,
 )
 from wiretape.events.record import Record
@@ -227,10 +228,12 @@ class Saying:
                 return self._turn(event, f"[tool] {_clean(event.name)} ", again=True)
             case ToolArgumentsDelta():
                 return _clean(event.text)
+            case ToolProgress():
+                return self._turn(event, f"[tool] {_clean(event.name)} {_clean(event.status)}", again=True)
             case UpstreamError():
                 return self._turn(event, f"[error] {_clean(event.message)}")
             case Ended():
-                lost = [call.name for call in self._wire.calls() if call.state.value in ("dropped", "malformed")]
+                lost = [call.name for call in self._wire.all_calls() if call.state.value in ("dropped", "malformed")]
                 names = f" (lost: {_clean(', '.join(lost))})" if lost else ""
                 return self._turn(event, f"[{event.ending}]{names}") + "\n"
             case _:

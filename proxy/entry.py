@@ -237,7 +237,7 @@ class EntryFold:
         """Of ids that a stream uses twice the first counts, as in the whole catalogue."""
         handed_us = self._opened_us + (self._emitter.stream.handed_us or row.duration_us or 0)
         seen: set[str] = set()
-        for call in self._emitter.wire.calls():
+        for call in self._emitter.wire.all_calls():
             key = _text(call.id)
             if not key or key in seen:
                 continue

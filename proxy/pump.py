@@ -31,7 +31,7 @@ from .services import Services
 from .store import StoreError
 from .taping import Taping
 from .upload import Upload, UploadError
-from .verdict import CAUSE_OF, chat_cause, failed, in_stream, no_answer, speaks, unusable
+from .verdict import CAUSE_OF, chat_cause, failed, in_stream, lives, no_answer, speaks, unusable
 
 __all__ = ["Pump"]
 
@@ -270,7 +270,7 @@ class Pump:
         return self._frames_end()
 
     async def _took(self, t: float, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
-        if any(map(speaks, records)):
+        if any(map(lives if self._order.route.hermes else speaks, records)):
             self._deadlines.progress(t)
         await self._write(records, frames)
 
@@ -356,10 +356,10 @@ class Pump:
         error = self._taping.emitter.wire.error
         if answered.status >= 400:
             self._said = answered.kept()
-            return failed(answered, streams=self._order.streams)
+            return failed(answered, streams=self._order.streams, agent=self._order.route.hermes)
         if error is not None:
             self._said = parse_block(self._taping.emitter.stream.failure).payload or b""
-            return in_stream(error)
+            return in_stream(error, agent=self._order.route.hermes)
         if cause == "stalled":
             stalled = self._stalled()
             assert isinstance(stalled, Failure), "nothing was delivered"

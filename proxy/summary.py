@@ -13,6 +13,7 @@ from wiretape.events.fold.timing import Timing
 from wiretape.events.fold.tools import Tools
 from wiretape.events.fold.usage import UsageFold
 from wiretape.events.fold.warnings import Warned, Warnings
+from wiretape.events.fold.wire import UPSTREAM_CALL
 from wiretape.events.json_text import as_list, as_object
 from wiretape.events.model import Event, Repaired
 from wiretape.events.record import Record
@@ -179,12 +180,13 @@ class Summary:
         moves: dict[tuple[int, int], list[dict[str, Any]]] = {}
         for n, choice, number, state in self._tools.moves:
             moves.setdefault((choice, number), []).append({"n": n, "state": state.value})
-        for call in self._tools.wire.calls():
+        for call in self._tools.wire.all_calls():
             arguments = call.arguments
             yield {
                 "id": call.id,
                 "name": call.name,
                 "choice": call.choice,
+                "run_by": "upstream" if call.number <= UPSTREAM_CALL else "client",
                 "state": call.state.value,
                 "reason": call.reason or None,
                 "moves": moves.get((call.choice, call.number), []),

@@ -13,7 +13,18 @@ from .answered import Asked
 from .attempts import Failure, in_band, refuses_streaming
 from .errors import RefusedError, WireError
 
-__all__ = ["CAUSE_OF", "OUR_CAUSES", "WHOLE", "chat_cause", "failed", "in_stream", "no_answer", "speaks", "unusable"]
+__all__ = [
+    "CAUSE_OF",
+    "OUR_CAUSES",
+    "WHOLE",
+    "chat_cause",
+    "failed",
+    "in_stream",
+    "lives",
+    "no_answer",
+    "speaks",
+    "unusable",
+]
 
 #: Of an ending that a fault or a failure leads to.
 CAUSE_OF: Final[Mapping[str, str]] = MappingProxyType(
@@ -62,14 +73,19 @@ def speaks(record: Record | Stretch) -> bool:
     return as_object(record.value).get("type") != "ping"
 
 
+def lives(record: Record | Stretch) -> bool:
+    """The same of hermes-agent, which sends only keepalives while a tool of its own runs, however long that takes."""
+    return speaks(record) or (record.raw or b"").strip() == b": keepalive"
+
+
 def no_answer(fault: WireError) -> Failure:
     """No head came."""
     refused = fault.cause if isinstance(fault, RefusedError) else ""
     return Failure(ending=fault.ending, message=str(fault), transient=refused != "tls", timed_out=refused == "timeout")
 
 
-def failed(answered: Asked, *, streams: bool) -> Failure:
-    """The status says so."""
+def failed(answered: Asked, *, streams: bool, agent: bool = False) -> Failure:
+    """The status says so; of an agent's run its own header."""
     return Failure(
         ending="upstream_error",
         message=f"the upstream answered {answered.status}",
@@ -77,13 +93,14 @@ def failed(answered: Asked, *, streams: bool) -> Failure:
         answered=True,
         retry_after=answered.header(b"retry-after"),
         unstreamed=streams and refuses_streaming(answered.status, answered.kept()),
+        final=agent and answered.header(b"x-hermes-completed") == "false",
     )
 
 
-def in_stream(error: UpstreamError) -> Failure:
+def in_stream(error: UpstreamError, *, agent: bool = False) -> Failure:
     """The stream says so."""
     code, transient = in_band(error.message, error.code)
-    return Failure(ending="upstream_error", message=error.message, status=code, transient=transient)
+    return Failure(ending="upstream_error", message=error.message, status=code, transient=transient, final=agent)
 
 
 def unusable(ending: str, fault: WireError | None) -> Failure:

@@ -52,6 +52,7 @@ def test_a_whole_stream() -> None:
                 "id": "call-1",
                 "name": "look_up",
                 "choice": 0,
+                "run_by": "client",
                 "state": "running",
                 "reason": None,
                 "moves": [{"n": 5, "state": "announced"}, {"n": 6, "state": "ready"}, {"n": 6, "state": "running"}],

@@ -1,0 +1,161 @@
+"""A route that is declared to be hermes-agent, through the whole proxy: what reaches it, and what its client gets"""
+
+import json
+from typing import Any, Final
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.scripted import Script, chunk, request_of
+from tests.support.house import ASKED, DONE, HEAD, answer, finish, frame, house, role, streams, text
+from wiretape.proxy.attempts import Failure, Next, decide
+from wiretape.proxy.summary import summary_of
+
+AGENT: Final[dict[str, Any]] = {"hermes": True}
+SESSION: Final = HEAD.replace(b"\r\n\r\n", b"\r\nX-Hermes-Session-Id: api-1\r\nX-Hermes-Session-Key: k\r\n\r\n")
+RUNNING: Final = b'event: hermes.tool.progress\ndata: {"tool": "terminal", "toolCallId": "c", "status": "running"}\n\n'
+COMPLETED: Final = (
+    b'event: hermes.tool.progress\ndata: {"tool": "terminal", "toolCallId": "c", "status": "completed"}\n\n'
+)
+FAILED: Final = frame(
+    {},
+    "error",
+    error={"message": "HTTP 500: model broke", "type": "agent_error"},
+    hermes={"completed": False, "error_code": "agent_error"},
+)
+INCOMPLETE: Final = b'{"error":{"message":"no answer","type":"server_error","code":"agent_incomplete"}}'
+
+
+def statuses(body: bytes) -> list[tuple[str, str]]:
+    payloads = [block.partition(b"data: ")[2] for block in body.split(b"\n\n") if block.startswith(b"event:")]
+    return [(value["toolCallId"], value["status"]) for value in map(json.loads, payloads)]
+
+
+async def test_a_turn_with_a_tool_of_its_own(autojump_clock: MockClock) -> None:
+    async with house(streams(role(), RUNNING, COMPLETED, text("18"), finish(), DONE), route=AGENT) as home:
+        answered = await home.ask()
+        assert statuses(answered.body) == [("c", "running"), ("c", "completed")]
+        assert await home.ending() == ("completed", [])
+        tape = await home.tape()
+        assert tape[0].keys["settings"]["hermes"] is True
+        (tool,) = summary_of(home.streams[0], tape)["tools"]
+        assert (tool["id"], tool["state"], tool["run_by"]) == ("c", "completed", "upstream")
+
+
+async def test_elsewhere_it_is_not_believed(autojump_clock: MockClock) -> None:
+    async with house(streams(role(), RUNNING, COMPLETED, text("18"), finish(), DONE)) as home:
+        assert statuses((await home.ask()).body) == []
+        assert await home.ending() == ("completed", ["foreign"])
+
+
+@pytest.mark.parametrize("name", ["X-Hermes-Tool-Progress", "X-Wiretape-Tool-Events"])
+async def test_a_client_that_wants_none_of_it(name: str, autojump_clock: MockClock) -> None:
+    asked: list[bytes] = []
+    async with house(recording(asked, role(), RUNNING, text("18"), finish(), DONE), route=AGENT) as home:
+        assert statuses((await home.ask(ASKED, f"{name}: off")).body) == []
+        assert (b"x-hermes-tool-progress: off" in asked[0].lower()) is name.startswith("X-Hermes")
+
+
+def recording(asked: list[bytes], *frames: bytes, head: bytes = SESSION) -> Script:
+    async def script(stream: trio.abc.Stream) -> None:
+        while request := await request_of(stream):
+            asked.append(request)
+            await stream.send_all(head + b"".join(map(chunk, frames)) + b"0\r\n\r\n")
+
+    return script
+
+
+async def test_sessions_are_told_both_ways(autojump_clock: MockClock) -> None:
+    asked: list[bytes] = []
+    given = ("X-Hermes-Session-Id: api-1", "X-Hermes-Session-Key: k", "Idempotency-Key: once")
+    async with house(recording(asked, role(), text("18"), finish(), DONE), route=AGENT) as home:
+        answered = await home.ask(ASKED, *given)
+        assert all(line.lower().encode() in asked[0].lower() for line in given)
+        assert answered.header(b"x-hermes-session-id") == b"api-1"
+        assert answered.header(b"x-hermes-session-key") == b"k"
+
+
+@pytest.mark.parametrize(("route", "ending"), [(AGENT, "completed"), ({}, "stalled")], ids=["hermes", "elsewhere"])
+async def test_its_keepalives_are_life_while_a_tool_runs(
+    route: dict[str, Any], ending: str, autojump_clock: MockClock
+) -> None:
+    silence = [b": keepalive\n\n"] * 20
+    script = streams(role(), text("Well. "), *silence, text("18"), finish(), DONE, every_s=30)
+    async with house(script, route={**route, "idle_s": 300.0}) as home:
+        await home.ask()
+        assert (await home.ending())[0] == ending
+
+
+async def test_it_stalls_all_the_same_when_it_is_silent(autojump_clock: MockClock) -> None:
+    async with house(streams(role() + RUNNING, text("18"), every_s=400), route=AGENT) as home:
+        answered = await home.ask()
+        assert statuses(answered.body) == [("c", "running"), ("c", "dropped")]
+        assert await home.ending() == ("stalled", [])
+
+
+async def test_what_it_ran_is_not_run_again(autojump_clock: MockClock) -> None:
+    async with house(streams(role(), RUNNING, end=b""), route=AGENT) as home:
+        answered = await home.ask()
+        assert (answered.status, statuses(answered.body)) == (200, [("c", "running"), ("c", "dropped")])
+        assert b'"error"' in answered.body
+        assert (await home.kinds()).count("attempt") == 1
+
+
+async def test_a_run_that_failed_before_any_text_is_an_http_error_and_not_tried_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with house(streams(role(), FAILED, DONE), route=AGENT) as home:
+        answered = await home.ask()
+        assert (answered.status, answered.header(b"x-should-retry")) == (502, b"false")
+        said = json.loads(answered.body)
+        assert said["error"]["message"] == "HTTP 500: model broke"
+        assert said["hermes"]["error_code"] == "agent_error"
+        assert (await home.kinds()).count("attempt") == 1
+        assert await home.ending() == ("upstream_error", [])
+
+
+async def test_a_run_that_failed_behind_text_is_an_error_in_the_stream(autojump_clock: MockClock) -> None:
+    async with house(streams(role(), text("It "), FAILED, DONE), route=AGENT) as home:
+        answered = await home.ask()
+        assert b'"content":"It "' in answered.body
+        last = json.loads(answered.body.split(b"data: ")[-1])
+        assert (last["error"]["message"], last["hermes"]["completed"]) == ("HTTP 500: model broke", False)
+
+
+@pytest.mark.parametrize(
+    ("headers", "attempts"), [(("X-Hermes-Completed: false", "X-Hermes-Partial: true"), 1), ((), 3)]
+)
+async def test_a_whole_answer_that_it_could_not_give_passes(
+    headers: tuple[str, ...], attempts: int, autojump_clock: MockClock
+) -> None:
+    async with house(answer(502, INCOMPLETE, *headers), route=AGENT) as home:
+        answered = await home.ask({**ASKED, "stream": False})
+        assert (answered.status, answered.body) == (502, INCOMPLETE)
+        assert (await home.kinds()).count("attempt") == attempts
+        for line in headers:
+            name, _, value = line.encode().partition(b": ")
+            assert answered.header(name.lower()) == value
+
+
+async def test_elsewhere_such_a_header_means_nothing(autojump_clock: MockClock) -> None:
+    async with house(answer(502, INCOMPLETE, "X-Hermes-Completed: false")) as home:
+        assert (await home.ask({**ASKED, "stream": False})).status == 502
+        assert (await home.kinds()).count("attempt") == 3
+
+
+async def test_a_whole_answer_with_an_account_of_a_failure_passes_as_it_came(autojump_clock: MockClock) -> None:
+    body = (
+        b'{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"It "},'
+        b'"finish_reason":"length"}],"hermes":{"completed":false}}'
+    )
+    async with house(answer(200, body, "X-Hermes-Completed: false"), route=AGENT) as home:
+        answered = await home.ask({**ASKED, "stream": False})
+        assert (answered.status, answered.body) == (200, body)
+        assert answered.header(b"x-hermes-completed") == b"false"
+
+
+def test_a_final_failure_is_followed_by_nothing() -> None:
+    failure = Failure(ending="upstream_error", message="m", status=502, final=True)
+    decision = decide(failure, attempt=1, attempts=3, elsewhere=True, unstreamed=True)
+    assert (decision.next, decision.exhausted) == (Next.GIVE_UP, True)

@@ -15,9 +15,9 @@ from wiretape.events.limits import BODY_BYTES_MAX
 from wiretape.events.model import Event, ResponseStarted
 from wiretape.events.record import NO_KEYS, Record
 
-from .limits import PARSE_INLINE_BYTES_MAX
+from .limits import DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX
 
-__all__ = ["AnswerRow", "CallRow", "Entry", "EntryFold", "StreamRow", "digest", "entry_of", "opened"]
+__all__ = ["AnswerRow", "CallRow", "Entry", "EntryFold", "StreamRow", "digest", "digests", "entry_of", "opened"]
 
 #: A frame that may count tokens. Inside a string of JSON the quotes would be escaped.
 _USAGE: Final = re.compile(rb'"usage"\s*:\s*\{')
@@ -237,7 +237,9 @@ class EntryFold:
         """Of ids that a stream uses twice the first counts, as in the whole catalogue."""
         handed_us = self._opened_us + (self._emitter.stream.handed_us or row.duration_us or 0)
         seen: set[str] = set()
-        for call in self._emitter.wire.all_calls():
+        calls = list(self._emitter.wire.all_calls())
+        said = digests(call.arguments if call.state is State.RUNNING else "" for call in calls)
+        for call, arguments in zip(calls, said, strict=True):
             key = _text(call.id)
             if not key or key in seen:
                 continue
@@ -249,7 +251,7 @@ class EntryFold:
                 name=_text(call.name),
                 state=call.state.value,
                 handed_us=handed_us,
-                arguments=digest(call.arguments) if call.state is State.RUNNING else "",
+                arguments=arguments if call.state is State.RUNNING else "",
                 messages=self._messages,
             )
 
@@ -302,6 +304,15 @@ def _count(counts: dict[str, Any] | None, names: tuple[str, ...]) -> int | None:
 def _text(value: Any) -> str:
     """A lone surrogate is a character that SQLite does not take."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def digests(each: Iterable[str]) -> list[str]:
+    """Of the arguments of some calls; the empty word for those beyond a bound."""
+    left, found = DIGESTED_BYTES_MAX, list[str]()
+    for arguments in each:
+        left -= len(arguments)
+        found.append(digest(arguments) if left >= 0 else "")
+    return found
 
 
 def digest(arguments: str) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "CONNECT_TIMEOUT_S",
     "DESCRIPTORS_A_STREAM",
     "DESCRIPTORS_RESERVED",
+    "DIGESTED_BYTES_MAX",
     "DISK_BYTES_FEW",
     "DISK_BYTES_NONE",
     "DOCTOR_BODY_BYTES_MAX",
@@ -54,6 +55,7 @@ __all__ = [
     "LOG_LINES_MAX",
     "LOG_VALUE_CHARS_MAX",
     "LOOKUPS_MAX",
+    "LOOK_UP_AGAIN_S",
     "MASKED_CHARS_MIN",
     "MEMORY_A_STREAM_BYTES",
     "MEMORY_RESERVED_BYTES",
@@ -370,3 +372,11 @@ CALLER_KEY_CHARS_MIN: Final = 20
 #: Calls of one caller with one id, one name and the same arguments that are compared with a result, the latest: only a
 #: provider that reuses its ids has more than one, and a week of `list_dir:0` without arguments has hundreds.
 SAME_CALLS_MAX: Final = 1_000
+
+#: Arguments of the calls of one turn that are hashed so that results can be linked to them: 130,000 tokens, more than a
+#: model says in one, and 10 ms. Calls beyond it have no link and no duration.
+DIGESTED_BYTES_MAX: Final = 512 * 1024
+
+#: Pauses before a call that nobody knows is looked for again, while the upstream is awaited: a stream ends within
+#: 0.25 s after its client has its last frame (DRAIN_TIMEOUT_S).
+LOOK_UP_AGAIN_S: Final = (0.02, 0.1, 0.5)

@@ -46,7 +46,7 @@ def key_of(row: CallRow | AnswerRow) -> Key:
 
 def links(calls: Iterable[CallRow], answers: Iterable[AnswerRow]) -> dict[str, CallRow]:
     """The call that each answer belongs to, by the answering stream; all rows have one key."""
-    by_stream = {call.stream: call for call in calls if call.state == State.RUNNING.value}
+    by_stream = {call.stream: call for call in calls if call.state == State.RUNNING.value and call.arguments}
     found: dict[str, CallRow] = {}
     answered: set[str] = set()
     for answer in sorted(answers, key=_arrival):

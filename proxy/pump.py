@@ -25,7 +25,6 @@ from .errors import WireError
 from .limits import FRAMES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
 from .live import Live
 from .order import Order
-from .outcome import relayed_head
 from .scribe import Scribe
 from .services import Services
 from .store import StoreError
@@ -47,9 +46,11 @@ class Pump:
         self._services = services
         self._live = live
         self._taping = taping
-        self._asking = Asking(order, services)
+        self._asking = Asking(live.stream, order, services)
         if isinstance(order.body, Upload):
             order.body.onto(taping, self._uploading)
+        #: What is looked up beside it, where its request brings tool results.
+        self.answering = self._asking.answering
         self.attempts = 0
         self.received_bytes = 0
         #: What others want of it, attended to between two batches.
@@ -157,6 +158,8 @@ class Pump:
             untaped = error
         if cause or untaped is not None:
             await asking.aclose()
+        if untaped is None:
+            asking.bring(self._taping)
         answered, asking.answered = untaped or asking.answered, None
         if cause:
             return self._stalled() if cause == "stalled" else cause
@@ -204,8 +207,7 @@ class Pump:
         taping = self._taping
         taping.later(taping.record("head", answered.described()))
         if self._order.verbatim and self._live.answer is None:
-            head = relayed_head(answered.status, answered.headers, self._live.stream, decoded=answered.decoded)
-            await self._scribe.commit(head)
+            await self._scribe.relay(answered)
         if shape is Shape.NOTHING:
             return await self._take_nothing(answered)
         if shape is Shape.SNIFF:
@@ -291,8 +293,7 @@ class Pump:
         self._deadlines.progress(read.t)
         order = self._order
         if not order.streams and not order.verbatim and self._live.answer is None and answered.status < 400:
-            head = relayed_head(answered.status, answered.headers, self._live.stream, decoded=answered.decoded)
-            await self._scribe.commit(head)
+            await self._scribe.relay(answered)
         await self._batch([taping.recorder.body(taping.t(read.t), read.data)])
         if answered.status >= 400 and not order.verbatim and not answered.keep(read.data):
             return "closed"

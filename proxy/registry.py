@@ -101,6 +101,8 @@ class Registry:
         self._begun += 1
         self._pumps[stream] = pump
         self._nursery.start_soon(self._pump, stream, pump, taping)
+        if pump.answering is not None:
+            self._nursery.start_soon(pump.answering.look_up)
         return live
 
     async def drain(self, until: float) -> None:

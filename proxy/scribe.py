@@ -11,6 +11,7 @@ import trio
 from wiretape.events.record import Record
 from wiretape.events.stretch import Stretch
 
+from .answered import Asked
 from .answers import Answer
 from .asking import Asking
 from .attempts import Decision, Failure
@@ -18,7 +19,7 @@ from .deadlines import Deadlines
 from .errors import WireError
 from .live import Live
 from .order import Order
-from .outcome import exchange_ending, our_error, stream_head
+from .outcome import exchange_ending, our_error, relayed_head, stream_head
 from .services import Log
 from .taping import Taping
 from .verdict import CAUSE_OF, OUR_CAUSES, WHOLE, chat_cause
@@ -75,6 +76,11 @@ class Scribe:
         self._live.commit(answer)
         if frames:
             self._live.show(frames, record.n)
+
+    async def relay(self, answered: Asked) -> None:
+        """The client gets the upstream's own status."""
+        stream = self._live.stream
+        await self.commit(relayed_head(answered.status, answered.headers, stream, decoded=answered.decoded))
 
     def note(self, attempt: int, failure: Failure, decision: Decision) -> None:
         """An attempt delivered nothing; what follows it."""

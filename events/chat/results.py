@@ -79,7 +79,7 @@ def _calls(message: dict[str, Any]) -> dict[str, tuple[str, str]]:
         call: dict[str, Any] = as_object(entry)
         call_id = call.get("id")
         inner: dict[str, Any] = as_object(call.get("function", call.get("custom")))
-        if isinstance(call_id, str):
+        if isinstance(call_id, str) and call_id:
             calls.setdefault(call_id, _said(inner))
     legacy: dict[str, Any] = as_object(message.get("function_call"))
     if legacy:

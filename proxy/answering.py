@@ -1,0 +1,94 @@
+"""The tool results that a request brings: looked up while the upstream is awaited, on the tape before the first frame
+
+What is not known when the answer's head comes is left out, and nobody waits for it. The catalogue knows a call when its
+stream has ended, which may be a moment after the client had all of it; so it is asked again while there is time.
+"""
+
+from typing import Any, Self
+
+import trio
+
+from wiretape.events.chat.results import Found, results_in
+
+from .entry import AnswerRow, digests
+from .limits import LOOK_UP_AGAIN_S
+from .linking import Link
+from .order import Order
+from .services import Services
+
+__all__ = ["Answering"]
+
+
+class Answering:
+    """Of one stream; `look_up` runs in a task of its own, `keys` ends it."""
+
+    def __init__(self, stream: str, order: Order, services: Services, found: Found, arrived_us: int) -> None:
+        self._services = services
+        self._found = found
+        self._whole = services.config.requests == "full"
+        hashes = digests(result.arguments for result in found.results)
+        self._digests = {result.id: said for result, said in zip(found.results, hashes, strict=True)}
+        self._rows = [
+            AnswerRow(
+                caller=order.caller,
+                call=result.id,
+                stream=stream,
+                name=result.name,
+                arguments=self._digests[result.id],
+                after=found.after,
+                failed=result.failed,
+                arrived_us=arrived_us,
+            )
+            for result in found.results
+            if not result.orphan
+        ]
+        self._links: dict[str, Link] = {}
+        self._scope = trio.CancelScope()
+
+    @classmethod
+    def of(cls, stream: str, order: Order, services: Services, arrived_us: int) -> Self | None:
+        """None where the request brings no results, as most do."""
+        found = results_in(order.asked) if order.dialect == "chat" else None
+        return None if found is None else cls(stream, order, services, found, arrived_us)
+
+    async def look_up(self) -> None:
+        """Until all is found, or `keys` is asked for; never raises."""
+        with self._scope:
+            for pause_s in (0.0, *LOOK_UP_AGAIN_S):
+                await trio.sleep(pause_s)
+                missing = [row for row in self._rows if row.call not in self._links]
+                if not missing:
+                    return
+                try:
+                    found = await self._services.store.find_calls(missing)
+                except Exception as error:  # noqa: BLE001 - the index is disposable, and the stream does without it
+                    self._services.log.error("look_up_failed", why=repr(error))
+                    return
+                links = zip(missing, found, strict=True)
+                self._links |= {row.call: link for row, link in links if link is not None}
+
+    def keys(self) -> dict[str, Any]:
+        """Of the `results` record; nothing is looked up after it."""
+        self.stop()
+        keys: dict[str, Any] = {"results": [], "after": self._found.after}
+        for result in self._found.results:
+            said: dict[str, Any] = {"id": result.id, "name": result.name}
+            if result.orphan:
+                said = {"id": result.id, "orphan": True}
+            else:
+                said["arguments"] = self._digests[result.id]
+            if result.failed:
+                said["failed"] = True
+            if result.output and self._whole:
+                said["output"] = result.output
+            link = self._links.get(result.id)
+            if link is not None:
+                said |= {"duration_ms": link.duration_ms, "stream": link.stream}
+            keys["results"].append(said)
+        if self._found.more:
+            keys["more"] = self._found.more
+        return keys
+
+    def stop(self) -> None:
+        """Nobody wants to know any more."""
+        self._scope.cancel()

@@ -1,0 +1,398 @@
+"""Tool results of a request: on the tape before the first frame, told after the first chunk, looked up meanwhile."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.scripted import Script, chunk, request_of
+from tests.proxy.store_cases import opened_files
+from tests.support.house import DONE, HEAD, House, finish, frame, house, post, role, streams, text
+from tests.support.http import Answer
+from wiretape.events.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
+from wiretape.events.settings import Settings
+from wiretape.proxy.entry import AnswerRow
+from wiretape.proxy.limits import LOOK_UP_AGAIN_S
+from wiretape.proxy.linking import Link
+from wiretape.proxy.store import Store
+from wiretape.proxy.store_memory import MemoryStore
+
+ME = "Authorization: Bearer somebody"
+OTHER = "Authorization: Bearer somebody-else"
+Call = tuple[str, str, str]
+
+
+def calling(*calls: Call) -> bytes:
+    """The frames of a turn that makes these calls."""
+    entries = [
+        {"index": number, "id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for number, (call_id, name, arguments) in enumerate(calls)
+    ]
+    return role() + frame({"tool_calls": entries}) + finish("tool_calls") + DONE
+
+
+SAYING = role() + text("done") + finish() + DONE
+
+
+def upstream(*turns: bytes, first_s: float = 1.0) -> Script:
+    """One turn a request, each a second after it was asked for."""
+    left = list(turns)
+
+    async def script(stream: trio.abc.Stream) -> None:
+        while await request_of(stream):
+            await trio.sleep(first_s)
+            await stream.send_all(HEAD + chunk(left.pop(0)) + b"0\r\n\r\n")
+
+    return script
+
+
+def user(said: str = "do it") -> dict[str, Any]:
+    return {"role": "user", "content": said}
+
+
+def called(*calls: Call) -> dict[str, Any]:
+    entries = [
+        {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for call_id, name, arguments in calls
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": entries}
+
+
+def result(call_id: str, content: Any = "ok", **more: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": content, **more}
+
+
+def asked(*messages: Mapping[str, Any], stream: bool = True) -> dict[str, Any]:
+    return {"model": "m", "stream": stream, "messages": list(messages)}
+
+
+Told = tuple[str, str, int | None]
+
+
+def told(answer: Answer) -> list[Told]:
+    """Status, id and duration of each lifecycle frame."""
+    frames = [each for each in answer.body.split(b"\n\n") if each.startswith(b"event: hermes.tool.progress")]
+    said = [json.loads(each.partition(b"data: ")[2]) for each in frames]
+    return [(each["status"], each["toolCallId"], each.get("duration_ms")) for each in said]
+
+
+READ: Call = ("call_a", "read", '{"path":"a"}')
+WRITE: Call = ("call_b", "write", '{"path":"b"}')
+
+
+@pytest.fixture(params=["memory", "files"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path, autojump_clock: MockClock) -> Any:
+    """On disk too: there the catalogue's thread is asked, and the clock must not jump while it works."""
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    autojump_clock.autojump_threshold = 0.1
+    async with opened_files(tmp_path) as files:
+        yield files
+
+
+async def turn(home: House, *messages: Mapping[str, Any], key: str = ME) -> list[Told]:
+    """Asked, answered and ended; what was told of tools."""
+    answer = await home.ask(asked(*messages), key)
+    assert answer.ended == "chunked"
+    await home.settled()
+    return told(answer)
+
+
+# -- one call ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_runs_and_is_completed_with_the_time_that_it_took(autojump_clock: MockClock) -> None:
+    async with house(upstream(calling(READ), SAYING)) as home:
+        assert await turn(home, user()) == [("running", "call_a", None)]
+        handed = trio.current_time()
+        await trio.sleep(2.5)
+        again = trio.current_time()
+        assert await turn(home, user(), called(READ), result("call_a", "text")) == [
+            ("completed", "call_a", int((again - handed) * 1_000))
+        ]
+        kinds = await home.kinds()
+        assert kinds[:5] == ["open", "request", "attempt", "results", "head"]
+        record = (await home.tape())[3]
+        said = record.keys["results"][0]
+        assert said.pop("arguments")
+        assert record.keys["after"] == 1
+        assert said == {
+            "id": "call_a",
+            "name": "read",
+            "output": "text",
+            "duration_ms": int((again - handed) * 1_000),
+            "stream": home.streams[0],
+        }
+
+
+async def test_the_frame_stands_behind_the_first_chunk_and_says_what_came_of_it(autojump_clock: MockClock) -> None:
+    async with house(streams(role(), text("done"), finish(), DONE)) as home:
+        answer = await home.ask(asked(user(), called(READ), result("call_a", "x" * 5_000_000, is_error=True)), ME)
+        frames = answer.body.split(b"\n\n")
+        assert b'"role":"assistant"' in frames[0]
+        said = json.loads(frames[1].partition(b"data: ")[2])
+        assert (said["status"], said["tool"], said["output"]) == ("failed", "read", "x" * PREVIEW_BYTES_MAX)
+        assert "duration_ms" not in said
+        tape = await home.tape()
+        assert sum(len(str(record.keys)) for record in tape) < 10_000  # a large result does not double the tape
+
+
+async def test_a_request_without_results_is_not_looked_at_twice(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(MemoryStore, "find_calls", never)
+    async with house(streams(role(), text("hi"), finish(), DONE)) as home:
+        for messages in ([user()], [user(), called(READ), result("call_a"), {"role": "assistant"}, user()]):
+            await home.ask(asked(*messages))
+            assert "results" not in await home.kinds()
+
+
+# -- the same again ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_retried_and_a_regenerated_turn_show_the_same_frames(autojump_clock: MockClock, store: Store) -> None:
+    other = role() + text("else") + finish() + DONE
+    async with house(upstream(calling(READ), SAYING, SAYING, other), store=store) as home:
+        await turn(home, user())
+        history = [user(), called(READ), result("call_a")]
+        first = await turn(home, *history)
+        await trio.sleep(60)
+        assert await turn(home, *history) == await turn(home, *history) == first
+        assert [(status, call) for status, call, _ in first] == [("completed", "call_a")]
+        assert first[0][2] is not None
+
+
+async def test_an_attempt_that_failed_before_any_content_changes_nothing(autojump_clock: MockClock) -> None:
+    async def hangs_up(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await stream.send_all(HEAD + chunk(role()))
+
+    async with house(hangs_up, streams(role(), text("hi"), finish(), DONE)) as home:
+        assert await turn(home, user(), called(READ), result("call_a")) == [("completed", "call_a", None)]
+        assert (await home.kinds()).count("results") == 1
+        assert (await home.kinds()).count("attempt") == 2
+
+
+# -- ids --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reused", ["call_0", "list_dir:0"])
+async def test_an_id_that_a_provider_uses_each_turn(autojump_clock: MockClock, store: Store, reused: str) -> None:
+    """Every turn has the duration and the link of its own call, also where the arguments are the same."""
+    calls: list[Call] = [(reused, "list_dir", '{"path":"."}')] * 3
+    async with house(upstream(*(calling(call) for call in calls), SAYING), store=store) as home:
+        history: list[dict[str, Any]] = [user()]
+        assert await turn(home, *history) == [("running", reused, None)]
+        for number, call in enumerate(calls, 1):
+            await trio.sleep(number)
+            history += [called(call), result(reused, str(number))]
+            (completed, *rest) = await turn(home, *history)
+            assert completed[:2] == ("completed", reused)
+            assert completed[2] is not None
+            assert 0 <= completed[2] - number * 1_000 < 10
+            assert rest == ([("running", reused, None)] if number < 3 else [])
+            (said,) = (await home.tape())[3].keys["results"]
+            assert said["stream"] == home.streams[number - 1]
+
+
+async def test_conversations_of_one_caller_that_interleave(autojump_clock: MockClock, store: Store) -> None:
+    """Same ids, same tools, same arguments: what tells them apart is how far each has come."""
+    call: Call = ("call_0", "list_dir", "{}")
+    async with house(upstream(calling(call), calling(call), SAYING, SAYING), store=store) as home:
+        short, long = [user("a")], [user("b"), {"role": "assistant", "content": "yes?"}, user("c")]
+        await turn(home, *short)
+        await trio.sleep(10)
+        await turn(home, *long)
+        await trio.sleep(10)
+        (first,) = await turn(home, *short, called(call), result("call_0"))
+        (second,) = await turn(home, *long, called(call), result("call_0"))
+        assert first[2] is not None
+        assert second[2] is not None
+        assert first[2] > 20_000 > second[2] > 10_000
+
+
+async def test_parallel_calls_of_one_tool_whose_results_come_out_of_order(
+    autojump_clock: MockClock, store: Store
+) -> None:
+    calls: list[Call] = [(f"call_{n}", "read", f'{{"n":{n}}}') for n in range(3)]
+    async with house(upstream(calling(*calls), SAYING), store=store) as home:
+        assert [status for status, _, _ in await turn(home, user())] == ["running"] * 3
+        answers = [result("call_2"), result("call_0", is_error=True), result("call_1")]
+        completed = await turn(home, user(), called(*calls), *answers)
+        assert [each[:2] for each in completed] == [
+            ("completed", "call_2"),
+            ("failed", "call_0"),
+            ("completed", "call_1"),
+        ]
+        assert len({duration for _, _, duration in completed}) == 1
+
+
+async def test_a_history_that_repeats_every_earlier_result(autojump_clock: MockClock) -> None:
+    async with house(upstream(calling(READ), calling(WRITE), SAYING)) as home:
+        history = [user()]
+        await turn(home, *history)
+        history += [called(READ), result("call_a")]
+        assert [each[:2] for each in await turn(home, *history)] == [("completed", "call_a"), ("running", "call_b")]
+        history += [called(WRITE), result("call_b")]
+        assert [each[:2] for each in await turn(home, *history)] == [("completed", "call_b")]
+
+
+async def test_a_client_that_rewrites_ids_and_arguments(autojump_clock: MockClock, store: Store) -> None:
+    """Other ids are calls of which nothing is known; arguments that are only written otherwise are the same."""
+    async with house(upstream(calling(READ), SAYING, SAYING), store=store) as home:
+        await turn(home, user())
+        renamed: Call = ("toolu_1", "read", '{"path":"a"}')
+        assert await turn(home, user(), called(renamed), result("toolu_1")) == [("completed", "toolu_1", None)]
+        spaced: Call = ("call_a", "read", '{ "path" : "a" }')
+        ((_, _, duration),) = await turn(home, user(), called(spaced), result("call_a"))
+        assert duration is not None
+
+
+async def test_a_call_from_before_wiretape_was_installed(autojump_clock: MockClock, store: Store) -> None:
+    async with house(upstream(calling(("call_0", "read", '{"path":"other"}')), SAYING), store=store) as home:
+        await turn(home, user())
+        old: Call = ("call_0", "read", '{"path":"a"}')
+        assert await turn(home, user(), called(old), result("call_0")) == [("completed", "call_0", None)]
+        assert "stream" not in (await home.tape())[3].keys["results"][0]
+
+
+async def test_another_callers_call_gives_no_duration_and_no_link(autojump_clock: MockClock, store: Store) -> None:
+    async with house(upstream(calling(READ), SAYING), store=store) as home:
+        await turn(home, user(), key=OTHER)
+        assert await turn(home, user(), called(READ), result("call_a")) == [("completed", "call_a", None)]
+        assert "stream" not in (await home.tape())[3].keys["results"][0]
+
+
+# -- what is not told -------------------------------------------------------------------------------------------------
+
+
+async def test_internal_tools_and_orphans_are_on_the_tape_and_not_on_the_wire(autojump_clock: MockClock) -> None:
+    plan: Call = ("call_p", "_plan", "{}")
+    async with house(upstream(SAYING)) as home:
+        history = [user(), called(plan), result("call_p"), result("call_x", "lost"), result("", "nameless")]
+        assert await turn(home, *history) == []
+        results = (await home.tape())[3].keys["results"]
+        assert [(each["id"], each.get("name"), each.get("orphan")) for each in results] == [
+            ("call_p", "_plan", None),
+            ("call_x", None, True),
+            ("", None, True),
+        ]
+
+
+async def test_who_switches_the_frames_off_gets_none_and_the_calls_are_answered(autojump_clock: MockClock) -> None:
+    async with house(upstream(calling(READ), SAYING), settings=Settings(tool_events=False)) as home:
+        assert await turn(home, user()) == []
+        assert await turn(home, user(), called(READ), result("call_a")) == []
+        assert [fate.answered_by for fate in (await home.store.fates(home.streams[0], 0)).values()] == [home.streams[1]]
+
+
+async def test_where_bodies_are_not_kept_outputs_are_not_either(autojump_clock: MockClock) -> None:
+    async with house(upstream(SAYING), config={"requests": "hash"}) as home:
+        answer = await home.ask(asked(user(), called(READ), result("call_a", "secret")), ME)
+        assert told(answer) == [("completed", "call_a", None)]
+        assert b"secret" not in answer.body
+        assert "secret" not in str(await home.tape())
+
+
+async def test_results_beyond_a_bound_are_counted(autojump_clock: MockClock) -> None:
+    async with house(upstream(SAYING)) as home:
+        await turn(home, user(), *(result(str(number)) for number in range(RESULTS_MAX + 2)))
+        assert (await home.tape())[3].keys["more"] == 2
+
+
+@pytest.mark.parametrize("kind", ["transparent", "not a stream"])
+async def test_what_passes_as_it_came_answers_calls_all_the_same(autojump_clock: MockClock, kind: str) -> None:
+    profile = Settings(profile="transparent") if kind == "transparent" else None
+    async with house(upstream(calling(READ), SAYING), settings=profile) as home:
+        await turn(home, user())
+        answer = await home.ask(asked(user(), called(READ), result("call_a"), stream=kind == "transparent"), ME)
+        await home.settled()
+        assert told(answer) == []
+        (fate,) = (await home.store.fates(home.streams[0], 0)).values()
+        assert fate.answered_by == home.streams[1]
+
+
+# -- in time, or not --------------------------------------------------------------------------------------------------
+
+
+class _Slow(MemoryStore):
+    """A catalogue that takes its time, or fails, or knows a call only the second time."""
+
+    def __init__(self, how: Callable[[int], Awaitable[None]]) -> None:
+        super().__init__()
+        self.asked_at: list[float] = []
+        self._how = how
+
+    async def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+        self.asked_at.append(trio.current_time())
+        await self._how(len(self.asked_at))
+        return [Link("stream-of-before", 7) for _ in answers] if len(self.asked_at) > 1 else [None for _ in answers]
+
+
+async def test_a_catalogue_that_is_slow_delays_nothing(autojump_clock: MockClock) -> None:
+    async def takes_long(_: int) -> None:
+        await trio.sleep(60)
+
+    store = _Slow(takes_long)
+    async with house(upstream(SAYING), store=store) as home:
+        began = trio.current_time()
+        assert await turn(home, user(), called(READ), result("call_a")) == [("completed", "call_a", None)]
+        assert trio.current_time() - began < 1.1
+    assert len(store.asked_at) == 1
+
+
+async def test_a_catalogue_that_fails_is_told_to_the_log_alone(autojump_clock: MockClock) -> None:
+    async def fails(_: int) -> None:
+        raise RuntimeError("no such table")
+
+    async with house(upstream(SAYING), store=_Slow(fails)) as home:
+        assert await turn(home, user(), called(READ), result("call_a")) == [("completed", "call_a", None)]
+        assert [event for _, event, _ in home.log] == ["look_up_failed", "completed"]
+
+
+async def test_a_call_whose_stream_ends_a_moment_later_is_found(autojump_clock: MockClock) -> None:
+    """A client has its last frame before the stream has ended."""
+
+    async def at_once(_: int) -> None:
+        await trio.lowlevel.checkpoint()
+
+    store = _Slow(at_once)
+    async with house(upstream(SAYING), store=store) as home:
+        assert await turn(home, user(), called(READ), result("call_a")) == [("completed", "call_a", 7)]
+    first, second = store.asked_at
+    assert second - first == pytest.approx(LOOK_UP_AGAIN_S[0])
+
+
+async def test_what_nobody_knows_is_not_asked_for_ever(autojump_clock: MockClock) -> None:
+    class Blank(MemoryStore):
+        asked = 0
+
+        async def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+            self.asked += 1
+            return [None for _ in answers]
+
+    blank = Blank()
+    async with house(upstream(SAYING, first_s=30), store=blank) as home:
+        await turn(home, user(), called(READ), result("call_a"))
+    assert blank.asked == 1 + len(LOOK_UP_AGAIN_S)
+
+
+async def test_a_client_that_leaves_before_the_answer_has_answered_its_call(autojump_clock: MockClock) -> None:
+    async with house(upstream(calling(READ), SAYING, first_s=5)) as home:
+        await turn(home, user())
+        client = await home.connect()
+        await client.send(post(asked(user(), called(READ), result("call_a")), ME))
+        await trio.sleep(1)
+        client.close()
+        await home.settled()
+        assert (await home.ending())[0] == "client_gone"
+        (fate,) = (await home.store.fates(home.streams[0], 0)).values()
+        assert (fate.state.value, fate.answered_by) == ("completed", home.streams[1])

@@ -33,6 +33,8 @@ class Settings:
     think: bool = False
     #: A whole answer where a stream was due becomes one (Q96); else it is no answer.
     synthesise: bool = True
+    #: Lifecycle frames show a picture of their tool.
+    emoji: bool = False
     #: The upstream is declared to be hermes-agent: what it says of its tools and of how it ended is believed.
     hermes: bool = False
 
@@ -55,6 +57,7 @@ class Settings:
             cumulative=settings.get("cumulative") is True,
             think=settings.get("think") is True,
             synthesise=settings.get("synthesise") is not False,
+            emoji=settings.get("emoji") is True,
             hermes=settings.get("hermes") is True,
         )
 

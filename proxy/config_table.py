@@ -280,6 +280,12 @@ ROUTE: Final[tuple[Setting, ...]] = (
         reason="Record what speaks no dialect too, such as the list of models.",
     ),
     Setting(
+        name="emoji",
+        place="settings.emoji",
+        kind=OnOff(),
+        reason="Lifecycle frames show a picture of their tool, by the words of its name.",
+    ),
+    Setting(
         name="history",
         place="history",
         kind=_words(History),

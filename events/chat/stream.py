@@ -29,6 +29,7 @@ from ..sse import encode
 from . import read, write
 from .answers import Failure
 from .choices import CUT_FINISHES
+from .emoji import emoji_of
 from .held import HeldCalls
 from .hermes import AgentTools, Progress, frame_of
 from .lesson import learn
@@ -296,11 +297,18 @@ class ChatStream:
             if call.internal:
                 self.ledger.flagged(n, "internal_tool")
             else:
-                self._outbox.add(n, "lifecycle", write.lifecycle_of_call(self._own_envelope(), call, status))
+                self._outbox.add(
+                    n, "lifecycle", write.lifecycle_of_call(self._own_envelope(), call, status, self._emoji(call.name))
+                )
 
     def _send_results(self, n: int) -> None:
         for result in self._results.due():
-            self._outbox.add(n, "lifecycle", write.lifecycle_of_result(self._own_envelope(), result))
+            self._outbox.add(
+                n, "lifecycle", write.lifecycle_of_result(self._own_envelope(), result, self._emoji(result.name))
+            )
+
+    def _emoji(self, tool: str) -> str:
+        return emoji_of(tool) if self._settings.emoji else ""
 
     def _send_warning(self, n: int, code: str, lost: list[Call]) -> None:
         delta = {"content": write.warning(code, lost)}

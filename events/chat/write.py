@@ -162,17 +162,17 @@ def _call_chunk(envelope: Envelope, choice: int, call: int, function: Mapping[st
     return chunk(envelope, choice, {"tool_calls": [{"index": call, "function": function}]})
 
 
-def lifecycle_of_call(envelope: Envelope, call: Call, status: str) -> bytes:
+def lifecycle_of_call(envelope: Envelope, call: Call, status: str, emoji: str = "") -> bytes:
     """The frame for `running` or `dropped`."""
-    fields: dict[str, Any] = {"label": _label(call.arguments), "input": preview(call.arguments)}
+    fields: dict[str, Any] = {"label": _label(call.arguments), "emoji": emoji, "input": preview(call.arguments)}
     if status == "dropped":
         fields["reason"] = call.reason
     return _lifecycle(envelope, call.choice, call.name, call.id, status, fields)
 
 
-def lifecycle_of_result(envelope: Envelope, event: ToolResultSeen) -> bytes:
+def lifecycle_of_result(envelope: Envelope, event: ToolResultSeen, emoji: str = "") -> bytes:
     """The frame for `completed` or `failed`."""
-    fields: dict[str, Any] = {"output": preview(event.output), "duration_ms": event.duration_ms}
+    fields: dict[str, Any] = {"emoji": emoji, "output": preview(event.output), "duration_ms": event.duration_ms}
     return _lifecycle(envelope, 0, event.name, event.id, "failed" if event.failed else "completed", fields)
 
 

@@ -142,6 +142,7 @@ EVERYTHING: dict[str, tuple[str, str, Callable[[Config], Any], Any]] = {
     "keep_s": ("5", "5", lambda c: c.routes[""].keep_s, 5.0),
     "synthesise": ("false", "false", lambda c: c.routes[""].synthesise, False),
     "tape": ("false", "0", lambda c: c.routes[""].tape, False),
+    "emoji": ("true", "on", lambda c: c.routes[""].settings.emoji, True),
     "history": ('"repair"', "repair", lambda c: c.routes[""].history, "repair"),
     "hermes": ("true", "on", lambda c: c.routes[""].hermes, True),
     "key_env": ('"OPENAI"', "OPENAI", lambda c: c.routes[""].targets[0].key, Secret(KEY)),

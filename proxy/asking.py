@@ -8,10 +8,12 @@ import trio
 
 from wiretape.events.emit import EMITTER_VERSION
 from wiretape.events.errors import LocalError
+from wiretape.events.json_text import as_list, as_object
 from wiretape.events.record import Record
 from wiretape.events.upcast import FORMAT
 
 from .answered import Asked
+from .answering import Answering
 from .answers import Answer
 from .attempts import Decision, Failure, Next, decide
 from .body import Body
@@ -37,11 +39,15 @@ _SOFTWARE: Final = "wiretape"
 class Asking:
     """Whom to ask next, and how."""
 
-    def __init__(self, order: Order, services: Services) -> None:
+    def __init__(self, stream: str, order: Order, services: Services) -> None:
         self._order = order
         self._services = services
         self._target = 0
         self._attempt = 1
+        #: When the request had come, microseconds since 1970.
+        self.arrived_us = int(services.wall() * 1_000_000)
+        #: Where it brings tool results, until they are on the tape.
+        self.answering = Answering.of(stream, order, services, self.arrived_us)
         known = (order.route.name, order.facts.model) in services.unstreamed
         self._unstreamed = order.streams and order.route.synthesise and known
         #: Of the last answer, for the client's head.
@@ -69,7 +75,8 @@ class Asking:
             "stream": taping.stream,
             "dialect": order.dialect,
             "profile": settings.profile,
-            "created": int(self._services.wall()),
+            "created": self.arrived_us // 1_000_000,
+            "created_us": self.arrived_us,
             "settings": {
                 "on_partial": settings.on_partial,
                 "tools": settings.tools,
@@ -91,6 +98,7 @@ class Asking:
         body = order.body if isinstance(order.body, bytes) else None
         if order.dialect == "chat":
             asked["facts"] = order.facts.to_keys()
+            asked["messages"] = len(as_list(as_object(order.asked).get("messages")))
         if body is None:
             asked["streamed"] = True
         elif config.requests == "hash":
@@ -100,6 +108,12 @@ class Asking:
         if order.history:
             records.append(taping.record("history", history_keys(order, whole=config.requests == "full")))
         return records
+
+    def bring(self, taping: Taping) -> None:
+        """The tool results of the request, if they are not on the tape yet, with what has been found out about them."""
+        answering, self.answering = self.answering, None
+        if answering is not None:
+            taping.later(taping.record("results", answering.keys()))
 
     def described(self, number: int) -> dict[str, Any]:
         """As the `attempt` record says it."""
@@ -168,6 +182,8 @@ class Asking:
         """An answer that nobody took is closed; at once, also in a cancelled scope."""
         answered, self.answered = self.answered, None
         begun, self._begun = self._begun, None
+        if self.answering is not None:
+            self.answering.stop()
         if begun is not None:
             await begun.aclose()
         if isinstance(answered, Asked):

@@ -3,6 +3,7 @@
 Each of these was once wrong somewhere else: in a gateway, in an agent's own reading of streams, or in review.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pytest
@@ -10,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.failures.judged import each_its_own
-from tests.support.house import DONE, House, answer, call, finish, frame, house, role, streams, text
+from tests.support.house import ASKED, DONE, House, answer, call, finish, frame, house, role, streams, text
 from tests.support.http import Answer
 from wiretape.events.json_text import dumps, parse
 from wiretape.events.settings import Settings
@@ -220,3 +221,54 @@ async def test_a_call_that_is_cut_short_is_warned_of(mode: Any, autojump_clock: 
 async def test_a_cut_of_text_alone_is_not_warned_of_in_the_text(autojump_clock: MockClock) -> None:
     answered = await asked_of(role(), text("Once upon"), settings=Settings(on_partial="warn"), end=b"")
     assert (content(answered), finishes(answered)) == ("Once upon", ["length"])
+
+
+# -- the life of a call -----------------------------------------------------------------------------------------------
+
+
+def turn(*results: tuple[str, str], made: Sequence[tuple[str, str]]) -> Mapping[str, Any]:
+    """A request that brings results of the calls (id and name) that were made in the turn before."""
+    entries = [
+        {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}} for call_id, name in made
+    ]
+    return {
+        **ASKED,
+        "messages": [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": None, "tool_calls": entries},
+            *({"role": "tool", "tool_call_id": call_id, "content": content} for call_id, content in results),
+        ],
+    }
+
+
+async def test_running_and_completed_have_one_id_in_order_and_are_exactly_two(autojump_clock: MockClock) -> None:
+    first = streams(role(), call("", "read_file"), call("{}"), finish("tool_calls"), DONE)
+    async with house(first, streams(role(), text("It says hi."), finish(), DONE)) as home:
+        each_its_own(home)
+        one = await home.ask()
+        two = await home.ask(turn(("call_0", "hi"), made=[("call_0", "read_file")]))
+    assert [*lifecycle(one), *lifecycle(two)] == [
+        ("running", "call_0", "read_file"),
+        ("completed", "call_0", "read_file"),
+    ]
+
+
+async def test_internal_tools_and_orphans_are_filtered(autojump_clock: MockClock) -> None:
+    inside = [call("{}", "_thinking"), call("{}", "read_file", index=1)]
+    async with house(streams(role(), *inside, finish("tool_calls"), DONE)) as home:
+        assert lifecycle(await home.ask()) == [("running", "call_1", "read_file")]
+    results = [("call_0", "x"), ("call_1", "y"), ("call_9", "nobody asked")]
+    async with house(streams(role(), text("ok"), finish(), DONE)) as home:
+        answered = await home.ask(turn(*results, made=[("call_0", "_thinking"), ("call_1", "read_file")]))
+        assert lifecycle(answered) == [("completed", "call_1", "read_file")]
+        recorded = [record for record in await home.tape() if record.kind == "results"]
+        assert [one["id"] for one in recorded[0].keys["results"]] == ["call_0", "call_1", "call_9"]
+
+
+async def test_nothing_of_it_is_ever_inside_the_content(autojump_clock: MockClock) -> None:
+    both = [role(), text("I read."), call("{}", "read_file"), finish("tool_calls"), DONE]
+    async with house(streams(*both)) as home:
+        answered = await home.ask(turn(("call_7", "secret"), made=[("call_7", "grep")]))
+    assert len(lifecycle(answered)) == 2
+    assert content(answered) == "I read."
+    assert all(choice["delta"] == {} for one in payloads(answered) if "toolCallId" in one for choice in one["choices"])

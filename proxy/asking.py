@@ -147,7 +147,7 @@ class Asking:
             else:
                 await self._take(*said)
         except WireError as error:
-            self.answered = error
+            self.answered = error.with_traceback(None)  # as below
         self._begun = None
 
     async def ask(self, done: trio.Event) -> None:
@@ -158,7 +158,7 @@ class Asking:
             if begun is not None:
                 said = await transport.answered(begun)
                 self._fresh = said is None
-            outgoing = self._outgoing or self._request()
+            outgoing, self._outgoing = self._outgoing or self._request(), None
             await self._take(*(said or await transport.exchange(outgoing, fresh=self._fresh)))
             if isinstance(self._order.body, Upload):
                 self._order.body.abandon()
@@ -175,6 +175,7 @@ class Asking:
             except WireError:
                 await answered.body.aclose()
                 raise
+        self._outgoing = None  # its body may be long, and was sent
         self.headers, self.status = answered.headers, answered.status
         self.answered = answered
 

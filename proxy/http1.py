@@ -1,7 +1,8 @@
 """One client connection's HTTP/1.1: hypercorn's, behind our guard and with a short way for each piece of a stream
 
 hypercorn sends one piece through six calls, a lock and a shielded scope, and parks its reader when bytes come behind a
-request. Here a piece of a chunked answer is framed and handed to the socket at once; all else takes hypercorn's way.
+request. Here a request that came whole is read by the guard alone, the head of a stream is written by hand (plain.py),
+and a piece of a chunked answer is framed and handed to the socket at once; all else takes hypercorn's way.
 Measured on loopback, frames of 198 B, CPU of the server alone: 22-25 us a frame before, 2.0-4.8 us now; a request on a
 connection that stays 375 us before, 150 us now; 18 KB for a stream that is open and idle.
 """

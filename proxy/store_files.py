@@ -112,7 +112,7 @@ class FileStore:
             raise StoreError(f"{stream} has a tape already")
         try:
             # Cancelled before it begins or not at all, so no tape is left behind that nobody knows of.
-            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint_if_cancelled()
             if self._committer.syncing or self._named_s > _INLINE_NAME_S:
                 tape = await trio.to_thread.run_sync(self._begin, stream, limiter=self._names)
             else:

@@ -165,6 +165,7 @@ def _opening(header: bytes) -> dict[str, Any]:
         "reasoning": get_args(Reasoning)[header[6] % 3],
         "cumulative": header[6] >> 2 & 7 == 7,
         "think": header[6] >> 5 & 3 == 3,
+        "hermes": bool(header[7] >> 3 & 1),
     }
     return {"format": 1, "stream": "s", "dialect": "chat", "created": 7, "settings": chosen}
 

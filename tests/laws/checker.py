@@ -343,13 +343,19 @@ def _invented(wire: Said, upstream: Said, lines: Sequence[Line], on_partial: str
     if any(usage not in upstream.usages for usage in wire.usages):
         wrong.append("V2: usage is made up")
     results = any(line.kind == "results" for line in lines)
-    if not results and any(status in ("completed", "failed") for _, status in wire.told):
+    own = _ends(upstream) if _object(lines[0].keys["settings"]).get("hermes") else Counter[str]()
+    if not results and not _ends(wire) <= own:
         wrong.append("V2: a tool result is made up")
     orders: dict[str, list[str]] = defaultdict(list)
     for call, status in wire.told:
         orders[call].append(status)
     wrong += [f"L7: {call} was told as {told}" for call, told in orders.items() if len(told) != len(set(told))]
     return wrong
+
+
+def _ends(said: Said) -> Counter[str]:
+    """How tools ended; by the upstream's own word where that runs them, whose ids may have been replaced."""
+    return Counter(status for _, status in said.told if status in ("completed", "failed"))
 
 
 def main() -> int:

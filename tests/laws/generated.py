@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.support.chat import DONE, call, finish, frame, sse, text
 
-__all__ = ["streams", "tool_streams"]
+__all__ = ["agent_streams", "streams", "tool_streams"]
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _NAMES = st.sampled_from(["write_file", "read", "_internal", "get_weather"])
@@ -32,8 +32,34 @@ def _tool_call(draw: st.DrawFn, number: int) -> list[bytes]:
 
 
 _WHOLE = {"index": 5, "id": "w", "type": "function", "function": {"name": "whole", "arguments": "{}"}}
+
+
+def _progress(status: str, call_id: str = "ran", tool: str = "terminal", **more: Any) -> bytes:
+    """A frame of hermes-agent about a tool that it runs."""
+    said = json.dumps({"tool": tool, **more, "toolCallId": call_id, "status": status})
+    return b"event: hermes.tool.progress\ndata: %b\n\n" % said.encode()
+
+
+_ACCOUNT = {"completed": False, "partial": True, "error": "truncated", "error_code": "output_truncated"}
+_AGENT = [
+    _progress("running", emoji="💻", label="ls"),
+    _progress("completed"),
+    _progress("failed"),
+    _progress("running", "call_0", n=123456789012345678901),
+    _progress("completed", "call_0"),
+    _progress("running", "inner", "_thinking"),
+    _progress("completed", "inner", "_thinking"),
+    _progress("waiting"),
+    text("\n\n⚠ Connection dropped mid tool-call; reconnecting…\n\n"),
+    text("It is so."),
+    text("It is so."),
+    frame({}, "length", error={"message": "truncated", "type": "agent_error"}, hermes=_ACCOUNT, usage={"n": 1}),
+    frame({}, "error", error={"message": "broke", "type": "agent_error"}, hermes=_ACCOUNT, usage={"n": 1}),
+    frame({}, "error", hermes=_ACCOUNT),
+]
 _NOISE = st.sampled_from(
     [
+        *_AGENT,
         b": keepalive\n\n",
         b"data: \n\n",
         b"data: [DATA]\n\n",
@@ -97,6 +123,16 @@ def streams(draw: st.DrawFn, calls: st.SearchStrategy[int] = st.integers(0, 3), 
     body += [[piece] for piece in draw(st.lists(_NOISE, max_size=noise))]
     parts += draw(st.permutations(body))
     return b"".join(piece for part in [*parts, draw(_ENDS)] for piece in part)
+
+
+@st.composite
+def agent_streams(draw: st.DrawFn) -> bytes:
+    """What hermes-agent may send: text, calls perhaps, and its own frames about tools in any order, then any end."""
+    body: list[list[bytes]] = [[text(piece)] for piece in draw(st.lists(_TEXT, max_size=3))]
+    body += [draw(_tool_call(number)) for number in range(draw(st.integers(0, 1)))]
+    body += [[piece] for piece in draw(st.lists(st.sampled_from(_AGENT), min_size=1, max_size=8))]
+    parts = [[frame({"role": "assistant"})], *draw(st.permutations(body)), draw(_ENDS)]
+    return b"".join(piece for part in parts for piece in part)
 
 
 def tool_streams() -> st.SearchStrategy[bytes]:

@@ -128,6 +128,7 @@ def planned(seed: int) -> Plan:
         "keep_s": chance.choice([2.0, 60.0]),
         "include_usage": chance.random() < 0.2,
     }
+    route["hermes"] = random.Random(f"{seed} hermes").random() < 0.3  # noqa: S311 - beside the others, as they were
     askers = [_asker(chance, number) for number in range(chance.choice([1, 1, 1, 2, 3]))]
     failing = (chance.randrange(2, 30), chance.random() < 0.5) if chance.random() < 0.09 else None
     return Plan(
@@ -254,7 +255,7 @@ def _head(status: int, kind: str, *, length: int | None = None, chunked: bool = 
 
 
 def _stream(chance: random.Random, fault: str, before_s: float, choices: int) -> Reply:
-    body = b"".join(_frames(chance, choices, fault))
+    body = b"".join(_ran(_frames(chance, choices, fault)))
     framing = chance.choice(["chunked", "chunked", "chunked", "close", "length"])
     if fault == "cut inside a chunk":
         framing = "chunked"
@@ -347,6 +348,21 @@ def _call(chance: random.Random, choice: int, number: int) -> list[bytes]:
 def _split_text(chance: random.Random, text: str) -> list[bytes]:
     size = chance.choice([3, 11, 200])
     return [text[at : at + size].encode() for at in range(0, len(text), size)]
+
+
+def _ran(frames: list[bytes]) -> list[bytes]:
+    """In one stream of five the frames of an agent that runs tools; drawn apart, so that all other streams stay."""
+    chance = random.Random(b"".join(frames))  # noqa: S311 - the frames are the seed
+    if chance.random() < 0.2:
+        for _ in range(chance.choice([1, 2, 3, 5])):
+            said = {
+                "toolCallId": chance.choice(["ran", "ran", "call_0_0"]),
+                "tool": chance.choice(["ls", "ls", "_plan"]),
+            }
+            said["status"] = chance.choice(["running", "completed", "failed"])
+            frame = b"event: hermes.tool.progress\ndata: %b\n\n" % json.dumps(said).encode()
+            frames.insert(chance.randrange(len(frames) + 1), frame)
+    return frames
 
 
 def _whole(chance: random.Random) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.laws.generated import streams
+from tests.laws.generated import agent_streams, streams
 from tests.laws.variants import FULL
 from tests.support.chat import run, text
 from wiretape.events.emit import Emitter
@@ -22,7 +22,7 @@ from wiretape.events.tape import Recorder
 pytestmark = pytest.mark.slow
 
 
-def attempts(bodies: list[bytes]) -> list[Record]:
+def attempts(bodies: list[bytes], *, hermes: bool) -> list[Record]:
     """One tape of several attempts."""
     recorder = Recorder()
     opening: dict[str, Any] = {
@@ -31,7 +31,7 @@ def attempts(bodies: list[bytes]) -> list[Record]:
         "dialect": "chat",
         "created": 7,
         "profile": "strict",
-        "settings": {},
+        "settings": {"hermes": hermes},
     }
     records = [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": {"model": "m"}})]
     for number, body in enumerate(bodies, 1):
@@ -51,18 +51,25 @@ def said(events: Iterable[Event]) -> object:
     return choices, usage.counts, [move.state for move in tools.moves], warnings.found
 
 
-def delivered(body: bytes) -> bool:
+RUNS = b'event: hermes.tool.progress\ndata: {"tool":"t","toolCallId":"c","status":"running"}\n\n'
+
+
+def delivered(body: bytes, *, hermes: bool = False) -> bool:
     emitter = Emitter()
-    for record in attempts([body])[:-1]:
+    for record in attempts([body], hermes=hermes)[:-1]:
         emitter.feed(record)
     return emitter.stream.delivered
 
 
 @settings(max_examples=1_000 if FULL else 100)
-@given(failed=st.lists(streams(calls=st.just(0)), max_size=2), last=streams())
-def test_a_failed_attempt_leaves_no_trace(failed: list[bytes], last: bytes) -> None:
-    bodies = [*(body for body in failed if not delivered(body)), last]
-    several, alone = run(attempts(bodies)), run(attempts([last]))
+@given(
+    failed=st.lists(streams(calls=st.just(0)), max_size=2),
+    last=streams() | agent_streams(),
+    hermes=st.booleans(),
+)
+def test_a_failed_attempt_leaves_no_trace(failed: list[bytes], last: bytes, hermes: bool) -> None:
+    bodies = [*(body for body in failed if not delivered(body, hermes=hermes)), last]
+    several, alone = run(attempts(bodies, hermes=hermes)), run(attempts([last], hermes=hermes))
     assert several.sent == alone.sent
     assert (several.ended.ending, several.ended.flags) == (alone.ended.ending, alone.ended.flags)
     assert said(several.events) == said(alone.events)
@@ -71,4 +78,6 @@ def test_a_failed_attempt_leaves_no_trace(failed: list[bytes], last: bytes) -> N
 
 def test_the_generator_finds_attempts_that_delivered_nothing() -> None:
     assert not delivered(b": ping\n\n")
+    assert delivered(RUNS, hermes=True)
+    assert not delivered(RUNS)
     assert delivered(text("x"))

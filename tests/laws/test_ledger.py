@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.generated import streams
+from tests.laws.generated import agent_streams, streams
 from tests.support.chat import run, tape
 from tests.support.corpus import load, needs_corpus
 
@@ -31,7 +31,7 @@ def test_of_every_captured_stream(part: int) -> None:
         run(tape(stream.body, request={"stream": True, "n": None}, **SETTINGS[number % len(SETTINGS)]))
 
 
-@given(body=streams(), settings=st.sampled_from(SETTINGS), usage=st.booleans())
-def test_of_any_stream(body: bytes, settings: dict[str, Any], usage: bool) -> None:
+@given(body=streams() | agent_streams(), settings=st.sampled_from(SETTINGS), usage=st.booleans(), hermes=st.booleans())
+def test_of_any_stream(body: bytes, settings: dict[str, Any], usage: bool, hermes: bool) -> None:
     request = {"stream": True, "stream_options": {"include_usage": usage}}
-    run(tape(body, request=request, **settings))
+    run(tape(body, request=request, hermes=hermes, **settings))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.generated import streams
+from tests.laws.generated import agent_streams, streams
 from tests.support.chat import DONE, Run, run, tape
 from tests.support.corpus import load, needs_corpus
 from wiretape.events.model import Ended, Ending, Finish, Usage
@@ -93,13 +93,15 @@ def test_every_captured_stream_ends_once(part: int) -> None:
 
 
 @given(
-    body=streams(),
+    body=streams() | agent_streams(),
     cut=st.integers(0, 2_000),
     cause=st.sampled_from(CAUSES),
     mode=st.sampled_from(["error", "warn", "both"]),
     tools=st.sampled_from(["live", "held"]),
+    hermes=st.booleans(),
 )
 def test_any_stream_cut_anywhere_for_any_cause_ends_once(
-    body: bytes, cut: int, cause: str, mode: str, tools: str
+    body: bytes, cut: int, cause: str, mode: str, tools: str, hermes: bool
 ) -> None:
-    check(tape(body[: max(0, len(body) - cut)], cause=cause, on_partial=mode, tools=tools), mode)
+    kept = body[: max(0, len(body) - cut)]
+    check(tape(kept, cause=cause, on_partial=mode, tools=tools, hermes=hermes), mode)

@@ -4,8 +4,9 @@ from typing import get_args
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.laws.generated import streams
+from tests.laws.generated import agent_streams, streams
 from tests.support.chat import tape
 from tests.support.corpus import load, needs_corpus
 from wiretape.events.emit import Emitter, emit
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.slow
 ENDINGS = get_args(Ending)
 
 
-def check(body: bytes) -> None:
+def check(body: bytes, *, hermes: bool = False) -> None:
     """Every fold after every record; what was emitted for a prefix is a prefix of what is emitted for the whole."""
-    records = tape(body)
+    records = tape(body, hermes=hermes)
     seen: list[Event] = []
     emitter, sent = Emitter(sink=seen.append), b""
     folds: tuple[Message | Tools | UsageFold | Warnings, ...] = (Message(), Tools(), UsageFold(), Warnings())
@@ -47,12 +48,12 @@ def test_every_prefix_of_every_captured_stream_has_a_state(part: int) -> None:
         check(stream.body)
 
 
-@given(body=streams())
-def test_every_prefix_of_any_stream_has_a_state(body: bytes) -> None:
-    check(body)
+@given(body=streams() | agent_streams(), hermes=st.booleans())
+def test_every_prefix_of_any_stream_has_a_state(body: bytes, hermes: bool) -> None:
+    check(body, hermes=hermes)
 
 
-@given(body=streams())
-def test_every_prefix_of_its_bytes_is_a_stream(body: bytes) -> None:
+@given(body=streams() | agent_streams(), hermes=st.booleans())
+def test_every_prefix_of_its_bytes_is_a_stream(body: bytes, hermes: bool) -> None:
     for end in range(0, len(body), 7):
-        check(body[:end])
+        check(body[:end], hermes=hermes)

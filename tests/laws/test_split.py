@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.laws.generated import streams
+from tests.laws.generated import agent_streams, streams
 from tests.laws.variants import FULL, VARIANTS, Variant, chosen, reads, rewritten
 from tests.support.chat import tape
 from tests.support.corpus import load, needs_corpus
@@ -36,13 +37,13 @@ def meaning(records: Iterable[Record]) -> list[Event]:
     ]
 
 
-def check(body: bytes, variant: Variant, key: str) -> None:
+def check(body: bytes, variant: Variant, key: str, *, hermes: bool = False) -> None:
     """One variant against the whole body in one read, and against the body with LF and no BOM."""
     rewrite = rewritten(body, variant)
-    whole = tape(rewrite, request=REQUEST)
-    cut = tape(list(reads(rewrite, variant.split, key)), request=REQUEST)
+    whole = tape(rewrite, request=REQUEST, hermes=hermes)
+    cut = tape(list(reads(rewrite, variant.split, key)), request=REQUEST, hermes=hermes)
     assert untimed(whole) == untimed(cut), key
-    plain = tape(rewritten(body, Variant("whole", "LF", bom=False)), request=REQUEST)
+    plain = tape(rewritten(body, Variant("whole", "LF", bom=False)), request=REQUEST, hermes=hermes)
     assert emit(cut) == emit(plain), key
     assert meaning(cut) == meaning(plain), key
 
@@ -57,17 +58,18 @@ def test_every_captured_stream_in_other_reads_line_ends_and_with_a_bom(part: int
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @settings(max_examples=300 if FULL else 12)
-@given(body=streams())
-def test_any_stream_in_other_reads_line_ends_and_with_a_bom(variant: Variant, body: bytes) -> None:
-    check(body, variant, body.hex())
+@given(body=streams() | agent_streams(), hermes=st.booleans())
+def test_any_stream_in_other_reads_line_ends_and_with_a_bom(variant: Variant, body: bytes, hermes: bool) -> None:
+    check(body, variant, body.hex(), hermes=hermes)
 
 
-@given(body=streams())
-def test_a_read_more_or_less_never_changes_what_was_emitted_so_far(body: bytes) -> None:
+@given(body=streams() | agent_streams(), hermes=st.booleans())
+def test_a_read_more_or_less_never_changes_what_was_emitted_so_far(body: bytes, hermes: bool) -> None:
     """What the client has after k bytes is the same whether they came in one read or in k."""
     one_by_one = Emitter()
-    sent = b"".join(b"".join(one_by_one.feed(record)) for record in tape(list(reads(body, "1 byte", "")))[:-1])
-    assert emit(tape(body)[:-1]) == sent
+    records = tape(list(reads(body, "1 byte", "")), hermes=hermes)[:-1]
+    sent = b"".join(b"".join(one_by_one.feed(record)) for record in records)
+    assert emit(tape(body, hermes=hermes)[:-1]) == sent
 
 
 def test_foreign_frames_are_events_too() -> None:

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.generated import tool_streams
+from tests.laws.generated import agent_streams, tool_streams
 from tests.support.chat import Run, run, tape
 from tests.support.corpus import load, needs_corpus
 
 pytestmark = pytest.mark.slow
 
 ALLOWED = [["running"], ["dropped"]]
+#: Of a tool that the upstream runs itself; a call of the client with the same id may have been dropped before it.
+RAN = [["running", "completed"], ["running", "failed"], ["running", "dropped"]]
 
 
 def statuses(result: Run) -> dict[str, list[str]]:
@@ -50,6 +52,23 @@ def test_every_captured_call_is_told_once(part: int) -> None:
 )
 def test_every_call_of_any_cut_stream_is_told_once(body: bytes, cut: int, mode: str, tools: str) -> None:
     check(run(tape(body[: max(0, len(body) - cut)], on_partial=mode, tools=tools)))
+
+
+@given(
+    body=agent_streams(),
+    cut=st.integers(0, 800),
+    mode=st.sampled_from(["error", "warn", "both"]),
+    tools=st.sampled_from(["live", "held"]),
+)
+def test_of_what_an_agent_runs_one_beginning_and_one_end_is_told(body: bytes, cut: int, mode: str, tools: str) -> None:
+    result = run(tape(body[: max(0, len(body) - cut)], on_partial=mode, tools=tools, hermes=True))
+    told = statuses(result)
+    ran = {call.id: call for call in result.wire.ran.values() if not call.internal}
+    for call_id, order in told.items():
+        assert order in (RAN if call_id in ran else ALLOWED), told
+    assert set(ran) <= set(told)
+    off = run(tape(body, tool_events=False, hermes=True))
+    assert (statuses(off), off.wire.ran.keys()) == ({}, run(tape(body, hermes=True)).wire.ran.keys())
 
 
 @given(body=tool_streams())

@@ -8,6 +8,7 @@ logs and errors to stderr, an error in one line.
 import json
 import os
 import sys
+import time
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -269,19 +270,20 @@ def _show(
             for t, event in events_of(records):
                 typer.echo(_json(event_json(t, event)) if json_ else event_line(t, event))
         else:
-            _summary(path.stem, records, damage, as_json=json_)
+            _summary(root, path.stem, records, damage, as_json=json_)
     if damage:
         raise typer.Exit(FOUND_WRONG)
 
 
-def _summary(stream: str, records: "list[Record]", damage: "list[Damage]", *, as_json: bool) -> None:
+def _summary(root: Path, stream: str, records: "list[Record]", damage: "list[Damage]", *, as_json: bool) -> None:
+    from .catalogue import peek_fates
     from .cli_show import console, summary_view
     from .summary import Summary
 
     summary = Summary(stream)
     for record in records:
         summary.feed(record)
-    said = summary.to_json(whole=True, damage=damage)
+    said = summary.to_json(whole=True, damage=damage, fates=peek_fates(root, stream, time.time()))
     if as_json:
         _print_json(said)
     else:

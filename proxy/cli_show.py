@@ -184,13 +184,15 @@ def _warnings(said: Mapping[str, Any]) -> Iterator[str]:
 
 def _tools(calls: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("tool", "call", "state", "arguments"):
+    for name in ("tool", "call", "state", "took", "answered by", "arguments"):
         table.add_column(name, overflow="fold")
     for call in calls:
         state = f"{call['state']} ({call['reason']})" if call["reason"] else call["state"]
-        lost = call["state"] in ("dropped", "malformed")
+        lost = call["state"] in ("dropped", "malformed", "failed", "abandoned")
         told = Text(state, style="red" if lost else "green")
-        table.add_row(_clean(call["name"]), _clean(call["id"]), told, _clean(call["arguments"]))
+        took = "-" if call["duration_ms"] is None else f"{call['duration_ms'] / 1e3:.2f}s"
+        by = (call["answered_by"] or "-")[:_ID_CHARS]
+        table.add_row(_clean(call["name"]), _clean(call["id"]), told, took, by, _clean(call["arguments"]))
     return table
 
 

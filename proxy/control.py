@@ -4,6 +4,7 @@ Every answer is JSON, an event stream or plain text, never a page; none is cache
 in here reaches a stream: an exception is a 500 and a line in the log.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
@@ -38,14 +39,21 @@ class Complaints(Protocol):
 
 
 def control_app(
-    *, registry: Running, store: Store, keys: Keys, config: Config, metrics: Metrics, log: Complaints
+    *,
+    registry: Running,
+    store: Store,
+    keys: Keys,
+    config: Config,
+    metrics: Metrics,
+    log: Complaints,
+    wall: Callable[[], float] = time.time,
 ) -> QuartTrio:
     """To be mounted as it is: it knows its paths from `/wiretape/` on."""
     app = QuartTrio(__name__, static_folder=None)
     app.url_map.merge_slashes = False  # a redirect is an answer, too, and tells what is there
     app.config["RESPONSE_TIMEOUT"] = None  # the default ends every stream after 60 s without a word
     app.config["MAX_CONTENT_LENGTH"] = config.body_bytes_max
-    surface = _Surface(registry=registry, store=store, keys=keys, metrics=metrics)
+    surface = _Surface(registry=registry, store=store, keys=keys, metrics=metrics, wall=wall)
 
     def route(path: str, handler: _Handler) -> None:
         app.add_url_rule(path, path, handler, methods=["GET"], provide_automatic_options=False)
@@ -78,12 +86,14 @@ def control_app(
 class _Surface:
     """One method a path."""
 
-    def __init__(self, *, registry: Running, store: Store, keys: Keys, metrics: Metrics) -> None:
+    def __init__(
+        self, *, registry: Running, store: Store, keys: Keys, metrics: Metrics, wall: Callable[[], float]
+    ) -> None:
         self._registry = registry
         self._store = store
         self._keys = keys
         self._metrics = metrics
-        self._api = StreamsApi(store, registry)
+        self._api = StreamsApi(store, registry, wall)
 
     async def healthz(self) -> Response:
         """The process answers; open to all."""

@@ -144,15 +144,15 @@ class EntryFold:
                 self._first = record
             if not self._content and self._emitter.wire.content:
                 self._content, self._first_content_us = True, record.t
-            if record.payload is not None and _USAGE.search(record.payload) and not self._over():
+            if record.payload is not None and _USAGE.search(record.payload) and not self._over(record.n):
                 self._usage = record
         else:
             self._other(record)
 
-    def _over(self) -> bool:
-        """What comes behind an end counts for nothing."""
+    def _over(self, n: int) -> bool:
+        """What comes behind an end counts for nothing; an error may bring its own count."""
         wire = self._emitter.wire
-        return wire.terminated or wire.error is not None
+        return wire.terminated or (wire.error is not None and wire.error.n < n)
 
     def _other(self, record: Record) -> None:
         match record.kind:

@@ -8,6 +8,7 @@ rows: a catalogue that was built anew from the tapes decides as the old one did.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from wiretape.events.lifecycle import State, Trigger, step
@@ -15,7 +16,7 @@ from wiretape.events.lifecycle import State, Trigger, step
 from .entry import AnswerRow, CallRow
 from .limits import ABANDONED_AFTER_S
 
-__all__ = ["Fate", "Key", "Link", "fates", "key_of", "link_of", "links"]
+__all__ = ["NO_FATES", "Fate", "Key", "Link", "fates", "key_of", "link_of", "links"]
 
 _SECOND_US: Final = 1_000_000
 
@@ -37,6 +38,10 @@ class Fate(NamedTuple):
     #: The stream whose request brought the result.
     answered_by: str = ""
     duration_ms: int | None = None
+
+
+#: Where nothing is known, or nothing was handed over.
+NO_FATES: Final[Mapping[str, Fate]] = MappingProxyType({})
 
 
 def key_of(row: CallRow | AnswerRow) -> Key:

@@ -5,7 +5,8 @@ same answer, and gets it at a fixed moment after he asked (C21).
 """
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import floor
 from typing import Any, Final, Protocol, Self, get_args
@@ -23,6 +24,7 @@ from .answers import Answer, error, json_answer
 from .entry import StreamRow
 from .following_events import EventsBody, Following, place_of
 from .limits import NOT_FOUND_STEP_S, OWNERS_MAX, SLICE_RECORDS
+from .linking import NO_FATES
 from .live import Live
 from .store import PAGE_MAX, Batches, Filter, Store, StoreError, is_stream_id
 from .summary import Summary
@@ -61,8 +63,9 @@ def not_found() -> Answer:
 class StreamsApi:
     """Each method answers one path; `caller` is who the request's credential says."""
 
-    def __init__(self, store: Store, registry: Running) -> None:
+    def __init__(self, store: Store, registry: Running, wall: Callable[[], float] = time.time) -> None:
         self._store = store
+        self._wall = wall
         self._registry = registry
         #: Whose stream it is, of those asked for last. It never changes.
         self._owners: dict[str, str] = {}
@@ -99,9 +102,10 @@ class StreamsApi:
         try:
             async for batch in batches:
                 await _summed(summary, batch)
+            fates = await self._store.fates(stream, self._wall()) if summary.waits else NO_FATES
         except StoreError:  # expired meanwhile
             return await _hidden(began)
-        return json_answer(200, summary.to_json(whole=whole, damage=batches.damage))
+        return json_answer(200, summary.to_json(whole=whole, damage=batches.damage, fates=fates))
 
     async def events(
         self, caller: str, stream: str, query: Mapping[str, str], last_event_id: str | None

@@ -3,7 +3,7 @@
 A fold over the records, whole at every one of them: of a live stream it says what is there so far.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -15,12 +15,16 @@ from wiretape.events.fold.usage import UsageFold
 from wiretape.events.fold.warnings import Warned, Warnings
 from wiretape.events.fold.wire import UPSTREAM_CALL
 from wiretape.events.json_text import as_list, as_object
+from wiretape.events.lifecycle import State
 from wiretape.events.model import Event, Repaired
 from wiretape.events.record import Record
 from wiretape.events.tape import Damage
 
+from .linking import NO_FATES, Fate
+
 __all__ = ["Summary", "summary_of"]
 
+_UNKNOWN: Final = Fate(State.RUNNING)
 #: A call waits for what tells that it is one: mostly for the next frame.
 _LAG_RECORDS: Final = 1_000
 
@@ -75,7 +79,14 @@ class Summary:
                 self._warnings.apply(event)
         self._seen.clear()
 
-    def to_json(self, *, whole: bool = False, damage: Sequence[Damage] = ()) -> dict[str, Any]:
+    @property
+    def waits(self) -> bool:
+        """Whether a call was handed over: what became of it, later streams know (`fates` of the store)."""
+        return any(call.state is State.RUNNING for call in self._tools.wire.calls())
+
+    def to_json(
+        self, *, whole: bool = False, damage: Sequence[Damage] = (), fates: Mapping[str, Fate] = NO_FATES
+    ) -> dict[str, Any]:
         """All there is to say; with `whole`, the texts themselves and not only how long they are."""
         ending, flags = self._ending()
         chat = self._open.get("dialect") == "chat"
@@ -95,7 +106,7 @@ class Summary:
             "timing": self._times(),
             "usage": self._usage.counts,
             "message": {"id": self._message.id, "answers": list(self._choices(whole))} if chat else None,
-            "tools": list(self._calls(whole)) if chat else [],
+            "tools": list(self._calls(whole, fates)) if chat else [],
             "results": self._results,
             "history": self._history,
             "warnings": self._warned(ending, flags, chat=chat),
@@ -176,19 +187,23 @@ class Summary:
             said_of = {f"{name}_chars": len(text) for name, text in texts.items()} | (texts if whole else {})
             yield {"index": index, "finish": said.finish or None, **said_of}
 
-    def _calls(self, whole: bool) -> Iterator[dict[str, Any]]:
+    def _calls(self, whole: bool, fates: Mapping[str, Fate]) -> Iterator[dict[str, Any]]:
         moves: dict[tuple[int, int], list[dict[str, Any]]] = {}
         for n, choice, number, state in self._tools.moves:
             moves.setdefault((choice, number), []).append({"n": n, "state": state.value})
         for call in self._tools.wire.all_calls():
             arguments = call.arguments
+            handed = call.state is State.RUNNING and call.number > UPSTREAM_CALL
+            fate = fates.get(call.id, _UNKNOWN) if handed else _UNKNOWN
             yield {
                 "id": call.id,
                 "name": call.name,
                 "choice": call.choice,
                 "run_by": "upstream" if call.number <= UPSTREAM_CALL else "client",
-                "state": call.state.value,
+                "state": (fate.state if fate.state is not State.RUNNING else call.state).value,
                 "reason": call.reason or None,
+                "answered_by": fate.answered_by or None,
+                "duration_ms": fate.duration_ms,
                 "moves": moves.get((call.choice, call.number), []),
                 "arguments_chars": len(arguments),
                 **({"arguments": arguments} if whole else {}),

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import trio
 
-from tests.proxy.store_cases import Batch
+from tests.proxy.store_cases import CREATED, Batch
 from wiretape.events.json_text import parse
 from wiretape.proxy.config import Config
 from wiretape.proxy.control import control_app
@@ -71,6 +71,7 @@ class House:
             config=Config(data=Path()),
             metrics=self.metrics,
             log=self.said,
+            wall=lambda: CREATED + 60.0,
         )
 
     async def get(self, path: str, *, key: str = "mine", method: str = "GET", **headers: str) -> Answered:

@@ -17,7 +17,9 @@ from wiretape.events.record import Record, encode
 from wiretape.events.settings import Settings
 from wiretape.proxy.cli import BAD_USAGE, CANNOT_START, FOUND_WRONG, main
 from wiretape.proxy.config import Config
+from wiretape.proxy.entry import digest
 from wiretape.proxy.folder import Folder
+from wiretape.proxy.limits import ABANDONED_AFTER_S
 
 DAY = "2026-11-18"
 CUT, DONE, LIVE = "cutcutcutcutcutcutcutcutcu", "donedonedonedonedonedonedo", "livelivelivelivelivelivel1"
@@ -230,13 +232,34 @@ def test_ls_writes_nothing(run: Run, data: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in data.rglob("*") if path.is_file()} == before
 
 
-def test_show_says_how_a_stream_ended_and_which_tools_it_had(run: Run, data: Path) -> None:
+def test_show_says_how_a_stream_ended_and_which_tools_it_had(
+    run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wiretape.proxy.cli.time.time", lambda: CREATED + 60)
     said = run("show", DONE[:6], "--data", data)
     assert said.code == 0
     for words in (DONE, "completed", "look_up", "call_7", "running", "word 0 word 1 word 2"):
         assert words in said.out
     cut = run("show", CUT[:6], "--data", data)
     assert "⚠ truncated" in cut.out
+    monkeypatch.setattr("wiretape.proxy.cli.time.time", lambda: CREATED + 2 * ABANDONED_AFTER_S)
+    assert "abandoned" in run("show", DONE[:6], "--data", data).out
+
+
+async def test_show_says_what_became_of_a_call(run: Run, tmp_path: Path) -> None:
+    result = {"id": "call_7", "name": "look_up", "arguments": digest("{}"), "failed": True}
+    later: dict[str, Any] = {"created": CREATED + 2, "messages": 3, "results": [result]}
+    async with opened_files(tmp_path / "data") as store:
+        for stream, batches in ((DONE, stream_of(DONE, call_id="call_7")), (CUT, stream_of(CUT, **later))):
+            await store.create(stream)
+            for batch in batches:
+                await store.append(stream, batch)
+    said = run("show", DONE, "--data", tmp_path / "data").out
+    for words in ("failed", "2.00s", CUT[:12]):
+        assert words in said
+    (tool,) = run("show", DONE, "--data", tmp_path / "data", "--json").value["tools"]
+    assert (tool["state"], tool["answered_by"], tool["duration_ms"]) == ("failed", CUT, 1_995)
+    assert tool["moves"][-1]["state"] == "running"
 
 
 def test_show_json_is_the_summary_with_its_texts(run: Run, data: Path) -> None:

@@ -20,6 +20,7 @@ from wiretape.events.emit import Emitter, emit
 from wiretape.events.record import Record, encode
 from wiretape.events.settings import Profile
 from wiretape.events.tape import Damage, Recorder
+from wiretape.proxy.entry import digest
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S, OWNERS_MAX
 from wiretape.proxy.live import Live
 from wiretape.proxy.retention import Keep
@@ -151,6 +152,20 @@ async def test_one_stream_as_json_while_it_lives_and_after(home: House) -> None:
     assert (then["live"], then["ending"]) == (False, "completed")
     assert then["message"]["answers"][0]["text"] == "word 0 word 1 word 2 "
     assert "text" not in first["message"]["answers"][0]
+
+
+async def test_what_became_of_a_call_is_told_with_the_stream_that_answered_it(home: House) -> None:
+    results = [{"id": "call-1", "name": "look_up", "arguments": digest("{}")}]
+    await put(home.store, "s1", mine(call_id="call-1"))
+    await put(home.store, "theirs", stream_of("theirs", caller=OTHER, messages=3, created=CREATED + 1, results=results))
+    said = (await home.get("/wiretape/streams/s1")).json["tools"]
+    assert [(call["state"], call["answered_by"]) for call in said] == [("running", None)]
+    await put(home.store, "s2", mine("s2", messages=3, created=CREATED + 2, results=results))
+    (call,) = (await home.get("/wiretape/streams/s1")).json["tools"]
+    assert (call["state"], call["answered_by"], call["duration_ms"]) == ("completed", "s2", 1_995)
+    assert call["moves"][-1]["state"] == "running"  # of its own stream
+    (result,) = (await home.get("/wiretape/streams/s2")).json["results"]
+    assert result == results[0]
 
 
 async def test_a_long_tape_is_summed_up_in_slices(home: House) -> None:

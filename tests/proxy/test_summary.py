@@ -55,6 +55,8 @@ def test_a_whole_stream() -> None:
                 "run_by": "client",
                 "state": "running",
                 "reason": None,
+                "answered_by": None,
+                "duration_ms": None,
                 "moves": [{"n": 5, "state": "announced"}, {"n": 6, "state": "ready"}, {"n": 6, "state": "running"}],
                 "arguments_chars": 2,
             }

@@ -124,7 +124,7 @@ class Asking:
         return keys
 
     async def begin(self) -> None:
-        """The request goes out now where it can without waiting, and then no task is needed for it (100 us)."""
+        """The request goes out now where it can without waiting, and then no task is needed for it."""
         self._fresh = False
         try:
             self._outgoing = self._request()

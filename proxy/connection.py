@@ -50,7 +50,7 @@ class Connection:
         self._sent = False
         #: Of a request that has begun: what is not sent yet.
         self._rest = b""
-        #: The socket itself, where nothing is between: without trio's layers a send costs 60 us less, a read 30.
+        #: The socket itself, where nothing is between: no layers of trio's, and no turn of the scheduler for each call.
         self._raw = _raw(stream)
         self._unyielded = 0
 

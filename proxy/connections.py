@@ -181,7 +181,7 @@ class Connection:
             pass
 
     async def _received(self) -> bytes | bytearray:
-        """One read; of a plain socket without trio's layers, which cost 25 us and a turn of the scheduler."""
+        """One read; of a plain socket without trio's layers and their turn of the scheduler."""
         raw = self._read_from
         if raw is None:
             return await self._stream.receive_some(RECEIVE_BYTES_MAX)

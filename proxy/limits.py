@@ -119,7 +119,7 @@ CHUNK_EXCESS_BYTES_MAX: Final = 16 * 1024
 #: One socket read: what trio takes by default, and more than a provider writes at once.
 RECEIVE_BYTES_MAX: Final = 64 * 1024
 
-#: Reads of one connection that did not have to wait before others have their turn: each may hold 300 frames, 1 ms.
+#: Reads of one connection that did not have to wait before others have their turn: each may hold 300 frames of 230 B.
 READS_A_TURN: Final = 4
 
 #: Plain text of all TLS records of one socket read: it is always shorter than the read.

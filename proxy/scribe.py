@@ -97,8 +97,11 @@ class Scribe:
         self._taping.later(self._taping.record("failed", keys))
 
     async def give_up(self, failure: Failure, decision: Decision, said: bytes) -> None:
-        """No attempt is left: an HTTP error where the status is still free, else the error goes into the stream."""
-        if self._live.answer is None:
+        """No attempt is left: an HTTP error where the status is still free, else the error goes into the stream. So it
+        does behind a call that was held: the end of that is told as `on_partial` says, and after an HTTP error clients
+        that know no `x-should-retry` ask again, LangChain.js seven times.
+        """
+        if self._live.answer is None and next(self._taping.emitter.wire.calls(), None) is None:
             answer = self._asking.answer_of(failure, decision, self._live.stream, said)
             await self.commit(answer, answer.body)
         await self.finish("status" if failure.answered else CAUSE_OF.get(failure.ending, "internal"))

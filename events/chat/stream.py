@@ -92,7 +92,7 @@ class ChatStream:
 
     def _flowing(self, record: Record, payload: bytes) -> bytes | None:
         """One more piece of text, if it is no more than that."""
-        if record.value is self.familiar:
+        if record.value is self.familiar and record.value is not None:  # null is a value, too
             return record.raw
         value = record.read().value  # if it was familiar, something else has happened meanwhile
         if not self._repair.plain(value):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import DONE, HEAD, call, frame, sse, tape, text
+from tests.support.chat import DONE, HEAD, call, finish, frame, run, sse, tape, text
 from wiretape.events.chat.repair import Repair
 from wiretape.events.chat.write import Envelope
 from wiretape.events.json_text import ABSENT, dumps, parse
@@ -220,3 +220,11 @@ def test_a_frame_that_lets_another_go_is_not_steady() -> None:
 def test_text_that_repeats_itself_is_never_steady() -> None:
     last = frame({**ROLE, "content": "a"})
     assert again(after(text("hi", role=True), last, cumulative=True), last) is None
+
+
+def test_null_in_the_middle_of_text_is_not_taken_for_what_nobody_knows_yet() -> None:
+    """Nothing familiar was None, and so is null: live it went out as it came, and a replay withheld it."""
+    came = [text("a", role=True), b"data: null\n\n", text("b"), text("c"), b"data: null\n\n", finish(), DONE]
+    result = run(tape(came))
+    assert result.sent == [came[0], came[2], came[3], finish(), DONE]
+    assert result.ended.flags == ("foreign",)

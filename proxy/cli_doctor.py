@@ -192,9 +192,12 @@ def _unreachable(error: BaseException) -> str:
 
 
 async def _is_hermes(ask: Callable[[bytes], Awaitable[tuple[int, bytes]]]) -> bool:
-    """Its capability document: features, and a map of endpoints (clients.md 8)."""
+    """Its capability document: features, and a map of endpoints (clients.md 7.5). Without a key it tells its name."""
     try:
         status, body = await ask(b"/capabilities")
+        if status == 401:
+            _, body = await ask(b"/health")
+            return as_object(parse(body)).get("platform") == "hermes-agent"
     except (WiretapeError, trio.TooSlowError):
         return False
     said: dict[str, Any] = as_object(parse(body))

@@ -16,11 +16,17 @@ from wiretape.replay.script import Fault, Request, Script, event_stream, json_an
 from wiretape.replay.server import listening
 
 HERMES = b'{"object":"hermes.api_server.capabilities","features":{"run_submission":true},"endpoints":{}}'
+HEALTH = json_answer(b'{"status":"ok","platform":"hermes-agent","version":"0.19.0"}')
 CUT = event_stream([b"x"], end=Fault.CUT)
 
 ANSWERS: dict[str, tuple[Script, Script, list[tuple[str, str]]]] = {
     "one that answers is ok": (json_answer(b"{}"), json_answer(b"", 404), [("ok", "reachable (200 for /models)")]),
-    "one that wants a key is ok": (json_answer(b"{}", 401), json_answer(b"", 401), [("ok", "wants the client's key")]),
+    "one that wants a key is ok": (json_answer(b"{}", 401), json_answer(b"", 404), [("ok", "wants the client's key")]),
+    "a hermes-agent is known without its key": (
+        json_answer(b"{}", 401),
+        json_answer(b"{}", 401),
+        [("ok", "wants the client's key"), ("note", "`hermes = true` at the top of wiretape.toml")],
+    ),
     "one without models is noted": (json_answer(b"", 404), json_answer(b"", 404), [("note", "path of the base URL")]),
     "one that fails is wrong": (json_answer(b"", 503), json_answer(HERMES), [("wrong", "answers 503")]),
     "one that is cut off is wrong": (CUT, CUT, [("wrong", "")]),
@@ -44,7 +50,7 @@ async def test_an_upstream(case: str, tmp_path: Path) -> None:
     models, capabilities, due = ANSWERS[case]
 
     def choose(request: Request) -> Script:
-        return {b"/v1/models": models, b"/v1/capabilities": capabilities}[request.target]
+        return {b"/v1/models": models, b"/v1/capabilities": capabilities, b"/v1/health": HEALTH}[request.target]
 
     async with listening(choose) as (url, _):
         found = await upstreams(config_of(url, tmp_path))

@@ -122,7 +122,11 @@ def _live(upstream: Reads, header: bytes) -> tuple[list[Record | Stretch], list[
 
 def _recorded(upstream: Reads, header: bytes) -> tuple[list[Record], Reads]:
     """The tape of one stream, and the reads that were taken before a limit was met."""
-    records, taken = _taken(upstream, header, lambda *_: None)
+
+    def took(_: Recorder, __: Record | Stretch) -> None:
+        """Nobody looks at them one by one."""
+
+    records, taken = _taken(upstream, header, took)
     return single(records), taken
 
 

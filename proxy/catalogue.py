@@ -125,7 +125,7 @@ def _peeked(root: Path, look: Callable[[sqlite3.Connection], _T]) -> _T | None:
         return None
 
 
-def read_entry(stream: str, path: Path) -> Entry | None:
+def read_entry(stream: str, path: str | Path) -> Entry | None:
     """The rows of a tape; None where it is gone, unreadable, or of a format that this version refuses."""
     try:
         return entry_of(stream, _records(path))
@@ -133,9 +133,9 @@ def read_entry(stream: str, path: Path) -> Entry | None:
         return None
 
 
-def _records(path: Path) -> Iterator[Record]:
+def _records(path: str | Path) -> Iterator[Record]:
     reader = Reader()
-    with path.open("rb") as file:
+    with open(path, "rb") as file:  # noqa: PTH123 - a tape's path is text
         while data := file.read(_CHUNK_BYTES):
             yield from reader.feed(data)
 
@@ -160,7 +160,7 @@ class Catalogue:
         self._folder = folder
         self._warn = warn
         self._trio = trio.lowlevel.current_trio_token()
-        self._waiting: deque[tuple[str, Path, Entry | None]] = deque()
+        self._waiting: deque[tuple[str, str, Entry | None]] = deque()
         self._scheduled = False
         self._book: Book | None = None
         self._closing = False
@@ -169,7 +169,7 @@ class Catalogue:
         self._thread = ThreadPoolExecutor(1, "wiretape-catalogue")
         self._thread.submit(self._catch_up)
 
-    def enter(self, stream: str, path: Path, entry: Entry | None) -> None:
+    def enter(self, stream: str, path: str, entry: Entry | None) -> None:
         """An ended stream: its rows, or its tape to find them in. Known from now on; written with the next `write`."""
         self._waiting.append((stream, path, entry))
 
@@ -374,7 +374,7 @@ class Book:
             known = {stream for (stream,) in self.base.execute(query, streams)}
             missing = [tape for tape in step if tape[0] not in known]
             for begin in range(0, len(missing), _STEP):
-                entries = (read_entry(stream, Path(path)) for stream, path in missing[begin : begin + _STEP])
+                entries = (read_entry(stream, path) for stream, path in missing[begin : begin + _STEP])
                 self.enter(entry for entry in entries if entry is not None)
                 yield True
             if not missing:

@@ -5,6 +5,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -69,9 +70,9 @@ class Folder:
             return f"data folder {self.root} was replaced by another"
         return None
 
-    def live_path(self, stream: str) -> Path:
+    def live_path(self, stream: str) -> str:
         """Of a stream that has not ended."""
-        return self.live / (stream + _SUFFIX)
+        return f"{self.live}/{stream}{_SUFFIX}"
 
     def live_tapes(self) -> Iterator[tuple[str, Path]]:
         """Every stream in live/, with its tape."""
@@ -79,18 +80,18 @@ class Folder:
             if is_stream_id(path.stem) and path.is_file():
                 yield path.stem, path
 
-    def day_path(self, day: date, stream: str) -> Path:
+    def day_path(self, day: date, stream: str) -> str:
         """Of a stream that has ended; its folder is made."""
         folder = self.root / day.isoformat()
         folder.mkdir(mode=0o700, exist_ok=True)
-        return folder / (stream + _SUFFIX)
+        return f"{folder}/{stream}{_SUFFIX}"
 
-    def ended_path(self, stream: str) -> Path | None:
+    def ended_path(self, stream: str) -> str | None:
         """Where the tape of an ended stream lies."""
         for day in self.days():  # asked for each stream that begins: pathlib would cost three times as much
             path = f"{self.root}/{day.isoformat()}/{stream}{_SUFFIX}"
             if os.path.exists(path):  # noqa: PTH110
-                return Path(path)
+                return path
         return None
 
     def holds(self, stream: str, created: int) -> bool:
@@ -122,7 +123,8 @@ class Folder:
     def remove(self, day: date, stream: str) -> None:
         """A tape, and its day when nothing else is left of it."""
         folder = self.root / day.isoformat()
-        (folder / (stream + _SUFFIX)).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(f"{folder}/{stream}{_SUFFIX}")  # noqa: PTH108 - as above
         try:
             folder.rmdir()
         except OSError as error:

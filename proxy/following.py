@@ -1,7 +1,6 @@
 """Readers of a tape in this process: each pulls by position at its own pace, and an append wakes those that wait."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final
 
 import trio
@@ -159,7 +158,7 @@ class LiveBatches:
 class EndedBatches:
     """Of a tape that nobody writes any more, all in a thread: its bytes may have to come from the disk."""
 
-    def __init__(self, stream: str, path: Callable[[], Path | None], from_n: int) -> None:
+    def __init__(self, stream: str, path: Callable[[], str | None], from_n: int) -> None:
         self._stream = stream
         self._path = path
         self._from_n = from_n

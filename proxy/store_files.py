@@ -1,5 +1,6 @@
 """The store on disk: one file a stream, written before anything of it is delivered, found again after any crash."""
 
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -105,7 +106,7 @@ class FileStore:
 
     async def create(self, stream: str) -> None:
         """Begin a tape; its name becomes durable with its first round."""
-        path = self._folder.live_path(checked_stream_id(stream))
+        checked_stream_id(stream)
         if self.gone is not None:
             raise TapeBrokenError(self.gone)
         if stream in self._live:
@@ -120,7 +121,7 @@ class FileStore:
         except FileExistsError as error:
             raise StoreError(f"{stream} has a tape already") from error
         except OSError as error:
-            failure = creation_error(path, error)
+            failure = creation_error(stream, error)
             self._failed(failure)
             raise failure from error
         self._live[stream] = LiveTape(stream, tape)
@@ -251,12 +252,12 @@ class FileStore:
     def _moved(self, tapes: Collection[TapeFile]) -> None:
         """A commit round has closed them. One that could not be moved is whole, and the next start moves it."""
         for tape in tapes:
-            live = self._live.get(tape.path.stem)
+            live = self._live.get(tape.stream)
             if live is None or live.tape is not tape:
                 continue  # released
-            del self._live[tape.path.stem]
+            del self._live[tape.stream]
             if tape.stuck:
-                self._warn(f"{tape.path.name} has ended and could not be moved to its day: {tape.stuck}")
+                self._warn(f"{tape.name} has ended and could not be moved to its day: {tape.stuck}")
         self._catalogue.write()
 
     def _batches(self, stream: str, from_n: int, *, waits: bool) -> LiveBatches | EndedBatches:
@@ -309,8 +310,8 @@ def _move(folder: Folder, tapes: Collection[TapeFile]) -> None:
 
 
 def _move_one(folder: Folder, tape: TapeFile, created: int) -> None:
-    day = day_of(created or tape.path.stat().st_mtime)
-    stream = tape.path.stem
+    day = day_of(created or os.stat(tape.path).st_mtime)  # noqa: PTH116 - a tape's path is text
+    stream = tape.stream
     try:
         tape.move(folder.day_path(day, stream))
     except FileNotFoundError:  # the day expired between the two steps

@@ -17,8 +17,6 @@ __all__ = ["Found", "edits", "found"]
 _PICTOGRAPH: Final = "(?:[\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff][\ufe0f\u200d]*)+"
 #: A pictograph, a blank, a label, in backticks and alone on a line: as hermes wrote them until its pull 7500.
 _MARKER: Final = re.compile(f"^[ \t]*`{_PICTOGRAPH} [^`\n]{{1,200}}`[ \t]*$\n?", re.MULTILINE)
-#: Bytes without which nothing is found, in UTF-8 and in escapes: most histories are not looked at twice.
-_SUSPICIOUS: Final = (b"`\xe2", b"`\xf0", b"`\\u", b"\xe2\x9a\xa0", b"\\u26a0", b"\\u26A0")
 
 
 class Found(NamedTuple):
@@ -36,7 +34,7 @@ class Found(NamedTuple):
 
 def found(body: bytes, asked: Any) -> list[Found]:
     """In every assistant's message of a chat request; `asked` is the body parsed."""
-    if not any(mark in body for mark in _SUSPICIOUS):
+    if not _suspicious(body):
         return []
     return [one for path, key, text in _texts(asked) if (one := _in_text(path, key, text)) is not None]
 
@@ -45,6 +43,13 @@ def edits(body: bytes, marks: Sequence[Found]) -> list[Edit]:
     """What takes them out of the body."""
     ops = [Op("history", one.path, Action.SET, one.key, dumps(one.rest)) for one in marks if one.rest]
     return locate(body, ops)
+
+
+def _suspicious(body: bytes) -> bool:
+    """Whether it has the bytes without which nothing is found, in escapes or in UTF-8; 0.7 us of a short one."""
+    if b"`\\u" in body or b"\\u26" in body:
+        return True
+    return not body.isascii() and (b"`\xf0" in body or b"`\xe2" in body or b"\xe2\x9a\xa0" in body)
 
 
 def _in_text(path: tuple[str | int, ...], key: str, text: str) -> Found | None:

@@ -27,8 +27,18 @@ PYTHONS: Final = {
 WIRETAPE: Final = Path(sys.executable).with_name("wiretape")
 
 
+_NOWHERE: Final = {
+    "HTTPS_PROXY": "http://127.0.0.1:9",
+    "https_proxy": "http://127.0.0.1:9",
+    "NO_PROXY": "127.0.0.1,localhost",
+    "no_proxy": "127.0.0.1,localhost",
+}
+
+
 def environment(**more: str) -> dict[str, str]:
-    """Nothing of the caller's but where programs are: no proxy, no key, no home of a person."""
+    """Nothing of the caller's but where programs are: no key, no home of a person. All that is asked here is on
+    loopback; what some clients fetch beside it (new versions, lists of models) finds nobody behind this proxy.
+    """
     home = RUN / "home"
     home.mkdir(parents=True, exist_ok=True)
-    return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1"} | more
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1"} | _NOWHERE | more

@@ -4,34 +4,42 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from typing import Final
 
 import trio
 
 from ..places import RUN
-from .cells import Cell, Found, cells
-from .cutting import summary
+from . import cutting, living
+from .cells import Cell, Found, cells, conversations
 from .paper import PLACE, document
-from .peers import PEERS, Peer
+from .peers import PEERS, READER
+from .red import unseen
 from .running import run, stage
+from .tapes import taped
 from .verdict import judge
 
 __all__ = ["main"]
 
+#: Clients that install and start in seconds, at the cut that tempts most to mend what came.
+_CI_CUTS: Final = ("member", "one")
+
 
 async def _run(asked: Sequence[Cell]) -> list[Found]:
     async with stage() as ready:
-        return await run(ready, asked, _tell)
+        found = await run(ready, asked, _tell)
+    return taped(found, ready.tapes)
 
 
 def _tell(found: Found) -> None:
     cell, verdict = found.cell, judge(found)
-    model = cell.model
-    faults = "; ".join(verdict.faults)
+    model, faults = cell.model, "; ".join(verdict.faults)
     error = found.result["error"]
     said = f" [{error['class']}: {str(error['message'])[:90]}]" if error and faults else ""
+    if model.ending == "whole":
+        faults = ""
     _say(
         f"{time.strftime('%X')} {cell.peer.name} | {model.ending} {model.cut} | {cell.way} | {verdict.word}"
-        f" | {found.requests} asked{' | ' + faults if faults else ''}{said}"
+        f" | {found.asked} asked{' | ' + faults if faults else ''}{said}"
     )
 
 
@@ -49,22 +57,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.real.matrix", description=__doc__)
     parser.add_argument("--part", choices=["all", "ci"], default="all", help="ci: quick clients, one cut")
     parser.add_argument("--client", action="append", default=[], help="only those whose name holds this")
-    parser.add_argument("--ending", action="append", default=[], help="only these")
+    parser.add_argument("--ending", action="append", default=[], help="only these; `whole` is the lifecycle")
     parser.add_argument("--cut", action="append", default=[], help="only these")
     asked = parser.parse_args()
-    peers: list[Peer] = [peer for peer in PEERS if _named(peer.name, asked.client)]
+    ci = asked.part == "ci"
+    peers = [peer for peer in (*PEERS, READER) if _named(peer.name, asked.client) and (peer.quick or not ci)]
     chosen = [
         cell
         for peer in peers
-        for cell in cells(peer)
+        for cell in (*conversations(peer), *(() if peer is READER else cells(peer)))
         if _named(cell.model.ending, asked.ending) and _named(cell.model.cut, asked.cut)
+        if not ci or cell.model.cut in _CI_CUTS
     ]
     RUN.mkdir(parents=True, exist_ok=True)
+    if blind := unseen():
+        sys.exit("the judge does not see: " + "; ".join(blind))
     found = trio.run(_run, chosen)
-    _say(summary(found))
-    if len(peers) == len(PEERS) and not asked.ending and not asked.cut:
-        PLACE.write_text(document(found), encoding="utf-8")
-    return 1 if any(judge(each).defect for each in found) else 0
+    cut = [each for each in found if each.cell.model.ending != "whole"]
+    whole = [each for each in found if each.cell.model.ending == "whole"]
+    lived, holds = living.summary(whole)
+    _say(f"{cutting.summary(cut)}\n{lived}")
+    if not (ci or asked.client or asked.ending or asked.cut):
+        PLACE.write_text(document(cut, whole), encoding="utf-8")
+    return 0 if found and holds and not any(judge(each).defect for each in cut) else 1
 
 
 if __name__ == "__main__":

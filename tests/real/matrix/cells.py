@@ -1,16 +1,16 @@
 """What is asked: every client in every way, of every ending at every cut."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 from ..scenarios import KEY
 from .peers import Peer
-from .script import CUTS, ENDINGS, Model
+from .script import CUTS, ENDINGS, TURNS, Model
 
-__all__ = ["DIRECT", "PATIENCE_S", "START_S", "WAYS", "Cell", "Found", "cells", "configuration"]
+__all__ = ["DIRECT", "LIFECYCLE_WAYS", "WAYS", "Cell", "Found", "cells", "configuration", "conversations"]
 
 DIRECT: Final = "direct"
 
@@ -36,11 +36,10 @@ _TOOL: Final[dict[str, Any]] = {
     },
 }
 
-#: The timeout that clients are given which can be given one.
-PATIENCE_S: Final = 8
-#: What the program of a client takes at most, with its start on a busy machine.
-START_S: Final = 120
+#: In which the lifecycle is looked at: the defaults, and calls that are shown only when they are whole.
+LIFECYCLE_WAYS: Final = ("error", "held")
 
+_SLOW: Final = ("stall", "server_error")
 _NUMBERS: Final = count(1)
 
 
@@ -51,6 +50,13 @@ class Cell:
     peer: Peer
     way: str
     model: Model
+
+    @property
+    def patience_s(self) -> float:
+        """How long after its first request an end is waited for. Through Wiretape everything ends by itself."""
+        if self.model.ending == "server_error":
+            return 90
+        return self.peer.patience_s if self.way == DIRECT else 45
 
     def question(self, base_url: str, folder: Path) -> dict[str, Any]:
         """What a driver is told. Nothing is said of retries: each client asks again as often as it does by itself."""
@@ -64,7 +70,7 @@ class Cell:
             "retries": None,
             "mode": self.peer.client.mode,
             "turns": 8,
-            "timeout": START_S if self.peer.program else PATIENCE_S,
+            "timeout": self.peer.timeout_s,
             "record": str(folder / "ran"),
             "stop": str(folder / "stop"),
         }
@@ -79,18 +85,31 @@ class Found:
     result: dict[str, Any]
     #: With what the tool was run, as the tool itself wrote it down.
     ran: list[str]
-    #: At the upstream.
-    requests: int
-    #: Where tapes are looked into: the bytes that the client got, one a request.
-    streams: list[bytes] = field(default_factory=list[bytes])
+    #: At the provider.
+    asked: int
+    #: What the client got, a stream a request, where it went through Wiretape and the tapes have been read.
+    streams: list[bytes] | None = None
+
+    @property
+    def requests(self) -> int:
+        """The client's own."""
+        return self.asked if self.streams is None else len(self.streams)
 
 
 def cells(peer: Peer) -> Iterator[Cell]:
     """All of one client, the slow ones first."""
-    for ending in sorted(ENDINGS, key=lambda name: name != "stall"):
+    for ending in sorted(ENDINGS, key=lambda name: name not in _SLOW):
         for cut in (cut for cut in CUTS if cut in peer.cuts):
             for way in (DIRECT, *WAYS):
-                yield Cell(peer, way, Model(ending, cut, peer.tool, next(_NUMBERS)))
+                if ending != "server_error" or (cut == "member" and way in (DIRECT, "error")):
+                    yield Cell(peer, way, Model(ending, cut, peer.tool, next(_NUMBERS)))
+
+
+def conversations(peer: Peer) -> Iterator[Cell]:
+    """What comes whole: two turns."""
+    for turns in TURNS:
+        for way in (DIRECT, *LIFECYCLE_WAYS):
+            yield Cell(peer, way, Model("whole", turns, peer.tool, next(_NUMBERS)))
 
 
 def configuration(upstream: str) -> str:

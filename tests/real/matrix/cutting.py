@@ -38,7 +38,8 @@ def summary(found: Sequence[Found]) -> str:
     known = sum(verdict.known for _, verdict in through)
     return (
         f"cut matrix: {len(found)} cells, {len(through)} of them through Wiretape: {defects} do not hold, "
-        f"{known} are the known exception, at most {max((each.requests for each, _ in through), default=0)} requests"
+        f"{known} are known exceptions; at most {max((each.requests for each, _ in through), default=0)} requests of a "
+        f"client, {max((each.asked for each, _ in through), default=0)} at the provider"
     )
 
 
@@ -50,7 +51,7 @@ def document(found: Sequence[Found]) -> str:
         counts=counts(found),
         sections="\n".join(_section(ending, found) for ending in ENDINGS),
         defects=_listed("What does not hold", defects, found),
-        known=_listed("The known exception, beside what direct does", known, found),
+        known=_listed("The known exceptions, beside what direct does", known, found),
     )
 
 
@@ -65,7 +66,11 @@ def counts(found: Sequence[Found]) -> str:
             f"more than {REQUESTS_MAX} requests",
             [sum(f.requests > REQUESTS_MAX for f in each) for each in _by_way(found)],
         ),
-        ("most requests for one user turn", [max((f.requests for f in each), default=0) for each in _by_way(found)]),
+        ("most requests of a client", [max((f.requests for f in each), default=0) for each in _by_way(found)]),
+        (
+            "most requests at the provider",
+            [max((f.asked for f in each), default=0) for each in _by_way(found)],
+        ),
     ]
     return table(["of the cells", *_HEADS.values()], [[name, *numbers] for name, numbers in rows])
 
@@ -99,7 +104,9 @@ def _cuts(found: Iterable[Found]) -> str:
 def _said(found: Found) -> str:
     verdict = judge(found)
     word = f"**{_faults(verdict)}**" if verdict.faults else verdict.word
-    asked = f" ({found.requests})" if found.requests != 1 and "requests" not in word else ""
+    asked = "" if found.asked == 1 else f" ({found.requests})"
+    if found.asked != found.requests:
+        asked = f" ({found.requests}→{found.asked})"
     return (word + asked).replace("|", "\\|")
 
 

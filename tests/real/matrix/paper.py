@@ -6,7 +6,7 @@ from typing import Final
 
 from ..clients import versions
 from ..report import table
-from . import cutting
+from . import cutting, living
 from .cells import Found
 from .peers import PEERS
 from .script import CUTS
@@ -26,28 +26,30 @@ client asks again as often as it does by itself, and runs its tools as it does b
 run whatever call they find.
 
 A cell says what the client's user is told in the end: **raises**, a **text**, or a **finish**; ⚠ where Wiretape's
-warning can be read; (3) where the provider was asked three times, Wiretape's own attempts included. In **bold** what
-must not be: a tool that **ran** (no call here ever came whole), a **success** (no error, no warning, and the finish
-`stop` or `tool_calls` or none that the client tells), more than {most} requests for one user turn, or, through
-Wiretape, no end.
+warning can be read; (2) where the client asked twice, (1→3) where Wiretape made three attempts of one request. In
+**bold** what must not be: a tool that **ran** (no call here ever came whole), a **success** (no error, no warning, and
+the finish `stop` or `tool_calls` or none that the client tells), more than {most} requests for one user turn, or,
+through Wiretape, no end.
 
 **no end**: it waited or asked again until it was stopped; clients that let one set it had a timeout of 8 s.
 
 Each stream is cut in three places: {cuts}. Where they differ, the cell says so.
 
 {cutting}
+{living}
 ## Versions
 
 {versions}"""
 
 
-def document(found: Sequence[Found]) -> str:
+def document(cut: Sequence[Found], whole: Sequence[Found]) -> str:
     """The whole text."""
     known = versions()
     packages = dict.fromkeys(peer.client.package for peer in PEERS)
     return _TEXT.format(
         most=REQUESTS_MAX,
         cuts="; ".join(f"*{name}*, {says}" for name, says in CUTS.items()),
-        cutting=cutting.document(found),
+        cutting=cutting.document(cut),
+        living=living.document(whole),
         versions=table(["package", "version"], [(name, known[name]) for name in packages]),
     )

@@ -1,5 +1,6 @@
 """The clients of the matrices: those of the real peers, and those that need environments of their own."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -8,7 +9,7 @@ from ..clients import CLIENTS, Client
 from ..places import NODE, PYTHONS
 from .script import CUTS
 
-__all__ = ["PEERS", "Peer"]
+__all__ = ["PEERS", "READER", "Peer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,10 @@ class Peer:
     cuts: tuple[str, ...] = tuple(CUTS)
     #: Started anew for each question.
     program: bool = False
-    #: A program is ended so long after its first request.
-    patience_s: float = 12.0
+    #: The timeout that it is given, if it can be given one.
+    timeout_s: float = 8
+    #: Directly, it is ended so long after its first request.
+    patience_s: float = 12
     #: Installed and started in seconds.
     quick: bool = True
 
@@ -41,6 +44,11 @@ def _python(environment: str, driver: str) -> tuple[str | Path, ...]:
 _KNOWN: Final = {client.name: client for client in CLIENTS}
 _NODE_VERCEL: Final = ("node", NODE / "vercel.mjs")
 
+#: Programs start anew for each question, so they are asked less.
+_PROGRAM_CUTS: Final = ("bare", "member")
+#: With their start, on a busy machine.
+_PROGRAM_S: Final = 150.0
+
 PEERS: Final = (
     Peer(client=_KNOWN["openai Python, loop"]),
     Peer(client=_KNOWN["openai Python, helper"]),
@@ -51,14 +59,16 @@ PEERS: Final = (
     Peer(
         client=Client(
             name="Vercel ai, @ai-sdk/openai", package="@ai-sdk/openai (npm)", command=_NODE_VERCEL, mode="openai"
-        )
+        ),
+        timeout_s=30,
     ),
     Peer(
         client=Client(
             name="Vercel ai, @ai-sdk/openai-compatible",
             package="@ai-sdk/openai-compatible (npm)",
             command=_NODE_VERCEL,
-        )
+        ),
+        timeout_s=30,
     ),
     Peer(client=Client(name="LiteLLM SDK", package="litellm", command=_python("litellm", "litellm_sdk")), quick=False),
     Peer(
@@ -77,6 +87,34 @@ PEERS: Final = (
         ),
         quick=False,
     ),
-    Peer(client=_KNOWN["llm"], program=True, quick=False),
-    Peer(client=_KNOWN["opencode"], tool="bash", lanes=2, program=True, quick=False),
+    Peer(client=_KNOWN["llm"], cuts=_PROGRAM_CUTS, program=True, timeout_s=_PROGRAM_S, quick=False),
+    Peer(
+        client=_KNOWN["opencode"],
+        tool="bash",
+        lanes=2,
+        cuts=_PROGRAM_CUTS,
+        program=True,
+        timeout_s=_PROGRAM_S,
+        quick=False,
+    ),
+    Peer(
+        client=Client(
+            name="hermes-agent",
+            package="hermes-agent",
+            command=(sys.executable, "-m", "tests.real.drivers.hermes_cli"),
+        ),
+        tool="terminal",
+        lanes=2,
+        cuts=_PROGRAM_CUTS,
+        program=True,
+        timeout_s=_PROGRAM_S,
+        quick=False,
+    ),
+)
+
+#: No SDK: what it sees of the lifecycle is what is on the wire.
+READER: Final = Peer(
+    client=Client(
+        name="the hermes-aware reader", package="", command=(sys.executable, "-m", "tests.real.drivers.hermes_reader")
+    )
 )

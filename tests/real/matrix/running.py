@@ -14,7 +14,7 @@ from wiretape.replay.server import listening
 
 from ..places import RUN, WIRETAPE, environment
 from ..processes import LineProcess, free_port, server
-from .cells import DIRECT, PATIENCE_S, START_S, Cell, Found, configuration
+from .cells import DIRECT, Cell, Found, configuration
 from .peers import Peer
 from .script import Provider
 
@@ -22,10 +22,8 @@ __all__ = ["Stage", "run", "stage"]
 
 #: Drivers that run at a time: most of what they do is to wait.
 _DRIVERS: Final = 6
-#: A driver says by itself that its client comes to no end; one that cannot is ended.
-_GRACE_S: Final = 60.0
-#: Through Wiretape every program comes to its end by itself, or it is a defect.
-_THROUGH_S: Final = 40.0
+#: A program that was told to stop does so in time, and so does one that never asked.
+_GRACE_S: Final = 30.0
 
 _ENDLESS: Final[dict[str, Any]] = {"class": "no end", "status": None, "code": None, "message": "ended by us"}
 
@@ -111,12 +109,14 @@ async def _ask(stage: Stage, cell: Cell, driver: LineProcess) -> tuple[Found, bo
     folder.mkdir(parents=True)
     result: dict[str, Any] = {"turns": [], "ran": [], "error": _ENDLESS}
     alive = False
-    with trio.move_on_after(_GRACE_S + (START_S if cell.peer.program else PATIENCE_S)):
+    with trio.move_on_after(cell.peer.timeout_s + cell.patience_s + _GRACE_S) as scope:
         async with trio.open_nursery() as nursery:
-            if cell.peer.program:
-                nursery.start_soon(_wait_enough, stage, cell, folder / "stop")
-            result = await driver.ask(cell.question(stage.url(cell.way), folder))
-            alive = True
+            nursery.start_soon(_wait_enough, stage, cell, folder / "stop", scope)
+            try:
+                result = await driver.ask(cell.question(stage.url(cell.way), folder))
+                alive = True
+            except RuntimeError as ended:  # one client less must not end the run of all; it is a fault of this cell
+                result = result | {"error": _ENDLESS | {"message": str(ended)}}
             nursery.cancel_scope.cancel()
     record = folder / "ran"
     ran = record.read_text(encoding="utf-8").splitlines() if record.exists() else []
@@ -124,8 +124,11 @@ async def _ask(stage: Stage, cell: Cell, driver: LineProcess) -> tuple[Found, bo
     return Found(cell, result, ran, stage.provider.asked[cell.model.name]), alive
 
 
-async def _wait_enough(stage: Stage, cell: Cell, stop: Path) -> None:
+async def _wait_enough(stage: Stage, cell: Cell, stop: Path, scope: trio.CancelScope) -> None:
     """From its first request on, so that a slow start is not taken for a stall."""
     await stage.provider.first(cell.model.name).wait()
-    await trio.sleep(cell.peer.patience_s if cell.way == DIRECT else _THROUGH_S)
-    await trio.Path(stop).touch()
+    await trio.sleep(cell.patience_s)
+    if cell.peer.program:
+        await trio.Path(stop).touch()
+    else:
+        scope.cancel()

@@ -13,11 +13,11 @@ import trio
 
 from wiretape.replay.script import Fault, Request, Script, Step, json_answer
 
-__all__ = ["CALLS", "CUTS", "ENDINGS", "TEXT", "Model", "Provider"]
+__all__ = ["CUTS", "ENDINGS", "TURNS", "Model", "Provider", "arguments_of"]
 
 #: What it says before its call, and when it is told the call's result.
 _BEFORE: Final = "Rain or sun? 😀 "
-TEXT: Final = "It is 18 degrees, say the people of a small café."
+_AFTER: Final = "It is 18 degrees, say the people of a small café."
 
 ENDINGS: Final[Mapping[str, str]] = {
     "clean": "an orderly end of the body, without a finish and without `[DONE]`",
@@ -25,6 +25,7 @@ ENDINGS: Final[Mapping[str, str]] = {
     "reset": "a reset of the connection",
     "stall": "nothing more, on an open connection",
     "error": "an error frame",
+    "server_error": "an error frame that calls itself a server error, after which clients are wont to ask again",
     "length": "the finish `length`, as a provider says it that has reached its limit",
 }
 
@@ -34,8 +35,11 @@ CUTS: Final[Mapping[str, str]] = {
     "member": "after a whole member: only a brace seems to lack",
 }
 
+#: What is said whole, for the lifecycle.
+TURNS: Final[Mapping[str, str]] = {"one": "one call", "two": "two calls of one tool beside each other"}
+
 #: The tools that clients have, and with what they are called. The second member never arrives in a stream that is cut.
-CALLS: Final[Mapping[str, Mapping[str, Any]]] = {
+_CALLS: Final[Mapping[str, Mapping[str, Any]]] = {
     "get_weather": {"city": "Paris", "days": 3},
     "bash": {"command": "./record Paris 3", "description": "Prints the weather"},
     "terminal": {"command": "./record Paris 3", "timeout": 60},
@@ -89,20 +93,23 @@ class Provider:
         self.asked[model.name] += 1
         self._first[model.name].set()
         if body["messages"][-1]["role"] == "tool":
-            return _stream(body, _frames(body, [*_text(TEXT), _finish("stop")]))
+            return _stream(body, _frames(body, [*_text(_AFTER), _finish("stop")]))
         return _stream(body, list(_turn(body, model)), _FAULTS.get(model.ending))
 
 
+_ERRORS: Final = {
+    "error": {"message": "The model has stopped in the middle of its answer", "type": "api_error"},
+    "server_error": {"message": "The server had an error while processing your request", "type": "server_error"},
+}
 _FAULTS: Final = {"reset": Fault.RESET, "stall": Fault.STALL}
 
 
 def _turn(body: Mapping[str, Any], model: Model) -> Iterator[bytes]:
     """The turn with the call."""
-    whole = model.ending == "whole"
     said = [] if model.cut == "bare" else list(_text(_BEFORE))
     for index in range(2 if model.cut == "two" else 1):
-        said += _call(index, model.tool, _arguments(model.tool, model.cut))
-    if whole:
+        said += _call(index, model.tool, _arguments(model.tool, index, model.cut))
+    if model.ending == "whole":
         yield from _frames(body, [*said, _finish("tool_calls")])
         return
     if model.ending == "length":
@@ -111,14 +118,20 @@ def _turn(body: Mapping[str, Any], model: Model) -> Iterator[bytes]:
     yield from _payloads(body, said)
     if model.ending == "done":
         yield b"data: [DONE]\n\n"
-    elif model.ending == "error":
-        message = "The server had an error while processing your request"
-        yield _data({"error": {"message": message, "type": "server_error", "param": None, "code": None}})
+    elif model.ending in _ERRORS:
+        yield _data({"error": _ERRORS[model.ending] | {"param": None, "code": None}})
 
 
-def _arguments(tool: str, cut: str) -> str:
-    whole = json.dumps(CALLS[tool])
-    first = json.dumps(next(iter(CALLS[tool].values())))
+def arguments_of(tool: str, index: int) -> dict[str, Any]:
+    """Of one of the calls beside each other; two that are equal some clients take for one."""
+    said = json.dumps(_CALLS[tool])
+    whole: dict[str, Any] = json.loads(said.replace("Paris", "Lyon") if index else said)
+    return whole
+
+
+def _arguments(tool: str, index: int, cut: str) -> str:
+    arguments = arguments_of(tool, index)
+    whole, first = json.dumps(arguments), json.dumps(next(iter(arguments.values())))
     ends = {"bare": 0, "half": whole.index(first) + len(first) - 3, "member": whole.index(first) + len(first)}
     return whole[: ends.get(cut, len(whole))]
 

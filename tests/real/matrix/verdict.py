@@ -24,7 +24,8 @@ class Verdict:
     word: str
     #: What must not be, whether through Wiretape or not.
     faults: tuple[str, ...]
-    #: The one that is known: `length` with live tools is the provider's own word, and passes on as it does directly.
+    #: What the provider says itself passes on, with what clients make of it directly: `length` with live tools, and an
+    #: error after which they ask again.
     known: bool = False
     #: Whether Wiretape had its say.
     through: bool = True
@@ -38,8 +39,10 @@ class Verdict:
 def judge(found: Found) -> Verdict:
     """Of a cell in which the call never came whole."""
     faults = tuple(_faults(found))
-    own = found.cell.model.ending == "length" and found.cell.way in ("error", "both")
-    return Verdict(_word(found), faults, known=own and bool(faults), through=found.cell.way != DIRECT)
+    length = found.cell.model.ending == "length" and found.cell.way in ("error", "both")
+    asks = found.cell.model.ending == "server_error" and not found.ran and _success(found.result) is None
+    known = bool(faults) and (length or asks)
+    return Verdict(_word(found), faults, known=known, through=found.cell.way != DIRECT)
 
 
 def _faults(found: Found) -> Iterator[str]:

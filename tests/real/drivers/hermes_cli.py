@@ -1,0 +1,76 @@
+"""hermes-agent, asked once: `hermes chat -Q -q`; what it holds of each answer stands in its own database."""
+
+import json
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from ..places import PYTHONS, environment
+from .command import RECORD, Done, endless, run
+from .lines import serve, turn
+
+__all__: list[str] = []
+
+_HERMES: Final = PYTHONS["hermes"].with_name("hermes")
+
+
+def _configuration(asked: dict[str, Any], folder: str) -> str:
+    """JSON is YAML."""
+    model = {"default": asked["model"], "provider": "custom", "base_url": asked["base_url"], "api_key": asked["key"]}
+    return json.dumps(
+        {
+            "model": model | {"context_length": 128_000},
+            "terminal": {"backend": "local", "cwd": folder, "timeout": 30},
+            "security": {"tirith_enabled": False},  # it would be downloaded
+        }
+    )
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """One run of it, in an empty folder with the command that its model calls."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"
+        home.mkdir()
+        (home / "config.yaml").write_text(_configuration(asked, folder), encoding="utf-8")
+        command = Path(folder) / "record"
+        command.write_text(RECORD.format(record=asked["record"]), encoding="utf-8")
+        command.chmod(0o755)
+        options = ["--provider", "custom", "-m", asked["model"], "-t", "terminal", "--yolo", "--ignore-rules"]
+        env = environment(HERMES_HOME=str(home), HOME=folder)
+        done = run([_HERMES, "chat", "-Q", "-q", asked["prompt"], *options], env, asked, folder)
+        turns = _turns(home / "state.db")
+    ran = [arguments for each in turns[:-1] for _, _, arguments in each["calls"]]
+    return {"turns": turns, "ran": ran, "error": _error(done, turns)}
+
+
+def _turns(database: Path) -> list[dict[str, Any]]:
+    if not database.exists():
+        return []
+    with closing(sqlite3.connect(database)) as opened:
+        rows = opened.execute(
+            "select content, tool_calls, finish_reason from messages where role = 'assistant' order by id"
+        ).fetchall()
+    turns: list[dict[str, Any]] = []
+    for content, said, finish in rows:
+        calls: list[Any] = json.loads(said or "[]")
+        named = [[call["id"], call["function"]["name"], call["function"]["arguments"]] for call in calls]
+        turns.append(turn(content or "", named, finish or "", None))
+    return turns
+
+
+def _error(done: Done, turns: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What it printed is what a person sees: where that is not the answer in its database, it is an error in words."""
+    if done.status is None:
+        return endless()
+    if done.status:
+        message = (done.out.strip() or done.err.strip())[-600:]
+        return {"class": f"exit status {done.status}", "status": None, "code": None, "message": message}
+    if not turns or (turns[-1]["text"] or "").strip() not in done.out:
+        return {"class": "said", "status": None, "code": None, "message": done.out.strip()[-600:]}
+    return None
+
+
+if __name__ == "__main__":
+    serve(answer)

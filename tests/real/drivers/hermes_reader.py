@@ -1,0 +1,67 @@
+"""A client of ours that understands `hermes.tool.progress`, over plain HTTP: it holds the frames beside the answer."""
+
+import json
+from typing import Any
+
+import httpx
+
+from ..matrix.progress import progress
+from .lines import error, run, serve, tool_of, turn
+
+__all__: list[str] = []
+
+
+def _once(client: httpx.Client, asked: dict[str, Any], messages: list[Any], turns: list[Any]) -> None:
+    body = {"model": asked["model"], "messages": messages, "tools": [tool_of(asked)], "stream": True}
+    headers = {"Authorization": f"Bearer {asked['key']}"}
+    with client.stream("POST", f"{asked['base_url']}/chat/completions", json=body, headers=headers) as answered:
+        got = answered.read()
+        answered.raise_for_status()
+    now: dict[str, Any] = {**turn("", [], "", None), "progress": progress(got)}
+    turns.append(now)
+    for block in got.split(b"\n\n"):
+        data = b"".join(line[6:] for line in block.split(b"\n") if line.startswith(b"data: "))
+        if data in (b"", b"[DONE]"):
+            continue
+        said: dict[str, Any] = json.loads(data)
+        if "error" in said:
+            raise RuntimeError(said["error"]["message"])
+        for choice in said["choices"]:
+            now["text"] += choice["delta"].get("content") or ""
+            now["finish"] += choice["finish_reason"] or ""
+            deltas: list[Any] = choice["delta"].get("tool_calls") or []
+            for delta in deltas:
+                while len(now["calls"]) <= delta["index"]:
+                    now["calls"].append(["", "", ""])
+                call = now["calls"][delta["index"]]
+                call[0] += delta.get("id") or ""
+                call[1] += delta["function"].get("name") or ""
+                call[2] += delta["function"].get("arguments") or ""
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """Turns, until one calls nothing more."""
+    turns: list[dict[str, Any]] = []
+    ran: list[str] = []
+    messages: list[Any] = [{"role": "user", "content": asked["prompt"]}]
+    try:
+        with httpx.Client(timeout=asked["timeout"]) as client:
+            _once(client, asked, messages, turns)
+            while turns[-1]["calls"] and turns[-1]["finish"] == "tool_calls" and len(turns) < asked["turns"]:
+                said = turns[-1]
+                calls = [
+                    {"id": one, "type": "function", "function": {"name": two, "arguments": three}}
+                    for one, two, three in said["calls"]
+                ]
+                messages.append({"role": "assistant", "content": said["text"], "tool_calls": calls})
+                for one, _, arguments in said["calls"]:
+                    ran.append(arguments)
+                    messages.append({"role": "tool", "tool_call_id": one, "content": run(asked, arguments)})
+                _once(client, asked, messages, turns)
+    except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
+        return {"turns": turns, "ran": ran, "error": error(failure)}
+    return {"turns": turns, "ran": ran, "error": None}
+
+
+if __name__ == "__main__":
+    serve(answer)

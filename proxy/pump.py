@@ -360,7 +360,7 @@ class Pump:
             return failed(answered, streams=self._order.streams, agent=self._order.route.hermes)
         if error is not None:
             self._said = parse_block(self._taping.emitter.stream.failure).payload or b""
-            return in_stream(error, agent=self._order.route.hermes)
+            return in_stream(error)
         if cause == "stalled":
             stalled = self._stalled()
             assert isinstance(stalled, Failure), "nothing was delivered"

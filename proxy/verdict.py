@@ -97,10 +97,10 @@ def failed(answered: Asked, *, streams: bool, agent: bool = False) -> Failure:
     )
 
 
-def in_stream(error: UpstreamError, *, agent: bool = False) -> Failure:
+def in_stream(error: UpstreamError) -> Failure:
     """The stream says so."""
     code, transient = in_band(error.message, error.code)
-    return Failure(ending="upstream_error", message=error.message, status=code, transient=transient, final=agent)
+    return Failure(ending="upstream_error", message=error.message, status=code, transient=transient)
 
 
 def unusable(ending: str, fault: WireError | None) -> Failure:

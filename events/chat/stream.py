@@ -403,6 +403,8 @@ class ChatStream:
             self._send_warning(failure.n, "upstream_error", dropped)
         self._send_usage()
         self._outbox.send(failure.n, failure.frame)
+        if self._settings.hermes:  # it has tried again itself; on an HTTP error LangChain.js did, seven times
+            self._outbox.deliver()
         self._close()
 
     def _close(self) -> None:

@@ -405,6 +405,7 @@ def test_what_a_tool_did_cannot_be_undone_so_no_attempt_follows() -> None:
     shown = [hermes(ROLE, running(), tool_events=on, cause="reset").frames[3] for on in (True, False)]
     assert shown == [[ROLE, RAN], [ROLE]]
     assert hermes(ROLE, completed(), cause="reset").frames[3] == []
+    assert hermes(ROLE, FAILED).frames[3] == [ROLE, FAILURE]
 
 
 def test_a_call_that_the_client_was_told_of_as_its_own_is_not_told_again() -> None:

@@ -61,14 +61,15 @@ def _turns(database: Path) -> list[dict[str, Any]]:
 
 
 def _error(done: Done, turns: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """What it printed is what a person sees: where that is not the answer in its database, it is an error in words."""
+    """What it printed is what a person sees, where that is not the answer in its database, too."""
     if done.status is None:
         return endless()
     if done.status:
         message = (done.out.strip() or done.err.strip())[-600:]
         return {"class": f"exit status {done.status}", "status": None, "code": None, "message": message}
-    if not turns or (turns[-1]["text"] or "").strip() not in done.out:
-        return {"class": "said", "status": None, "code": None, "message": done.out.strip()[-600:]}
+    said = "\n".join([done.out.strip(), done.err.strip()]).strip()
+    if turns and (turns[-1]["text"] or "").strip() not in said.splitlines():
+        turns[-1]["text"] += "\n" + said
     return None
 
 

@@ -29,7 +29,8 @@ A cell says what the client's user is told in the end: **raises**, a **text**, o
 warning can be read; (2) where the client asked twice, (1→3) where Wiretape made three attempts of one request. In
 **bold** what must not be: a tool that **ran** (no call here ever came whole), a **success** (no error, no warning, and
 the finish `stop` or `tool_calls` or none that the client tells), more than {most} requests for one user turn, or,
-through Wiretape, no end.
+through Wiretape, no end. Where a client tells no finish (openai-agents, llm) it counts as a success, too, unless what
+it got was `length`.
 
 **no end**: it waited or asked again until it was stopped; clients that let one set it had a timeout of 8 s.
 

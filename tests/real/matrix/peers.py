@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from ..clients import CLIENTS, Client
-from ..places import NODE, PYTHONS
+from ..places import NODE, NODE_MODULES, OPENCODE, PYTHONS, ROOT
 from .script import CUTS
 
 __all__ = ["PEERS", "READER", "Peer"]
@@ -35,6 +35,13 @@ class Peer:
     def name(self) -> str:
         """For the table."""
         return self.client.name
+
+    @property
+    def lacks(self) -> list[str]:
+        """What of it is not installed."""
+        needed = [each for each in self.client.command[:1] if isinstance(each, Path)]
+        needed += [OPENCODE] * (self.tool == "bash") + [PYTHONS["hermes"]] * (self.tool == "terminal") + [NODE_MODULES]
+        return [str(each.relative_to(ROOT)) for each in needed if not each.exists()]
 
 
 def _python(environment: str, driver: str) -> tuple[str | Path, ...]:
@@ -87,7 +94,7 @@ PEERS: Final = (
         ),
         quick=False,
     ),
-    Peer(client=_KNOWN["llm"], cuts=_PROGRAM_CUTS, program=True, timeout_s=_PROGRAM_S, quick=False),
+    Peer(client=_KNOWN["llm"], lanes=2, cuts=_PROGRAM_CUTS, program=True, timeout_s=_PROGRAM_S, quick=False),
     Peer(
         client=_KNOWN["opencode"],
         tool="bash",

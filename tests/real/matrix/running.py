@@ -21,7 +21,7 @@ from .script import Provider
 __all__ = ["Stage", "run", "stage"]
 
 #: Drivers that run at a time: most of what they do is to wait.
-_DRIVERS: Final = 6
+_DRIVERS: Final = 8
 #: A program that was told to stop does so in time, and so does one that never asked.
 _GRACE_S: Final = 30.0
 

@@ -39,8 +39,9 @@ class Verdict:
 def judge(found: Found) -> Verdict:
     """Of a cell in which the call never came whole."""
     faults = tuple(_faults(found))
-    length = found.cell.model.ending == "length" and found.cell.way in ("error", "both")
-    asks = found.cell.model.ending == "server_error" and not found.ran and _success(found.result) is None
+    many, endless = found.requests > REQUESTS_MAX, _word(found) == "no end"
+    length = found.cell.model.ending == "length" and found.cell.way in ("error", "both") and not many and not endless
+    asks = found.cell.model.ending == "server_error" and not found.ran and _success(found) is None and not endless
     known = bool(faults) and (length or asks)
     return Verdict(_word(found), faults, known=known, through=found.cell.way != DIRECT)
 
@@ -48,7 +49,7 @@ def judge(found: Found) -> Verdict:
 def _faults(found: Found) -> Iterator[str]:
     for arguments in found.ran:
         yield f"ran `{arguments or 'nothing'}`"
-    if (success := _success(found.result)) is not None:
+    if (success := _success(found)) is not None:
         yield f"success, finish `{success}`" if success else "success"
     if found.requests > REQUESTS_MAX:
         yield f"{found.requests} requests"
@@ -56,11 +57,16 @@ def _faults(found: Found) -> Iterator[str]:
         yield "no end"
 
 
-def _success(result: dict[str, Any]) -> str | None:
-    """The finish with which it claims to have succeeded; where a client tells no finish, none is a claim, too."""
+def _success(found: Found) -> str | None:
+    """The finish with which it claims to have succeeded. Where a client tells none that is a claim, too, unless it did
+    get `length` and nothing after it.
+    """
+    result = found.result
     if result["error"] is not None or _warned(result):
         return None
     finish: str | None = result["turns"][-1]["finish"] if result["turns"] else None
+    if finish is None and result["turns"] and found.cell.model.ending == "length" and found.requests == 1:
+        return None
     return finish or "" if finish is None or finish in _SUCCESSES else None
 
 
@@ -79,4 +85,4 @@ def _word(found: Found) -> str:
     if _warned(result):
         return "text ⚠"
     finish = result["turns"][-1]["finish"] if result["turns"] else None
-    return f"finish `{finish}`" if finish else "no finish"
+    return f"finish `{finish}`" if finish else "no finish" if finish == "" else "finish not told"

@@ -67,7 +67,7 @@ def _error(done: Done, turns: list[dict[str, Any]]) -> dict[str, Any] | None:
     if done.status:
         message = (done.out.strip() or done.err.strip())[-600:]
         return {"class": f"exit status {done.status}", "status": None, "code": None, "message": message}
-    said = "\n".join([done.out.strip(), done.err.strip()]).strip()
+    said = f"{done.out.strip()}\n{done.err.strip()}".strip()
     if turns and (turns[-1]["text"] or "").strip() not in said.splitlines():
         turns[-1]["text"] += "\n" + said
     return None

@@ -167,9 +167,9 @@ soak: install ## ten minutes of mixed faults at 50 streams: memory, descriptors 
 # Real clients and real upstreams, where there is npm. All packages are locked by version and hash; the registries are the
 # machine's. From empty it takes a quarter of an hour, most of it to build llama-cpp-python, once.
 .PHONY: test-real
-test-real: test-node ## real clients, directly and through the proxy; writes docs/real-peers.md and docs/compatibility.md
+test-real: test-node ## real clients, directly and through the proxy; writes docs/real-peers.md, compatibility.md and hermes.md
 	@if command -v npm >/dev/null; then \
-	    $(MAKE) --no-print-directory real-peers && $(PY) -m tests.real && $(PY) -m tests.real.matrix; \
+	    $(MAKE) --no-print-directory real-peers && $(PY) -m tests.real && $(PY) -m tests.real.matrix && $(PY) -m tests.real.hermes; \
 	else \
 	    echo "UNTESTED: no npm found, so no real client asked a real upstream"; \
 	fi

@@ -1,0 +1,157 @@
+"""Asks a real hermes-agent with real clients, directly and through Wiretape: `python -m tests.real.hermes`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import trio
+
+from ..clients import CLIENTS, Client
+from ..judge import Taped, taped
+from ..places import RUN, environment
+from ..processes import LineProcess
+from .judge import Found, said, unseen
+from .model import SCENARIOS, Scenario
+from .paper import PLACE, document
+from .stage import HERMES, Stage, stage
+
+__all__ = ["main"]
+
+#: An answer of the agent takes 3 to 9 s on a busy machine, a program's start as much again.
+_ANSWER_S: Final = 120.0
+_PROGRAM_S: Final = 60
+_TAPED_S: Final = 20.0
+_POLL_S: Final = 0.05
+
+
+class _Tapes:
+    """Those that have ended since one last looked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: set[str] = set()
+
+    async def new(self) -> list[Taped]:
+        """At least one, and no stream is live any more."""
+        with trio.move_on_after(_TAPED_S):
+            while True:
+                await trio.sleep(_POLL_S)
+                if any(self._folder.glob("live/*.tape")):
+                    continue
+                paths = [path for path in self._folder.rglob("*.tape") if path.name not in self._seen]
+                if paths:
+                    self._seen |= {path.name for path in paths}
+                    ordered = sorted(paths, key=lambda path: path.stat().st_mtime_ns)
+                    return [tape for tape in map(taped, ordered) if tape is not None]
+        return []
+
+
+def _question(scenario: Scenario, number: int, base_url: str, key: str, mode: str) -> dict[str, Any]:
+    """Nothing is said of retries, and no tool is offered: the agent runs its own."""
+    return {
+        "base_url": base_url,
+        "key": key,
+        "model": "hermes-agent",
+        "prompt": f"[{scenario.name} {number}] How is the weather?",
+        "tool": False,
+        "usage": False,
+        "retries": None,
+        "mode": mode,
+        "turns": 8,
+        "timeout": _PROGRAM_S,
+        "record": "",
+        "stop": "",
+    }
+
+
+async def _run(clients: Sequence[Client], scenarios: Sequence[Scenario]) -> tuple[list[Found], list[str]]:
+    found: list[Found] = []
+    number = 0
+    async with stage() as ready:
+        tapes = _Tapes(ready.tapes)
+        wrong = [] if ready.doctor == "is a hermes-agent" else [f"doctor says: {ready.doctor}"]
+        for scenario in scenarios:
+            number += 1
+            wrong += [f"{scenario.name}: {each}" for each in await _read(ready, scenario, number)]
+            await tapes.new()
+        for client in clients:
+            async with LineProcess(f"hermes-{client.name.replace(' ', '-')}", client.command, environment()) as driver:
+                for scenario in scenarios:
+                    number += 2
+                    with trio.fail_after(2 * _ANSWER_S):
+                        asked = _question(scenario, number, ready.direct, ready.key, client.mode)
+                        direct = await driver.ask(asked)
+                        asked = _question(scenario, number + 1, ready.through, ready.key, client.mode)
+                        through = await driver.ask(asked)
+                    found.append(Found(client.name, scenario, direct, through, await tapes.new()))
+                    one, other = said(found[-1])
+                    _say(f"{client.name} | {scenario.name} | direct: {one} | through: {other}")
+    return found, wrong
+
+
+async def _read(ready: Stage, scenario: Scenario, number: int) -> list[str]:
+    """A reader that knows lifecycle frames: one beginning and one end of each call; and its session is told."""
+    asked = {"model": "m", "stream": True, "messages": []} | {
+        "messages": [{"role": "user", "content": f"[{scenario.name} {number}] How is the weather?"}]
+    }
+    headers = {"Authorization": f"Bearer {ready.key}", "X-Hermes-Session-Key": "of-this-run"}
+    answer = await trio.to_thread.run_sync(
+        lambda: httpx.post(f"{ready.through}/chat/completions", json=asked, headers=headers, timeout=_ANSWER_S)
+    )
+    wrong: list[str] = []
+    told: dict[str, list[str]] = {}
+    for block in answer.text.split("\n\n"):
+        if block.startswith("event: hermes.tool.progress\n"):
+            value = json.loads(block.partition("data: ")[2])
+            told.setdefault(value["toolCallId"], []).append(value["status"])
+            if value["choices"] != [{"index": 0, "delta": {}, "finish_reason": None}]:
+                wrong.append(f"a frame has the choices {value['choices']}")
+    if [*told.values()] != ([list(scenario.told)] if scenario.told else []):
+        wrong.append(f"a reader was told {told}")
+    if answer.status_code == 200 and answer.headers.get("x-hermes-session-key") != "of-this-run":
+        wrong.append("the session key did not come back")
+    if "x-hermes-session-id" not in answer.headers:
+        wrong.append("no session was told")
+    return wrong
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """The exit status. The document is written by a whole run only."""
+    parser = argparse.ArgumentParser(prog="python -m tests.real.hermes", description=__doc__)
+    parser.add_argument("--client", action="append", default=[], help="only those whose name holds this")
+    parser.add_argument("--scenario", action="append", default=[], help="only these")
+    asked = parser.parse_args()
+    clients = [each for each in CLIENTS if _named(each.name, asked.client)]
+    scenarios = [each for each in SCENARIOS if _named(each.name, asked.scenario)]
+    if not HERMES.exists():
+        sys.exit("hermes-agent is not installed; `make real-peers` installs it")
+    if blind := unseen(SCENARIOS):
+        sys.exit(f"the judge does not see: {blind}")
+    RUN.mkdir(parents=True, exist_ok=True)
+    found, wrong = trio.run(_run, clients, scenarios)
+    bad = [each for each in found if said(each)[1] != "ok"]
+    _say("\n".join(wrong))
+    _say(
+        f"hermes: {len(found) - len(bad)} of {len(found)} through Wiretape as they should be; directly "
+        f"{sum(said(each)[0] == 'ok' for each in found)}"
+    )
+    if len(clients) == len(CLIENTS) and len(scenarios) == len(SCENARIOS):
+        PLACE.write_text(document(found, wrong), encoding="utf-8")
+    return 1 if bad or wrong or not found else 0
+
+
+def _named(name: str, wanted: Sequence[str]) -> bool:
+    return not wanted or any(each.lower() in name.lower() for each in wanted)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,11 +1,15 @@
 """The table of a call's life, checked as a whole."""
 
+import json
+from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.support.chat import DONE, call, finish, run, tape
+from wiretape.events.fold.tools import Tools
 from wiretape.events.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State, Trigger, step
 
 
@@ -37,6 +41,60 @@ def test_nothing_follows_a_terminal_state(state: State) -> None:
     for trigger in Trigger:
         with pytest.raises(KeyError):
             step(state, trigger)
+
+
+# -- the table against what the folds and the emitter make of it -----------------------------------------------------
+
+HALF = '{"path":'
+#: One thing that a stream may say, or how it may end, and what each means for a call by the table.
+SAID: dict[str, bytes] = {
+    "start": call(role=True, index=0, id="call_1", type="function", name="read", arguments=""),
+    "half": call(index=0, arguments=HALF),
+    "rest": call(index=0, arguments='"a"}'),
+    "tool_calls": finish("tool_calls"),
+    "stop": finish("stop"),
+    "length": finish("length"),
+    "done": DONE,
+}
+WORDS = [word for size in range(4) for word in product(SAID, repeat=size)]
+
+
+def expected(word: tuple[str, ...]) -> list[State]:
+    """The life of the one call, by the table alone."""
+    state, states, arguments = State.ANNOUNCED, [State.ANNOUNCED], ""
+    triggers: list[Trigger] = []
+    for said in word:
+        arguments += {"half": HALF, "rest": '"a"}'}.get(said, "")
+        whole = arguments in ("", HALF + '"a"}')
+        if said in ("tool_calls", "stop"):
+            triggers = [Trigger.VALID, Trigger.HANDED_OVER] if whole else [Trigger.INVALID]
+        elif said == "length":
+            triggers = [Trigger.LENGTH]
+        elif said == "done":  # it closes what is whole, and else it is an end like any other
+            triggers = [Trigger.VALID, Trigger.HANDED_OVER] if whole and arguments else [Trigger.CUT]
+        if triggers:
+            break
+    for trigger in triggers or [Trigger.CUT]:
+        state = step(state, trigger)
+        states.append(state)
+    return states
+
+
+@pytest.mark.parametrize("settings", [{}, {"tools": "held"}, {"on_partial": "warn"}], ids=["live", "held", "warn"])
+def test_whatever_a_stream_says_a_call_lives_by_the_table(settings: dict[str, Any]) -> None:
+    """All words of up to three more things behind the first delta of a call, each read as a stream."""
+    for word in WORDS:
+        result = run(tape(SAID["start"] + b"".join(SAID[said] for said in word if said != "start"), **settings))
+        tools = Tools()
+        for event in result.events:
+            tools.apply(event)
+        lived = [move.state for move in tools.moves if move.call == 0]
+        assert lived == expected(tuple(said for said in word if said != "start")), word
+        frames = [json.loads(each.partition(b"data: ")[2]) for each in result.sent if each.startswith(b"event:")]
+        told = [
+            frame["status"] for frame in frames if frame["toolCallId"] == "call_1"
+        ]  # a second value is another call
+        assert told == [STATUS_ON_WIRE[each] for each in lived if each in STATUS_ON_WIRE], word
 
 
 class Life(RuleBasedStateMachine):

@@ -23,10 +23,10 @@ from wiretape.events.lifecycle import State
 from wiretape.events.model import Event
 from wiretape.events.record import Record
 from wiretape.proxy.catalogue import Book, peek_fates, reindex
-from wiretape.proxy.entry import AnswerRow, Entry, EntryFold, StreamRow, digest, entry_of
+from wiretape.proxy.entry import AnswerRow, CallRow, Entry, EntryFold, StreamRow, digest, digests, entry_of
 from wiretape.proxy.folder import Folder
-from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX
-from wiretape.proxy.linking import Fate
+from wiretape.proxy.limits import DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX
+from wiretape.proxy.linking import Fate, link_of
 from wiretape.proxy.retention import Keep
 from wiretape.proxy.store import Filter
 from wiretape.proxy.store_files import FileStore, open_files
@@ -177,6 +177,16 @@ def test_arguments_are_the_same_however_a_client_writes_them_and_long_ones_as_th
         said, other = f'{{"a":"{text_of}","b":1}}', f'{{"b":1,"a":"{text_of}"}}'
         assert len(said) == PARSE_INLINE_BYTES_MAX + over
         assert (digest(said) == digest(other)) is equal
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_calls_beyond_what_is_hashed_are_linked_to_nothing(over: int) -> None:
+    first = '{"a":"' + "x" * (DIGESTED_BYTES_MAX - 10) + '"}'
+    assert len(first) == DIGESTED_BYTES_MAX - 2
+    hashes = digests([first, "x" * (2 + over), ""])
+    assert [bool(said) for said in hashes] == [True, over <= 0, over <= 0]
+    row = CallRow(caller="c", call="a", stream="s1", name="f", state="running", handed_us=1)
+    assert link_of(answer("a", caller="c", name="f", arguments=""), [row], []) is None
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

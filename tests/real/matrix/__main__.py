@@ -26,7 +26,9 @@ _CI_CUTS: Final = ("member", "one")
 
 def _quick(cell: Cell) -> bool:
     """Waiting for clients that have no end directly would take most of the time."""
-    return cell.model.cut in _CI_CUTS and (cell.way, cell.model.ending) != (DIRECT, "stall")
+    if cell.way == "both-held" or (cell.way, cell.model.ending) == (DIRECT, "stall"):
+        return False
+    return cell.model.cut in _CI_CUTS and cell.model.ending != "server_error"
 
 
 async def _run(asked: Sequence[Cell]) -> list[Found]:

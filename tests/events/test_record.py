@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wiretape.events.familiar import Familiar
 from wiretape.events.json_text import ABSENT, dumps
 from wiretape.events.limits import QUOTED_BYTES_MAX
 from wiretape.events.record import NO_KEYS, Record, decode, encode
@@ -345,3 +346,11 @@ def test_many_raw_bytes_are_the_same_json_as_few(more: int) -> None:
     assert encode(record).partition(b'"raw":')[2] == dumps(raw.decode()) + b"}\n"
     broken = encode(record._replace(raw=raw + b"\xff"))
     assert b'"b64":' in broken
+
+
+def test_a_payload_that_is_known_by_its_edges_is_read_when_somebody_asks() -> None:
+    known = Familiar(b'{"a":"', b'"}')
+    record = frame(b'data: {"a":"x"}\n\n', b'{"a":"x"}', known)
+    assert record.read().value == {"a": "x"}
+    assert record.read().read() == record._replace(value={"a": "x"})
+    assert record.last_n == record.n

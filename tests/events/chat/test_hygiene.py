@@ -36,7 +36,8 @@ def cleaned(body: bytes) -> Any:
 )
 def test_what_is_found_is_taken_out(said: str, rest: str) -> None:
     assert cleaned(history(said))["messages"][0]["content"] == rest
-    assert cleaned(history([{"type": "text", "text": said}]))["messages"][0]["content"][0]["text"] == rest
+    parts = [{"type": "image_url"}, {"type": "text", "text": said}]
+    assert cleaned(history(parts))["messages"][0]["content"][1]["text"] == rest
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,7 @@ ROUTE: Final[tuple[Setting, ...]] = (
         place="hermes",
         kind=OnOff(),
         shared=False,
-        reason="The upstream is hermes-agent, and its own tool events are believed.",
+        reason="The upstream is hermes-agent: what it says of its own tools and of how it ended is believed.",
     ),
 )
 

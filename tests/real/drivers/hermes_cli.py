@@ -68,7 +68,9 @@ def _error(done: Done, turns: list[dict[str, Any]]) -> dict[str, Any] | None:
         message = (done.out.strip() or done.err.strip())[-600:]
         return {"class": f"exit status {done.status}", "status": None, "code": None, "message": message}
     said = f"{done.out.strip()}\n{done.err.strip()}".strip()
-    if turns and (turns[-1]["text"] or "").strip() not in said.splitlines():
+    if not turns:  # it keeps nothing of an answer that it takes for cut, and says so
+        return {"class": "said", "status": None, "code": None, "message": said[-600:]}
+    if (turns[-1]["text"] or "").strip() not in said.splitlines():
         turns[-1]["text"] += "\n" + said
     return None
 

@@ -63,10 +63,14 @@ def counts(found: Sequence[Found]) -> str:
         ("success reported", [sum("success" in _faults(judge(f)) for f in each) for each in _by_way(found)]),
         ("no end", [sum(judge(f).word == "no end" for f in each) for each in _by_way(found)]),
         (
-            f"more than {REQUESTS_MAX} requests",
+            f"more than {REQUESTS_MAX} requests of a client",
             [sum(f.requests > REQUESTS_MAX for f in each) for each in _by_way(found)],
         ),
         ("most requests of a client", [max((f.requests for f in each), default=0) for each in _by_way(found)]),
+        (
+            f"more than {REQUESTS_MAX} requests at the provider",
+            [sum(f.asked > REQUESTS_MAX for f in each) for each in _by_way(found)],
+        ),
         (
             "most requests at the provider",
             [max((f.asked for f in each), default=0) for each in _by_way(found)],

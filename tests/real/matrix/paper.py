@@ -32,9 +32,12 @@ the finish `stop` or `tool_calls` or none that the client tells), more than {mos
 through Wiretape, no end. Where a client tells no finish (openai-agents, llm) it counts as a success, too, unless what
 it got was `length`.
 
-**no end**: it waited or asked again until it was stopped; clients that let one set it had a timeout of 8 s.
+**no end**: it waited or asked again until it was stopped; clients that let one set it had a timeout of 8 s (Vercel `ai`,
+where it is one for all steps together, of 30 s). **raises**: also where a program says in words that it failed.
 
-Each stream is cut in three places: {cuts}. Where they differ, the cell says so.
+Each stream is cut in three places (two for the clients that are programs); where they differ, the cell says so:
+
+{cuts}
 
 {cutting}
 {living}
@@ -49,7 +52,7 @@ def document(cut: Sequence[Found], whole: Sequence[Found]) -> str:
     packages = dict.fromkeys(peer.client.package for peer in PEERS)
     return _TEXT.format(
         most=REQUESTS_MAX,
-        cuts="; ".join(f"*{name}*, {says}" for name, says in CUTS.items()),
+        cuts="\n".join(f"- {name}: {says}" for name, says in CUTS.items()),
         cutting=cutting.document(cut),
         living=living.document(whole),
         versions=table(["package", "version"], [(name, known[name]) for name in packages]),

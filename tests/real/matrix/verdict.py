@@ -42,8 +42,8 @@ def judge(found: Found) -> Verdict:
     many, endless = found.requests > REQUESTS_MAX, _word(found) == "no end"
     length = found.cell.model.ending == "length" and found.cell.way in ("error", "both") and not many and not endless
     asks = found.cell.model.ending == "server_error" and not found.ran and _success(found) is None and not endless
-    known = bool(faults) and (length or asks)
-    return Verdict(_word(found), faults, known=known, through=found.cell.way != DIRECT)
+    through = found.cell.way != DIRECT
+    return Verdict(_word(found), faults, known=through and bool(faults) and (length or asks), through=through)
 
 
 def _faults(found: Found) -> Iterator[str]:

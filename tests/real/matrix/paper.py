@@ -32,8 +32,8 @@ the finish `stop` or `tool_calls` or none that the client tells), more than {mos
 through Wiretape, no end. Where a client tells no finish (openai-agents, llm) it counts as a success, too, unless what
 it got was `length`.
 
-**no end**: it waited or asked again until it was stopped; clients that let one set it had a timeout of 8 s (Vercel `ai`,
-where it is one for all steps together, of 30 s). **raises**: also where a program says in words that it failed.
+**no end**: it waited or asked again until it was stopped; clients that let one set it had a timeout of 8 s (Vercel
+`ai`, where it is one for all steps together, of 30 s). **raises**: also where a program says in words that it failed.
 
 Each stream is cut in three places (two for the clients that are programs); where they differ, the cell says so:
 

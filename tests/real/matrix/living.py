@@ -51,8 +51,12 @@ def _told(through: Found, calls: int) -> Iterator[str]:
 
 
 def _held(result: dict[str, Any]) -> dict[str, Any]:
+    """What the client holds. Calls beside each other are run at once, and opencode tells of them as they end."""
     turns = [{key: value for key, value in turn.items() if key != "progress"} for turn in result["turns"]]
-    return plain(result | {"turns": turns})
+    held = plain(result | {"turns": turns})
+    for turn in held["turns"]:
+        turn["calls"].sort(key=str)
+    return held | {"ran": sorted(held["ran"], key=str)}
 
 
 def _said(line: str) -> str:

@@ -53,6 +53,7 @@ __all__ = [
     "LOG_CLOSE_S",
     "LOG_GATHER_S",
     "LOG_LINES_MAX",
+    "LOG_TOGETHER_MAX",
     "LOG_VALUE_CHARS_MAX",
     "LOOKUPS_MAX",
     "LOOK_UP_AGAIN_S",
@@ -225,6 +226,9 @@ LOG_GATHER_S: Final = 0.05
 
 #: Lines that wait for stderr: a burst of a thousand streams that end at once.
 LOG_LINES_MAX: Final = 2_000
+
+#: Lines of one write: what a pipe holds.
+LOG_TOGETHER_MAX: Final = 200
 
 #: One value of a log line; longer ones are messages of somebody else's.
 LOG_VALUE_CHARS_MAX: Final = 2_000

@@ -19,7 +19,7 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Literal
 
-from .limits import LOG_CLOSE_S, LOG_GATHER_S, LOG_LINES_MAX, LOG_VALUE_CHARS_MAX
+from .limits import LOG_CLOSE_S, LOG_GATHER_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, LOG_VALUE_CHARS_MAX
 
 if TYPE_CHECKING:
     from .registry import Ended
@@ -30,8 +30,6 @@ Level = Literal["info", "warn", "error"]
 
 _RANKS: Final[Mapping[str, int]] = {"info": 0, "warn": 1, "error": 2}
 _MASK: Final = "***"
-#: Lines of one write: what a pipe holds.
-_TOGETHER_MAX: Final = 200
 #: Fields that would hold a credential or a header's value, whatever is in them.
 _SECRET_NAMES: Final = re.compile(r"authorization|api.?key|secret|password|cookie|credential|^headers?$", re.IGNORECASE)
 #: Shapes of keys in any text, for what reaches the log inside a message of somebody else's. All linear. A star may be
@@ -146,7 +144,7 @@ class Log:
         last = False
         while not last:
             gathered = [self._queue.get()]
-            while gathered[-1] is not None and len(gathered) < _TOGETHER_MAX:
+            while gathered[-1] is not None and len(gathered) < LOG_TOGETHER_MAX:
                 try:
                     gathered.append(self._queue.get_nowait())
                 except Empty:

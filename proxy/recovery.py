@@ -64,6 +64,7 @@ class Mending:
     def __init__(self) -> None:
         self._reader = Reader()
         self._emitter = Emitter()
+        self._unreadable = False
         self._size = 0
         self._cut_at = 0
         self._last: Record | None = None
@@ -85,7 +86,11 @@ class Mending:
 
     def _record(self, record: Record) -> None:
         self._last = record
-        self._emitter.feed(record)
+        if not self._unreadable:
+            try:
+                self._emitter.feed(record)
+            except Exception:  # noqa: BLE001 - our own reading failed on it, and the tape gets its end all the same
+                self._unreadable = True
         if record.kind == "open" and type(record.keys.get("created")) is int:
             self._created = record.keys["created"]
         elif record.kind == "attempt":
@@ -109,7 +114,7 @@ class Mending:
 
     def _end(self) -> bytes:
         """Time stands still at the last record: when the process died nobody knows."""
-        ending, flags = self._emitter.ending("crashed")
+        ending, flags = ("crashed", ("failed_here",)) if self._unreadable else self._emitter.ending("crashed")
         keys: dict[str, Any] = {
             "cause": "crashed",
             "ending": ending,

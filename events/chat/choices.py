@@ -40,6 +40,8 @@ _FINISH_WORDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 _REASONING_NAMES: Final = ("reasoning_content", "reasoning")
 _TEXTS: Final = ("content", "refusal", *_REASONING_NAMES)
+#: Members of a delta with repairs of their own; an edit inside of one that is dropped would leave no JSON.
+_REPAIRED: Final = frozenset({"content", "function_call", "role", "tool_calls"})
 #: Ended by a limit or a filter: no call of the choice may be taken for whole.
 CUT_FINISHES: Final = frozenset({"length", "content_filter"})
 
@@ -150,7 +152,7 @@ class Choices:
             choice = self._choices[number] = _Choice(number, calls, Think() if self._settings.think else None)
         choice.said = ""
         delta = given.get("delta")
-        if is_object(delta) and is_object(given.get("message")):  # Q59: cumulative; some read it as the whole answer
+        if is_object(given.get("message")):  # Q59: cumulative, and some read it as the whole answer
             work.op("message_beside", path, Action.DROP, "message")
         if is_object(delta):
             self._role(work, (*path, "delta"), delta, number)
@@ -188,7 +190,7 @@ class Choices:
         self._reasoning(work, path, delta, choice)
         self._content(work, path, delta, choice)
         for key, part in delta.items():
-            if is_list(part) and key not in ("tool_calls", "content"):
+            if is_list(part) and key not in _REPAIRED:
                 self._number_entries(work, (*path, key), part, choice)
         calls = delta.get("tool_calls")
         if is_list(calls) and not choice.finish:

@@ -149,6 +149,7 @@ class Repair:
                 or "citations" in value
                 or "search_results" in value
                 or "finishReason" in choice
+                or "message" in choice
             ):
                 return False
             for key, text in choice["delta"].items():

@@ -413,3 +413,25 @@ def test_the_row_of_any_stream_is_what_the_folds_say(body: bytes) -> None:
 def test_the_row_of_every_captured_stream_is_what_the_folds_say() -> None:
     for capture in load():
         check_against_the_folds(chat_tape(capture.body, reads=1_000))
+
+
+async def test_a_tape_that_our_own_reading_fails_on_hides_no_other_and_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened_files(tmp_path) as store:
+        for stream in ("a", "b"):
+            await store.create(stream)
+            for batch in stream_of(stream):
+                await store.append(stream, batch)
+    feed = Emitter.feed
+
+    def failing(self: Emitter, record: Record) -> list[bytes]:
+        assert record.kind != "frame", "what nobody thought of"
+        return feed(self, record)
+
+    monkeypatch.setattr(Emitter, "feed", failing)
+    folder = Folder(tmp_path)
+    try:
+        assert reindex(folder) == 2
+    finally:
+        folder.close()

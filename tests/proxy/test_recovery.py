@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.proxy.store_cases import flat, gathered, opened_files, stream_of
-from wiretape.events.emit import emit
+from wiretape.events.emit import Emitter, emit
 from wiretape.events.record import Record, encode
 from wiretape.events.tape import Damage, Reader
 from wiretape.proxy.durability import best_sync
@@ -92,6 +92,19 @@ def test_the_counts_of_a_mended_end_are_those_of_the_last_attempt() -> None:
 
 def test_a_mended_tape_tells_the_client_which_call_was_lost() -> None:
     assert b"look_up" in emit(records_of(whole_again(b"".join(LINES[:-2])))[0])
+
+
+def test_a_tape_that_our_own_reading_fails_on_gets_its_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Emitter, "feed", _failing)
+    records, damage, torn = records_of(whole_again(b"".join(LINES[:-1])))
+    assert (damage, torn, records[-1].kind) == ([], b"", "end")
+    assert (records[-1].keys["ending"], records[-1].keys["flags"]) == ("crashed", ["failed_here"])
+
+
+def _failing(self: Emitter, record: Record) -> list[bytes]:
+    del self
+    assert record.kind != "frame", "what nobody thought of"
+    return []
 
 
 def test_a_tape_with_its_end_needs_only_the_move() -> None:

@@ -553,6 +553,29 @@ ENVELOPE = [
         ],
     ),
     Row(
+        id="Q59 the same beside one more piece of text, which goes the short way but for it",
+        came=[
+            HI,
+            chunk({"index": 0, "delta": {"content": "a"}, "message": {"tool_calls": []}, "finish_reason": None}),
+            chunk({"index": 0, "delta": {"content": "b"}, "message": {"tool_calls": []}, "finish_reason": None}),
+            finish(),
+            DONE,
+        ],
+        sent=[0, frame({"content": "a"}), frame({"content": "b"}), 3, 4],
+        text="hiab",
+        ledger=[
+            ("message_beside", 1, b',"message":{"tool_calls":[]}', b""),
+            ("message_beside", 2, b',"message":{"tool_calls":[]}', b""),
+        ],
+    ),
+    Row(
+        id="Q75 a list where a role was due is dropped whole, and nothing inside of it is numbered",
+        came=[HI, frame({"content": "b", "role": [{"a": 1}]}), finish(), DONE],
+        sent=[0, frame({"content": "b"}), 2, 3],
+        text="hib",
+        ledger=[("role_repeated", 1, b',"role":[{"a":1}]', b"")],
+    ),
+    Row(
         id="Q60 a whole object at the end repeats the message: its usage stays, the rest is withheld",
         came=[HI, finish(), whole(usage=COUNTS), DONE],
         sent=[0, 1, usage(**COUNTS), 3],

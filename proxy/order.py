@@ -94,10 +94,17 @@ def history_keys(order: Order, *, whole: bool) -> dict[str, Any]:
     """As the `history` record says it; `whole` with the edits, which hold what was said: with the body in `request` the
     tape then has both what came and what was sent.
     """
-    marks = [{"path": [*one.path, one.key], "markers": one.markers, "warnings": one.warnings} for one in order.history]
+    marks = [
+        {
+            "path": [*one.path, one.key],
+            "markers": one.markers,
+            "warnings": one.warnings,
+            "repaired": one.repairable and bool(order.cleaning),
+        }
+        for one in order.history
+    ]
     edits = [[edit.start, edit.end, edit.new.decode("utf-8", "replace")] for edit in order.cleaning]
-    keys: dict[str, Any] = {"marks": marks, "repaired": bool(edits)}
-    return {**keys, "edits": edits} if edits and whole else keys
+    return {"marks": marks, "edits": edits} if edits and whole else {"marks": marks}
 
 
 def with_usage(body: bytes, asked: Any) -> bytes:

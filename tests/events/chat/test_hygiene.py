@@ -26,6 +26,8 @@ def cleaned(body: bytes) -> Any:
         ("\n`💻 ls -la`\nHere they are.", "Here they are."),
         ("Let me look.\n`⏰ list`\n\n`🔍 web_search`\nFound it.", "Let me look.\n\nFound it."),
         ("ok\n`🗂️ files`", "ok"),
+        ("  indented\n`💻 ls`\n  and more\n", "  indented\n  and more\n"),
+        ("a\r\n`💻 ls`\r\nb", "a\r\nb"),
         ("`👨‍💻 python`\nok", "ok"),
         (f"I will write.\n\n{WARNED}", "I will write."),
         (f"a {WARNED} b", "a  b"),
@@ -49,6 +51,10 @@ def test_what_is_found_is_taken_out(said: str, rest: str) -> None:
         "see `💻 ls` in the log",
         "```\n💻 ls\n```",
         "`💻`",
+        "`✓ 12 passed`\n`✗ 1 failed`\n`⚠ flaky`",
+        "`★ Insight ───`\nYes.\n`──────`",
+        "```\n`💻 ls -la`\n```",
+        "```sh\n`💻 ls -la`",
         "⚠ Connection dropped. Try again.",
         "⚠ careful",
         7,
@@ -84,8 +90,18 @@ def test_they_are_counted_and_all_else_keeps_its_bytes() -> None:
 def test_who_said_nothing_else_is_counted_and_left() -> None:
     body = history("`💻 ls -la`\n", "fine")
     (mark,) = found(body, parse(body))
-    assert (mark.markers, mark.rest) == (1, "")
+    assert (mark.markers, mark.rest, mark.repairable) == (1, "", False)
     assert edits(body, [mark]) == []
+
+
+def test_what_stands_beside_may_stay_alone() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    said = {"role": "assistant", "content": "`💻 ls`", "tool_calls": [call]}
+    assert cleaned(dumps({"messages": [said]})) == {"messages": [{**said, "content": None}]}
+    parts = [{"type": "text", "text": "`💻 ls`"}, {"type": "text", "text": "ok"}]
+    assert cleaned(history(parts))["messages"][0]["content"] == [{"type": "text", "text": "ok"}]
+    alone = [{"type": "text", "text": "`💻 ls`"}, {"type": "text", "text": "`💻 cd`"}]
+    assert cleaned(history(alone))["messages"][0]["content"] == alone
 
 
 @pytest.mark.parametrize("asked", [None, 7, [], {}, {"messages": 7}, {"messages": [None, {"role": "assistant"}]}])

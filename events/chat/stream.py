@@ -57,7 +57,6 @@ class ChatStream:
         self._facts = Facts()
         self._results = Results(self.ledger, told=settings.tool_events)
         self._outbox = Outbox(self.ledger)
-        self._t = 0
         #: Frames that it knows go out as they came, with nothing else to be done; gone when anything else happens.
         self.familiar: Familiar | None = None
         self._begin_attempt()
@@ -134,10 +133,10 @@ class ChatStream:
             case "commit" if not self._facts.stream:  # and no other attempt follows a status
                 self._outbox.deliver()
             case "rest" if "limit" not in record.keys:  # bytes behind a limit mean nothing
-                self._fresh = False
+                self._fresh, self._t = False, record.t
                 self._items(self._repair.rest(record.n, record.raw or b""))
             case "body":
-                self._fresh = False
+                self._fresh, self._t = False, record.t
                 self._take_body(record.n, record.raw or b"")
             case _:
                 pass
@@ -154,7 +153,7 @@ class ChatStream:
         self._finished: set[int] = set()  # choices whose finish the client has
         self._usage: Chunk | None = None
         self._body: list[bytes] = []
-        self._body_bytes_left, self._body_n = BODY_BYTES_MAX, 0
+        self._body_bytes_left, self._body_n, self._t = BODY_BYTES_MAX, 0, 0
         self._started = self._closed = self._flows = False
         self._fresh = True  # nothing has come yet
         self._results.begin()

@@ -497,6 +497,59 @@ def test_a_plain_answer_that_was_asked_for_passes_as_it_came_and_is_folded() -> 
     assert emitter.wire.ended.ending == "completed"
 
 
+CALLED = json.dumps(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 7,
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "message": {
+                    "role": "assistant",
+                    "tool_calls": [
+                        {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+                        {"id": "c2", "type": "function", "function": {"name": "_own", "arguments": "{}"}},
+                    ],
+                },
+                "finish_reason": "tool_calls",
+            }
+        ],
+    }
+).encode()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_call_of_a_whole_answer_is_handed_over_when_the_answer_has_come(stream: bool) -> None:
+    role = frame({"role": "assistant"})
+    made = records(
+        ("request", {"facts": {"stream": stream}}),
+        ("attempt", {"number": 1}),
+        *([("read", role)] if stream else [("body", b"[")]),
+        ("attempt", {"number": 2}),
+        ("body", CALLED[:20]),
+        ("body", CALLED[20:]),
+        ("keepalive", {}),
+        END,
+    )
+    live, replayed = Emitter(), Emitter()
+    for record in made:
+        if record.kind == "end":
+            live.ending("eof")
+        live.feed(record)
+        replayed.feed(record)
+    assert (live.stream.handed_us, replayed.stream.handed_us) == (6, 6)
+
+
+def test_a_call_of_a_whole_answer_without_a_blank_line_behind_it_is_handed_over_at_its_end() -> None:
+    made = records(("attempt", {}), ("read", frame({"role": "assistant"})), ("attempt", {}), ("read", CALLED), END)
+    emitter = Emitter()
+    for record in made:
+        emitter.feed(record)
+    assert emitter.stream.handed_us == 5
+
+
 def test_a_plain_answer_need_not_wait_once_its_status_is_out() -> None:
     made = records(("request", {"facts": {"stream": False}}), ("commit", {"status": 200}), ("body", b"[1"), END)
     emitter = Emitter()

@@ -121,6 +121,8 @@ class Committer:
         self.syncing = False
         #: How long the last one took.
         self._took_s = 0.0
+        #: When it began.
+        self._began = time.monotonic()
         self._stopping = False
         self._gone = False
         self._thread = threading.Thread(target=self._run, name="wiretape-commit", daemon=True)
@@ -162,8 +164,9 @@ class Committer:
 
     def _run(self) -> None:
         while not self._stopping:
-            due = time.monotonic() + self._round_s
-            if self._wanted.wait(self._round_s) and not self._stopping:
+            # Whoever missed the last round by a moment is durable a round's time later, the next round's own included.
+            due = self._began + self._round_s - self._took_s
+            if self._wanted.wait(max(_GATHER_S, due - time.monotonic())) and not self._stopping:
                 self._hurry.wait(max(_GATHER_S, min(_REST * self._took_s, due - time.monotonic())))
             self._wanted.clear()
             self._hurry.clear()
@@ -172,6 +175,7 @@ class Committer:
         self._make_round()
 
     def _make_round(self) -> None:
+        self._began = time.monotonic()
         with self._lock:
             current, self._round = self._round, _Round()
             # Before the sync: whoever writes from here on belongs to the next round.

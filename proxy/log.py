@@ -14,6 +14,7 @@ import select
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from queue import Empty, Full, Queue
 from threading import Event, Thread
@@ -122,12 +123,9 @@ class Log:
         if self._closing:
             return
         self._closing = True
-        try:
+        with suppress(Full):  # then it ends when all that waits is written
             self._queue.put_nowait(None)
-        except Full:
-            return
-        finally:
-            self._hurry.set()
+        self._hurry.set()
         self._thread.join(LOG_CLOSE_S)
 
     def _say(self, level: str, event: str, fields: dict[str, object]) -> None:
@@ -149,9 +147,9 @@ class Log:
                     gathered.append(self._queue.get_nowait())
                 except Empty:
                     break
-            last = gathered[-1] is None
+            last = gathered[-1] is None or (self._closing and self._queue.empty())
             self._put([self._line(*said) for said in gathered if said is not None])
-            if not last:
+            if not last and len(gathered) < LOG_TOGETHER_MAX:
                 self._hurry.wait(LOG_GATHER_S)
 
     def _put(self, lines: Sequence[bytes]) -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -323,6 +324,23 @@ def test_closing_waits_for_a_moment_at_most_and_nothing_is_said_after() -> None:
         assert LOG_CLOSE_S <= time.perf_counter() - began < LOG_CLOSE_S + 1
         log.info("y")
         assert b'"y"' not in drained(reading, b'"x"}\n')
+
+
+def test_what_waits_in_a_full_queue_is_written_when_it_closes() -> None:
+    with pipe() as (reading, writing):
+        log = Log(writing, human=False)
+        fill(writing)
+        said = LOG_LINES_MAX + LOG_TOGETHER_MAX + 1  # at least one of them finds no place
+        for number in range(said):
+            log.info("line", number=number)
+        seen: list[bytes] = []
+        reader = Thread(target=lambda: seen.append(drained(reading, b"the end")))
+        reader.start()
+        log.close()
+        log_lines = said - log.dropped
+        os.write(writing, b"the end")
+        reader.join()
+        assert seen[0].count(b'"event": "line"') == log_lines
 
 
 def child(stderr: str, lines: int = 10_000) -> dict[str, Any]:

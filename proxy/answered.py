@@ -89,6 +89,8 @@ class Asked:
         keys: dict[str, Any] = {"status": self.status, "headers": taped_answer(self.headers)}
         if self._inflater is not None:
             keys["decoded"] = self._inflater.coding
+        if self.body.repeated:
+            keys["repeated"] = True
         return keys
 
     def decode(self) -> None:

@@ -22,6 +22,8 @@ class Body:
     def __init__(self, connection: Connection, pool: Pool, first: Read) -> None:
         self.head_t = first.t
         """When the head was complete."""
+        self.repeated = False
+        """The request went out twice: the connection that waited for it was closed already."""
         self._exchange = connection.exchange
         self._connection: Connection | None = connection
         self._pool = pool

@@ -44,6 +44,8 @@ class Connection:
     def __init__(self, origin: Origin, stream: trio.abc.Stream, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> None:
         self.origin = origin
         self.idle_since = 0.0
+        #: When the last request began to go out.
+        self.asked_at = 0.0
         self._stream = stream
         self._write_timeout_s = write_timeout_s
         self._exchange: Exchange | None = None
@@ -119,6 +121,7 @@ class Connection:
     def _next(self) -> Exchange:
         exchange = self._exchange = Exchange(machine()) if self._exchange is None else self._exchange.next()
         self._sent = False
+        self.asked_at = trio.current_time()
         return exchange
 
     async def receive(self) -> Read:

@@ -69,6 +69,7 @@ __all__ = [
     "READS_A_TURN",
     "RECEIVE_BYTES_MAX",
     "REQUEST_BYTES_MAX",
+    "REQUEST_END_BYTES",
     "REQUEST_HEAD_TIMEOUT_S",
     "RETRY_AFTER_MAX_S",
     "RETRY_FIRST_S",
@@ -84,6 +85,7 @@ __all__ = [
     "SHUTDOWN_GRACE_S",
     "SLICE_RECORDS",
     "SNIFF_BYTES_MAX",
+    "STALE_CONNECTION_S",
     "STREAMS_MAX",
     "STREAM_BYTES_MAX",
     "STREAM_DESCRIPTORS",
@@ -148,6 +150,10 @@ DRAIN_BYTES_MAX: Final = 64 * 1024
 
 #: Connections that wait for the next request, per origin. Beyond it the oldest is closed.
 IDLE_CONNECTIONS_MAX: Final = 100
+
+#: A connection that closes within so long of a request, before any answer, was closed while it waited: the request goes
+#: out once more on a new one. Three round trips around the earth.
+STALE_CONNECTION_S: Final = 1.0
 
 #: How long they wait: below the 60 s after which common load balancers close. Who closes earlier is noticed (U58).
 IDLE_CONNECTION_TIMEOUT_S: Final = 55.0
@@ -380,6 +386,10 @@ SAME_CALLS_MAX: Final = 1_000
 #: Arguments of the calls of one turn that are hashed so that results can be linked to them: 130,000 tokens, more than a
 #: model says in one, and 10 ms. Calls beyond it have no link and no duration.
 DIGESTED_BYTES_MAX: Final = 512 * 1024
+
+#: Of each end of a request that brings results, hashed so that a retry of it is known: 1 MiB of both takes 0.5 ms, and
+#: what is longer has an image in its middle.
+REQUEST_END_BYTES: Final = 512 * 1024
 
 #: Pauses before a call that nobody knows is looked for again, while the upstream is awaited: a stream ends within
 #: 0.25 s after its client has its last frame (DRAIN_TIMEOUT_S).

@@ -23,7 +23,14 @@ from .connect import Connector, Egress, OpenTcp, Origin
 from .connection import Connection, Outgoing
 from .errors import ResetError, TruncatedError
 from .exchange import Head, Header
-from .limits import CONNECT_TIMEOUT_S, IDLE_CONNECTION_TIMEOUT_S, IDLE_CONNECTIONS_MAX, SEND_BYTES_MAX, WRITE_TIMEOUT_S
+from .limits import (
+    CONNECT_TIMEOUT_S,
+    IDLE_CONNECTION_TIMEOUT_S,
+    IDLE_CONNECTIONS_MAX,
+    SEND_BYTES_MAX,
+    STALE_CONNECTION_S,
+    WRITE_TIMEOUT_S,
+)
 from .pool import Pool
 from .tls import client_context
 
@@ -89,9 +96,12 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
             answered = await self.answered(connection, outgoing)
             if answered is not None:
                 return answered
+        repeated = fresh or connection is not None
         stream = await self._connector.connect(outgoing.origin)
         connection = Connection(outgoing.origin, stream, write_timeout_s=self._write_timeout_s)
-        return await self._answered(connection, outgoing)
+        head, body = await self._answered(connection, outgoing)
+        body.repeated = repeated
+        return head, body
 
     async def begun(self, outgoing: Outgoing) -> Connection | None:
         """A connection that waited, with as much of the request out as goes at once; `answered` is to follow. Waits for
@@ -117,7 +127,8 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         try:
             return await self._answered(connection, outgoing, keeps=keeps)
         except (ResetError, TruncatedError) as fault:
-            if connection.exchange.begun:
+            # One that was closed while it waited says so at once; who works on a request for longer has got it.
+            if connection.exchange.begun or trio.current_time() > connection.asked_at + STALE_CONNECTION_S:
                 raise
             fault.with_traceback(None)  # its frames hold the connection, which holds the fault
             return None

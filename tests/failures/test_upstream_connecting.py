@@ -290,6 +290,30 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced_in_silence(
         )
         assert len(seen.attempts) == 1, "it is no attempt of its own"
         assert len(home.upstream.opened) == 2
+        heads = [record.keys for record in await home.tape() if record.kind == "head"]
+        assert [keys.get("repeated") for keys in heads] == [True], "but the tape says it"
+
+
+@pytest.mark.case("U58")
+@pytest.mark.parametrize(
+    ("path", "asked", "attempts"), [("/v1/chat/completions", ASKED, 2), ("/v1/images/generations", {"prompt": "x"}, 1)]
+)
+async def test_a_request_that_was_worked_on_is_not_sent_again_in_silence(
+    path: str, asked: Any, attempts: int, autojump_clock: MockClock
+) -> None:
+    async def worker(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await stream.send_all(HEAD + b"".join(map(chunk, GOOD)) + b"0\r\n\r\n")
+        await request_of(stream)
+        await trio.sleep(3)
+
+    async with faulty(worker, Peer(*GOOD)) as home:
+        await home.ask()
+        assert len(home.transport.pool) == 1
+        answered = await home.ask(asked, path=path)
+        assert (answered.status == 200) == (attempts == 2)
+        assert (await home.kinds()).count("attempt") == attempts
+        assert len(home.upstream.opened) == attempts
 
 
 @pytest.mark.case("U01", "U17")

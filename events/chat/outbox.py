@@ -1,5 +1,7 @@
 """Frames on their way to the client: none goes out before one that carries content."""
 
+from collections.abc import Callable
+
 from ..ledger import Ledger
 from ..limits import UNDELIVERED_BYTES_MAX
 
@@ -49,6 +51,13 @@ class Outbox:
         self.delivered = True
         self._out += [frame for _, frame in self._waiting]
         self._waiting.clear()
+
+    def aside(self, work: Callable[[], None]) -> None:
+        """Do what no client gets anything of: what it sends goes nowhere."""
+        kept = self.delivered, self._out, self._waiting, self._waiting_bytes
+        self.delivered, self._out, self._waiting, self._waiting_bytes = False, [], [], 0
+        self._ledger.aside(work)
+        self.delivered, self._out, self._waiting, self._waiting_bytes = kept
 
     def waiting(self) -> list[int]:
         """The records whose frames wait; they wait no longer."""

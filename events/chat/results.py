@@ -136,11 +136,11 @@ class Results:
         self._results: list[ToolResultSeen] = []
         self._due = False
 
-    def take(self, record: Record) -> list[ToolResultSeen]:
-        """What a `results` record says; what of it nobody is told stands in the ledger."""
+    def take(self, record: Record, *, told: bool) -> list[ToolResultSeen]:
+        """What a `results` record says; where results are told, the ledger has those that nobody is told of."""
         given = record.keys.get("results")
         seen = list(read.results(given, record.n))
-        if self._told:
+        if self._told and told:
             self._results = [result for result in seen if result.name and not result.internal]
             for _ in range(sum(result.internal for result in seen)):
                 self._ledger.flagged(record.n, "internal_tool")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ..familiar import Familiar
-from ..fold.wire import Call, Wire
+from ..fold.wire import SIBLING, Call, Wire
 from ..json_text import parse
 from ..ledger import Ledger
 from ..lifecycle import STATUS_ON_WIRE, State
@@ -117,7 +117,7 @@ class ChatStream:
                 self._facts = Facts.of(record.keys)
                 self._begin_attempt()
             case "results":
-                for result in self._results.take(record):
+                for result in self._results.take(record, told=self._facts.stream):
                     self._event(result)
             case "attempt" if not self.delivered:
                 if not self._fresh:
@@ -268,7 +268,7 @@ class ChatStream:
             if lost and finish.reason in CUT_FINISHES and self._settings.on_partial != "error":
                 ops += role_moved(chunk, finish.choice, self._roles)
                 self._send_warning(finish.n, finish.reason, lost)
-            if not any(call.reason == "malformed" for call in lost):
+            if not any(call.state is State.MALFORMED for call in lost):
                 self._finished.add(finish.choice)
         finished = {finish.choice for finish in finishes}
         if finished and self.wire.finished:
@@ -355,7 +355,7 @@ class ChatStream:
         self._chunk(Chunk(n, parse(payload), encode(payload)))
 
     def _complete(self, n: int, done: bytes) -> None:
-        lost = [call for call in self.wire.calls() if call.reason == "malformed"]
+        lost = [call for call in self.wire.calls() if call.reason in ("malformed", SIBLING)]
         if lost:
             if done:
                 self.ledger.removed(n, "malformed_claim", done)
@@ -440,13 +440,14 @@ class ChatStream:
     def _settle(self) -> None:
         """No more bytes: what waited for them is read."""
         self._items(self._repair.end())
+        if self._facts.stream:
+            self._read_body()
+        else:
+            self._outbox.aside(self._read_body)  # the client has the answer itself, not the stream made of it
+            self._close()
+
+    def _read_body(self) -> None:
         body = b"".join(self._body) if self._body_bytes_left >= 0 else b""
         self._body.clear()
-        sent = self._outbox
-        if not self._facts.stream:  # the client has the answer itself, not the stream made of it
-            self._outbox = Outbox(self.ledger)
         if body and not self._closed:
             self._items(self._repair.answer(self._body_n, body))
-        if not self._facts.stream:
-            self._outbox = sent
-            self._close()

@@ -43,3 +43,13 @@ def test_the_counts_are_the_same_with_and_without_entries(whole: bool) -> None:
     assert ledger.whole is whole
     if not whole:
         assert ledger.size(3) == 0
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_is_done_aside_counts_nowhere(whole: bool) -> None:
+    entries: list[Repaired] = []
+    ledger = Ledger(entries.append if whole else None)
+    ledger.aside(lambda: used(ledger))
+    assert (ledger.counts, entries, ledger.whole) == ({}, [], whole)
+    ledger.flagged(3, "d")
+    assert (ledger.counts, len(entries)) == ({"d": 1}, whole)

@@ -140,6 +140,13 @@ def test_the_tapes_own_word_on_its_ending_counts() -> None:
     assert (said["ending"], said["flags"]) == ("limit", ["untaped"])
 
 
+def test_a_plain_answer_that_passed_as_it_came_was_not_repaired() -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
+    answer = dumps({"id": "c", "object": "chat.completion", "created": 7, "model": "m", "choices": [choice]})
+    said = summary_of("s1", tape([answer], body=True, request={"model": "m"}, cause="closed"))
+    assert (said["ending"], said["message"]["answers"][0]["text_chars"], said["repairs"]) == ("completed", 2, {})
+
+
 def test_results_in_the_request_are_told() -> None:
     recorder = Recorder()
     result = {"id": "c1", "name": "x", "failed": False, "output": "o", "duration_ms": None}

@@ -8,7 +8,7 @@ import pytest
 from tests.support.chat import DONE, Run, call, finish, frame, run, sse, tape, text
 from wiretape.events.emit import Emitter
 from wiretape.events.lifecycle import State
-from wiretape.events.model import Ended, ToolResultSeen, Usage
+from wiretape.events.model import Ended, Event, Repaired, ToolResultSeen, Usage
 from wiretape.events.record import Record
 from wiretape.events.tape import Recorder
 
@@ -518,6 +518,24 @@ CALLED = json.dumps(
         ],
     }
 ).encode()
+
+
+@pytest.mark.parametrize("body", [CALLED, ANSWER, b'{"error":{"message":"no"}}', b"[1]", CALLED[:-1]])
+@pytest.mark.parametrize("settings", [{}, {"tools": "held"}, {"on_partial": "warn"}])
+@pytest.mark.parametrize("whole", [True, False])
+def test_of_a_plain_answer_the_ledger_has_nothing_that_the_client_did_not_get(
+    body: bytes, settings: dict[str, Any], whole: bool
+) -> None:
+    made = tape([body[:20], body[20:]], body=True, request={"model": "m"}, **settings)
+    said = {
+        "results": [{"id": "c7", "name": "_own"}, {"id": "c8", "name": "f", "orphan": True}, {"id": "c9", "name": "f"}]
+    }
+    made.insert(2, Record(0, 0, "results", said))
+    events: list[Event] = []
+    emitter = Emitter(sink=events.append if whole else None)
+    assert b"".join(frame for record in made for frame in emitter.feed(record)) == body
+    assert emitter.ledger.counts == {}
+    assert [event for event in events if isinstance(event, Repaired)] == []
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, assert_never
 
-from ..fold.wire import Call
+from ..fold.wire import SIBLING, Call
 from ..json_text import dumps, is_object, parse
+from ..lifecycle import State
 from ..limits import LABEL_CHARS_MAX
 from ..model import (
     AttemptStarted,
@@ -73,9 +74,9 @@ _ENDED: Final = "Stream ended early"
 
 #: What `warning` says, wherever it stands in a text.
 WARNING: Final = re.compile(
-    f"⚠ (?:(?:{'|'.join(sorted((*_OPENINGS.values(), _ENDED)))})"
-    r"(?:: the answer is incomplete\.| mid tool-call: [^\n]{1,4000}? (?:was|were) cut short\. Nothing was executed\.)"
-    r"|Malformed tool call: the arguments of [^\n]{1,4000}? are not valid JSON\. Nothing was executed\.)"
+    f"⚠ (?:(?:{'|'.join(sorted((*_OPENINGS.values(), _ENDED)))}): the answer is incomplete\\."
+    f"|(?:(?:{'|'.join(sorted((*_OPENINGS.values(), _ENDED)))}) mid tool-call|Malformed tool call): "
+    r"[^\r\n]{1,8000}? Nothing was executed\.)"
 )
 
 
@@ -197,11 +198,25 @@ def warning(code: str, calls: Sequence[Call]) -> str:
     """What happened, which tools it hit, and that none of them ran."""
     if not calls:
         return f"⚠ {_OPENINGS.get(code, _ENDED)}: the answer is incomplete."
-    names = ", ".join(call.name or "a tool without a name" for call in calls)
-    if code == "malformed_call":
-        return f"⚠ Malformed tool call: the arguments of {names} are not valid JSON. Nothing was executed."
-    were = "was" if len(calls) == 1 else "were"
-    return f"⚠ {_OPENINGS.get(code, _ENDED)} mid tool-call: {names} {were} cut short. Nothing was executed."
+    bad = [call for call in calls if call.state is State.MALFORMED]
+    beside = [call for call in calls if call.reason == SIBLING]
+    cut = [call for call in calls if call not in bad and call not in beside]
+    said: list[str] = []
+    if cut:
+        said.append(f"{_OPENINGS.get(code, _ENDED)} mid tool-call: {_names(cut)} {_were(cut)} cut short")
+    if bad:
+        said.append(f"{'' if cut else 'Malformed tool call: '}the arguments of {_names(bad)} are not valid JSON")
+    if beside:
+        said.append(f"so {_names(beside)} {_were(beside)} not run either")
+    return f"⚠ {', '.join(said)}. Nothing was executed."
+
+
+def _names(calls: Sequence[Call]) -> str:
+    return ", ".join(call.name or "a tool without a name" for call in calls)
+
+
+def _were(calls: Sequence[Call]) -> str:
+    return "was" if len(calls) == 1 else "were"
 
 
 def error(code: str, calls: Sequence[Call]) -> bytes:

@@ -34,7 +34,7 @@ from ..model import (
     Usage,
 )
 
-__all__ = ["UPSTREAM_CALL", "Call", "Choice", "Wire"]
+__all__ = ["SIBLING", "UPSTREAM_CALL", "Call", "Choice", "Wire"]
 
 #: How the end of the bytes (the `cause` of an `end` record) is called when no terminator came before it.
 _UNTERMINATED: Final[Mapping[str, Ending]] = MappingProxyType(
@@ -56,6 +56,8 @@ _UNTERMINATED: Final[Mapping[str, Ending]] = MappingProxyType(
 #: The number of the first tool that the upstream runs itself; from here they count down, since calls of a choice count
 #: up from 0, with a legacy one at -1.
 UPSTREAM_CALL: Final = -2
+#: Why a call is dropped that is whole, beside one that is malformed: of such an answer none is run.
+SIBLING: Final = "sibling"
 #: How the upstream says what became of it.
 _RAN: Final[Mapping[str, Trigger]] = MappingProxyType({"completed": Trigger.RESULT, "failed": Trigger.ERROR_RESULT})
 
@@ -78,7 +80,8 @@ class Call:
         self._text: list[str] = []
         self._pieces: list[str] = []
         self.state = State.ANNOUNCED
-        #: Of a dropped or malformed call: `length`, `malformed`, `unfinished`, or the stream's ending.
+        #: Of a dropped or malformed call: `length`, `malformed`, `sibling` (of such a one), `unfinished`, or the
+        #: stream's ending.
         self.reason = ""
 
     @property
@@ -284,7 +287,7 @@ class Wire:
         for call in choice.calls.values():
             if call.state is State.READY and malformed:  # the client is told to run none of them
                 call.state = step(call.state, Trigger.CUT)
-                call.reason = "malformed"
+                call.reason = SIBLING
             elif call.state is State.READY:
                 call.state = step(call.state, Trigger.HANDED_OVER)
             elif call.state is State.ANNOUNCED:

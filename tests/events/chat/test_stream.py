@@ -293,9 +293,18 @@ def test_a_good_call_beside_a_malformed_one_is_not_handed_over() -> None:
     result = run(tape([*CUT, good, CALLS, DONE]))
     assert [(one.state, one.reason) for one in result.wire.calls()] == [
         (State.MALFORMED, "malformed"),
-        (State.DROPPED, "malformed"),
+        (State.DROPPED, "sibling"),
     ]
     assert seen(result)[-1] == ("error", "malformed_call", ["write_file", "read"])
+    said = "the arguments of write_file are not valid JSON, so read was not run either. Nothing was executed."
+    assert said in result.sent[-1].decode()
+
+
+def test_one_that_is_malformed_and_one_that_was_cut_are_told_apart() -> None:
+    other = call(choice=1, index=0, id="call_2", type="function", name="read", arguments='{"p')
+    result = run(tape([*CUT, finish("tool_calls"), other], request={"stream": True, "n": 2}))
+    said = "mid tool-call: read was cut short, the arguments of write_file are not valid JSON. Nothing was executed."
+    assert said in result.sent[-1].decode()
 
 
 # -- terminators ----------------------------------------------------------------------------------------------------

@@ -36,8 +36,11 @@ from wiretape.events.model import (
 ENVELOPE = write.Envelope("chatcmpl-1", "m", 7)
 
 
-def a_call(arguments: str = '{"path":"a.txt"}', name: str = "write_file", reason: str = "") -> Call:
+def a_call(
+    arguments: str = '{"path":"a.txt"}', name: str = "write_file", reason: str = "", state: State = State.ANNOUNCED
+) -> Call:
     call = Call(0, 0, "call_1", name)
+    call.state = state
     call.say(arguments)
     call.reason = reason
     return call
@@ -114,7 +117,7 @@ def test_a_preview_never_ends_in_half_a_character() -> None:
         ("length", [a_call()], "⚠ Output limit reached mid tool-call: write_file was cut short. Nothing was executed."),
         (
             "malformed_call",
-            [a_call()],
+            [a_call(state=State.MALFORMED)],
             "⚠ Malformed tool call: the arguments of write_file are not valid JSON. Nothing was executed.",
         ),
         (

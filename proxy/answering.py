@@ -4,13 +4,14 @@ What is not known when the answer's head comes is left out, and nobody waits for
 stream has ended, which may be a moment after the client had all of it; so it is asked again while there is time.
 """
 
+from dataclasses import replace
 from typing import Any, Self
 
 import trio
 
 from wiretape.events.chat.results import Found, results_in
 
-from .entry import AnswerRow, digests
+from .entry import AnswerRow, digests, request_digest
 from .limits import LOOK_UP_AGAIN_S
 from .linking import Link
 from .order import Order
@@ -26,6 +27,7 @@ class Answering:
         self._services = services
         self._found = found
         self._whole = services.config.requests == "full"
+        self._request = request_digest(order.body) if isinstance(order.body, bytes) else ""
         hashes = digests(result.arguments for result in found.results)
         self._digests = {result.id: said for result, said in zip(found.results, hashes, strict=True)}
         self._rows = [
@@ -38,6 +40,7 @@ class Answering:
                 after=found.after,
                 failed=result.failed,
                 arrived_us=arrived_us,
+                request=self._request,
             )
             for result in found.results
             if not result.orphan
@@ -51,8 +54,13 @@ class Answering:
         found = results_in(order.asked) if order.dialect == "chat" else None
         return None if found is None else cls(stream, order, services, found, arrived_us)
 
+    def begin(self) -> None:
+        """Retries find what it brings from now on; to be followed by `over`."""
+        self._services.answers.enter(self._rows)
+
     async def look_up(self) -> None:
         """Until all is found, or `keys` is asked for; never raises."""
+        running = self._services.answers
         with self._scope:
             for pause_s in (0.0, *LOOK_UP_AGAIN_S):
                 await trio.sleep(pause_s)
@@ -60,12 +68,15 @@ class Answering:
                 if not missing:
                     return
                 try:
-                    found = await self._services.store.find_calls(missing)
+                    found = await self._services.store.find_calls(missing, running.like(missing))
                 except Exception as error:  # noqa: BLE001 - the index is disposable, and the stream does without it
                     self._services.log.error("look_up_failed", why=repr(error))
                     return
-                links = zip(missing, found, strict=True)
-                self._links |= {row.call: link for row, link in links if link is not None}
+                if self._scope.cancel_called:
+                    return
+                links = [(row, link) for row, link in zip(missing, found, strict=True) if link is not None]
+                self._links |= {row.call: link for row, link in links}
+                running.enter(replace(row, made_by=link.stream) for row, link in links)
 
     def keys(self) -> dict[str, Any]:
         """Of the `results` record; nothing is looked up after it."""
@@ -85,6 +96,8 @@ class Answering:
             if link is not None:
                 said |= {"duration_ms": link.duration_ms, "stream": link.stream}
             keys["results"].append(said)
+        if self._request:
+            keys["request"] = self._request
         if self._found.more:
             keys["more"] = self._found.more
         return keys
@@ -92,3 +105,8 @@ class Answering:
     def stop(self) -> None:
         """Nobody wants to know any more."""
         self._scope.cancel()
+
+    def over(self) -> None:
+        """Its stream has ended, and what it brought is in the catalogue if it ever will be."""
+        self.stop()
+        self._services.answers.leave(self._rows)

@@ -33,7 +33,7 @@ __all__ = ["Book", "Catalogue", "Peek", "peek", "peek_fates", "read_entry", "rei
 _T = TypeVar("_T")
 
 #: Written into the file: another number, another meaning of the rows, so it is built anew.
-_VERSION: Final = 2
+_VERSION: Final = 3
 #: Tapes indexed between two questions while it catches up: about 50 ms.
 _STEP: Final = 20
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -59,7 +59,7 @@ _SCHEMA: Final = """
     CREATE TABLE answers (
         caller TEXT NOT NULL, call TEXT NOT NULL, arrived_us INTEGER NOT NULL, stream TEXT NOT NULL,
         name TEXT NOT NULL, arguments TEXT NOT NULL, after INTEGER NOT NULL, failed INTEGER NOT NULL,
-        made_by TEXT NOT NULL,
+        made_by TEXT NOT NULL, request TEXT NOT NULL,
         PRIMARY KEY (caller, call, arrived_us, stream)
     );
     CREATE INDEX answers_by_stream ON answers (stream);
@@ -70,7 +70,7 @@ _STREAM: Final = (
     "first_frame_us, first_content_us, duration_us"
 )
 _CALL: Final = "caller, call, handed_us, stream, name, state, arguments, messages"
-_ANSWER: Final = "caller, call, arrived_us, stream, name, arguments, after, failed, made_by"
+_ANSWER: Final = "caller, call, arrived_us, stream, name, arguments, after, failed, made_by, request"
 _STREAM_NAMES: Final = tuple(_STREAM.split(", "))
 _CALL_NAMES: Final = tuple(_CALL.split(", "))
 _ANSWER_NAMES: Final = tuple(_ANSWER.split(", "))
@@ -186,9 +186,11 @@ class Catalogue:
         """One page, the latest first."""
         return await self._ask(lambda book: book.list(which, min(limit, PAGE_MAX)), [])
 
-    async def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+    async def find_calls(
+        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
+    ) -> Sequence[Link | None]:
         """What each result that has just come answers; streams that ended a moment ago are known."""
-        return await self._ask(lambda book: book.find_calls(answers), [None] * len(answers))
+        return await self._ask(lambda book: book.find_calls(answers, running), [None] * len(answers))
 
     async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
         """What became of the calls of a stream."""
@@ -335,7 +337,7 @@ class Book:
         if calls := [_call_values(call) for entry in entries for call in entry.calls]:
             self.base.executemany(f"INSERT INTO calls ({_CALL}) VALUES (?,?,?,?,?,?,?,?)", calls)  # noqa: S608 - our own words
         if answers := [_answer_members(answer) for entry in entries for answer in entry.answers]:
-            self.base.executemany(f"INSERT INTO answers ({_ANSWER}) VALUES (?,?,?,?,?,?,?,?,?)", answers)  # noqa: S608
+            self.base.executemany(f"INSERT INTO answers ({_ANSWER}) VALUES (?,?,?,?,?,?,?,?,?,?)", answers)  # noqa: S608
 
     def forget(self, streams: Iterable[str]) -> None:
         """Their rows."""
@@ -349,9 +351,15 @@ class Book:
         """One page, the latest first."""
         return _page(self.base, which, limit)
 
-    def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+    def find_calls(
+        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
+    ) -> Sequence[Link | None]:
         """What each of these answers."""
-        return [link_of(answer, *_same(self.base, key_of(answer))) for answer in answers]
+        keys = [key_of(answer) for answer in answers]
+        return [
+            link_of(answer, *_same(self.base, key), running.get(key, ()))
+            for answer, key in zip(answers, keys, strict=True)
+        ]
 
     def catch_up(self) -> bool:
         """A step towards what the tapes say: streams without a tape go, tapes without a row come. Whether more is left.

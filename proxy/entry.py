@@ -15,9 +15,20 @@ from wiretape.events.limits import BODY_BYTES_MAX
 from wiretape.events.model import Event, ResponseStarted
 from wiretape.events.record import NO_KEYS, Record
 
-from .limits import DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX
+from .limits import DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
 
-__all__ = ["AnswerRow", "CallRow", "Entry", "EntryFold", "StreamRow", "digest", "digests", "entry_of", "opened"]
+__all__ = [
+    "AnswerRow",
+    "CallRow",
+    "Entry",
+    "EntryFold",
+    "StreamRow",
+    "digest",
+    "digests",
+    "entry_of",
+    "opened",
+    "request_digest",
+]
 
 #: A frame that may count tokens. Inside a string of JSON the quotes would be escaped.
 _USAGE: Final = re.compile(rb'"usage"\s*:\s*\{')
@@ -93,6 +104,8 @@ class AnswerRow:
     arrived_us: int
     #: The stream that made the call, where that was known before the first frame.
     made_by: str = ""
+    #: The `request_digest` of the request: a retry has the same. Empty on tapes that do not say it.
+    request: str = ""
 
 
 class Entry(NamedTuple):
@@ -256,7 +269,7 @@ class EntryFold:
             )
 
     def _answers(self, row: StreamRow) -> Iterable[AnswerRow]:
-        after = self._results.get("after")
+        after, request = self._results.get("after"), _text(self._results.get("request"))
         seen = {""}
         for entry in as_list(self._results.get("results")):
             fields = as_object(entry)
@@ -274,6 +287,7 @@ class EntryFold:
                 failed=fields.get("failed") is True,
                 arrived_us=self._opened_us,
                 made_by=_text(fields.get("stream")),
+                request=request,
             )
 
 
@@ -313,6 +327,14 @@ def digests(each: Iterable[str]) -> list[str]:
         left -= len(arguments)
         found.append(digest(arguments) if left >= 0 else "")
     return found
+
+
+def request_digest(body: bytes) -> str:
+    """The same for a request that is sent again as it was; of a long one its length and both its ends are looked at."""
+    ends = body if len(body) <= 2 * REQUEST_END_BYTES else body[:REQUEST_END_BYTES] + body[-REQUEST_END_BYTES:]
+    said = hashlib.sha256(b"%d " % len(body))
+    said.update(ends)
+    return said.hexdigest()[:_DIGEST_CHARS]
 
 
 def digest(arguments: str) -> str:

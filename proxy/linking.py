@@ -2,9 +2,11 @@
 
 A result names its call by an id that some providers use again each turn, so it belongs to a call only if caller, id,
 name and arguments are all the same. Of several such calls it is the one whose request had as many messages as stand
-before the call in the history that came back; then one that nobody has answered yet; then the latest. Of several
-results of one call the first counts, so a retried request says what the first one said. The rules look at nothing but
-rows: a catalogue that was built anew from the tapes decides as the old one did.
+before the call in the history that came back; then one that nobody has answered yet; then the latest. A request that
+came before, word for word, answers what it answered then, unless such a call was handed over since: a client that
+retries is not one that begins anew. Of several results of one call the first counts, so a retried request says what the
+first one said. The rules look at nothing but rows: a catalogue that was built anew from the tapes decides as the old
+one did.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +18,7 @@ from wiretape.events.lifecycle import State, Trigger, step
 from .entry import AnswerRow, CallRow
 from .limits import ABANDONED_AFTER_S
 
-__all__ = ["NO_FATES", "Fate", "Key", "Link", "fates", "key_of", "link_of", "links"]
+__all__ = ["NOTHING_RUNS", "NO_FATES", "Fate", "Key", "Link", "Running", "fates", "key_of", "link_of", "links"]
 
 _SECOND_US: Final = 1_000_000
 
@@ -42,6 +44,36 @@ class Fate(NamedTuple):
 
 #: Where nothing is known, or nothing was handed over.
 NO_FATES: Final[Mapping[str, Fate]] = MappingProxyType({})
+#: Where no stream runs, or none matters.
+NOTHING_RUNS: Final[Mapping[Key, Sequence[AnswerRow]]] = MappingProxyType({})
+
+
+class Running:
+    """The answers that streams which have not ended brought: in no catalogue yet, and a retry has to know them."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, dict[str, AnswerRow]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_key.values()))
+
+    def enter(self, rows: Iterable[AnswerRow]) -> None:
+        """Those of one stream, or what is known better of them now."""
+        for row in rows:
+            self._by_key.setdefault(key_of(row), {})[row.stream] = row
+
+    def leave(self, rows: Iterable[AnswerRow]) -> None:
+        """The catalogue knows them, or their stream came to nothing."""
+        for row in rows:
+            like = self._by_key.get(key_of(row), {})
+            like.pop(row.stream, None)
+            if not like:
+                self._by_key.pop(key_of(row), None)
+
+    def like(self, rows: Iterable[AnswerRow]) -> dict[Key, Sequence[AnswerRow]]:
+        """All that have the key of one of these, as they are now."""
+        keys = {key_of(row) for row in rows}
+        return {key: list(self._by_key[key].values()) for key in keys if key in self._by_key}
 
 
 def key_of(row: CallRow | AnswerRow) -> Key:
@@ -54,12 +86,27 @@ def links(calls: Iterable[CallRow], answers: Iterable[AnswerRow]) -> dict[str, C
     by_stream = {call.stream: call for call in calls if call.state == State.RUNNING.value and call.arguments}
     found: dict[str, CallRow] = {}
     answered: set[str] = set()
+    before: dict[str, tuple[AnswerRow, CallRow | None]] = {}
     for answer in sorted(answers, key=_arrival):
-        call = by_stream.get(answer.made_by) if answer.made_by else _chosen(by_stream.values(), answer, answered)
+        if answer.made_by:
+            call = by_stream.get(answer.made_by)
+        elif answer.request in before:
+            last, call = before[answer.request]
+            call = _since(by_stream.values(), answer, last, answered) or call
+        else:
+            call = _chosen(by_stream.values(), answer, answered)
         if call is not None:
             found[answer.stream] = call
             answered.add(call.stream)
+        if answer.request:
+            before[answer.request] = answer, call
     return found
+
+
+def _since(calls: Iterable[CallRow], again: AnswerRow, before: AnswerRow, answered: set[str]) -> CallRow | None:
+    """What the same request may answer now because it was made after the last one: the conversation began anew."""
+    new = (call for call in calls if before.arrived_us < call.handed_us and call.messages == again.after)
+    return _chosen((call for call in new if call.stream not in answered), again, answered)
 
 
 def _arrival(answer: AnswerRow) -> tuple[int, str]:
@@ -73,9 +120,13 @@ def _chosen(calls: Iterable[CallRow], answer: AnswerRow, answered: set[str]) -> 
     return max((call for call in calls if call.handed_us <= answer.arrived_us), key=rank, default=None)
 
 
-def link_of(new: AnswerRow, calls: Iterable[CallRow], answers: Iterable[AnswerRow]) -> Link | None:
-    """Where a result that has just come belongs; the other rows have its key."""
-    answers = [*(answer for answer in answers if answer.stream != new.stream), new]
+def link_of(
+    new: AnswerRow, calls: Iterable[CallRow], answers: Iterable[AnswerRow], running: Iterable[AnswerRow] = ()
+) -> Link | None:
+    """Where a result that has just come belongs; the other rows have its key, and those that are running no catalogue
+    may know.
+    """
+    answers = {answer.stream: answer for answer in (*running, *answers, new)}.values()
     found = links(calls, answers)
     call = found.get(new.stream)
     if call is None:

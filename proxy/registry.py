@@ -102,6 +102,7 @@ class Registry:
         self._pumps[stream] = pump
         self._nursery.start_soon(self._pump, stream, pump, taping)
         if pump.answering is not None:
+            pump.answering.begin()
             self._nursery.start_soon(pump.answering.look_up)
         return live
 
@@ -130,6 +131,8 @@ class Registry:
             self._services.log.error("stream_failed", stream=stream, why=repr(error))
         finally:
             del self._pumps[stream], self.live[stream]
+            if pump.answering is not None:
+                pump.answering.over()
             if not self._pumps and self._idle is not None:
                 self._idle.set()
             if taping.entry is not None:

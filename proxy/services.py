@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from .config import Config
+from .linking import Running
 from .reaper import Reaper
 from .store import Store
 from .upstream import UpstreamTransport
@@ -46,3 +47,5 @@ class Services:
     wrote: Callable[[float], None]
     #: Routes and models whose upstream refused to stream, so that the next request does not ask.
     unstreamed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    #: Of streams that run.
+    answers: Running = field(default_factory=Running)

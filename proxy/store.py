@@ -20,7 +20,7 @@ from wiretape.events.stretch import Stretch
 from wiretape.events.tape import Damage
 
 from .entry import AnswerRow, Entry, StreamRow
-from .linking import Fate, Link
+from .linking import NOTHING_RUNS, Fate, Key, Link
 from .retention import Keep
 
 __all__ = [
@@ -128,8 +128,12 @@ class Store(Protocol):
         """One page of streams, the latest first."""
         ...
 
-    async def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
-        """The call that each of these answers, if it was ever handed to that caller; they have just come."""
+    async def find_calls(
+        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS
+    ) -> Sequence[Link | None]:
+        """The call that each of these answers, if it was ever handed to that caller; they have just come, and those of
+        other streams that run count as well.
+        """
         ...
 
     async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:

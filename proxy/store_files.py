@@ -18,7 +18,7 @@ from .durability import ROUND_S, Committer, Durability, Sync, best_sync
 from .entry import AnswerRow, Entry, StreamRow, opened
 from .folder import Folder
 from .following import EndedBatches, LiveBatches, LiveTape
-from .linking import Fate, Link
+from .linking import NOTHING_RUNS, Fate, Key, Link
 from .recovery import Recovered, recover
 from .retention import Keep, day_of, days_gone, oldest
 from .store import PAGE_MAX, Filter, StoreError, StoreFullError, StreamMissingError, TapeBrokenError, checked_stream_id
@@ -185,9 +185,11 @@ class FileStore:
             rows[row.stream] = row
         return sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
 
-    async def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+    async def find_calls(
+        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS
+    ) -> Sequence[Link | None]:
         """Among the calls of all streams that have ended."""
-        return await self._catalogue.find_calls(answers)
+        return await self._catalogue.find_calls(answers, running)
 
     async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
         """Of a stream that has ended."""

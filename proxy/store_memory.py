@@ -14,7 +14,7 @@ from wiretape.events.tape import Damage
 
 from .entry import AnswerRow, CallRow, Entry, StreamRow, entry_of, opened
 from .following import Wakes
-from .linking import Fate, Key, Link, fates, key_of, link_of
+from .linking import NOTHING_RUNS, Fate, Key, Link, fates, key_of, link_of
 from .retention import Keep, Kept, day_of, expired
 from .store import PAGE_MAX, Filter, StoreError, StreamMissingError, checked_stream_id
 
@@ -108,9 +108,15 @@ class MemoryStore:
         rows = [tape.row for tape in self._tapes.values() if which.admits(tape.row)]
         return sorted(rows, key=lambda row: row.place, reverse=True)[: min(limit, PAGE_MAX)]
 
-    async def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+    async def find_calls(
+        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS
+    ) -> Sequence[Link | None]:
         """Among all that have ended."""
-        return [link_of(answer, *_same(self._tapes.values(), key_of(answer))) for answer in answers]
+        keys = [key_of(answer) for answer in answers]
+        return [
+            link_of(answer, *_same(self._tapes.values(), key), running.get(key, ()))
+            for answer, key in zip(answers, keys, strict=True)
+        ]
 
     async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
         """Of a stream that has ended."""

@@ -1,9 +1,9 @@
 """L7 across requests: every call of generated conversations has one terminal state, and is told once, in order.
 
 Clients of two callers hold conversations that interleave: they answer calls in any order, in part, late, wrongly or
-never, send a request again, or rename ids; their provider reuses ids, cuts streams and stops at its limit; and between
-two turns the store may start anew from its tapes. The model beside it knows what the rules promise: what each stream
-tells, which call each result answered, and how it ended.
+never, send a request again, which then says what it said before, or rename ids; their provider reuses ids, cuts streams
+and stops at its limit; and between two turns the store may start anew from its tapes. The model beside it knows what
+the rules promise: what each stream tells, which call each result answered, and how it ended.
 """
 
 import json
@@ -231,6 +231,7 @@ class World:
         messages = [*conversation.history, *asks]
         calls: list[Call] = []
         handed: list[Made] = []
+        durations: list[list[int | None]] = []
         for _ in range(2 if step.again else 1):
             calls = self.calls(step)
             self.provider.answers(step, calls)
@@ -243,6 +244,8 @@ class World:
                 if not call.name.startswith("_")
             ]
             assert told_by(answer.body) == told + own
+            durations.append(durations_in(answer.body))
+            assert durations[0] == durations[-1], "a retry says what the first one said"
             conversation.knows(step.client, home.streams[-1])
             handed = [Made(home.streams[-1], conversation.caller, len(messages), call) for call in calls]
             self.made += handed if step.provider == "calls" else []
@@ -289,9 +292,17 @@ def check_fate(made: Made, fate: Fate) -> None:
 
 def told_by(body: bytes) -> list[tuple[str, str]]:
     """Status and id of each lifecycle frame."""
+    return [(said["status"], said["toolCallId"]) for said in _lifecycle(body)]
+
+
+def durations_in(body: bytes) -> list[int | None]:
+    """How long each call took that the request answers."""
+    return [said.get("duration_ms") for said in _lifecycle(body) if said["status"] in ("completed", "failed")]
+
+
+def _lifecycle(body: bytes) -> list[dict[str, Any]]:
     frames = [each for each in body.split(b"\n\n") if each.startswith(b"event: hermes.tool.progress")]
-    said = [json.loads(each.partition(b"data: ")[2]) for each in frames]
-    return [(each["status"], each["toolCallId"]) for each in said]
+    return [json.loads(each.partition(b"data: ")[2]) for each in frames]
 
 
 def played(steps: Sequence[Step]) -> World:
@@ -332,21 +343,31 @@ def first_of_all(calls: Iterable[CallRow], *_: object) -> CallRow | None:
     return next(iter(calls), None)
 
 
+def no_digest(_: bytes) -> str:
+    return ""
+
+
 def again_and_again(self: Any) -> Any:
     return self._results
 
 
 @pytest.mark.parametrize(
-    ("place", "broken"),
+    ("place", "broken", "again"),
     [
-        ("wiretape.proxy.linking._chosen", first_of_all),
-        ("wiretape.proxy.linking.ABANDONED_AFTER_S", 10**9),
-        ("wiretape.events.chat.results.Results.due", again_and_again),
+        ("wiretape.proxy.linking._chosen", first_of_all, False),
+        ("wiretape.proxy.answering.request_digest", no_digest, True),
+        ("wiretape.proxy.linking.ABANDONED_AFTER_S", 10**9, False),
+        ("wiretape.events.chat.results.Results.due", again_and_again, False),
     ],
-    ids=["the first call of an id", "no call is ever given up", "results are told with each chunk"],
+    ids=[
+        "the first call of an id",
+        "a retry is not known",
+        "no call is ever given up",
+        "results are told with each chunk",
+    ],
 )
-def test_the_law_finds_what_is_broken(monkeypatch: pytest.MonkeyPatch, place: str, broken: Any) -> None:
-    step = Step(0, "all", "calls", "call_{}", 2, same=True, internal=False, again=False, restart=True)
+def test_the_law_finds_what_is_broken(monkeypatch: pytest.MonkeyPatch, place: str, broken: Any, again: bool) -> None:
+    step = Step(0, "all", "calls", "call_{}", 2, same=True, internal=False, again=again, restart=True)
     steps = [step, step, step]
     played(steps)
     monkeypatch.setattr(place, broken)

@@ -17,10 +17,12 @@ from wiretape.events.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.settings import Settings
 from wiretape.proxy.entry import AnswerRow
 from wiretape.proxy.limits import LOOK_UP_AGAIN_S
-from wiretape.proxy.linking import Link
+from wiretape.proxy.linking import NOTHING_RUNS, Key, Link
 from wiretape.proxy.store import Store
 from wiretape.proxy.store_memory import MemoryStore
 
+#: Long after everything.
+LATER_S = 1_700_000_000.0 + 10_000_000
 ME = "Authorization: Bearer somebody"
 OTHER = "Authorization: Bearer somebody-else"
 Call = tuple[str, str, str]
@@ -168,6 +170,86 @@ async def test_a_retried_and_a_regenerated_turn_show_the_same_frames(autojump_cl
         assert await turn(home, *history) == await turn(home, *history) == first
         assert [(status, call) for status, call, _ in first] == [("completed", "call_a")]
         assert first[0][2] is not None
+
+
+@pytest.mark.parametrize("requests", ["full", "hash"])
+async def test_a_retry_behind_a_regenerated_turn_answers_the_same_call(
+    autojump_clock: MockClock, store: Store, requests: str
+) -> None:
+    """Of two calls that are alike in all, the one that was given up stays so, however often the other is answered."""
+    call: Call = ("read:0", "read", '{"path":"a"}')
+    turns = upstream(calling(call), calling(call), SAYING, SAYING, SAYING)
+    async with house(turns, store=store, config={"requests": requests}) as home:
+        await turn(home, user())
+        await trio.sleep(60)
+        await turn(home, user())
+        await trio.sleep(2)
+        history = [user(), called(call), result("read:0")]
+        durations: list[int | None] = []
+        for _ in range(3):
+            ((_, _, duration),) = await turn(home, *history)
+            durations.append(duration)
+            assert (await home.tape())[3].keys["results"][0]["stream"] == home.streams[1]
+            await trio.sleep(1)
+        assert durations[0] == durations[1] == durations[2]
+        assert durations[0] is not None
+        assert 2_000 <= durations[0] < 4_000
+        given_up, answered = [(await home.store.fates(stream, LATER_S))["read:0"] for stream in home.streams[:2]]
+        assert (given_up.state.value, given_up.answered_by) == ("abandoned", "")
+        assert (answered.state.value, answered.answered_by) == ("completed", home.streams[2])
+
+
+async def test_the_same_conversation_from_its_beginning_answers_its_own_calls(
+    autojump_clock: MockClock, store: Store
+) -> None:
+    """Word for word, and with the same ids: its requests are no retries."""
+    call: Call = ("call_0", "read", "{}")
+    async with house(upstream(*[calling(call), SAYING] * 3), store=store) as home:
+        for number in range(3):
+            await turn(home, user())
+            await trio.sleep(number + 1)
+            ((_, _, duration),) = await turn(home, user(), called(call), result("call_0"))
+            assert duration is not None
+            assert 0 <= duration - (number + 1) * 1_000 < 10
+            assert (await home.tape())[3].keys["results"][0]["stream"] == home.streams[2 * number]
+
+
+@pytest.mark.parametrize("gone", ["", "keep", "drain"])
+async def test_a_retry_while_the_first_answer_runs_shows_the_same_duration(
+    autojump_clock: MockClock, store: Store, gone: str
+) -> None:
+    async with house(
+        upstream(calling(READ), SAYING, SAYING, SAYING, first_s=20),
+        store=store,
+        route={"on_client_gone": gone or "cancel"},
+    ) as home:
+        await turn(home, user())
+        await trio.sleep(2)
+        again = asked(user(), called(READ), result("call_a"))
+        client = await home.connect()
+        await client.send(post(again, ME))
+        await trio.sleep(10)
+        if gone:
+            client.close()
+            await trio.sleep(1)
+        ((_, _, second),) = told(await home.ask(again, ME))
+        await home.settled()
+        client.close()
+        ((_, _, third),) = told(await home.ask(again, ME))
+        await home.settled()
+        assert second == third
+        assert second is not None
+        assert second < 3_000
+
+
+async def test_what_ran_is_forgotten_with_its_stream(autojump_clock: MockClock) -> None:
+    async def hangs_up(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+
+    async with house(hangs_up) as home:
+        await home.ask(asked(user(), called(READ), result("call_a")), ME)
+        await home.settled()
+        assert len(home.assembly.services.answers) == 0
 
 
 async def test_an_attempt_that_failed_before_any_content_changes_nothing(autojump_clock: MockClock) -> None:
@@ -331,7 +413,11 @@ class _Slow(MemoryStore):
         self.asked_at: list[float] = []
         self._how = how
 
-    async def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+    async def find_calls(
+        self,
+        answers: Sequence[AnswerRow],
+        running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS,  # noqa: ARG002
+    ) -> Sequence[Link | None]:
         self.asked_at.append(trio.current_time())
         await self._how(len(self.asked_at))
         return [Link("stream-of-before", 7) for _ in answers] if len(self.asked_at) > 1 else [None for _ in answers]
@@ -375,7 +461,11 @@ async def test_what_nobody_knows_is_not_asked_for_ever(autojump_clock: MockClock
     class Blank(MemoryStore):
         asked = 0
 
-        async def find_calls(self, answers: Sequence[AnswerRow]) -> Sequence[Link | None]:
+        async def find_calls(
+            self,
+            answers: Sequence[AnswerRow],
+            running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS,  # noqa: ARG002
+        ) -> Sequence[Link | None]:
             self.asked += 1
             return [None for _ in answers]
 

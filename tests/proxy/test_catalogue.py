@@ -23,9 +23,19 @@ from wiretape.events.lifecycle import State
 from wiretape.events.model import Event
 from wiretape.events.record import Record
 from wiretape.proxy.catalogue import Book, peek_fates, reindex
-from wiretape.proxy.entry import AnswerRow, CallRow, Entry, EntryFold, StreamRow, digest, digests, entry_of
+from wiretape.proxy.entry import (
+    AnswerRow,
+    CallRow,
+    Entry,
+    EntryFold,
+    StreamRow,
+    digest,
+    digests,
+    entry_of,
+    request_digest,
+)
 from wiretape.proxy.folder import Folder
-from wiretape.proxy.limits import DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX
+from wiretape.proxy.limits import DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
 from wiretape.proxy.linking import Fate, link_of
 from wiretape.proxy.retention import Keep
 from wiretape.proxy.store import Filter
@@ -130,6 +140,7 @@ ANSWERS: dict[str, Any] = {
         "junk",
     ],
     "after": 3,
+    "request": "0f",
 }
 
 
@@ -146,6 +157,7 @@ def test_the_results_that_a_request_brought() -> None:
         failed=False,
         arrived_us=7_250_000,
         made_by="s0",
+        request="0f",
     )
     assert answers == (linked, replace(linked, call="b", name="g", arguments="01", failed=True, made_by=""))
 
@@ -187,6 +199,15 @@ def test_calls_beyond_what_is_hashed_are_linked_to_nothing(over: int) -> None:
     assert [bool(said) for said in hashes] == [True, over <= 0, over <= 0]
     row = CallRow(caller="c", call="a", stream="s1", name="f", state="running", handed_us=1)
     assert link_of(answer("a", caller="c", name="f", arguments=""), [row], []) is None
+
+
+def test_a_request_is_known_again_by_its_length_and_its_ends() -> None:
+    small, large = b"{}", b"x" * (2 * REQUEST_END_BYTES + 1)
+    assert request_digest(small) == request_digest(b"{}") != request_digest(b"{ }")
+    for at in (0, REQUEST_END_BYTES - 1, REQUEST_END_BYTES + 1, 2 * REQUEST_END_BYTES):
+        assert request_digest(large) != request_digest(large[:at] + b"y" + large[at + 1 :])
+    assert request_digest(large) != request_digest(large + b"x")
+    assert request_digest(large[1:]) != request_digest(large)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

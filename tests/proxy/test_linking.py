@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from wiretape.events.lifecycle import State
 from wiretape.proxy.entry import AnswerRow, CallRow
 from wiretape.proxy.limits import ABANDONED_AFTER_S
-from wiretape.proxy.linking import Fate, Link, fates, key_of, link_of, links
+from wiretape.proxy.linking import Fate, Link, Running, fates, key_of, link_of, links
 
 SECOND_US = 1_000_000
 
@@ -27,7 +27,9 @@ def made(stream: str, at_s: float, *, messages: int = 1, state: str = "running",
     )
 
 
-def came(stream: str, at_s: float, *, after: int = 1, by: str = "", failed: bool = False) -> AnswerRow:
+def came(
+    stream: str, at_s: float, *, after: int = 1, by: str = "", failed: bool = False, request: str = ""
+) -> AnswerRow:
     return AnswerRow(
         caller="me",
         call="call_0",
@@ -38,6 +40,7 @@ def came(stream: str, at_s: float, *, after: int = 1, by: str = "", failed: bool
         failed=failed,
         arrived_us=int(at_s * SECOND_US),
         made_by=by,
+        request=request,
     )
 
 
@@ -59,6 +62,27 @@ def linked(calls: list[CallRow], answers: list[AnswerRow]) -> dict[str, str]:
         ([made("a", 1), made("b", 9, messages=3)], [came("b", 2), came("c", 10)], {"b": "a", "c": "a"}),
         ([made("a", 1), made("x", 2)], [came("b", 3, by="a"), came("c", 4)], {"b": "a", "c": "x"}),
         ([made("a", 1)], [came("b", 2, by="expired")], {}),
+        (
+            [made("a", 1), made("x", 2)],
+            [came("y", 3, request="r"), came("z", 4, request="r"), came("b", 5, request="s")],
+            {"y": "x", "z": "x", "b": "a"},
+        ),
+        (
+            [made("a", 1), made("x", 2)],
+            [came("b", 3, by="a", request="r"), came("c", 4, request="r"), came("d", 5, request="r")],
+            {"b": "a", "c": "a", "d": "a"},
+        ),
+        (
+            [made("a", 1), made("b", 3)],
+            [came("x", 2, request="r"), came("y", 4, request="r"), came("z", 5, request="r")],
+            {"x": "a", "y": "b", "z": "b"},
+        ),
+        (
+            [made("a", 1), made("b", 3, messages=7)],
+            [came("x", 2, request="r"), came("y", 4, request="r")],
+            {"x": "a", "y": "a"},
+        ),
+        ([made("a", 1)], [came("x", 2, by="expired", request="r"), came("y", 3, request="r")], {}),
     ],
     ids=[
         "a call from before Wiretape",
@@ -72,6 +96,11 @@ def linked(calls: list[CallRow], answers: list[AnswerRow]) -> dict[str, str]:
         "a regenerated answer, though a later call has the same id",
         "what was linked before is linked so",
         "and not elsewhere when it has expired",
+        "a retry answers what the first one answered, and not the call that was given up for it",
+        "a retry of what was linked before",
+        "the same conversation from its beginning, to the letter",
+        "a retry, though another conversation went on",
+        "a retry of what answered a call that has expired",
     ],
 )
 def test_the_call_that_a_result_answers(
@@ -87,6 +116,32 @@ def test_a_retried_request_says_what_the_first_one_said() -> None:
     assert link_of(came("c", 60), calls, [first]) == Link("a", 1_500)
     assert link_of(first, calls, [first, came("c", 60)]) == Link("a", 1_500)
     assert link_of(came("d", 0.5), calls, [first]) is None
+
+
+def test_an_answer_that_is_running_counts_too_and_once() -> None:
+    calls, first = [made("a", 1)], came("b", 2.5)
+    assert link_of(came("c", 60), calls, [], [first]) == Link("a", 1_500)
+    assert link_of(came("c", 60), calls, [replace(first, made_by="a")], [first]) == Link("a", 1_500)
+    assert link_of(first, calls, [], [first, came("c", 60)]) == Link("a", 1_500)
+    two = [made("a", 1), made("x", 2)]
+    assert link_of(came("c", 60, request="r"), two, [], [came("b", 3, request="r")]) == Link("x", 1_000)
+
+
+def test_what_runs_is_found_by_what_it_has_in_common_with_a_call_until_it_is_over() -> None:
+    running = Running()
+    first, second, other = came("b", 2), came("c", 3), replace(came("c", 3), call="call_1")
+    running.enter([first])
+    running.enter([second, other])
+    running.enter([replace(first, made_by="a")])
+    one, two = came("d", 4), replace(came("d", 4), call="call_1")
+    assert running.like([one]) == {key_of(one): [replace(first, made_by="a"), second]}
+    assert running.like([one, two]) == {key_of(one): [replace(first, made_by="a"), second], key_of(two): [other]}
+    running.leave([second, other])
+    running.leave([second, other])
+    assert running.like([one, two]) == {key_of(one): [replace(first, made_by="a")]}
+    running.leave([first])
+    assert running.like([one]) == {}
+    assert len(running) == 0
 
 
 def fates_of(own: list[CallRow], answers: list[AnswerRow], now_s: float = 10) -> dict[str, Fate]:
@@ -121,7 +176,15 @@ def test_a_call_is_abandoned_when_its_conversation_went_on_without_it() -> None:
 
 @given(
     calls=st.lists(st.builds(made, st.sampled_from("abcdef"), st.integers(0, 9), messages=st.integers(1, 3))),
-    answers=st.lists(st.builds(came, st.sampled_from("uvwxyz"), st.integers(0, 9), after=st.integers(1, 3))),
+    answers=st.lists(
+        st.builds(
+            came,
+            st.sampled_from("uvwxyz"),
+            st.integers(0, 9),
+            after=st.integers(1, 3),
+            request=st.sampled_from(["", "r", "s"]),
+        )
+    ),
 )
 def test_a_link_is_never_made_before_the_call_and_what_was_linked_stays(
     calls: list[CallRow], answers: list[AnswerRow]
@@ -133,6 +196,8 @@ def test_a_link_is_never_made_before_the_call_and_what_was_linked_stays(
     for answer in answers:
         call = found.get(answer.stream)
         assert call is None or call.handed_us <= answer.arrived_us
-        assert (call is None) == all(each.handed_us > answer.arrived_us for each in calls)
+        none = all(each.handed_us > answer.arrived_us for each in calls)
+        assert call is not None or none or answer.request
+        assert call is None or not none
     written = [replace(each, made_by=found[each.stream].stream) if each.stream in found else each for each in answers]
     assert links(calls, written) == found

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,7 +18,7 @@ from wiretape.events.lifecycle import State
 from wiretape.events.record import Record, encode
 from wiretape.proxy.entry import AnswerRow, digest, entry_of
 from wiretape.proxy.limits import ABANDONED_AFTER_S
-from wiretape.proxy.linking import Fate, Link
+from wiretape.proxy.linking import Fate, Link, key_of
 from wiretape.proxy.retention import Keep
 from wiretape.proxy.store import (
     Filter,
@@ -268,6 +269,17 @@ async def test_what_became_of_a_call_is_known_from_the_stream_that_answered_it(s
     assert await store.fates("s2", CREATED + 2 * ABANDONED_AFTER_S) == {"call-2": Fate(State.ABANDONED)}
     retried = answer("call-1", arrived_us=(CREATED + 60) * 1_000_000)
     assert await store.find_calls([retried]) == [Link("s1", 2_000 - HANDED_MS)]  # as the first one said
+
+
+async def test_answers_of_streams_that_run_count_and_a_retry_is_known(store: Store) -> None:
+    for number in range(2):
+        await put(store, f"s{number}", stream_of(f"s{number}", call_id="call-1", created=CREATED + number))
+    running = answer("call-1", stream="first", arrived_us=(CREATED + 2) * 1_000_000)
+    retried = answer("call-1", arrived_us=(CREATED + 60) * 1_000_000, request="0f")
+    now = {key_of(running): [replace(running, request="0f")]}
+    assert await store.find_calls([retried], now) == [Link("s1", 1_000 - HANDED_MS)]
+    assert await store.find_calls([replace(retried, request="0e")], now) == [Link("s0", 60_000 - HANDED_MS)]
+    assert await store.find_calls([retried]) == [Link("s1", 59_000 - HANDED_MS)]
 
 
 async def test_a_stream_that_runs_has_no_fates_yet(store: Store) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import trio
 
+from wiretape.events.life import lives, speaks
 from wiretape.events.limits import BODY_BYTES_MAX
 from wiretape.events.record import Record
 from wiretape.events.sse import parse_block
@@ -30,7 +31,7 @@ from .services import Services
 from .store import StoreError
 from .taping import Taping
 from .upload import Upload, UploadError
-from .verdict import CAUSE_OF, chat_cause, failed, in_stream, lives, no_answer, speaks, unusable
+from .verdict import CAUSE_OF, chat_cause, failed, in_stream, no_answer, unusable
 
 __all__ = ["Pump"]
 
@@ -221,10 +222,7 @@ class Pump:
         answered.shape = shape
         take = self._take_frames if shape is Shape.FRAMES else self._take_body
         while True:
-            cause = await self._pull(answered, take)
-            if cause:
-                return cause
-            cause = await self._attend()
+            cause = await self._pull(answered, take) or await self._attend()
             if cause:
                 return cause
 

@@ -15,9 +15,11 @@ from wiretape.events.fold.usage import UsageFold
 from wiretape.events.fold.warnings import Warned, Warnings
 from wiretape.events.fold.wire import UPSTREAM_CALL
 from wiretape.events.json_text import as_list, as_object
+from wiretape.events.life import lives, speaks
 from wiretape.events.lifecycle import State
 from wiretape.events.model import Event, Repaired
 from wiretape.events.record import Record
+from wiretape.events.settings import Settings
 from wiretape.events.tape import Damage
 
 from .linking import NO_FATES, Fate
@@ -50,6 +52,7 @@ class Summary:
         self._usage = UsageFold()
         self._warnings = Warnings()
         self._open: dict[str, Any] = {}
+        self._hermes = False
         self._facts: dict[str, Any] = {}
         self._results: list[Any] = []
         self._history: list[Any] = []
@@ -69,6 +72,8 @@ class Summary:
         if len(self._times_of) > 2 * _LAG_RECORDS:
             self._times_of = dict(list(self._times_of.items())[_LAG_RECORDS:])
         self._note(record)
+        if self._is_life(record):
+            self._timing.alive(record.t)
         self._emitter.feed(record)
         for event in self._seen:
             if not isinstance(event, Repaired):
@@ -78,6 +83,12 @@ class Summary:
                 self._usage.apply(event)
                 self._warnings.apply(event)
         self._seen.clear()
+
+    def _is_life(self, record: Record) -> bool:
+        """As the stall clock hears it."""
+        if record.kind == "frame":
+            return lives(record) if self._hermes else speaks(record)
+        return record.kind == "body"
 
     @property
     def waits(self) -> bool:
@@ -122,6 +133,7 @@ class Summary:
         match record.kind:
             case "open":
                 self._open = dict(record.keys)
+                self._hermes = Settings.of(record.keys).hermes
             case "request":
                 self._facts = as_object(record.keys.get("facts"))
             case "history":

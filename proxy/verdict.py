@@ -4,10 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from wiretape.events.json_text import as_object
 from wiretape.events.model import UpstreamError
-from wiretape.events.record import Record
-from wiretape.events.stretch import Stretch
 
 from .answered import Asked
 from .attempts import Failure, in_band, refuses_streaming
@@ -20,9 +17,7 @@ __all__ = [
     "chat_cause",
     "failed",
     "in_stream",
-    "lives",
     "no_answer",
-    "speaks",
     "unusable",
 ]
 
@@ -58,24 +53,6 @@ _SAID: Final[Mapping[str, str]] = MappingProxyType(
 def chat_cause(cause: str) -> str:
     """A whole body has its end by its framing; for a chat stream that end alone says nothing (L5)."""
     return "eof" if cause == "framed" else cause
-
-
-def speaks(record: Record | Stretch) -> bool:
-    """A data frame that is no ping: comments and pings never reset the stall clock (U26)."""
-    if isinstance(record, Stretch):
-        return True
-    payload, event = record.payload, b""
-    if payload is None or record.keys:
-        frame = record.frame()
-        payload, event = frame.payload, frame.event
-    if payload is None or event == b"ping" or payload.lstrip()[:1] in (b"", b":"):
-        return False
-    return as_object(record.value).get("type") != "ping"
-
-
-def lives(record: Record | Stretch) -> bool:
-    """The same of hermes-agent, which sends only keepalives while a tool of its own runs, however long that takes."""
-    return speaks(record) or (record.raw or b"").strip() == b": keepalive"
 
 
 def no_answer(fault: WireError) -> Failure:

@@ -31,6 +31,7 @@ def check(body: bytes, *, hermes: bool = False) -> None:
     timing = Timing()
     for record in records:
         sent += b"".join(emitter.feed(record))
+        timing.alive(record.t)
         for event in seen:
             for fold in folds:
                 fold.apply(event)

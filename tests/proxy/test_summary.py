@@ -8,7 +8,8 @@ from tests.proxy.control_cases import ME
 from tests.proxy.store_cases import CREATED, flat, stream_of
 from tests.support.chat import DONE, call, finish, frame, sse, tape, text
 from wiretape.events.json_text import dumps, parse
-from wiretape.events.tape import Damage, Recorder
+from wiretape.events.record import encode
+from wiretape.events.tape import Damage, Reader, Recorder
 from wiretape.proxy.summary import Summary, summary_of
 
 WHOLE = flat(stream_of("s1", caller=ME, call_id="call-1"))
@@ -37,7 +38,7 @@ def test_a_whole_stream() -> None:
             "first_content_us": 1_000,
             "last_content_us": 4_000,
             "longest_silence_us": 84_000,
-            "longest_pause_us": 1_000,
+            "longest_pause_us": 86_000,
             "duration_us": 90_000,
         },
         "usage": None,
@@ -72,10 +73,13 @@ def test_a_whole_stream() -> None:
 
 def test_a_long_stream_keeps_no_more_than_its_latest_times() -> None:
     summary = Summary("s1")
-    for record in flat(stream_of("s1", reads=5_000)):
+    *records, end = flat(stream_of("s1", reads=5_000))
+    for record in records:
         summary.feed(record)
         assert len(summary._times_of) <= 2_000  # pyright: ignore[reportPrivateUsage] - a bound inside
     assert summary.to_json()["timing"]["longest_pause_us"] == 1_000
+    summary.feed(end)
+    assert summary.to_json()["timing"]["longest_pause_us"] == end.t - 5_000_000
 
 
 def test_the_texts_themselves_are_there_when_asked_for() -> None:
@@ -123,6 +127,50 @@ def test_attempts_their_upstreams_and_what_became_of_them() -> None:
     assert said["status"] == 200
     assert said["received"] == {"bytes": len(text("a")), "frames": 1}
     assert said["timing"]["first_frame_us"] == 6
+
+
+SECOND = 1_000_000
+EMPTY = frame({})
+#: What the stall clock hears besides, and what it does not.
+LIVES = [EMPTY, EMPTY.replace(b"\n\n", b"\r\n\r\n"), b"data: {\n\n", b"event: x\ndata: {}\n\n"]
+DEAD = [b": keepalive\n\n", b"event: ping\ndata: {}\n\n", sse({"type": "ping"}), b"data:\n\n", b"event: x\n\n"]
+
+
+def waited(beat: bytes, *, hermes: bool = False) -> tuple[int, int]:
+    """Silence and pause, in seconds, of a text, 98 such frames, one a second, and then none for 10."""
+    recorder = Recorder()
+    opening = {"format": 1, "stream": "s1", "dialect": "chat", "profile": "strict", "settings": {"hermes": hermes}}
+    records = [recorder.record("open", 0, opening), *recorder.attempt(0, {"number": 1})]
+    records += recorder.read(SECOND, text("a", role=True))
+    for second in range(2, 100):
+        records += recorder.read(second * SECOND, beat)
+    records.append(recorder.end(109 * SECOND, {"cause": "stalled"}))
+    said = summary_of("s1", list(Reader().feed(b"".join(map(encode, records)))))
+    timing = said["timing"]
+    assert (said["ending"], timing["duration_us"]) == ("stalled", 109 * SECOND)
+    return timing["longest_silence_us"] // SECOND, timing["longest_pause_us"] // SECOND
+
+
+@pytest.mark.parametrize("beat", LIVES)
+def test_a_stream_that_says_nothing_is_alive_and_does_not_get_on(beat: bytes) -> None:
+    assert waited(beat) == (10, 108)
+
+
+@pytest.mark.parametrize("beat", DEAD)
+def test_what_does_not_reset_the_stall_clock_is_no_life(beat: bytes) -> None:
+    assert waited(beat) == (108, 108)
+
+
+def test_a_keepalive_of_an_agent_is_life() -> None:
+    assert waited(b": keepalive\n\n", hermes=True) == (10, 108)
+
+
+def test_each_read_of_a_body_is_life() -> None:
+    recorder = Recorder()
+    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": ""})]
+    records += [recorder.body(second * SECOND, b"a") for second in range(1, 10)]
+    records.append(recorder.end(9 * SECOND, {"cause": "framed", "ending": "completed"}))
+    assert summary_of("s1", records)["timing"]["longest_silence_us"] == SECOND
 
 
 def test_usage_and_repairs_and_flags() -> None:

@@ -8,7 +8,8 @@ Two rules:
 
 A call is announced by its first delta. When its choice finishes it is ready or malformed; a ready one is handed over to
 the client in the same step, and the next request of that client may bring its result. Whatever is not handed over when
-the stream ends, or when the output limit ends it, is dropped. Nothing inside a stream shows that a call was abandoned:
+the stream ends, or when the output limit or a content filter ends its choice, is dropped, and so is a ready call beside
+a malformed one: the client is told to run none of them. Nothing inside a stream shows that a call was abandoned:
 readers of the catalogue compute it.
 
 A tool that the upstream runs itself is never handed over: the upstream says that it runs, and how it came out, in the
@@ -36,7 +37,7 @@ class State(Enum):
     COMPLETED = "completed"
     #: It brought a result that the protocol marks as an error.
     FAILED = "failed"
-    #: Cut short, or ended by the output limit.
+    #: Cut short, ended by the output limit or a content filter, or whole beside a malformed one.
     DROPPED = "dropped"
     #: Closed by the protocol, arguments are not JSON.
     MALFORMED = "malformed"
@@ -51,7 +52,8 @@ class Trigger(Enum):
     INVALID = "closed with other arguments"
     HANDED_OVER = "handed over with the finish"
     RUN_UPSTREAM = "the upstream runs it itself"
-    LENGTH = "ended by length"
+    LENGTH = "ended by length or a content filter"
+    SIBLING = "another call of its choice is malformed"
     CUT = "stream ended"
     RESULT = "result seen"
     ERROR_RESULT = "error result seen"
@@ -70,6 +72,7 @@ TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = MappingProxyType(
         },
         State.READY: {
             Trigger.HANDED_OVER: State.RUNNING,
+            Trigger.SIBLING: State.DROPPED,
             Trigger.CUT: State.DROPPED,
         },
         State.RUNNING: {

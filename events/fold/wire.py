@@ -286,7 +286,7 @@ class Wire:
         malformed = any(call.state is State.MALFORMED for call in choice.calls.values())
         for call in choice.calls.values():
             if call.state is State.READY and malformed:  # the client is told to run none of them
-                call.state = step(call.state, Trigger.CUT)
+                call.state = step(call.state, Trigger.SIBLING)
                 call.reason = SIBLING
             elif call.state is State.READY:
                 call.state = step(call.state, Trigger.HANDED_OVER)

@@ -1,0 +1,94 @@
+"""`python -m tests.bench.against COMMIT`: what the core costs now against an earlier commit, fifteen turns in turn.
+
+Both run this commit's frames and its work (core.py), each in a process of its own, so that a change is seen that the
+noise of a shared machine would hide from two runs of `make bench`.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from .document import put
+
+__all__ = ["main"]
+
+_ROOT: Final = Path(__file__).parents[2]
+_ROOMS: Final = ("events", "proxy", "replay")
+_TURNS: Final = 15
+_TEXT: Final = """
+Written by `python -m tests.bench.against COMMIT`: medians of {turns} alternating turns, us of CPU a frame.
+
+| frames | {before} | {now} | of it |
+| --- | --- | --- | --- |
+"""
+_WORK: Final = """
+import gc, json, time
+from tests.bench import core
+from tests.bench.frames import ROLE, reads, stream
+
+gc.disable()
+figures = {}
+for kind, extra in (("plain", b""), ("repaired", ROLE)):
+    for size in (50, 1):
+        each = reads(extra, size)
+        core.live(stream(each, 2_000))
+        began = time.process_time()
+        core.live(stream(each, 20_000))
+        figures[f"{kind}, {size} a read"] = (time.process_time() - began) / 20_000 * 1e6
+print(json.dumps(figures))
+"""
+
+
+def main() -> None:
+    """One row a kind of frame: us before, us now, and the ratio of the medians."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.against", description=__doc__)
+    parser.add_argument("commit")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="wiretape-against-") as folder:
+        places = {"before": _tree(Path(folder) / "before", asked.commit), "now": _tree(Path(folder) / "now", "HEAD")}
+        turns: dict[str, list[dict[str, float]]] = {"before": [], "now": []}
+        for number in range(_TURNS):
+            for which in ("before", "now") if number % 2 else ("now", "before"):
+                turns[which].append(_run(places[which]))
+    rows = ""
+    for kind in turns["now"][0]:
+        before, now = (statistics.median(turn[kind] for turn in turns[which]) for which in ("before", "now"))
+        rows += f"| {kind} | {before:.2f} | {now:.2f} | {now / before:.3f} |\n"
+    sys.stdout.write(rows)
+    put("against", _TEXT.format(turns=_TURNS, before=asked.commit, now=_short("HEAD")) + rows)
+
+
+def _short(commit: str) -> str:
+    said = subprocess.run(
+        ["git", "rev-parse", "--short", commit], cwd=_ROOT, check=True, capture_output=True, text=True
+    )
+    return said.stdout.strip()
+
+
+def _tree(place: Path, commit: str) -> Path:
+    """The rooms of a commit as they are installed; the tests are those of now."""
+    package = place / "wiretape"
+    package.mkdir(parents=True)
+    archive = subprocess.run(["git", "archive", commit, *_ROOMS], cwd=_ROOT, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "x", "-C", str(package)], input=archive, check=True)
+    (place / "tests").symlink_to(_ROOT / "tests")
+    return place
+
+
+def _run(place: Path) -> dict[str, float]:
+    environment = {**os.environ, "PYTHONPATH": str(place)}
+    ran = subprocess.run(
+        [sys.executable, "-c", _WORK], cwd=place, env=environment, check=True, capture_output=True, text=True
+    )
+    figures: dict[str, float] = json.loads(ran.stdout)
+    return figures
+
+
+if __name__ == "__main__":
+    main()

@@ -5,29 +5,36 @@ configuration cannot be understood; 3 it cannot be started or read; 130 interrup
 logs and errors to stderr, an error in one line.
 """
 
-import json
 import os
 import sys
 import time
-from collections.abc import Generator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
+
+from .cli_common import (
+    BAD_USAGE,
+    CANNOT_START,
+    FOUND_WRONG,
+    INTERRUPTED,
+    AsJson,
+    ConfigFile,
+    DataFolder,
+    FailedError,
+    line_of,
+    loaded_from,
+    print_json,
+    root_of,
+    told,
+)
 
 if TYPE_CHECKING:
     from wiretape.events.record import Record
     from wiretape.events.tape import Damage
 
-    from .config_load import Loaded
-
-__all__ = ["BAD_USAGE", "CANNOT_START", "FOUND_WRONG", "INTERRUPTED", "app", "main"]
-
-FOUND_WRONG: Final = 1
-BAD_USAGE: Final = 2
-CANNOT_START: Final = 3
-INTERRUPTED: Final = 130
+__all__ = ["app", "main"]
 
 app = typer.Typer(
     name="wiretape",
@@ -48,14 +55,6 @@ _Upstream = Annotated[
     str | None,
     typer.Option(metavar="URL", help="The provider's base URL, as in https://api.example.com/v1.", show_default=False),
 ]
-_Data = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data folder.", show_default=False)]
-_ConfigFile = Annotated[
-    str | None,
-    typer.Option(
-        "--config", metavar="FILE", help="Instead of wiretape.toml in the working folder.", show_default=False
-    ),
-]
-_Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 _Stream = Annotated[str, typer.Argument(metavar="ID", help="A stream, or the beginning of its id.", show_default=False)]
 
 
@@ -74,7 +73,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(0)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
-    except _FailedError as error:
+    except FailedError as error:
         _fail(str(error), error.code)
     except OSError as error:
         _fail(f"{error.filename or 'the system'}: {error.strerror or error}", CANNOT_START)
@@ -86,14 +85,6 @@ def _asked(arguments: list[str]) -> object:
         return app(arguments, standalone_mode=False, prog_name="wiretape")
     except SystemExit as ended:  # typer does that for one reason, a broken pipe, and calls it a failure
         raise BrokenPipeError from ended
-
-
-class _FailedError(Exception):
-    """One line for stderr, and the exit code."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def _fail(message: str, code: int) -> NoReturn:
@@ -136,7 +127,7 @@ def _serve(
     port: Annotated[
         str | None, typer.Option(metavar="PORT", help="0 takes a free one.  [default: 8787]", show_default=False)
     ] = None,
-    data: _Data = None,
+    data: DataFolder = None,
     profile: Annotated[
         str | None,
         typer.Option(metavar="strict|transparent", help="What clients get.  [default: strict]", show_default=False),
@@ -147,14 +138,14 @@ def _serve(
             metavar="error|warn|both", help="How they hear of a cut stream.  [default: error]", show_default=False
         ),
     ] = None,
-    config: _ConfigFile = None,
+    config: ConfigFile = None,
 ) -> None:
     """Serve an upstream and tape every stream.
 
     Prints the base URL, an export line and a curl line; logs go to stderr. Every setting of docs/configuration.md is an
     option here: --idle-s 60 is idle_s = 60.
     """
-    loaded = _loaded(
+    loaded = loaded_from(
         config,
         context,
         upstream=upstream,
@@ -164,20 +155,20 @@ def _serve(
         profile=profile,
         on_partial=on_partial,
     )
-    with _told():
+    with told():
         from .cli_serve import serve_until_told
 
         serve_until_told(loaded.config)
 
 
 @app.command("demo")
-def _demo(*, data: _Data = None, json_: _Json = False) -> None:
+def _demo(*, data: DataFolder = None, json_: AsJson = False) -> None:
     """Show it without any provider.
 
     Three streams: a text, a tool call, and one that dies in the middle of a tool call. A scripted upstream and the
     real proxy run inside; nothing leaves this machine. The tapes stay in DIR, else in a new temporary folder.
     """
-    with _told():
+    with told():
         from wiretape.replay.demo import run_demo
 
         as_due = run_demo(Path(data) if data else None, as_json=json_)
@@ -196,9 +187,9 @@ def _list(
     ending: Annotated[str | None, typer.Option(help="Only this ending.", show_default=False)] = None,
     live: Annotated[bool, typer.Option("--live", help="Only those that have not ended.")] = False,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="At most so many.")] = 20,
-    data: _Data = None,
-    config: _ConfigFile = None,
-    json_: _Json = False,
+    data: DataFolder = None,
+    config: ConfigFile = None,
+    json_: AsJson = False,
 ) -> None:
     """List streams, the latest first.
 
@@ -209,12 +200,12 @@ def _list(
     from wiretape.events.model import Ending
 
     if ending is not None and (live or ending not in get_args(Ending)):
-        raise _FailedError(
+        raise FailedError(
             "--ending and --live exclude each other" if live else f"--ending: one of {', '.join(get_args(Ending))}",
             BAD_USAGE,
         )
-    root = _root(data, config)
-    with _told():
+    root = root_of(data, config)
+    with told():
         from .cli_tapes import streams
         from .store import Filter
 
@@ -222,7 +213,7 @@ def _list(
         from .cli_show import console, row_json, table_of
 
         if json_:
-            _print_json([row_json(row) for row in rows])
+            print_json([row_json(row) for row in rows])
         elif rows:
             console().print(table_of(rows))
         else:
@@ -236,20 +227,20 @@ def _show(
     events: Annotated[bool, typer.Option("--events", help="Every event of it.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="The bytes that the client got.")] = False,
     tape: Annotated[bool, typer.Option("--tape", help="The tape itself.")] = False,
-    data: _Data = None,
-    config: _ConfigFile = None,
-    json_: _Json = False,
+    data: DataFolder = None,
+    config: ConfigFile = None,
+    json_: AsJson = False,
 ) -> None:
     """Show one stream.
 
     Its ending, warnings, attempts, tools, text, timing, usage and repairs.
     """
     if events + raw + tape > 1 or (json_ and (raw or tape)):
-        raise _FailedError(
+        raise FailedError(
             "--events, --raw and --tape exclude each other, and --raw and --tape take no --json", BAD_USAGE
         )
-    root = _root(data, config)
-    with _told():
+    root = root_of(data, config)
+    with told():
         from .cli_tapes import find, read_tape
 
         path = find(root, stream)
@@ -268,7 +259,7 @@ def _show(
 
         if events:
             for t, event in events_of(records):
-                typer.echo(_json(event_json(t, event)) if json_ else event_line(t, event))
+                typer.echo(line_of(event_json(t, event)) if json_ else event_line(t, event))
         else:
             _summary(root, path.stem, records, damage, as_json=json_)
     if damage:
@@ -285,19 +276,19 @@ def _summary(root: Path, stream: str, records: "list[Record]", damage: "list[Dam
         summary.feed(record)
     said = summary.to_json(whole=True, damage=damage, fates=peek_fates(root, stream, time.time()))
     if as_json:
-        _print_json(said)
+        print_json(said)
     else:
         console().print(summary_view(said))
 
 
 @app.command("follow")
-def _follow(stream: _Stream, *, data: _Data = None, config: _ConfigFile = None, json_: _Json = False) -> None:
+def _follow(stream: _Stream, *, data: DataFolder = None, config: ConfigFile = None, json_: AsJson = False) -> None:
     """Print a stream while it comes.
 
     Ends with it. With --json its events, one a line.
     """
-    root = _root(data, config)
-    with _told():
+    root = root_of(data, config)
+    with told():
         from .cli_show import Saying, event_json, events_of
         from .cli_tapes import TapeFollower, find, holder
 
@@ -305,13 +296,13 @@ def _follow(stream: _Stream, *, data: _Data = None, config: _ConfigFile = None, 
             saying = Saying()
             records = (record for batch in tape.follow(lambda: holder(root) is not None) for record in batch)
             for t, event in events_of(records):
-                said = _json(event_json(t, event)) + "\n" if json_ else saying.say(event)
+                said = line_of(event_json(t, event)) + "\n" if json_ else saying.say(event)
                 if said:
                     typer.echo(said, nl=False)
         for at, reason in tape.damage:
             typer.echo(f"wiretape: {stream}: byte {at}: {reason}", err=True)
         if not tape.ended:
-            raise _FailedError(
+            raise FailedError(
                 "it has no end, and no server is left that could write it; the next start will", FOUND_WRONG
             )
 
@@ -320,13 +311,13 @@ def _follow(stream: _Stream, *, data: _Data = None, config: _ConfigFile = None, 
 
 
 @app.command("reindex")
-def _reindex(*, data: _Data = None, config: _ConfigFile = None, json_: _Json = False) -> None:
+def _reindex(*, data: DataFolder = None, config: ConfigFile = None, json_: AsJson = False) -> None:
     """Build the catalogue anew from the tapes.
 
     Not while a server runs.
     """
-    root = _root(data, config)
-    with _told():
+    root = root_of(data, config)
+    with told():
         from .catalogue import reindex as build
         from .folder import Folder
 
@@ -335,7 +326,9 @@ def _reindex(*, data: _Data = None, config: _ConfigFile = None, json_: _Json = F
             count = build(folder)
         finally:
             folder.close()
-    typer.echo(_json({"data": str(root), "streams": count}) if json_ else f"{count} streams in {root / 'catalogue.db'}")
+    typer.echo(
+        line_of({"data": str(root), "streams": count}) if json_ else f"{count} streams in {root / 'catalogue.db'}"
+    )
 
 
 @app.command("doctor", context_settings=_ANY_SETTING)
@@ -343,22 +336,22 @@ def _doctor(
     context: typer.Context,
     *,
     upstream: _Upstream = None,
-    data: _Data = None,
-    config: _ConfigFile = None,
-    json_: _Json = False,
+    data: DataFolder = None,
+    config: ConfigFile = None,
+    json_: AsJson = False,
 ) -> None:
     """Look for what is wrong.
 
     Configuration, data folder, limits of this machine, and each upstream. Exit code 1 where something is
     wrong. Takes the options of `serve`.
     """
-    loaded = _loaded(config, context, upstream=upstream, data=data)
-    with _told():
+    loaded = loaded_from(config, context, upstream=upstream, data=data)
+    with told():
         from .cli_doctor import examine, lines
 
         found = examine(loaded)
     if json_:
-        _print_json([check._asdict() for check in found])
+        print_json([check._asdict() for check in found])
     else:
         typer.echo("\n".join(lines(found)))
     if any(check.state == "wrong" for check in found):
@@ -367,82 +360,35 @@ def _doctor(
 
 @_config.command("show", context_settings=_ANY_SETTING)
 def _config_show(
-    context: typer.Context, *, data: _Data = None, config: _ConfigFile = None, json_: _Json = False
+    context: typer.Context, *, data: DataFolder = None, config: ConfigFile = None, json_: AsJson = False
 ) -> None:
     """Each setting and where it came from.
 
     Secrets are masked. Takes the options of `serve`.
     """
-    loaded = _loaded(config, context, serving=False, data=data)
+    loaded = loaded_from(config, context, serving=False, data=data)
     from .config_show import rows
 
     if json_:
-        _print_json([row._asdict() for row in rows(loaded)])
+        print_json([row._asdict() for row in rows(loaded)])
         return
     from .cli_show import console, settings_table
 
     console().print(settings_table(rows(loaded)))
 
 
-# -- inside -----------------------------------------------------------------------------------------------------------
+# -- recordings -------------------------------------------------------------------------------------------------------
 
 
-def _loaded(
-    config: str | None, context: typer.Context | None = None, *, serving: bool = True, **flags: str | None
-) -> "Loaded":
-    from .cli_flags import UnknownOptionError, flags_of
-    from .config import ConfigError
-    from .config_load import load
+def _add_recordings() -> None:
+    """The verbs of replay/: each file adds its own, and imports what they need when they run."""
+    from wiretape.replay import cli_seal
 
-    try:
-        more = flags_of(context.args) if context is not None else {}
-        return load({**flags, **more, "config": config}, os.environ, Path.cwd(), serving=serving)
-    except (ConfigError, UnknownOptionError) as error:
-        raise _FailedError(str(error), BAD_USAGE) from error
+    for verbs in (cli_seal,):
+        verbs.add(app)
 
 
-def _root(data: str | None, config: str | None) -> Path:
-    """The data folder; readers need nothing else of the configuration."""
-    root = Path(data) if data else _loaded(config, serving=False).config.data
-    if not root.is_dir():
-        raise _FailedError(f"there is no data folder {root}: nothing was taped there yet", FOUND_WRONG)
-    return root
-
-
-@contextmanager
-def _told() -> Generator[None]:
-    """What our own errors say becomes one line with its exit code."""
-    from wiretape.events.errors import LocalError, WiretapeError
-
-    try:
-        yield
-    except BaseException as raised:
-        error = _alone(raised)
-        if isinstance(error, KeyboardInterrupt | OSError):
-            raise error from None
-        if not isinstance(error, WiretapeError) or isinstance(error, LocalError):
-            raise
-        from .cli_tapes import NotFoundError
-
-        raise _FailedError(str(error), FOUND_WRONG if isinstance(error, NotFoundError) else CANNOT_START) from error
-
-
-def _alone(error: BaseException) -> BaseException:
-    """What a nursery wrapped although it was alone."""
-    match error:
-        case BaseExceptionGroup(exceptions=[inner]):
-            return _alone(inner)
-        case _:
-            return error
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
-
+_add_recordings()
 
 if __name__ == "__main__":
     main()

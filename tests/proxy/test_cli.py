@@ -15,7 +15,8 @@ from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
 from wiretape.events.emit import emit
 from wiretape.events.record import Record, encode
 from wiretape.events.settings import Settings
-from wiretape.proxy.cli import BAD_USAGE, CANNOT_START, FOUND_WRONG, main
+from wiretape.proxy.cli import main
+from wiretape.proxy.cli_common import BAD_USAGE, CANNOT_START, FOUND_WRONG
 from wiretape.proxy.config import Config
 from wiretape.proxy.entry import digest
 from wiretape.proxy.folder import Folder

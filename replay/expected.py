@@ -1,0 +1,90 @@
+"""What a stream comes to, as one small object: the expected result that stands on every sealed tape"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from wiretape.events.emit import events
+from wiretape.events.fold.message import Message
+from wiretape.events.fold.tools import Tools
+from wiretape.events.fold.usage import UsageFold
+from wiretape.events.fold.warnings import Warnings
+from wiretape.events.model import Ended, Repaired
+from wiretape.events.record import NO_KEYS, Record
+
+__all__ = ["expected"]
+
+#: Of a text; its hash stands for the rest.
+_SHOWN_CHARS: Final = 200
+
+
+def expected(records: Sequence[Record]) -> dict[str, Any]:
+    """Of a chat stream what was said, called, counted and warned of; of any other exchange its bytes."""
+    if not records or records[0].keys.get("dialect") != "chat":
+        return _exchanged(records)
+    message, tools, usage, warnings = Message(), Tools(), UsageFold(), Warnings()
+    ended: Ended | None = None
+    for event in events(records):
+        if isinstance(event, Repaired):
+            continue
+        for fold in (message, tools, usage, warnings):
+            fold.apply(event)
+        ended = event if isinstance(event, Ended) else ended
+    return {
+        "ending": ended.ending if ended is not None else None,
+        "flags": list(ended.flags) if ended is not None else [],
+        "answers": list(_answers(message)),
+        "calls": list(_calls(tools)),
+        "usage": usage.counts,
+        "warnings": [
+            {"code": code, "tools": [name for _, name in islice(calls, 1_000)]} for code, calls in warnings.found
+        ],
+    }
+
+
+def _exchanged(records: Sequence[Record]) -> dict[str, Any]:
+    end = next((record.keys for record in reversed(records) if record.kind == "end"), NO_KEYS)
+    begun = max((at for at, record in enumerate(records) if record.kind == "attempt"), default=0)
+    last = records[begun:]
+    body = b"".join(record.raw or b"" for record in last if record.kind in ("frame", "rest", "body"))
+    status = next((record.keys.get("status") for record in last if record.kind == "head"), None)
+    return {
+        "ending": end.get("ending"),
+        "flags": end.get("flags", []),
+        "status": status,
+        "bytes": len(body),
+        "sha256": hashlib.sha256(body).hexdigest(),
+    }
+
+
+def _answers(message: Message) -> Iterator[dict[str, Any]]:
+    for index, said in sorted(message.choices.items()):
+        yield {
+            "choice": index,
+            "finish": said.finish or None,
+            **_text("text", message.text(index)),
+            "reasoning_chars": len(message.reasoning(index)),
+            **_text("refusal", message.refusal(index)),
+        }
+
+
+def _text(name: str, text: str) -> dict[str, Any]:
+    if not text:
+        return {}
+    said = {name: text[:_SHOWN_CHARS]}
+    if len(text) > _SHOWN_CHARS:
+        said[f"{name}_sha256"] = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return {**said, f"{name}_chars": len(text)}
+
+
+def _calls(tools: Tools) -> Iterator[dict[str, Any]]:
+    for call in tools.wire.all_calls():
+        yield {
+            "choice": call.choice,
+            "id": call.id,
+            "name": call.name,
+            "state": call.state.value,
+            **({"reason": call.reason} if call.reason else {}),
+            **_text("arguments", call.arguments),
+        }

@@ -22,6 +22,8 @@ class Fault(Enum):
     RESET = "reset"
     #: Nothing more, and the connection stays open until the other side leaves.
     STALL = "stall"
+    #: Something that is no HTTP where HTTP is due, and then a FIN.
+    GARBAGE = "garbage"
 
 
 class Step(NamedTuple):
@@ -38,22 +40,34 @@ class Request(NamedTuple):
     target: bytes
     headers: Sequence[_Header]
     body: bytes
+    http_version: bytes = b"1.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """Status, headers, steps. With a `Content-Length` among the headers the pieces go out as they are, otherwise each
-    is one chunk. What follows a fault is never played; without one the answer ends properly.
+    """Status, headers, steps. With a `Content-Length` among the headers the pieces go out as they are, and so they do
+    where the end of the connection is the end of the body (`closes`); otherwise each is one chunk. What follows a fault
+    is never played; without one the answer ends properly.
     """
 
     status: int = 200
     headers: Sequence[_Header] = EVENT_STREAM
     steps: Sequence[Step] = ()
+    #: From the request to the head, or to what comes instead of it.
+    head_delay_s: float = 0.0
+    closes: bool = False
+    #: Instead of any answer.
+    unanswered: Fault | None = None
 
     @property
     def chunked(self) -> bool:
         """Whether the body is framed in chunks."""
-        return all(name.lower() != b"content-length" for name, _ in self.headers)
+        return self.has_body and not self.closes and all(name.lower() != b"content-length" for name, _ in self.headers)
+
+    @property
+    def has_body(self) -> bool:
+        """Whether HTTP allows one with this status (RFC 9110 6.4.1)."""
+        return self.status not in (204, 304)
 
 
 def event_stream(pieces: Iterable[bytes], *, gap_s: float = 0.0, end: Fault | None = None) -> Script:

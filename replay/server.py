@@ -23,6 +23,9 @@ Choose = Callable[[Request], Script]
 
 #: One read of the socket.
 _RECEIVE_BYTES: Final = 64 * 1024
+_STATUSES: Final = frozenset(HTTPStatus)
+#: Neither a status line nor the size of a chunk.
+_GARBAGE: Final = b"this is not HTTP\r\n"
 #: SO_LINGER on and zero: closing sends a reset instead of a FIN.
 _RESET: Final = struct.pack("ii", 1, 0)
 
@@ -75,21 +78,30 @@ class Upstream:
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         outcome.at = trio.current_time()
-        return outcome.ended == "ended" and not reader.gone and _persistent(outcome.request)
+        stays = _persistent(outcome.request) and (script.chunked or not _closes(script))
+        return outcome.ended == "ended" and not reader.gone and stays
 
 
 async def _play(stream: trio.abc.Stream, script: Script, outcome: Outcome) -> str:
-    await stream.send_all(_head(script))
-    whole = outcome.request.method != b"HEAD"
+    """Each piece at its time since the request, so that what one is late is not added to the next."""
+    request, at = outcome.request, trio.current_time() + script.head_delay_s
+    await trio.sleep_until(at)
+    if script.unanswered is not None:
+        await _fail(stream, script.unanswered)
+        return script.unanswered.value
+    chunked = script.chunked and request.http_version >= b"1.1"
+    await stream.send_all(_head(script, chunked=chunked))
+    whole = request.method != b"HEAD" and script.has_body
     for delay_s, what in script.steps:
-        await trio.sleep(delay_s)
+        at += delay_s
+        await trio.sleep_until(at)
         if isinstance(what, Fault):
             await _fail(stream, what)
             return what.value
         if whole and what:
-            await stream.send_all(b"%x\r\n%b\r\n" % (len(what), what) if script.chunked else what)
+            await stream.send_all(b"%x\r\n%b\r\n" % (len(what), what) if chunked else what)
             outcome.pieces += 1
-    if whole and script.chunked:
+    if whole and chunked:
         await stream.send_all(b"0\r\n\r\n")
     return "ended"
 
@@ -98,6 +110,8 @@ async def _fail(stream: trio.abc.Stream, fault: Fault) -> None:
     """The cut and the reset are the close that follows."""
     if fault is Fault.STALL:
         await trio.sleep_forever()
+    elif fault is Fault.GARBAGE:
+        await stream.send_all(_GARBAGE)
     elif fault is Fault.RESET and isinstance(stream, trio.SocketStream):
         stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
@@ -111,17 +125,29 @@ async def _watch(reader: "_Reader", scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-def _head(script: Script) -> bytes:
-    phrase = HTTPStatus(script.status).phrase.encode()
-    lines = [b"HTTP/1.1 %d %b" % (script.status, phrase), *(b"%b: %b" % header for header in script.headers)]
-    if script.chunked:
+def _head(script: Script, *, chunked: bool) -> bytes:
+    lines = [b"HTTP/1.1 %d %b" % (script.status, _phrase(script.status)), *(b"%b: %b" % one for one in script.headers)]
+    if chunked:
         lines.append(b"Transfer-Encoding: chunked")
+    elif _closes(script):
+        lines.append(b"Connection: close")
     return b"\r\n".join([*lines, b"", b""])
 
 
+def _phrase(status: int) -> bytes:
+    """Of a status that has one; 529 and 599 are nobody's."""
+    return HTTPStatus(status).phrase.encode() if status in _STATUSES else b""
+
+
+def _closes(script: Script) -> bool:
+    """Whether nothing but the end of the connection can be the end of the body."""
+    return script.has_body and all(name.lower() != b"content-length" for name, _ in script.headers)
+
+
 def _persistent(request: Request) -> bool:
+    """HTTP/1.0 knows no chunks, and whoever speaks it expects the connection to end."""
     said = [value.lower() for name, value in request.headers if name.lower() == b"connection"]
-    return b"close" not in b",".join(said)
+    return b"close" not in b",".join(said) and request.http_version >= b"1.1"
 
 
 class _Reader:
@@ -153,7 +179,7 @@ class _Reader:
                 body += event.data
             elif isinstance(event, h11.EndOfMessage) and head is not None:
                 self._early[:0] = parser.trailing_data[0]
-                return Request(head.method, head.target, list(head.headers), bytes(body))
+                return Request(head.method, head.target, list(head.headers), bytes(body), head.http_version)
             elif event is h11.NEED_DATA:
                 if not self._early and not await self.more():
                     return None

@@ -1,0 +1,148 @@
+"""From the records of one stream to what its upstream said: status, headers, each read, the delays, and the ending
+
+The ending is the upstream's, not ours: where the proxy hung up first, or the client did, nobody knows what would have
+come, and that is silence. How a tape says it: `framing` and `length` of `head`, `framed` and `broke` of `end` (and of
+`failed`). Tapes from before these keys say less, and the rest is guessed as docs/replay.md tells.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
+from typing import Any, Final
+
+from wiretape.events.errors import TapeError
+from wiretape.events.json_text import as_list
+from wiretape.events.record import NO_KEYS, Record
+from wiretape.events.tape import reads
+
+from .script import Fault, Script, Step
+
+__all__ = ["INSTANT", "ORIGINAL", "Speed", "attempts_of", "script_of"]
+
+_SECOND_US: Final = 1_000_000
+
+#: What the upstream did where its connection broke (`broke`), or its attempt failed.
+_BROKE: Final[Mapping[str, Fault]] = MappingProxyType(
+    {"truncated": Fault.CUT, "reset": Fault.RESET, "protocol": Fault.GARBAGE}
+)
+#: The same of a cause, where the tape does not say whether the body was framed.
+_CAUSES: Final[Mapping[str, Fault | None]] = MappingProxyType(
+    {"framed": None, "closed": None, "status": None, "eof": Fault.CUT, "reset": Fault.RESET, "protocol": Fault.GARBAGE}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """How recorded delays become played ones: bounded first, then divided."""
+
+    times: float = inf
+    gap_s_max: float = inf
+
+    def __post_init__(self) -> None:
+        if not self.times > 0 or self.gap_s_max < 0:
+            raise ValueError("a speed is more than nothing, and a gap no less")
+
+    def delay(self, recorded_s: float) -> float:
+        """Seconds to wait."""
+        return 0.0 if self.times == inf else min(recorded_s, self.gap_s_max) / self.times
+
+
+INSTANT: Final = Speed()
+ORIGINAL: Final = Speed(times=1)
+
+
+def attempts_of(records: Sequence[Record]) -> list[Sequence[Record]]:
+    """The records of each attempt of a stream; of a stream without any, all behind its request."""
+    starts = [at for at, record in enumerate(records) if record.kind == "attempt"]
+    return [records[start:end] for start, end in zip(starts, [*starts[1:], len(records)], strict=True)] or [records]
+
+
+def script_of(records: Sequence[Record], *, speed: Speed = INSTANT) -> Script:
+    """What the upstream said in the attempt that answered: the last one of these records."""
+    attempt = attempts_of(records)[-1]
+    head = next((record for record in attempt if record.kind == "head"), None)
+    end = next((record for record in attempt if record.kind in ("failed", "end")), None)
+    if head is None:
+        return _unanswered(attempt, end, speed)
+    received = list(reads(attempt))
+    fault = _fault(head.keys, end.keys if end is not None else NO_KEYS)
+    method = next((record.keys.get("method") for record in records if record.kind == "request"), None)
+    headers, closes = _framing(head.keys, sum(len(data) for _, data in received), fault, bodiless=method == "HEAD")
+    return Script(
+        status=_status(head.keys),
+        headers=headers,
+        steps=list(_steps(head.t, received, end, fault, speed)),
+        head_delay_s=speed.delay((head.t - attempt[0].t) / _SECOND_US),
+        closes=closes,
+    )
+
+
+def _unanswered(attempt: Sequence[Record], end: Record | None, speed: Speed) -> Script:
+    """No head came: what is left of a refused connection, in a server that listens, is a reset."""
+    keys = end.keys if end is not None else NO_KEYS
+    fault = _BROKE.get(keys.get("ending", ""), Fault.STALL)
+    if keys.get("ending") == "refused":
+        fault = Fault.RESET
+    delay_s = (end.t - attempt[0].t) / _SECOND_US if end is not None and fault is not Fault.STALL else 0
+    return Script(head_delay_s=speed.delay(delay_s), unanswered=fault)
+
+
+def _fault(head: Mapping[str, Any], end: Mapping[str, Any]) -> Fault | None:
+    """How the body ended; None where it did so properly."""
+    framed, broke = end.get("framed"), end.get("broke")
+    if framed is True:
+        return None
+    if isinstance(broke, str):
+        return _BROKE.get(broke, Fault.STALL)
+    cause = end.get("cause", end.get("ending"))
+    if framed is False:
+        return None if cause == "eof" and head.get("framing") == "close" else Fault.STALL
+    if end.get("ending") == "completed" or "unframed" in as_list(end.get("flags")):
+        return None
+    return _CAUSES.get(str(cause), Fault.STALL)
+
+
+def _status(head: Mapping[str, Any]) -> int:
+    status = head.get("status")
+    if type(status) is not int or not 200 <= status <= 999:
+        raise TapeError(f"its head has no status that can be sent: {status!r}")
+    return status
+
+
+def _framing(
+    head: Mapping[str, Any], size: int, fault: Fault | None, *, bodiless: bool
+) -> tuple[list[tuple[bytes, bytes]], bool]:
+    """The headers, and whether the end of the connection is the end of the body."""
+    framing, length = head.get("framing"), head.get("length")
+    headers = list(_headers(head))
+    if framing == "length" and type(length) is int:
+        if not bodiless:  # what was decoded or redacted has another length than it had
+            length = size if fault is None else max(length, size + 1)
+        headers.append((b"content-length", b"%d" % length))
+    return headers, framing == "close"
+
+
+def _headers(head: Mapping[str, Any]) -> Iterator[tuple[bytes, bytes]]:
+    """As they are on the tape, in order; a coding that was decoded is no longer there."""
+    for header in as_list(head.get("headers")):
+        match header:
+            case [str() as name, str() as value] if not (name == "content-encoding" and "decoded" in head):
+                yield name.encode("latin-1"), value.encode("latin-1")
+            case _:
+                pass
+
+
+def _steps(
+    began: int, received: Sequence[tuple[int, bytes]], end: Record | None, fault: Fault | None, speed: Speed
+) -> Iterator[Step]:
+    """One a read, and the end."""
+    last = began
+    for t, data in received:
+        yield Step(speed.delay((t - last) / _SECOND_US), data)
+        last = t
+    delay_s = speed.delay((end.t - last) / _SECOND_US) if end is not None and fault is not Fault.STALL else 0.0
+    if fault is not None:
+        yield Step(delay_s, fault)
+    elif delay_s:
+        yield Step(delay_s, b"")

@@ -6,7 +6,7 @@ from wiretape.proxy.cli import app
 
 __all__ = ["cli"]
 
-VERBS = ("", "serve", "demo", "ls", "show", "follow", "reindex", "doctor", "config show", "seal")
+VERBS = ("", "serve", "demo", "ls", "show", "follow", "reindex", "doctor", "config show", "record", "seal")
 
 HEAD = """\
 # The command line

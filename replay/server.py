@@ -9,14 +9,14 @@ import struct
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 import h11
 import trio
 
 from .script import Fault, Request, Script
 
-__all__ = ["Choose", "Outcome", "Upstream", "listening"]
+__all__ = ["Choose", "Outcome", "Resets", "Upstream", "listening"]
 
 #: Which script answers a request; the order of requests is the caller's to remember.
 Choose = Callable[[Request], Script]
@@ -28,6 +28,13 @@ _STATUSES: Final = frozenset(HTTPStatus)
 _GARBAGE: Final = b"this is not HTTP\r\n"
 #: SO_LINGER on and zero: closing sends a reset instead of a FIN.
 _RESET: Final = struct.pack("ii", 1, 0)
+
+
+@runtime_checkable
+class Resets(Protocol):
+    """A stream that is no socket, and can be reset all the same: the close that follows is one."""
+
+    def reset(self) -> None: ...
 
 
 class Outcome:
@@ -114,6 +121,8 @@ async def _fail(stream: trio.abc.Stream, fault: Fault) -> None:
         await stream.send_all(_GARBAGE)
     elif fault is Fault.RESET and isinstance(stream, trio.SocketStream):
         stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    elif fault is Fault.RESET and isinstance(stream, Resets):
+        stream.reset()
 
 
 async def _watch(reader: "_Reader", scope: trio.CancelScope) -> None:

@@ -1,0 +1,143 @@
+"""The transport in memory: reads, times and endings as over a socket, for httpx and httpx2, in virtual time."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import httpx2
+import openai
+import pytest
+import trio
+from trio.testing import MockClock
+
+from wiretape.events.record import Record
+from wiretape.events.tape import Recorder
+from wiretape.replay.player import ORIGINAL, script_of
+from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
+from wiretape.replay.transport import TapeTransport
+
+PIECES = [b"data: 1\n\n", b"data: 2\n\ndata: 3\n\n", b"data: \xf0\x9f", b"\x98\x80\n\n"]
+
+BOTH = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+
+
+async def reads(library: Any, script: Script, **how: Any) -> list[tuple[float, bytes]]:
+    """When each read came, and what it was."""
+    transport = TapeTransport(lambda _: script)
+    began = trio.current_time()
+    async with (
+        library.AsyncClient(transport=transport, **how) as client,
+        client.stream("POST", "https://api.example.com/v1/chat/completions", json={}) as response,
+    ):
+        return [(trio.current_time() - began, data) async for data in response.aiter_raw()]
+
+
+@BOTH
+async def test_each_piece_is_one_read_at_its_time(library: Any, autojump_clock: MockClock) -> None:
+    steps = [Step(0.0, PIECES[0]), Step(0.0, PIECES[1]), Step(61.5, PIECES[2]), Step(300.25, PIECES[3])]
+    found = await reads(library, Script(steps=steps, head_delay_s=2.0), timeout=None)
+    assert found == list(zip([2.0, 2.0, 63.5, 363.75], PIECES, strict=True))
+
+
+ENDS = {
+    Fault.CUT: "RemoteProtocolError",
+    Fault.RESET: "ReadError",
+    Fault.STALL: "ReadTimeout",
+    Fault.GARBAGE: "RemoteProtocolError",
+}
+
+
+@BOTH
+@pytest.mark.parametrize("fault", ENDS)
+async def test_a_bad_ending_is_the_error_of_that_library(library: Any, fault: Fault, autojump_clock: MockClock) -> None:
+    with pytest.raises(getattr(library, ENDS[fault])):
+        await reads(library, event_stream(PIECES, end=fault), timeout=5)
+
+
+@BOTH
+@pytest.mark.parametrize("fault", ENDS)
+async def test_so_is_one_before_any_answer(library: Any, fault: Fault, autojump_clock: MockClock) -> None:
+    with pytest.raises(getattr(library, ENDS[fault])):
+        await reads(library, Script(unanswered=fault), timeout=5)
+
+
+@pytest.mark.parametrize("fault", ENDS)
+async def test_a_port_would_have_raised_the_same(fault: Fault) -> None:
+    from wiretape.replay.server import listening  # noqa: PLC0415
+
+    async with (
+        listening(lambda _: event_stream(PIECES, end=fault)) as (url, _),
+        httpx.AsyncClient(timeout=0.1) as client,
+    ):
+        with pytest.raises(getattr(httpx, ENDS[fault])):
+            await client.post(url + "/chat/completions", json={})
+
+
+async def test_connections_are_kept_and_requests_are_seen(autojump_clock: MockClock) -> None:
+    transport = TapeTransport(lambda request: json_answer(request.body))
+    async with httpx.AsyncClient(transport=transport, base_url="http://x/v1") as client:
+        answers = [await client.post("/echo", json={"n": n}) for n in range(3)]
+        assert [answer.json() for answer in answers] == [{"n": 0}, {"n": 1}, {"n": 2}]
+        assert [outcome.request.target for outcome in transport.upstream.seen] == [b"/v1/echo"] * 3
+        assert len(transport._wire.pool) == 1  # pyright: ignore[reportPrivateUsage] - what is kept
+
+
+async def test_a_client_that_leaves_ends_its_answer(autojump_clock: MockClock) -> None:
+    transport = TapeTransport(lambda _: event_stream(PIECES, end=Fault.STALL))
+    with trio.move_on_after(3):
+        async with httpx.AsyncClient(transport=transport, timeout=60) as client:
+            await client.get("http://x/v1")
+    await trio.testing.wait_all_tasks_blocked()
+    assert [outcome.ended for outcome in transport.upstream.seen] == ["left"]
+
+
+def recorded(gaps_s: Sequence[float]) -> list[Record]:
+    """The records of a stream with these silences."""
+    recorder, t = Recorder(), 0
+    records = [recorder.record("open", 0, {"format": 1, "stream": "s", "dialect": "chat"})]
+    records += recorder.attempt(0, {"attempt": 1})
+    records.append(recorder.record("head", 0, {"status": 200, "headers": [["content-type", "text/event-stream"]]}))
+    for number, gap_s in enumerate(gaps_s):
+        t += int(gap_s * 1_000_000)
+        chunk = b'{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,'
+        chunk += b'"delta":{"content":"%d "},"finish_reason":null}]}' % number
+        records += recorder.read(t, b"data: %b\n\n" % chunk)
+    records += recorder.read(t, b"data: [DONE]\n\n")
+    return [*records, recorder.end(t, {"cause": "done", "ending": "completed", "flags": [], "framed": True})]
+
+
+async def test_ten_minutes_of_silence_are_exact_and_take_no_time(autojump_clock: MockClock) -> None:
+    gaps_s = [30.0] * 21
+    script = script_of(recorded(gaps_s), speed=ORIGINAL)
+    await reads(httpx, script, timeout=None)  # what is imported and compiled once
+    spent: list[float] = []
+    found: list[tuple[float, bytes]] = []
+    for _ in range(3):
+        began = time.perf_counter()
+        found = await reads(httpx, script, timeout=None)
+        spent.append(time.perf_counter() - began)
+    # The second read of one moment was recorded a microsecond later, as every tape has it.
+    assert [round(t * 1_000_000) for t, _ in found] == [30_000_000 * n for n in range(1, 22)] + [630_000_001]
+    assert min(spent) < 0.05, f"630 s took {min(spent) * 1_000:.0f} ms"
+
+
+# Its generators are left to the collector, whatever the transport.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_the_openai_sdk_streams_through_it(autojump_clock: MockClock) -> None:
+    asked: list[Request] = []
+
+    def choose(request: Request) -> Script:
+        asked.append(request)
+        return script_of(recorded([1.0, 60.0, 3.0]), speed=ORIGINAL)
+
+    transport: Any = TapeTransport(choose)  # which is httpx's by name
+    async with (
+        httpx2.AsyncClient(transport=transport, timeout=None) as http,
+        openai.AsyncOpenAI(api_key="none", http_client=http, max_retries=0) as client,
+    ):
+        stream = await client.chat.completions.create(model="m", messages=[], stream=True)
+        found = [(trio.current_time(), chunk.choices[0].delta.content) async for chunk in stream]
+    began = found[0][0] - 1
+    assert [(t - began, said) for t, said in found] == [(1, "0 "), (61, "1 "), (64, "2 ")]
+    assert asked[0].target == b"/v1/chat/completions"

@@ -91,7 +91,16 @@ class Asked:
             keys["decoded"] = self._inflater.coding
         if self.body.repeated:
             keys["repeated"] = True
-        return keys
+        return keys | self._framing()
+
+    def _framing(self) -> dict[str, Any]:
+        """How the end of its body is told; nothing of one that has none."""
+        if self.header(b"transfer-encoding"):
+            return {"framing": "chunked"}
+        length = self.header(b"content-length")
+        if length:
+            return {"framing": "length", "length": int(length)} if length.isdecimal() else {"framing": "length"}
+        return {} if self.framed else {"framing": "close"}
 
     def decode(self) -> None:
         """An upstream that compresses all the same is decoded, within bounds (U51, U52)."""

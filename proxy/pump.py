@@ -19,7 +19,6 @@ from wiretape.events.stretch import Stretch
 from .answered import Asked, Shape, shape_of
 from .asking import Asking
 from .attempts import Failure, Next
-from .body import Body
 from .connection import Read
 from .deadlines import Deadlines
 from .errors import WireError
@@ -62,7 +61,6 @@ class Pump:
         if order.history:
             self._scribe.flags["history_marked"] = None
         self._gone_written = False
-        self._body: Body | None = None
         #: The upstream's own error: the body of its answer, or the object in its stream.
         self._said = b""
 
@@ -105,8 +103,8 @@ class Pump:
             self._deadlines.over()
             if isinstance(self._order.body, Upload):
                 self._order.body.over()
-            if self._body is not None:
-                await self._body.aclose()
+            if self._scribe.body is not None:
+                await self._scribe.body.aclose()
             if not self._live.ended.is_set():
                 self._live.end(cut=True)
 
@@ -134,12 +132,12 @@ class Pump:
     async def _attempt(self) -> str | Failure:
         """The cause to end with, or how this attempt failed before anything was delivered."""
         self._deadlines.attempt(trio.current_time())
-        self._body = self._scribe.fault = None
+        self._scribe.body = self._scribe.fault = None
         self._said = b""
         answered = await self._asked()
         if isinstance(answered, str | Failure):
             return answered
-        async with answered.body as self._body:
+        async with answered.body as self._scribe.body:
             cause = await self._take(answered, shape_of(self._order, answered))
             return await self._judged(answered, cause)
 

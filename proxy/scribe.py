@@ -15,8 +15,10 @@ from .answered import Asked
 from .answers import Answer
 from .asking import Asking
 from .attempts import Decision, Failure
+from .body import Body
 from .deadlines import Deadlines
 from .errors import WireError
+from .exchange import End
 from .live import Live
 from .order import Order
 from .outcome import exchange_ending, our_error, relayed_head, stream_head
@@ -33,7 +35,8 @@ class Scribe:
     def __init__(
         self, order: Order, live: Live, taping: Taping, asking: Asking, deadlines: Deadlines, log: Log
     ) -> None:
-        #: Of the last attempt: what broke its connection.
+        #: Of the last attempt: the body of its answer, and what broke its connection.
+        self.body: Body | None = None
         self.fault: WireError | None = None
         #: What the ending says beside the flags of the fold.
         self.flags: dict[str, None] = {}
@@ -94,6 +97,7 @@ class Scribe:
             keys["status"] = failure.status
         if decision.after_s:
             keys["after_ms"] = round(decision.after_s * 1_000)
+        keys |= _framed(self.body)
         self._taping.later(self._taping.record("failed", keys))
 
     async def give_up(self, failure: Failure, decision: Decision, said: bytes) -> None:
@@ -121,7 +125,7 @@ class Scribe:
             await self.commit(self._head())
         untaped = ["untaped"] if taping.untaped else []
         said = chat_cause(cause) if self._order.dialect == "chat" else cause
-        keys = {"cause": said, "ending": ending, "flags": [*flags, *self.flags, *untaped]}
+        keys = {"cause": said, "ending": ending, "flags": [*flags, *self.flags, *untaped], **_framed(self.body)}
         record = taping.recorder.end(taping.t(), keys)
         frames = taping.emitted([record])
         await taping.write([record])
@@ -196,6 +200,17 @@ class Scribe:
         if answer is not None:
             live.commit(answer)
         live.keepalive()
+
+
+def _framed(body: Body | None) -> dict[str, Any]:
+    """Whether the body of the last answer ended by its own framing, whatever we made of it; else what broke it, if that
+    was not us. A replay cannot tell a cut from an end without it.
+    """
+    if body is None:
+        return {}
+    if body.fault is not None:
+        return {"framed": False, "broke": body.fault.ending}
+    return {"framed": body.end is End.FRAMED}
 
 
 def _promised(answer: Answer | None) -> int:

@@ -203,14 +203,14 @@ class Scribe:
 
 
 def _framed(body: Body | None) -> dict[str, Any]:
-    """Whether the body of the last answer ended by its own framing, whatever we made of it; else what broke it, if that
+    """Whether the body of the last answer ended by its own framing, whatever we made of it; else what ended it, if that
     was not us. A replay cannot tell a cut from an end without it.
     """
     if body is None:
         return {}
     if body.fault is not None:
         return {"framed": False, "broke": body.fault.ending}
-    return {"framed": body.end is End.FRAMED}
+    return {"framed": False, "broke": "closed"} if body.end is End.CLOSED else {"framed": body.end is End.FRAMED}
 
 
 def _promised(answer: Answer | None) -> int:

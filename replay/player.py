@@ -23,8 +23,8 @@ __all__ = ["INSTANT", "ORIGINAL", "Speed", "attempts_of", "script_of"]
 _SECOND_US: Final = 1_000_000
 
 #: What the upstream did where its connection broke (`broke`), or its attempt failed.
-_BROKE: Final[Mapping[str, Fault]] = MappingProxyType(
-    {"truncated": Fault.CUT, "reset": Fault.RESET, "protocol": Fault.GARBAGE}
+_BROKE: Final[Mapping[str, Fault | None]] = MappingProxyType(
+    {"closed": None, "truncated": Fault.CUT, "reset": Fault.RESET, "protocol": Fault.GARBAGE}
 )
 #: The same of a cause, where the tape does not say whether the body was framed.
 _CAUSES: Final[Mapping[str, Fault | None]] = MappingProxyType(
@@ -66,7 +66,7 @@ def script_of(records: Sequence[Record], *, speed: Speed = INSTANT) -> Script:
     if head is None:
         return _unanswered(attempt, end, speed)
     received = list(reads(attempt))
-    fault = _fault(head.keys, end.keys if end is not None else NO_KEYS)
+    fault = _fault(end.keys if end is not None else NO_KEYS)
     method = next((record.keys.get("method") for record in records if record.kind == "request"), None)
     headers, closes = _framing(head.keys, sum(len(data) for _, data in received), fault, bodiless=method == "HEAD")
     return Script(
@@ -88,16 +88,14 @@ def _unanswered(attempt: Sequence[Record], end: Record | None, speed: Speed) -> 
     return Script(head_delay_s=speed.delay(delay_s), unanswered=fault)
 
 
-def _fault(head: Mapping[str, Any], end: Mapping[str, Any]) -> Fault | None:
+def _fault(end: Mapping[str, Any]) -> Fault | None:
     """How the body ended; None where it did so properly."""
     framed, broke = end.get("framed"), end.get("broke")
     if framed is True:
         return None
-    if isinstance(broke, str):
-        return _BROKE.get(broke, Fault.STALL)
+    if framed is False:  # what nobody waited for is silence
+        return _BROKE.get(str(broke), Fault.STALL)
     cause = end.get("cause", end.get("ending"))
-    if framed is False:
-        return None if cause == "eof" and head.get("framing") == "close" else Fault.STALL
     if end.get("ending") == "completed" or "unframed" in as_list(end.get("flags")):
         return None
     return _CAUSES.get(str(cause), Fault.STALL)

@@ -71,7 +71,12 @@ CASES = {
     "neither, so the close is the end": (
         says(EVENTS + b"\r\n", HALF),
         {"framing": "close"},
-        {"cause": "eof", "ending": "truncated", "framed": False},
+        {"cause": "eof", "ending": "truncated", "framed": False, "broke": "closed"},
+    ),
+    "[DONE], and the close that is the end": (
+        says(EVENTS + b"\r\n", WHOLE),
+        {"framing": "close"},
+        {"cause": "closed", "ending": "completed", "framed": False, "broke": "closed"},
     ),
     "[DONE] and the last chunk": (
         says(CHUNKED, chunk(WHOLE), LAST),

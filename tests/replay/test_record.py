@@ -1,0 +1,289 @@
+"""`wiretape record`: its child finds the proxy, gets what the upstream says, and every stream is on one tape."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import trio
+
+from wiretape.events.record import Record
+from wiretape.events.tape import reads
+from wiretape.proxy.config import Route, Target
+from wiretape.replay.base_urls import base_urls, unproxied
+from wiretape.replay.load import load
+from wiretape.replay.print_config import CLIENTS, snippet
+from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
+from wiretape.replay.server import listening
+
+RECORD = (sys.executable, "-m", "wiretape.proxy.cli", "record")
+ONE = b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[%b]}\n\n'
+WORD = ONE % '{"index":0,"delta":{"role":"assistant","content":"Grüße"}}'.encode()
+SPLIT = WORD.index(b"\xbc")
+#: A read ends inside a character.
+TEXT = [WORD[:SPLIT], WORD[SPLIT:], ONE % b'{"index":0,"delta":{},"finish_reason":"stop"}' + b"data: [DONE]\n\n"]
+#: So that each piece is a read.
+GAP_S = 0.03
+#: Asks as often as told, in its own words, and prints what it gets.
+ASK = """
+import http.client, json, os, sys, urllib.parse
+base = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
+for model in sys.argv[1:]:
+    connection = http.client.HTTPConnection(base.netloc)
+    body = json.dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": "?"}]})
+    connection.request("POST", base.path + "/chat/completions", body, {"Content-Type": "application/json"})
+    try:
+        sys.stdout.buffer.write(connection.getresponse().read())
+    except (OSError, http.client.HTTPException) as error:
+        print(type(error).__name__, file=sys.stderr)
+sys.stdout.flush()
+"""
+
+
+def answer(request: Request) -> Script:
+    """By the model that is asked for."""
+    if b'"cut"' in request.body:
+        return event_stream(TEXT[:2], gap_s=GAP_S, end=Fault.RESET)
+    if b'"busy"' in request.body:
+        return json_answer(b'{"error":{"message":"slow down"}}', 429)
+    if b'"endless"' in request.body:
+        return Script(steps=[Step(0, WORD), Step(0, Fault.STALL)])
+    return event_stream(TEXT, gap_s=GAP_S)
+
+
+class Done:
+    """What a run came to."""
+
+    def __init__(self, process: "subprocess.CompletedProcess[bytes]", tape: Path) -> None:
+        self.code, self.out, self.said = process.returncode, process.stdout, process.stderr.decode()
+        self.streams: Sequence[Sequence[Record]] = load(tape).streams if tape.exists() else ()
+        self.endings: list[object] = [records[-1].keys["ending"] for records in self.streams]
+
+
+async def record(
+    folder: Path, *command: str, upstream: str | None = None, options: Sequence[str] = (), stdin: bytes = b""
+) -> Done:
+    """One run, its temporary folders below this one."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder / "tmp"), "LANG": "C.UTF-8"}
+    tape = folder / "run.tape"
+    where = [] if upstream is None else ["--upstream", upstream]
+    words = [*RECORD, *where, "-o", str(tape), *options, "--", *command]
+    with trio.fail_after(60):
+        process = await trio.run_process(
+            words, env=env, cwd=folder, stdin=stdin, capture_stdout=True, capture_stderr=True, check=False
+        )
+    return Done(process, tape)
+
+
+def left(folder: Path) -> list[Path]:
+    return list((folder / "tmp").iterdir())
+
+
+async def test_all_streams_of_a_run_are_on_one_tape_in_order_and_the_child_gets_the_bytes(tmp_path: Path) -> None:
+    async with listening(answer) as (upstream, seen):
+        done = await record(tmp_path, sys.executable, "-c", ASK, "text", "busy", "text", upstream=upstream)
+    assert (done.code, done.endings) == (0, ["completed", "upstream_error", "completed"])
+    assert done.out == b"".join(TEXT) + b'{"error":{"message":"slow down"}}' + b"".join(TEXT)
+    assert [data for _, data in reads(done.streams[0])] == TEXT
+    assert len(seen.seen) == 3, "what the upstream refuses is asked once"
+    assert done.said.splitlines()[-1].endswith("run.tape: 3 streams (2 completed, 1 upstream_error)")
+    assert left(tmp_path) == []
+
+
+async def test_a_stream_that_died_is_recorded_as_that(tmp_path: Path) -> None:
+    async with listening(answer) as (upstream, _):
+        done = await record(tmp_path, sys.executable, "-c", ASK, "cut", upstream=upstream)
+    assert (done.code, done.endings) == (0, ["reset"])
+    assert [data for _, data in reads(done.streams[0])] == TEXT[:2]
+
+
+async def test_the_exit_code_is_the_childs_own_and_stdin_is_too(tmp_path: Path) -> None:
+    child = ASK + "\nsys.stdout.buffer.write(sys.stdin.buffer.read()); sys.exit(7)"
+    async with listening(answer) as (upstream, _):
+        done = await record(tmp_path, sys.executable, "-c", child, "text", upstream=upstream, stdin=b"in\n")
+    assert (done.code, done.endings) == (7, ["completed"])
+    assert done.out.endswith(b"in\n")
+
+
+async def test_curl_finds_it_too(tmp_path: Path) -> None:
+    ask = 'curl -sN "$OPENAI_BASE_URL/chat/completions" -H "Content-Type: application/json" -d \'{"stream":true}\''
+    async with listening(answer) as (upstream, _):
+        done = await record(tmp_path, "sh", "-c", ask, upstream=upstream)
+    assert (done.code, done.out, done.endings) == (0, b"".join(TEXT), ["completed"])
+
+
+async def test_the_upstream_may_be_configured_and_the_profile_asked_for(tmp_path: Path) -> None:
+    async with listening(answer) as (upstream, _):
+        (tmp_path / "wiretape.toml").write_text(f'upstream = "{upstream}"\ndurability = "none"\nprofile = "strict"\n')
+        done = await record(tmp_path, sys.executable, "-c", ASK, "cut")
+    assert done.code == 0
+    assert b'"error"' in done.out, "strict says so in the stream"
+
+
+async def test_a_folder_that_is_named_keeps_the_live_tapes_and_only_this_run_is_sealed(tmp_path: Path) -> None:
+    async with listening(answer) as (upstream, _):
+        for _ in range(2):
+            options = ["--data", str(tmp_path / "kept")]
+            done = await record(tmp_path, sys.executable, "-c", ASK, "text", upstream=upstream, options=options)
+            assert done.endings == ["completed"]
+    assert len(list((tmp_path / "kept").glob("*/*.tape"))) == 2
+
+
+async def test_what_it_says_where_it_cannot(tmp_path: Path) -> None:
+    async with listening(answer) as (upstream, _):
+        nothing = await record(tmp_path, "true", upstream=upstream)
+        failed = await record(tmp_path, "sh", "-c", "exit 5", upstream=upstream)
+        absent = await record(tmp_path, "no-such-command", upstream=upstream)
+        port = upstream.removesuffix("/v1").rpartition(":")[2]
+        taken = await record(tmp_path, "true", upstream="https://api.example.com/v1", options=["--port", port])
+    nowhere = await record(tmp_path, "true")
+    empty = await record(tmp_path, upstream="https://api.example.com/v1")
+    strange = await record(tmp_path, "true", options=["--ide-s=5"])
+    runs = (nothing, failed, absent, taken, nowhere, empty, strange)
+    assert [done.code for done in runs] == [1, 5, 3, 3, 2, 2, 2]
+    says = ("nothing was recorded", "nothing was recorded", "no-such-command cannot be run", "in use", "no upstream",
+            "no command", "did you mean --idle-s")  # fmt: skip
+    for done, words in zip(runs, says, strict=True):
+        assert words in done.said.splitlines()[-1]
+        assert not done.streams
+    assert left(tmp_path) == []
+
+
+async def test_a_stream_that_outlives_the_child_is_waited_for_and_then_ended(tmp_path: Path) -> None:
+    """Its reader is a grandchild."""
+    behind = f"{sys.executable} -c '{ASK}' endless >/dev/null 2>&1 & sleep 0.7"
+    async with listening(answer) as (upstream, _):
+        done = await record(tmp_path, "sh", "-c", behind, upstream=upstream, options=["--shutdown-drain-s=0.2"])
+    assert done.endings == ["shutdown"]
+
+
+def _started(folder: Path, upstream: str, child: str, *, terminal: int | None = None) -> subprocess.Popen[bytes]:
+    """A run whose child says `ready`, then waits."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8"}
+    words = [*RECORD, "--upstream", upstream, "-o", str(folder / "run.tape"), "--", sys.executable, "-c", child, "text"]
+    if terminal is None:
+        return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    controlled = (
+        "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", controlled, *words],
+        env=env, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+
+
+WAITS = (
+    ASK
+    + """
+import signal, time
+told = []
+signal.signal(signal.SIGINT, lambda *_: told.append("INT"))
+signal.signal(signal.SIGTERM, lambda *_: told.append("TERM"))
+print("ready", flush=True)
+while not told:
+    time.sleep(0.01)
+time.sleep(0.3)
+print(*told, flush=True)
+sys.exit(9)
+"""
+)
+
+
+async def _until(process: "subprocess.Popen[bytes]", word: bytes) -> bytes:
+    assert process.stdout is not None
+    said = b""
+    while word not in said:
+        more = await trio.to_thread.run_sync(process.stdout.readline)
+        assert more, process.communicate()[1].decode()
+        said += more
+    return said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGTERM, b"TERM\n"), (signal.SIGINT, b"INT\n")])
+async def test_signals_go_to_the_child_and_what_was_recorded_is_sealed(
+    tmp_path: Path, number: signal.Signals, word: bytes
+) -> None:
+    async with listening(answer) as (upstream, _):
+        process = _started(tmp_path, upstream, WAITS)
+        await _until(process, b"ready")
+        process.send_signal(number)
+        out, _ = await trio.to_thread.run_sync(process.communicate)
+    assert (process.returncode, out) == (9, word)
+    assert [records[-1].keys["ending"] for records in load(tmp_path / "run.tape").streams] == ["completed"]
+
+
+@pytest.mark.slow
+async def test_ctrl_c_at_a_terminal_reaches_the_child_once(tmp_path: Path) -> None:
+    keyboard, terminal = pty.openpty()
+    async with listening(answer) as (upstream, _):
+        process = _started(tmp_path, upstream, WAITS, terminal=terminal)
+        await _until(process, b"ready")
+        os.write(keyboard, b"\x03")
+        out, _ = await trio.to_thread.run_sync(process.communicate)
+    os.close(keyboard)
+    os.close(terminal)
+    assert (process.returncode, out) == (9, b"INT\n")
+    assert load(tmp_path / "run.tape").streams
+
+
+def _live(folder: Path, word: bytes) -> list[Path]:
+    """The tapes of running streams on which this has been written."""
+    payload = word.removeprefix(b"data: ").strip()
+    return [path for path in folder.glob("wiretape-record-*/live/*.tape") if payload in path.read_bytes()]
+
+
+@pytest.mark.slow
+async def test_after_kill_9_the_live_tapes_can_still_be_sealed(tmp_path: Path) -> None:
+    child = ASK.replace("for model in", "print('ready', flush=True)\nfor model in").replace(
+        '"stream"', '"x": "endless", "stream"'
+    )
+    async with listening(answer) as (upstream, seen):
+        process = _started(tmp_path, upstream, child)
+        await _until(process, b"ready")
+        with trio.fail_after(30):
+            while not seen.seen or not seen.seen[0].pieces or not _live(tmp_path, WORD):  # noqa: ASYNC110 - another process writes it
+                await trio.sleep(0.01)
+        process.kill()
+        await trio.to_thread.run_sync(process.communicate)
+    (live,) = _live(tmp_path, WORD)
+    sealed = tmp_path / "sealed.tape"
+    command = [sys.executable, "-m", "wiretape.proxy.cli", "seal", str(live), "-o", str(sealed)]
+    done = await trio.run_process(command, check=False, capture_stderr=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    (records,) = load(sealed).streams
+    assert b"".join(data for _, data in reads(records)) == WORD
+
+
+ROUTE = Route(name="", targets=(Target(name="x", url="https://gateway.example.com/v1"),))
+OPENAI = Route(name="", targets=(Target(name="x", url="https://api.openai.com/v1"),))
+URL = "http://127.0.0.1:1"
+
+
+def test_which_variables_say_where() -> None:
+    both = base_urls(URL, {"": ROUTE})
+    assert both["OPENAI_BASE_URL"] == both["OPENAI_API_BASE"] == f"{URL}/v1"
+    assert both["ANTHROPIC_BASE_URL"] == both["ANTHROPIC_API_BASE"] == URL
+    named = base_urls(URL, {"": OPENAI, "anthropic": ROUTE})
+    assert (named["OPENAI_BASE_URL"], named["ANTHROPIC_BASE_URL"]) == (f"{URL}/v1", f"{URL}/anthropic")
+    assert not any("ANTHROPIC" in name for name in base_urls(URL, {"": OPENAI})), "its key is not for OpenAI"
+    assert set(base_urls(URL, {"openai": ROUTE})) == {"OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_BASE_URL"}
+
+
+def test_no_egress_proxy_stands_between() -> None:
+    assert unproxied({"A": "b"}) == {"A": "b"}
+    told = unproxied({"HTTP_PROXY": "http://p:1", "no_proxy": "x.example.com"})
+    assert told["no_proxy"] == "x.example.com,127.0.0.1,localhost"
+    assert told["NO_PROXY"] == "127.0.0.1,localhost"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_snippet_names_the_port(client: str) -> None:
+    said = snippet(client, "http://127.0.0.1:4321")
+    assert "http://127.0.0.1:4321" in said.text
+    assert ("http://127.0.0.1:4321/v1" in said.text) is (client != "claude-code")

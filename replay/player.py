@@ -18,7 +18,7 @@ from wiretape.events.tape import reads
 
 from .script import Fault, Script, Step
 
-__all__ = ["INSTANT", "ORIGINAL", "Speed", "attempts_of", "script_of"]
+__all__ = ["INSTANT", "ORIGINAL", "Speed", "attempts_of", "each_attempt", "script_of"]
 
 _SECOND_US: Final = 1_000_000
 
@@ -26,9 +26,18 @@ _SECOND_US: Final = 1_000_000
 _BROKE: Final[Mapping[str, Fault | None]] = MappingProxyType(
     {"closed": None, "truncated": Fault.CUT, "reset": Fault.RESET, "protocol": Fault.GARBAGE}
 )
-#: The same of a cause, where the tape does not say whether the body was framed.
+#: The same of a cause, or of the ending of an attempt that failed, where the tape does not say how its body ended.
 _CAUSES: Final[Mapping[str, Fault | None]] = MappingProxyType(
-    {"framed": None, "closed": None, "status": None, "eof": Fault.CUT, "reset": Fault.RESET, "protocol": Fault.GARBAGE}
+    {
+        "framed": None,
+        "closed": None,
+        "status": None,
+        "upstream_error": None,
+        "eof": Fault.CUT,
+        "truncated": Fault.CUT,
+        "reset": Fault.RESET,
+        "protocol": Fault.GARBAGE,
+    }
 )
 
 
@@ -47,9 +56,21 @@ class Speed:
         """Seconds to wait."""
         return 0.0 if self.times == inf else min(recorded_s, self.gap_s_max) / self.times
 
+    @staticmethod
+    def of(text: str, gap_s_max: float = inf) -> "Speed":
+        """From `instant`, `original`, or how many times as fast; raises ValueError."""
+        named = {"instant": inf, "original": 1.0}
+        return Speed(times=named[text] if text in named else float(text), gap_s_max=gap_s_max)
+
 
 INSTANT: Final = Speed()
 ORIGINAL: Final = Speed(times=1)
+
+
+def each_attempt(records: Sequence[Record]) -> list[Sequence[Record]]:
+    """A stream for each attempt: what was asked, and what came of it that time."""
+    begun = next((at for at, record in enumerate(records) if record.kind == "attempt"), 0)
+    return [[*records[:begun], *attempt] for attempt in attempts_of(records)] if begun else [records]
 
 
 def attempts_of(records: Sequence[Record]) -> list[Sequence[Record]]:

@@ -1,0 +1,266 @@
+"""What an upstream said, taken from the tape of it: pieces, delays and endings come back as they were."""
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.scripted import Reset
+from tests.support.house import ASKED, DONE, call, finish, house, post, text
+from tests.support.house import frame as chunk_frame
+from wiretape.events.record import Record
+from wiretape.replay.player import INSTANT, ORIGINAL, Speed, attempts_of, each_attempt, script_of
+from wiretape.replay.script import Fault, Request, Script, Step, event_stream
+from wiretape.replay.server import Upstream
+
+CHAT = "/v1/chat/completions"
+TYPE = (b"content-type", b"text/event-stream")
+HALF = (text("hi"), call('{"a', "write_file"))
+WHOLE = (text("hi"), finish() + DONE)
+
+
+class Resettable(trio.abc.Stream):
+    """What a scripted connection is to the replay server: it can be reset."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self.is_reset = False
+
+    def reset(self) -> None:
+        """The close that follows is one."""
+        self.is_reset = True
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self._stream.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        if self.is_reset:
+            raise Reset
+        await self._stream.aclose()
+
+
+async def taped(*scripts: Script, path: str = CHAT, attempts: int = 1) -> list[Record]:
+    """The tape that the real proxy makes of these answers, each on a connection of its own."""
+    waiting = list(scripts)
+
+    def choose(_: Request) -> Script:
+        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+    async def serve(stream: trio.abc.Stream) -> None:
+        await Upstream(choose).serve(Resettable(stream))
+
+    async with house(serve, route={"attempts": attempts, "idle_s": 30.0}) as home:
+        await home.ask(ASKED, path=path)
+        await home.settled()
+        return await home.tape()
+
+
+def length(count: int) -> tuple[bytes, bytes]:
+    return (b"content-length", b"%d" % count)
+
+
+HALF_BYTES = len(b"".join(HALF))
+
+#: Each comes back as it was.
+SAME = {
+    "a whole stream": event_stream(WHOLE, gap_s=0.5),
+    "an end of the chunks inside a call": event_stream(HALF, gap_s=0.5),
+    "a cut inside a call": event_stream(HALF, gap_s=0.5, end=Fault.CUT),
+    "a reset inside a call": event_stream(HALF, gap_s=0.5, end=Fault.RESET),
+    "garbage inside a call": event_stream(HALF, gap_s=0.5, end=Fault.GARBAGE),
+    "a length": Script(headers=[TYPE, length(HALF_BYTES)], steps=[Step(0.25, piece) for piece in HALF]),
+    "a short length": Script(
+        headers=[TYPE, length(HALF_BYTES + 9)], steps=[*(Step(0.25, piece) for piece in HALF), Step(0.5, Fault.CUT)]
+    ),
+    "a body that the close ends": Script(steps=[*(Step(0.25, piece) for piece in HALF), Step(0.5, b"")], closes=True),
+    "an answer that waits for its head": Script(head_delay_s=7.0, steps=[Step(0.25, piece) for piece in WHOLE]),
+    "a refusal": Script(
+        status=429,
+        headers=[(b"content-type", b"application/json"), (b"retry-after", b"7"), length(2)],
+        steps=[Step(0.25, b"{}")],
+    ),
+    "a status that nobody has named": Script(
+        status=529, headers=[(b"content-type", b"application/json"), length(2)], steps=[Step(0.25, b"{}")]
+    ),
+    "no answer but a cut": Script(head_delay_s=3.0, unanswered=Fault.CUT),
+    "no answer but a reset": Script(head_delay_s=3.0, unanswered=Fault.RESET),
+    "no answer but garbage": Script(head_delay_s=3.0, unanswered=Fault.GARBAGE),
+}
+
+
+def plain(script: Script) -> tuple[object, ...]:
+    """A script as it is played: names in lower case, delays that microseconds can say, no empty last step."""
+    steps = [(round(delay_s, 3), what) for delay_s, what in script.steps if what or delay_s > 0.001]
+    while steps and steps[-1] == (0.0, b""):
+        steps.pop()
+    headers = [(name.lower(), value) for name, value in script.headers]
+    if script.unanswered is not None:
+        return round(script.head_delay_s, 3), script.unanswered
+    return script.status, headers, steps, round(script.head_delay_s, 3), script.closes
+
+
+@pytest.mark.parametrize("case", SAME)
+async def test_what_was_played_to_the_proxy_comes_back_from_its_tape(case: str, autojump_clock: MockClock) -> None:
+    del autojump_clock
+    script = SAME[case]
+    tape = await taped(script)
+    assert plain(script_of(tape, speed=ORIGINAL)) == plain(script)
+
+
+async def test_a_stall_is_silence_where_it_began(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    tape = await taped(event_stream(HALF, gap_s=0.5, end=Fault.STALL))
+    assert tape[-1].keys["cause"] == "stalled"
+    assert plain(script_of(tape, speed=ORIGINAL))[2] == [
+        (0.5, HALF[0]), (0.5, HALF[1]), (0.0, Fault.STALL)
+    ]  # fmt: skip
+    never = await taped(Script(unanswered=Fault.STALL))
+    assert script_of(never).unanswered is Fault.STALL
+
+
+async def test_where_the_client_left_nobody_knows_what_would_have_come(autojump_clock: MockClock) -> None:
+    del autojump_clock
+
+    async def serve(stream: trio.abc.Stream) -> None:
+        await Upstream(lambda _: event_stream([*HALF] * 9, gap_s=5)).serve(stream)
+
+    async with house(serve) as home:
+        client = await home.connect()
+        await client.send(post(ASKED))
+        await trio.sleep(12)
+        client.close()
+        await home.settled()
+        tape = await home.tape()
+    assert tape[-1].keys["cause"] == "client_gone"
+    assert [what for _, what in script_of(tape).steps] == [*HALF, Fault.STALL]
+
+
+async def test_the_attempt_that_answered_is_the_last_and_each_can_be_had(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    tape = await taped(Script(unanswered=Fault.RESET), event_stream([], end=Fault.CUT), event_stream(WHOLE), attempts=3)
+    assert len(attempts_of(tape)) == 3
+    assert [what for _, what in script_of(tape).steps if what] == list(WHOLE)
+    first, second, third = map(script_of, each_attempt(tape))
+    assert first.unanswered is Fault.RESET
+    assert (second.unanswered, [what for _, what in second.steps]) == (None, [Fault.CUT])
+    assert third == script_of(tape)
+    assert [record.kind for record in each_attempt(tape)[1][:3]] == ["open", "request", "attempt"]
+
+
+async def test_an_exchange_comes_back_in_its_reads(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    pieces = [b'{"data":', b"[1,2,", b"3]}"]
+    script = Script(headers=[(b"content-type", b"application/json")], steps=[Step(0.5, piece) for piece in pieces])
+    tape = await taped(script, path="/v1/embeddings")
+    assert plain(script_of(tape, speed=ORIGINAL)) == plain(script)
+
+
+async def test_a_head_request_keeps_the_length_that_was_promised(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    async with house(_head_only) as home:
+        await home.ask(b"", path="/v1/models", method="HEAD")
+        await home.settled()
+        tape = await home.tape()
+    assert dict(script_of(tape).headers)[b"content-length"] == b"12"
+
+
+async def _head_only(stream: trio.abc.Stream) -> None:
+    await stream.receive_some()
+    await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
+
+
+SPEEDS = {
+    "instant": (INSTANT, [0.0, 0.0, 0.0]),
+    "original": (ORIGINAL, [1.0, 60.0, 0.5]),
+    "ten times as fast": (Speed(times=10), [0.1, 6.0, 0.05]),
+    "no gap above two seconds": (Speed(times=1, gap_s_max=2), [1.0, 2.0, 0.5]),
+    "bounded first, then divided": (Speed(times=2, gap_s_max=2), [0.5, 1.0, 0.25]),
+}
+
+
+@pytest.mark.parametrize("case", SPEEDS)
+def test_of_a_speed(case: str) -> None:
+    speed, due = SPEEDS[case]
+    assert [speed.delay(seconds) for seconds in (1.0, 60.0, 0.5)] == pytest.approx(due)
+
+
+@pytest.mark.parametrize(
+    ("word", "speed"), [("instant", INSTANT), ("original", ORIGINAL), ("2.5", Speed(times=2.5)), ("inf", INSTANT)]
+)
+def test_a_speed_in_words(word: str, speed: Speed) -> None:
+    assert Speed.of(word) == speed
+
+
+@pytest.mark.parametrize("word", ["0", "-1", "fast", "", "nan"])
+def test_what_is_no_speed(word: str) -> None:
+    with pytest.raises(ValueError, match=r"speed|float"):
+        Speed.of(word)
+
+
+#: Of tapes from before 2026-11-18, which say neither `framing` nor `framed`.
+OLD: dict[str, tuple[dict[str, object], Fault | None]] = {
+    "we hung up behind the last word": ({"cause": "closed", "ending": "completed"}, None),
+    "a chat stream without its last word": ({"cause": "eof", "ending": "truncated"}, Fault.CUT),
+    "a finish but no [DONE]": ({"cause": "eof", "ending": "completed"}, None),
+    "a whole answer": ({"cause": "framed", "ending": "completed"}, None),
+    "an exchange that its close ended": ({"cause": "eof", "ending": "upstream_error", "flags": ["unframed"]}, None),
+    "an error status": ({"cause": "status", "ending": "upstream_error"}, None),
+    "a reset": ({"cause": "reset", "ending": "reset"}, Fault.RESET),
+    "garbage": ({"cause": "protocol", "ending": "protocol"}, Fault.GARBAGE),
+    "the proxy's own end": ({"cause": "shutdown", "ending": "shutdown"}, Fault.STALL),
+    "a crash": ({"cause": "crashed", "ending": "crashed"}, Fault.STALL),
+}
+
+
+@pytest.mark.parametrize("case", OLD)
+def test_of_an_old_tape_the_ending_is_guessed(case: str) -> None:
+    keys, due = OLD[case]
+    assert _ends([Record(4, 9, "end", keys)]) is due
+
+
+def test_a_tape_that_still_runs_has_said_nothing_more_yet() -> None:
+    assert _ends([]) is Fault.STALL
+
+
+def _ends(behind: Sequence[Record]) -> Fault | None:
+    tape = [
+        Record(0, 0, "open", {"dialect": "chat"}),
+        Record(1, 0, "attempt", {"number": 1}),
+        Record(2, 5, "head", {"status": 200, "headers": [["content-type", "text/event-stream"]]}),
+        Record(3, 7, "frame", {}, text("hi"), text("hi")[6:-2]),
+        *behind,
+    ]
+    last = script_of(tape).steps[-1].what
+    return last if isinstance(last, Fault) else None
+
+
+def test_what_was_decoded_has_no_coding_and_its_own_length() -> None:
+    head = {
+        "status": 200,
+        "headers": [["content-type", "application/json"], ["content-encoding", "gzip"]],
+        "decoded": "gzip",
+        "framing": "length",
+        "length": 3,
+    }
+    tape = [
+        Record(0, 0, "attempt", {}),
+        Record(1, 5, "head", head),
+        Record(2, 7, "body", {}, b"hello"),
+        Record(3, 9, "end", {"framed": True}),
+    ]
+    assert list(script_of(tape).headers) == [(b"content-type", b"application/json"), (b"content-length", b"5")]
+
+
+async def test_630_recorded_seconds_take_no_time_under_a_clock_that_jumps(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    frames = [chunk_frame({"content": str(number)}) for number in range(63)]
+    script = event_stream([*frames, *WHOLE[1:]], gap_s=10.0)
+    again = script_of(await taped(script), speed=ORIGINAL)
+    assert [step.delay_s for step in again.steps if step.what] == [10.0] * 64

@@ -5,25 +5,33 @@
 
 `lines`: the time of each line that is no part of an answer's body. `reads`: of each read of the upstream the time since
 the read before it (microseconds), how many frames it completed, and how many bytes of the next one it brought. `late`:
-lines of the body that were completed by no read, but by the end. `also`: records behind so many lines.
+lines of the body that were completed by no read, but by the end. `uploads`: of each uploaded body its pieces, when each
+came and where it ends. `also`: records behind so many others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from wiretape.events.errors import TapeError
-from wiretape.events.json_text import ABSENT, as_list, as_object, is_list, parse
+from wiretape.events.json_text import as_list, as_object, is_list
 from wiretape.events.record import NO_KEYS, Record
 
-__all__ = ["Clock", "clocked", "timed"]
+from .whole import ANSWER, UPLOADED, carrying, parted, whole
+
+__all__ = ["BESIDE", "Clock", "clocked", "timed"]
 
 #: Kinds that carry what the upstream sent.
-_RECEIVED: Final = frozenset({"frame", "rest", "body"})
+_RECEIVED: Final = frozenset({"frame", "rest", "body", ANSWER})
 #: Kinds that stand where they stand because of the clock, or of the client.
-_BESIDE: Final = frozenset({"commit", "keepalive", "gone"})
+BESIDE: Final = frozenset({"commit", "keepalive", "gone"})
 #: What `open` says of one recording and of no other.
 _OF_ONE_RECORDING: Final = ("stream", "created", "created_us", "caller")
+
+#: Where the clock line stands in its stream.
+_PLACE: Final = 1
+
+_Timed = TypeVar("_Timed")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,12 +41,20 @@ class Clock:
     lines: list[int] = field(default_factory=list[int])
     reads: list[list[int]] = field(default_factory=list[list[int]])
     late: list[list[int]] = field(default_factory=list[list[int]])
+    uploads: list[list[list[int]]] = field(default_factory=list[list[list[int]]])
     also: list[list[Any]] = field(default_factory=list[list[Any]])
     open: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def to_keys(self) -> dict[str, Any]:
         """As the line says it; what is empty is left out."""
-        keys = {"lines": self.lines, "reads": self.reads, "late": self.late, "also": self.also, "open": self.open}
+        keys = {
+            "lines": self.lines,
+            "reads": self.reads,
+            "late": self.late,
+            "uploads": self.uploads,
+            "also": self.also,
+            "open": self.open,
+        }
         return {name: value for name, value in keys.items() if value}
 
     @staticmethod
@@ -48,14 +64,16 @@ class Clock:
             lines=as_list(keys.get("lines")),
             reads=as_list(keys.get("reads")),
             late=as_list(keys.get("late")),
+            uploads=as_list(keys.get("uploads")),
             also=as_list(keys.get("also")),
             open=as_object(keys.get("open")),
         )
-        if not all(map(_are_numbers, [clock.lines, *clock.reads, *clock.late])) or any(
+        pieces = [piece for upload in clock.uploads for piece in as_list(upload)]
+        if not all(map(_are_numbers, [clock.lines, *clock.reads, *clock.late, *pieces])) or any(
             len(row) != 3 for row in clock.reads
         ):
             raise TapeError("its clock line holds something that is no time")
-        if not all(_is_beside(row) for row in clock.also) or any(len(row) != 2 for row in clock.late):
+        if not all(_is_beside(row) for row in clock.also) or any(len(row) != 2 for row in [*clock.late, *pieces]):
             raise TapeError("its clock line holds a record that is none")
         return clock
 
@@ -82,24 +100,45 @@ def clocked(records: Sequence[Record]) -> tuple[Clock, list[Record]]:
     clock, reads = Clock(), _Reads()
     kept: list[Record] = []
     for record in records:
+        # The first line is never one of the clock's: that stands behind it.
+        row = _beside(record, len(kept)) if kept else None
+        if row is None:
+            kept.append(record)
+        else:
+            clock.also.append(row)
+    lines: list[Record] = []
+    for record in whole(kept):
         out: tuple[str, ...] = ()
-        if record.kind in _BESIDE:
-            row: list[Any] = [len(kept), record.t, record.kind, dict(record.keys)]
-            # What the client was given of our own is text.
-            clock.also.append(row if record.raw is None else [*row, record.raw.decode()])
-            continue
         if record.kind in _RECEIVED:
             if not reads.take(record):
-                clock.late.append([len(kept), record.t])
+                clock.late.append([len(lines), record.t])
+            out = ("cuts",)
+        elif record.kind == UPLOADED:
+            clock.uploads.append([*record.keys.get("cuts", ()), [record.t, len(record.raw or b"")]])
             out = ("cuts",)
         else:
             clock.lines.append(record.t)
-            if not kept and record.kind == "open":
+            if not lines and record.kind == "open":
                 clock.open = {name: record.keys[name] for name in _OF_ONE_RECORDING if name in record.keys}
                 out = _OF_ONE_RECORDING
-        kept.append(_without(record, out)._replace(n=0, t=0))
+        lines.append(_without(record, out)._replace(n=0, t=0))
     clock.reads = reads.rows
-    return clock, kept
+    return clock, lines
+
+
+def _beside(record: Record, at: int) -> list[Any] | None:
+    """Its row; None for a record that has to be a line."""
+    if record.kind not in BESIDE:
+        return None
+    row: list[Any] = [at, record.t, record.kind, dict(record.keys)]
+    if record.raw is None:
+        return row
+    if record.payload != carrying(record, record.raw).payload:
+        return None
+    try:  # what the client was given of our own is text
+        return [*row, record.raw.decode()]
+    except UnicodeDecodeError:
+        return None
 
 
 def _without(record: Record, names: Sequence[str]) -> Record:
@@ -136,44 +175,50 @@ class _Reads:
 # -- together ---------------------------------------------------------------------------------------------------------
 
 
-def timed(kept: Sequence[Record], clock: Clock) -> list[Record]:
-    """The records again, numbered from 0."""
-    lines, late = iter(clock.lines), dict[int, int](map(tuple, clock.late))  # type: ignore[arg-type]
-    places, beside = _Places(clock.reads), list(clock.also)
-    records: list[Record] = []
-    for at, record in enumerate(kept):
-        _put_beside(records, beside, at)
+def timed(lines: Sequence[Record], clock: Clock) -> list[Record]:
+    """The records again; `n` is of each the place of its line, as it came, and 1 of those that stand here."""
+    times, late = iter(clock.lines), dict[int, int](map(tuple, clock.late))  # type: ignore[arg-type]
+    places, uploads = _Places(clock.reads), iter(clock.uploads)
+    kept: list[Record] = []
+    for at, record in enumerate(lines):
         keys: Mapping[str, Any] = record.keys
         if record.kind in _RECEIVED:
             t, cuts = places.of(record, late.get(at))
             keys = {**keys, "cuts": cuts} if cuts else keys
+        elif record.kind == UPLOADED:
+            *cuts, (t, _) = _next(uploads) or [[0, 0]]
+            keys = {**keys, "cuts": cuts}
         else:
-            t = _next(lines)
+            t = _next(times)
             keys = keys if at or not clock.open else {**keys, **clock.open}
-        records.append(record._replace(n=len(records), t=t, keys=keys))
-    _put_beside(records, beside, len(kept))
-    if beside or next(lines, None) is not None or not places.exhausted:
+        kept.append(record._replace(t=t, keys=keys))
+    if next(times, None) is not None or next(uploads, None) is not None or not places.exhausted:
         raise TapeError("its clock line speaks of more than there is")
-    return records
+    return _with_beside(parted(kept), clock.also)
 
 
-def _next(times: Iterator[int]) -> int:
+def _next(times: Iterator[_Timed]) -> _Timed:
     t = next(times, None)
     if t is None:
         raise TapeError("its clock line is too short")
     return t
 
 
-def _put_beside(records: list[Record], beside: list[list[Any]], at: int) -> None:
-    while beside and beside[0][0] == at:
-        _, t, kind, keys, *raw = beside.pop(0)
-        record = Record(len(records), t, kind, keys or NO_KEYS)
-        records.append(_carrying(record, raw[0].encode()) if raw else record)
-
-
-def _carrying(record: Record, raw: bytes) -> Record:
-    value = parse(raw) if b"\n" not in raw else ABSENT
-    return record._replace(raw=raw, payload=None if value is ABSENT else raw, value=value)
+def _with_beside(kept: Sequence[Record], rows: Sequence[Sequence[Any]]) -> list[Record]:
+    records: list[Record] = []
+    beside = iter(rows)
+    row = next(beside, None)
+    for at in range(len(kept) + 1):
+        while row is not None and row[0] == at:
+            _, t, kind, keys, *raw = row
+            record = Record(_PLACE, t, kind, keys or NO_KEYS)
+            records.append(carrying(record, raw[0].encode()) if raw else record)
+            row = next(beside, None)
+        if at < len(kept):
+            records.append(kept[at])
+    if row is not None:
+        raise TapeError("its clock line speaks of more than there is")
+    return records
 
 
 class _Places:

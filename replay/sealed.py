@@ -6,20 +6,22 @@
     {"k":"request",...,"data":{...,"messages":[]}}  the body, its long lists taken out ...
     {"k":"message","data":{...}}                    ... and written one line an element
     {"k":"frame","data":{...}}                      what came, verbatim, as on a live tape
+    {"k":"answer","data":{...}}                     an answer that is no stream, whole; text has a line for each of its
     {"k":"end",...}
     {"k":"fold",...}                                what it comes to
 
 A line of a record is the live tape's line without `c`, `n`, `t` and `cuts`: those, and the records that stand where
-they stand by the clock alone (`commit`, `keepalive`, `gone`), are in `clock`. Nothing is lost: `decode` gives back the
-very records that `encode` was given.
+they stand by the clock alone (`commit`, `keepalive`, `gone`), are in `clock`. A kind of a live tape that is a word of
+this form has a `=` before it. Nothing is lost: `decode` gives back the very records that `encode` was given.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.errors import TapeError
-from wiretape.events.json_text import as_object, dumps, is_object, parse
+from wiretape.events.json_text import ABSENT, as_object, dumps, is_object, parse
 from wiretape.events.record import Record
 from wiretape.events.record import decode as decode_line
 from wiretape.events.record import encode as encode_line
@@ -27,15 +29,21 @@ from wiretape.events.upcast import upcast
 
 from .clock import Clock, clocked, timed
 from .expected import expected
-from .split_body import joined, split
+from .split_body import LISTS, TEXT, joined, split
+from .whole import ANSWER, UPLOADED, pieces
 
-__all__ = ["FORMAT", "MARK", "Sealed", "decode", "encode"]
+__all__ = ["FORMAT", "MARK", "STEPS", "Sealed", "decode", "encode"]
 
 #: The form that this version writes. What the records themselves say has the format of `open`.
 FORMAT: Final = 1
 #: How a sealed tape begins.
 MARK: Final = b'{"wiretape":"sealed",'
 
+#: From format n to n + 1: the lines of a whole file. A file of every format stays in fixtures/ for ever.
+STEPS: Final[Mapping[int, Callable[[list[bytes]], list[bytes]]]] = MappingProxyType({})
+
+#: Kinds that are lines of this form and no records.
+_OURS: Final = frozenset({"clock", "fold", ANSWER, UPLOADED, TEXT, *LISTS.values()})
 _NUMBERED: Final = b'"n":0,"t":0,'
 _BODY_AT: Final = 16
 
@@ -45,6 +53,8 @@ class Sealed(NamedTuple):
 
     header: Mapping[str, Any]
     streams: list[list[Record]]
+    #: Of each record the number of its line in the file, from 1.
+    lines: list[list[int]]
 
 
 def encode(header: Mapping[str, Any], streams: Iterable[Sequence[Record]]) -> bytes:
@@ -52,36 +62,46 @@ def encode(header: Mapping[str, Any], streams: Iterable[Sequence[Record]]) -> by
     lines = [dumps({"wiretape": "sealed", "format": FORMAT, **header}), b""]
     for number, records in enumerate(streams, 1):
         mine = list(_lines(records))
-        if _records(mine) != list(records):
+        if not mine:
+            raise TapeError(f"stream {number} cannot be sealed: it has no records")
+        if _records(mine)[0] != list(records):
             raise TapeError(f"stream {number} cannot be sealed: its records contradict each other (is it damaged?)")
         lines[-1:] = [*mine, dumps({"k": "fold", **expected(records)}), b""]
     return b"\n".join(lines)
 
 
-def decode(data: bytes, *, verify: bool = True) -> Sealed:
+def decode(
+    data: bytes, *, verify: bool = True, steps: Mapping[int, Callable[[list[bytes]], list[bytes]]] = STEPS
+) -> Sealed:
     """The records again; with `verify`, every `fold` line is compared with what the records come to."""
     lines = data.split(b"\n")
     if lines.pop() or not lines:
         raise TapeError(f"line {len(lines) + 1}: its end is missing")
-    header = _header(lines[0])
+    header = _header(lines[0], max(FORMAT, *steps, 0) if steps else FORMAT)
+    for step in sorted(steps):
+        if step >= header["format"]:
+            lines = steps[step](lines)
     streams: list[list[Record]] = []
+    numbers: list[list[int]] = []
     for first, mine, fold in _streams(lines):
         try:
-            records = _records(mine)
+            records, places = _records(mine)
         except TapeError as error:
             raise TapeError(f"stream {len(streams) + 1}, from line {first}: {error}") from error
         if verify:
             _compare(fold, records, first + len(mine))
         streams.append(records)
-    return Sealed(header, streams)
+        numbers.append([first + place for place in places])
+    return Sealed(header, streams, numbers)
 
 
-def _header(line: bytes) -> dict[str, Any]:
+def _header(line: bytes, newest: int) -> dict[str, Any]:
     header: dict[str, Any] = as_object(parse(line))
-    if not line.startswith(MARK) or type(header.get("format")) is not int:
+    version = header.get("format")
+    if not line.startswith(MARK) or type(version) is not int or version < 1:
         raise TapeError("line 1: not the header of a sealed tape")
-    if header["format"] > FORMAT:
-        raise TapeError(f"sealed in format {header['format']}; {FORMAT} is the newest that this version reads")
+    if version > newest:
+        raise TapeError(f"sealed in format {version}; {newest} is the newest that this version reads")
     return header
 
 
@@ -112,18 +132,35 @@ def _compare(line: bytes, records: Sequence[Record], number: int) -> None:
 
 
 def _lines(records: Sequence[Record]) -> Iterator[bytes]:
-    clock, kept = clocked(records)
+    clock, kept = clocked([_escaped(record) for record in records])
     written_clock = False
     for record in kept:
-        if record.kind == "request":
-            line, elements = split(record)
+        for line in _written(record):
             yield _line(line)
-            yield from elements
-        else:
-            yield _line(record)
-        if not written_clock:
-            yield dumps({"k": "clock", **clock.to_keys()})
-            written_clock = True
+            if not written_clock:
+                yield dumps({"k": "clock", **clock.to_keys()})
+                written_clock = True
+
+
+def _written(record: Record) -> Iterator[Record]:
+    """The lines of one record."""
+    if record.kind in (ANSWER, UPLOADED):
+        parts = pieces(record.raw or b"")
+        for part in parts:
+            # A part of a text stays text, though it may happen to be JSON.
+            payload = part if len(parts) == 1 and b"\n" not in part and parse(part) is not ABSENT else None
+            yield Record(0, 0, record.kind, record.keys, part, payload)
+    elif record.kind == "request":
+        line, elements = split(record)
+        yield line
+        yield from elements
+    else:
+        yield record
+
+
+def _escaped(record: Record) -> Record:
+    ours = record.kind in _OURS or record.kind.startswith("=")
+    return record._replace(kind="=" + record.kind) if ours else record
 
 
 def _line(record: Record) -> bytes:
@@ -135,26 +172,24 @@ def _line(record: Record) -> bytes:
 # -- lines to records -------------------------------------------------------------------------------------------------
 
 
-def _records(lines: Sequence[bytes]) -> list[Record]:
-    kept: list[Record] = []
-    clock = None
-    at = 0
-    while at < len(lines):
-        if at == 1:
-            clock = _clock(lines[at])
-            at += 1
-            continue
-        record = _record(lines[at], at)
-        at += 1
-        if record.kind == "request" and "split" in record.keys:
-            record, count = joined(record, lines[at:])
-            at += count
-        kept.append(record)
-    if clock is None:
+def _records(lines: Sequence[bytes]) -> tuple[list[Record], list[int]]:
+    """The records, and the place of the line of each."""
+    if len(lines) < 2:
         raise TapeError("a stream without its clock line")
-    records = timed(kept, clock)
+    clock = _clock(lines[1])
+    said = [_record(line, at) for at, line in enumerate(lines) if at != 1]
+    kept: list[Record] = []
+    places: list[int] = []
+    at = 0
+    while at < len(said):
+        record, count = _together(said, at)
+        kept.append(record._replace(n=at + (at > 0)))
+        at += count
+    records = [_plain(record) for record in timed(kept, clock)]
     version = records[0].keys.get("format")
-    return [upcast(record, version) for record in records] if type(version) is int else records
+    places = [record.n for record in records]
+    records = [record._replace(n=number) for number, record in enumerate(records)]
+    return ([upcast(record, version) for record in records] if type(version) is int else records), places
 
 
 def _clock(line: bytes) -> Clock:
@@ -162,6 +197,28 @@ def _clock(line: bytes) -> Clock:
     if not is_object(keys) or keys.get("k") != "clock":
         raise TapeError("no clock line behind the first one")
     return Clock.of(keys)
+
+
+def _together(said: Sequence[Record], at: int) -> tuple[Record, int]:
+    """The record that begins here, and how many lines it takes."""
+    record = said[at]
+    if record.kind == "request" and "split" in record.keys:
+        record, count = joined(record, said[at + 1 :])
+        return record, count + 1
+    if record.kind in (ANSWER, UPLOADED):
+        behind = at + 1
+        while behind < len(said) and said[behind].kind == record.kind:
+            behind += 1
+        return Record(
+            0, 0, record.kind, record.keys, b"".join(each.raw or b"" for each in said[at:behind])
+        ), behind - at
+    if record.kind in _OURS:
+        raise TapeError(f"a line of kind {record.kind} where none is due")
+    return record, 1
+
+
+def _plain(record: Record) -> Record:
+    return record._replace(kind=record.kind[1:]) if record.kind.startswith("=") else record
 
 
 def _record(line: bytes, at: int) -> Record:

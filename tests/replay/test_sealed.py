@@ -1,21 +1,155 @@
 """The sealed form: every tape comes back record by record, from files that a person can read."""
 
 import json
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.replay.captured import recorded
+from tests.support.corpus import load, needs_corpus
 from tests.support.make_fixtures import TAPES
 from wiretape.events.errors import TapeError
-from wiretape.events.tape import Reader
-from wiretape.replay.sealed import decode, encode
+from wiretape.events.record import Record
+from wiretape.events.record import encode as line_of
+from wiretape.events.sse import BOM
+from wiretape.events.tape import Reader, Recorder, reads
+from wiretape.replay.sealed import FORMAT, decode, encode
 
 STREAMS = [Reader().feed(TAPES[name]) for name in sorted(TAPES)]
 
+# -- any recorder-made tape -------------------------------------------------------------------------------------------
 
-def test_every_record_comes_back() -> None:
+_PIECES: Final = (
+    b'data: {"choices":[{"index":0,"delta":{"content":"h\xc3\xa9\\ud83d"}}]}\n\n',
+    b'event: message_start\ndata: {"a":1}\n\n', b"data: [DONE]\n\n", b": hi\n\n", b"data: 1\r\n\r\n", b"data:{}\n\n",
+    b"data: x\ndata: y\n\n", BOM, b"\r", b"\n", b"\n\n", b"data: {", b"\xff\xfe", b"data: \xe2\x80\xa8\n\n",
+    b"id: 1\n\n", b'data: {"data":{"k":"fold"}}\n\n',
+)  # fmt: skip
+
+_BODIES: Final = st.lists(st.sampled_from(_PIECES) | st.binary(max_size=30), max_size=8).map(b"".join)
+_JSON_BODIES: Final = st.sampled_from(
+    [
+        b'{"model":"m","messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}],"tools":[ {} ]}',
+        b'{"messages": [{"a": 1}, {"b": 2}], "messages": [], "input": [1, "x"]}',
+        b'{"messages":[],"messages":[{"a":1}]}',
+        b'{\n  "messages": [\n    {}\n  ]\n}',
+        b"[1,2]",
+        b'"text"',
+        b"\x00\xff\n\xfe",
+        b"12\n34\n",
+        b"x" * 20_000 + b"\n" + "ü".encode() * 20_000,
+        b'{"input":"' + b"y" * 300_000 + b'"}',
+    ]
+)
+_KEYS: Final = st.dictionaries(
+    st.sampled_from(["status", "headers", "split", "own", "at", "cuts_", "é", "more"]),
+    st.sampled_from([1, None, "x", [["a", "b"]], {"own": 1}, True, 1.5]),
+    max_size=3,
+)
+_KINDS: Final = st.sampled_from(
+    ["head", "failed", "results", "history", "commit", "keepalive", "gone", "request", "clock", "fold", "message",
+     "item", "tool", "text", "answer", "uploaded", "=", "=fold", "novel", "open"]
+)  # fmt: skip
+
+
+@st.composite
+def _reads_of(draw: st.DrawFn) -> list[tuple[int, bytes]]:
+    body = draw(_BODIES)
+    places = sorted(draw(st.sets(st.integers(1, max(1, len(body) - 1)), max_size=6))) if len(body) > 1 else []
+    parts = [body[start:end] for start, end in zip([0, *places], [*places, len(body)], strict=True)]
+    return [(draw(st.integers(0, 1_000)), part) for part in parts if part]
+
+
+@st.composite
+def tapes(draw: st.DrawFn) -> list[Record]:
+    """What a recorder may make: several attempts, streams and bodies, whatever stands between, ended or not."""
+    recorder, t = Recorder(), 0
+    dialect = draw(st.sampled_from(["chat", "", "novel"]))
+    opened = {"format": 1, "stream": "s", "created": draw(st.integers(0, 9)), "dialect": dialect, "caller": "c"}
+    records = [recorder.record("open", 0, opened)] if draw(st.booleans()) else []
+
+    def between() -> None:
+        for _ in range(draw(st.integers(0, 2))):
+            body = draw(st.none() | _JSON_BODIES | st.binary(max_size=9))
+            verbatim = draw(st.booleans())
+            records.append(recorder.record(draw(_KINDS), t, draw(_KEYS), body, verbatim=verbatim))
+
+    def uploaded() -> None:
+        for _ in range(draw(st.integers(0, 3))):
+            body = draw(_JSON_BODIES | st.binary(min_size=1, max_size=5))
+            records.append(recorder.record("upload", t, body=body, verbatim=False))
+
+    for number in range(draw(st.integers(1, 2))):
+        between()
+        records += recorder.attempt(t, {"number": number + 1})
+        uploaded()
+        streamed = draw(st.booleans())
+        for gap, data in draw(_reads_of()):
+            t += gap
+            if streamed:
+                records += recorder.read(t, data)
+            else:
+                records.append(recorder.body(t, data))
+            if draw(st.integers(0, 3)) == 0:
+                between()
+        t += draw(st.integers(0, 1_000))
+        records += recorder.rest(t)
+    if draw(st.booleans()):
+        records.append(recorder.end(t, {"cause": "eof"}))
+    return records or [recorder.record("open", 0, opened)]
+
+
+@given(st.lists(tapes(), min_size=1, max_size=2))
+def test_any_recording_comes_back_as_it_was(streams: list[list[Record]]) -> None:
+    sealed = encode({}, streams)
+    found = decode(sealed)
+    assert found.streams == streams
+    assert [list(map(line_of, records)) for records in found.streams] == [
+        list(map(line_of, Reader().feed(b"".join(map(line_of, records))))) for records in found.streams
+    ]
+    for line in sealed.splitlines():
+        assert isinstance(json.loads(line), dict)
+
+
+@given(tapes())
+def test_each_record_stands_on_the_line_that_is_told(records: list[Record]) -> None:
+    data = encode({}, [records])
+    lines = data.split(b"\n")
+    found = decode(data)
+    for record, number in zip(found.streams[0], found.lines[0], strict=True):
+        kind = json.loads(lines[number - 1])["k"]
+        own = {"body": ("body", "answer"), "upload": ("upload", "uploaded")}.get(record.kind, (record.kind,))
+        assert kind in (*own, "=" + record.kind, "clock")
+
+
+def test_every_record_of_the_fixtures_comes_back() -> None:
     sealed = decode(encode({"exact": True}, STREAMS))
     assert sealed.streams == STREAMS
-    assert sealed.header == {"wiretape": "sealed", "format": 1, "exact": True}
+    assert sealed.header == {"wiretape": "sealed", "format": FORMAT, "exact": True}
+
+
+# -- the corpus -------------------------------------------------------------------------------------------------------
+
+
+@needs_corpus
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+def test_every_captured_stream_seals_and_comes_back_byte_for_byte(protocol: str) -> None:
+    captures = load(protocol)
+    assert len(captures) > 10
+    for seed, capture in enumerate(captures):
+        records = recorded(capture.body, protocol, seed)
+        found = decode(encode({"exact": True}, [records]))
+        assert found.streams == [records], capture.id
+        assert list(reads(found.streams[0])) == list(reads(records))
+        assert b"".join(data for _, data in reads(found.streams[0])) == capture.body
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
 
 
 def test_every_line_is_json() -> None:
@@ -30,3 +164,66 @@ def test_a_fold_line_that_the_tape_does_not_come_to_is_refused() -> None:
     with pytest.raises(TapeError, match="the fold line says ending"):
         decode(edited)
     decode(edited, verify=False)
+
+
+def _without_clock(data: bytes) -> bytes:
+    return b"".join(line + b"\n" for line in data.splitlines() if not line.startswith(b'{"k":"clock"'))
+
+
+_SMALL: Final = encode({}, [STREAMS[-1]])
+_REFUSED: Final[Mapping[str, tuple[bytes, str]]] = MappingProxyType(
+    {
+        "newer": (b'{"wiretape":"sealed","format":99}\n', "sealed in format 99; 1 is the newest"),
+        "format no number": (b'{"wiretape":"sealed","format":"1"}\n', "line 1: not the header"),
+        "torn": (_SMALL[:-1], "its end is missing"),
+        "no fold": (_SMALL.rsplit(b"\n", 2)[0] + b"\n", "line 2: a stream without its fold line"),
+        "no clock": (_without_clock(_SMALL), "stream 1, from line 2: no clock line behind the first one"),
+        "clock of less": (_SMALL.replace(b'"lines":[0,', b'"lines":['), "clock line is too short"),
+        "clock of more": (_SMALL.replace(b'"lines":[0,', b'"lines":[0,0,'), "speaks of more than there is"),
+        "no time": (_SMALL.replace(b'"lines":[0,', b'"lines":["0",'), "holds something that is no time"),
+        "a message too many": (
+            _SMALL.replace(b'{"k":"attempt"', b'{"k":"message","data":1}\n{"k":"attempt"'),
+            "a line of kind message where none is due",
+        ),
+        "a message too few": (_SMALL.replace(b'{"k":"message"', b'{"k":"tool"'), "1 lines of kind message are due"),
+        "no JSON": (_SMALL.replace(b'{"k":"attempt"', b'{"k":"attempt'), "its line"),
+    }
+)
+
+
+@pytest.mark.parametrize("name", sorted(_REFUSED))
+def test_what_is_no_sealed_tape_is_refused_with_its_place(name: str) -> None:
+    data, why = _REFUSED[name]
+    assert data != _SMALL
+    with pytest.raises(TapeError, match=why):
+        decode(data)
+
+
+def test_a_stream_without_records_cannot_be_sealed() -> None:
+    with pytest.raises(TapeError, match="stream 1 cannot be sealed: it has no records"):
+        encode({}, [[]])
+
+
+def test_a_damaged_recording_cannot_be_sealed() -> None:
+    with pytest.raises(TapeError, match="stream 1 cannot be sealed: its records contradict each other"):
+        encode({}, [STREAMS[0][1:]])
+
+
+# -- formats ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_older_format_goes_through_every_step_behind_it() -> None:
+    def second(lines: list[bytes]) -> list[bytes]:
+        return [line.replace(b'"was":', b'"is":') for line in lines]
+
+    def third(lines: list[bytes]) -> list[bytes]:
+        return [line.replace(b'"is":1', b'"is":2') for line in lines]
+
+    steps: Mapping[int, Callable[[list[bytes]], list[bytes]]] = {1: second, 2: third}
+    records: Sequence[Record] = [Record(0, 0, "open", {"was": 1})]
+    data = encode({}, [records])
+    found: Any = decode(data, steps=steps)
+    assert found.streams[0][0].keys == {"is": 2}
+    assert (
+        decode(data.replace(b'"format":1', b'"format":2').replace(b"was", b"is"), steps=steps).streams == found.streams
+    )

@@ -1,38 +1,213 @@
 """What a request asks for, whatever is incidental in it: the canonical form by which recorder and matcher know it
 
-One function for both sides, because two that differ by one field never match.
+One function for both sides, because two that differ by one field never match. Chat completions, Responses and Messages
+are read; of any other path the JSON counts as it is, and what is not JSON by its bytes. What is left out or renamed
+stands in tables with its reason (docs/replay.md lists them); a question as the user put it is never touched.
 """
 
 import hashlib
 import re
-from typing import Any, Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 from wiretape.events.json_text import ABSENT, dumps, is_list, is_object, parse
+from wiretape.proxy.headers import masked_path
 
-__all__ = ["canonical", "key_of"]
+from .volatile import settled
+
+__all__ = ["IDS", "KEY_CHARS", "LEFT_OUT", "SEALED_WORDS", "canonical", "exact", "exact_key_of", "key_of"]
+
+_Dialect = Literal["chat", "responses", "messages"]
 
 #: Hex digits of a key: 64 bits, since a file holds a few hundred requests.
-_KEY_CHARS: Final = 16
+KEY_CHARS: Final = 16
+
+#: Members of a request that say who asks, or how often, but not what.
+LEFT_OUT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "client_metadata": "notes of the client's own, one more every turn",
+        "metadata": "notes of the client's own; the Messages API has the user in it",
+        "prompt_cache_key": "names a session",
+        "safety_identifier": "who asks",
+        "user": "who asks",
+    }
+)
+#: Members of messages that only the provider can read, and that are others in every recording.
+SEALED_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "encrypted_content": "reasoning that only its provider can read",
+        "signature": "of a thinking block",
+        "thought_signature": "of a thought",
+    }
+)
+#: Members that name something said before: numbered by first use.
+IDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "call_id": "a call, in Responses",
+        "id": "a call, a message, or an item",
+        "item_id": "an item, in Responses",
+        "previous_response_id": "the answer before, in Responses",
+        "tool_call_id": "a call, in chat completions",
+        "tool_use_id": "a call, in Messages",
+    }
+)
+
+_ENDINGS: Final[Mapping[str, _Dialect]] = MappingProxyType(
+    {"/chat/completions": "chat", "/responses": "responses", "/messages": "messages"}
+)
+#: Where the words of a conversation stand.
+_WORDS: Final = ("messages", "input")
+#: Where a client tells the model about its surroundings, today's date among them.
+_SURROUNDINGS: Final = ("system", "instructions")
+_SURROUNDING_ROLES: Final = frozenset({"system", "developer"})
+_RESULT_ROLES: Final = frozenset({"tool", "function"})
+
+#: Tools have schemas ten or twenty deep; at most four frames of Python's stack, which has 1,000, are used a level.
+_NESTING_MAX: Final = 100
+
 #: What stands before the version of an API: a route of the proxy, or the name of a test.
 _PREFIX: Final = re.compile(r"^.*?(?=/v\d+[a-z0-9]*(?:/|$))")
+#: A body in parts begins with the line that stands between them, and ends with it.
+_BOUNDARY: Final = re.compile(rb"--([^\r\n]{1,70})\r\n")
 
 
 def key_of(method: str, path: str, body: bytes) -> str:
-    """The key."""
-    return hashlib.sha256(dumps(canonical(method, path, body))).hexdigest()[:_KEY_CHARS]
+    """The key: as many hex digits of the canonical form's hash as tell requests apart."""
+    return _hash(canonical(method, path, body))
+
+
+def exact_key_of(method: str, path: str, sha256: str) -> str:
+    """The key of a request of whose body only the hash was kept."""
+    return _hash(_said(method, path, {"sha256": sha256}))
 
 
 def canonical(method: str, path: str, body: bytes) -> dict[str, Any]:
     """What the key is a hash of."""
-    path, _, query = path.partition("?")
+    value = _parsed(body)
+    dialect = next((name for end, name in _ENDINGS.items() if path.partition("?")[0].endswith(end)), None)
+    if value is ABSENT:
+        said: Any = {"sha256": hashlib.sha256(_without_boundary(body)).hexdigest()}
+    else:
+        said = _Reading().request(value) if dialect is not None and is_object(value) else _plain(value)
+    return _said(method, path, said)
+
+
+def exact(method: str, path: str, body: bytes) -> dict[str, Any]:
+    """The same with nothing left out or renamed: of JSON neither white space nor the order of members counts."""
+    value = _parsed(body)
+    return _said(method, path, {"sha256": hashlib.sha256(body).hexdigest()} if value is ABSENT else _plain(value))
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(dumps(value)).hexdigest()[:KEY_CHARS]
+
+
+def _said(method: str, path: str, body: Any) -> dict[str, Any]:
+    path, _, query = masked_path(path.encode("utf-8", "surrogateescape")).partition("?")
+    said: dict[str, Any] = {"method": method.upper(), "path": _PREFIX.sub("", path)}
+    if query:
+        said["query"] = sorted(query.split("&"))
+    return {**said, "body": body}
+
+
+def _parsed(body: bytes) -> Any:
+    """JSON, unless it is nested beyond what anybody asks: then its bytes count."""
     value = parse(body) if body else None
-    said = {"sha256": hashlib.sha256(body).hexdigest()} if value is ABSENT else _sorted(value)
-    return {"method": method, "path": _PREFIX.sub("", path), "query": sorted(query.split("&")), "body": said}
+    return ABSENT if _deeper(value) else value
 
 
-def _sorted(value: Any) -> Any:
+def _deeper(value: Any) -> bool:
+    level: list[Any] = [[value]]
+    for _ in range(_NESTING_MAX):
+        level = [inner for each in level for inner in (each.values() if is_object(each) else each)]
+        level = [each for each in level if is_object(each) or is_list(each)]
+        if not level:
+            return False
+    return True
+
+
+def _without_boundary(body: bytes) -> bytes:
+    begins = _BOUNDARY.match(body)
+    if begins is None or not body.rstrip().endswith(b"--%b--" % begins[1]):
+        return body
+    return body.replace(b"--" + begins[1], b"--boundary")
+
+
+def _plain(value: Any) -> Any:
+    """Members in one order, and one way to write a number."""
     if is_object(value):
-        return {name: _sorted(value[name]) for name in sorted(value)}
+        return {name: _plain(value[name]) for name in sorted(value)}
     if is_list(value):
-        return [_sorted(each) for each in value]
+        return [_plain(each) for each in value]
+    if type(value) is float and value.is_integer():
+        return int(value)
     return value
+
+
+class _Reading:
+    """One request: ids are numbered in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, str] = {}
+
+    def request(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Its canonical form."""
+        said: dict[str, Any] = {}
+        for name in sorted(asked):
+            value = asked[name]
+            if value is None or name in LEFT_OUT:
+                continue
+            if name in _WORDS:
+                said[name] = [self._message(each) for each in value] if is_list(value) else value
+            elif name in _SURROUNDINGS:
+                said[name] = settled(_plain(value))
+            elif name == "tools" and is_list(value):
+                said[name] = sorted(map(_plain, value), key=dumps)  # plugins register in any order
+            elif name in IDS:
+                said[name] = self._id(value)
+            else:
+                said[name] = _plain(value)
+        return said
+
+    def _message(self, message: Any) -> Any:
+        """One message, item or block."""
+        if is_list(message):
+            return [self._message(each) for each in message]
+        if not is_object(message):
+            return _plain(message)
+        return {
+            name: self._member(name, message[name], message)
+            for name in sorted(message)
+            if message[name] is not None and name not in SEALED_WORDS
+        }
+
+    def _member(self, name: str, value: Any, owner: Mapping[str, Any]) -> Any:
+        kind, role = owner.get("type"), owner.get("role")
+        if name in IDS:
+            return self._id(value)
+        if name == "arguments" and isinstance(value, str):
+            return _read(value)
+        if name == "input" and kind in ("tool_use", "server_tool_use"):
+            return _plain(value)
+        if name == "content" and (role in _RESULT_ROLES or kind == "tool_result"):
+            return settled(_read(value) if isinstance(value, str) else self._message(value))
+        if name == "output" and isinstance(kind, str) and kind.endswith("_output"):
+            return settled(_read(value) if isinstance(value, str) else self._message(value))
+        if name == "content" and role in _SURROUNDING_ROLES:
+            return settled(self._message(value))
+        if name == "data" and kind in ("redacted_thinking", "reasoning.encrypted"):
+            return "sealed"
+        return self._message(value)
+
+    def _id(self, value: Any) -> Any:
+        return self._ids.setdefault(value, f"id {len(self._ids) + 1}") if isinstance(value, str) else value
+
+
+def _read(text: str) -> Any:
+    """JSON inside a string, which some clients write anew."""
+    if text[:1] in ("{", "["):
+        value = parse(text.encode("utf-8", "surrogatepass"))
+        if value is not ABSENT and not _deeper(value):
+            return {"json": _plain(value)}
+    return text

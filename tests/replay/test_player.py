@@ -144,7 +144,7 @@ async def test_where_the_client_left_nobody_knows_what_would_have_come(autojump_
 
 async def test_the_attempt_that_answered_is_the_last_and_each_can_be_had(autojump_clock: MockClock) -> None:
     del autojump_clock
-    tape = await taped(Script(unanswered=Fault.RESET), event_stream([], end=Fault.CUT), event_stream(WHOLE), attempts=3)
+    tape = await taped(Script(unanswered=Fault.RESET), event_stream([], end=Fault.CUT), event_stream(WHOLE, gap_s=0.5), attempts=3)
     assert len(attempts_of(tape)) == 3
     assert [what for _, what in script_of(tape).steps if what] == list(WHOLE)
     first, second, third = map(script_of, each_attempt(tape))

@@ -1,0 +1,63 @@
+"""What is another one each time it is looked at, inside a text: times, random ids, temporary places, durations
+
+Only for what a machine wrote: the results of tools, and what a client tells the model of its surroundings.
+"""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from wiretape.events.json_text import is_list, is_object
+
+__all__ = ["PATTERNS", "settled"]
+
+_MONTH: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}"
+_DAY: Final = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},? )?"
+_CLOCK: Final = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?: ?[AaPp][Mm])?(?: ?(?:Z\b|[+-]\d{2}:?\d{2}|UTC|GMT))?"
+
+#: By the word that stands for it: what it looks like, tried in this order.
+PATTERNS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # 0b0a7c52-9c3e-4a5e-8f7d-2b1c6e5d4f3a
+        "uuid": r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b",
+        # 2026-11-18T19:59:22.123456+00:00, 2026-11-18; Wed, 18 Nov 2026 19:59:22 GMT; November 18, 2026; and with the
+        # time of day in the middle, as `date` has it
+        "time": rf"\b\d{{4}}[-/]\d{{2}}[-/]\d{{2}}(?:[T ,]{{1,2}}{_CLOCK})?"
+        rf"|\b{_DAY}\d{{1,2}} {_MONTH} \d{{4}}(?:[ ,]{{1,2}}{_CLOCK})?"
+        rf"|\b{_DAY}{_MONTH} {{1,2}}\d{{1,2}}(?:st|nd|rd|th)?,? (?:{_CLOCK} (?:[A-Z]{{3,4}} )?)?\d{{4}}"
+        rf"(?:[ ,]{{1,2}}{_CLOCK})?"
+        r"|\b\d{1,2}:\d{2}:\d{2}(?:[.,]\d{1,9})?\b"
+        # seconds, milliseconds, microseconds or nanoseconds since 1970, from 2001 to 2033
+        r"|\b1\d{9}(?:\d{3}|\d{6}|\d{9})?(?:\.\d{1,9})?\b",
+        # 0.12s, 431 ms
+        "duration": r"\b\d+(?:\.\d+)?(?: ?(?:ns|us|µs|ms)\b)|\b\d+\.\d+ ?(?:s|sec|secs|seconds)\b",
+        # /tmp/tmpab12cd/x, /var/folders/zz/..., pytest-of-me/pytest-12
+        "folder": r"(?:/private)?/(?:tmp|var/tmp|var/folders)/[^\s\"'<>|:;,)]+|\bpytest-of-[^\s\"'/]+/pytest-\d+",
+        # 127.0.0.1:54321
+        "port": r"\b(?:127\.0\.0\.1|localhost|\[::1\]|0\.0\.0\.0):\d{4,5}\b",
+        # 0x7f3a9c001230
+        "address": r"\b0x[0-9a-fA-F]{6,16}\b",
+        # a SHA or any other long run of hex digits with both kinds in it; a ULID
+        "hex": r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{16,128}\b|\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b",
+        # call_9fK2mQ7x, req-8a7b6c5d4e3f, ses_01jh3m9q8w
+        "id": r"\b[a-z]{2,12}[_-](?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{8,64}\b",
+    }
+)
+
+_VOLATILE: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in PATTERNS.items()))
+#: Numbers of JSON that are times: seconds to nanoseconds, from 2001 to 2033.
+_EPOCHS: Final = tuple((10**9 * unit, 2 * 10**9 * unit) for unit in (1, 10**3, 10**6, 10**9))
+
+
+def settled(value: Any) -> Any:
+    """The value, a word for its kind wherever something volatile stands in a text, or a number that is a time."""
+    if isinstance(value, str):
+        return _VOLATILE.sub(lambda found: f"<{found.lastgroup}>", value)
+    if is_object(value):
+        return {name: settled(each) for name, each in value.items()}
+    if is_list(value):
+        return [settled(each) for each in value]
+    if type(value) in (int, float) and any(low <= value < high for low, high in _EPOCHS):
+        return "<time>"
+    return value

@@ -1,0 +1,296 @@
+"""Two requests are one question, or they are two: a table of pairs, and what holds for any."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiretape.events.json_text import dumps
+from wiretape.replay.key import exact, exact_key_of, key_of
+from wiretape.replay.volatile import settled
+
+CHAT = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
+MESSAGES = "/v1/messages"
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def called(id_: str, arguments: str = '{"city":"Rome"}') -> dict[str, Any]:
+    function = {"name": "weather", "arguments": arguments}
+    return {"role": "assistant", "content": None, "tool_calls": [{"id": id_, "type": "function", "function": function}]}
+
+
+def result(id_: str, content: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id_, "content": content}
+
+
+def chat(*messages: Any, **more: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": list(messages), **more}
+
+
+def said_by_tool(content: Any) -> dict[str, Any]:
+    return chat(user("go"), called("a"), result("a", content))
+
+
+def tool(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "default": None}}}
+
+
+SAME: dict[str, tuple[str, Any, Any]] = {
+    "members in any order": (CHAT, {"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"d": 2, "c": 1}, "a": 1}),
+    "a number in another spelling": (CHAT, chat(temperature=1), chat(temperature=1.0)),
+    "null or nothing": (CHAT, chat(user("x"), stop=None), chat(user("x"))),
+    "who asks": (CHAT, chat(user("x"), user="u1", metadata={"run": "1"}), chat(user("x"), user="u2")),
+    "a session's cache key": (RESPONSES, {"input": "x", "prompt_cache_key": "a"}, {"input": "x"}),
+    "a call's id": (
+        CHAT,
+        chat(user("x"), called("call_1"), result("call_1", "sun")),
+        chat(user("x"), called("call_2"), result("call_2", "sun")),
+    ),
+    "arguments that were written anew": (
+        CHAT,
+        chat(called("a", '{"x":1,"y":2}')),
+        chat(called("a", '{"y": 2, "x": 1}')),
+    ),
+    "a time in a result": (CHAT, said_by_tool("at 2026-11-18T19:59:22Z"), said_by_tool("at 2027-01-02T03:04:05.6Z")),
+    "a number in a result that is a time": (
+        CHAT,
+        said_by_tool('{"at": 1795031244, "ok": true}'),
+        said_by_tool('{"at":1800000000.25,"ok":true}'),
+    ),
+    "a random id in a result": (
+        CHAT,
+        said_by_tool("job 0b0a7c52-9c3e-4a5e-8f7d-2b1c6e5d4f3a began"),
+        said_by_tool("job 7c3d1c9e-0f57-43a0-9c7a-0a6d8c5b4e21 began"),
+    ),
+    "a folder, a port, an address and a duration in a result": (
+        CHAT,
+        said_by_tool("/var/folders/a/x on 127.0.0.1:54321 <object at 0x7f3a9c0012> in 0.12s"),
+        said_by_tool("/var/folders/b/y on 127.0.0.1:40001 <object at 0x7f0000ffee> in 7.01s"),
+    ),
+    "parts of a result": (
+        CHAT,
+        said_by_tool([{"type": "text", "text": "2026-11-18"}]),
+        said_by_tool([{"type": "text", "text": "2026-11-19"}]),
+    ),
+    "today in a system prompt": (
+        CHAT,
+        chat({"role": "system", "content": "Today is Wednesday, November 18, 2026."}, user("x")),
+        chat({"role": "system", "content": "Today is Thursday, November 19, 2026."}, user("x")),
+    ),
+    "tools in another order": (CHAT, chat(tools=[tool("a"), tool("b")]), chat(tools=[tool("b"), tool("a")])),
+    "ids of Responses": (
+        RESPONSES,
+        {
+            "previous_response_id": "resp_1",
+            "input": [
+                {"type": "reasoning", "id": "rs_1", "encrypted_content": "aaa", "summary": []},
+                {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": "at 2026-11-18"},
+            ],
+        },
+        {
+            "previous_response_id": "resp_9",
+            "input": [
+                {"type": "reasoning", "id": "rs_9", "encrypted_content": "bbb", "summary": []},
+                {"type": "function_call", "id": "fc_9", "call_id": "c9", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c9", "output": "at 2026-11-19"},
+            ],
+        },
+    ),
+    "ids of Messages": (
+        MESSAGES,
+        {
+            "system": [{"type": "text", "text": "It is 2026-11-18."}],
+            "metadata": {"user_id": "u1"},
+            "messages": [
+                {"role": "assistant", "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "s1"},
+                    {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"id": "x"}},
+                ]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "19:59:22"}]}
+                ]},
+            ],
+        },
+        {
+            "system": [{"type": "text", "text": "It is 2026-11-19."}],
+            "messages": [
+                {"role": "assistant", "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "s2"},
+                    {"type": "tool_use", "id": "toolu_2", "name": "f", "input": {"id": "x"}},
+                ]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "toolu_2", "content": [{"type": "text", "text": "20:01:00"}]}
+                ]},
+            ],
+        },
+    ),
+}  # fmt: skip
+
+OTHER: dict[str, tuple[str, Any, Any]] = {
+    "another model": (CHAT, chat(model="a"), chat(model="b")),
+    "another temperature": (CHAT, chat(temperature=0), chat(temperature=0.5)),
+    "a stream or none": (CHAT, chat(stream=True), chat(stream=False)),
+    "another question": (CHAT, chat(user("x")), chat(user("y"))),
+    "a question about another day": (CHAT, chat(user("the 2026-11-18")), chat(user("the 2026-11-19"))),
+    "a question with another id in it": (
+        CHAT,
+        chat(user("job 0b0a7c52-9c3e-4a5e-8f7d-2b1c6e5d4f3a")),
+        chat(user("job 7c3d1c9e-0f57-43a0-9c7a-0a6d8c5b4e21")),
+    ),
+    "messages in another order": (CHAT, chat(user("x"), user("y")), chat(user("y"), user("x"))),
+    "one turn more": (CHAT, chat(user("x")), chat(user("x"), {"role": "assistant", "content": ""}, user("x"))),
+    "other arguments": (CHAT, chat(called("a", '{"x":1}')), chat(called("a", '{"x":2}'))),
+    "arguments with a time": (CHAT, chat(called("a", '{"x":"2026-11-18"}')), chat(called("a", '{"x":"2026-11-19"}'))),
+    "another result": (CHAT, said_by_tool("sun"), said_by_tool("rain")),
+    "another count in a result": (CHAT, said_by_tool('{"n": 5}'), said_by_tool('{"n": 6}')),
+    "results the other way round": (
+        CHAT,
+        chat(called("a"), called("b"), result("a", "1"), result("b", "2")),
+        chat(called("a"), called("b"), result("b", "1"), result("a", "2")),
+    ),
+    "one tool more": (CHAT, chat(tools=[tool("a")]), chat(tools=[tool("a"), tool("b")])),
+    "another answer's form": (CHAT, chat(response_format={"type": "json_object"}), chat()),
+    "an id of another path is its own": ("/v1/embeddings", {"id": "a"}, {"id": "b"}),
+    "null on another path is null": ("/v1/embeddings", {"user": None}, {}),
+}
+
+
+def key(path: str, body: Any, method: str = "POST") -> str:
+    return key_of(method, path, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_one_question(case: str) -> None:
+    path, one, other = SAME[case]
+    assert key(path, one) == key(path, other)
+    assert exact("POST", path, dumps(one)) != exact("POST", path, dumps(other)) or case in (
+        "members in any order",
+        "a number in another spelling",
+    )
+
+
+@pytest.mark.parametrize("case", OTHER)
+def test_two_questions(case: str) -> None:
+    path, one, other = OTHER[case]
+    assert key(path, one) != key(path, other)
+
+
+PATHS = {
+    "a route does not matter": ("/v1/models", "/local/v1/models", True),
+    "nor the name of a test": ("/v1/models", "/t/test_weather/v1/models", True),
+    "nor an upstream's own base": ("/v1/chat/completions", "/api/v1/chat/completions", True),
+    "nor the order of the query": ("/v1/x?a=1&b=2", "/v1/x?b=2&a=1", True),
+    "nor a key in it": ("/v1/x?key=abc", "/v1/x?key=def", True),
+    "the version matters": ("/v1/models", "/v1beta/models", False),
+    "the path matters": ("/v1/models", "/v1/models/a", False),
+    "the query matters": ("/v1/x?limit=1", "/v1/x?limit=2", False),
+}
+
+
+@pytest.mark.parametrize("case", PATHS)
+def test_of_a_path(case: str) -> None:
+    one, other, same = PATHS[case]
+    assert (key_of("GET", one, b"") == key_of("get", other, b"")) is same
+
+
+def test_the_method_matters() -> None:
+    assert key_of("GET", "/v1/models", b"") != key_of("DELETE", "/v1/models", b"")
+
+
+def parts(boundary: bytes, content: bytes = b"data") -> bytes:
+    return b"--%b\r\nContent-Disposition: form-data; name=f\r\n\r\n%b\r\n--%b--\r\n" % (boundary, content, boundary)
+
+
+def test_a_body_in_parts_is_known_without_its_boundary() -> None:
+    path = "/v1/audio/transcriptions"
+    assert key_of("POST", path, parts(b"a1")) == key_of("POST", path, parts(b"WebKit77"))
+    assert key_of("POST", path, parts(b"a1")) != key_of("POST", path, parts(b"a1", b"other"))
+    assert key_of("POST", path, b"--a1\r\nnot parts") != key_of("POST", path, b"--b2\r\nnot parts")
+
+
+def test_what_is_no_json_counts_by_its_bytes_and_so_does_what_was_kept_as_a_hash() -> None:
+    path = "/v1/files"
+    assert key_of("POST", path, b"\xff\x00") == key_of("POST", path, b"\xff\x00") != key_of("POST", path, b"\xff\x01")
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert exact_key_of("POST", path, empty) != key_of("POST", path, b"")
+
+
+def test_what_is_nested_beyond_all_measure_counts_by_its_bytes() -> None:
+    deep = b'{"messages":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    assert key_of("POST", CHAT, deep) == key_of("POST", CHAT, deep) != key_of("POST", CHAT, deep + b" ")
+
+
+#: Not one of these is touched.
+STEADY = (
+    "5 files changed, 120 insertions",
+    "port 8080, 12 s, version 1.2.3",
+    "ratio 0.5, 16:9, line 10:22",
+    "deadbeef",
+    "1234567890123456789012345678901234567890"[:8],
+    "call_me, get-weather, gpt-4o-mini",
+    "https://example.com/a/b?c=d",
+    "error_handling and self_attention layers",
+    "/home/me/project/src/main.py",
+)
+
+VOLATILE = {
+    "2026-11-18T19:59:22.123+01:00": "<time>",
+    "2026-11-18 19:59": "<time>",
+    "Wed, 18 Nov 2026 19:59:22 GMT": "<time>",
+    "Wed Nov 18 19:59:22 UTC 2026": "<time>",
+    "Nov 18, 2026 7:59 PM": "<time>",
+    "19:59:22": "<time>",
+    "1795031244": "<time>",
+    "1795031244642": "<time>",
+    "1795031244.642967": "<time>",
+    "done in 3.21 seconds": "done in <duration>",
+    "431 ms": "<duration>",
+    "req_8a7b6c5d4e3f": "<id>",
+    "chatcmpl-Bx92kQ7mZ1": "<id>",
+    "9b755f2c7d46b48ab27b51c43cb622b1": "<hex>",
+    "01ARZ3NDEKTSV4RRFFQ69G5FAV": "<hex>",
+    "/var/folders/zz/a_b/T/tmp1": "<folder>",
+    "localhost:54321": "<port>",
+    "<X at 0x7f3a9c001230>": "<X at <address>>",
+}
+
+
+@pytest.mark.parametrize("text", STEADY)
+def test_what_does_not_change_is_not_touched(text: str) -> None:
+    assert settled(text) == text
+
+
+@pytest.mark.parametrize("text", VOLATILE)
+def test_what_changes_has_a_word(text: str) -> None:
+    assert settled(text) == VOLATILE[text]
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(_JSON, st.sampled_from([CHAT, RESPONSES, MESSAGES, "/v1/other"]))
+def test_any_json_has_a_key_that_white_space_and_order_do_not_change(value: Any, path: str) -> None:
+    spaced = json.dumps(value, indent=1).encode()
+    assert key_of("POST", path, spaced) == key_of("POST", path, json.dumps(_reversed(value)).encode())
+
+
+@given(st.lists(_JSON, max_size=3))
+def test_any_messages_have_a_key(messages: list[Any]) -> None:
+    assert len(key(CHAT, {"messages": messages})) == 16
+
+
+def _reversed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _reversed(value[name]) for name in reversed(list(value))}
+    return [_reversed(each) for each in value] if isinstance(value, list) else value

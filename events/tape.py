@@ -64,6 +64,16 @@ class Recorder:
         records.append(self.record("attempt", t, keys))
         return records
 
+    def drip(self, t: int, data: bytes) -> bool:
+        """Takes a read that only prolongs what is no frame yet, and says whether it was one; else nothing happened."""
+        if not self._pending_bytes or len(data) > SLICE_BYTES_MIN or not self.decoder.drip(data):
+            return False
+        self._take(t, data)
+        self._pending_bytes += len(data)
+        self._cuts.append(self._read_t)
+        self._cuts.append(self._pending_bytes)
+        return True
+
     def read(self, t: int, data: bytes) -> list[Record]:
         """The frames that this read completed."""
         return single(self.each(t, data))

@@ -1,6 +1,6 @@
 """An answer whose head has come: its reads, decoded and without our keys, and what its body is made of"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -108,13 +108,14 @@ class Asked:
         if coding and coding != "identity":
             self._inflater = Inflater(coding)
 
-    async def receive(self) -> Read | None:
+    def receive(self) -> Awaitable[Read | None]:
         """What the next socket read brought; a cancelled call has lost nothing."""
-        if self._peeked:
-            return self._peeked.pop(0)
-        if self._mask is None and self._inflater is None:
-            return await self.body.receive()
-        return await self._next()
+        if self._mask is None and self._inflater is None and not self._peeked:
+            return self.body.receive()  # no layer of ours around each read
+        return self._received()
+
+    async def _received(self) -> Read | None:
+        return self._peeked.pop(0) if self._peeked else await self._next()
 
     async def peek(self) -> bool:
         """One read ahead; whether there was one."""

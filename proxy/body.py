@@ -47,10 +47,11 @@ class Body:
         if self._first is not None:
             read, self._first = self._first, None
             return read
-        while self._exchange.end is None and self._exchange.fault is None:
-            if self._connection is None:
+        exchange, connection = self._exchange, self._connection
+        while exchange.end is None and exchange.fault is None:
+            if connection is None:
                 raise LocalError("a body was read after it had been closed")
-            read = await self._connection.receive()
+            read = await connection.receive()
             if read.data:
                 return read
         await self._leave()

@@ -45,6 +45,8 @@ class Dechunker:
     def feed(self, data: bytes) -> None:
         """One read; what it brought of the body stands in `parts`."""
         self.parts = []
+        if not (self._left or self._footer or self._pending or self._trailing) and self._one(data):
+            return
         if self._pending:
             data, self._pending = self._pending + data, b""
         at, size, chunks = 0, len(data), 0
@@ -82,6 +84,19 @@ class Dechunker:
                 self._left = int(header[1], 16)
                 self._trailing = not self._left
         self._account(size - body_bytes - len(self._pending) - len(self.behind), chunks, body_bytes)
+
+    def _one(self, data: bytes) -> bool:
+        """Whether this read is exactly one chunk, as it is where an upstream sends one event a write, or one byte."""
+        simple = _SIMPLE.match(data)
+        if simple is None:
+            return False
+        begin, end = simple.end(), len(data) - 2
+        length = end - begin
+        if length <= 0 or length != int(simple[1], 16) or not data.endswith(b"\r\n"):
+            return False
+        self.parts.append(data[begin:end])
+        self._account(begin + 2, 1, length)
+        return True
 
     def _header(self, data: bytes, at: int) -> re.Match[bytes] | None:
         """The next chunk's, or None while it is not whole."""

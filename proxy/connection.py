@@ -4,7 +4,7 @@ import socket
 from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import trio
 
@@ -14,7 +14,7 @@ from .exchange import Exchange, Header, machine
 from .limits import READS_A_TURN, RECEIVE_BYTES_MAX, SEND_BYTES_MAX, WRITE_TIMEOUT_S
 from .tls import TlsStream
 
-__all__ = ["Connection", "Outgoing", "Read"]
+__all__ = ["Connection", "Direct", "Outgoing", "Read"]
 
 
 class Read(NamedTuple):
@@ -22,6 +22,21 @@ class Read(NamedTuple):
 
     t: float
     data: bytes
+
+
+class Direct(Protocol):
+    """What takes and gives bytes without waiting, as a socket does; BlockingIOError where it would have to wait.
+
+    The socket under trio's stream, where nothing is between; any other stream may have one as its `direct`.
+    """
+
+    def send(self, data: bytes, /) -> int:
+        """How much of it was taken."""
+        ...
+
+    def recv(self, bytes_max: int, /) -> bytes:
+        """What is there; empty at the end."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +67,9 @@ class Connection:
         self._sent = False
         #: Of a request that has begun: what is not sent yet.
         self._rest = b""
-        #: The socket itself, where nothing is between: no layers of trio's, and no turn of the scheduler for each call.
-        self._raw = _raw(stream)
+        #: The way around trio's layers, where there is one, and around a turn of the scheduler for each call.
+        self._socket = _socket(stream)
+        self._direct: Direct | None = self._socket or getattr(stream, "direct", None)
         self._unyielded = 0
 
     @property
@@ -73,7 +89,7 @@ class Connection:
         stream = self._stream
         while isinstance(stream, TlsStream):
             stream = stream.transport
-        raw = _raw(stream)
+        raw = _socket(stream)
         if raw is None:
             return False
         try:
@@ -105,9 +121,9 @@ class Connection:
         """As much of the request as can be sent without waiting; `answer` is to follow."""
         data = self._next().whole(outgoing.method, outgoing.target, outgoing.headers, body)
         sent = 0
-        if self._raw is not None:
+        if self._direct is not None:
             with suppress(OSError):  # said again by the next send, if it is not only that the buffer is full
-                sent = self._raw.send(data)
+                sent = self._direct.send(data)
         self._rest = data[sent:]
         self._sent = not self._rest
 
@@ -127,25 +143,27 @@ class Connection:
     async def receive(self) -> Read:
         """One socket read; what it meant stands in `exchange`. A cancelled call has lost nothing."""
         try:
-            if self._raw is None:
+            if self._direct is None:
                 data = await self._stream.receive_some(RECEIVE_BYTES_MAX)
             else:
-                data = await self._read(self._raw)
+                data = await self._read(self._direct)
         except (trio.BrokenResourceError, OSError):
             self.exchange.fail(ResetError("the upstream reset the connection"))
             return Read(trio.current_time(), b"")
         return Read(trio.current_time(), self.exchange.feed(data))
 
-    async def _read(self, raw: socket.socket) -> bytes:
+    async def _read(self, direct: Direct) -> bytes | bytearray:
         if self._unyielded >= READS_A_TURN:  # before the read: who is cancelled here has lost nothing
             self._unyielded = 0
             await trio.lowlevel.checkpoint()
         while True:
             try:
-                data = raw.recv(RECEIVE_BYTES_MAX)
+                data = direct.recv(RECEIVE_BYTES_MAX)
             except BlockingIOError:
                 self._unyielded = 0
-                await trio.lowlevel.wait_readable(raw)
+                if self._socket is None:
+                    return await self._stream.receive_some(RECEIVE_BYTES_MAX)
+                await trio.lowlevel.wait_readable(self._socket)
             else:
                 self._unyielded += 1
                 return data
@@ -221,7 +239,7 @@ class Connection:
         return True
 
 
-def _raw(stream: trio.abc.Stream) -> socket.socket | None:
+def _socket(stream: trio.abc.Stream) -> socket.socket | None:
     """trio's socket holds the standard library's under this name; a contract test pins it."""
     raw = getattr(stream.socket, "_sock", None) if isinstance(stream, trio.SocketStream) else None
     return raw if isinstance(raw, socket.socket) else None

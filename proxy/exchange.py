@@ -143,13 +143,13 @@ class Exchange:
         """What one read gave, empty at the end of the connection."""
         assert self.end is None, "an exchange was fed after its end"
         assert self.fault is None, "an exchange was fed after its fault"
+        if self._dechunker is not None:
+            return self._unchunked(self._dechunker, bytes(data))
         if len(self._start) < len(_START):
             self._start += data[: len(_START) - len(self._start)]
             if not _START.startswith(self._start):
                 self.fault = ProtocolError("the upstream does not speak HTTP/1.1")
                 return b""
-        if self._dechunker is not None:
-            return self._unchunked(self._dechunker, bytes(data))
         if self._untold is not None:
             read = None if self._bodiless else read_answer(bytes(data))
             if read is not None:

@@ -238,7 +238,7 @@ class Pump:
                     return CAUSE_OF[fault.ending]
                 if read is None:
                     return "framed" if answered.framed else "eof"
-                if scope.cancel_called:  # it came in the same moment, and what is written must not be cancelled
+                if self._wanted and scope.cancel_called:  # in the same moment, and no write must be cancelled
                     late = read
                     break
                 cause: str = await take(answered, read)
@@ -253,10 +253,12 @@ class Pump:
     async def _take_frames(self, _: Asked, read: Read) -> str:
         taping = self._taping
         self.received_bytes += len(read.data)
+        if taping.drip(read.t, read.data):
+            return ""
         if read.data.count(b"\n") <= 8 * FRAMES_A_TURN_MAX:
             records, frames = taping.read(read.t, read.data)
             if not records and not taping.recorder.decoder.overflow:
-                return ""  # it may come in single bytes
+                return ""
             await self._took(read.t, records, frames)
         else:
             with trio.CancelScope(shield=True):  # all of one read, and only then whoever wants it to end

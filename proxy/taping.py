@@ -91,6 +91,10 @@ class Taping:
             self.failed = True
             raise
 
+    def drip(self, at: float, data: bytes) -> bool:
+        """Whether this read only prolongs a frame that has begun: then it is taken, and nothing comes of it yet."""
+        return self.recorder.drip(int((at - self._began) * _MICROSECONDS), data)
+
     def read(self, at: float, data: bytes) -> tuple[list[Record | Stretch], list[bytes]]:
         """The frames that this read completed, and what goes out on their account; familiar ones need no look."""
         return self._some(self.recorder.each(self.t(at), data), inf)

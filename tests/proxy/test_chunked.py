@@ -78,6 +78,21 @@ def test_what_is_well_framed_is_read_as_h11_reads_it_however_it_is_cut(reads: li
     assert ours(reads) == theirs(reads)
 
 
+@given(chunks, tails, st.sampled_from([None, *b"\r\n \t;0aFgX:\x00-+\xff"]), st.integers(0, 200))
+def test_a_chunk_a_read_is_taken_as_in_any_other_reads(
+    pieces: list[tuple[bytes, bytes, bool]], tail: bytes, wrong: int | None, at: int
+) -> None:
+    reads = [bytearray(coded([piece], b"")) for piece in pieces]
+    if wrong is not None and reads:
+        read = reads[at % len(reads)]
+        read[at % len(read)] = wrong
+    one_by_one = [bytes(read) for read in reads] + ([tail] if tail else [])
+    single = [bytes([byte]) for byte in b"".join(one_by_one)]
+    body, done, behind = ours(one_by_one)
+    assert (done, behind) == ours(single)[1:]
+    assert done is None or body == ours(single)[0]
+
+
 @given(cut(), st.integers(0, 200), st.sampled_from(b"\r\n \t;0aFgX:\x00-+\xff"))
 def test_one_wrong_byte_is_no_more_believed_than_by_h11(reads: list[bytes], at: int, byte: int) -> None:
     wire = bytearray(b"".join(reads))

@@ -1,80 +1,280 @@
-"""Which recorded stream answers a request: by key, by position, or by both; and what a miss says"""
+"""Which recorded stream answers a request: by key, by position, or by both; and what a miss says
 
-from collections.abc import Sequence
+`key`: by what is asked, first in first out within a key, in any order across keys. `position`: the next stream of the
+same method and path in its conversation, and what it was asked differently is told as drift. `strict`: the next one,
+and it must have been asked exactly this.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from itertools import islice
+from typing import Any, Final, Literal, NamedTuple, get_args
 
-from wiretape.events.json_text import dumps
+from wiretape.events.errors import TapeError
+from wiretape.events.json_text import as_list, dumps
 from wiretape.events.record import Record
 
-from .key import key_of
+from .difference import shortened
+from .json_diff import changes
+from .key import canonical, exact, exact_key_of, key_of
 from .script import Request, Script, json_answer
 
-__all__ = ["MISS_STATUS", "Deck", "How", "Miss", "Taken", "asked_of"]
+__all__ = ["HOWS", "MISS_STATUS", "Deck", "Drift", "How", "Miss", "Taken", "asked_of"]
 
 How = Literal["key", "position", "strict"]
+HOWS: Final[tuple[str, ...]] = get_args(How)
 
 #: No server says this, so nobody takes a miss for an answer.
 MISS_STATUS: Final = 599
+#: Differences that are told; the rest is a number.
+_DRIFTS_MAX: Final = 20
+#: Recorded requests that are compared with one that nothing answers: the latest ones are the likeliest.
+_COMPARED_MAX: Final = 200
+_RECORD: Final = "wiretape record --upstream URL -o FILE -- COMMAND"
+
+
+class Drift(NamedTuple):
+    """One place where a request differs from the recorded one."""
+
+    path: str
+    recorded: str
+    asked: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.recorded} -> {self.asked}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The stream that answers, by its place among all."""
+    """The stream that answers, by its place among all; what it was asked otherwise, where that does not count."""
 
     place: int
     records: Sequence[Record]
+    drift: Sequence[Drift] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
     """Nothing answers."""
 
+    #: What was asked: `POST /v1/chat/completions`.
+    asked: str
     key: str
+    #: Streams that have not answered yet.
     left: int
+    #: The recorded request that is most like it: its name, and in what it differs.
+    nearest: str = ""
+    drift: Sequence[Drift] = ()
+    #: It is recorded, and has answered already.
+    used: bool = False
+    record: str = _RECORD
+
+    def lines(self) -> list[str]:
+        """For a person; the first line says it all."""
+        said = [f"nothing recorded answers {self.asked} (key {self.key}, {self.left} streams left)"]
+        if self.used:
+            return [*said, f"{self.nearest} is this request and has answered already (repeat?)"]
+        if self.nearest:
+            said.append(f"nearest: {self.nearest}" + (", and it differs in" if self.drift else ", out of turn"))
+            said += [f"  {drift}" for drift in islice(self.drift, _DRIFTS_MAX)]
+            if len(self.drift) > _DRIFTS_MAX:
+                said.append(f"  and {len(self.drift) - _DRIFTS_MAX} more")
+        return [*said, f"to record it: {self.record}"]
 
     def to_json(self) -> dict[str, Any]:
-        """What the client is told."""
-        message = f"no recorded request has the key {self.key}; {self.left} are left"
-        return {"error": {"message": message, "type": "wiretape_miss", "code": "no_recording", "key": self.key}}
+        """What the client is told: SDKs show `message`."""
+        return {
+            "error": {
+                "message": "\n".join(self.lines()),
+                "type": "wiretape_miss",
+                "code": "no_recording",
+                "param": None,
+                "key": self.key,
+                "left": self.left,
+                "nearest": self.nearest or None,
+                "differences": [drift._asdict() for drift in islice(self.drift, _DRIFTS_MAX)],
+                "record": self.record,
+            }
+        }
 
     def script(self) -> Script:
-        """The answer."""
-        return json_answer(dumps(self.to_json()), MISS_STATUS)
+        """The answer; SDKs would ask again for any status from 500 on."""
+        answer = json_answer(dumps(self.to_json()), MISS_STATUS)
+        return Script(
+            status=answer.status, headers=[*answer.headers, (b"X-Should-Retry", b"false")], steps=answer.steps
+        )
 
 
 def asked_of(records: Sequence[Record]) -> Request:
-    """The request of a stream."""
-    request = next(record for record in records if record.kind == "request")
+    """The request of a stream, as far as the tape has it."""
+    request = next((record for record in records if record.kind == "request"), None)
+    if request is None:
+        raise TapeError("a stream without its request cannot be matched")
     body = request.raw or b"".join(record.raw or b"" for record in records if record.kind == "upload")
-    headers = [(str(name).encode(), str(value).encode()) for name, value in request.keys.get("headers", ())]
-    return Request(str(request.keys["method"]).encode(), str(request.keys["path"]).encode(), headers, body)
+    headers = [
+        (str(name).encode("latin-1", "replace"), str(value).encode("latin-1", "replace"))
+        for name, value in as_list(request.keys.get("headers"))
+    ]
+    method, path = (str(request.keys.get(name, "")) for name in ("method", "path"))
+    return Request(method.encode("latin-1", "replace"), path.encode("latin-1", "replace"), headers, body)
+
+
+class _Asked:
+    """One recorded request, ready to be compared."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.request = asked_of(records)
+        keys = next(record.keys for record in records if record.kind == "request")
+        sha256 = keys.get("sha256")
+        method, path = _place_of(self.request)
+        #: With `requests = hash` nothing but the hash was kept.
+        self.hashed = isinstance(sha256, str) and not self.request.body
+        self.key = exact_key_of(method, path, str(sha256)) if self.hashed else key_of(method, path, self.request.body)
+        self.route = _route(method, path)
+
+
+def _same(request: Request) -> Request:
+    return request
 
 
 class Deck:
-    """The streams of one or more recordings, each of which answers once."""
+    """The streams of one or more recordings, each of which answers once, or again and again with `repeat`.
 
-    def __init__(self, streams: Sequence[Sequence[Record]], how: How = "key", *, repeat: bool = False) -> None:
+    `names` says what to call each stream, and `conversations` which of them belong together (the file that they came
+    from). `prepare` makes of a request what the recording would have made of it: redacted as it is.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[Sequence[Record]],
+        how: How = "key",
+        *,
+        repeat: bool = False,
+        names: Sequence[str] = (),
+        conversations: Sequence[int] = (),
+        prepare: Callable[[Request], Request] = _same,
+        record: str = _RECORD,
+    ) -> None:
         self._streams = streams
         self._how = how
         self._repeat = repeat
-        self._keys = [_key(asked_of(records)) for records in streams]
+        self._names = names or [f"stream {number}" for number in range(1, len(streams) + 1)]
+        self._conversations = conversations or [0] * len(streams)
+        self._prepare = prepare
+        self._record = record
+        self._asked = [_Asked(records) for records in streams]
         self._left = dict.fromkeys(range(len(streams)))
+        self._used: dict[int, None] = {}
 
     @property
     def unused(self) -> list[int]:
         """The places of those that never answered."""
-        return list(self._left)
+        return [place for place in range(len(self._streams)) if place not in self._used]
+
+    def name(self, place: int) -> str:
+        """What to call a stream."""
+        return self._names[place]
 
     def take(self, request: Request) -> Taken | Miss:
         """The next one that answers this request."""
-        key = _key(request)
+        request = self._prepare(request)
+        method, path = _place_of(request)
+        keys = _keys(request)
+        place = self._by_key(keys) if self._how == "key" else self._by_position(_route(method, path), keys, request)
+        if place is None or (self._how == "strict" and not self._is_exactly(place, request)):
+            return self._miss(request, keys, place)
+        drift = () if self._asked[place].key in keys else self._drift(place, request)
+        self._left.pop(place, None)
+        self._used[place] = None
+        return Taken(place=place, records=self._streams[place], drift=drift)
+
+    def give_back(self, taken: Taken) -> None:
+        """It has not answered after all: the next one who asks for it gets it."""
+        self._used.pop(taken.place, None)
+        self._left = dict.fromkeys(sorted({*self._left, taken.place}))
+
+    # -- which one --------------------------------------------------------------------------------------------------
+
+    def _by_key(self, keys: Sequence[str]) -> int | None:
         for place in self._left:
-            if self._keys[place] == key:
-                del self._left[place]
-                return Taken(place=place, records=self._streams[place])
-        return Miss(key=key, left=len(self._left))
+            if self._asked[place].key in keys:
+                return place
+        if self._repeat:  # the last one that was asked this
+            return next((place for place in reversed(self._used) if self._asked[place].key in keys), None)
+        return None
+
+    def _by_position(self, route: str, keys: Sequence[str], request: Request) -> int | None:
+        """The next one of each conversation; of several the one that was asked this, or what is most like it."""
+        following: dict[int, int] = {}
+        for place in self._left:
+            if self._asked[place].route == route:
+                following.setdefault(self._conversations[place], place)
+        if not following:
+            again = (place for place in reversed(self._used) if self._asked[place].route == route)
+            return next(again, None) if self._repeat else None
+        for place in following.values():
+            if self._asked[place].key in keys:
+                return place
+        places = list(following.values())
+        return places[0] if len(places) == 1 else min(places, key=lambda place: len(self._drift(place, request)))
+
+    def _is_exactly(self, place: int, request: Request) -> bool:
+        asked = self._asked[place]
+        if asked.hashed:
+            return asked.key in _keys(request)
+        return exact(*_place_of(asked.request), asked.request.body) == exact(*_place_of(request), request.body)
+
+    # -- none -------------------------------------------------------------------------------------------------------
+
+    def _miss(self, request: Request, keys: Sequence[str], place: int | None) -> Miss:
+        """`place` is the one whose turn it is, where the content alone is wrong."""
+        method, path = _place_of(request)
+        asked = f"{method} {_route(method, path).partition(' ')[2]}"
+        left = len(self._left)
+        nearest = place if place is not None else self._nearest(_route(method, path), keys, request)
+        if nearest is None:
+            return Miss(asked=asked, key=keys[0], left=left, record=self._record)
+        used = place is None and self._asked[nearest].key in keys and nearest not in self._left
+        drift = self._drift(nearest, request, exactly=self._how == "strict")
+        name = self._names[nearest]
+        return Miss(asked=asked, key=keys[0], left=left, nearest=name, drift=drift, used=used, record=self._record)
+
+    def _nearest(self, route: str, keys: Sequence[str], request: Request) -> int | None:
+        """One with its key, which has answered already; else the fewest differences, first among what is left."""
+        places = [*self._left, *reversed(self._used)]
+        for place in places:
+            if self._asked[place].key in keys:
+                return place
+        alike = [place for place in places if self._asked[place].route == route and not self._asked[place].hashed]
+        return min(alike[:_COMPARED_MAX], key=lambda place: len(self._drift(place, request)), default=None)
+
+    def _drift(self, place: int, request: Request, *, exactly: bool = False) -> list[Drift]:
+        asked = self._asked[place]
+        form = exact if exactly else canonical
+        recorded, now = (form(*_place_of(each), each.body) for each in (asked.request, request))
+        return [Drift(_path(one.path), shortened(one.a), shortened(one.b)) for one in changes(recorded, now)]
 
 
-def _key(request: Request) -> str:
-    return key_of(request.method.decode("latin-1"), request.target.decode("latin-1"), request.body)
+def _path(path: str) -> str:
+    """`messages[2].content` is a place in the body; what is not is named whole."""
+    return path.removeprefix("body.")
+
+
+def _place_of(request: Request) -> tuple[str, str]:
+    return request.method.decode("latin-1"), request.target.decode("latin-1")
+
+
+def _route(method: str, path: str) -> str:
+    """What is asked, without whom and about what."""
+    said = canonical(method, path.partition("?")[0], b"")
+    return f"{said['method']} {said['path']}"
+
+
+def _keys(request: Request) -> list[str]:
+    """Its key; behind it the one of a recording that kept only the hash of its body."""
+    method, path = _place_of(request)
+    return [
+        key_of(method, path, request.body),
+        exact_key_of(method, path, hashlib.sha256(request.body).hexdigest()),
+    ]

@@ -1,22 +1,35 @@
-"""Which recorded stream answers: by what was asked, first in first out."""
+"""Which recorded stream answers: by what was asked, by its turn, or both; and what is said where none does."""
 
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from wiretape.events.errors import TapeError
+from wiretape.events.json_text import as_object, parse
 from wiretape.events.record import Record
-from wiretape.replay.match import Deck, Miss, Taken
+from wiretape.replay.match import Deck, How, Miss, Taken, asked_of
 from wiretape.replay.script import Request
 
 CHAT = "/v1/chat/completions"
 
 
-def stream(body: bytes, path: str = CHAT) -> list[Record]:
+def body(*said: str, **more: Any) -> bytes:
+    messages = [{"role": "user", "content": text} for text in said]
+    return json.dumps({"model": "m", **more, "messages": messages}).encode()
+
+
+def stream(content: bytes, path: str = CHAT, method: str = "POST", **keys: Any) -> list[Record]:
     """A stream of which only the request matters."""
     return [
         Record(0, 0, "open", {"dialect": "chat"}),
-        Record(1, 0, "request", {"method": "POST", "path": path, "headers": []}, body, body),
+        Record(1, 0, "request", {"method": method, "path": path, "headers": [], **keys}, content or None),
     ]
 
 
-def asking(body: bytes, path: str = CHAT) -> Request:
-    return Request(b"POST", path.encode(), (), body)
+def asking(content: bytes, path: str = CHAT, method: str = "POST") -> Request:
+    return Request(method.encode(), path.encode(), (), content)
 
 
 def taken(deck: Deck, *requests: Request) -> list[int | None]:
@@ -25,13 +38,202 @@ def taken(deck: Deck, *requests: Request) -> list[int | None]:
     return [answer.place if isinstance(answer, Taken) else None for answer in answers]
 
 
+def miss(deck: Deck, request: Request) -> Miss:
+    answer = deck.take(request)
+    assert isinstance(answer, Miss)
+    return answer
+
+
+A, B, C = (body(text) for text in "abc")
+
+
+# -- by key -----------------------------------------------------------------------------------------------------------
+
+
 def test_the_same_question_is_answered_in_the_order_of_the_recording_and_others_in_any() -> None:
-    deck = Deck([stream(b'{"a":1}'), stream(b'{"b":1}'), stream(b'{"a": 1}')])
-    assert taken(deck, asking(b'{"b":1}'), asking(b'{"a":1}'), asking(b'{"a":1}')) == [1, 0, 2]
+    deck = Deck([stream(A), stream(B), stream(A)])
+    assert taken(deck, asking(B), asking(A), asking(A)) == [1, 0, 2]
     assert deck.unused == []
 
 
-def test_a_second_use_is_a_miss() -> None:
-    deck = Deck([stream(b"{}")])
-    assert taken(deck, asking(b"{}"), asking(b"{}")) == [0, None]
-    assert isinstance(deck.take(asking(b"{}")), Miss)
+def test_a_second_use_is_a_miss_unless_it_may_repeat() -> None:
+    deck = Deck([stream(A), stream(B)])
+    assert taken(deck, asking(A), asking(A)) == [0, None]
+    assert deck.unused == [1]
+    again = Deck([stream(A), stream(A), stream(B)], repeat=True)
+    assert taken(again, asking(A), asking(A), asking(A), asking(C)) == [0, 1, 1, None]
+    assert again.unused == [2]
+
+
+def test_what_was_given_back_answers_again_and_in_its_turn() -> None:
+    deck = Deck([stream(A), stream(A)])
+    first = deck.take(asking(A))
+    assert isinstance(first, Taken)
+    deck.give_back(first)
+    assert deck.unused == [0, 1]
+    assert taken(deck, asking(A), asking(A)) == [0, 1]
+
+
+def test_a_recording_that_kept_only_hashes_is_matched_by_them() -> None:
+    deck = Deck([stream(b"", bytes=len(A), sha256=hashlib.sha256(A).hexdigest())])
+    assert taken(deck, asking(B), asking(A)) == [None, 0]
+
+
+def test_an_upload_is_known_by_what_was_sent() -> None:
+    records = [*stream(b"", "/v1/files"), Record(2, 1, "upload", {}, b"ab"), Record(3, 2, "upload", {}, b"cd")]
+    assert taken(Deck([records]), asking(b"abc", "/v1/files"), asking(b"abcd", "/v1/files")) == [None, 0]
+
+
+def test_a_request_is_prepared_as_the_recording_was() -> None:
+    def redacted(request: Request) -> Request:
+        return request._replace(body=request.body.replace(b"secret", b"******"))
+
+    deck = Deck([stream(body("******"))], prepare=redacted)
+    assert taken(deck, asking(body("secret"))) == [0]
+
+
+def test_a_stream_without_its_request_is_no_recording() -> None:
+    with pytest.raises(TapeError, match="without its request"):
+        asked_of([Record(0, 0, "open")])
+
+
+# -- by position ------------------------------------------------------------------------------------------------------
+
+
+def test_by_position_the_next_one_answers_whatever_is_asked_and_the_difference_is_told() -> None:
+    deck = Deck([stream(A), stream(B)], "position")
+    first, second = deck.take(asking(C)), deck.take(asking(B))
+    assert isinstance(first, Taken)
+    assert isinstance(second, Taken)
+    assert (first.place, [str(drift) for drift in first.drift]) == (0, ['messages[0].content: "a" -> "c"'])
+    assert (second.place, second.drift) == (1, ())
+
+
+def test_a_turn_is_one_of_its_own_method_and_path() -> None:
+    deck = Deck([stream(b"", "/v1/models", "GET"), stream(A)], "position")
+    assert taken(deck, asking(A), asking(b"", "/v1/models", "GET"), asking(B)) == [1, 0, None]
+
+
+def test_of_several_conversations_the_one_goes_on_that_is_most_like_it() -> None:
+    turns = [body("a"), body("a", "b"), body("x"), body("x", "y")]
+    deck = Deck([stream(turn) for turn in turns], "position", conversations=[0, 0, 1, 1])
+    asked = [body("x"), body("x", "z"), body("a"), body("a", "q")]
+    assert taken(deck, *(asking(content) for content in asked)) == [2, 3, 0, 1]
+
+
+def test_by_position_the_last_one_repeats() -> None:
+    deck = Deck([stream(A), stream(B)], "position", repeat=True)
+    assert taken(deck, asking(A), asking(B), asking(C)) == [0, 1, 1]
+    assert taken(Deck([stream(A)], "position"), asking(A), asking(A)) == [0, None]
+
+
+# -- both -------------------------------------------------------------------------------------------------------------
+
+
+def test_strict_is_the_next_one_and_exactly_this() -> None:
+    deck = Deck([stream(A), stream(B)], "strict")
+    said = miss(deck, asking(B))
+    assert [str(drift) for drift in said.drift] == ['messages[0].content: "a" -> "b"']
+    assert taken(deck, asking(A.replace(b": ", b":")), asking(B)) == [0, 1]
+
+
+def test_strict_leaves_nothing_out() -> None:
+    assert taken(Deck([stream(body("a", user="u1"))]), asking(body("a", user="u2"))) == [0]
+    deck = Deck([stream(body("a", user="u1"))], "strict")
+    assert [str(drift) for drift in miss(deck, asking(body("a", user="u2"))).drift] == ['user: "u1" -> "u2"']
+
+
+def test_strict_takes_a_hash_for_what_it_is() -> None:
+    deck = Deck([stream(b"", sha256=hashlib.sha256(A).hexdigest())], "strict")
+    assert taken(deck, asking(B), asking(A)) == [None, 0]
+
+
+# -- none -------------------------------------------------------------------------------------------------------------
+
+LONG = "x" * 500
+
+MISSES: dict[str, tuple[How, list[bytes], bytes, list[str]]] = {
+    "one member differs": (
+        "key",
+        [body("a", temperature=0), B],
+        body("a", temperature=1),
+        [
+            "nothing recorded answers POST /v1/chat/completions (key KEY, 2 streams left)",
+            "nearest: stream 1, and it differs in",
+            "  temperature: 0 -> 1",
+            "to record it: wiretape record --upstream URL -o FILE -- COMMAND",
+        ],
+    ),
+    "a turn more": (
+        "key",
+        [body("a"), body("a", "b")],
+        body("a", "b", "c"),
+        [
+            "nothing recorded answers POST /v1/chat/completions (key KEY, 2 streams left)",
+            "nearest: stream 2, and it differs in",
+            '  messages[2]: (absent) -> {"content": "c", "role": "user"}',
+            "to record it: wiretape record --upstream URL -o FILE -- COMMAND",
+        ],
+    ),
+    "it was used": (
+        "key",
+        [A],
+        A,
+        [
+            "nothing recorded answers POST /v1/chat/completions (key KEY, 0 streams left)",
+            "stream 1 is this request and has answered already (repeat?)",
+        ],
+    ),
+    "it is not its turn": (
+        "strict",
+        [A, B],
+        B,
+        [
+            "nothing recorded answers POST /v1/chat/completions (key KEY, 2 streams left)",
+            "nearest: stream 1, and it differs in",
+            '  messages[0].content: "a" -> "b"',
+            "to record it: wiretape record --upstream URL -o FILE -- COMMAND",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISSES)
+def test_a_miss_says_what_is_nearest_and_in_what_it_differs(case: str) -> None:
+    how, recorded, asked, due = MISSES[case]
+    deck = Deck([stream(content) for content in recorded], how)
+    if case == "it was used":
+        deck.take(asking(asked))
+    said = miss(deck, asking(asked))
+    assert said.lines() == [line.replace("KEY", said.key) for line in due]
+
+
+def test_a_miss_of_another_path_has_nothing_near_it() -> None:
+    said = miss(Deck([stream(A)]), asking(b"", "/v1/models", "GET"))
+    assert said.lines() == [
+        f"nothing recorded answers GET /v1/models (key {said.key}, 1 streams left)",
+        "to record it: wiretape record --upstream URL -o FILE -- COMMAND",
+    ]
+
+
+def test_values_are_shortened_and_many_differences_are_counted() -> None:
+    recorded = body(*[LONG] * 30)
+    said = miss(Deck([stream(recorded)]), asking(body(*["y" * 500] * 30)))
+    lines = said.lines()
+    assert len(lines) == 24
+    assert lines[-2] == "  and 10 more"
+    assert max(map(len, lines)) < 300
+
+
+def test_a_miss_is_an_answer_that_nobody_asks_for_again() -> None:
+    said = miss(Deck([stream(A)], names=["tapes/x.tape, stream 1"], record="make tapes"), asking(B))
+    script = said.script()
+    assert script.status == 599
+    assert dict(script.headers)[b"X-Should-Retry"] == b"false"
+    content = script.steps[0].what
+    assert isinstance(content, bytes)
+    error = as_object(as_object(parse(content))["error"])
+    assert error["nearest"] == "tapes/x.tape, stream 1"
+    assert error["record"] == "make tapes"
+    assert error["differences"] == [{"path": "messages[0].content", "recorded": '"a"', "asked": '"b"'}]
+    assert error["message"].splitlines() == said.lines()

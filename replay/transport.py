@@ -16,18 +16,19 @@ from typing import Any, Final
 
 import httpx
 import trio
-from trio.testing import lockstep_stream_pair
+from trio.testing import MockClock, lockstep_stream_pair
 
 from wiretape.proxy.body import Body
 from wiretape.proxy.errors import WireError
 from wiretape.proxy.upstream import UpstreamTransport
 
+from .script import Request, Script
 from .server import Choose, Upstream
 
 __all__ = ["TapeTransport"]
 
-#: Whatever a client's base URL says, this is where its request goes.
-_NOWHERE: Final = httpx.URL("http://tape")
+#: Of a server that is nowhere.
+_NOWHERE: Final = "http://tape"
 #: What httpx raises where a connection ends like this; for every other way there is one word.
 _RAISED: Final[Mapping[str, str]] = MappingProxyType(
     {"refused": "ConnectError", "reset": "ReadError", "stalled": "WriteTimeout"}
@@ -37,17 +38,21 @@ _RAISED: Final[Mapping[str, str]] = MappingProxyType(
 class TapeTransport(httpx.AsyncBaseTransport):
     """For clients in one trio run. Its tasks end with their connections: close it, or leave the run."""
 
-    def __init__(self, choose: Choose) -> None:
-        self.upstream = Upstream(choose)
+    def __init__(self, answers: Choose | str) -> None:
+        """`answers` decides about each request; or it is the origin of a real server on this machine."""
+        self.upstream = Upstream(_nobody if isinstance(answers, str) else answers)
+        self._origin = httpx.URL(answers if isinstance(answers, str) else _NOWHERE)
         # Nothing is encrypted in here, and the trust store would take some 30 ms.
-        self._wire = UpstreamTransport(open_tcp=self._connect, context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        open_tcp = _in_real_time if isinstance(answers, str) else self._connect
+        self._wire = UpstreamTransport(open_tcp=open_tcp, context=context)
 
     async def handle_async_request(self, request: Any) -> Any:
         """A request of httpx or httpx2; its answer is of the same library, and so is what is raised instead."""
         library = _library_of(request)
         timeout_s = request.extensions.get("timeout", {}).get("read")
         method, headers, body = request.method.encode(), request.headers.raw, await request.aread()
-        outgoing = self._wire.addressed(_NOWHERE, method, request.url.raw_path, headers, body)
+        outgoing = self._wire.addressed(self._origin, method, request.url.raw_path, headers, body)
         with library.raising(timeout_s):
             head, answer = await self._wire.exchange(outgoing)
         stream = library.stream(answer, library, timeout_s)
@@ -65,6 +70,18 @@ class TapeTransport(httpx.AsyncBaseTransport):
         # No nursery of ours could outlive this call; a system task ends with its connection, or with the run.
         trio.lowlevel.spawn_system_task(self.upstream.serve, _ServerEnd(theirs, end), name="wiretape tape")
         return end
+
+
+def _nobody(request: Request) -> Script:
+    raise LookupError(f"{request.target!r} is answered by a real server")
+
+
+async def _in_real_time(host: str, port: int) -> trio.abc.Stream:
+    """A clock that jumps would be past all deadlines before the first byte: where a network is, it is made to go."""
+    clock = trio.lowlevel.current_clock()
+    if isinstance(clock, MockClock):
+        clock.autojump_threshold, clock.rate = inf, 1.0
+    return await trio.open_tcp_stream(host, port)
 
 
 class _End(trio.abc.Stream):

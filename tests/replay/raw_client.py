@@ -1,0 +1,172 @@
+"""A client on a bare socket: what it reads, when, and how it ends, with nothing between it and the bytes
+
+Run by itself, `python tests/replay/raw_client.py PORT PATH` asks with the body on stdin and prints JSON; it needs
+nothing but Python.
+"""
+
+import base64
+import hashlib
+import json
+import socket
+import sys
+import time
+from typing import Any, NamedTuple
+
+__all__ = ["Heard", "ask", "from_json"]
+
+_READ_BYTES = 64 * 1024
+
+
+class Heard(NamedTuple):
+    """Times are seconds since the request was sent."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    head_s: float
+    #: Each read of the socket that held something of the body, without its framing.
+    reads: list[tuple[float, bytes]]
+    #: `ended` properly, `cut` before that, `reset`, or `silent` until we lost patience.
+    ending: str
+    ended_s: float
+
+    @property
+    def body(self) -> bytes:
+        """All of it."""
+        return b"".join(data for _, data in self.reads)
+
+    @property
+    def sha256(self) -> str:
+        """Of the body."""
+        return hashlib.sha256(self.body).hexdigest()
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of each read."""
+        return [len(data) for _, data in self.reads]
+
+    def header(self, name: str) -> str | None:
+        """The first of this name."""
+        return next((value for each, value in self.headers if each == name), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """For a line on stdout."""
+        reads = [[at, base64.b64encode(data).decode()] for at, data in self.reads]
+        return {**self._asdict(), "reads": reads}
+
+
+def from_json(value: dict[str, Any]) -> Heard:
+    """The way back."""
+    return Heard(
+        status=value["status"],
+        headers=[(name, content) for name, content in value["headers"]],
+        head_s=value["head_s"],
+        reads=[(at, base64.b64decode(data)) for at, data in value["reads"]],
+        ending=value["ending"],
+        ended_s=value["ended_s"],
+    )
+
+
+def ask(
+    port: int,
+    body: bytes,
+    path: str = "/v1/chat/completions",
+    *,
+    key: str = "x",
+    patience_s: float = 15.0,
+    method: str = "POST",
+) -> Heard:
+    """One request on a connection of its own, and everything that comes of it."""
+    lines = [
+        f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Content-Type: application/json",
+        f"Authorization: Bearer {key}", f"Content-Length: {len(body)}", "Connection: close", "", "",
+    ]  # fmt: skip
+    with socket.create_connection(("127.0.0.1", port), timeout=patience_s) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        began = time.monotonic()
+        connection.sendall("\r\n".join(lines).encode("latin-1") + body)
+        return _heard(connection, began)
+
+
+def _heard(connection: socket.socket, began: float) -> Heard:
+    held, head_s, status = b"", 0.0, 0
+    headers: list[tuple[str, str]] = []
+    framing = _Framing()
+    reads: list[tuple[float, bytes]] = []
+    while True:
+        try:
+            data = connection.recv(_READ_BYTES)
+        except ConnectionResetError:
+            return Heard(status, headers, head_s, reads, "reset", time.monotonic() - began)
+        except TimeoutError:
+            return Heard(status, headers, head_s, reads, "silent", time.monotonic() - began)
+        now = time.monotonic() - began
+        if not data:
+            return Heard(status, headers, head_s, reads, "ended" if framing.closed() else "cut", now)
+        if not status:
+            held += data
+            if b"\r\n\r\n" not in held:
+                continue
+            head, _, data = held.partition(b"\r\n\r\n")
+            status, headers, head_s = int(head.split(b" ")[1]), _headers(head), now
+            framing = _Framing(headers)
+        content = framing.feed(data)
+        if content:
+            reads.append((now, content))
+        if framing.done:
+            return Heard(status, headers, head_s, reads, "ended", now)
+
+
+def _headers(head: bytes) -> list[tuple[str, str]]:
+    pairs = [line.partition(b":") for line in head.split(b"\r\n")[1:]]
+    return [(name.decode("latin-1").lower(), value.strip().decode("latin-1")) for name, _, value in pairs]
+
+
+class _Framing:
+    """Takes the framing of a body apart; `done` where it says that this is all."""
+
+    def __init__(self, headers: list[tuple[str, str]] | None = None) -> None:
+        known = dict(headers or [])
+        self._chunked = "chunked" in known.get("transfer-encoding", "")
+        self._left = int(known["content-length"]) if "content-length" in known and not self._chunked else None
+        self._by_close = bool(headers) and not self._chunked and self._left is None
+        self._held: bytes = b""
+        #: Bytes of the chunk that are still to come, its line end included; None between chunks.
+        self._chunk: int | None = None
+        self.done = self._left == 0
+
+    def closed(self) -> bool:
+        """Whether a close now is the proper end."""
+        return self.done or self._by_close
+
+    def feed(self, data: bytes) -> bytes:
+        """The content in it."""
+        if self._left is not None:
+            self._left -= len(data)
+            self.done = self._left <= 0
+            return data
+        return self._dechunked(data) if self._chunked else data
+
+    def _dechunked(self, data: bytes) -> bytes:
+        self._held += data
+        content: bytes = b""
+        while not self.done:
+            if self._chunk is None:
+                line, end, rest = self._held.partition(b"\r\n")
+                if not end:
+                    break
+                size = int(line.split(b";")[0], 16)
+                self._held, self._chunk = rest, size + 2
+                self.done = size == 0
+                continue
+            piece, self._held = self._held[: self._chunk], self._held[self._chunk :]
+            content += piece[: max(0, self._chunk - 2)]
+            self._chunk -= len(piece)
+            if self._chunk:
+                break
+            self._chunk = None
+        return content
+
+
+if __name__ == "__main__":
+    found = ask(int(sys.argv[1]), sys.stdin.buffer.read(), sys.argv[2], key=sys.argv[3])
+    sys.stdout.write(json.dumps(found.to_json()) + "\n")

@@ -64,7 +64,7 @@ def test_only_what_prolongs_a_line_is_a_drip() -> None:
     recorder.read(5, b"\n\n")
     (record,) = [*recorder.rest(6)]
     assert record.keys["cuts"] == [[1, 1], [2, 7], [3, 20], [5, 22]]
-    assert record.keys["limit"] == "line"
+    assert record.keys["limit"] == "event"
 
 
 def test_after_a_carriage_return_nothing_is_a_drip() -> None:

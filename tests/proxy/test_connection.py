@@ -162,4 +162,4 @@ async def test_who_has_much_to_say_lets_others_have_their_turn() -> None:
         for _ in range(3 * READS_A_TURN):
             assert (await connection.receive()).data == b"x"
         nursery.cancel_scope.cancel()
-    assert turns >= 3
+    assert turns >= 2, "the last of three may have come too late"

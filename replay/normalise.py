@@ -1,0 +1,215 @@
+"""What changes from one recording to the next by definition is renamed by first use or set; all other bytes stay
+
+Response, message and call ids (also in the histories of later requests), times of creation, fingerprints, obfuscation
+padding, request ids, rate limits and processing times; what `results` records know from elsewhere.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from wiretape.events.json_text import as_list, dumps, is_object
+from wiretape.events.record import Record
+
+from .edited import Change, Text, edited, texts
+from .scalars import Path, Scalar, Sort, scalars
+
+__all__ = ["NAMES", "normalise"]
+
+#: As the header of a sealed tape says them.
+NAMES: Final = ("ids", "created", "fingerprint", "obfuscation", "request_ids", "rate_limits", "results")
+
+#: One second, long ago: a time that nobody takes for the real one.
+_CREATED: Final = b"1000000000"
+_CREATED_TEXT: Final = "2001-09-09T01:46:40Z"
+_TIMES: Final = frozenset({"created", "created_at", "completed_at", "expires_at"})
+_IDS: Final = frozenset(
+    {
+        "approval_request_id",
+        "call_id",
+        "generation_id",
+        "id",
+        "item_id",
+        "message_id",
+        "previous_response_id",
+        "request_id",
+        "response_id",
+        "toolCallId",
+        "tool_call_id",
+        "tool_use_id",
+    }
+)
+#: What the user or the model wrote, whatever its members are called; and what is set up once and lasts.
+_CONTENT: Final = frozenset(
+    {"args", "arguments", "conversation", "input", "logprobs", "metadata", "parameters", "prompt", "schema", "tools"}
+)
+#: Kinds of ids, by how they begin; any other is an `id-`.
+_PREFIX: Final = re.compile(
+    r"(?:chatcmpl-|cmpl-|gen-|msg_|resp_|call_|toolu_|srvtoolu_|fc_|ctc_|rs_|ws_|fs_|ci_|cu_|ig_|lsh_|mcp_|mcpl_|mcpr_"
+    r"|req_|fp_|id-)"
+)
+#: Such an id is one wherever it stands, so that an answer which nobody here reads has it renamed too.
+_MARKED: Final = re.compile(_PREFIX.pattern + r"[\w.:-]+")
+#: Padding that says the alphabet up to some letter.
+_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_WORTH_A_LOOK: Final = re.compile(
+    rb'"(?:' + "|".join([*sorted(_IDS | _TIMES), "system_fingerprint", "obfuscation", "p"]).encode() + rb')"'
+)
+
+#: In a frame that was cut.
+_OURS: Final = re.compile(rb'"choices":|"type": ?"(?:response\.|message|content_block)|"object": ?"(?:response|chat\.)')
+
+#: Of a path: longer than `chat`, `v1` or `responses`, shorter than any id that a provider makes.
+_WORD_CHARS_MAX: Final = 12
+
+_REQUEST_IDS: Final = frozenset({"request-id", "x-client-request-id", "x-request-id"})
+_RATE_LIMIT: Final = re.compile(r"(?:x-|anthropic-)?ratelimit-.*(?:remaining|reset).*|openai-processing-ms")
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]")
+
+
+class _Names:
+    """New names by first use, one row of numbers for each kind; the new names stay what they are when seen again."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+        self._count: dict[str, int] = {}
+
+    def of(self, name: str, kind: str = "") -> str:
+        """Its new name."""
+        if name not in self._known:
+            match = _PREFIX.match(name)
+            prefix = kind or (match[0] if match else "id-")
+            number = self._count[prefix] = self._count.get(prefix, 0) + 1
+            self._known[name] = f"{prefix}{number}"
+        return self._known[name]
+
+    def known(self, name: str) -> str:
+        """The new name of what was seen already, else the same; no word of a path is taken for one."""
+        return self._known.get(name, name) if len(name) > _WORD_CHARS_MAX else name
+
+
+def normalise(streams: Sequence[Sequence[Record]]) -> list[list[Record]]:
+    """The streams of one conversation, in order. Normalised ones come back as they are."""
+    names = _Names()
+    return [_stream(records, names) for records in streams]
+
+
+def _stream(records: Sequence[Record], names: _Names) -> list[Record]:
+    new = edited(records, [(text, list(_changes(text, names))) for text in texts(records)])
+    return [_keys(record, names) for record in new]
+
+
+# -- bytes ------------------------------------------------------------------------------------------------------------
+
+
+def _changes(text: Text, names: _Names) -> Iterator[Change]:
+    json = text.json
+    if not json or not _WORTH_A_LOOK.search(json):
+        return
+    volatile: Callable[[Path, str], bool] = _asked if text.kind in ("request", "upload") else _answered(text)
+    for scalar in scalars(json):
+        new = _new(scalar, json[scalar.start : scalar.end], volatile, names)
+        if new is not None and new != json[scalar.start : scalar.end]:
+            yield Change(text.place(scalar.start), text.place(scalar.end), new)
+
+
+def _new(scalar: Scalar, token: bytes, volatile: Callable[[Path, str], bool], names: _Names) -> bytes | None:
+    """What stands there instead; None for the same."""
+    path = scalar.path
+    name = path[-1] if path else ""
+    if scalar.sort in (Sort.NAME, Sort.TORN) or not isinstance(name, str):
+        return None
+    # xAI says its fingerprint in `metadata`.
+    if name != "system_fingerprint" and not _CONTENT.isdisjoint(path[1:-1]):
+        return None
+    if scalar.sort is Sort.OTHER:
+        is_time = name in _TIMES and volatile(path, "") and token[:1] in b"123456789"
+        return _CREATED if is_time else None
+    value = token[1:-1].decode()
+    if name in _IDS and value and "\\" not in value and volatile(path, value):
+        return dumps(names.of(value))
+    if name in _TIMES and _DAY.match(value) and volatile(path, ""):
+        return dumps(_CREATED_TEXT)
+    if name == "system_fingerprint" and value and volatile(path, ""):
+        return dumps(names.of(value, "fp_"))
+    if name == "obfuscation" or (path == ("p",) and len(value) > 1 and _ALPHABET.startswith(value)):
+        return b'""'
+    return None
+
+
+def _answered(text: Text) -> Callable[[Path, str], bool]:
+    """In an answer or a frame that is understood every such member; in any other what is marked as an id."""
+    understood = _is_cut_of_ours(text.json) if text.kind == "rest" else _is_ours(text.value)
+    return lambda _path, said: understood or (said != "" and _MARKED.fullmatch(said) is not None)
+
+
+def _is_ours(value: Any) -> bool:
+    if not is_object(value):
+        return False
+    kind = value.get("type")
+    ours = isinstance(kind, str) and kind.startswith(("response.", "message", "content_block", "ping", "error"))
+    return ours or "choices" in value or value.get("object") == "response"
+
+
+def _is_cut_of_ours(json: bytes) -> bool:
+    return _OURS.search(json) is not None
+
+
+def _asked(path: Path, said: str) -> bool:
+    """In a request what names answers and calls before it."""
+    return said != "" and path[0] in ("messages", "input", "previous_response_id")
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+def _keys(record: Record, names: _Names) -> Record:
+    change = _OF_KIND.get(record.kind)
+    return record if change is None else change(record, names)
+
+
+def _head(record: Record, names: _Names) -> Record:
+    pairs = [_header(pair, names) for pair in as_list(record.keys.get("headers"))]
+    return record._replace(keys={**record.keys, "headers": pairs}) if pairs else record
+
+
+def _header(pair: Any, names: _Names) -> Any:
+    match pair:
+        case [str(name), str(value)] if name in _REQUEST_IDS and value:
+            return [name, names.of(value, "req_")]
+        case [str(name), str(value)] if _RATE_LIMIT.fullmatch(name):
+            return [name, _CREATED_TEXT if _DAY.match(value) else "1" if _NUMBER.fullmatch(value) else "1s"]
+        case _:
+            return pair
+
+
+def _request(record: Record, names: _Names) -> Record:
+    record = _head(record, names)
+    path = record.keys.get("path")
+    if not isinstance(path, str):
+        return record
+    renamed = "".join(names.known(part) for part in re.split(r"([/?&=])", path))
+    return record._replace(keys={**record.keys, "path": renamed})
+
+
+def _results(record: Record, names: _Names) -> Record:
+    """When, from which stream and how fast is the catalogue's; which request it is, a hash of volatile bytes."""
+    rows = [
+        {
+            name: names.of(value) if name == "id" and isinstance(value, str) and value else value
+            for name, value in row.items()
+            if name not in ("stream", "duration_ms")
+        }
+        if is_object(row)
+        else row
+        for row in as_list(record.keys.get("results"))
+    ]
+    keys = {name: value for name, value in record.keys.items() if name != "request"}
+    return record._replace(keys={**keys, "results": rows} if "results" in keys else keys)
+
+
+_OF_KIND: Final[Mapping[str, Callable[[Record, _Names], Record]]] = MappingProxyType(
+    {"head": _head, "request": _request, "results": _results}
+)

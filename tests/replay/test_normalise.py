@@ -1,0 +1,281 @@
+"""Normalising: what a new recording of the same content changes is the clock, and one changed token one line."""
+
+import json
+import random
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import pytest
+
+from tests.replay.captured import recorded
+from tests.support.corpus import load, needs_corpus
+from wiretape.events.json_text import dumps
+from wiretape.events.record import Record
+from wiretape.events.tape import Recorder, reads
+from wiretape.replay.normalise import normalise
+from wiretape.replay.sealed import decode, encode
+
+# -- one conversation, recorded at will -------------------------------------------------------------------------------
+
+
+def _chance(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - no secrets here
+
+
+def _word(chance: random.Random, prefix: str) -> str:
+    letters = "abcdefghijkmnpqrstuvwxyzABCDEFGH23456789"
+    return prefix + "".join(chance.choice(letters) for _ in range(chance.choice([20, 24])))
+
+
+def _sse(values: Sequence[Any], *, named: bool) -> bytes:
+    frames = [
+        (b"event: %b\n" % value["type"].encode() if named else b"") + b"data: %b\n\n" % dumps(value) for value in values
+    ]
+    return b"".join(frames)
+
+
+def _chat(chance: random.Random, call: str, word: str) -> bytes:
+    base = {
+        "id": _word(chance, "chatcmpl-"),
+        "object": "chat.completion.chunk",
+        "created": chance.randrange(10**9, 2 * 10**9),
+    }
+    base |= {"model": "m", "system_fingerprint": _word(chance, "fp_")}
+
+    def chunk(delta: Mapping[str, Any], finish: str | None = None) -> Any:
+        padding = "x" * chance.randrange(1, 20)
+        choices = [{"index": 0, "delta": delta, "finish_reason": finish}]
+        return {**base, "choices": choices, "obfuscation": padding, "x_groq": {"id": _word(chance, "req_")}}
+
+    function = {"name": "look", "arguments": ""}
+    values = [
+        chunk({"role": "assistant", "content": ""}),
+        *[chunk({"content": piece}) for piece in ("It ", word, " ä so:")],
+        chunk({"tool_calls": [{"index": 0, "id": call, "type": "function", "function": function}]}),
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": '{"id":"kept"}'}}]}),
+        chunk({}, "tool_calls"),
+    ]
+    return _sse(values, named=False) + b"data: [DONE]\n\n"
+
+
+def _responses(chance: random.Random, call: str, word: str) -> bytes:
+    item, fc = _word(chance, "msg_"), _word(chance, "fc_")
+    whole = {"id": _word(chance, "resp_"), "object": "response", "created_at": chance.randrange(10**9, 2 * 10**9)}
+    whole |= {"model": "m", "tools": [{"name": "look", "id": "kept"}], "metadata": {"id": "kept"}}
+    called = {"id": fc, "type": "function_call", "call_id": call, "name": "look", "arguments": '{"id":"kept"}'}
+    values = [
+        {"type": "response.created", "response": {**whole, "output": []}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {"id": item, "type": "message"}},
+        {
+            "type": "response.output_text.delta",
+            "item_id": item,
+            "delta": word,
+            "obfuscation": "a" * chance.randrange(9),
+        },
+        {"type": "response.output_item.done", "output_index": 1, "item": called},
+        {
+            "type": "response.completed",
+            "response": {**whole, "completed_at": chance.randrange(10**9, 2 * 10**9), "output": [called]},
+        },
+    ]
+    return _sse(values, named=True)
+
+
+def _messages(chance: random.Random, call: str, word: str) -> bytes:
+    values = [
+        {"type": "message_start", "message": {"id": _word(chance, "msg_"), "type": "message", "content": []}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}},
+        {
+            "type": "content_block_start",
+            "index": 1,
+            "content_block": {"type": "tool_use", "id": call, "name": "look", "input": {"id": "kept"}},
+        },
+        {"type": "message_stop"},
+    ]
+    return _sse(values, named=True)
+
+
+def _history(dialect: str, call: str) -> Any:
+    match dialect:
+        case "chat":
+            function = {"name": "look", "arguments": '{"id":"kept"}'}
+            calls = [{"id": call, "type": "function", "function": function}]
+            return {
+                "messages": [
+                    {"role": "user", "content": "?"},
+                    {"role": "assistant", "content": None, "tool_calls": calls},
+                    {"role": "tool", "tool_call_id": call, "content": '{"id":"kept"}'},
+                ]
+            }
+        case "responses":
+            return {
+                "input": [{"type": "function_call_output", "call_id": call, "output": "ok"}],
+                "previous_response_id": "resp_x",
+            }
+        case _:
+            content = [{"type": "tool_use", "id": call, "name": "look", "input": {"id": "kept"}}]
+            answers = [{"type": "tool_result", "tool_use_id": call, "content": "ok"}]
+            return {"messages": [{"role": "assistant", "content": content}, {"role": "user", "content": answers}]}
+
+
+_STREAMS: Final = MappingProxyType(
+    {"chat": (_chat, "call_"), "responses": (_responses, "call_"), "messages": (_messages, "toolu_")}
+)
+
+
+def conversation(dialect: str, seed: int, word: str = "rains") -> list[list[Record]]:
+    """Two turns; the seed is all that differs from one recording to the next."""
+    chance = _chance(seed)
+    stream, prefix = _STREAMS[dialect]
+    call = _word(chance, prefix)
+    asked: list[Any] = [{"messages": [{"role": "user", "content": "?"}]}, _history(dialect, call)]
+    return [
+        _recording(chance, dialect, dumps({"model": "m", "stream": True, **body}), stream(chance, call, word), call)
+        for body in asked
+    ]
+
+
+def _recording(chance: random.Random, dialect: str, body: bytes, answer: bytes, call: str) -> list[Record]:
+    recorder = Recorder()
+    opened = {
+        "format": 1,
+        "stream": _word(chance, "s"),
+        "created": chance.randrange(10**9),
+        "dialect": "chat" if dialect == "chat" else "",
+    }
+    headers = [
+        ["content-type", "text/event-stream"],
+        ["x-request-id", _word(chance, "req_")],
+        ["x-ratelimit-limit-requests", "100"],
+        ["x-ratelimit-remaining-requests", str(chance.randrange(100))],
+        ["x-ratelimit-reset-requests", f"{chance.randrange(100)}ms"],
+        ["openai-processing-ms", str(chance.randrange(1_000))],
+    ]
+    rows = [
+        {"id": call, "name": "look", "output": "ok", "stream": _word(chance, "s"), "duration_ms": chance.randrange(99)}
+    ]
+    t = chance.randrange(1_000)
+    records = [
+        recorder.record("open", 0, opened),
+        recorder.record("request", t, {"method": "POST", "path": "/v1/x"}, body),
+        recorder.record("results", t, {"results": rows, "after": 1, "request": _word(chance, "")}),
+        recorder.record("attempt", t, {"number": 1, "upstream": "upstream"}),
+        recorder.record("head", t, {"status": 200, "headers": headers}),
+    ]
+    places = sorted({chance.randrange(1, len(answer)) for _ in range(chance.randrange(90))})
+    for start, end in zip([0, *places], [*places, len(answer)], strict=True):
+        t += chance.randrange(99_999)
+        records += recorder.read(t, answer[start:end])
+        if chance.randrange(9) == 0:
+            records.append(recorder.record("keepalive", t))
+    return [*records, *recorder.rest(t), recorder.end(t, {"cause": "eof", "ending": "completed", "flags": []})]
+
+
+def body_lines(data: bytes) -> list[bytes]:
+    """All but the header and the clocks."""
+    return [line for line in data.splitlines() if not line.startswith((b'{"wiretape"', b'{"k":"clock"'))]
+
+
+def sealed(streams: Sequence[Sequence[Record]]) -> bytes:
+    """Normalised, and nothing else."""
+    data = encode({}, normalise(streams))
+    decode(data)
+    return data
+
+
+@pytest.mark.parametrize("dialect", sorted(_STREAMS))
+@pytest.mark.parametrize("seed", range(8))
+def test_a_new_recording_of_the_same_content_changes_no_body_line(dialect: str, seed: int) -> None:
+    first, second = (sealed(conversation(dialect, number)) for number in (1_000, seed))
+    assert body_lines(first) == body_lines(second)
+    assert first != second  # the clock
+
+
+@pytest.mark.parametrize("dialect", sorted(_STREAMS))
+def test_one_changed_token_changes_one_body_line(dialect: str) -> None:
+    first = body_lines(sealed(conversation(dialect, 1)[:1]))
+    second = body_lines(sealed(conversation(dialect, 2, "pours")[:1]))
+    changed = [json.loads(new)["k"] for old, new in zip(first, second, strict=True) if old != new]
+    assert changed == ["frame", "end", "fold"]
+
+
+@pytest.mark.parametrize("dialect", sorted(_STREAMS))
+def test_what_a_model_or_a_user_wrote_stays(dialect: str) -> None:
+    data = sealed(conversation(dialect, 3))
+    kept = conversation(dialect, 3)
+    count = sum((record.raw or b"").count(b"kept") for records in kept for record in records)
+    assert sum(line.count(b"kept") for line in data.splitlines() if not line.startswith(b'{"k":"fold"')) == count > 0
+
+
+def test_a_call_has_one_name_in_its_stream_and_in_the_history_behind_it() -> None:
+    data = sealed(conversation("chat", 4))
+    assert set(re.findall(rb'"(call_\w+)"', data)) == {b"call_1"}
+    assert data.count(b'"call_1"') == 8
+    assert b'"results":[{"id":"call_1","name":"look","output":"ok"}]' in data
+
+
+@pytest.mark.parametrize("dialect", sorted(_STREAMS))
+def test_it_is_idempotent(dialect: str) -> None:
+    once = normalise(conversation(dialect, 5))
+    assert normalise(once) == once
+
+
+@pytest.mark.parametrize("dialect", sorted(_STREAMS))
+def test_a_read_ends_where_it_ended(dialect: str) -> None:
+    for before, after in zip(conversation(dialect, 6), normalise(conversation(dialect, 6)), strict=True):
+        old, new = list(reads(before)), list(reads(after))
+        assert {t for t, _ in new} <= {t for t, _ in old}
+        assert len(new) > 0.9 * len(old)
+        end = after[-1].keys
+        assert end["bytes"] == sum(len(data) for _, data in new)
+
+
+# -- the corpus -------------------------------------------------------------------------------------------------------
+
+_ID: Final = re.compile(
+    rb'("(?:id|call_id|item_id|tool_call_id)": ?")((?:chatcmpl-|call_|toolu_|msg_|resp_|fc_|rs_)[^"\\]+)"'
+)
+_CREATED: Final = re.compile(rb'("created(?:_at)?": ?)[1-9]\d{9}\b')
+_FINGERPRINT: Final = re.compile(rb'("system_fingerprint": ?")[^"\\]+"')
+_OBFUSCATION: Final = re.compile(rb'("obfuscation": ?")[^"\\]*"')
+
+
+def again(body: bytes, seed: int) -> bytes:
+    """The same content as another recording would have it."""
+    chance = _chance(seed)
+    for _, name in sorted(set(_ID.findall(body)), key=lambda found: -len(found[1])):
+        prefix = re.match(rb"[a-z]+[-_]", name)
+        assert prefix is not None
+        body = re.sub(b'"%b"' % re.escape(name), b'"%b"' % _word(chance, prefix[0].decode()).encode(), body)
+    body = _CREATED.sub(lambda match: match[1] + b"%d" % chance.randrange(10**9, 2 * 10**9), body)
+    body = _FINGERPRINT.sub(b"\\g<1>" + _word(chance, "fp_").encode() + b'"', body)
+    return _OBFUSCATION.sub(lambda match: match[1] + b"q" * chance.randrange(30) + b'"', body)
+
+
+@needs_corpus
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+def test_a_new_recording_of_any_capture_changes_no_body_line(protocol: str) -> None:
+    other = 0
+    for seed, capture in enumerate(load(protocol)):
+        body = again(capture.body, seed)
+        first = body_lines(sealed([recorded(capture.body, protocol, seed)]))
+        second = body_lines(sealed([recorded(body, protocol, seed + 1)]))
+        assert first == second, capture.id
+        other += body != capture.body
+    assert other > 0.9 * len(load(protocol))
+
+
+@needs_corpus
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+def test_any_normalised_capture_reads_as_before_and_is_idempotent(protocol: str) -> None:
+    for seed, capture in enumerate(load(protocol)):
+        records = recorded(capture.body, protocol, seed)
+        [once] = normalise([records])
+        assert normalise([once]) == [once], capture.id
+        assert [record.kind for record in once] == [record.kind for record in records]
+        assert decode(encode({}, [once])).streams == [once]

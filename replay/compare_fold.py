@@ -82,7 +82,8 @@ class _Folded:
 
     @property
     def codes(self) -> list[str]:
-        return [code for code, _ in self.warnings.found]
+        """Warnings, but for those that only repeat a flag."""
+        return [code for code, _ in self.warnings.found if code not in self.flags]
 
     def call_record(self, call: Call | None, at: int = 0) -> int | None:
         """The record that brought this character of its arguments."""

@@ -1,0 +1,105 @@
+"""Files and folders pairwise, on the command line: what is printed, and the exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.replay.test_compare import CALL, TEXT, recorded
+from tests.support.chat import text
+from wiretape.events.errors import TapeError
+from wiretape.events.record import Record, encode
+from wiretape.proxy.cli import app, main
+from wiretape.replay.pairs import compared
+from wiretape.replay.seal import seal
+
+SAME = recorded(TEXT)
+OTHER = recorded([TEXT[0], text("p"), *TEXT[2:]])
+BENIGN = recorded([each.replace(b"chatcmpl-1", b"chatcmpl-2") for each in TEXT])
+
+
+def live(path: Path, records: list[Record]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(map(encode, records)))
+    return path
+
+
+def sealed(path: Path, *streams: list[Record]) -> Path:
+    path.write_bytes(seal(streams))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("records", "code", "said"),
+    [
+        (SAME, 0, "the same\n"),
+        (BENIGN, 1, 'benign: stream 1: id: "chatcmpl-1" -> "chatcmpl-2"\n'),
+        (OTHER, 2, 'breaking: stream 1, line 6: text of answer 0 at 3: "Hello" -> "Help"\n'),
+    ],
+)
+def test_two_tapes(tmp_path: Path, records: list[Record], code: int, said: str) -> None:
+    a, b = live(tmp_path / "a.tape", SAME), live(tmp_path / "b.tape", records)
+    done = CliRunner().invoke(app, ["diff", str(a), str(b)])
+    assert (done.exit_code, done.stdout) == (code, said)
+
+
+def test_a_sealed_tape_beside_a_live_one_has_lines_of_its_own(tmp_path: Path) -> None:
+    a, b = live(tmp_path / "a.tape", SAME), sealed(tmp_path / "b.tape", OTHER)
+    line = b.read_text().splitlines().index(next(row for row in b.read_text().splitlines() if '"content":"p"' in row))
+    (pair,) = compared(a, b, "fold")
+    assert f"line 6 and line {line + 1}" in pair.line(pair.first[0])
+
+
+@pytest.mark.parametrize("level", ["fold", "shape", "bytes", "clock"])
+def test_a_sealed_tape_is_the_same_as_the_live_one_in_what_was_said(tmp_path: Path, level: str) -> None:
+    a, b = live(tmp_path / "a.tape", recorded(CALL)), sealed(tmp_path / "b.tape", recorded(CALL))
+    done = CliRunner().invoke(app, ["diff", str(a), str(b), "--level", level])
+    assert done.exit_code < 2, done.stdout
+
+
+def test_folders_by_name(tmp_path: Path) -> None:
+    for name, a, b in [("same", SAME, SAME), ("deep/other", SAME, OTHER), ("gone", SAME, None), ("new", None, SAME)]:
+        for folder, records in (("a", a), ("b", b)):
+            if records is not None:
+                live(tmp_path / folder / f"{name}.tape", records)
+    done = CliRunner().invoke(app, ["diff", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert done.stdout.splitlines() == [
+        'deep/other.tape: breaking: stream 1, line 6: text of answer 0 at 3: "Hello" -> "Help"',
+        'gone.tape: breaking: stream 1: tape: "there" -> (absent)',
+        'new.tape: benign: stream 1: tape: (absent) -> "there"',
+    ]
+    assert done.exit_code == 2
+
+
+def test_all_of_them_as_json(tmp_path: Path) -> None:
+    a, b = live(tmp_path / "a.tape", SAME), live(tmp_path / "b.tape", recorded(CALL))
+    first, whole = (
+        json.loads(CliRunner().invoke(app, ["diff", str(a), str(b), "--json", *more]).stdout)
+        for more in ([], ["--all"])
+    )
+    assert first["verdict"] == whole["verdict"] == 2
+    assert len(first["tapes"][0]["differences"]) == 1
+    assert len(whole["tapes"][0]["differences"]) == first["tapes"][0]["count"] > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["a", "b.tape"], "compare two tapes or two folders"),
+        (["a", "a"], "neither"),
+        (["b.tape", "junk"], "junk: no recording"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+    (tmp_path / "a").mkdir()
+    live(tmp_path / "b.tape", SAME)
+    (tmp_path / "junk").write_bytes(b"junk")
+    with pytest.raises(TapeError, match=said):
+        compared(tmp_path / arguments[0], tmp_path / arguments[1], "fold")
+
+
+def test_an_unknown_level_is_bad_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["diff", str(tmp_path), str(tmp_path), "--level", "deep"])
+    assert (ended.value.code, capsys.readouterr().err) == (2, "wiretape: --level: one of fold, shape, bytes, clock\n")

@@ -1,0 +1,149 @@
+"""The recorded requests asked again: the same shape, a new one, a broken one, and what cannot be asked."""
+
+import json
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.replay.test_compare import CALL, TEXT, USAGE, recorded
+from tests.support.chat import DONE, finish, text
+from wiretape.events.errors import TapeError
+from wiretape.events.record import encode
+from wiretape.events.tape import Recorder
+from wiretape.proxy.cli import app
+from wiretape.proxy.keys import Secret
+from wiretape.replay.compare import verdict
+from wiretape.replay.load import Recording
+from wiretape.replay.script import Fault, Request, Script, event_stream, json_answer
+from wiretape.replay.server import Upstream, listening
+from wiretape.replay.verify import Age, age_of, verified
+
+#: Other words, ids and times of the same shape.
+AGAIN = [text("Good", role=True), text(" day"), text("."), finish(), DONE]
+
+
+async def asked(recording: Recording, script: Script, key: Secret | None = None) -> tuple[int, list[str], Upstream]:
+    async with listening(lambda _: script) as (url, upstream):
+        found = await verified(recording, url, key)
+    return verdict(found), [difference.path for difference in found], upstream
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "paths"),
+    [
+        (event_stream(AGAIN), 0, []),
+        (event_stream([b"".join(AGAIN)]), 0, []),
+        (event_stream([*AGAIN[:4], USAGE, DONE]), 1, ["usage", "order of kinds"]),
+        (event_stream([each.replace(b'"created":7', b'"created":"7"') for each in AGAIN]), 2, ["created"]),
+        (event_stream(AGAIN[:3]), 2, None),
+        (event_stream(AGAIN[:2], end=Fault.RESET), 2, None),
+        (json_answer(b'{"error":{"message":"no such model"}}', 404), 2, None),
+    ],
+)
+async def test_the_shape_of_what_comes_back(script: Script, code: int, paths: list[str] | None) -> None:
+    found, said, _ = await asked(Recording({}, [recorded(TEXT)]), script)
+    assert found == code
+    assert paths is None or said == paths
+
+
+async def test_the_request_goes_out_as_it_was_recorded_with_the_key_that_is_given() -> None:
+    records = recorded(CALL, content="save it")
+    _, _, upstream = await asked(Recording({}, [records]), event_stream(CALL), Secret("sk-live-key-of-this-test"))
+    (request,) = [outcome.request for outcome in upstream.seen]
+    assert (request.method, request.target, request.body) == (b"POST", b"/v1/chat/completions", records[1].raw)
+    assert (b"authorization", b"Bearer sk-live-key-of-this-test") in [(n.lower(), v) for n, v in request.headers]
+
+
+async def test_every_stream_is_asked_in_order() -> None:
+    answers = iter([event_stream(AGAIN), event_stream(TEXT[:2])])
+
+    def choose(_: Request) -> Script:
+        return next(answers)
+
+    async with listening(choose) as (url, _):
+        found = await verified(Recording({}, [recorded(TEXT), recorded(TEXT)]), url)
+    assert {difference.stream for difference in found} == {2}
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/v1/chat/completions", b"/v1/chat/completions"),
+        ("/groq/v1/chat/completions?a=b", b"/v1/chat/completions?a=b"),
+        ("/openai/deployments/x/chat/completions", b"/v1/chat/completions"),
+    ],
+)
+async def test_the_live_base_path_takes_the_place_of_ours(path: str, target: bytes) -> None:
+    records = [
+        each._replace(keys={**each.keys, "path": path}) if each.kind == "request" else each for each in recorded(TEXT)
+    ]
+    _, _, upstream = await asked(Recording({}, [records]), event_stream(TEXT))
+    assert [outcome.request.target for outcome in upstream.seen] == [target]
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"sha256": "00", "bytes": 2}, "is not on the tape"),
+        ({"streamed": True}, "is not on the tape"),
+        (None, "no request"),
+    ],
+)
+async def test_what_cannot_be_sent_again_is_said_before_anything_is_sent(
+    keys: dict[str, Any] | None, said: str
+) -> None:
+    recorder = Recorder()
+    records = [recorder.record("open", 0, {"format": 1, "stream": "s", "dialect": "chat"})]
+    if keys is not None:
+        records.append(recorder.record("request", 0, {"method": "POST", "path": "/v1/chat/completions", **keys}))
+    with pytest.raises(TapeError, match=said):
+        await verified(Recording({}, [records]), "http://127.0.0.1:9/v1")
+
+
+async def test_an_upstream_that_is_not_there_is_no_drift() -> None:
+    with pytest.raises(TapeError, match="stream 1: no connection"):
+        await verified(Recording({}, [recorded(TEXT)]), "http://127.0.0.1:9/v1")
+
+
+@pytest.mark.parametrize(
+    ("header", "age", "due"),
+    [
+        ({"recorded": "2026-11-08", "max_age_days": 7}, Age(10, 7), True),
+        ({"recorded": "2026-11-11", "max_age_days": 7}, Age(7, 7), False),
+        ({"recorded": "2026-11-11"}, Age(7, None), True),
+        ({"recorded": "soon", "max_age_days": "7"}, Age(None, None), True),
+        ({}, Age(None, None), True),
+    ],
+)
+def test_the_age_limit_of_the_header(header: dict[str, Any], age: Age, due: bool) -> None:
+    found = age_of(header, date(2026, 11, 18))
+    assert (found, found.due) == (age, due)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--live", "http://example.com/v1"], "https://"),
+        (["--live", "http://127.0.0.1:9/v1", "--key-env", "NOT_THERE_AT_ALL"], "there is no variable NOT_THERE_AT_ALL"),
+    ],
+)
+def test_what_cannot_be_asked_is_bad_usage(tmp_path: Path, arguments: list[str], said: str) -> None:
+    tape = tmp_path / "a.tape"
+    tape.write_bytes(b"".join(map(encode, recorded(TEXT))))
+    done = CliRunner().invoke(app, ["verify", str(tape), *arguments])
+    assert done.exception is not None
+    assert said in str(done.exception)
+
+
+def test_a_tape_that_is_not_due_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wiretape.replay.sealed import encode as sealed  # noqa: PLC0415
+
+    tape = tmp_path / "a.tape"
+    tape.write_bytes(sealed({"recorded": datetime.now(UTC).date().isoformat(), "max_age_days": 7}, [recorded(TEXT)]))
+    arguments = ["verify", str(tape), "--live", "http://127.0.0.1:9/v1", "--due", "--json"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["asked"] is False

@@ -329,6 +329,7 @@ async def test_an_upload_that_breaks_off_ends_its_upstream_too(autojump_clock: M
 
 
 @pytest.mark.case("C01")
+@pytest.mark.slow
 async def test_many_that_leave_at_random_moments_leave_nothing_behind(autojump_clock: MockClock) -> None:
     """F1: each leaving is a cancel; a pool that loses a connection to each is an outage by design."""
     chance = random.Random(1)  # noqa: S311 - a seed, so that a failure can be repeated

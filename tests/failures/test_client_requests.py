@@ -252,8 +252,9 @@ async def test_an_address_in_the_body_is_refused(autojump_clock: MockClock, name
         pytest.param(
             {"tools": [{"type": "function", "function": {"name": f"f{n}"}} for n in range(100_000)]},
             id="10^5 tools",
+            marks=pytest.mark.slow,
         ),
-        pytest.param({"image": "A" * 50_000_000}, id="an image of 50 MB"),
+        pytest.param({"image": "A" * 50_000_000}, id="an image of 50 MB", marks=pytest.mark.slow),
         pytest.param({"messages": [{"role": "user", "content": "x"}] * 100_000}, id="10^5 messages"),
         pytest.param(
             {"messages": [{"role": "tool", "tool_call_id": "1", "content": ""}] * 50_000}, id="5*10^4 results"

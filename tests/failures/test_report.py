@@ -1,10 +1,13 @@
 """docs/failures.md names the tests that there are, and every case that is claimed has one."""
 
+import pytest
+
 from tests.failures.report import CASES, DOCUMENT, WITHOUT, collected, document, named
 
 AGAIN = "run `make failures`"
 
 
+@pytest.mark.slow  # it collects them in a process of its own
 def test_the_document_names_the_tests_that_there_are() -> None:
     tests = collected()
     assert set(tests) <= set(CASES), "a mark names a case that is not on the list"

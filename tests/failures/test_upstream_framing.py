@@ -112,7 +112,7 @@ async def test_an_exchange_that_may_echo_our_key_is_looked_into(autojump_clock: 
 
 
 @pytest.mark.case("U52")
-@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+@pytest.mark.parametrize("coding", ["gzip", pytest.param("deflate", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
 async def test_a_decompression_bomb_is_a_limit(kind: str, coding: str, autojump_clock: MockClock) -> None:
     plain = b": " + b"x" * 60_000_000

@@ -39,7 +39,14 @@ def endless(what: bytes, size: int, first: bytes = b"") -> list[bytes]:
 
 @pytest.mark.case("U29")
 @pytest.mark.parametrize("before", [b"", role() + text("hi")], ids=["first", "behind content"])
-@pytest.mark.parametrize("what", [b"x", b"\xff", b"\0"], ids=["letters", "no UTF-8", "NUL"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(b"x", id="letters"),
+        pytest.param(b"\xff", id="no UTF-8", marks=pytest.mark.slow),
+        pytest.param(b"\0", id="NUL", marks=pytest.mark.slow),
+    ],
+)
 async def test_an_endless_line_ends_at_the_cap(what: bytes, before: bytes, autojump_clock: MockClock) -> None:
     pieces = ([before] if before else []) + endless(what, 100_000_000, b'data: {"choices":[{"delta":{"content":"')
     async with faulty(peer := Peer(*pieces)) as home:
@@ -68,6 +75,7 @@ async def test_an_event_up_to_the_cap_passes(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.case("U30")
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [b"data: 12345\n", b"data\n", b": c\n"], ids=["data", "empty data", "comments"])
 async def test_an_event_of_endless_lines_ends_at_the_cap(line: bytes, autojump_clock: MockClock) -> None:
     async with paced() as pace, faulty(peer := Peer(role(), *endless(line, 12_000_000))) as home:
@@ -80,6 +88,7 @@ async def test_an_event_of_endless_lines_ends_at_the_cap(line: bytes, autojump_c
 
 
 @pytest.mark.case("U31")
+@pytest.mark.slow
 @pytest.mark.parametrize("empty", [b"\n", b"\r\n", b"data:\n\n", b": c\n\n"], ids=["LF", "CRLF", "events", "comments"])
 async def test_thousands_of_empty_events_are_a_stream_like_any_other(empty: bytes, autojump_clock: MockClock) -> None:
     flood = empty * 20_000

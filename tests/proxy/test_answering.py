@@ -86,7 +86,7 @@ READ: Call = ("call_a", "read", '{"path":"a"}')
 WRITE: Call = ("call_b", "write", '{"path":"b"}')
 
 
-@pytest.fixture(params=["memory", "files"])
+@pytest.fixture(params=["memory", pytest.param("files", marks=pytest.mark.slow)])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, autojump_clock: MockClock) -> Any:
     """On disk too: there the catalogue's thread is asked, and the clock must not jump while it works."""
     if request.param == "memory":

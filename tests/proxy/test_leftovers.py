@@ -117,7 +117,13 @@ def _ours(thing: object) -> str | None:
     return kind.__qualname__ if kind.__module__.partition(".")[0] in ("wiretape", "hypercorn", "h11") else None
 
 
-@pytest.mark.parametrize("kind", _KINDS)
+#: Of these in every run: a collection looks at all that the suite has imported.
+_QUICK: Final = frozenset({"text", "cut in a call", "the client leaves"})
+
+
+@pytest.mark.parametrize(
+    "kind", [kind if kind in _QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in _KINDS]
+)
 async def test_what_is_over_is_gone_without_a_collection(autojump_clock: MockClock, kind: str) -> None:
     """A hundred objects a stream waited for the collector, which comes at other times than their memory is needed."""
     script, exchange = _KINDS[kind]
@@ -138,6 +144,7 @@ async def test_what_is_over_is_gone_without_a_collection(autojump_clock: MockClo
         assert left == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["a burst", "cut in a call", "no attempt is left", "the client leaves"])
 async def test_five_hundred_of_a_kind_leave_no_more_than_one(autojump_clock: MockClock, kind: str) -> None:
     script, exchange = _KINDS[kind]

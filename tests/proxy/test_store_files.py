@@ -406,6 +406,7 @@ async def test_a_tape_that_cannot_be_moved_is_told_and_moves_at_the_next_start(t
         assert await gathered(store.read("s1")) == flat(stream_of("s1"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keep", "goes"),
     [

@@ -224,6 +224,7 @@ def test_nothing_is_split_while_a_call_waits_for_its_name() -> None:
     assert [one[:3] for one in calls(result)] == [("a", "f", "[][]"), ("b", "g", "[]")]
 
 
+@pytest.mark.slow
 def test_ten_thousand_calls_take_no_quadratic_time() -> None:
     """Quadratic work took minutes here."""
     many = 10_000

@@ -452,6 +452,7 @@ def test_a_new_attempt_forgets_them() -> None:
     assert (len(before), len(after)) == (4, 7)
 
 
+@pytest.mark.slow
 def test_more_of_them_than_any_answer_has_end_it() -> None:
     name = "x" * (KEPT_CHARS_MAX // 4)
     result = hermes(ROLE, *[running(name, f"call_{number}") for number in range(5)])

@@ -1,0 +1,369 @@
+"""Each fault over each dialect: the bytes that are left, in which pieces, and how it ends."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import wiretape.replay.faults as faults_module
+from tests.replay.dialects import ANSWERS, chat
+from wiretape.events.json_text import as_object, parse
+from wiretape.events.sse import Decoder
+from wiretape.replay.faults import KINDS, FaultError, Faults, overlay
+from wiretape.replay.script import Fault, Script, Step, event_stream, json_answer
+
+DIALECTS = tuple(ANSWERS)
+GAP_S = 0.5
+
+
+def answer(dialect: str) -> Script:
+    return event_stream(ANSWERS[dialect], gap_s=GAP_S)
+
+
+def over(script: Script, *texts: str) -> Script:
+    faults = Faults.of(texts)
+    changed, answered = faults.over(script, 0)
+    assert answered
+    assert not faults.unapplied
+    return changed
+
+
+def pieces(script: Script) -> list[bytes]:
+    return [step.what for step in script.steps if isinstance(step.what, bytes) and step.what]
+
+
+def said(script: Script) -> bytes:
+    return b"".join(pieces(script))
+
+
+def ending(script: Script) -> Fault | None:
+    faults = [step.what for step in script.steps if isinstance(step.what, Fault)]
+    assert len(faults) <= 1
+    return faults[0] if faults else None
+
+
+def values(data: bytes) -> list[dict[str, Any]]:
+    """The payloads of whole frames."""
+    return [as_object(parse(frame.payload)) for frame in Decoder().feed(data) if frame.payload]
+
+
+def arguments_of(data: bytes) -> list[str]:
+    """What a client has of all arguments."""
+    found: list[str] = []
+    for value in values(data):
+        for choice in value.get("choices", ()):
+            found += [call["function"].get("arguments", "") for call in choice["delta"].get("tool_calls", ())]
+        delta = value.get("delta")
+        if value.get("type") == "response.function_call_arguments.delta":
+            found.append(str(delta))
+        elif isinstance(delta, dict) and "partial_json" in delta:
+            found.append(delta["partial_json"])
+    return [text for text in found if text]
+
+
+# -- endings at places ------------------------------------------------------------------------------------------------
+
+ENDS: dict[str, Fault | None] = {
+    "cut": Fault.CUT,
+    "reset": Fault.RESET,
+    "stall": Fault.STALL,
+    "garbage": Fault.GARBAGE,
+    "eof": None,
+}
+
+#: How many frames are whole there, and how many bytes of the next one.
+AT: dict[str, tuple[int, int]] = {
+    "frame:0": (0, 0),
+    "frame:3": (3, 0),
+    "frame:3+10": (3, 10),
+    "text": (2, 0),
+    "text:2": (3, 0),
+    "finish": (9, 0),
+}
+
+
+@pytest.mark.parametrize("place", AT)
+@pytest.mark.parametrize("kind", ENDS)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_end_at_a_place(dialect: str, kind: str, place: str) -> None:
+    frames, more = AT[place]
+    changed = over(answer(dialect), f"{kind}@{place}")
+    whole = ANSWERS[dialect]
+    assert said(changed) == b"".join(whole[:frames]) + (whole[frames][:more] if more else b"")
+    assert ending(changed) is ENDS[kind]
+    kept = frames + bool(more)
+    assert [step.delay_s for step in changed.steps] == [GAP_S] * kept + [0.0] * (ENDS[kind] is not None)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_end_is_before_the_frame_that_ends_it(dialect: str) -> None:
+    frames = ANSWERS[dialect]
+    assert said(over(answer(dialect), "cut@done")) == b"".join(frames[:-1])
+    assert said(over(answer(dialect), "reset@end")) == b"".join(frames)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_inside_a_character_of_several_bytes(dialect: str) -> None:
+    whole = b"".join(ANSWERS[dialect])
+    first = over(answer(dialect), "cut@char")
+    assert said(first).endswith(b"Gr\xc3")
+    with pytest.raises(UnicodeDecodeError):
+        said(first).decode()
+    assert said(over(answer(dialect), "cut@char:3")) == whole[: whole.index("Zürich".encode()) + 2]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(("place", "due"), [
+    ("tool:read_file", ["{"]),
+    ("tool:*", ["{"]),
+    ("tool_call:read_file", ["{"]),
+    ("tool:read_file+8", ['{"path":']),
+    ("tool:read_file+9", ['{"path":', '"']),
+    ("tool:write_file", ['{"path":', '"notes"}', "{"]),
+    ("tool:write_file+12", ['{"path":', '"notes"}', '{"pa', 'th":"b"}']),
+])  # fmt: skip
+def test_behind_a_character_of_a_tools_arguments(dialect: str, place: str, due: list[str]) -> None:
+    changed = over(answer(dialect), f"reset@{place}")
+    assert arguments_of(said(changed)) == due
+    assert said(changed).endswith(b"\n\n")
+    assert ending(changed) is Fault.RESET
+
+
+def test_what_is_left_of_a_frame_comes_when_it_came() -> None:
+    steps = over(answer("chat"), "reset@tool:read_file").steps
+    assert [step.delay_s for step in steps] == [GAP_S] * 5 + [0.0]
+
+
+def test_of_calls_that_come_whole_in_one_frame_nothing_behind_the_place_is_left() -> None:
+    calls = [
+        {"index": at, "id": f"c{at}", "function": {"name": name, "arguments": '{"a":1}'}}
+        for at, name in enumerate("xyz")
+    ]
+    whole = event_stream([chat({"tool_calls": calls}, "tool_calls"), b"data: [DONE]\n\n"])
+    changed = over(whole, "cut@tool:y")
+    assert arguments_of(said(changed)) == ['{"a":1}', "{"]
+    assert values(said(changed))[0]["choices"][0]["finish_reason"] is None
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_before_all_there_is_no_answer(dialect: str) -> None:
+    assert over(answer(dialect), "reset@start").unanswered is Fault.RESET
+    empty = over(answer(dialect), "eof@start")
+    assert (empty.unanswered, empty.steps, empty.status) == (None, [], 200)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(at=st.integers(0, 2_000), kind=st.sampled_from(sorted(ENDS)))
+def test_any_byte_is_a_place(dialect: str, at: int, kind: str) -> None:
+    whole = b"".join(ANSWERS[dialect])
+    faults = Faults.of([f"{kind}@byte:{at}"])
+    changed, _ = faults.over(answer(dialect), 0)
+    assert said(changed) == whole[:at]
+    assert bool(faults.unapplied) is (at > len(whole))
+
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+
+FRAMES: dict[str, tuple[str, dict[str, Sequence[int]]]] = {
+    "without the third": ("drop@frame:3", dict.fromkeys(DIALECTS, (1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12))),
+    "the third twice": ("duplicate@frame:3", dict.fromkeys(DIALECTS, (1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12))),
+    "without its end": (
+        "drop@done",
+        {"chat": range(1, 12), "responses": range(1, 10), "messages": range(1, 11)},
+    ),
+    "its end twice": (
+        "duplicate@done",
+        {"chat": (*range(1, 13), 12), "responses": (*range(1, 11), 10), "messages": (*range(1, 12), 11)},
+    ),
+    "without its finish": (
+        "drop@finish",
+        {"chat": (*range(1, 10), 11, 12), "responses": range(1, 10), "messages": (*range(1, 10), 11)},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FRAMES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_frames_are_dropped_or_come_twice(dialect: str, case: str) -> None:
+    text, due = FRAMES[case]
+    frames = ANSWERS[dialect]
+    changed = over(answer(dialect), text)
+    assert said(changed) == b"".join(frames[number - 1] for number in due[dialect] if number <= len(frames))
+    assert ending(changed) is None
+    assert sum(step.delay_s for step in changed.steps) == GAP_S * len(frames)
+
+
+def test_without_usage() -> None:
+    frames = ANSWERS["chat"]
+    assert said(over(answer("chat"), "drop@usage")) == b"".join([*frames[:10], frames[11]])
+
+
+def test_a_finish_that_says_more_keeps_that() -> None:
+    whole = event_stream([chat({"content": "x"}, "stop"), b"data: [DONE]\n\n"])
+    choice = values(said(over(whole, "drop@finish")))[0]["choices"][0]
+    assert (choice["delta"], choice["finish_reason"]) == ({"content": "x"}, None)
+
+
+ERRORS = {
+    "chat": {"error": {"message": "M", "type": "server_error", "param": None, "code": "server_error"}},
+    "responses": {"type": "error", "code": "server_error", "message": "M", "param": None, "sequence_number": 10},
+    "messages": {"type": "error", "error": {"type": "overloaded_error", "message": "M"}},
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_error_frame_in_the_dialects_own_words_and_then_a_proper_end(dialect: str) -> None:
+    changed = over(answer(dialect), "error@frame:3=M")
+    assert said(changed).startswith(b"".join(ANSWERS[dialect][:3]))
+    assert values(said(changed))[3:] == [ERRORS[dialect]]
+    assert (b"event: error\n" in said(changed)) is (dialect != "chat")
+    assert ending(changed) is None
+
+
+# -- pieces and time --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 7, 1_000_000])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_in_pieces_of_so_many_bytes_each_when_its_last_byte_came(dialect: str, size: int) -> None:
+    changed = over(answer(dialect), f"rechunk={size}")
+    whole = b"".join(ANSWERS[dialect])
+    assert said(changed) == whole
+    assert {len(piece) for piece in pieces(changed)[:-1]} <= {size}
+    came = list(accumulate(map(len, ANSWERS[dialect])))
+    times = list(accumulate(step.delay_s for step in changed.steps))
+    sizes = accumulate(map(len, pieces(changed)))
+    due = [GAP_S * (1 + next(n for n, end in enumerate(came) if at <= end)) for at in sizes]
+    assert times == pytest.approx(due)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_one_piece_a_frame_or_all_in_one(dialect: str) -> None:
+    frames = ANSWERS[dialect]
+    cut = over(answer(dialect), "rechunk=100")
+    assert pieces(over(cut, "rechunk=frame")) == list(frames)
+    assert over(cut, "rechunk=all").steps == [Step(GAP_S * len(frames), b"".join(frames))]
+
+
+def test_slow_is_so_much_before_each_piece_at_any_speed() -> None:
+    fast = event_stream([b"data: 1\n\n", b"data: 2\n\n"])
+    assert [step.delay_s for step in over(fast, "slow=0.25").steps] == [0.25, 0.25]
+    assert [step.delay_s for step in over(answer("chat"), "slow=0.25").steps] == [0.75] * 12
+
+
+# -- statuses and attempts --------------------------------------------------------------------------------------------
+
+
+def test_another_status_with_a_time_to_wait() -> None:
+    changed = over(answer("chat"), "status=429/7")
+    assert (changed.status, dict(changed.headers)[b"Retry-After"]) == (429, b"7")
+    assert b"Retry-After" not in dict(over(answer("chat"), "status=503").headers)
+
+
+def test_the_first_attempts_fail_in_order_and_none_of_them_is_the_answer() -> None:
+    faults = Faults.of(["attempts=503,429/7,reset,ok"])
+    answers = [faults.over(answer("chat"), 0) for _ in range(5)]
+    assert [answered for _, answered in answers] == [False, False, False, True, True]
+    assert [script.status for script, _ in answers] == [503, 429, 200, 200, 200]
+    assert [script.unanswered for script, _ in answers] == [None, None, Fault.RESET, None, None]
+    assert answers[3][0] == answer("chat")
+    other, answered = faults.over(answer("chat"), 1)
+    assert (other.status, answered) == (503, False), "each stream has attempts of its own"
+
+
+def test_attempts_come_before_what_is_behind_them_and_after_what_is_before() -> None:
+    faults = Faults.of(["attempts=503", "cut@frame:1"])
+    assert faults.over(answer("chat"), 0)[0].status == 503
+    assert ending(faults.over(answer("chat"), 0)[0]) is Fault.CUT
+
+
+# -- together ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_faults_are_laid_one_over_the_other(dialect: str) -> None:
+    changed = over(answer(dialect), "drop@frame:2", "cut@frame:2", "rechunk=5", "slow=1")
+    frames = ANSWERS[dialect]
+    assert said(changed) == frames[0] + frames[2]
+    assert ending(changed) is Fault.CUT
+    assert max(map(len, pieces(changed))) == 5
+
+
+def test_a_fault_of_one_stream_leaves_the_others_alone() -> None:
+    faults = Faults.of(["cut@frame:1#2"])
+    assert [ending(faults.over(answer("chat"), place)[0]) for place in range(3)] == [None, Fault.CUT, None]
+    assert Faults.of(["cut@frame:1#2"]).unapplied == ["cut@frame:1#2"]
+
+
+def test_what_has_no_place_is_not_applied_and_says_so() -> None:
+    faults = Faults.of(["cut@tool:nobody", "drop@frame:99", "cut@frame:99", "error@frame:1", "drop@usage"])
+    plain = json_answer(b'{"object":"list"}')
+    assert faults.over(plain, 0) == (plain, True)
+    assert len(faults.unapplied) == 5
+
+
+def test_an_answer_with_its_length_keeps_to_it_or_falls_short_of_it() -> None:
+    plain = json_answer(b'{"object":"list"}')
+    cut = over(plain, "cut@byte:5")
+    assert (said(cut), dict(cut.headers)[b"Content-Length"]) == (b'{"obj', b"17")
+    shorter = over(plain, "eof@byte:5")
+    assert (said(shorter), dict(shorter.headers)[b"Content-Length"]) == (b'{"obj', b"5")
+    assert dict(over(plain, "cut@end").headers)[b"Content-Length"] == b"18"
+
+
+def test_no_answer_stays_none() -> None:
+    nothing = Script(unanswered=Fault.RESET)
+    faults = Faults.of(["cut@start", "error@start", "slow=1", "rechunk=1", "drop@done", "duplicate@frame:1"])
+    assert faults.over(nothing, 0) == (nothing, True)
+
+
+@given(st.lists(st.sampled_from([f"{kind}@frame:{n}" for kind in ("cut", "drop", "duplicate") for n in (1, 4)])))
+def test_the_same_faults_give_the_same_answer_at_any_speed(texts: list[str]) -> None:
+    fast, slow = event_stream(ANSWERS["chat"]), answer("chat")
+    assert pieces(Faults.of(texts).over(fast, 0)[0]) == pieces(Faults.of(texts).over(slow, 0)[0])
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+WRONG = {
+    "": "no such fault; there are cut, reset, stall,",
+    "cutt@frame:3": "no such fault; there are",
+    "cut": "cut takes a place, as in cut@frame:3",
+    "cut@": "cut takes a place",
+    "cut@frame": "frame takes a number, as in frame:3",
+    "cut@frame:x": "frame takes a number",
+    "cut@frame:-1": "frame takes a number",
+    "cut@char:0": "char takes a number",
+    "cut@byte:1+2": "only frame and tool take +N",
+    "cut@tool": "tool takes a name, as in tool:write_file, or tool:*",
+    "cut@nowhere:1": "is no place: start, end,",
+    "cut@done:1": "done takes nothing behind it",
+    "cut@frame:3=x": "cut takes no value",
+    "drop@byte:3": "drop takes a frame: done, finish, usage, frame:N",
+    "drop@frame:3+1": "drop takes a frame",
+    "duplicate@usage": "'usage' is no place",
+    "rechunk": "rechunk takes a value, as in rechunk=1",
+    "rechunk=0": "rechunk takes a number of bytes, frame or all",
+    "slow=fast": "slow takes seconds, as in slow=0.2",
+    "slow=0": "slow takes seconds",
+    "status=99": "'99' is no status: as in 503, or 429/7 for a Retry-After of 7",
+    "attempts": "attempts takes a value, as in attempts=503,reset,ok",
+    "attempts=503,later": "'later' is no status",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_no_fault_says_in_one_line_how_it_is_written(text: str) -> None:
+    with pytest.raises(FaultError) as raised:
+        overlay(text)
+    assert WRONG[text] in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert str(raised.value).startswith(f"fault {text!r}: ")
+
+
+def test_every_kind_is_told() -> None:
+    assert faults_module.__doc__ is not None
+    assert all(kind in faults_module.__doc__ for kind in KINDS)

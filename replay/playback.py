@@ -1,6 +1,6 @@
 """A recording that answers: what was asked of it, what each answer told, and what nothing recorded answers"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -10,15 +10,13 @@ from wiretape.events.errors import WiretapeError
 from wiretape.events.json_text import ABSENT, as_list, as_object, dumps, parse
 from wiretape.events.record import Record
 
-from .match import Deck, How, Miss, Taken, asked_of
+from .faults import Faults
+from .match import Deck, Miss, Taken, asked_of
 from .player import INSTANT, Speed, script_of
 from .script import Request, Script, json_answer
 from .told import Told, as_played
 
-__all__ = ["Overlay", "Playback", "Sent"]
-
-#: Changes what an answer says; told the stream's place, and which answer of all this is (both from 0).
-Overlay = Callable[[Script, int, int], Script]
+__all__ = ["Playback", "Sent"]
 
 
 @dataclass(frozen=True)
@@ -57,29 +55,45 @@ class Playback:
 
     def __init__(
         self,
+        deck: Deck,
         streams: Sequence[Sequence[Record]],
         *,
-        how: How = "key",
-        repeat: bool = False,
         speed: Speed = INSTANT,
+        faults: Faults,
     ) -> None:
         self.streams = streams
         self.speed = speed
-        self.overlays: list[Overlay] = []
+        self.faults = faults
+        #: Some answer was another than the recorded one, so who asked may have gone another way.
+        self.changed = False
         self.sent: list[Sent] = []
         self.answers: list[Told] = []
         self.misses: list[Miss] = []
-        #: One line for each request.
-        self.lines: list[str] = []
+        #: Of each request what answered it, if anything did.
+        self._log: list[tuple[Taken, Told] | None] = []
         #: A fault of ours, or of the tape: nothing else may be believed.
         self.broken: Exception | None = None
-        self._deck = Deck(streams, how, repeat=repeat)
+        self._deck = deck
         self._lock = Lock()
 
     @property
-    def unused(self) -> list[Sent]:
-        """What is on the tape and was not asked for."""
-        return [Sent.of(asked_of(self.streams[place])) for place in self._deck.unused]
+    def unused(self) -> list[str]:
+        """What is on the tape and was not asked for, as a line each."""
+        return [f"{self._deck.name(place)}: {Sent.of(asked_of(self.streams[place]))}" for place in self._deck.unused]
+
+    @property
+    def lines(self) -> list[str]:
+        """What was asked, and what answered, as a line each."""
+        return [f"{number}. {sent} -> {self._line(one)}" for number, (sent, one) in enumerate(self._asked(), 1)]
+
+    def _asked(self) -> "zip[tuple[Sent, tuple[Taken, Told] | None]]":
+        return zip(self.sent, self._log, strict=False)
+
+    def _line(self, answered: tuple[Taken, Told] | None) -> str:
+        if answered is None:
+            return "nothing recorded answers this"
+        taken, told = answered
+        return ", ".join([self._deck.name(taken.place), told.fold.ending, *map(str, taken.drift)])
 
     def choose(self, request: Request) -> Script:
         """The answer to a request; a fault of ours is an answer too, since the server has others to serve."""
@@ -95,15 +109,21 @@ class Playback:
         taken = self._deck.take(request)
         if isinstance(taken, Miss):
             self.misses.append(taken)
-            self.lines.append("nothing recorded answers this")
+            self._log.append(None)
             return taken.script()
-        script, told = self._played(taken)
+        recorded = script_of(taken.records, speed=self.speed)
+        script, _ = self.faults.over(recorded, taken.place)
+        told = Told(taken.records if script == recorded else as_played(taken.records, script))
+        if _says(script) != _says(recorded):
+            self.changed = True
+            self._deck.give_back(taken)  # who asks again after a fault gets an answer
         self.answers.append(told)
-        self.lines.append(f"stream {taken.place + 1} of {len(self.streams)}: {told.fold.ending}")
+        self._log.append((taken, told))
         return script
 
-    def _played(self, taken: Taken) -> tuple[Script, Told]:
-        recorded = script = script_of(taken.records, speed=self.speed)
-        for overlay in self.overlays:
-            script = overlay(script, taken.place, len(self.answers))
-        return script, Told(taken.records if script == recorded else as_played(taken.records, script))
+
+def _says(script: Script) -> tuple[object, ...]:
+    """Whatever its pieces and delays are."""
+    body = b"".join(what for _, what in script.steps if isinstance(what, bytes))
+    ends = [what for _, what in script.steps if not isinstance(what, bytes)]
+    return script.status, body, ends[:1], script.unanswered

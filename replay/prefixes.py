@@ -1,16 +1,14 @@
-"""Every place where a stream can be cut, behind each frame or each byte, and its script up to there"""
+"""Every place where a stream can be cut: behind each of its frames, or behind each of its bytes"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
 from wiretape.events.record import Record
 
 from .player import attempts_of
-from .script import Fault, Script, Step
 
-__all__ = ["Prefix", "Unit", "cut_at", "prefixes_of"]
+__all__ = ["Prefix", "Unit", "prefixes_of"]
 
 Unit = Literal["frames", "bytes"]
 
@@ -27,7 +25,11 @@ class Prefix(NamedTuple):
     frames: int
 
     def __str__(self) -> str:
-        return f"stream{self.stream + 1}-frame{self.frames}-byte{self.bytes}"
+        return f"stream{self.stream + 1}-byte{self.bytes}"
+
+    def fault(self, end: str) -> str:
+        """As faults.py reads it; `end` is one of its words for an ending."""
+        return f"{end}@byte:{self.bytes}#{self.stream + 1}"
 
 
 def prefixes_of(streams: Sequence[Sequence[Record]], unit: Unit) -> list[Prefix]:
@@ -41,22 +43,3 @@ def _of(place: int, records: Sequence[Record], unit: Unit) -> Iterator[Prefix]:
     for frames, (end, following) in enumerate(zip(ends, [*ends[1:], ends[-1] + 1], strict=True)):
         for at in range(end, following if unit == "bytes" else end + 1):
             yield Prefix(place, at, frames)
-
-
-def cut_at(script: Script, bytes_kept: int, end: Fault | None = Fault.CUT) -> Script:
-    """The script up to there, and then this end; without one a proper end of HTTP, as of a server that gave up."""
-    steps = list(_kept(script.steps, bytes_kept))
-    if end is not None:
-        return replace(script, steps=[*steps, Step(0.0, end)])
-    headers = [
-        (name, b"%d" % bytes_kept if name.lower() == b"content-length" else value) for name, value in script.headers
-    ]
-    return replace(script, steps=steps, headers=headers)
-
-
-def _kept(steps: Sequence[Step], left: int) -> Iterator[Step]:
-    for delay_s, what in steps:
-        if left <= 0 or isinstance(what, Fault):
-            return
-        yield Step(delay_s, what[:left])
-        left -= len(what)

@@ -5,11 +5,15 @@ upstream, whose tapes become the recording when the test has passed.
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal
+
+import pytest
 
 from wiretape.events.errors import TapeError
 from wiretape.events.model import Event
@@ -17,22 +21,24 @@ from wiretape.proxy.config import Route, Target
 
 from .base_urls import base_urls
 from .compare import compare, verdict
+from .faults import Faults
 from .load import Recording, parse
-from .match import How, asked_of
-from .playback import Overlay, Playback, Sent
+from .match import Deck, How, asked_of
+from .playback import Playback, Sent
 from .player import INSTANT, Speed
-from .prefixes import Prefix, cut_at
+from .prefixes import Prefix, Unit, prefixes_of
 from .pytest_thread import Proxy, Thread, stripped
-from .script import Fault, Script
+from .script import Request, Script
 from .seal import seal
 from .told import Fold, Told
 from .transport import TapeTransport
 
-__all__ = ["Mode", "Plan", "Tape", "speed_of"]
+__all__ = ["Mode", "Named", "Plan", "Tape", "named_faults", "speed_of"]
 
 #: Of those that a person is shown.
 _DIFFERENCES_MAX: Final = 20
 
+Named = str | float | Sequence[str | int]
 Mode = Literal["replay", "once", "rewrite", "verify", "off"]
 
 
@@ -44,25 +50,23 @@ class Plan:
     #: In order; the first is the one that is recorded.
     files: tuple[Path, ...]
     mode: Mode
+    #: An upstream is asked.
+    live: bool
     upstream: str = ""
     speed: Speed = INSTANT
     how: How = "key"
     repeat: bool = False
     #: Streams may be left over.
     partly: bool = False
+    age_days_max: float = inf
     prefix: Prefix | None = None
-    prefix_end: Fault | None = Fault.CUT
-
-    @property
-    def live(self) -> bool:
-        """Whether an upstream is asked."""
-        if self.mode == "once":
-            return not self.files[0].exists()
-        return self.mode in ("rewrite", "verify", "off")
+    #: How a prefix ends: a word of faults.py.
+    end: str = "cut"
+    faults: tuple[str, ...] = ()
 
     @property
     def keeps(self) -> bool:
-        """Whether what it says becomes the tape."""
+        """Whether what the upstream says becomes the tape."""
         return self.live and self.mode in ("once", "rewrite")
 
     @property
@@ -75,43 +79,63 @@ class Plan:
         """Why it cannot be done, in words for a person; empty where it can."""
         if self.live and not self.upstream:
             why = f"there is no tape {self.files[0]}" if self.mode == "once" else f"--tape={self.mode} asks an upstream"
-            return f"{why}, and no --tape-upstream is given\nRecord it: {self.record_command}"
+            return f"{why}, and no --tape-upstream is given\nto record it: {self.record_command}"
         if self.keeps and len(self.files) > 1:
             return "a test with several tapes cannot record them: which stream belongs to which is nowhere said"
         missing = [file for file in self.files if not file.exists()]
         if missing and (not self.live or self.mode == "verify"):
-            return f"there is no tape {missing[0]}\nRecord it: {self.record_command}"
+            return f"there is no tape {missing[0]}\nto record it: {self.record_command}"
         return ""
 
 
 class Tape:
     """The `tape` fixture."""
 
-    def __init__(self, plan: Plan, id_: str, thread: Thread, recordings: Sequence[Recording]) -> None:
+    def __init__(self, plan: Plan, id_: str, thread: Thread, recordings: Sequence[Recording], obstacle: str) -> None:
         self.plan = plan
-        #: What the test and its outcome are told at the end; a line each.
+        #: Why the test cannot run at all; empty where it can.
+        self.obstacle = obstacle or _aged(plan, recordings)
+        #: What came of it that is no fault, for the end of the run.
         self.notes: list[str] = []
         self._id = id_
         self._thread = thread
         self._origin = ""
         self._proxy: Proxy | None = None
+        self._recordings = recordings
         self._recorded = [records for recording in recordings for records in recording.streams]
-        self._playback: Playback | None = None
-        if not plan.live:
-            self._playback = Playback(self._recorded, how=plan.how, repeat=plan.repeat, speed=plan.speed)
-            if plan.prefix is not None:
-                self._playback.overlays.append(_prefix(plan.prefix, plan.prefix_end))
+        self._faults = list(plan.faults)
+        self._prefix = plan.prefix
+        self._playback = None if plan.live else self._begun()
+
+    def _begun(self) -> Playback:
+        cut = [] if self._prefix is None else [self._prefix.fault(self.plan.end)]
+        return Playback(self._deck(), self._recorded, speed=self.plan.speed, faults=Faults.of([*self._faults, *cut]))
+
+    def _deck(self) -> Deck:
+        """Each file is a conversation of its own, and called so where there are several."""
+        plan, names, conversations = self.plan, list[str](), list[int]()
+        for at, (file, recording) in enumerate(zip(plan.files, self._recordings, strict=False)):
+            named = f"{file.name}, " if len(plan.files) > 1 else ""
+            names += [f"{named}stream {number}" for number in range(1, len(recording.streams) + 1)]
+            conversations += [at] * len(recording.streams)
+        return Deck(
+            self._recorded,
+            plan.how,
+            repeat=plan.repeat,
+            names=names,
+            conversations=conversations,
+            record=plan.record_command,
+        )
 
     # -- where to send requests ---------------------------------------------------------------------------------------
 
     @property
     def root(self) -> str:
         """For clients that append `/v1` themselves, such as Anthropic's."""
-        if not self._origin:
-            if self._playback is not None:
-                self._origin = self._thread.serve(self._id, self._playback.choose)
-            else:
-                self._origin = self._live().url
+        self._check()
+        if self.plan.live:
+            return self._live().url
+        self._origin = self._origin or self._thread.serve(self._id, self._choose)
         return self._origin
 
     @property
@@ -129,10 +153,52 @@ class Tape:
     @cached_property
     def transport(self) -> Any:
         """An asynchronous transport for clients of httpx or httpx2 under trio: any base URL leads to the tape."""
-        if self._playback is not None:
-            choose = self._playback.choose
-            return TapeTransport(lambda request: choose(stripped(request)))
-        return TapeTransport(self._live().url)
+        self._check()
+        return TapeTransport(self._live().url if self.plan.live else lambda request: self._choose(stripped(request)))
+
+    def _check(self) -> None:
+        if self.obstacle:
+            pytest.fail(self.obstacle, pytrace=False)
+
+    def _choose(self, request: Request) -> Script:
+        assert self._playback is not None, "a live upstream answers for itself"
+        return self._playback.choose(request)
+
+    # -- what is laid over it -----------------------------------------------------------------------------------------
+
+    def fault(self, *texts: str, **named: Named) -> None:
+        """Lay a fault over the answers from now on, as docs/replay.md has them: `tape.fault("cut@tool:write_file")`,
+        or in words of Python: `tape.fault(cut_after="tool:write_file", attempts=[503, "reset", "ok"], slow=0.2)`.
+        """
+        if self.plan.live:
+            pytest.fail(f"--tape={self.plan.mode} asks a live upstream, which no fault can be laid over", pytrace=False)
+        self._faults += [*texts, *named_faults(named)]
+        assert self._playback is not None, "nothing is live"
+        self._playback.faults = self._begun().faults
+
+    def rechunk(self, size: int | Literal["frame", "all"]) -> None:
+        """Give the answers in other pieces: of so many bytes each, one a frame, or all in one."""
+        self.fault(f"rechunk={size}")
+
+    def prefixes(self, unit: Unit = "frames") -> Iterator[Prefix | None]:
+        """One turn of a loop for each place where a stream can be cut, and a last one with all of it (None).
+
+        The requests of a turn are answered anew, from the first stream on.
+        """
+        if self.plan.live:  # a recording is made of all of it
+            yield None
+            return
+        for prefix in (*prefixes_of(self._recorded, unit), None):
+            if self._playback is not None and (self._playback.misses or self._playback.broken):
+                break  # it is told of at the end, and the other turns would say no more
+            self._prefix = prefix
+            self._playback = self._begun()
+            yield prefix
+
+    @property
+    def prefix(self) -> Prefix | None:
+        """Where its stream is cut now; None where it is not."""
+        return self._prefix
 
     # -- what was sent and told ---------------------------------------------------------------------------------------
 
@@ -175,11 +241,6 @@ class Tape:
         """The reads of the last answer: when each came, in seconds since the request, and how many bytes it was."""
         return self.told.timing
 
-    @property
-    def prefix(self) -> Prefix | None:
-        """Where this run of the test cuts its tape; None in the run with all of it."""
-        return self.plan.prefix
-
     # -- how it ended -------------------------------------------------------------------------------------------------
 
     def problem(self) -> str:
@@ -191,7 +252,9 @@ class Tape:
             return f"the tape cannot be played: {playback.broken!r}"
         if playback.misses:
             return "it asked for what is not on its tape"
-        if playback.unused and not (self.plan.partly or self.plan.repeat or playback.overlays):
+        if self._prefix is None and playback.faults.unapplied:
+            return f"no answer had a place for {', '.join(playback.faults.unapplied)}"
+        if playback.unused and not (self.plan.partly or self.plan.repeat or playback.changed):
             return f"{len(playback.unused)} of {len(playback.streams)} recorded streams were not asked for"
         return ""
 
@@ -200,18 +263,17 @@ class Tape:
         files = ", ".join(str(file) for file in self.plan.files)
         lines = [f"{files} (--tape={self.plan.mode})"]
         if self._playback is not None:
-            for number, (sent, line) in enumerate(zip(self._playback.sent, self._playback.lines, strict=False), 1):
-                lines.append(f"{number}. {sent} -> {line}")
+            lines += self._playback.lines
             for miss in self._playback.misses:
-                lines += ["", miss.to_json()["error"]["message"]]
+                lines += ["", *miss.lines(), ""]
             lines += [f"not asked for: {sent}" for sent in self._playback.unused]
-        return "\n".join([*lines, f"record it anew: {self.plan.record_command}"])
+        return "\n".join(lines)
 
     def close(self) -> None:
         """Nothing of it is served any more."""
         if self._proxy is not None:
             self._proxy.stop()
-        elif self._origin:
+        if self._origin:
             self._thread.forget(self._id)
 
     # -- live ---------------------------------------------------------------------------------------------------------
@@ -246,12 +308,18 @@ class Tape:
         return ""
 
 
-def _prefix(prefix: Prefix, end: Fault | None) -> Overlay:
-    def overlay(script: Script, place: int, answer: int) -> Script:
-        del answer
-        return cut_at(script, prefix.bytes, end) if place == prefix.stream else script
-
-    return overlay
+def _aged(plan: Plan, recordings: Sequence[Recording]) -> str:
+    if plan.live or plan.age_days_max == inf:
+        return ""
+    for file, recording in zip(plan.files, recordings, strict=True):
+        day = recording.header.get("recorded")
+        age_days = (datetime.now(UTC).date() - date.fromisoformat(day)).days if isinstance(day, str) else 0
+        if age_days > plan.age_days_max:
+            return (
+                f"{file} was recorded {age_days} days ago, and {plan.age_days_max:g} are allowed (tape_max_age)\n"
+                f"to record it: {plan.record_command}"
+            )
+    return ""
 
 
 def _write(file: Path, sealed: bytes) -> None:
@@ -267,3 +335,15 @@ def speed_of(said: str | float | None) -> Speed:
     if said in (None, "", "instant"):
         return INSTANT
     return Speed(times=1.0 if said == "original" else float(said))
+
+
+def named_faults(named: Mapping[str, Named]) -> list[str]:
+    """From words of Python: `cut_after="text"` and `stall_at=3` to a fault at a place, others to one with a value."""
+    return [_named(name, value) for name, value in named.items()]
+
+
+def _named(name: str, value: Named) -> str:
+    kind, place, _ = name.partition("_")
+    if place:
+        return f"{kind}@{f'frame:{value}' if isinstance(value, int) else value}"
+    return f"{kind}={value if isinstance(value, str | int | float) else ','.join(map(str, value))}"

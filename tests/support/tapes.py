@@ -1,0 +1,97 @@
+"""Sealed tapes of a few lines, as a recorder would have made them: what was asked, what came when, and how it ended."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wiretape.events.emit import Emitter
+from wiretape.events.json_text import dumps
+from wiretape.events.record import Record
+from wiretape.events.settings import Facts
+from wiretape.events.tape import Recorder
+from wiretape.replay.seal import seal
+
+__all__ = ["Turn", "asking", "calls", "conversation", "exchange", "records_of", "text", "write"]
+
+CHAT = "/v1/chat/completions"
+
+
+class Turn(NamedTuple):
+    """A request, and its answer's reads with the silence before each."""
+
+    body: Mapping[str, Any]
+    reads: Sequence[tuple[float, bytes]]
+    #: As `broke` of `end` has it; empty where the answer ended properly.
+    broke: str = ""
+    path: str = CHAT
+    dialect: str = "chat"
+    status: int = 200
+    kind: str = "text/event-stream"
+
+
+def asking(question: str = "hi", **more: Any) -> dict[str, Any]:
+    """A request's body."""
+    return {"model": "m", "stream": True, "messages": [{"role": "user", "content": question}], **more}
+
+
+def _frame(delta: Mapping[str, Any], finish: str | None = None) -> bytes:
+    said = {"index": 0, "delta": dict(delta), "finish_reason": finish}
+    value = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [said]}
+    return b"data: %b\n\n" % dumps(value)
+
+
+def text(question: str, *pieces: str, gap_s: float = 0.0) -> Turn:
+    """An answer in words."""
+    frames = [_frame({"content": piece}) for piece in pieces]
+    frames += [_frame({}, "stop"), b"data: [DONE]\n\n"]
+    return Turn(asking(question), [(gap_s, frame) for frame in frames])
+
+
+def calls(question: str, name: str, *arguments: str) -> Turn:
+    """An answer that calls one tool."""
+    first = {"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": ""}}
+    frames = [_frame({"role": "assistant", "content": None, "tool_calls": [first]})]
+    frames += [_frame({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}) for piece in arguments]
+    frames += [_frame({}, "tool_calls"), b"data: [DONE]\n\n"]
+    return Turn(asking(question), [(0.0, frame) for frame in frames])
+
+
+def exchange(path: str, body: Mapping[str, Any], answer: bytes, *, kind: str = "application/json") -> Turn:
+    """Of no dialect: an answer in one read."""
+    return Turn(body, [(0.0, answer)], path=path, dialect="", kind=kind)
+
+
+def records_of(turn: Turn) -> list[Record]:
+    """Its live tape."""
+    recorder, emitter, t = Recorder(), Emitter(), 1_000
+    opened = {"format": 1, "stream": "s" * 32, "dialect": turn.dialect, "profile": "transparent"}
+    records = [recorder.record("open", 0, {**opened, "created": 1_700_000_000})]
+    facts = Facts(model=str(turn.body.get("model")), stream=turn.body.get("stream") is True).to_keys()
+    headers = [["content-type", "application/json"]]
+    keys = {"method": "POST", "path": turn.path, "headers": headers, "facts": facts}
+    records.append(recorder.record("request", 0, keys, dumps(dict(turn.body))))
+    records += recorder.attempt(0, {"number": 1, "upstream": "live"})
+    head = {"status": turn.status, "headers": [["content-type", turn.kind]], "framing": "chunked"}
+    records.append(recorder.record("head", t, head))
+    for gap_s, data in turn.reads:
+        t += int(gap_s * 1_000_000)
+        streams = turn.kind == "text/event-stream"
+        records += recorder.read(t, data) if streams else [recorder.body(t, data)]
+    records += recorder.rest(t)
+    for record in records:
+        emitter.feed(record)
+    cause = {"": "eof", "truncated": "eof"}.get(turn.broke, turn.broke)
+    ending, flags = emitter.ending(cause) if turn.dialect == "chat" else (turn.broke or "completed", ())
+    framed: dict[str, Any] = {"framed": False, "broke": turn.broke} if turn.broke else {"framed": True}
+    return [*records, recorder.end(t, {"cause": cause, "ending": ending, "flags": list(flags), **framed})]
+
+
+def conversation(*turns: Turn) -> bytes:
+    """The sealed tape."""
+    return seal([records_of(turn) for turn in turns])
+
+
+def write(file: Path, sealed: bytes) -> None:
+    """Into a folder that may not be there yet."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(sealed)

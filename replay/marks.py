@@ -106,7 +106,7 @@ class Marks:
     def __init__(self, body: bytes) -> None:
         self.body = body
         self.frames: Sequence[Marked] = list(_frames(body))
-        self.dialect = _dialect(self.frames)
+        self.dialect: Dialect = _dialect(self.frames)
 
     def point(self, place: Place) -> Point | None:
         """Where that is; None where this body has no such place."""

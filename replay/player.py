@@ -9,18 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from wiretape.events.emit import Emitter
 from wiretape.events.errors import TapeError
-from wiretape.events.json_text import as_list
+from wiretape.events.json_text import as_list, as_object
 from wiretape.events.record import NO_KEYS, Record
 from wiretape.events.tape import reads
 
 from .script import Fault, Script, Step
 
-__all__ = ["INSTANT", "ORIGINAL", "Speed", "attempts_of", "each_attempt", "script_of"]
+__all__ = ["INSTANT", "ORIGINAL", "Side", "Speed", "attempts_of", "each_attempt", "script_of"]
+
+Side = Literal["upstream", "client"]
 
 _SECOND_US: Final = 1_000_000
+_KEEPALIVE: Final = b": keepalive\n\n"
 
 #: What the upstream did where its connection broke (`broke`), or its attempt failed.
 _BROKE: Final[Mapping[str, Fault | None]] = MappingProxyType(
@@ -79,8 +83,12 @@ def attempts_of(records: Sequence[Record]) -> list[Sequence[Record]]:
     return [records[start:end] for start, end in zip(starts, [*starts[1:], len(records)], strict=True)] or [records]
 
 
-def script_of(records: Sequence[Record], *, speed: Speed = INSTANT) -> Script:
-    """What the upstream said in the attempt that answered: the last one of these records."""
+def script_of(records: Sequence[Record], *, speed: Speed = INSTANT, side: Side = "upstream") -> Script:
+    """What the upstream said in the attempt that answered: the last one of these records. Or what its client got."""
+    return _upstream(records, speed) if side == "upstream" else _client(records, speed)
+
+
+def _upstream(records: Sequence[Record], speed: Speed) -> Script:
     attempt = attempts_of(records)[-1]
     head = next((record for record in attempt if record.kind == "head"), None)
     end = next((record for record in attempt if record.kind in ("failed", "end")), None)
@@ -120,6 +128,42 @@ def _fault(end: Mapping[str, Any]) -> Fault | None:
     if end.get("ending") == "completed" or "unframed" in as_list(end.get("flags")):
         return None
     return _CAUSES.get(str(cause), Fault.STALL)
+
+
+# -- what its client got ----------------------------------------------------------------------------------------------
+
+
+def _client(records: Sequence[Record], speed: Speed) -> Script:
+    """As the tape emits it: a stream that the proxy ends itself always ends properly."""
+    sent: list[tuple[int, bytes]] = []
+    emitter = Emitter()
+    for record in records:
+        frames = emitter.feed(record)
+        data = b"".join(frames) + (_KEEPALIVE if record.kind == "keepalive" else b"")
+        if data and sent and sent[-1][0] == record.t:
+            sent[-1] = (record.t, sent[-1][1] + data)
+        elif data:
+            sent.append((record.t, data))
+    commit = next((record for record in records if record.kind == "commit"), None)
+    if commit is None:  # it left before it was told anything
+        return Script(unanswered=Fault.STALL)
+    upstream = _upstream(records, INSTANT)
+    opened, facts = records[0].keys, next((each.keys.get("facts") for each in records if each.kind == "request"), None)
+    streams = opened.get("dialect") == "chat" and as_object(facts).get("stream") is not False
+    ours = commit.raw is not None or (streams and opened.get("profile") != "transparent")
+    fault = None if ours else next((step.what for step in upstream.steps if isinstance(step.what, Fault)), None)
+    headers = upstream.headers
+    if ours:
+        headers = ((b"content-type", b"application/json" if commit.raw is not None else b"text/event-stream"),)
+    end = records[-1] if records[-1].kind == "end" else None
+    if end is None or end.keys.get("cause") == "client_gone":
+        fault = Fault.STALL
+    return Script(
+        status=_status(commit.keys),
+        headers=[header for header in headers if header[0] != b"content-length"],
+        steps=list(_steps(commit.t, sent, end, fault, speed)),
+        head_delay_s=speed.delay((commit.t - records[0].t) / _SECOND_US),
+    )
 
 
 def _status(head: Mapping[str, Any]) -> int:

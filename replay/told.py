@@ -31,6 +31,10 @@ _CAUSES: Final[Mapping[Fault | None, tuple[str, str]]] = MappingProxyType(
         Fault.GARBAGE: ("protocol", "protocol"),
     }
 )
+#: What broke its connection.
+_BROKE: Final[Mapping[Fault, str]] = MappingProxyType(
+    {Fault.CUT: "truncated", Fault.RESET: "reset", Fault.GARBAGE: "protocol"}
+)
 #: Calls in these states were handed over: a client may run them.
 _HANDED_OVER: Final = frozenset({State.READY, State.RUNNING, State.COMPLETED, State.FAILED, State.ABANDONED})
 
@@ -131,7 +135,17 @@ def as_played(records: Sequence[Record], script: Script) -> list[Record]:
     flags: Sequence[str] = ()
     if records[0].keys.get("dialect") == "chat":
         ending, flags = emitter.ending("eof" if cause == "framed" else cause)
-    return [*played, recorder.end(t, {"cause": cause, "ending": ending, "flags": list(flags)})]
+    keys = {"cause": cause, "ending": ending, "flags": list(flags)}
+    return [*played, recorder.end(t, {**keys, **_framed(script, fault)})]
+
+
+def _framed(script: Script, fault: Fault | None) -> dict[str, object]:
+    """Whether its body ended by its own framing, as `end` says it (docs/tape.md)."""
+    if script.unanswered is not None:
+        return {}
+    if fault is None:
+        return {"framed": False, "broke": "closed"} if script.closes else {"framed": True}
+    return {"framed": False, "broke": _BROKE[fault]} if fault in _BROKE else {"framed": False}
 
 
 def _play(script: Script, recorder: Recorder, t: int, played: list[Record]) -> tuple[int, Fault | None]:
@@ -140,7 +154,12 @@ def _play(script: Script, recorder: Recorder, t: int, played: list[Record]) -> t
     if script.unanswered is not None:
         return t, script.unanswered
     headers = [[name.decode("latin-1").lower(), value.decode("latin-1")] for name, value in script.headers]
-    played.append(recorder.record("head", t, {"status": script.status, "headers": headers}))
+    framing: dict[str, object] = {"framing": "close" if script.closes else "chunked"}
+    for name, value in headers:
+        if name == "content-length":
+            framing = {"framing": "length", "length": int(value)}
+    headers = [header for header in headers if header[0] != "content-length"]
+    played.append(recorder.record("head", t, {"status": script.status, "headers": headers, **framing}))
     streams = any(name == "content-type" and value.startswith("text/event-stream") for name, value in headers)
     for delay_s, what in script.steps:
         t += _microseconds(delay_s)

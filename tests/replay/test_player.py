@@ -9,6 +9,7 @@ from trio.testing import MockClock
 from tests.proxy.scripted import Reset
 from tests.support.house import ASKED, DONE, call, finish, house, post, text
 from tests.support.house import frame as chunk_frame
+from wiretape.events.emit import emit
 from wiretape.events.record import Record
 from wiretape.replay.player import INSTANT, ORIGINAL, Speed, attempts_of, each_attempt, script_of
 from wiretape.replay.script import Fault, Request, Script, Step, event_stream
@@ -144,7 +145,9 @@ async def test_where_the_client_left_nobody_knows_what_would_have_come(autojump_
 
 async def test_the_attempt_that_answered_is_the_last_and_each_can_be_had(autojump_clock: MockClock) -> None:
     del autojump_clock
-    tape = await taped(Script(unanswered=Fault.RESET), event_stream([], end=Fault.CUT), event_stream(WHOLE, gap_s=0.5), attempts=3)
+    tape = await taped(
+        Script(unanswered=Fault.RESET), event_stream([], end=Fault.CUT), event_stream(WHOLE, gap_s=0.5), attempts=3
+    )
     assert len(attempts_of(tape)) == 3
     assert [what for _, what in script_of(tape).steps if what] == list(WHOLE)
     first, second, third = map(script_of, each_attempt(tape))
@@ -264,3 +267,41 @@ async def test_630_recorded_seconds_take_no_time_under_a_clock_that_jumps(autoju
     script = event_stream([*frames, *WHOLE[1:]], gap_s=10.0)
     again = script_of(await taped(script), speed=ORIGINAL)
     assert [step.delay_s for step in again.steps if step.what] == [10.0] * 64
+
+
+# -- what its client got ----------------------------------------------------------------------------------------------
+
+
+async def test_as_its_client_got_it_a_cut_stream_ends_properly_and_says_what_was_lost(
+    autojump_clock: MockClock,
+) -> None:
+    del autojump_clock
+    tape = await taped(event_stream(HALF, gap_s=0.5, end=Fault.RESET))
+    script = script_of(tape, speed=ORIGINAL, side="client")
+    sent = b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
+    assert sent == emit(tape)
+    assert b"write_file" in sent
+    assert b'"error"' in sent
+    assert all(isinstance(step.what, bytes) for step in script.steps)
+    assert (script.status, script.headers) == (200, [TYPE])
+    assert script.head_delay_s == pytest.approx(0.5, abs=0.001)
+
+
+async def test_as_its_client_got_it_a_failure_is_an_answer_of_ours(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    script = script_of(await taped(Script(unanswered=Fault.RESET)), side="client")
+    assert (script.status, script.headers) == (502, [(b"content-type", b"application/json")])
+    assert b'"reset"' in b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
+
+
+async def test_as_its_client_got_it_an_exchange_is_what_the_upstream_said(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    steps = [Step(0.5, b'{"a":'), Step(0.5, b"1}"), Step(0.5, Fault.CUT)]
+    tape = await taped(Script(headers=[(b"content-type", b"application/json")], steps=steps), path="/v1/embeddings")
+    script = script_of(tape, side="client")
+    assert [step.what for step in script.steps] == [b'{"a":', b"1}", Fault.CUT]
+
+
+def test_a_client_that_left_before_it_was_told_anything_was_told_nothing() -> None:
+    tape = [Record(0, 0, "open", {"dialect": "chat"}), Record(1, 0, "attempt"), Record(2, 9, "end")]
+    assert script_of(tape, side="client").unanswered is Fault.STALL

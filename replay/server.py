@@ -8,7 +8,9 @@ import socket
 import struct
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from errno import EADDRNOTAVAIL
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import Final, Protocol, runtime_checkable
 
 import h11
@@ -199,13 +201,28 @@ class _Reader:
 
 
 @asynccontextmanager
-async def listening(choose: Choose, port: int = 0) -> AsyncGenerator[tuple[str, Upstream]]:
-    """On a loopback port: its base URL (`.../v1`), and what it sees. At the end every connection is closed."""
+async def listening(choose: Choose, port: int = 0, host: str = "127.0.0.1") -> AsyncGenerator[tuple[str, Upstream]]:
+    """On a loopback port: its base URL (`.../v1`), and what it sees. At the end every connection is closed.
+
+    Raises OSError where the port is somebody else's, or the address none of loopback: a recording may hold what nobody
+    else should read.
+    """
+    host = "127.0.0.1" if host == "localhost" else host  # else it is two addresses with a port of its own each
+    if not _is_loopback(host):
+        raise OSError(EADDRNOTAVAIL, "a replay listens on loopback alone", host)
     upstream = Upstream(choose)
     async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+        listeners = await trio.open_tcp_listeners(port, host=host)
         nursery.start_soon(trio.serve_listeners, upstream.serve, listeners)
         try:
-            yield f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/v1", upstream
+            name = f"[{host}]" if ":" in host else host
+            yield f"http://{name}:{listeners[0].socket.getsockname()[1]}/v1", upstream
         finally:
             nursery.cancel_scope.cancel()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

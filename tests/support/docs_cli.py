@@ -6,7 +6,7 @@ from wiretape.proxy.cli import app
 
 __all__ = ["cli"]
 
-VERBS = ("", "serve", "demo", "ls", "show", "follow", "reindex", "doctor", "config show", "record", "seal")
+VERBS = ("", "serve", "demo", "ls", "show", "follow", "reindex", "doctor", "config show", "record", "seal", "replay", "cut")
 
 HEAD = """\
 # The command line

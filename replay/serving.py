@@ -1,0 +1,107 @@
+"""Recordings that answer requests: which stream, with which fault, under which ids; and what nobody asked for"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from wiretape.events.record import Record
+
+from .faults import Faults
+from .fresh_ids import with_fresh_ids
+from .load import load
+from .match import Deck, How, Miss, Taken
+from .player import INSTANT, Side, Speed, each_attempt, script_of
+from .script import Fault, Request, Script
+
+__all__ = ["Attempts", "Ids", "Serving", "deck_of"]
+
+Ids = Literal["recorded", "fresh"]
+Attempts = Literal["answered", "recorded"]
+
+#: Of streams that nobody asked for.
+_LISTED_MAX: Final = 20
+
+
+def deck_of(paths: Sequence[Path], how: How, *, attempts: Attempts = "answered", repeat: bool = False) -> Deck:
+    """The streams of these files, each named after its own; with `recorded` each attempt of one is an answer of its own.
+
+    Raises TapeError.
+    """
+    rows = list(_named(paths, attempts))
+    return Deck(
+        [records for records, _, _ in rows],
+        how,
+        repeat=repeat,
+        names=[name for _, name, _ in rows],
+        conversations=[conversation for _, _, conversation in rows],
+        record=f"wiretape record --upstream URL -o {paths[0]} -- COMMAND",
+    )
+
+
+def _named(paths: Sequence[Path], attempts: Attempts) -> Iterator[tuple[Sequence[Record], str, int]]:
+    for conversation, path in enumerate(paths):
+        streams = load(path).streams
+        for number, records in enumerate(streams, 1):
+            name = f"{path}, stream {number}" if len(streams) > 1 else str(path)
+            each = each_attempt(records) if attempts == "recorded" else [records]
+            for attempt, these in enumerate(each, 1):
+                yield these, f"{name}, attempt {attempt}" if len(each) > 1 else name, conversation
+
+
+@dataclass(slots=True)
+class Serving:
+    """`choose` answers each request; `say` is told one line of each."""
+
+    deck: Deck
+    say: Callable[[str], None]
+    faults: Faults = field(default_factory=Faults)
+    speed: Speed = INSTANT
+    side: Side = "upstream"
+    ids: Ids = "recorded"
+    asked: int = 0
+    misses: int = 0
+
+    def choose(self, request: Request) -> Script:
+        """What the server is to play."""
+        self.asked += 1
+        taken = self.deck.take(request)
+        what = f"{request.method.decode('latin-1')} {request.target.decode('latin-1')}"
+        if isinstance(taken, Miss):
+            self.misses += 1
+            self.say(f"{what} -> miss: {'; '.join(line.strip() for line in taken.lines())}")
+            return taken.script()
+        recorded = script_of(taken.records, speed=self.speed, side=self.side)
+        script, answered = self.faults.over(recorded, taken.place)
+        if not answered:
+            self.deck.give_back(taken)
+        if self.ids == "fresh":
+            script = with_fresh_ids(script, self.asked)
+        self.say(f"{what} -> {self.deck.name(taken.place)}: {_said(script)}{_beside(taken, recorded, script)}")
+        return script
+
+    def behind(self) -> list[str]:
+        """What is to be said at the end."""
+        unused = self.deck.unused
+        lines = [f"{self.deck.name(place)} was not asked for" for place in unused[:_LISTED_MAX]]
+        if len(unused) > _LISTED_MAX:
+            lines.append(f"nor were {len(unused) - _LISTED_MAX} more")
+        return [*lines, *(f"fault {text} had no place in any answer" for text in self.faults.unapplied)]
+
+
+def _said(script: Script) -> str:
+    if script.unanswered is not None:
+        return f"no answer, {script.unanswered.value}"
+    pieces = [what for _, what in script.steps if isinstance(what, bytes) and what]
+    faults = [what.value for _, what in script.steps if isinstance(what, Fault)]
+    end = faults[0] if faults else "to its end"
+    return f"{script.status}, {sum(map(len, pieces))} bytes in {len(pieces)} pieces, {end}"
+
+
+def _beside(taken: Taken, recorded: Script, script: Script) -> str:
+    """What is not as it was recorded."""
+    notes = ["faulty"] if script != recorded and _said(script) != _said(recorded) else []
+    if taken.drift:
+        more = f" and {len(taken.drift) - 1} more" if len(taken.drift) > 1 else ""
+        notes.append(f"asked otherwise: {taken.drift[0]}{more}")
+    return f" ({'; '.join(notes)})" if notes else ""

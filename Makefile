@@ -213,6 +213,11 @@ $(REAL)/llama/.ready: $(REAL)/llama/.installed $(REAL)/wheels/.built tests/real/
 	$(REAL)/llama/bin/python tests/real/tiny_gguf.py $(REAL)/tiny.gguf
 	@touch $@
 
+# Of the project's own tests; the tapes are made anew, from the same questions to the same upstreams.
+.PHONY: record-fixtures
+record-fixtures: real-peers ## every tape below fixtures/ anew, recorded from real upstreams (after `make real-peers`: two minutes)
+	$(PY) -m tests.real.record_fixtures
+
 REAL_LOCKS := $(patsubst %.in,%.txt,$(wildcard tests/real/requirements/*.in))
 .PHONY: lock-real
 lock-real: install ## the lock files of the real peers anew from their .in files (add UPGRADE=--upgrade)

@@ -151,7 +151,7 @@ def _recorded(loaded: "Loaded", command: Sequence[str], out: Path, data: Path | 
     before = frozenset(tapes_in(folder))
     try:
         status = _ran(config, command)
-        streams = recorded(folder, before)
+        streams, damaged = recorded(folder, before)
         if streams:
             _seal(streams, out, exact=exact)
     except BaseException:
@@ -160,11 +160,13 @@ def _recorded(loaded: "Loaded", command: Sequence[str], out: Path, data: Path | 
         elif data is None:
             shutil.rmtree(folder)
         raise
-    if data is None:
+    for said in damaged:
+        _say(f"left out, and not removed: {said}")
+    if data is None and not damaged:
         shutil.rmtree(folder)
     if streams:
         _say(f"{out}: {_summary(streams)}")
-        return status
+        return status or (FOUND_WRONG if damaged else 0)
     _say(f"nothing was recorded: {command[0]} asked nothing of the proxy (see wiretape record --print-config CLIENT)")
     return status or FOUND_WRONG
 
@@ -195,10 +197,9 @@ def _ran(config: "Config", command: Sequence[str]) -> int:
 
 
 def _seal(streams: "Sequence[Sequence[Record]]", out: Path, *, exact: bool) -> None:
-    from .seal import seal
+    from .seal import Rules, seal
 
-    del exact  # so far every sealed tape is
-    sealed = seal(streams)
+    sealed = seal(streams, Rules(exact=exact))
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_name(out.name + ".new")
     unfinished.write_bytes(sealed)

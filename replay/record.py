@@ -10,7 +10,7 @@ from typing import Final
 
 import trio
 
-from wiretape.events.errors import WiretapeError
+from wiretape.events.errors import TapeError, WiretapeError
 from wiretape.events.record import Record
 from wiretape.proxy.config import Config
 from wiretape.proxy.config_layers import DEFAULT
@@ -84,15 +84,20 @@ def tapes_in(folder: Path) -> dict[str, Path]:
     return {path.stem: path for path in folder.glob("*/*.tape")}
 
 
-def recorded(folder: Path, before: frozenset[str] = frozenset()) -> list[Sequence[Record]]:
-    """The streams that were not there before, in the order in which they began."""
-    streams = [
-        (stream, records)
-        for stream, path in tapes_in(folder).items()
-        if stream not in before
-        for records in load(path).streams
-    ]
-    return [records for _, records in sorted(streams, key=_began)]
+def recorded(folder: Path, before: frozenset[str] = frozenset()) -> tuple[list[Sequence[Record]], list[str]]:
+    """The streams that were not there before, in the order in which they began; and what is wrong with those tapes
+    that cannot be read whole, as after a disk that was full.
+    """
+    streams: list[tuple[str, Sequence[Record]]] = []
+    damaged: list[str] = []
+    for stream, path in tapes_in(folder).items():
+        if stream in before:
+            continue
+        try:
+            streams += [(stream, records) for records in load(path).streams]
+        except TapeError as error:
+            damaged.append(str(error))
+    return [records for _, records in sorted(streams, key=_began)], damaged
 
 
 def _began(stream: tuple[str, Sequence[Record]]) -> tuple[int, str]:

@@ -29,7 +29,9 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def server(name: str, command: Sequence[str | Path], port: int, env: dict[str, str]) -> AsyncGenerator[None]:
+async def server(
+    name: str, command: Sequence[str | Path], port: int, env: dict[str, str]
+) -> AsyncGenerator[trio.Process]:
     """Listens until the block ends."""
     log = RUN / f"{name}.log"
     with log.open("wb") as sink:
@@ -42,7 +44,7 @@ async def server(name: str, command: Sequence[str | Path], port: int, env: dict[
                 if process.poll() is not None:
                     raise RuntimeError(f"{name} stopped before it listened:\n{said(log)}")
                 await trio.sleep(_POLL_S)
-        yield
+        yield process
     finally:
         with trio.move_on_after(_STOP_S, shield=True):
             process.terminate()

@@ -72,7 +72,7 @@ async def record(
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder / "tmp"), "LANG": "C.UTF-8"}
     tape = folder / "run.tape"
     where = [] if upstream is None else ["--upstream", upstream]
-    words = [*RECORD, *where, "-o", str(tape), *options, "--", *command]
+    words = [*RECORD, *where, "-o", str(tape), "--exact", *options, "--", *command]
     with trio.fail_after(60):
         process = await trio.run_process(
             words, env=env, cwd=folder, stdin=stdin, capture_stdout=True, capture_stderr=True, check=False
@@ -253,7 +253,7 @@ async def test_after_kill_9_the_live_tapes_can_still_be_sealed(tmp_path: Path) -
         await trio.to_thread.run_sync(process.communicate)
     (live,) = _live(tmp_path, WORD)
     sealed = tmp_path / "sealed.tape"
-    command = [sys.executable, "-m", "wiretape.proxy.cli", "seal", str(live), "-o", str(sealed)]
+    command = [sys.executable, "-m", "wiretape.proxy.cli", "seal", str(live), "-o", str(sealed), "--exact"]
     done = await trio.run_process(command, check=False, capture_stderr=True)
     assert (done.returncode, done.stderr) == (0, b"")
     (records,) = load(sealed).streams

@@ -22,16 +22,18 @@ from wiretape.replay.load import parse
 from wiretape.replay.player import INSTANT, ORIGINAL, Speed, script_of
 from wiretape.replay.record import recorded
 from wiretape.replay.script import Script
-from wiretape.replay.seal import seal
+from wiretape.replay.seal import Rules, seal
 from wiretape.replay.server import Upstream, listening
 
+#: A key is in the words of the prompt.
+EXACT = Rules(exact=True, secrets_allowed=True)
 #: Of each read, at original speed.
 ERROR_S_MAX = 0.005
 
 
 def resealed(records: Sequence[Record]) -> Sequence[Record]:
     """There and back, with nothing changed."""
-    (again,) = parse(seal([records])).streams
+    (again,) = parse(seal([records], EXACT)).streams
     return again
 
 
@@ -70,7 +72,7 @@ async def in_all_forms(name: str, data: Path) -> tuple[Heard, Heard, Sequence[Re
         direct = await heard(int(upstream.removesuffix("/v1").rpartition(":")[2]), name)
         async with proxy_before(upstream, data) as port:
             through = await heard(port, name)
-    (records,) = recorded(data)
+    (records,), _ = recorded(data)
     return direct, through, resealed(records)
 
 

@@ -299,7 +299,9 @@ class Tape:
             _write(self.plan.files[0], sealed)
             changed = f":\n{told}" if self._recorded and differences else ""
             same = ", which says what it said before" if self._recorded and not differences else ""
-            self.notes.append(f"recorded {self.plan.files[0]} ({len(streams)} streams){same}{changed}")
+            self.notes.append(
+                f"recorded {self.plan.files[0]} ({len(streams)} stream{'s' * (len(streams) > 1)}){same}{changed}"
+            )
             return ""
         if verdict(differences) > 1:
             return f"the upstream has drifted from {self.plan.files[0]}:\n{told}"

@@ -1,12 +1,21 @@
 """The plugin as its users run it: projects of a few lines, in runs of pytest of their own."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpcore
 import pytest
 
-from tests.support.tapes import conversation, text, write
+import wiretape.replay.pytest_tape
+from tests.support.tapes import calls, conversation, text, write
+from wiretape.replay.pytest_thread import Thread
+from wiretape.replay.script import Request, Script, event_stream
 
 pytest_plugins = ["pytester"]
+
+#: An inner run forgets every module that it was the first to import, and the next one has another copy: of httpcore
+#: httpx would then not know the errors.
+IMPORTED = (httpcore, wiretape.replay.pytest_tape)
 
 #: What a user's client is, in three lines.
 CLIENT = """
@@ -44,6 +53,535 @@ def project(pytester: pytest.Pytester, source: str, **tapes: bytes) -> Path:
     return module.parent
 
 
+ONE = conversation(text("hi", "sunny"))
+
+
 def test_a_test_of_two_lines(pytester: pytest.Pytester) -> None:
     project(pytester, TWO_LINES, test_weather=conversation(text("hi", "sunny", " day")))
     run(pytester).assert_outcomes(passed=1)
+
+
+def test_a_missing_tape_fails_its_test_and_names_the_command(pytester: pytest.Pytester) -> None:
+    project(pytester, TWO_LINES)
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "there is no tape *tapes/test_it/test_weather.tape",
+            "to record it: pytest test_it.py::test_weather --tape=rewrite --tape-upstream https://api.example.com/v1",
+        ]
+    )
+
+
+def test_a_miss_fails_a_test_that_did_not_look(pytester: pytest.Pytester) -> None:
+    source = (
+        CLIENT
+        + """
+@pytest.mark.tape
+def test_weather(tape):
+    ask(tape.url)
+    assert ask(tape.url, "something else").status_code == 599
+"""
+    )
+    project(pytester, source, test_weather=conversation(text("hi", "sunny")))
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "it asked for what is not on its tape",
+            "*test_weather.tape (--tape=replay)",
+            "1. POST /v1/chat/completions (* 1 messages) -> stream 1, completed",
+            "2. POST /v1/chat/completions (* 1 messages) -> nothing recorded answers this",
+            '*messages*.content: "hi" -> "something else"',
+            "to record it: pytest test_it.py::test_weather --tape=rewrite *",
+        ]
+    )
+
+
+LEFT = (
+    CLIENT
+    + """
+@pytest.mark.tape(MARKED)
+def test_weather(tape):
+    ask(tape.url)
+"""
+)
+
+
+def test_what_was_not_asked_for_fails_the_test(pytester: pytest.Pytester) -> None:
+    project(pytester, LEFT.replace("MARKED", ""), test_weather=conversation(text("hi", "sunny"), text("more", "rain")))
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["1 of 2 recorded streams were not asked for", "not asked for: stream 2: POST /v1/chat/completions *"]
+    )
+
+
+def test_unless_it_may_be_left(pytester: pytest.Pytester) -> None:
+    sealed = conversation(text("hi", "sunny"), text("more", "rain"))
+    project(pytester, LEFT.replace("MARKED", "partly=True"), test_weather=sealed)
+    run(pytester).assert_outcomes(passed=1)
+
+
+def test_a_tape_by_its_name_and_several_of_them(pytester: pytest.Pytester) -> None:
+    source = (
+        CLIENT
+        + """
+@pytest.mark.tape("one.tape", "more/two.tape")
+def test_both(tape):
+    assert "sunny" in ask(tape.url).text and "rain" in ask(tape.url, "more").text
+
+@pytest.mark.tape("one.tape")
+class TestOne:
+    def test_it(self, tape):
+        assert "sunny" in ask(tape.url).text
+"""
+    )
+    folder = project(pytester, source) / "tapes"
+    write(folder / "one.tape", conversation(text("hi", "sunny")))
+    write(folder / "more" / "two.tape", conversation(text("more", "rain")))
+    run(pytester).assert_outcomes(passed=2)
+
+
+NAMED = (
+    CLIENT
+    + """
+@pytest.mark.parametrize("question", ["hi", "how / are you"])
+def test_each(tape, question):
+    ask(tape.url, question)
+
+class TestThese:
+    @pytest.mark.tape(partly=True)
+    def test_it(self, tape):
+        ask(tape.url)
+"""
+)
+
+
+def test_each_test_and_each_set_of_parameters_has_a_file(pytester: pytest.Pytester) -> None:
+    project(pytester, NAMED, **{"test_each-hi": conversation(text("hi", "1")), "TestThese.test_it": ONE})
+    result = run(pytester)
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["there is no tape *tapes/test_it/test_each-how-are-you-????????.tape"])
+
+
+def test_what_a_test_has_of_it(pytester: pytest.Pytester) -> None:
+    source = (
+        CLIENT
+        + """
+def test_weather(tape):
+    assert tape.fold.text == "sunny day"
+    assert tape.sent == [] and tape.answers == []
+    ask(tape.url, temperature=0)
+    (sent,) = tape.sent
+    assert (sent.method, sent.path, sent.json["temperature"]) == ("POST", "/v1/chat/completions", 0)
+    assert sent.headers["user-agent"].startswith("python-httpx/")
+    assert tape.fold.ending == "completed" and tape.fold.finish == "stop" and tape.fold.warnings == []
+    assert [type(event).__name__ for event in tape.events].count("TextDelta") == 2
+    assert [round(t, 3) for t, _ in tape.timing] == [0.251, 0.501, 0.751, 1.001]
+    assert tape.env["OPENAI_BASE_URL"] == tape.url == tape.root + "/v1"
+    assert tape.env["ANTHROPIC_BASE_URL"] == tape.root
+"""
+    )
+    sealed = conversation(text("hi", "sunny", " day", gap_s=0.25)).replace(
+        b'"stream":true', b'"temperature":0,"stream":true'
+    )
+    project(pytester, source, test_weather=sealed)
+    run(pytester).assert_outcomes(passed=1)
+
+
+# -- recording --------------------------------------------------------------------------------------------------------
+
+
+class Upstream:
+    """A live one, in a thread of its own, that says what it is told to say."""
+
+    def __init__(self) -> None:
+        self.thread = Thread()
+        self.asked = 0
+        self.says = text("hi", "sunny", " day")
+        self.url = self.thread.serve("up", self._choose) + "/v1"
+
+    def _choose(self, _: Request) -> Script:
+        self.asked += 1
+        return event_stream(data for _, data in self.says.reads)
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    up = Upstream()
+    yield up
+    up.thread.close()
+
+
+def test_locally_a_tape_is_recorded_once(
+    pytester: pytest.Pytester, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI")
+    file = project(pytester, TWO_LINES) / "tapes/test_it/test_weather.tape"
+    result = run(pytester, "--tape-upstream", upstream.url)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["recorded *test_weather.tape (1 stream)"])
+    recorded = file.read_bytes()
+    for _ in range(2):
+        run(pytester, "--tape-upstream", upstream.url).assert_outcomes(passed=1)
+        run(pytester).assert_outcomes(passed=1)
+    assert (upstream.asked, file.read_bytes()) == (1, recorded)
+    assert [entry.name for entry in file.parent.iterdir()] == [file.name]
+
+
+def test_without_an_upstream_nothing_is_recorded(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "false")
+    project(pytester, TWO_LINES)
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["there is no tape *, and no --tape-upstream is given"])
+
+
+def test_rewrite_replaces_the_tape_of_a_test_that_passed_and_says_what_changed(
+    pytester: pytest.Pytester, upstream: Upstream
+) -> None:
+    old = conversation(text("hi", "sunny", " day"))
+    file = project(pytester, TWO_LINES, test_weather=old) / "tapes/test_it/test_weather.tape"
+    upstream.says = text("hi", "rain")
+    run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url).assert_outcomes(failed=1)
+    assert file.read_bytes() == old, "the test failed"
+    upstream.says = text("hi", "sunny", " night")
+    result = run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["recorded *test_weather.tape (1 stream):", "*sunny day*sunny night*"])
+    assert b" night" in file.read_bytes()
+    result = run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url)
+    result.stdout.fnmatch_lines(["recorded *test_weather.tape (1 stream), which says what it said before"])
+
+
+def test_verify_compares_the_shape_of_what_the_upstream_says_now(pytester: pytest.Pytester, upstream: Upstream) -> None:
+    old = conversation(text("hi", "sunny", " day"))
+    file = project(pytester, TWO_LINES, test_weather=old) / "tapes/test_it/test_weather.tape"
+    upstream.says = text("hi", "very sunny")
+    run(pytester, "--tape=verify", "--tape-upstream", upstream.url).assert_outcomes(passed=1)
+    upstream.says = upstream.says._replace(
+        reads=[(t, data.replace(b'"finish_reason"', b'"reason"')) for t, data in upstream.says.reads]
+    )
+    result = run(pytester, "--tape=verify", "--tape-upstream", upstream.url)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["the upstream has drifted from *test_weather.tape:", "*breaking: stream 1*"])
+    assert file.read_bytes() == old
+
+
+def test_off_asks_the_upstream_and_keeps_nothing(pytester: pytest.Pytester, upstream: Upstream) -> None:
+    source = TWO_LINES + "    assert tape.sent[0].json['model'] == 'm' and tape.fold.text == 'sunny day'\n"
+    folder = project(pytester, source)
+    run(pytester, "--tape=off", "--tape-upstream", upstream.url).assert_outcomes(passed=1)
+    assert not (folder / "tapes").exists()
+
+
+def test_a_recording_run_that_asked_nothing_fails(pytester: pytest.Pytester, upstream: Upstream) -> None:
+    project(pytester, "def test_it(tape):\n    assert tape.url\n")
+    result = run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["nothing was asked of the upstream, so there is nothing to keep"])
+
+
+# -- prefixes, faults, pieces -----------------------------------------------------------------------------------------
+
+AGENT = (
+    CLIENT
+    + """
+def run_calls(url):
+    parts, line, done = {}, "", False
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "write"}]}
+    try:
+        with httpx.stream("POST", url + "/chat/completions", json=body, verify=False) as response:
+            for following in response.iter_lines():
+                if not following and line.startswith("data: {"):
+                    for choice in json.loads(line[6:])["choices"]:
+                        for call in choice["delta"].get("tool_calls", ()):
+                            parts[call["index"]] = parts.get(call["index"], "") + call["function"]["arguments"]
+                        done = done or choice["finish_reason"] == "tool_calls"
+                line = following
+    except httpx.TransportError:
+        pass
+    return [json.loads(part) for part in parts.values()] if done else []
+"""
+)
+CALL = calls("write", "write_file", '{"path":', '"a.md",', '"text":"é"}')
+
+
+def test_every_prefix_is_a_run_of_the_test(pytester: pytest.Pytester) -> None:
+    source = (
+        AGENT
+        + """
+@pytest.mark.tape(prefixes="frames", end="eof")
+def test_no_call_of_half_its_arguments(tape):
+    ran = run_calls(tape.url)
+    assert len(ran) == sum(call.whole for call in tape.fold.calls)
+    if tape.prefix is None:
+        assert ran == [{"path": "a.md", "text": "é"}] and tape.fold.ending == "completed"
+    else:
+        assert tape.fold.ending != "completed" or tape.prefix.frames >= 5
+"""
+    )
+    project(pytester, source, test_no_call_of_half_its_arguments=conversation(CALL))
+    result = run(pytester, "-v")
+    result.assert_outcomes(passed=8)
+    result.stdout.fnmatch_lines(["*test_no_call_of_half_its_arguments?stream1-byte0? PASSED*", "*?whole? PASSED*"])
+
+
+def test_an_agent_that_runs_half_a_call_is_found(pytester: pytest.Pytester) -> None:
+    source = (
+        AGENT.replace("if done else []", "if parts else []")
+        + """
+@pytest.mark.tape(prefixes="frames", end="eof")
+def test_no_call_of_half_its_arguments(tape):
+    run_calls(tape.url)
+"""
+    )
+    project(pytester, source, test_no_call_of_half_its_arguments=conversation(CALL))
+    run(pytester).assert_outcomes(passed=5, failed=3)
+
+
+@pytest.mark.slow
+def test_every_byte_in_one_test(pytester: pytest.Pytester) -> None:
+    source = (
+        AGENT
+        + """
+def test_no_call_of_half_its_arguments(tape):
+    turns = []
+    for prefix in tape.prefixes("bytes"):
+        turns.append(prefix)
+        assert len(run_calls(tape.url)) == sum(call.whole for call in tape.fold.calls)
+    assert turns.pop() is None
+    assert len(turns) > 500 and all(prefix.bytes == at for at, prefix in enumerate(turns))
+"""
+    )
+    project(pytester, source, test_no_call_of_half_its_arguments=conversation(CALL))
+    run(pytester).assert_outcomes(passed=1)
+
+
+FAULTY = (
+    CLIENT
+    + """
+@pytest.mark.tape(MARKED)
+def test_it(tape):
+    BEFORE
+    with pytest.raises(httpx.RemoteProtocolError):
+        ask(tape.url)
+    assert tape.fold.ending == "truncated" and tape.fold.text == "sunny"
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("marked", "before"),
+    [
+        ("fault='cut@text'", ""),
+        ("fault=['rechunk=1', 'cut@text']", ""),
+        ("", "tape.fault('cut@text')"),
+        ("", "tape.fault(cut_after='text')"),
+        ("", "tape.fault(cut_after=1)"),
+        ("rechunk=3", "tape.fault(cut_at='frame:1')"),
+    ],
+)
+def test_a_fault_by_marker_or_call(pytester: pytest.Pytester, marked: str, before: str) -> None:
+    project(
+        pytester,
+        FAULTY.replace("MARKED", marked).replace("BEFORE", before),
+        test_it=conversation(text("hi", "sunny", " day")),
+    )
+    run(pytester).assert_outcomes(passed=1)
+
+
+def test_a_fault_that_finds_no_place_fails_the_test(pytester: pytest.Pytester) -> None:
+    source = LEFT.replace("MARKED", "fault='cut@tool:write_file'")
+    project(pytester, source, test_weather=conversation(text("hi", "sunny")))
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["no answer had a place for cut@tool:write_file"])
+
+
+def test_the_first_attempts_fail(pytester: pytest.Pytester) -> None:
+    source = (
+        CLIENT
+        + """
+def test_it(tape):
+    tape.fault(attempts=[503, "reset", "ok"])
+    assert ask(tape.url).status_code == 503
+    with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
+        ask(tape.url)
+    assert ask(tape.url).status_code == 200
+    assert [told.fold.ending for told in tape.answers] == ["upstream_error", "reset", "completed"]
+"""
+    )
+    project(pytester, source, test_it=ONE)
+    run(pytester).assert_outcomes(passed=1)
+
+
+def test_answers_come_in_the_pieces_that_are_asked_for(pytester: pytest.Pytester) -> None:
+    source = (
+        CLIENT
+        + """
+import trio
+@pytest.mark.parametrize("size", [1, "frame", "all"])
+@pytest.mark.tape("one.tape")
+async def test_it(tape, size, autojump_clock):
+    tape.rechunk(size)
+    async with httpx.AsyncClient(transport=tape.transport) as client:
+        async with client.stream("POST", "https://nowhere/v1/chat/completions", json={"model": "m", "stream": True,
+                                 "messages": [{"role": "user", "content": "hi"}]}) as response:
+            pieces = [piece async for piece in response.aiter_raw()]
+    whole = b"".join(pieces)
+    assert len(pieces) == {1: len(whole), "frame": whole.count(b"\\n\\n"), "all": 1}[size]
+"""
+    )
+    write(project(pytester, source) / "tapes/one.tape", conversation(text("hi", "sunny", " day")))
+    run(pytester, "-o", "trio_mode=true").assert_outcomes(passed=3)
+
+
+# -- clients of every kind --------------------------------------------------------------------------------------------
+
+
+def test_times_are_exact_under_a_clock_that_jumps(pytester: pytest.Pytester) -> None:
+    source = (
+        CLIENT
+        + """
+import trio
+@pytest.mark.tape(speed="original")
+async def test_it(tape, autojump_clock):
+    began = trio.current_time()
+    async with httpx.AsyncClient(transport=tape.transport, base_url=tape.url, timeout=None) as client:
+        await client.post("/chat/completions", json={"model": "m", "stream": True,
+                          "messages": [{"role": "user", "content": "hi"}]})
+    assert round(trio.current_time() - began, 3) == 600.001
+"""
+    )
+    project(pytester, source, test_it=conversation(text("hi", "sunny", " day", gap_s=150)))
+    run(pytester, "-o", "trio_mode=true").assert_outcomes(passed=1)
+
+
+def test_asyncio_threads_and_child_processes_use_the_url(pytester: pytest.Pytester) -> None:
+    source = (
+        CLIENT
+        + """
+import asyncio, os, subprocess, sys, threading
+@pytest.mark.tape("one.tape", repeat=True)
+def test_it(tape):
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+
+    async def ask_later():
+        async with httpx.AsyncClient() as client:
+            return await client.post(tape.url + "/chat/completions", json=body)
+
+    said = [asyncio.run(ask_later()).text]
+    thread = threading.Thread(target=lambda: said.append(ask(tape.url).text))
+    thread.start()
+    thread.join()
+    curl = ["curl", "-sS", tape.url + "/chat/completions", "-d", json.dumps(body)]
+    said.append(subprocess.run(curl, capture_output=True, text=True, check=True).stdout)
+    assert len(set(said)) == 1 and len(tape.sent) == 3
+"""
+    )
+    write(project(pytester, source) / "tapes/one.tape", ONE)
+    run(pytester).assert_outcomes(passed=1)
+
+
+def test_a_base_url_of_another_test_says_so(pytester: pytest.Pytester) -> None:
+    source = (
+        CLIENT
+        + """
+def test_it(tape):
+    answer = ask(tape.url.replace("/t/1/", "/t/7/"))
+    assert answer.status_code == 404 and "no test that runs" in answer.json()["error"]["message"]
+    ask(tape.url)
+"""
+    )
+    project(pytester, source, test_it=ONE)
+    run(pytester).assert_outcomes(passed=1)
+
+
+# -- the run as a whole -----------------------------------------------------------------------------------------------
+
+
+def test_settings_of_the_project_and_options_over_them(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ntape = replay\ntape_speed = original\ntape_max_age = 10\n")
+    project(pytester, TWO_LINES, test_weather=ONE)
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*test_weather.tape was recorded * days ago, and 10 are allowed (tape_max_age)"])
+    run(pytester, "--tape-max-age", "100000").assert_outcomes(passed=1)
+    assert run(pytester, "-o", "tape=never").ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_a_word_that_the_marker_does_not_know(pytester: pytest.Pytester) -> None:
+    project(pytester, LEFT.replace("MARKED", "prefix='frames'"), test_weather=ONE)
+    result = run(pytester)
+    assert result.ret != pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["*the tape marker knows no prefix*"])
+
+
+def test_a_tape_that_is_none_fails_its_test(pytester: pytest.Pytester) -> None:
+    project(pytester, TWO_LINES, test_weather=b"not a tape")
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*tapes/test_it/test_weather.tape: *"])
+
+
+MANY = (
+    CLIENT
+    + """
+@pytest.mark.parametrize("number", range(12))
+@pytest.mark.tape("one.tape")
+def test_each(tape, number):
+    assert "sunny" in ask(tape.url).text
+"""
+)
+
+
+@pytest.mark.slow
+def test_workers_of_xdist_each_have_a_server(pytester: pytest.Pytester) -> None:
+    folder = project(pytester, MANY) / "tapes"
+    write(folder / "one.tape", ONE)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n", "2", "--tape-check-unused")
+    result.assert_outcomes(passed=12)
+    write(folder / "test_it" / "gone.tape", ONE)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n", "2", "--tape-check-unused")
+    result.assert_outcomes(passed=12)
+    result.stdout.fnmatch_lines(["belongs to no test: *gone.tape"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize(
+    ("place", "options", "due"),
+    [
+        ("test_it/gone.tape", (), True),
+        ("loose.tape", (), True),
+        ("test_no_more/x.tape", (), True),
+        ("test_it/gone.tape", ("test_it.py::test_weather",), False),
+        ("test_it/gone.tape", ("-k", "weather"), True),
+        ("test_other/x.tape", ("test_it.py",), False),
+        ("loose.tape", ("test_it.py",), False),
+        ("test_it/test_weather.tape", (), False),
+    ],
+)
+def test_a_tape_that_belongs_to_no_test(
+    pytester: pytest.Pytester, place: str, options: Sequence[str], due: bool
+) -> None:
+    folder = project(pytester, TWO_LINES, test_weather=ONE)
+    pytester.makepyfile(test_other="def test_nothing():\n    pass\n")
+    write(folder / "tapes" / place, ONE)
+    result = run(pytester, "--tape-check-unused", *options)
+    assert (f"belongs to no test: {folder / 'tapes' / place}" in result.outlines) is due
+    assert (result.ret == pytest.ExitCode.TESTS_FAILED) is due
+
+
+def test_a_run_without_tapes_imports_nothing_of_ours(pytester: pytest.Pytester) -> None:
+    project(
+        pytester,
+        """
+import sys
+def test_it():
+    assert {name for name in sys.modules if name.startswith("wiretape.")} == {
+        "wiretape.replay", "wiretape.replay.pytest_plugin"}
+""",
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)

@@ -1,22 +1,146 @@
-"""Records to a sealed tape: what is kept, what is redacted, what is renamed; pure"""
+"""Records to a sealed tape: what is kept, what is redacted, what is renamed; pure
 
-from collections.abc import Sequence
+The same streams under the same rules give the same bytes, and a sealed tape sealed again comes back as it is.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
+from wiretape.events.errors import TapeError
+from wiretape.events.json_text import as_list, as_object
 from wiretape.events.record import Record
+from wiretape.events.tape import reads
 
+from .key import exact_key_of, key_of
+from .normalise import NAMES, normalise
+from .redact import Redaction, blanked, findings, names_of, redact
 from .sealed import encode
 
-__all__ = ["seal"]
+__all__ = ["EXACT", "Rules", "in_order", "key_of_record", "seal"]
+
+#: Secrets that an error names; more of them help nobody.
+_NAMED_MAX: Final = 5
 
 
-def seal(streams: Sequence[Sequence[Record]]) -> bytes:
-    """The same streams give the same bytes."""
-    return encode(_header(streams), streams)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What is done to what was recorded."""
+
+    #: Every byte stays. Not with secrets inside, unless that is allowed.
+    exact: bool = False
+    secrets_allowed: bool = False
+    #: What changes from one recording to the next is renamed or set.
+    normalised: bool = True
+    redaction: Redaction = field(default_factory=Redaction)
+    #: Days after which `wiretape check` asks for a new recording.
+    max_age_days: int | None = None
 
 
-def _header(streams: Sequence[Sequence[Record]]) -> dict[str, Any]:
-    created = next((records[0].keys.get("created") for records in streams if records), None)
+EXACT: Final = Rules(exact=True)
+
+
+def seal(
+    streams: Sequence[Sequence[Record]],
+    rules: Rules | None = None,
+    *,
+    headers: Iterable[Mapping[str, Any]] = (),
+) -> bytes:
+    """The file. `headers` are those of sealed tapes among what is sealed: what was done to them is not forgotten."""
+    asked = rules or Rules()
+    before = [header for header in headers if header]
+    if asked.exact:
+        if not asked.secrets_allowed:
+            _refuse_secrets(streams)
+        return encode(_header(streams, asked, before, exact=True), streams)
+    done = redact(streams, asked.redaction)
+    if asked.normalised:
+        done = normalise(done)
+    done = [[_keyed(record) for record in records] for records in done]
+    same = all(_bytes(old) == _bytes(new) for old, new in zip(streams, done, strict=True))
+    if left := findings(done, asked.redaction):
+        raise TapeError(
+            f"{len(left)} secrets are left after redaction, the first in {_said(left[:1])}: a fault of ours"
+        )
+    return encode(_header(done, asked, before, exact=same), done)
+
+
+def in_order(recordings: Iterable[Sequence[Record]]) -> list[Sequence[Record]]:
+    """Streams as they began."""
+    return sorted(recordings, key=_began)
+
+
+def _began(records: Sequence[Record]) -> int:
+    keys = records[0].keys if records else {}
+    created, created_us = keys.get("created"), keys.get("created_us")
+    if type(created_us) is int:
+        return created_us
+    return created * 1_000_000 if type(created) is int else 0
+
+
+def _refuse_secrets(streams: Sequence[Sequence[Record]]) -> None:
+    found = findings(streams)
+    if found:
+        vendors = ", ".join(
+            f"{vendor} {count}" for vendor, count in sorted(Counter(each.vendor for each in found).items())
+        )
+        raise TapeError(
+            f"exact and redacted exclude each other, and there are {len(found)} secrets ({vendors}): {_said(found)}"
+        )
+
+
+def _said(found: Sequence[Any]) -> str:
+    places = [f"stream {each.stream + 1} record {each.n} {each.where}".rstrip() for each in found[:_NAMED_MAX]]
+    return ", ".join(places) + (", ..." if len(found) > _NAMED_MAX else "")
+
+
+def key_of_record(request: Record) -> str | None:
+    """What a replay finds the stream by: of the redacted form, so that who has no secret finds it too."""
+    method, path = request.keys.get("method"), request.keys.get("path")
+    if not isinstance(method, str) or not isinstance(path, str):
+        return None
+    sha256 = request.keys.get("sha256")
+    if request.raw is None and isinstance(sha256, str):
+        return exact_key_of(method, path, sha256)
+    return key_of(method, path, blanked(request.raw or b""))
+
+
+def _keyed(record: Record) -> Record:
+    key = key_of_record(record) if record.kind == "request" else None
+    return record if key is None else record._replace(keys={**record.keys, "key": key})
+
+
+def _bytes(records: Sequence[Record]) -> bytes:
+    return b"".join(data for _, data in reads(records))
+
+
+def _header(
+    streams: Sequence[Sequence[Record]], rules: Rules, before: Sequence[Mapping[str, Any]], *, exact: bool
+) -> dict[str, Any]:
+    opened = [records[0].keys for records in streams if records]
+    created = next((keys.get("created") for keys in opened), None)
     day = datetime.fromtimestamp(created, UTC).date().isoformat() if type(created) is int else None
-    return {"exact": True, "recorded": day, "streams": len(streams)}
+    header: dict[str, Any] = {
+        "exact": exact and all(header.get("exact") is not False for header in before),
+        "recorded": day,
+        "streams": len(streams),
+        "dialects": sorted({keys.get("dialect") or "exchange" for keys in opened}),
+    }
+    normalised = [*NAMES] if rules.normalised and not rules.exact else []
+    normalised += [name for old in before for name in as_list(old.get("normalised")) if name not in normalised]
+    redacted = {} if rules.exact else names_of(rules.redaction)
+    for old in before:
+        redacted = _both(redacted, as_object(old.get("redacted")))
+    age = rules.max_age_days or next((old["max_age_days"] for old in before if old.get("max_age_days")), None)
+    more = {"normalised": sorted(set(normalised)), "redacted": redacted, "max_age_days": age}
+    return header | {name: value for name, value in more.items() if value}
+
+
+def _both(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    both = {**old, **new}
+    for name in ("rules", "paths"):
+        if old.get(name) or new.get(name):
+            both[name] = sorted({*as_list(old.get(name)), *as_list(new.get(name))})
+    return both

@@ -12,7 +12,7 @@ from wiretape.events.errors import TapeError
 from wiretape.events.record import Record, encode
 from wiretape.proxy.cli import app, main
 from wiretape.replay.pairs import compared
-from wiretape.replay.seal import seal
+from wiretape.replay.seal import EXACT, seal
 
 SAME = recorded(TEXT)
 OTHER = recorded([TEXT[0], text("p"), *TEXT[2:]])
@@ -26,7 +26,7 @@ def live(path: Path, records: list[Record]) -> Path:
 
 
 def sealed(path: Path, *streams: list[Record]) -> Path:
-    path.write_bytes(seal(streams))
+    path.write_bytes(seal(streams, EXACT))
     return path
 
 

@@ -6,7 +6,22 @@ from wiretape.proxy.cli import app
 
 __all__ = ["cli"]
 
-VERBS = ("", "serve", "demo", "ls", "show", "follow", "reindex", "doctor", "config show", "record", "seal", "replay", "cut")
+VERBS = (
+    "",
+    "serve",
+    "demo",
+    "ls",
+    "show",
+    "follow",
+    "reindex",
+    "doctor",
+    "config show",
+    "record",
+    "seal",
+    "check",
+    "replay",
+    "cut",
+)
 
 HEAD = """\
 # The command line

@@ -1,0 +1,166 @@
+"""What is wrong with a file that is to be committed as a tape, each finding with its file and line
+
+Wrong: what cannot be read, a fold line that the tape does not come to, a secret, a live tape, one that is too large or
+too old. Only told: a line that no review shows, and an ending that a replay cannot give.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wiretape.events.errors import TapeError
+from wiretape.events.json_text import is_list, parse
+from wiretape.events.record import Record
+from wiretape.events.tape import Reader
+
+from .expected import expected
+from .redact import findings
+from .sealed import MARK, Sealed, decode
+from .split_body import LISTS
+
+__all__ = ["Trouble", "check", "check_files"]
+
+#: GitHub folds what is longer away, and no diff tool shows it well.
+_LINE_BYTES_MAX: Final = 100_000
+_BYTES_MAX: Final = 1_000_000
+#: Endings of the client's side: the upstream was not heard to its end, so a replay has nothing to end with.
+_SILENT: Final = frozenset({"client_gone", "shutdown", "crashed", "internal"})
+
+
+class Trouble(NamedTuple):
+    """One finding. Line 0 is the whole file."""
+
+    file: Path
+    line: int
+    code: str
+    message: str
+    wrong: bool = True
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else str(self.file)
+        return f"{place}: {self.code}: {self.message}{'' if self.wrong else ' (a note)'}"
+
+
+def check_files(
+    paths: Iterable[Path], *, bytes_max: int = _BYTES_MAX, age_days_max: int | None = None
+) -> list[Trouble]:
+    """Of these files, and of all `.tape` files in these folders."""
+    today = datetime.now(UTC).date()
+    found: list[Trouble] = []
+    for path in paths:
+        for file in sorted(path.rglob("*.tape")) if path.is_dir() else [path]:
+            found += check(file, file.read_bytes(), today, bytes_max=bytes_max, age_days_max=age_days_max)
+    return found
+
+
+def check(
+    file: Path, data: bytes, today: date, *, bytes_max: int = _BYTES_MAX, age_days_max: int | None = None
+) -> list[Trouble]:
+    """In order of the lines."""
+    if not data.startswith(MARK):
+        return _live(file, data)
+    found = [*_sizes(file, data, bytes_max)]
+    try:
+        sealed = decode(data, verify=False)
+    except TapeError as error:
+        message = str(error)
+        code = "version" if "newest that this version reads" in message else "unreadable"
+        return [*found, Trouble(file, _line_in(message), code, message)]
+    found += _age(file, sealed, today, age_days_max)
+    found += _folds(file, data, sealed)
+    found += _endings(file, sealed)
+    found += _secrets(file, sealed.streams, data, sealed.lines)
+    return sorted(found, key=lambda trouble: trouble.line)
+
+
+def _live(file: Path, data: bytes) -> list[Trouble]:
+    reader = Reader()
+    try:
+        records = reader.feed(data)
+    except TapeError as error:
+        return [Trouble(file, 1, "version", str(error))]
+    if not records:
+        return [Trouble(file, 0, "unreadable", "neither a live tape nor a sealed one")]
+    lines = [[record.n + 1 for record in records]]
+    live = Trouble(
+        file, 0, "unsealed", "a live tape, which is not for git: make a sealed one of it with `wiretape seal`"
+    )
+    return [live, *_secrets(file, [records], data, lines)]
+
+
+def _sizes(file: Path, data: bytes, bytes_max: int) -> Iterator[Trouble]:
+    if len(data) > bytes_max:
+        yield Trouble(file, 0, "size", f"{len(data)} bytes, more than {bytes_max}")
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if len(line) > _LINE_BYTES_MAX:
+            yield Trouble(file, number, "line", f"{len(line)} bytes long: no review shows it", wrong=False)
+
+
+def _age(file: Path, sealed: Sealed, today: date, age_days_max: int | None) -> Iterator[Trouble]:
+    limits = [limit for limit in (sealed.header.get("max_age_days"), age_days_max) if type(limit) is int]
+    recorded = sealed.header.get("recorded")
+    try:
+        day = date.fromisoformat(recorded) if isinstance(recorded, str) else None
+    except ValueError:
+        day = None
+    if limits and day is None:
+        yield Trouble(file, 1, "age", "nothing says when it was recorded")
+    elif limits and day is not None and (today - day).days > min(limits):
+        yield Trouble(
+            file, 1, "age", f"recorded {(today - day).days} days ago, more than {min(limits)}: record it anew"
+        )
+
+
+def _folds(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
+    folds = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.startswith(b'{"k":"fold"')]
+    for (number, line), records in zip(folds, sealed.streams, strict=True):
+        if parse(line) != {"k": "fold", **expected(records)}:
+            yield Trouble(
+                file, number, "fold", "the tape comes to something else (edited? `wiretape seal` writes it anew)"
+            )
+
+
+def _endings(file: Path, sealed: Sealed) -> Iterator[Trouble]:
+    for records, lines in zip(sealed.streams, sealed.lines, strict=True):
+        last = records[-1]
+        ending = last.keys.get("ending")
+        if last.kind != "end":
+            yield Trouble(file, lines[-1], "unfinished", "the stream has no end: it still ran", wrong=False)
+        elif ending in _SILENT:
+            why = "what the upstream would have said after that is not known, so a replay stays silent there"
+            yield Trouble(file, lines[-1], "ending", f"it ended as {ending}: {why}", wrong=False)
+
+
+def _secrets(
+    file: Path, streams: Sequence[Sequence[Record]], data: bytes, lines: Sequence[Sequence[int]]
+) -> Iterator[Trouble]:
+    for found in findings(streams):
+        numbers = {record.n: line for record, line in zip(streams[found.stream], lines[found.stream], strict=True)}
+        line = _line_of_element(data, numbers[found.n], found.where)
+        where = f" in {found.where}" if found.where else ""
+        yield Trouble(
+            file, line, "secret", f"it looks like one of {found.vendor}{where}: seal it again, and revoke the key"
+        )
+
+
+def _line_of_element(data: bytes, line: int, where: str) -> int:
+    """Elements of long lists of a request stand on lines behind it."""
+    said = parse(data.split(b"\n")[line - 1])
+    rows = said.get("split") if isinstance(said, dict) else None
+    at = line
+    for row in rows if is_list(rows) else ():
+        match row:
+            case [str(name), int(count), str()]:
+                for number in range(count if name in LISTS else 0):
+                    if where == f"{name}[{number}]" or where.startswith(f"{name}[{number}]."):
+                        return at + 1 + number
+                at += count
+            case _:
+                return line
+    return line
+
+
+def _line_in(message: str) -> int:
+    first = message.partition("line ")[2].partition(":")[0]
+    return int(first) if first.isdigit() else 0

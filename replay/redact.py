@@ -1,0 +1,347 @@
+"""Secrets out of recordings: found wherever they stand, replaced by a placeholder that says whose it was and which
+
+The same secret has the same placeholder, numbered by first use, so nothing of it is left. Frames still parse; numbers,
+ids and hashes are never touched. Headers go by an allow-list. What the user names is redacted too: JSON paths, prompts.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from wiretape.events.json_text import as_list, dumps, is_list, is_object, parse
+from wiretape.events.record import NO_KEYS, Record
+from wiretape.proxy.headers import taped_answer, taped_request
+
+from .edited import Change, Text, edited, texts
+from .scalars import Path, Sort, scalars
+from .shapes import PLACEHOLDER, Hit, find, is_secret_value, merged
+from .strings import Joined, Piece, channels, outside, pieces_of
+
+__all__ = ["Finding", "Redaction", "blanked", "findings", "names_of", "redact"]
+
+#: Of a prompt, what stands for it.
+_PROMPT: Final = re.compile(r"\[prompt sha256:[0-9a-f]{16} \d+ chars\]")
+#: Members of a request that hold words of the conversation.
+_WORDS: Final = frozenset({"messages", "input", "system", "instructions", "prompt"})
+_SAID: Final = frozenset(
+    {"arguments", "content", "data", "file_data", "image_url", "input", "instructions", "output", "prompt", "refusal",
+     "reasoning_content", "system", "text", "thinking", "url"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redaction:
+    """What is redacted beside what looks like a secret."""
+
+    #: As in `messages[*].content`: members by name, `*` for any, `[*]` for any element.
+    paths: tuple[str, ...] = ()
+    #: Words of the conversation in requests become their hash and length.
+    prompts: bool = False
+
+
+class Finding(NamedTuple):
+    """A secret, by its place alone."""
+
+    stream: int
+    #: Number of the record.
+    n: int
+    vendor: str
+    #: Path in its JSON, or which part of the record.
+    where: str
+
+
+class _Span(NamedTuple):
+    """Bytes of one text that go, and what the secret is that stood there; None of a piece behind the first."""
+
+    text: int
+    start: int
+    end: int
+    path: Path
+    vendor: str
+    secret: str | None
+
+
+class _Placeholders:
+    """By first use, for one file; those that are there already keep their numbers."""
+
+    def __init__(self, streams: Sequence[Sequence[Record]]) -> None:
+        self._known: dict[tuple[str, str], str] = {}
+        self._count: dict[str, int] = {}
+        for records in streams:
+            for record in records:
+                said = (record.raw or b"").decode("latin-1") + dumps(dict(record.keys)).decode("latin-1")
+                for match in PLACEHOLDER.finditer(said):
+                    self._count[match[1]] = max(self._count.get(match[1], 0), int(match[2] or 0))
+
+    def of(self, vendor: str, secret: str) -> str:
+        if vendor == "prompt":
+            digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            return f"[prompt sha256:{digest} {len(secret)} chars]"
+        if (vendor, secret) not in self._known:
+            number = self._count[vendor] = self._count.get(vendor, 0) + 1
+            self._known[vendor, secret] = f"[redacted-{vendor}-{number}]"
+        return self._known[vendor, secret]
+
+
+class _Unnumbered(_Placeholders):
+    """Of which secret it was, nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def of(self, vendor: str, secret: str) -> str:
+        del secret
+        return f"[redacted-{vendor}]"
+
+
+# -- the whole --------------------------------------------------------------------------------------------------------
+
+
+def redact(streams: Sequence[Sequence[Record]], redaction: Redaction | None = None) -> list[list[Record]]:
+    """The streams of one file. Redacted ones come back as they are."""
+    asked = redaction or Redaction()
+    placeholders = _Placeholders(streams)
+    return [_stream(records, asked, placeholders) for records in streams]
+
+
+def findings(streams: Sequence[Sequence[Record]], redaction: Redaction | None = None) -> list[Finding]:
+    """What `redact` would take out."""
+    asked = redaction or Redaction()
+    found: list[Finding] = []
+    for number, records in enumerate(streams):
+        parts = texts(records)
+        found += [
+            Finding(number, _record_of(records, parts[span.text], span.start), span.vendor, _path(span.path))
+            for span in _spans(records, parts, asked)
+            if span.secret is not None
+        ]
+        for record in records:
+            found += [Finding(number, record.n, vendor, where) for vendor, where in _in_keys(record)]
+    return found
+
+
+def blanked(body: bytes) -> bytes:
+    """A request's body with placeholders without number: what a recorded one and one with the secret have alike."""
+    record = Record(0, 0, "request", NO_KEYS, body)
+    parts = texts([record])
+    [blank] = edited([record], _changes(parts, _spans([record], parts, Redaction()), _Unnumbered()))
+    said = (blank.raw or b"").decode("latin-1")
+    return PLACEHOLDER.sub(lambda match: f"[redacted-{match[1]}]", said).encode("latin-1")
+
+
+def _stream(records: Sequence[Record], asked: Redaction, placeholders: _Placeholders) -> list[Record]:
+    parts = texts(records)
+    changes = _changes(parts, _spans(records, parts, asked), placeholders)
+    changed = {at for text, _ in changes for at in text.of if records[at].kind == "request"}
+    new = edited(records, changes)
+    return [_with_keys(record, asked, placeholders, asked_differs=bool(changed)) for record in new]
+
+
+def _changes(
+    parts: Sequence[Text], spans: Sequence[_Span], placeholders: _Placeholders
+) -> list[tuple[Text, Sequence[Change]]]:
+    by_text: dict[int, list[Change]] = {}
+    for span in sorted(spans, key=lambda span: (span.text, span.start)):
+        new = placeholders.of(span.vendor, span.secret) if span.secret is not None else ""
+        text = new.encode()
+        if span.vendor == "prompt" and span.path[-1] == "arguments":
+            text = dumps(dumps({"redacted": new}).decode())  # whoever reads arguments parses them
+        elif span.vendor in ("path", "prompt"):  # the whole value, quotes included
+            text = dumps(new)
+        by_text.setdefault(span.text, []).append(Change(span.start, span.end, text))
+    return [(parts[number], changes) for number, changes in by_text.items()]
+
+
+# -- in bytes ---------------------------------------------------------------------------------------------------------
+
+
+def _spans(records: Sequence[Record], parts: Sequence[Text], asked: Redaction) -> list[_Span]:
+    """What goes: of each text without overlap, what was asked for by name before what only looks like it."""
+    taken: dict[int, list[_Span]] = {}
+    for span in _asked_for(parts, asked):
+        _take(taken, [span])
+    for joined in channels(records, parts):
+        for hit in find(joined.said):
+            _take(taken, _cut(joined, hit))
+    for number, text in enumerate(parts):
+        for piece in pieces_of(text, number):
+            for hit in _of_piece(piece):
+                _take(taken, _cut(Joined.of([piece]), hit))
+        if text.spans:
+            for piece in outside(text, number):
+                for hit in find(piece.said):
+                    _take(taken, _cut(Joined.of([piece]), hit))
+    return sorted((span for spans in taken.values() for span in spans), key=lambda span: (span.text, span.start))
+
+
+def _take(taken: dict[int, list[_Span]], spans: Sequence[_Span]) -> None:
+    """All of a secret, or what of it is not taken yet."""
+    for span in spans:
+        others = taken.setdefault(span.text, [])
+        if not any(other.start < span.end and span.start < other.end for other in others):
+            others.append(span)
+
+
+def _cut(joined: Joined, hit: Hit) -> list[_Span]:
+    spans: list[_Span] = []
+    for piece, start, end in joined.parts(hit.start, hit.end):
+        spans.append(_Span(piece.text, start, end, piece.path, hit.vendor, None if spans else hit.secret))
+    return spans
+
+
+def _of_piece(piece: Piece) -> list[Hit]:
+    hits = find(piece.said)
+    name = next((step for step in reversed(piece.path) if isinstance(step, str)), "")
+    if not piece.name and name and is_secret_value(name, piece.said) and not hits:
+        hits = [Hit(0, len(piece.said), "secret", piece.said)]
+    return merged(hits)
+
+
+def _asked_for(parts: Sequence[Text], asked: Redaction) -> Iterator[_Span]:
+    if not asked.paths and not asked.prompts:
+        return
+    patterns = [_pattern(path) for path in asked.paths]
+    for number, text in enumerate(parts):
+        json = text.json
+        prompts = asked.prompts and text.kind in ("request", "upload")
+        for scalar in scalars(json):
+            if scalar.sort in (Sort.NAME, Sort.TORN):
+                continue
+            named = any(_matches(pattern, scalar.path) for pattern in patterns)
+            words = prompts and scalar.sort is Sort.STRING and _is_words(scalar.path)
+            said = _value(json[scalar.start : scalar.end]) if named or words else ""
+            if said and not PLACEHOLDER.fullmatch(said) and not _PROMPT.search(said):
+                start, end = text.place(scalar.start), text.place(scalar.end)
+                yield _Span(number, start, end, scalar.path, "path" if named else "prompt", said)
+
+
+def _value(token: bytes) -> str:
+    value = parse(token)
+    return value if isinstance(value, str) else token.decode("utf-8", "replace")
+
+
+def _is_words(path: Path) -> bool:
+    """A string in which somebody said something: not a role, a name or an id."""
+    if not path or path[0] not in _WORDS:
+        return False
+    named = [step for step in path if isinstance(step, str)]
+    return named[-1] in _SAID or any(step in ("input", "arguments") for step in named[1:])
+
+
+def _pattern(path: str) -> tuple[str, ...]:
+    steps = path.removeprefix("$").replace("[", ".[").split(".")
+    return tuple(step.strip("[]'\"") for step in steps if step)
+
+
+def _matches(pattern: tuple[str, ...], path: Path) -> bool:
+    """The member itself, and all that is in it."""
+    return len(pattern) <= len(path) and all(
+        step in ("*", str(there)) for step, there in zip(pattern, path, strict=False)
+    )
+
+
+def _record_of(records: Sequence[Record], text: Text, place: int) -> int:
+    """Which of the records that make up the text holds this place."""
+    for at in text.of:
+        place -= len(records[at].raw or b"")
+        if place < 0:
+            return records[at].n
+    return records[text.of[-1]].n
+
+
+def _path(path: Path) -> str:
+    said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    return "".join(said[hit.end : follow] for hit, follow in _around(said)) if find(said) else said
+
+
+def _around(said: str) -> Iterator[tuple[Hit, int]]:
+    """What is left of a path in which a name is a secret itself."""
+    hits = [Hit(0, 0, "", ""), *find(said)]
+    for hit, following in zip(hits, [*hits[1:], Hit(len(said), 0, "", "")], strict=True):
+        yield hit, following.start
+
+
+# -- in keys ----------------------------------------------------------------------------------------------------------
+
+#: By vendor and secret.
+_Place = Callable[[str, str], str]
+#: What the bytes say already.
+_OF_BYTES: Final = frozenset({"cuts", "event", "sse"})
+
+
+def _with_keys(record: Record, asked: Redaction, placeholders: _Placeholders, *, asked_differs: bool) -> Record:
+    keys = {
+        name: value if name in _OF_BYTES else _cleaned(value, name, placeholders.of)
+        for name, value in record.keys.items()
+    }
+    if record.kind == "open":
+        keys.pop("caller", None)  # a hash of a credential
+    if record.kind in ("request", "head") and "headers" in keys:
+        keys["headers"] = _allowed(record.kind, keys["headers"])
+    if record.kind == "results" and (asked_differs or asked.prompts):
+        keys["results"] = [_result(row, asked, placeholders) for row in as_list(keys.get("results"))]
+    if record.kind == "history" and asked.prompts:
+        keys.pop("edits", None)  # which hold words, and places in words that are gone
+    return record._replace(keys=keys or NO_KEYS) if keys != record.keys else record
+
+
+def _in_keys(record: Record) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for where, value in record.keys.items():
+        if where not in _OF_BYTES:
+            vendors: list[str] = []
+            _cleaned(value, where, lambda vendor, _: vendors.append(vendor) or "")  # noqa: B023 - called at once
+            found += [(vendor, where) for vendor in vendors]
+    return found
+
+
+def _cleaned(value: Any, name: str, place: _Place) -> Any:
+    if isinstance(value, str):
+        said, at = "", 0
+        for hit in _of_piece(Piece(0, (name,), name=False, said=value, places=())):
+            said += value[at : hit.start] + place(hit.vendor, hit.secret)
+            at = hit.end
+        return said + value[at:]
+    if is_object(value):
+        return {_cleaned(key, "", place): _cleaned(each, key, place) for key, each in value.items()}
+    if is_list(value):
+        return [_header(each, place) if name == "headers" else _cleaned(each, name, place) for each in value]
+    return value
+
+
+def _header(pair: Any, place: _Place) -> Any:
+    match pair:
+        case [str(name), str(value)]:
+            return [name, _cleaned(value, name, place)]
+        case _:
+            return _cleaned(pair, "", place)
+
+
+def _allowed(kind: str, headers: Any) -> Any:
+    """What the proxy itself would have kept; other recorders keep all."""
+    keep = taped_request if kind == "request" else taped_answer
+    pairs = [(str(row[0]), str(row[1])) for row in as_list(headers) if is_list(row) and len(row) == 2]
+    return keep((name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in pairs)
+
+
+def _result(row: Any, asked: Redaction, placeholders: _Placeholders) -> Any:
+    """Without the hash of arguments that may have held a secret; with `prompts` the words too."""
+    if not is_object(row):
+        return row
+    kept: dict[str, Any] = {name: value for name, value in row.items() if name != "arguments"}
+    output = kept.get("output")
+    if asked.prompts and isinstance(output, str) and output and not _PROMPT.search(output):
+        kept["output"] = placeholders.of("prompt", output)
+    return kept
+
+
+def names_of(redaction: Redaction) -> Mapping[str, Any]:
+    """As the header of a sealed tape says them: names, never values."""
+    asked: dict[str, Any] = {"rules": ["headers", "names", "shapes"]}
+    if redaction.paths:
+        asked["paths"] = sorted(redaction.paths)
+    if redaction.prompts:
+        asked["prompts"] = "sha256"
+    return asked

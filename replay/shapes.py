@@ -1,0 +1,288 @@
+"""What credentials look like: the key shapes of vendors, and values under names that say what they are; found in text
+
+A hash, an id, a number or a word is never one: each shape has a vendor's own beginning or a name before it.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+__all__ = ["PLACEHOLDER", "SHAPES", "Hit", "find", "is_secret_value", "merged"]
+
+#: What we put there ourselves.
+PLACEHOLDER: Final = re.compile(r"\[redacted-([a-z0-9]+)(?:-(\d+))?\]")
+#: What others, or the proxy, have put there.
+_MASK: Final = re.compile(r"[*•xX.]{3,}|\$\{?\w+\}?|<[^<>]*>|\{\{[^{}]*\}\}|.*(?:REDACTED|redacted|your[-_ ]).*")
+
+#: By vendor. Nothing that is part of a longer word.
+SHAPES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "anthropic": r"sk-ant-[A-Za-z0-9_-]{16,}",
+        "openrouter": r"sk-or-[A-Za-z0-9_-]{16,}",
+        "langfuse": r"[sp]k-lf-[0-9a-f-]{36}",
+        # OpenAI's own, and of the many who write theirs like it (DeepSeek, Moonshot, LiteLLM, ...).
+        "openai": r"sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{16,}|sess-[A-Za-z0-9]{30,}"
+        r"|sk-(?:[a-z0-9]{1,12}-){0,3}(?=[A-Za-z_]*[0-9])[A-Za-z0-9_]{20,}",
+        "google": r"AIza[0-9A-Za-z_-]{30,}|ya29\.[0-9A-Za-z_-]{20,}|GOCSPX-[0-9A-Za-z_-]{20,}|AQ\.[0-9A-Za-z_-]{40,}",
+        "aws": r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}(?![0-9A-Za-z])|ABSK[A-Za-z0-9+/]{60,}={0,2}"
+        r"|bedrock-api-key-[A-Za-z0-9+/]{20,}={0,2}",
+        "github": r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}",
+        "gitlab": r"gl(?:pat|dt|rt|ptt|cbt|ft|oas)-[A-Za-z0-9_-]{20,}",
+        "slack": r"xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-\d-[A-Za-z0-9-]{10,}"
+        r"|hooks\.slack\.com/services/[A-Za-z0-9/]{20,}",
+        "stripe": r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/]{20,}={0,2}",
+        "huggingface": r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{20,}",
+        "groq": r"gsk_[A-Za-z0-9]{20,}",
+        "xai": r"xai-[A-Za-z0-9]{20,}",
+        "replicate": r"r8_[A-Za-z0-9]{20,}",
+        "perplexity": r"pplx-[A-Za-z0-9]{20,}",
+        "nvidia": r"nvapi-[A-Za-z0-9_-]{20,}",
+        "fireworks": r"fw_[A-Za-z0-9]{20,}",
+        "cerebras": r"csk-[A-Za-z0-9]{20,}",
+        "together": r"tgp_v1_[A-Za-z0-9_-]{20,}",
+        "tavily": r"tvly-[A-Za-z0-9-]{20,}",
+        "firecrawl": r"fc-[0-9a-f]{32}",
+        "elevenlabs": r"sk_[0-9a-f]{40,}",
+        "langsmith": r"lsv2_(?:pt|sk)_[0-9a-f]{20,}[0-9a-f_]*",
+        "pinecone": r"pcsk_[A-Za-z0-9_]{20,}",
+        "npm": r"npm_[A-Za-z0-9]{20,}",
+        "pypi": r"pypi-AgE[A-Za-z0-9_-]{16,}",
+        "sendgrid": r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
+        "mailgun": r"key-[0-9a-f]{32}",
+        "twilio": r"SK[0-9a-f]{32}",
+        "telegram": r"\d{8,10}:AA[A-Za-z0-9_-]{30,}",
+        "databricks": r"dapi[0-9a-f]{32}(?:-\d)?",
+        "digitalocean": r"do[opr]_v1_[0-9a-f]{64}",
+        "shopify": r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
+        "atlassian": r"ATATT3[A-Za-z0-9_=-]{20,}",
+        "supabase": r"sb[ps]_[A-Za-z0-9_]{20,}",
+        "vercel": r"vc[kpi]_[A-Za-z0-9]{20,}",
+        "linear": r"lin_(?:api|oauth)_[A-Za-z0-9]{20,}",
+        "notion": r"ntn_[A-Za-z0-9]{30,}",
+        "age": r"AGE-SECRET-KEY-1[0-9A-Z]{30,}",
+        "jwt": r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
+        "pem": r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[^-]{1,20000}-----END [A-Z0-9 ]*PRIVATE KEY-----"
+        r"|[A-Za-z0-9+/=\s]{16,})",
+    }
+)
+
+_SHAPE: Final = re.compile(
+    "(?<![A-Za-z0-9])(?:" + "|".join(f"(?P<{vendor}>{shape})" for vendor, shape in SHAPES.items()) + ")"
+)
+#: Nothing of the above, or of what follows, is in a text without one of these; escapes are looked into apart.
+_WORTH_A_LOOK: Final = re.compile(
+    r"sk-|[sr]k_|pk-|sess-|AIza|ya29|GOCSPX|AQ\.|A[KSBC][IC]A|ABSK|bedrock-api|gh[pousr]_|_pat_|gl[a-z]{2,4}-|xox|xapp|hooks\."
+    r"|whsec|hf_|api_org|xai-|r8_|pplx|nvapi|fw_|tgp_|tvly|fc-|lsv2|npm_|pypi-|SG\.|key-|SK|:AA|dapi|do[opr]_|shp|ATATT"
+    r"|sb[ps]_|vc[kpi]_|lin_|ntn_|AGE-|eyJ|BEGIN|://|(?i:bearer|basic|key|secret|token|passw|pwd|passphrase|auth|credential|sig)"
+)
+#: What may be base64 of something with a key in it.
+_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{24,65536}={0,2}(?![A-Za-z0-9+/_=-])")
+
+# -- what has a name --------------------------------------------------------------------------------------------------
+
+#: How a name ends, in one spelling, whose value is a secret whatever it looks like ...
+_SECRET_NAME: Final = re.compile(
+    r"(?:password|passwd|passphrase|secret|secretkey|secretaccesskey|clientsecret|apikey|apitoken|accesstoken"
+    r"|refreshtoken|authtoken|bearertoken|sessiontoken|securitytoken|idtoken|privatekey|accountkey|subscriptionkey"
+    r"|authorization|credentials|connectionstring|xapikey|proxyauthorization|cookie|setcookie)$"
+)
+#: ... and where it must look like one, because models and users say such words of other things too.
+_LIKELY_NAME: Final = re.compile(
+    r"^(?:key|auth)$|(?:access|auth|encryption|license|master|secret|signing)key$|pwd$|credential$|token$"
+)
+#: Tokens that open nothing.
+_PAGE_NAME: Final = re.compile(r"(?:page|next|continuation|cursor|sync)token$")
+#: No secret under any name.
+_NO_SECRET: Final = frozenset(
+    {"string", "str", "number", "integer", "boolean", "object", "array", "null", "none", "true", "false", "bearer",
+     "basic", "required", "optional", "password", "secret", "token", "test", "type", "text", "auto", "include", "omit",
+     "same-origin"}
+)  # fmt: skip
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_LIKELY_VALUE: Final = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9+/=_.~:-]{20,}")
+
+_MEMBER: Final = re.compile(r"""["']([A-Za-z0-9_. -]{2,64})["']\s*:\s*(["'])((?:(?!\2)[^\\\n]|\\.)*)(?:\2|\Z)""")
+_ASSIGNED: Final = re.compile(
+    r"""(?<![A-Za-z0-9])([A-Za-z0-9_.-]{0,40}(?i:key|secret|token|passw(?:or)?d|pwd|credential))["']?"""
+    r"""\s{0,3}(?:=>|[:=])\s{0,3}["']?(?:(?i:bearer)\s+)?([A-Za-z0-9+/=_.~%-]{16,})"""
+)
+_PARAMETER: Final = re.compile(
+    r"[?&;](?i:key|api[-_]?key|(?:access_|auth_)?token|sig|(?:x-amz-|x-goog-)?signature|x-amz-security-token|password|secret)"
+    r"=([^&;\s\"'#<>]{8,})"
+)
+_CREDENTIAL: Final = re.compile(r"(?<![A-Za-z0-9])(?i:bearer)\s+([A-Za-z0-9+/=_.~-]{16,})")
+_BASIC: Final = re.compile(r"(?<![A-Za-z0-9])(?i:basic)\s+([A-Za-z0-9+/_-]{8,}={0,2})")
+_IN_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s:/?#@\"'\[\]<>]*:([^\s/?#@\"'<>\[\]]{3,})@[^\s/]")
+
+
+class Hit(NamedTuple):
+    """`text[start:end]`, whose it is, and what it says once escapes are taken out."""
+
+    start: int
+    end: int
+    vendor: str
+    secret: str
+
+
+def _is_secret_name(name: str) -> bool:
+    """Whether what stands under it is a secret."""
+    return _SECRET_NAME.search(_spelled(name)) is not None
+
+
+def is_secret_value(name: str, value: str) -> bool:
+    """Whether a member of this name has a secret for its value."""
+    if _harmless(value):
+        return False
+    if _is_secret_name(name):
+        scheme = value.partition(" ")[0].lower()
+        return scheme in ("bearer", "basic", "token") or (len(value) > 3 and not any(map(str.isspace, value.strip())))
+    return _is_likely(name, value)
+
+
+def _is_likely(name: str, value: str) -> bool:
+    spelled = _spelled(name)
+    if _PAGE_NAME.search(spelled) or (_LIKELY_NAME.search(spelled) is None and not _is_secret_name(name)):
+        return False
+    if _UUID.fullmatch(value):
+        return _is_secret_name(name)
+    return _LIKELY_VALUE.fullmatch(value) is not None
+
+
+def _spelled(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+# -- in text ----------------------------------------------------------------------------------------------------------
+
+
+def find(text: str) -> list[Hit]:
+    """Every secret of a text, in order, none inside another: as it stands, and behind escapes of JSON or of a URL."""
+    hits = list(_plain(text))
+    for unescaped in _UNESCAPED:
+        decoded = unescaped(text)
+        if decoded is not None:
+            hits += _mapped(decoded, hits)
+    return merged(hits)
+
+
+def merged(hits: Sequence[Hit]) -> list[Hit]:
+    """Without those inside others; where two overlap, the first reaches as far as both."""
+    kept: list[Hit] = []
+    for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end)):
+        if kept and hit.start < kept[-1].end:
+            if hit.end > kept[-1].end:
+                kept[-1] = kept[-1]._replace(end=hit.end)
+        elif hit.start < hit.end:
+            kept.append(hit)
+    return kept
+
+
+def _plain(text: str) -> Iterator[Hit]:
+    if _WORTH_A_LOOK.search(text):
+        for match in _SHAPE.finditer(text):
+            yield _hit(match, 0, match.lastgroup or "key")
+        for pattern, vendor in ((_CREDENTIAL, "bearer"), (_IN_URL, "password"), (_PARAMETER, "secret")):
+            for match in pattern.finditer(text):
+                if not _harmless(match[1]) and (vendor != "bearer" or _LIKELY_VALUE.fullmatch(match[1])):
+                    yield _hit(match, 1, vendor)
+        for match in _BASIC.finditer(text):
+            if ":" in (_ascii_of(match[1]) or ""):
+                yield _hit(match, 1, "basic")
+        for match in _MEMBER.finditer(text):
+            if is_secret_value(match[1], match[3]):
+                yield _hit(match, 3, "secret")
+        for match in _ASSIGNED.finditer(text):
+            if _is_likely(match[1], match[2]) and not _harmless(match[2]):
+                yield _hit(match, 2, "secret")
+    for match in _BASE64.finditer(text):
+        inner = _ascii_of(match[0])
+        if inner is not None and (inside := next(_SHAPE.finditer(inner), None)) is not None:
+            yield Hit(*match.span(), inside.lastgroup or "key", inside[0])
+
+
+def _hit(match: re.Match[str], group: int, vendor: str) -> Hit:
+    return Hit(*match.span(group), vendor, match[group])
+
+
+def _harmless(value: str) -> bool:
+    return _MASK.fullmatch(value) is not None or PLACEHOLDER.search(value) is not None or value.lower() in _NO_SECRET
+
+
+def _ascii_of(encoded: str) -> str | None:
+    """What base64 stands for, if it is text."""
+    padded = encoded.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        data = base64.b64decode(padded + "=" * (-len(padded) % 4))
+        text = data.decode("ascii")
+    except ValueError:
+        return None
+    return text if text.isprintable() else None
+
+
+# -- behind escapes ---------------------------------------------------------------------------------------------------
+
+
+class _Decoded(NamedTuple):
+    text: str
+    #: Where each character began, and the end.
+    places: Sequence[int]
+
+
+_JSON_ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\([^u])")
+_URL_ESCAPE: Final = re.compile(r"(?:%[0-9a-fA-F]{2})+")
+_SIMPLE: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+
+
+def _json_text(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else _SIMPLE.get(match[2], match[2])
+
+
+def _json_once(text: str) -> _Decoded | None:
+    return _decoded(_JSON_ESCAPE, text, _json_text) if "\\" in text else None
+
+
+def _json_twice(text: str) -> _Decoded | None:
+    once = _json_once(text)
+    twice = _json_once(once.text) if once is not None else None
+    if once is None or twice is None:
+        return None
+    return _Decoded(twice.text, [once.places[place] for place in twice.places])
+
+
+def _url(text: str) -> _Decoded | None:
+    return _decoded(_URL_ESCAPE, text, lambda match: unquote(match[0], "latin-1")) if "%" in text else None
+
+
+_UNESCAPED: Final = (_json_once, _json_twice, _url)
+
+
+def _decoded(pattern: re.Pattern[str], text: str, said: Callable[[re.Match[str]], str]) -> _Decoded | None:
+    """Places are only made where something is found."""
+    plain = pattern.sub(said, text)
+    if plain == text or not any(True for _ in _plain(plain)):
+        return None
+    parts: list[str] = []
+    places: list[int] = []
+    at = 0
+    for match in pattern.finditer(text):
+        places += range(at, match.start())
+        parts.append(text[at : match.start()])
+        inner = said(match)
+        # A run of %xx is cut evenly: each stands for one character.
+        step = (match.end() - match.start()) // max(1, len(inner))
+        places += [match.start() + step * number for number in range(len(inner))]
+        parts.append(inner)
+        at = match.end()
+    places += range(at, len(text) + 1)
+    return _Decoded("".join([*parts, text[at:]]), places)
+
+
+def _mapped(decoded: _Decoded, known: Sequence[Hit]) -> Iterator[Hit]:
+    """Hits of the decoded text where they stand; not of what was found without decoding it."""
+    for hit in _plain(decoded.text):
+        start, end = decoded.places[hit.start], decoded.places[hit.end]
+        if not any(found.start <= start and end <= found.end for found in known):
+            yield hit._replace(start=start, end=end)

@@ -24,7 +24,7 @@ _LISTED_MAX: Final = 20
 
 
 def deck_of(paths: Sequence[Path], how: How, *, attempts: Attempts = "answered", repeat: bool = False) -> Deck:
-    """The streams of these files, each named after its own; with `recorded` each attempt of one is an answer of its own.
+    """The streams of these files, each named after its own; with `recorded` each attempt is an answer of its own.
 
     Raises TapeError.
     """

@@ -1,12 +1,13 @@
 """The scripted upstream: pieces as chunks, kept connections, and each way of ending as the other side meets it."""
 
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
 import httpx
 import pytest
 import trio
-from trio.testing import MockClock, memory_stream_pair
+from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
 from wiretape.proxy.errors import ResetError, TruncatedError
 from wiretape.proxy.upstream import UpstreamTransport, body_of
@@ -164,3 +165,228 @@ async def test_on_a_socket(case: str) -> None:
         response = await transport.handle_async_request(httpx.Request("GET", f"{url}/models"))
         assert response.status_code == 200
         await response.aclose()
+
+
+# -- HTTP as it is asked for ------------------------------------------------------------------------------------------
+
+HTTP = {
+    "HTTP/1.0 knows no chunks": (
+        event_stream([b"data: 1\n\n", b"data: 2\n\n"]),
+        b"GET /v1/models HTTP/1.0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: 1\n\ndata: 2\n\n",
+    ),
+    "a body that the close ends": (
+        Script(steps=[Step(0, b"x")], closes=True),
+        GET + GET,
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\nx",
+    ),
+    "a status that nobody has named": (
+        json_answer(b"{}", 529),
+        GET,
+        b"HTTP/1.1 529 \r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+    ),
+    "a status without a body": (
+        Script(status=204, headers=[], steps=[Step(0, b"never")]),
+        GET + GET,
+        b"HTTP/1.1 204 No Content\r\n\r\n" * 2,
+    ),
+    "not modified, of so many bytes": (
+        Script(status=304, headers=[(b"Content-Length", b"7")]),
+        GET,
+        b"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n",
+    ),
+    "what is no chunk where one is due": (
+        event_stream([b"x"], end=Fault.GARBAGE),
+        GET,
+        EVENTS + b"1\r\nx\r\nthis is not HTTP\r\n",
+    ),
+    "what is no head where one is due": (Script(unanswered=Fault.GARBAGE), GET, b"this is not HTTP\r\n"),
+    "no answer": (Script(unanswered=Fault.CUT), GET, b""),
+    "the chunks of a stream are named to who asks for its head": (
+        event_stream([b"x"]),
+        GET.replace(b"GET", b"HEAD"),
+        EVENTS,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HTTP)
+async def test_of_http(case: str, autojump_clock: MockClock) -> None:
+    del autojump_clock
+    script, asked, due = HTTP[case]
+    assert await said_by(always(script), asked) == due
+
+
+async def test_a_head_is_as_late_as_it_was_and_so_is_what_comes_instead(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    for script in (Script(head_delay_s=30, headers=[]), Script(head_delay_s=30, unanswered=Fault.CUT)):
+        upstream = always(script)
+        began = trio.current_time()
+        await said_by(upstream, GET)
+        assert upstream.seen[0].at - began == 30
+
+
+async def test_what_one_piece_is_late_is_not_added_to_the_next(autojump_clock: MockClock) -> None:
+    """A client that reads nothing for a while holds up a piece; the next ones come at their own times."""
+    del autojump_clock
+    upstream = always(event_stream([b"a", b"b", b"c"], gap_s=10))
+    ours, theirs = memory_stream_pair()
+    hook = theirs.send_stream.send_all_hook
+
+    async def slow() -> None:
+        await trio.sleep(8)
+        if hook is not None:
+            await hook()
+
+    theirs.send_stream.send_all_hook = slow
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(upstream.serve, theirs)
+        began = trio.current_time()
+        await ours.send_all(GET)
+        async for data in ours:
+            if data.endswith(b"0\r\n\r\n"):
+                break
+        await ours.aclose()
+    assert upstream.seen[0].at - began == 46, "8 s for the head, three pieces at 10, 20, 30, and 8 s for each send"
+
+
+# -- on a port --------------------------------------------------------------------------------------------------------
+
+
+async def _reads(port: int, asked: bytes = GET) -> list[tuple[float, bytes]]:
+    """What each read of a socket gives, and when."""
+    with socket.socket() as client:
+        client.setblocking(False)
+        ours = trio.socket.from_stdlib_socket(client)
+        await ours.connect(("127.0.0.1", port))
+        began = trio.current_time()
+        await ours.send(asked)
+        found: list[tuple[float, bytes]] = []
+        while data := await ours.recv(1 << 20):
+            found.append((trio.current_time() - began, data))
+            if data.endswith(b"0\r\n\r\n"):
+                break
+    return found
+
+
+def _port(url: str) -> int:
+    return int(url.rpartition(":")[2].removesuffix("/v1"))
+
+
+async def test_each_piece_is_one_read_of_the_socket_at_its_time() -> None:
+    pieces = [b"x" * size for size in (1, 700, 3, 9_000, 20, 5, 64)]
+    late: list[float] = []
+    for _ in range(5):  # the machine may be busy
+        async with listening(lambda _: event_stream(pieces, gap_s=0.03)) as (url, _):
+            found = await _reads(_port(url))
+        assert found[0][1] == EVENTS
+        read = [data.removesuffix(b"0\r\n\r\n") for _, data in found[1:]]
+        assert [data for data in read if data] == [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces]
+        late.append(max(abs(at - 0.03 * number) for number, (at, _) in enumerate(found[1:8], 1)))
+        if late[-1] < 0.005:
+            return
+    pytest.fail(f"each of five times some read was late: {late}")
+
+
+async def test_at_once_the_chunks_are_the_pieces_however_they_are_read() -> None:
+    pieces = [b"y" * (1 + size * 37 % 5_000) for size in range(300)]
+    async with listening(lambda _: event_stream(pieces)) as (url, _):
+        raw = b"".join([data for _, data in await _reads(_port(url))])
+    assert raw == EVENTS + b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces]) + b"0\r\n\r\n"
+
+
+async def test_each_piece_is_handed_over_in_a_send_of_its_own_and_waits_for_nothing(autojump_clock: MockClock) -> None:
+    """So that the kernel alone may join two of them, where the client has not read the first."""
+    del autojump_clock
+    ours, theirs = lockstep_stream_pair()  # there a send ends when it has been read
+    pieces = [b"a", b"bb", b"ccc"]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(always(event_stream(pieces)).serve, theirs)
+        await ours.send_all(GET)
+        found = [bytes(await ours.receive_some()) for _ in range(5)]
+        await ours.aclose()
+    assert found == [EVENTS, b"1\r\na\r\n", b"2\r\nbb\r\n", b"3\r\nccc\r\n", b"0\r\n\r\n"]
+
+
+async def test_small_pieces_are_not_held_back_by_the_kernel() -> None:
+    seen: list[int] = []
+
+    class Looking(Upstream):
+        async def serve(self, stream: trio.abc.Stream) -> None:
+            assert isinstance(stream, trio.SocketStream)
+            seen.append(stream.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            await super().serve(stream)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, Looking(lambda _: json_answer(b"{}")).serve, listeners)
+        await _reads(listeners[0].socket.getsockname()[1], GET.replace(b"Host", b"Connection: close\r\nHost"))
+        nursery.cancel_scope.cancel()
+    assert seen[0] != 0
+
+
+async def test_a_reset_before_any_answer_is_one_on_a_socket() -> None:
+    async with listening(lambda _: Script(unanswered=Fault.RESET)) as (url, _):
+        with pytest.raises(ConnectionResetError):
+            await _reads(_port(url))
+
+
+async def test_long_requests_and_answers_are_whole() -> None:
+    asked = POST.replace(b"Content-Length: 2\r\n\r\n{}", b"Content-Length: 6000000\r\n\r\n" + b"r" * 6_000_000)
+    piece = b"z" * 16_000_000
+    async with listening(lambda _: event_stream([piece])) as (url, upstream):
+        port = _port(url)
+        with socket.socket() as client:
+            client.setblocking(False)
+            ours = trio.SocketStream(trio.socket.from_stdlib_socket(client))
+            await ours.socket.connect(("127.0.0.1", port))
+            await ours.send_all(asked)
+            raw = bytearray()
+            while not raw.endswith(b"0\r\n\r\n"):
+                raw += await ours.receive_some()
+    assert bytes(raw) == EVENTS + b"%x\r\n%b\r\n0\r\n\r\n" % (len(piece), piece)
+    assert len(upstream.seen[0].request.body) == 6_000_000
+
+
+async def test_many_connections_are_served_side_by_side() -> None:
+    answers: list[bytes] = []
+
+    async def one(port: int, number: int) -> None:
+        asked = GET.replace(b"models", b"models/%d" % number)
+        answers.append(b"".join([data for _, data in await _reads(port, asked)]))
+
+    async with listening(lambda request: event_stream([request.target], gap_s=0.05)) as (url, _):
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                for number in range(200):
+                    nursery.start_soon(one, _port(url), number)
+    assert len(set(answers)) == 200
+    assert all(b"/v1/models/" in each for each in answers)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+async def test_it_listens_on_loopback(host: str) -> None:
+    try:
+        async with listening(lambda _: json_answer(b"{}"), host=host) as (url, _):
+            assert url.startswith(f"http://{'[::1]' if host == '::1' else '127.0.0.1'}:")
+    except* OSError:
+        if host != "::1":  # a machine may have none
+            raise
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", ""])  # noqa: S104 - refused
+async def test_it_listens_nowhere_else(host: str) -> None:
+    with pytest.raises(OSError, match="loopback alone"):
+        async with listening(lambda _: json_answer(b"{}"), host=host):
+            pass
+
+
+async def test_its_end_closes_what_is_open_at_once() -> None:
+    with trio.fail_after(5):
+        async with listening(lambda _: Script(steps=[Step(0, Fault.STALL)])) as (url, _):
+            client = await trio.open_tcp_stream("127.0.0.1", _port(url))
+            await client.send_all(GET)
+            assert await client.receive_some() == EVENTS
+        with suppress(trio.BrokenResourceError):
+            assert await client.receive_some() == b""
+        await client.aclose()

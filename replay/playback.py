@@ -11,9 +11,11 @@ from wiretape.events.json_text import ABSENT, as_list, as_object, dumps, parse
 from wiretape.events.record import Record
 
 from .faults import Faults
+from .fresh_ids import with_fresh_ids
 from .match import Deck, Miss, Taken, asked_of
 from .player import INSTANT, Speed, script_of
 from .script import Request, Script, json_answer
+from .serving import Ids
 from .told import Told, as_played
 
 __all__ = ["Playback", "Sent"]
@@ -60,10 +62,12 @@ class Playback:
         *,
         speed: Speed = INSTANT,
         faults: Faults,
+        ids: Ids = "recorded",
     ) -> None:
         self.streams = streams
         self.speed = speed
         self.faults = faults
+        self.ids: Ids = ids
         #: Some answer was another than the recorded one, so who asked may have gone another way.
         self.changed = False
         self.sent: list[Sent] = []
@@ -112,9 +116,10 @@ class Playback:
             self._log.append(None)
             return taken.script()
         recorded = script_of(taken.records, speed=self.speed)
-        script, _ = self.faults.over(recorded, taken.place)
+        faulty, _ = self.faults.over(recorded, taken.place)
+        script = with_fresh_ids(faulty, len(self.sent)) if self.ids == "fresh" else faulty
         told = Told(taken.records if script == recorded else as_played(taken.records, script))
-        if _says(script) != _says(recorded):
+        if _says(faulty) != _says(recorded):
             self.changed = True
             self._deck.give_back(taken)  # who asks again after a fault gets an answer
         self.answers.append(told)

@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 #: What the marker may say by name.
-_WORDS: Final = {"speed", "match", "repeat", "partly", "fault", "rechunk", "prefixes", "end"}
+_WORDS: Final = {"speed", "max_gap_ms", "match", "ids", "repeat", "partly", "fault", "rechunk", "prefixes", "end"}
 _NAME_CHARS_MAX: Final = 120
 #: Each is a test that pytest collects, reports and remembers.
 _PREFIXES_MAX: Final = 20_000
@@ -38,8 +39,9 @@ _PREFIXES_MAX: Final = 20_000
 _MODES: Final = ("replay", "once", "rewrite", "verify", "off")
 _FOLDER: Final = "tapes"
 _MARKER: Final = (
-    "tape(*files, speed='instant', match='key', repeat=False, partly=False, fault=None, rechunk=None, "
-    "prefixes=None, end='cut'): this test asks a tape instead of a provider; without a file tapes/<module>/<test>.tape"
+    "tape(*files, speed='instant', max_gap_ms=None, match='key', ids='recorded', repeat=False, partly=False, "
+    "fault=None, rechunk=None, prefixes=None, end='cut'): this test asks a tape instead of a provider; without a file "
+    "tapes/<module>/<test>.tape"
 )
 
 _TAPE: "pytest.StashKey[Tape]" = pytest.StashKey()
@@ -172,19 +174,21 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
 
 
 def _plan(item: pytest.Item, prefix: "Prefix | None") -> "Plan":
-    from .pytest_tape import Plan, speed_of
+    from .player import Speed
+    from .pytest_tape import Plan
 
     config, marked = item.config, _marked(item)
-    files = _files(item)
+    files, gap_s_max = _files(item), marked.get("max_gap_ms", inf) / 1_000
     return Plan(
         nodeid=item.nodeid,
         files=files,
         mode=cast("Mode", _mode(config)),
         live=_live(config, files),
         upstream=_option(config, "tape_upstream"),
-        speed=speed_of(marked.get("speed") or _option(config, "tape_speed")),
+        speed=Speed.of(str(marked.get("speed") or _option(config, "tape_speed") or "instant"), gap_s_max),
         how=marked.get("match", "key"),
         repeat=marked.get("repeat", False),
+        ids=marked.get("ids", "recorded"),
         partly=marked.get("partly", False),
         age_days_max=float(_option(config, "tape_max_age") or "inf"),
         prefix=prefix,

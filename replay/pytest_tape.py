@@ -30,10 +30,11 @@ from .prefixes import Prefix, Unit, prefixes_of
 from .pytest_thread import Proxy, Thread, stripped
 from .script import Request, Script
 from .seal import seal
+from .serving import Ids
 from .told import Fold, Told
 from .transport import TapeTransport
 
-__all__ = ["Mode", "Named", "Plan", "Tape", "named_faults", "speed_of"]
+__all__ = ["Mode", "Named", "Plan", "Tape", "named_faults"]
 
 #: Of those that a person is shown.
 _DIFFERENCES_MAX: Final = 20
@@ -56,6 +57,7 @@ class Plan:
     speed: Speed = INSTANT
     how: How = "key"
     repeat: bool = False
+    ids: Ids = "recorded"
     #: Streams may be left over.
     partly: bool = False
     age_days_max: float = inf
@@ -109,7 +111,8 @@ class Tape:
 
     def _begun(self) -> Playback:
         cut = [] if self._prefix is None else [self._prefix.fault(self.plan.end)]
-        return Playback(self._deck(), self._recorded, speed=self.plan.speed, faults=Faults.of([*self._faults, *cut]))
+        faults, plan = Faults.of([*self._faults, *cut]), self.plan
+        return Playback(self._deck(), self._recorded, speed=plan.speed, faults=faults, ids=plan.ids)
 
     def _deck(self) -> Deck:
         """Each file is a conversation of its own, and called so where there are several."""
@@ -311,14 +314,15 @@ class Tape:
 
 
 def _aged(plan: Plan, recordings: Sequence[Recording]) -> str:
-    if plan.live or plan.age_days_max == inf:
+    if plan.live:
         return ""
     for file, recording in zip(plan.files, recordings, strict=True):
-        day = recording.header.get("recorded")
+        day, own_max = recording.header.get("recorded"), recording.header.get("max_age_days")
         age_days = (datetime.now(UTC).date() - date.fromisoformat(day)).days if isinstance(day, str) else 0
-        if age_days > plan.age_days_max:
+        days_max = min(plan.age_days_max, own_max if isinstance(own_max, int) else inf)
+        if age_days > days_max:
             return (
-                f"{file} was recorded {age_days} days ago, and {plan.age_days_max:g} are allowed (tape_max_age)\n"
+                f"{file} was recorded {age_days} days ago, and {days_max:g} are allowed\n"
                 f"to record it: {plan.record_command}"
             )
     return ""
@@ -330,13 +334,6 @@ def _write(file: Path, sealed: bytes) -> None:
     unfinished = file.with_name(f"{file.name}.new")
     unfinished.write_bytes(sealed)
     unfinished.replace(file)
-
-
-def speed_of(said: str | float | None) -> Speed:
-    """From what a user writes: `instant`, `original`, or a factor."""
-    if said in (None, "", "instant"):
-        return INSTANT
-    return Speed(times=1.0 if said == "original" else float(said))
 
 
 def named_faults(named: Mapping[str, Named]) -> list[str]:

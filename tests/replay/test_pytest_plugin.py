@@ -499,6 +499,22 @@ def test_it(tape):
     run(pytester).assert_outcomes(passed=1)
 
 
+def test_fresh_ids_and_bounded_gaps(pytester: pytest.Pytester) -> None:
+    source = (
+        CLIENT
+        + """
+import time
+@pytest.mark.tape("one.tape", ids="fresh", repeat=True, speed="original", max_gap_ms=20)
+def test_it(tape):
+    began = time.monotonic()
+    ids = {json.loads(line[6:])["id"] for _ in "12" for line in ask(tape.url).text.splitlines() if "{" in line}
+    assert len(ids) == 2 and time.monotonic() - began < 10
+"""
+    )
+    write(project(pytester, source) / "tapes/one.tape", conversation(text("hi", "sunny", gap_s=60)))
+    run(pytester).assert_outcomes(passed=1)
+
+
 # -- the run as a whole -----------------------------------------------------------------------------------------------
 
 
@@ -507,7 +523,7 @@ def test_settings_of_the_project_and_options_over_them(pytester: pytest.Pytester
     project(pytester, TWO_LINES, test_weather=ONE)
     result = run(pytester)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*test_weather.tape was recorded * days ago, and 10 are allowed (tape_max_age)"])
+    result.stdout.fnmatch_lines(["*test_weather.tape was recorded * days ago, and 10 are allowed"])
     run(pytester, "--tape-max-age", "100000").assert_outcomes(passed=1)
     assert run(pytester, "-o", "tape=never").ret == pytest.ExitCode.USAGE_ERROR
 

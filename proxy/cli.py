@@ -382,9 +382,9 @@ def _config_show(
 
 def _add_recordings() -> None:
     """The verbs of replay/: each file adds its own, and imports what they need when they run."""
-    from wiretape.replay import cli_compare, cli_play, cli_record, cli_seal
+    from wiretape.replay import cli_compare, cli_formats, cli_play, cli_record, cli_seal
 
-    for verbs in (cli_record, cli_seal, cli_play, cli_compare):
+    for verbs in (cli_record, cli_seal, cli_play, cli_compare, cli_formats):
         verbs.add(app)
 
 

@@ -1,0 +1,28 @@
+"""The `.chunks.txt` of Vercel's AI SDK: one JSON payload a line, without the framing of the stream"""
+
+from wiretape.events.errors import TapeError
+from wiretape.events.json_text import ABSENT, is_object, parse
+from wiretape.events.sse import encode
+
+from .imported import Imported, Outcome, guessed_target, outcome
+from .losses import Loss
+
+__all__ = ["from_chunks"]
+
+_NEVER_THERE = ("boundaries", "ending", "framing", "request", "status", "time", "times")
+
+
+def from_chunks(data: bytes) -> Outcome:
+    """One stream; nothing is added to it, so none ends with `[DONE]`."""
+    payloads: list[bytes] = []
+    for number, line in enumerate(data.splitlines(), 1):
+        payload = line.strip()
+        if not payload:
+            continue
+        value = parse(payload)
+        if value is ABSENT or not is_object(value):
+            raise TapeError(f"line {number}: not a JSON object")
+        payloads.append(payload)
+    frames = [encode(payload) for payload in payloads]
+    one = Imported(target=guessed_target(b"".join(frames[:3])), reads=[(0, frame) for frame in frames])
+    return outcome("chunks", data, [one] if frames else [], map(Loss, _NEVER_THERE))

@@ -1,0 +1,114 @@
+"""Fixtures of aimock: what an answer came to, which is written as a chat stream again
+
+Such a file knows no bytes, so these are ours: one frame for the role, one for each text and each call, the finish,
+the usage if there is any, `[DONE]`. Ids that it does not have are made of places.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from wiretape.events.errors import TapeError
+from wiretape.events.json_text import as_list, as_object, dumps, is_object, parse
+from wiretape.events.sse import encode
+
+from .imported import Imported, Outcome, outcome, text_of
+from .losses import Loss
+
+__all__ = ["from_aimock"]
+
+_ALWAYS: Final = ("boundaries", "bytes", "ending", "request_matched", "status", "time", "times")
+_FAULTS: Final = ("chaos", "chunkSize", "disconnectAfterMs", "latency", "streamingProfile", "truncateAfterChunks")
+_CHAT: Final = "/v1/chat/completions"
+_SAYS: Final = ("content", "toolCalls", "blocks", "reasoning")
+
+
+def from_aimock(data: bytes) -> Outcome:
+    """A stream for each fixture of a chat."""
+    rows = as_list(as_object(parse(data)).get("fixtures"))
+    if not rows:
+        raise TapeError("no fixtures, which a file of aimock has")
+    losses = [Loss(code) for code in _ALWAYS]
+    return outcome("aimock", data, list(_all(rows, losses)), losses)
+
+
+def _all(rows: list[Any], losses: list[Loss]) -> Iterator[Imported]:
+    for number, row in enumerate(rows, 1):
+        fixture = as_object(row)
+        response, match = as_object(fixture.get("response")), as_object(fixture.get("match"))
+        if any(name in fixture for name in _FAULTS):
+            losses.append(Loss("faults"))
+        asked = _request(match)
+        if is_object(response.get("error")):
+            yield _failed(response, asked)
+        elif any(name in response for name in _SAYS):
+            frames = [encode(dumps(payload)) for payload in _chunks(response, match, number)]
+            reads = [(0, frame) for frame in [*frames, encode(b"[DONE]")]]
+            yield Imported(target=_CHAT, request_body=asked, reads=reads, upstream="aimock")
+        else:
+            losses.append(Loss("other_protocols"))  # pictures, sounds, embeddings
+
+
+def _request(match: dict[str, Any]) -> bytes | None:
+    """What its match would take; nothing where that is a pattern or a function."""
+    words = match.get("userMessage")
+    if not isinstance(words, str):
+        return None
+    model = match.get("model")
+    asked = {"model": model} if isinstance(model, str) else {}
+    return dumps({**asked, "stream": True, "messages": [{"role": "user", "content": words}]})
+
+
+def _failed(response: dict[str, Any], asked: bytes | None) -> Imported:
+    status, after = response.get("status"), response.get("retryAfter")
+    headers = [("content-type", "application/json")]
+    if isinstance(after, int) and not isinstance(after, bool):
+        headers.append(("retry-after", str(after)))
+    return Imported(
+        target=_CHAT,
+        request_body=asked,
+        status=status if type(status) is int and 400 <= status <= 599 else 500,
+        headers=headers,
+        reads=[(0, dumps({"error": response["error"]}))],
+        cause="status",
+        upstream="aimock",
+    )
+
+
+def _chunks(response: dict[str, Any], match: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
+    model = response.get("model", match.get("model"))
+    head = {
+        "id": text_of(response.get("id") or f"chatcmpl-aimock-{number}"),
+        "object": "chat.completion.chunk",
+        "created": response["created"] if type(response.get("created")) is int else 0,
+        "model": model if isinstance(model, str) else "aimock",
+    }
+    deltas = list(_deltas(response))
+    calls = any("tool_calls" in delta for delta in deltas)
+    for delta in [{"role": "assistant", "content": ""}, *deltas]:
+        yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    finish = response.get("finishReason") or ("tool_calls" if calls else "stop")
+    yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": text_of(finish)}]}
+    if is_object(response.get("usage")):
+        yield {**head, "choices": [], "usage": response["usage"]}
+
+
+def _deltas(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if response.get("reasoning"):
+        yield {"reasoning_content": text_of(response["reasoning"])}
+    blocks = as_list(response.get("blocks"))
+    if not blocks:
+        blocks = [{"type": "text", "text": response["content"]}] if response.get("content") else []
+        blocks += [{"type": "toolCall", **as_object(call)} for call in as_list(response.get("toolCalls"))]
+    index = 0
+    for block in map(as_object, blocks):
+        if block.get("type") == "text":
+            yield {"content": text_of(block.get("text") or "")}
+        else:
+            yield {"tool_calls": [_call(block, index)]}
+            index += 1
+
+
+def _call(block: dict[str, Any], index: int) -> dict[str, Any]:
+    arguments = block.get("arguments")
+    function = {"name": text_of(block.get("name") or ""), "arguments": text_of({} if arguments is None else arguments)}
+    return {"index": index, "id": text_of(block.get("id") or f"call_{index}"), "type": "function", "function": function}

@@ -1,0 +1,294 @@
+"""HAR 1.2, both ways: with the members that we add (`_chunks`, `_ending`, `_wiretape`) it holds a whole stream
+
+"_chunks": [{"at_us": 300000, "bytes": 120}, ...]   each read: microseconds since startedDateTime, and its size
+"_ending": {"cause": "eof", "ending": "truncated", "flags": [], "framed": false, "broke": "reset"}
+"_wiretape": {"request_us": 40, "attempt_us": 90, "head_us": 250000, "end_us": 1000000, "framing": {...}}
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from wiretape.events.errors import TapeError
+from wiretape.events.json_text import as_list, as_object, dumps, parse
+from wiretape.events.record import NO_KEYS, Record
+from wiretape.events.tape import reads
+
+from ..compare_bytes import last_attempt
+from .imported import Clock, Imported, Outcome, decoded, frames_of, outcome
+from .losses import Loss
+
+__all__ = ["from_har", "to_har"]
+
+_US: Final = 1_000
+#: Where a client asked Wiretape; only the path of it is on the tape.
+_ORIGIN: Final = "http://wiretape"
+_TIMES_MAX: Final = 2**53
+_PHASES: Final = ("blocked", "dns", "connect", "send", "wait")
+#: What an `end` says of how it ended.
+_ENDING: Final = ("cause", "ending", "flags", "framed", "broke")
+_TEXT_STREAM: Final = "text/event-stream"
+
+
+def from_har(data: bytes) -> Outcome:
+    """A stream for each entry that has an answer."""
+    log = as_object(as_object(parse(data)).get("log"))
+    if "entries" not in log:
+        raise TapeError("no log with entries, which a HAR file has")
+    losses: list[Loss] = []
+    return outcome("har", data, list(_all(as_list(log["entries"]), losses)), losses)
+
+
+def _all(entries: list[Any], losses: list[Loss]) -> Iterator[Imported]:
+    for value in entries:
+        entry = as_object(value)
+        request, response = as_object(entry.get("request")), as_object(entry.get("response"))
+        if entry.get("_webSocketMessages") or not str(request.get("url", "")).startswith("http"):
+            losses.append(Loss("other_protocols"))
+        elif _number(response.get("status")) == 0:  # what a browser writes where none came
+            losses.append(Loss("unanswered"))
+        else:
+            yield _one(entry, request, response, losses)
+
+
+def _one(entry: dict[str, Any], request: dict[str, Any], response: dict[str, Any], losses: list[Loss]) -> Imported:
+    ours, ending = as_object(entry.get("_wiretape")), as_object(entry.get("_ending"))
+    body = _content(as_object(response.get("content")))
+    headers = _headers(response.get("headers"))
+    stream = any(name.lower() == "content-type" and _TEXT_STREAM in value for name, value in headers)
+    clock, at = _clock(as_object(entry.get("timings")), ours, losses)
+    chunks = as_list(entry.get("_chunks"))
+    cut = _cut(body, chunks) if chunks else None
+    if cut is None:
+        losses.append(Loss("boundaries"))
+        losses += [Loss("times")] if stream else []
+        cut = frames_of(body) if stream else [(at, body)] if body else []
+    losses += [] if ending else [Loss("ending")]
+    losses += [] if ours else [Loss("headers")]
+    url, created = _split(str(request.get("url"))), _created(entry.get("startedDateTime"))
+    losses += [Loss("time")] if created is None else []
+    one = Imported(
+        method=str(request.get("method") or "GET"),
+        target=url[1],
+        request_headers=_headers(request.get("headers")),
+        request_body=_posted(as_object(request.get("postData"))),
+        status=_status(response.get("status")),
+        headers=headers,
+        reads=cut,
+        clock=clock,
+        cause=str(ending.get("cause") or "eof"),
+        framing=_framing(ours),
+        framed={name: ending[name] for name in ("framed", "broke") if isinstance(ending.get(name), bool | str)},
+        ending=ending["ending"] if isinstance(ending.get("ending"), str) else None,
+        flags=[flag for flag in as_list(ending.get("flags")) if isinstance(flag, str)],
+        created_us=_number(ours.get("created_us"), created),
+        upstream=str(ours.get("upstream") or url[0]),
+    )
+    return decoded(one)
+
+
+def _content(content: dict[str, Any]) -> bytes:
+    text = content.get("text")
+    if not isinstance(text, str):
+        return b""
+    if content.get("encoding") != "base64":
+        return text.encode("utf-8", "surrogatepass")
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise TapeError("the text of an answer is not base64, although it says so") from None
+
+
+def _posted(posted: dict[str, Any]) -> bytes | None:
+    return _content({**posted, "encoding": posted.get("_encoding")}) or None
+
+
+def _cut(body: bytes, chunks: list[Any]) -> list[tuple[int, bytes]] | None:
+    """By our own `_chunks`, or by those that have `ts` in milliseconds; None where they are not of this body."""
+    found: list[tuple[int, bytes]] = []
+    at, last = 0, 0
+    for value in chunks:
+        chunk = as_object(value)
+        size = _number(chunk.get("bytes"), -1)
+        t = _number(chunk.get("at_us"), round(_milliseconds(chunk.get("ts")) * _US))
+        if size is None or size <= 0 or t is None or t <= last:
+            return None
+        found.append((t, body[at : at + size]))
+        at, last = at + size, t
+    return found if at == len(body) else None
+
+
+def _clock(timings: dict[str, Any], ours: dict[str, Any], losses: list[Loss]) -> tuple[Clock, int]:
+    """And when the body was there."""
+    names = ("request_us", "attempt_us", "head_us", "end_us")
+    exact = [_number(ours.get(name)) for name in names]
+    if None not in exact and exact == sorted(exact, key=lambda t: t or 0):
+        request, attempt, head, end = (t or 0 for t in exact)
+        return Clock(request, attempt, head, end), end
+    waited = sum(max(0.0, _milliseconds(timings.get(name))) for name in _PHASES)
+    received = max(0.0, _milliseconds(timings.get("receive")))
+    if not waited and not received:
+        losses.append(Loss("times"))
+        return Clock(), 0
+    head_us = max(3, round(waited * _US))
+    end_us = head_us + max(1, round(received * _US))
+    return Clock(head=head_us, end=end_us), end_us
+
+
+def _framing(ours: dict[str, Any]) -> dict[str, Any]:
+    framing = as_object(ours.get("framing"))
+    kept: dict[str, Any] = {}
+    if framing.get("framing") in ("chunked", "length", "close"):
+        kept["framing"] = framing["framing"]
+    if type(framing.get("length")) is int:
+        kept["length"] = framing["length"]
+    return kept
+
+
+def _number(value: Any, otherwise: int | None = None) -> int | None:
+    return value if type(value) is int and 0 <= value < _TIMES_MAX else otherwise
+
+
+def _milliseconds(value: Any) -> float:
+    number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+    return number if -1 <= number < 1e12 else 0.0
+
+
+def _status(value: Any) -> int:
+    if type(value) is not int or not 100 <= value <= 999:
+        raise TapeError("an answer without a status")
+    return value
+
+
+def _headers(value: Any) -> list[tuple[str, str]]:
+    rows = (as_object(row) for row in as_list(value))
+    return [(str(row["name"]), str(row["value"])) for row in rows if "name" in row and "value" in row]
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Host, and path with query."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "imported", (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    except ValueError:
+        return "imported", "/"
+
+
+def _created(value: Any) -> int | None:
+    try:
+        created = datetime.fromisoformat(value) if isinstance(value, str) else None
+        return round(created.timestamp() * 1e6) if created is not None else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+# -- and back ---------------------------------------------------------------------------------------------------------
+
+
+def to_har(streams: Iterable[Sequence[Record]]) -> tuple[bytes, list[Loss]]:
+    """One entry a stream."""
+    lost = {"client": 0, "settings": 0}
+    entries: list[dict[str, Any]] = []
+    for records in streams:
+        entries.append(_entry(records))
+        lost["client"] += 1
+        lost["settings"] += 1
+        if sum(record.kind == "attempt" for record in records) > 1:
+            lost["attempts"] = lost.get("attempts", 0) + 1
+    log = {"version": "1.2", "creator": {"name": "wiretape", "version": "1"}, "entries": entries}
+    return dumps({"log": log}) + b"\n", [Loss(code, count) for code, count in sorted(lost.items())]
+
+
+def _entry(records: Sequence[Record]) -> dict[str, Any]:
+    last = last_attempt(records)
+    opened, asked = _first(records, "open"), _first(records, "request")
+    attempt, head, end = _first(last, "attempt"), _first(last, "head"), _first(last, "end")
+    came = list(reads(last))
+    keys = opened.keys
+    times = {
+        name: record.t for name, record in (("request", asked), ("attempt", attempt), ("head", head), ("end", end))
+    }
+    ours: dict[str, Any] = {f"{name}_us": t for name, t in times.items()}
+    ours["framing"] = {name: head.keys[name] for name in ("framing", "length") if name in head.keys}
+    ours |= {"upstream": attempt.keys["upstream"]} if "upstream" in attempt.keys else {}
+    created_us = _created_us(keys)
+    ours |= {} if created_us is None else {"created_us": created_us}
+    return {
+        "startedDateTime": datetime.fromtimestamp((created_us or 0) / 1e6, UTC).isoformat(),
+        "time": end.t / _US,
+        "request": _request(asked),
+        "response": _response(head, b"".join(data for _, data in came)),
+        "cache": {},
+        "timings": {"send": attempt.t / _US, "wait": (head.t - attempt.t) / _US, "receive": (end.t - head.t) / _US},
+        "_chunks": [{"at_us": t, "bytes": len(data)} for t, data in came],
+        "_ending": {
+            name: end.keys[name] for name in ("cause", "ending", "flags", "framed", "broke") if name in end.keys
+        },
+        "_wiretape": ours,
+    }
+
+
+def _first(records: Sequence[Record], kind: str) -> Record:
+    """Or an empty one, where a tape stops before it."""
+    last_t = records[-1].t if records else 0
+    return next((record for record in records if record.kind == kind), Record(0, last_t, kind, NO_KEYS))
+
+
+def _created_us(keys: Mapping[str, Any]) -> int | None:
+    seconds = _number(keys.get("created"))
+    created_us = _number(keys.get("created_us"), None if seconds is None else seconds * 1_000_000)
+    return created_us if created_us is not None and created_us < 253_402_300_799 * 1_000_000 else None
+
+
+def _request(asked: Record) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "method": str(asked.keys.get("method") or "POST"),
+        "url": _ORIGIN + str(asked.keys.get("path") or "/"),
+        "httpVersion": "HTTP/1.1",
+        "cookies": [],
+        "headers": _rows(asked),
+        "queryString": [],
+        "headersSize": -1,
+        "bodySize": len(asked.raw or b""),
+    }
+    if asked.raw:
+        text, encoding = _written(asked.raw)
+        posted = {"mimeType": _header(asked, "content-type") or "application/json", "text": text}
+        said["postData"] = posted | ({"_encoding": encoding} if encoding else {})
+    return said
+
+
+def _response(head: Record, body: bytes) -> dict[str, Any]:
+    text, encoding = _written(body)
+    content = {"size": len(body), "mimeType": _header(head, "content-type"), "text": text}
+    status = head.keys.get("status")
+    return {
+        "status": status if type(status) is int else 0,
+        "statusText": "",
+        "httpVersion": "HTTP/1.1",
+        "cookies": [],
+        "headers": _rows(head),
+        "content": content | ({"encoding": encoding} if encoding else {}),
+        "redirectURL": "",
+        "headersSize": -1,
+        "bodySize": len(body),
+    }
+
+
+def _written(data: bytes) -> tuple[str, str]:
+    try:
+        return data.decode(), ""
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode("ascii"), "base64"
+
+
+def _rows(record: Record) -> list[dict[str, str]]:
+    rows = (as_list(row) for row in as_list(record.keys.get("headers")))
+    return [{"name": str(row[0]), "value": str(row[1])} for row in rows if len(row) == 2]
+
+
+def _header(record: Record, name: str) -> str:
+    return next((row["value"] for row in _rows(record) if row["name"] == name), "")

@@ -6,21 +6,22 @@ and it must have been asked exactly this.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from wiretape.events.errors import TapeError
-from wiretape.events.json_text import as_list, dumps
-from wiretape.events.record import Record
+from wiretape.events.json_text import as_list, as_object, dumps
+from wiretape.events.record import NO_KEYS, Record
 
 from .difference import shortened
 from .json_diff import changes
 from .key import canonical, exact, exact_key_of, key_of
+from .redact import Redaction, blanked, redact
 from .script import Request, Script, json_answer
 
-__all__ = ["HOWS", "MISS_STATUS", "Deck", "Drift", "How", "Miss", "Taken", "asked_of"]
+__all__ = ["HOWS", "MISS_STATUS", "Deck", "Drift", "How", "Miss", "Prepare", "Taken", "asked_of", "blank", "prepare_of"]
 
 How = Literal["key", "position", "strict"]
 HOWS: Final[tuple[str, ...]] = get_args(How)
@@ -120,11 +121,37 @@ def asked_of(records: Sequence[Record]) -> Request:
     return Request(method.encode("latin-1", "replace"), path.encode("latin-1", "replace"), headers, body)
 
 
+#: What a recording would have made of a request.
+Prepare = Callable[[Request], Request]
+
+
+def blank(request: Request) -> Request:
+    """Without secrets: who has another one, or none, asks the same."""
+    return request._replace(body=blanked(request.body)) if request.body else request
+
+
+def prepare_of(header: Mapping[str, Any]) -> Prepare:
+    """As the header of a sealed tape says that it was redacted."""
+    said = as_object(header.get("redacted"))
+    paths, prompts = as_list(said.get("paths")), bool(said.get("prompts"))
+    if not paths and not prompts:
+        return blank
+    redaction = Redaction(paths=tuple(str(path) for path in paths), prompts=prompts)
+
+    def prepare(request: Request) -> Request:
+        record = Record(0, 0, "request", NO_KEYS, request.body or None)
+        [[redacted]] = redact([[record]], redaction)
+        return blank(request._replace(body=redacted.raw or b""))
+
+    return prepare
+
+
 class _Asked:
     """One recorded request, ready to be compared."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
-        self.request = asked_of(records)
+    def __init__(self, records: Sequence[Record], prepare: Prepare) -> None:
+        self.prepare = prepare
+        self.request = prepare(asked_of(records))
         keys = next(record.keys for record in records if record.kind == "request")
         sha256 = keys.get("sha256")
         method, path = _place_of(self.request)
@@ -134,15 +161,11 @@ class _Asked:
         self.route = _route(method, path)
 
 
-def _same(request: Request) -> Request:
-    return request
-
-
 class Deck:
     """The streams of one or more recordings, each of which answers once, or again and again with `repeat`.
 
     `names` says what to call each stream, and `conversations` which of them belong together (the file that they came
-    from). `prepare` makes of a request what the recording would have made of it: redacted as it is.
+    from). `prepares` make of a request what the recording of each stream would have made of it: redacted as it is.
     """
 
     def __init__(
@@ -153,7 +176,7 @@ class Deck:
         repeat: bool = False,
         names: Sequence[str] = (),
         conversations: Sequence[int] = (),
-        prepare: Callable[[Request], Request] = _same,
+        prepares: Sequence[Prepare] = (),
         record: str = _RECORD,
     ) -> None:
         self._streams = streams
@@ -161,9 +184,10 @@ class Deck:
         self._repeat = repeat
         self._names = names or [f"stream {number}" for number in range(1, len(streams) + 1)]
         self._conversations = conversations or [0] * len(streams)
-        self._prepare = prepare
         self._record = record
-        self._asked = [_Asked(records) for records in streams]
+        each = prepares or [blank] * len(streams)
+        self._prepares = list(dict.fromkeys(each))
+        self._asked = [_Asked(records, prepare) for records, prepare in zip(streams, each, strict=True)]
         self._left = dict.fromkeys(range(len(streams)))
         self._used: dict[int, None] = {}
 
@@ -178,9 +202,9 @@ class Deck:
 
     def take(self, request: Request) -> Taken | Miss:
         """The next one that answers this request."""
-        request = self._prepare(request)
         method, path = _place_of(request)
-        keys = _keys(request)
+        keys = [key for prepare in self._prepares for key in _keys(prepare(request))]
+        keys += _keys(request)[1:]
         place = self._by_key(keys) if self._how == "key" else self._by_position(_route(method, path), keys, request)
         if place is None or (self._how == "strict" and not self._is_exactly(place, request)):
             return self._miss(request, keys, place)
@@ -223,7 +247,8 @@ class Deck:
         asked = self._asked[place]
         if asked.hashed:
             return asked.key in _keys(request)
-        return exact(*_place_of(asked.request), asked.request.body) == exact(*_place_of(request), request.body)
+        prepared = asked.prepare(request)
+        return exact(*_place_of(asked.request), asked.request.body) == exact(*_place_of(prepared), prepared.body)
 
     # -- none -------------------------------------------------------------------------------------------------------
 
@@ -252,7 +277,7 @@ class Deck:
     def _drift(self, place: int, request: Request, *, exactly: bool = False) -> list[Drift]:
         asked = self._asked[place]
         form = exact if exactly else canonical
-        recorded, now = (form(*_place_of(each), each.body) for each in (asked.request, request))
+        recorded, now = (form(*_place_of(each), each.body) for each in (asked.request, asked.prepare(request)))
         return [Drift(_path(one.path), shortened(one.a), shortened(one.b)) for one in changes(recorded, now)]
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from wiretape.events.record import Record
 
 from .faults import Faults
 from .fresh_ids import with_fresh_ids
 from .load import load
-from .match import Deck, How, Miss, Taken
+from .match import Deck, How, Miss, Prepare, Taken, prepare_of
 from .player import INSTANT, Side, Speed, each_attempt, script_of
 from .script import Fault, Request, Script
 
@@ -30,23 +30,32 @@ def deck_of(paths: Sequence[Path], how: How, *, attempts: Attempts = "answered",
     """
     rows = list(_named(paths, attempts))
     return Deck(
-        [records for records, _, _ in rows],
+        [row.records for row in rows],
         how,
         repeat=repeat,
-        names=[name for _, name, _ in rows],
-        conversations=[conversation for _, _, conversation in rows],
+        names=[row.name for row in rows],
+        conversations=[row.conversation for row in rows],
+        prepares=[row.prepare for row in rows],
         record=f"wiretape record --upstream URL -o {paths[0]} -- COMMAND",
     )
 
 
-def _named(paths: Sequence[Path], attempts: Attempts) -> Iterator[tuple[Sequence[Record], str, int]]:
+class _Row(NamedTuple):
+    records: Sequence[Record]
+    name: str
+    conversation: int
+    prepare: Prepare
+
+
+def _named(paths: Sequence[Path], attempts: Attempts) -> Iterator[_Row]:
     for conversation, path in enumerate(paths):
-        streams = load(path).streams
+        header, streams = load(path)
+        prepare = prepare_of(header)
         for number, records in enumerate(streams, 1):
             name = f"{path}, stream {number}" if len(streams) > 1 else str(path)
             each = each_attempt(records) if attempts == "recorded" else [records]
             for attempt, these in enumerate(each, 1):
-                yield these, f"{name}, attempt {attempt}" if len(each) > 1 else name, conversation
+                yield _Row(these, f"{name}, attempt {attempt}" if len(each) > 1 else name, conversation, prepare)
 
 
 @dataclass(slots=True)

@@ -40,8 +40,9 @@ PATTERNS: Final[Mapping[str, str]] = MappingProxyType(
         "address": r"\b0x[0-9a-fA-F]{6,16}\b",
         # a SHA or any other long run of hex digits with both kinds in it; a ULID
         "hex": r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{16,128}\b|\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b",
-        # call_9fK2mQ7x, req-8a7b6c5d4e3f, ses_01jh3m9q8w
-        "id": r"\b[a-z]{2,12}[_-](?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{8,64}\b",
+        # call_9fK2mQ7x, req-8a7b6c5d4e3f, ses_01jh3m9q8w; and as sealing renames them: call_1
+        "id": r"\b[a-z]{2,12}[_-](?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{8,64}\b"
+        r"|\b(?:chatcmpl|cmpl|gen|msg|resp|call|toolu|srvtoolu|fc|ctc|rs|ws|req|fp|id)[_-]\d{1,6}\b",
     }
 )
 

@@ -254,6 +254,7 @@ VOLATILE = {
     "431 ms": "<duration>",
     "req_8a7b6c5d4e3f": "<id>",
     "chatcmpl-Bx92kQ7mZ1": "<id>",
+    "call_1": "<id>",
     "9b755f2c7d46b48ab27b51c43cb622b1": "<hex>",
     "01ARZ3NDEKTSV4RRFFQ69G5FAV": "<hex>",
     "/var/folders/zz/a_b/T/tmp1": "<folder>",

@@ -9,7 +9,8 @@ import pytest
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_object, parse
 from wiretape.events.record import Record
-from wiretape.replay.match import Deck, How, Miss, Taken, asked_of
+from wiretape.replay.match import Deck, How, Miss, Taken, asked_of, blank, prepare_of
+from wiretape.replay.redact import Redaction, redact
 from wiretape.replay.script import Request
 
 CHAT = "/v1/chat/completions"
@@ -84,12 +85,24 @@ def test_an_upload_is_known_by_what_was_sent() -> None:
     assert taken(Deck([records]), asking(b"abc", "/v1/files"), asking(b"abcd", "/v1/files")) == [None, 0]
 
 
-def test_a_request_is_prepared_as_the_recording_was() -> None:
-    def redacted(request: Request) -> Request:
-        return request._replace(body=request.body.replace(b"secret", b"******"))
+def test_a_secret_is_no_part_of_a_question() -> None:
+    one, other = (body(f"my key is sk-proj-{letter * 40}9") for letter in "ab")
+    deck = Deck([stream(one), stream(body("my key is [redacted-openai-1]"))])
+    assert taken(deck, asking(other), asking(one), asking(other)) == [0, 1, None]
+    assert "sk-proj" not in str(miss(Deck([stream(one)]), asking(body("what?"))).to_json())
 
-    deck = Deck([stream(body("******"))], prepare=redacted)
-    assert taken(deck, asking(body("secret"))) == [0]
+
+def test_a_request_is_redacted_as_its_recording_was() -> None:
+    asked = body("a long and private story", temperature=1)
+    header = {"redacted": {"prompts": "sha256"}}
+    record = Record(1, 0, "request", {"method": "POST", "path": CHAT, "headers": []}, asked, asked)
+    [[sealed]] = redact([[record]], Redaction(prompts=True))
+    assert b"story" not in (sealed.raw or b"")
+    deck = Deck([[sealed], stream(A)], prepares=[prepare_of(header), blank])
+    assert taken(deck, asking(body("another story")), asking(A), asking(asked)) == [None, 1, 0]
+    paths = prepare_of({"redacted": {"paths": ["messages[*].content"]}})
+    assert b"story" not in paths(asking(asked)).body
+    assert prepare_of({}) is blank
 
 
 def test_a_stream_without_its_request_is_no_recording() -> None:

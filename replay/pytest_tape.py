@@ -23,7 +23,7 @@ from .base_urls import base_urls
 from .compare import compare, verdict
 from .faults import Faults
 from .load import Recording, parse
-from .match import Deck, How, asked_of
+from .match import Deck, How, Prepare, asked_of, prepare_of
 from .playback import Playback, Sent
 from .player import INSTANT, Speed
 from .prefixes import Prefix, Unit, prefixes_of
@@ -106,27 +106,29 @@ class Tape:
         self._recordings = recordings
         self._recorded = [records for recording in recordings for records in recording.streams]
         self._faults = list(plan.faults)
-        self._prefix = plan.prefix
+        self._prefix, self._end = plan.prefix, plan.end
         self._playback = None if plan.live else self._begun()
 
     def _begun(self) -> Playback:
-        cut = [] if self._prefix is None else [self._prefix.fault(self.plan.end)]
+        cut = [] if self._prefix is None else [self._prefix.fault(self._end)]
         faults, plan = Faults.of([*self._faults, *cut]), self.plan
         return Playback(self._deck(), self._recorded, speed=plan.speed, faults=faults, ids=plan.ids)
 
     def _deck(self) -> Deck:
         """Each file is a conversation of its own, and called so where there are several."""
-        plan, names, conversations = self.plan, list[str](), list[int]()
+        plan, names, conversations, prepares = self.plan, list[str](), list[int](), list[Prepare]()
         for at, (file, recording) in enumerate(zip(plan.files, self._recordings, strict=False)):
             named = f"{file.name}, " if len(plan.files) > 1 else ""
             names += [f"{named}stream {number}" for number in range(1, len(recording.streams) + 1)]
             conversations += [at] * len(recording.streams)
+            prepares += [prepare_of(recording.header)] * len(recording.streams)
         return Deck(
             self._recorded,
             plan.how,
             repeat=plan.repeat,
             names=names,
             conversations=conversations,
+            prepares=prepares,
             record=plan.record_command,
         )
 
@@ -183,10 +185,10 @@ class Tape:
         """Give the answers in other pieces: of so many bytes each, one a frame, or all in one."""
         self.fault(f"rechunk={size}")
 
-    def prefixes(self, unit: Unit = "frames") -> Iterator[Prefix | None]:
+    def prefixes(self, unit: Unit = "frames", *, end: str = "cut") -> Iterator[Prefix | None]:
         """One turn of a loop for each place where a stream can be cut, and a last one with all of it (None).
 
-        The requests of a turn are answered anew, from the first stream on.
+        The requests of a turn are answered anew, from the first stream on. While a tape is recorded there is but one.
         """
         if self.plan.live:  # a recording is made of all of it
             yield None
@@ -194,7 +196,7 @@ class Tape:
         for prefix in (*prefixes_of(self._recorded, unit), None):
             if self._playback is not None and (self._playback.misses or self._playback.broken):
                 break  # it is told of at the end, and the other turns would say no more
-            self._prefix = prefix
+            self._prefix, self._end = prefix, end
             self._playback = self._begun()
             yield prefix
 

@@ -35,6 +35,42 @@ _PORT: Final = "8787"
 _SETTINGS: Final = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 
 
+_Upstream = Annotated[
+    str | None, typer.Option(metavar="URL", help="The provider's base URL; else as configured.", show_default=False)
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="The sealed tape, or a folder for it; else named by command and time.",
+        show_default=False,
+    ),
+]
+_Port = Annotated[
+    str | None, typer.Option(metavar="PORT", help="For clients that read a file; else a free one.", show_default=False)
+]
+_Profile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="strict|transparent", help="What the command gets.  [default: transparent]", show_default=False
+    ),
+]
+_Data = Annotated[
+    str | None, typer.Option("--data", metavar="DIR", help="Keep the live tapes there, too.", show_default=False)
+]
+_Client = Annotated[
+    str | None,
+    typer.Option(
+        "--print-config",
+        metavar="CLIENT",
+        help="Print what goes into this client's file, and exit.",
+        show_default=False,
+    ),
+]
+
+
 def add(app: typer.Typer) -> None:
     """To the command line."""
     app.command("record", context_settings=_SETTINGS, options_metavar="[OPTIONS] -- COMMAND...")(_record)
@@ -43,44 +79,14 @@ def add(app: typer.Typer) -> None:
 def _record(
     context: typer.Context,
     *,
-    upstream: Annotated[
-        str | None, typer.Option(metavar="URL", help="The provider's base URL; else as configured.", show_default=False)
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--out",
-            metavar="FILE",
-            help="The sealed tape; else named by the command and the time.",
-            show_default=False,
-        ),
-    ] = None,
+    upstream: _Upstream = None,
+    out: _Out = None,
     exact: Annotated[bool, typer.Option("--exact", help="Redact and rename nothing.")] = False,
-    port: Annotated[
-        str | None,
-        typer.Option(metavar="PORT", help="For clients that read a file; else a free one.", show_default=False),
-    ] = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            metavar="strict|transparent", help="What the command gets.  [default: transparent]", show_default=False
-        ),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option("--data", metavar="DIR", help="Keep the live tapes there, too.", show_default=False),
-    ] = None,
+    port: _Port = None,
+    profile: _Profile = None,
+    data: _Data = None,
     config: ConfigFile = None,
-    print_config: Annotated[
-        str | None,
-        typer.Option(
-            "--print-config",
-            metavar="CLIENT",
-            help="Print what goes into this client's file, and exit.",
-            show_default=False,
-        ),
-    ] = None,
+    print_config: _Client = None,
 ) -> None:
     """Run a command and tape what it is told.
 

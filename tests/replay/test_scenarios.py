@@ -8,11 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.proxy.scripted import Reset
 from tests.replay.raw_client import Heard, ask
 from tests.replay.scenarios import BODY, SCENARIOS, chosen
-from tests.support.house import house
-from wiretape.events.record import Record, encode
+from tests.replay.virtual import taped
+from wiretape.events.record import Record
 from wiretape.events.settings import Settings
 from wiretape.events.tape import reads
 from wiretape.proxy.config import Config, Route, Target
@@ -21,9 +20,9 @@ from wiretape.proxy.serve import running
 from wiretape.replay.load import parse
 from wiretape.replay.player import INSTANT, ORIGINAL, Speed, script_of
 from wiretape.replay.record import recorded
-from wiretape.replay.script import Script
+from wiretape.replay.script import Request
 from wiretape.replay.seal import Rules, seal
-from wiretape.replay.server import Upstream, listening
+from wiretape.replay.server import listening
 
 #: A key is in the words of the prompt.
 EXACT = Rules(exact=True, secrets_allowed=True)
@@ -106,9 +105,9 @@ async def test_what_comes_back_is_what_came(name: str, tmp_path: Path) -> None:
 async def test_to_the_microsecond_in_virtual_time(name: str, autojump_clock: MockClock) -> None:
     """Twice through the proxy: the second time its upstream is the replay, so both tapes must say the same."""
     del autojump_clock
-    first = await taped(name, SCENARIOS[name].script)
+    first = await taped(SCENARIOS[name].script, asked(name))
     assert first[-1].keys["ending"] == SCENARIOS[name].ending
-    second = await taped(name, script_of(resealed(first), speed=ORIGINAL))
+    second = await taped(script_of(resealed(first), speed=ORIGINAL), asked(name))
     assert [data for _, data in reads(second)] == [data for _, data in reads(first)]
     apart = [abs(again - once) for (again, _), (once, _) in zip(reads(second), reads(first), strict=True)]
     assert max(apart) <= 1, "a clock of floats, cut to microseconds"
@@ -117,34 +116,5 @@ async def test_to_the_microsecond_in_virtual_time(name: str, autojump_clock: Moc
     assert abs(second[-1].t - first[-1].t) <= 1
 
 
-async def taped(name: str, script: Script) -> Sequence[Record]:
-    async def peer(stream: trio.abc.Stream) -> None:
-        upstream = Upstream(lambda _: script)
-        await upstream.serve(_Open(stream))
-        if upstream.seen and upstream.seen[0].ended == "reset":
-            raise Reset
-
-    async with house(peer, settings=Settings(profile="transparent")) as home:
-        await home.ask(BODY[name])
-        await home.settled()
-        written = b"".join(encode(record) for record in await home.tape())
-    return parse(written).streams[0]
-
-
-class _Open(trio.abc.Stream):
-    """Whoever plays it cannot close it: the house does, as a reset or not."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        return await self._stream.receive_some(max_bytes)
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
+def asked(name: str) -> Request:
+    return Request(b"POST", b"/v1/chat/completions", (), BODY[name])

@@ -1,0 +1,76 @@
+"""Every tape that was recorded from a real upstream: it loads, comes back through the player, and tells nothing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from trio.testing import MockClock
+
+from tests.real.record_fixtures import traces
+from tests.replay.virtual import taped
+from wiretape.events.emit import emit
+from wiretape.events.model import Ending
+from wiretape.events.record import Record
+from wiretape.events.tape import reads
+from wiretape.replay.check import check_files
+from wiretape.replay.load import load
+from wiretape.replay.match import Deck, Taken, asked_of
+from wiretape.replay.player import ORIGINAL, attempts_of, script_of
+from wiretape.replay.sealed import MARK
+
+FOLDER = Path(__file__).parents[2] / "fixtures"
+TAPES = sorted(path for path in FOLDER.glob("*/*.tape") if path.read_bytes().startswith(MARK))
+NAMES = [str(path.relative_to(FOLDER).with_suffix("")) for path in TAPES]
+each_tape = pytest.mark.parametrize("path", TAPES, ids=NAMES)
+
+#: An ending that was not the upstream's doing: a replay is silent there. Nobody can be made to refuse in a server that
+#: listens, so that is a reset.
+PLAYED = dict.fromkeys(("client_gone", "shutdown", "crashed", "internal", "limit"), "stalled") | {"refused": "reset"}
+
+
+def test_there_are_enough_and_every_ending_is_among_them() -> None:
+    assert len(TAPES) >= 30
+    ended = {str(records[-1].keys["ending"]) for path in TAPES for records in load(path).streams}
+    assert ended == set(get_args(Ending))
+    said = (FOLDER / "ORIGIN.md").read_text(encoding="utf-8")
+    assert [name for name in NAMES if f"`{name}.tape`" not in said] == []
+
+
+@each_tape
+def test_it_loads_and_emits_and_tells_nothing_of_a_machine(path: Path) -> None:
+    assert not [found for found in check_files([path]) if found.wrong]
+    assert path.stat().st_size < 100_000
+    assert traces(path.read_bytes()) == []
+    for records in load(path).streams:
+        body = b"".join(data for _, data in reads(records))
+        assert bool(emit(records)) >= (bool(body) and records[-1].keys["ending"] == "completed")
+
+
+@each_tape
+def test_its_own_requests_find_it(path: Path) -> None:
+    streams = load(path).streams
+    deck = Deck(streams)
+    for place, records in enumerate(streams):
+        taken = deck.take(asked_of(records))
+        assert isinstance(taken, Taken)
+        assert taken.place == place
+
+
+@each_tape
+async def test_a_replay_of_it_is_taped_as_the_same(path: Path, autojump_clock: MockClock) -> None:
+    """Bytes, read sizes, times and the ending of the attempt that answered."""
+    del autojump_clock
+    for records in load(path).streams:
+        again = await taped(script_of(records, speed=ORIGINAL), asked_of(records))
+        due, found = timed(records), timed(again)
+        assert [data for _, data in found] == [data for _, data in due]
+        assert all(abs(once - twice) <= len(due) for (once, _), (twice, _) in zip(due, found, strict=True))
+        ending = str(records[-1].keys["ending"])
+        assert again[-1].keys["ending"] == PLAYED.get(ending, ending)
+
+
+def timed(records: Sequence[Record]) -> list[tuple[int, bytes]]:
+    """Since the last attempt began."""
+    attempt = attempts_of(records)[-1]
+    return [(t - attempt[0].t, data) for t, data in reads(attempt)]

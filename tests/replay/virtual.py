@@ -1,0 +1,59 @@
+"""A script played to the real proxy in virtual time, and the tape that it makes of it."""
+
+from collections.abc import Sequence
+
+import trio
+
+from tests.proxy.scripted import Reset
+from tests.support.house import house
+from wiretape.events.record import Record, encode
+from wiretape.events.settings import Settings
+from wiretape.replay.load import parse
+from wiretape.replay.script import Request, Script
+from wiretape.replay.server import Upstream
+
+__all__ = ["taped"]
+
+#: Made for each connection; a request says them anew.
+_OF_THE_CONNECTION = {b"host", b"content-length", b"connection", b"content-type", b"transfer-encoding"}
+
+
+async def taped(script: Script, request: Request) -> Sequence[Record]:
+    """Under a clock that jumps."""
+
+    async def peer(stream: trio.abc.Stream) -> None:
+        upstream = Upstream(lambda _: script)
+        await upstream.serve(_Open(stream))
+        if upstream.seen and upstream.seen[-1].ended == "reset":
+            raise Reset
+
+    async with house(peer, settings=Settings(profile="transparent")) as home:
+        path, method = request.target.decode(), request.method.decode()
+        await home.ask(request.body, *_lines(request), path=path, method=method)
+        await home.settled()
+        written = b"".join(encode(record) for record in await home.tape())
+    return parse(written).streams[0]
+
+
+def _lines(request: Request) -> list[str]:
+    pairs = [(name, value) for name, value in request.headers if name.lower() not in _OF_THE_CONNECTION]
+    return [f"{name.decode('latin-1')}: {value.decode('latin-1')}" for name, value in pairs]
+
+
+class _Open(trio.abc.Stream):
+    """Whoever plays it cannot close it: the house does, as a reset or not."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self._stream.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()

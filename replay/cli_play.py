@@ -144,6 +144,8 @@ def _cut(
     (stall), or a connection that is closed too early (cut). The new tape names its parent.
     """
     with told():
+        from wiretape.events.errors import TapeError
+
         from .cutting import cut
         from .faults import FaultError
 
@@ -151,6 +153,8 @@ def _cut(
             made = cut(tape.read_bytes(), after, ending, stream=stream, name=tape.name)
         except FaultError as error:
             raise FailedError(f"--after {after}: {str(error).rpartition(': ')[2]}", BAD_USAGE) from error
+        except TapeError as error:
+            raise FailedError(f"{tape}: {error}", CANNOT_START) from error
         unfinished = out.with_name(out.name + ".new")
         unfinished.write_bytes(made)
         unfinished.replace(out)

@@ -1,0 +1,45 @@
+"""Tapes for tests of playing: what a recorder makes of an answer, without any proxy"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.replay.dialects import ANSWERS, PATHS
+from wiretape.events.json_text import dumps
+from wiretape.events.record import Record, encode
+from wiretape.replay.script import Script, event_stream
+from wiretape.replay.seal import EXACT, seal
+from wiretape.replay.told import as_played
+
+__all__ = ["asked", "live", "sealed", "stream"]
+
+
+def asked(text: str, **more: Any) -> bytes:
+    """A request's body."""
+    return dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": text}], **more})
+
+
+def stream(
+    script: Script | None = None, text: str = "hi", *, dialect: str = "chat", created: int = 1_795_000_000
+) -> list[Record]:
+    """The records of one stream that was asked this and answered that."""
+    body = asked(text)
+    said = {"stream": True, "usage": True, "model": "m", "n": None, "tools": []}
+    facts: dict[str, Any] = {"facts": said} if dialect == "chat" else {}
+    opened = {"format": 1, "stream": "s" * 32, "dialect": dialect if dialect == "chat" else "", "created": created}
+    request = {"method": "POST", "path": PATHS[dialect], "headers": [["content-type", "application/json"]], **facts}
+    begun = [
+        Record(0, 0, "open", opened),
+        Record(1, 0, "request", request, body, body, {"messages": []}),
+        Record(2, 1_000, "attempt", {"number": 1, "upstream": "scripted"}),
+    ]
+    return as_played(begun, script or event_stream(ANSWERS[dialect], gap_s=0.5))
+
+
+def sealed(*streams: Sequence[Record]) -> bytes:
+    """One file of them, every byte as it was."""
+    return seal(streams, EXACT)
+
+
+def live(records: Sequence[Record]) -> bytes:
+    """One live tape."""
+    return b"".join(map(encode, records))

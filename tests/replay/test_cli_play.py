@@ -1,0 +1,226 @@
+"""`wiretape replay` and `wiretape cut` as they are run: a process, a port, and what a client on a socket reads."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.replay.dialects import ANSWERS, PATHS
+from tests.replay.made import asked, sealed, stream
+from tests.replay.raw_client import Heard, ask
+from wiretape.replay.load import load
+from wiretape.replay.player import script_of
+from wiretape.replay.script import Fault, Script, Step
+
+COMMAND = (sys.executable, "-m", "wiretape.proxy.cli")
+#: No connection to anywhere, and no name looked up, for as long as it runs: it is made to fail by the interpreter.
+GUARDED = """
+import sys
+def guard(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"):
+        if event != "socket.getaddrinfo" or arguments[0] not in ("127.0.0.1", b"127.0.0.1"):
+            raise SystemExit(f"GUARD: {event} {arguments[1:]}")
+sys.addaudithook(guard)
+from wiretape.proxy.cli import main
+main(sys.argv[1:])
+"""
+
+
+class Running:
+    """A replay that runs, and then what it said."""
+
+    def __init__(self, process: "subprocess.Popen[str]", announced: list[str]) -> None:
+        self.announced = announced
+        self.port = int(announced[0].rpartition(":")[2].removesuffix("/v1"))
+        self.status: int | None = None
+        self.lines: list[str] = []
+        self.stopped_s = 0.0
+        self._process = process
+
+    def ask(self, text: str = "hi", dialect: str = "chat", **more: float) -> Heard:
+        return ask(self.port, asked(text), PATHS[dialect], **more)  # type: ignore[arg-type]
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        began = time.monotonic()
+        self._process.send_signal(how)
+        _, said = self._process.communicate(timeout=20)
+        self.stopped_s = time.monotonic() - began
+        self.status, self.lines = self._process.returncode, said.splitlines()
+
+
+@contextmanager
+def replaying(*options: str | Path) -> Generator[Running]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", GUARDED, "replay", *options, "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        announced = [process.stdout.readline().rstrip() for _ in range(3)]
+        assert announced[0], process.communicate()[1]
+        yield Running(process, announced)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def told(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    path = tmp_path / "a.tape"
+    path.write_bytes(sealed(*[stream(dialect=dialect) for dialect in ANSWERS]))
+    return path
+
+
+@pytest.mark.slow
+def test_a_recording_on_a_port(tape: Path) -> None:
+    with replaying(tape) as replay:
+        base = f"http://127.0.0.1:{replay.port}"
+        assert replay.announced == [
+            f"{base}/v1",
+            f"export OPENAI_BASE_URL={base}/v1",
+            f"export ANTHROPIC_BASE_URL={base}",
+        ]
+        for dialect, frames in ANSWERS.items():
+            heard = replay.ask(dialect=dialect)
+            assert (heard.status, heard.body, heard.ending) == (200, b"".join(frames), "ended")
+        replay.stop()
+    assert replay.status == 0
+    assert [line.partition(" -> ")[0] for line in replay.lines] == [f"POST {path}" for path in PATHS.values()]
+    assert replay.stopped_s < 2
+
+
+@pytest.mark.slow
+def test_a_miss_is_an_answer_a_line_and_an_exit_code(tape: Path) -> None:
+    with replaying(tape) as replay:
+        missed = replay.ask("something else")
+        replay.stop(signal.SIGTERM)
+    assert missed.status == 599
+    assert b"to record it: wiretape record --upstream URL -o " in missed.body
+    assert "stream 1, and it differs in" in replay.lines[0]
+    assert replay.lines[1:] == [
+        *(f"{tape}, stream {number} was not asked for" for number in (1, 2, 3)),
+        "wiretape: 1 of 1 requests are not recorded",
+    ]
+    assert replay.status == 1
+
+
+@pytest.mark.slow
+def test_at_the_original_speed_the_reads_and_their_times_come_back(tmp_path: Path) -> None:
+    gaps = [0.01, 0.15, 0.04, 0.0301, 0.08]
+    pieces = [b"data: %d\n\n" % number * (1 + number) for number in range(len(gaps))]
+    script = Script(steps=[*(Step(*step) for step in zip(gaps, pieces, strict=True)), Step(0.05, Fault.RESET)])
+    tape = tmp_path / "a.tape"
+    tape.write_bytes(sealed(stream(script)))
+    late: list[float] = []
+    with replaying(tape, "--speed", "original", "--repeat") as replay:
+        for _ in range(5):  # the machine may be busy
+            heard = replay.ask()
+            assert heard.sizes == [len(piece) for piece in pieces]
+            assert heard.ending == "reset"
+            due = [heard.head_s + sum(gaps[: number + 1]) for number in range(len(gaps))]
+            late.append(max(abs(at - time_due) for (at, _), time_due in zip(heard.reads, due, strict=True)))
+            if late[-1] < 0.005:
+                break
+    assert min(late) < 0.005, late
+
+
+@pytest.mark.slow
+def test_faults_turns_and_ids_as_options(tape: Path) -> None:
+    options = ("--fault", "cut@tool:write_file#1", "--fault", "attempts=429/3,ok#2")
+    with replaying(tape, *options, "--match", "position", "--ids", "fresh") as replay:
+        first = replay.ask("other words")
+        limited, second = replay.ask(dialect="responses"), replay.ask(dialect="responses")
+        replay.stop()
+    assert first.ending == "cut"
+    assert b'"arguments":"{"' in first.body
+    assert (limited.status, limited.header("retry-after")) == (429, "3")
+    assert second.status == 200
+    assert b"resp_1" not in second.body
+    assert re.search(rb'"id":"resp_[a-z0-9]{24}"', second.body)
+    assert "asked otherwise" in replay.lines[0]
+
+
+@pytest.mark.slow
+def test_a_stall_is_silence_and_ends_with_the_replay(tape: Path) -> None:
+    with replaying(tape, "--fault", "stall@frame:2") as replay:
+        heard = replay.ask(patience_s=0.5)
+        assert (heard.ending, heard.body) == ("silent", b"".join(ANSWERS["chat"][:2]))
+        replay.stop()
+    assert replay.status == 0
+    assert replay.stopped_s < 2
+
+
+@pytest.mark.slow
+def test_a_tape_that_was_cut_is_played_as_it_was_cut(tape: Path, tmp_path: Path) -> None:
+    out = tmp_path / "cut.tape"
+    done = told("cut", tape, "--after", "tool:write_file", "--stream", "1", "--ending", "stall", "-o", out)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    header, streams = load(out)
+    assert header["parent"]["name"] == "a.tape"
+    assert script_of(streams[0]).steps[-1].what is Fault.STALL
+    with replaying(out) as replay:
+        assert replay.ask(patience_s=0.5).ending == "silent"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tape", "cut.tape"]
+
+
+WRONG = {
+    "--speed fast": (2, "--speed fast: instant, original, or how many times as fast, as in 10"),
+    "--speed 0": (2, "--speed 0: instant, original,"),
+    "--fault cut": (2, "--fault: fault 'cut': cut takes a place, as in cut@frame:3"),
+    "--match words": (2, "'words' is not one of 'key', 'position', 'strict'"),
+    "--host 0.0.0.0": (3, "0.0.0.0:8788: a replay listens on loopback alone"),
+    "--max-gap -1": (2, "-1"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", WRONG)
+def test_what_is_wrong_is_one_line(options: str, tape: Path) -> None:
+    code, said = WRONG[options]
+    done = told("replay", tape, *options.split())
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_what_is_not_there_or_no_tape_is_one_line(tmp_path: Path, tape: Path) -> None:
+    missing, broken = tmp_path / "missing.tape", tmp_path / "broken.tape"
+    broken.write_bytes(b"{}\n")
+    for path in (missing, broken):
+        for verb in (("replay", path), ("cut", path, "--after", "frame:1", "-o", tmp_path / "out.tape")):
+            done = told(*verb)
+            assert done.returncode == 3
+            assert path.name in done.stderr
+            assert done.stderr.count("\n") == 1
+    done = told("cut", tape, "--after", "frame", "-o", tmp_path / "out.tape")
+    assert (done.returncode, done.stderr) == (2, "wiretape: --after frame: frame takes a number, as in frame:3\n")
+    assert not (tmp_path / "out.tape").exists()
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken_is_one_line(tape: Path) -> None:
+    with replaying(tape) as replay:
+        done = told("replay", tape, "--port", str(replay.port))
+    assert done.returncode == 3
+    assert done.stderr == f"wiretape: 127.0.0.1:{replay.port}: Address already in use\n"
+
+
+def test_the_guard_of_these_tests_guards() -> None:
+    code = GUARDED.replace("from wiretape.proxy.cli import main\nmain(sys.argv[1:])", "")
+    code += "import socket\nsocket.create_connection(('127.0.0.1', 9))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "GUARD: socket.connect" in done.stderr

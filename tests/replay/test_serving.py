@@ -1,0 +1,128 @@
+"""Recordings that answer requests: the line of each, faults that are asked again, fresh ids, and what is left over."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.replay.dialects import ANSWERS, PATHS
+from tests.replay.made import asked, live, sealed, stream
+from wiretape.events.errors import TapeError
+from wiretape.events.record import Record
+from wiretape.replay.faults import Faults
+from wiretape.replay.match import How
+from wiretape.replay.player import ORIGINAL
+from wiretape.replay.script import Fault, Request, Script, event_stream
+from wiretape.replay.serving import Attempts, Serving, deck_of
+
+
+class Table:
+    """A replay of these files, and what it said."""
+
+    def __init__(self, *paths: Path, how: How = "key", attempts: Attempts = "answered", **more: Any) -> None:
+        self.lines: list[str] = []
+        self.serving = Serving(deck_of(paths, how, attempts=attempts), self.lines.append, **more)
+
+    def ask(self, text: str, dialect: str = "chat") -> Script:
+        return self.serving.choose(Request(b"POST", PATHS[dialect].encode(), (), asked(text)))
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    path = tmp_path / "a.tape"
+    path.write_bytes(sealed(stream(text="a"), stream(event_stream(ANSWERS["chat"][:3], end=Fault.CUT), "b")))
+    return path
+
+
+def test_each_request_is_a_line(tape: Path) -> None:
+    table = Table(tape)
+    table.ask("b")
+    table.ask("a")
+    assert table.ask("c").status == 599
+    size = len(b"".join(ANSWERS["chat"]))
+    some = len(b"".join(ANSWERS["chat"][:3]))
+    assert table.lines[:2] == [
+        f"POST /v1/chat/completions -> {tape}, stream 2: 200, {some} bytes in 3 pieces, cut",
+        f"POST /v1/chat/completions -> {tape}, stream 1: 200, {size} bytes in 12 pieces, to its end",
+    ]
+    assert table.lines[2].startswith("POST /v1/chat/completions -> miss: nothing recorded answers")
+    assert 'messages[0].content: "a" -> "c"' in table.lines[2]
+    assert f"to record it: wiretape record --upstream URL -o {tape} -- COMMAND" in table.lines[2]
+    assert all("\n" not in line for line in table.lines)
+    assert (table.serving.asked, table.serving.misses, table.serving.behind()) == (3, 1, [])
+
+
+def test_what_nobody_asked_for_is_said_at_the_end(tape: Path, tmp_path: Path) -> None:
+    other = tmp_path / "b.tape"
+    other.write_bytes(live(stream(text="z")))
+    table = Table(tape, other)
+    table.ask("a")
+    assert table.serving.behind() == [f"{tape}, stream 2 was not asked for", f"{other} was not asked for"]
+    many = tmp_path / "many.tape"
+    many.write_bytes(sealed(*[stream(text=str(number)) for number in range(25)]))
+    assert Table(many).serving.behind()[-1] == "nor were 5 more"
+
+
+def test_a_fault_without_a_place_is_said_at_the_end(tape: Path) -> None:
+    table = Table(tape, faults=Faults.of(["cut@tool:nobody", "cut@frame:1#1"]))
+    table.ask("a")
+    table.ask("b")
+    assert table.serving.behind() == ["fault cut@tool:nobody had no place in any answer"]
+    assert table.lines[0].endswith("pieces, cut (faulty)")
+
+
+def test_an_attempt_that_was_made_to_fail_is_asked_again(tape: Path) -> None:
+    table = Table(tape, faults=Faults.of(["attempts=503/1,reset,ok"]))
+    assert [table.ask("a").status, table.ask("a").unanswered, table.ask("a").status] == [503, Fault.RESET, 200]
+    assert table.lines[1].endswith("stream 1: no answer, reset (faulty)")
+    assert table.serving.misses == 0
+    assert table.ask("a").status == 599
+
+
+def test_by_turn_what_was_asked_otherwise_is_told(tape: Path) -> None:
+    table = Table(tape, how="position")
+    assert table.ask("x").status == 200
+    assert table.lines[0].endswith('(asked otherwise: messages[0].content: "a" -> "x")')
+
+
+def test_ids_are_fresh_each_time(tape: Path) -> None:
+    table = Table(tape, ids="fresh", faults=Faults.of(["attempts=503,ok"]))
+    table.ask("a")
+    first = table.ask("a")
+    assert first != Table(tape).ask("a")
+    assert first == _again(tape)
+
+
+def _again(tape: Path) -> Script:
+    table = Table(tape, ids="fresh", faults=Faults.of(["attempts=503,ok"]))
+    table.ask("a")
+    return table.ask("a")
+
+
+def test_speed_and_side_are_those_that_were_asked_for(tape: Path) -> None:
+    assert Table(tape, speed=ORIGINAL).ask("a").steps[0].delay_s == 0.5
+    assert Table(tape, side="client").ask("a").unanswered is Fault.STALL, (
+        "a tape without commit told its client nothing"
+    )
+
+
+def test_each_attempt_is_an_answer_of_its_own(tmp_path: Path) -> None:
+    good = stream(text="a")
+    failed = [
+        Record(3, 1_500, "failed", {"attempt": 1, "ending": "reset", "message": "x", "next": "again"}),
+        Record(4, 2_000, "attempt", {"number": 2, "upstream": "scripted"}),
+    ]
+    behind = [record._replace(n=record.n + 2, t=record.t + 2_000) for record in good[3:]]
+    tape = tmp_path / "a.tape"
+    tape.write_bytes(live([*good[:3], *failed, *behind]))
+    assert Table(tape).ask("a").status == 200
+    table = Table(tape, attempts="recorded")
+    assert [table.ask("a").unanswered, table.ask("a").unanswered, table.ask("a").status] == [Fault.RESET, None, 599]
+    assert f"{tape}, attempt 1: no answer, reset" in table.lines[0]
+
+
+def test_what_is_no_tape_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.tape"
+    path.write_bytes(b"{}\n")
+    with pytest.raises(TapeError, match=r"x\.tape"):
+        deck_of([path], "key")

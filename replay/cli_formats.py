@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from .formats.losses import Loss
 
-__all__ = ["add"]
+__all__ = ["FORMAT_NAMES", "add"]
 
-_FORMATS = ("auto", "sse", "curl", "har", "vcr", "chunks", "aimock", "mitmproxy")
+FORMAT_NAMES = ("auto", "sse", "curl", "har", "vcr", "chunks", "aimock", "mitmproxy")
 
 
 def add(app: typer.Typer) -> None:
@@ -28,7 +28,9 @@ def _import(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording of another tool.")],
     *,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="TAPE", help="The sealed tape.")],
-    format_: Annotated[str, typer.Option("--format", metavar="NAME", help=f"One of {', '.join(_FORMATS)}.")] = "auto",
+    format_: Annotated[
+        str, typer.Option("--format", metavar="NAME", help=f"One of {', '.join(FORMAT_NAMES)}.")
+    ] = "auto",
     exact: Annotated[bool, typer.Option("--exact", help="Redact and rename nothing.")] = False,
     json_: AsJson = False,
 ) -> None:
@@ -36,8 +38,8 @@ def _import(
 
     Says what that format could not hold, one line each.
     """
-    if format_ not in _FORMATS:
-        raise FailedError(f"--format: one of {', '.join(_FORMATS)}", BAD_USAGE)
+    if format_ not in FORMAT_NAMES:
+        raise FailedError(f"--format: one of {', '.join(FORMAT_NAMES)}", BAD_USAGE)
     with told():
         from wiretape.events.errors import TapeError
 

@@ -1,13 +1,14 @@
 """What `curl -i` prints: the head of the answer and its body; with `--raw` each chunk is a read"""
 
 import re
+from dataclasses import replace
 from typing import Any, Final
 
 from wiretape.events.errors import TapeError
 from wiretape.proxy.chunked import Dechunker
 from wiretape.proxy.errors import ProtocolError
 
-from .imported import Imported, Outcome, decoded, frames_of, guessed_target, outcome
+from .imported import Imported, Outcome, decoded, frames_of, guessed_target, in_frames, outcome
 from .losses import Loss
 
 __all__ = ["from_curl"]
@@ -35,11 +36,13 @@ def from_curl(data: bytes) -> Outcome:
     body, names = data[at:], {name.lower(): value for name, value in headers}
     known, losses = _framing(body, names)
     reads: list[tuple[int, bytes]] = known.pop("reads")
-    whole = b"".join(part for _, part in reads)
-    one = Imported(target=guessed_target(whole), status=status, headers=headers, reads=reads, **known)
-    plain = decoded(one)
-    losses += ["coding"] if plain.decoded else []
-    return outcome("curl", data, [plain], map(Loss, [*losses, "headers", "request", "time", "times"]))
+    plain = decoded(Imported(target="/", status=status, headers=headers, reads=reads, **known))
+    if plain.decoded:
+        plain = in_frames(plain)
+        losses += ["coding"]
+    one = replace(plain, target=guessed_target(b"".join(part for _, part in plain.reads)))
+    losses += ["headers", "request", "time", "times"]
+    return outcome("curl", data, [one], map(Loss, losses))
 
 
 def _framing(body: bytes, names: dict[str, str]) -> tuple[dict[str, Any], list[str]]:

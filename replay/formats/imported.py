@@ -24,7 +24,7 @@ from wiretape.proxy.verdict import chat_cause
 
 from .losses import Loss
 
-__all__ = ["Clock", "Imported", "Outcome", "decoded", "frames_of", "guessed_target", "outcome", "text_of"]
+__all__ = ["Clock", "Imported", "Outcome", "decoded", "frames_of", "guessed_target", "in_frames", "outcome", "text_of"]
 
 _CHAT: Final = "/chat/completions"
 _EVENT_STREAM: Final = "text/event-stream"
@@ -228,6 +228,13 @@ def decoded(one: Imported) -> Imported:
     except WireError as error:
         raise TapeError(f"an answer says that it is compressed ({coding}), but {error}") from error
     return replace(one, reads=[(one.reads[-1][0], plain)], decoded=coding)
+
+
+def in_frames(one: Imported) -> Imported:
+    """An event stream whose reads nobody knows, now that it is plain."""
+    if one.content_type != _EVENT_STREAM or not one.reads:
+        return one
+    return replace(one, reads=frames_of(b"".join(data for _, data in one.reads)))
 
 
 def guessed_target(body: bytes) -> str:

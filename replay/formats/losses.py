@@ -24,7 +24,6 @@ LOSSES: Final[Mapping[str, str]] = MappingProxyType(
         "one_read": "where reads ended: the whole body is one read",
         "other_protocols": "what is no exchange of HTTP: left out",
         "request": "the request: its place is guessed from the answer, what it asked for is unknown",
-        "request_body": "the body of the request, where it is no text",
         "request_matched": "the request but for what it was matched on",
         "settings": "how it was emitted: settings, software, caller",
         "status": "status and headers: 200 and an event stream are taken for granted",

@@ -2,7 +2,6 @@
 
 import binascii
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse
 
-from .imported import Imported, Outcome, decoded, frames_of, outcome
+from .imported import Imported, Outcome, decoded, in_frames, outcome
 from .losses import Loss
 from .yaml_subset import read_yaml
 
@@ -57,14 +56,7 @@ def _all(rows: list[Any], losses: list[Loss]) -> Iterator[Imported]:
         )
         plain = decoded(one)
         losses += [Loss("coding")] if plain.decoded else []
-        yield _cut(plain)
-
-
-def _cut(one: Imported) -> Imported:
-    """An event stream into reads, now that it is plain."""
-    if one.content_type != "text/event-stream" or not one.reads:
-        return one
-    return replace(one, reads=frames_of(one.reads[0][1]))
+        yield in_frames(plain)
 
 
 def _body(message: dict[str, Any], losses: list[Loss]) -> bytes:

@@ -1,0 +1,353 @@
+"""Recordings of others become tapes and tapes theirs: what is read, what is lost, and that junk is one line."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from tests.replay.format_samples import AIMOCK, ASKED, BODY, FRAMES, HAR, SAMPLES, netstring
+from tests.replay.test_compare import CALL, TEXT, recorded
+from tests.support.corpus import load, needs_corpus
+from tests.support.make_fixtures import TAPES
+from wiretape.events.emit import emit, events
+from wiretape.events.errors import TapeError
+from wiretape.events.fold.message import Message
+from wiretape.events.json_text import dumps
+from wiretape.events.model import Repaired
+from wiretape.events.record import Record
+from wiretape.events.tape import Reader, reads
+from wiretape.proxy.cli import app
+from wiretape.replay.cli_formats import FORMAT_NAMES
+from wiretape.replay.compare import compare
+from wiretape.replay.compare_bytes import last_attempt
+from wiretape.replay.formats.har import from_har, to_har
+from wiretape.replay.formats.losses import LOSSES, Loss
+from wiretape.replay.formats.sse import from_sse, to_sse
+from wiretape.replay.formats.table import EXPORTS, FORMATS, read
+from wiretape.replay.load import load as load_tape
+from wiretape.replay.sealed import decode, encode
+
+EACH = [(name, data) for name, files in SAMPLES.items() for data in files]
+IDS = [f"{name}-{number}" for name, files in SAMPLES.items() for number in range(len(files))]
+
+
+def body_of(records: list[Record]) -> bytes:
+    return b"".join(data for _, data in reads(last_attempt(records)))
+
+
+def end_of(records: list[Record]) -> dict[str, Any]:
+    return dict(records[-1].keys)
+
+
+@pytest.mark.parametrize(("name", "data"), EACH, ids=IDS)
+def test_a_file_is_known_by_its_content_and_says_what_is_lost(name: str, data: bytes) -> None:
+    found, outcome = read(data)
+    assert found == name
+    said = {loss.code for loss in outcome.losses}
+    assert said >= set(FORMATS[name].always), set(FORMATS[name].always) - said
+    assert said <= {*FORMATS[name].always, *FORMATS[name].sometimes}, "the table says less than the reader"
+
+
+@pytest.mark.parametrize(("name", "data"), EACH, ids=IDS)
+def test_what_is_read_is_a_tape_like_any_other(name: str, data: bytes) -> None:
+    """It seals exactly, its kinds stand in order, it has one ending, and the same file gives the same tape."""
+    streams = read(data, name)[1].streams
+    assert decode(encode({}, streams)).streams == streams
+    assert read(data, name)[1].streams == streams
+    for records in streams:
+        kinds = [record.kind for record in records if record.kind not in ("frame", "rest", "body")]
+        assert kinds == ["open", "request", "attempt", "head", "end"]
+        assert records[0].keys["imported"] == name
+        assert end_of(records)["ending"]
+        emit(records)
+
+
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [
+        *[(name, 0) for name in ("sse", "curl", "har", "vcr", "mitmproxy")],
+        *[("curl", 1), ("curl", 4), ("vcr", 1), ("vcr", 2)],
+    ],
+)
+def test_the_bytes_are_those_that_were_recorded(name: str, at: int) -> None:
+    (records, *_) = read(SAMPLES[name][at])[1].streams
+    assert body_of(records) == BODY
+    assert (records[0].keys["dialect"], end_of(records)["ending"]) == ("chat", "completed")
+
+
+@pytest.mark.parametrize(("name", "at"), [("har", 0), ("vcr", 0), ("vcr", 2), ("mitmproxy", 0)])
+def test_the_request_is_there_and_no_credential(name: str, at: int) -> None:
+    (records, *_) = read(SAMPLES[name][at])[1].streams
+    assert records[1].raw == ASKED
+    assert records[1].keys["path"] == "/v1/chat/completions?beta=1"
+    assert (records[1].keys["facts"]["model"], records[1].keys["messages"]) == ("m", 1)
+    assert b"secret" not in encode({}, [records])
+
+
+def test_of_curl_raw_each_chunk_is_a_read_and_a_missing_last_one_a_cut() -> None:
+    whole, cut = (read(data)[1] for data in SAMPLES["curl"][1:3])
+    assert [data for _, data in reads(whole.streams[0])] == FRAMES
+    assert (end_of(whole.streams[0])["framed"], end_of(cut.streams[0])["framed"]) == (True, False)
+    assert end_of(cut.streams[0])["broke"] == "truncated"
+    assert Loss("boundaries") not in whole.losses
+
+
+def test_of_curl_an_error_is_what_its_status_says() -> None:
+    (records,) = read(SAMPLES["curl"][3])[1].streams
+    assert (end_of(records)["ending"], records[3].keys["status"]) == ("upstream_error", 401)
+    short = SAMPLES["curl"][3].replace(b"length: 13", b"length: 14")
+    assert end_of(read(short)[1].streams[0])["broke"] == "truncated"
+
+
+def test_of_har_the_times_are_its_own() -> None:
+    (records,) = read(SAMPLES["har"][0])[1].streams
+    assert (records[3].kind, records[3].t, records[-1].t) == ("head", 250_000, 1_500_000)
+    assert records[0].keys["created"] == datetime(2026, 11, 18, 10, tzinfo=UTC).timestamp()
+
+
+def test_of_har_chunks_in_milliseconds_are_reads_too() -> None:
+    har = json.loads(dumps(HAR))
+    entry = har["log"]["entries"][0]
+    entry["_chunks"] = [{"ts": 300.5, "bytes": 100}, {"ts": 900, "bytes": len(BODY) - 100}]
+    (records,) = from_har(dumps(har)).streams
+    assert [(t, len(data)) for t, data in reads(records)] == [(300_500, 100), (900_000, len(BODY) - 100)]
+    entry["_chunks"][1]["bytes"] += 1  # of another body: not believed
+    assert Loss("boundaries") in from_har(dumps(har)).losses
+
+
+def test_of_mitmproxy_an_error_is_an_ending_and_the_times_are_its_own() -> None:
+    name, outcome = read(SAMPLES["mitmproxy"][1])
+    whole, broken = outcome.streams
+    assert (whole[3].t, next(reads(whole))[0], whole[0].keys["created"]) == (250_000, 1_500_000, 1_800_000_000)
+    assert (end_of(broken)["ending"], end_of(broken)["framed"], body_of(broken)) == ("reset", False, b"")
+    assert name == "mitmproxy"
+    assert Loss("body") in outcome.losses
+
+
+def test_of_aimock_what_was_said_comes_back_as_a_stream() -> None:
+    text, call, error = read(dumps(AIMOCK))[1].streams
+    said = Message()
+    for records in (text, call):
+        for event in events(records):
+            if not isinstance(event, Repaired):
+                said.apply(event)
+        assert end_of(records)["ending"] == "completed"
+    assert said.calls() == [("call_0", "save", '{"a":1}')]
+    assert (error[3].keys["status"], error[3].keys["headers"][-1]) == (429, ["retry-after", "7"])
+    assert text[1].raw == dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]})
+    assert Loss("other_protocols") in read(dumps(AIMOCK))[1].losses
+
+
+def test_of_chunks_nothing_is_added() -> None:
+    (records,) = read(SAMPLES["chunks"][0])[1].streams
+    assert b"[DONE]" not in body_of(records)
+    assert "no_done" in end_of(records)["flags"]
+
+
+@pytest.mark.parametrize(
+    ("data", "target", "dialect"),
+    [
+        (b'data: {"type":"response.created"}\n\n', "/v1/responses", ""),
+        (b'event: message_start\ndata: {"type":"message_start"}\n\n', "/v1/messages", ""),
+        (b"data: what\n\n", "/v1", ""),
+    ],
+)
+def test_the_place_of_a_stream_is_guessed(data: bytes, target: str, dialect: str) -> None:
+    (records,) = from_sse(data).streams
+    assert (records[1].keys["path"], records[0].keys["dialect"]) == (target, dialect)
+
+
+JUNK = [
+    (b"", "none of the formats"),
+    (b"hello", "none of the formats"),
+    (b"\xff\xfe\x00", "none of the formats"),
+    (b'{"c":"65f34cf0","n":0}\n', "a tape already"),
+    (b'{"wiretape":"sealed","format":1}\n', "a tape already"),
+    (b"HTTP/1.1 200 OK\r\nbroken\r\n\r\n", "as curl: byte 17: no header"),
+    (b"HTTP/1.1 200", "as curl: byte 0: no status line"),
+    (b'{"log":{}}', "as har: no log with entries"),
+    (b'{"log":{"entries":[]}}', "as har: nothing in it has an answer"),
+    (b'{"log":{"entries":[{"request":{"url":"http://x"},"response":{"status":"x"}}]}}', "as har: an answer without"),
+    (b'{"fixtures":[]}', "as aimock: no fixtures"),
+    (b'{"interactions":[]}', "as vcr: no interactions"),
+    (b"interactions:\n- request: {a: 1}\n  response: {b: 1}\n", "as vcr: an answer without a status"),
+    (b"interactions:\n- !!python/object:os.system x\n", "as vcr: line 2: the tag"),
+    (b"interactions:\n  - a\n b: 1\n", "as vcr: line 3"),
+    (b'{"a":1}\n{"b":', "as chunks: line 2: not a JSON object"),
+    (b"3:abc}", "as mitmproxy: byte 2: no length"),
+    (netstring({"type": "tcp"}), "as mitmproxy: nothing in it"),
+]
+
+
+@pytest.mark.parametrize(("data", "said"), JUNK)
+def test_junk_is_one_line(data: bytes, said: str) -> None:
+    with pytest.raises(TapeError, match=said) as raised:
+        read(data)
+    assert "\n" not in str(raised.value)
+
+
+def only_tape_errors(data: bytes, name: str) -> None:
+    try:
+        _, outcome = read(data, name)
+    except TapeError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - or nothing is raised at all
+        return
+    assert decode(encode({}, outcome.streams)).streams == outcome.streams
+
+
+@given(st.binary(max_size=200), st.sampled_from(["auto", *FORMATS]))
+def test_any_bytes_raise_nothing_else(data: bytes, name: str) -> None:
+    only_tape_errors(data, name)
+
+
+_PIECES = [b"null", b"[]", b"{}", b"-1", b'"', b"\n", b": ", b"1e999", b"&a ", b"*a", b"- ", b"0"]
+
+
+@given(st.data())
+@settings(max_examples=400)
+def test_samples_with_a_few_bytes_changed_raise_nothing_else(draw: st.DataObject) -> None:
+    name, data = draw.draw(st.sampled_from(EACH))
+    mutated = bytearray(data)
+    for _ in range(draw.draw(st.integers(1, 4))):
+        at = draw.draw(st.integers(0, len(mutated)))
+        end = min(len(mutated), at + draw.draw(st.integers(0, 20)))
+        piece = draw.draw(st.one_of(st.binary(max_size=6), st.sampled_from(_PIECES)))
+        mutated[at:end] = piece
+    only_tape_errors(bytes(mutated), draw.draw(st.sampled_from([name, "auto"])))
+
+
+# -- and back ---------------------------------------------------------------------------------------------------------
+
+STREAMS = {
+    **{name: Reader().feed(tape) for name, tape in TAPES.items()},
+    "text in reads": recorded(TEXT),
+    "a call, asked twice": recorded(CALL, attempts=2),
+    "an exchange": recorded([b'{"data":', b"[1]}"], dialect="", body=True, ending="reset", cause="reset"),
+    "an error": recorded([b'{"error":{}}'], body=True, status=429, cause="status", ending="upstream_error"),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_to_har_and_back(name: str) -> None:
+    """Bytes, read boundaries, times and ending."""
+    records = STREAMS[name]
+    data, losses = to_har([records])
+    (back,) = from_har(data).streams
+    assert list(reads(last_attempt(back))) == list(reads(last_attempt(records)))
+    assert end_of(back)["sha256"] == end_of(records)["sha256"]
+    for key in ("cause", "ending", "framed", "broke"):
+        assert key not in end_of(records) or end_of(back).get(key) == end_of(records)[key]
+    mine = [record for record in last_attempt(records) if record.kind not in ("commit", "keepalive", "gone")]
+    if name != "an exchange" and name not in TAPES:
+        assert list(compare([mine], [last_attempt(back)], "clock")) == []
+    assert {loss.code for loss in losses} <= {*EXPORTS["har"][1], *EXPORTS["har"][2]}
+    assert {loss.code for loss in losses} >= set(EXPORTS["har"][1])
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_to_an_event_stream_and_back(name: str) -> None:
+    records = STREAMS[name]
+    data, losses = to_sse(records)
+    assert data == body_of(records)
+    (back,) = from_sse(data).streams
+    assert body_of(back) == data
+    assert {loss.code for loss in losses} <= {*EXPORTS["sse"][1], *EXPORTS["sse"][2]}
+    client, more = to_sse(records, client=True)
+    assert client == emit(records)
+    assert Loss("merged") in more
+
+
+def test_har_is_har() -> None:
+    log = json.loads(to_har([recorded(CALL)])[0])["log"]
+    (entry,) = log["entries"]
+    assert log["version"] == "1.2"
+    both = {"httpVersion", "cookies", "headers", "headersSize", "bodySize"}
+    assert {"startedDateTime", "time", "request", "response", "cache", "timings"} <= entry.keys()
+    assert {*both, "method", "url", "queryString"} <= entry["request"].keys()
+    assert {*both, "status", "statusText", "content", "redirectURL"} <= entry["response"].keys()
+
+
+@needs_corpus
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["chat", "responses", "messages"])
+def test_every_capture_goes_through_har_and_an_event_stream_and_back(protocol: str) -> None:
+    for stream in load(protocol):
+        (records,) = from_sse(stream.body).streams
+        assert to_sse(records)[0] == stream.body
+        (back,) = from_har(to_har([records])[0]).streams
+        assert list(reads(last_attempt(back))) == list(reads(last_attempt(records)))
+        assert end_of(back)["ending"] == end_of(records)["ending"]
+
+
+# -- on the command line ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "data"), EACH, ids=IDS)
+def test_import_writes_a_sealed_tape_and_says_what_is_lost(tmp_path: Path, name: str, data: bytes) -> None:
+    source, out = tmp_path / "source", tmp_path / "out.tape"
+    source.write_bytes(data)
+    done = CliRunner().invoke(app, ["import", str(source), "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    first, *lost = done.stdout.splitlines()
+    assert f"from {name} (" in first
+    assert lost
+    assert all(line.startswith("lost: ") for line in lost)
+    assert len(load_tape(out).streams) == len(read(data)[1].streams)
+    said = json.loads(CliRunner().invoke(app, ["import", str(source), "-o", str(out), "--exact", "--json"]).stdout)
+    assert said["format"] == name
+    assert len(said["lost"]) == len(lost)
+    assert list(load_tape(out).streams) == read(data)[1].streams
+
+
+def test_export_writes_either_and_asks_which_stream(tmp_path: Path) -> None:
+    tape, out = tmp_path / "a.tape", tmp_path / "out"
+    tape.write_bytes(encode({}, [recorded(TEXT), recorded(CALL)]))
+    run = CliRunner()
+    assert run.invoke(app, ["export", str(tape), "--format", "har", "-o", str(out)]).exit_code == 0
+    assert len(from_har(out.read_bytes()).streams) == 2
+    asked = run.invoke(app, ["export", str(tape), "--format", "sse", "-o", str(out)])
+    assert "--stream chooses one" in str(asked.exception)
+    run.invoke(app, ["export", str(tape), "--format", "sse", "--stream", "2", "-o", str(out)])
+    assert out.read_bytes() == b"".join(CALL)
+    run.invoke(app, ["export", str(tape), "--format", "sse", "--stream", "2", "--as", "client", "-o", str(out)])
+    assert out.read_bytes() == emit(recorded(CALL))
+    said = json.loads(run.invoke(app, ["export", str(tape), "--format", "har", "-o", str(out), "--json"]).stdout)
+    assert [each["code"] for each in said["lost"]] == ["client", "settings"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["import", "a.tape", "-o", "b"], "a tape already"),
+        (["import", "junk", "-o", "b"], "none of the formats"),
+        (["import", "junk", "-o", "b", "--format", "doc"], "--format: one of"),
+        (["export", "a.tape", "-o", "b", "--format", "doc"], "--format is"),
+        (["export", "a.tape", "-o", "b", "--format", "har", "--as", "client"], "--as client is for"),
+        (["export", "a.tape", "-o", "b", "--format", "sse", "--stream", "9"], "it has 1 streams"),
+        (["export", "junk", "-o", "b", "--format", "har"], "junk: no recording"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.tape").write_bytes(encode({}, [recorded(TEXT)]))
+    Path("junk").write_bytes(b"junk")
+    done = CliRunner().invoke(app, arguments)
+    assert said in str(done.exception)
+    assert not Path("b").exists()
+
+
+def test_every_loss_is_said_somewhere() -> None:
+    used = {code for each in FORMATS.values() for code in (*each.always, *each.sometimes)}
+    used |= {code for _, always, sometimes in EXPORTS.values() for code in (*always, *sometimes)}
+    assert used == set(LOSSES)
+
+
+def test_the_choices_of_the_command_are_those_of_the_table() -> None:
+    assert ("auto", *FORMATS) == FORMAT_NAMES

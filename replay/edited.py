@@ -175,13 +175,10 @@ def _cuts(record: Record, offsets: _Offsets, size: int) -> list[list[int]]:
     """Each later than the one before, and before the end if it was; a read of which no byte is left is none."""
     before = len(record.raw or b"")
     cuts: list[list[int]] = []
-    last = 0
     for t, place in as_list(record.keys.get("cuts")):
-        end = size if place == before else size - 1
-        last = max(offsets(place), last + 1) if place < before else size
-        if last > end or (cuts and last <= cuts[-1][1]):
-            break
-        cuts.append([t, last])
+        at = size if place == before else offsets(place)
+        if at > (cuts[-1][1] if cuts else 0) and (at < size or place == before):
+            cuts.append([t, at])
     return cuts
 
 
@@ -192,10 +189,10 @@ def _recut(new: list[Record | None], text: Text, offsets: _Offsets) -> None:
         record = new[at]
         assert record is not None
         before += len(record.raw or b"")
-        end = len(raw) if number + 1 == len(text.of) else min(max(offsets(before), start + 1), len(raw))
+        end = len(raw) if number + 1 == len(text.of) else offsets(before)
         part = raw[start:end]
         if not part:
-            new[at] = None  # more reads than bytes are left
+            new[at] = None
         elif record.kind == "body":
             new[at] = carrying(record, part)
         else:

@@ -64,7 +64,7 @@ def encode(header: Mapping[str, Any], streams: Iterable[Sequence[Record]]) -> by
         mine = list(_lines(records))
         if not mine:
             raise TapeError(f"stream {number} cannot be sealed: it has no records")
-        if _records(mine)[0] != list(records):
+        if _records(mine)[0] != [record.read() for record in records]:
             raise TapeError(f"stream {number} cannot be sealed: its records contradict each other (is it damaged?)")
         lines[-1:] = [*mine, dumps({"k": "fold", **expected(records)}), b""]
     return b"\n".join(lines)

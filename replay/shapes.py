@@ -240,30 +240,41 @@ def _json_text(match: re.Match[str]) -> str:
     return chr(int(match[1], 16)) if match[1] else _SIMPLE.get(match[2], match[2])
 
 
+def _url_text(match: re.Match[str]) -> str:
+    return unquote(match[0], "latin-1")
+
+
 def _json_once(text: str) -> _Decoded | None:
-    return _decoded(_JSON_ESCAPE, text, _json_text) if "\\" in text else None
+    return _worth_it(text, ((_JSON_ESCAPE, _json_text),)) if "\\" in text else None
 
 
 def _json_twice(text: str) -> _Decoded | None:
-    once = _json_once(text)
-    twice = _json_once(once.text) if once is not None else None
-    if once is None or twice is None:
-        return None
-    return _Decoded(twice.text, [once.places[place] for place in twice.places])
+    return _worth_it(text, ((_JSON_ESCAPE, _json_text),) * 2) if "\\\\" in text else None
 
 
 def _url(text: str) -> _Decoded | None:
-    return _decoded(_URL_ESCAPE, text, lambda match: unquote(match[0], "latin-1")) if "%" in text else None
+    return _worth_it(text, ((_URL_ESCAPE, _url_text),)) if "%" in text else None
 
 
 _UNESCAPED: Final = (_json_once, _json_twice, _url)
+_Steps = Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]
 
 
-def _decoded(pattern: re.Pattern[str], text: str, said: Callable[[re.Match[str]], str]) -> _Decoded | None:
+def _worth_it(text: str, steps: _Steps) -> _Decoded | None:
     """Places are only made where something is found."""
-    plain = pattern.sub(said, text)
+    plain = text
+    for pattern, said in steps:
+        plain = pattern.sub(said, plain)
     if plain == text or not any(True for _ in _plain(plain)):
         return None
+    decoded = _Decoded(text, range(len(text) + 1))
+    for pattern, said in steps:
+        further = _decoded(decoded.text, pattern, said)
+        decoded = _Decoded(further.text, [decoded.places[place] for place in further.places])
+    return decoded
+
+
+def _decoded(text: str, pattern: re.Pattern[str], said: Callable[[re.Match[str]], str]) -> _Decoded:
     parts: list[str] = []
     places: list[int] = []
     at = 0

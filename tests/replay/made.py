@@ -23,7 +23,7 @@ def stream(
 ) -> list[Record]:
     """The records of one stream that was asked this and answered that."""
     body = asked(text)
-    said = {"stream": True, "usage": True, "model": "m", "n": None, "tools": []}
+    said: dict[str, Any] = {"stream": True, "usage": True, "model": "m", "n": None, "tools": []}
     facts: dict[str, Any] = {"facts": said} if dialect == "chat" else {}
     opened = {"format": 1, "stream": "s" * 32, "dialect": dialect if dialect == "chat" else "", "created": created}
     request = {"method": "POST", "path": PATHS[dialect], "headers": [["content-type", "application/json"]], **facts}

@@ -59,8 +59,8 @@ def arguments_of(data: bytes) -> list[str]:
         delta = value.get("delta")
         if value.get("type") == "response.function_call_arguments.delta":
             found.append(str(delta))
-        elif isinstance(delta, dict) and "partial_json" in delta:
-            found.append(delta["partial_json"])
+        elif "partial_json" in as_object(delta):
+            found.append(as_object(delta)["partial_json"])
     return [text for text in found if text]
 
 

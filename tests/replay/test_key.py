@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.json_text import dumps
+from wiretape.events.json_text import dumps, is_list, is_object
 from wiretape.replay.key import exact, exact_key_of, key_of
 from wiretape.replay.volatile import settled
 
@@ -292,6 +292,6 @@ def test_any_messages_have_a_key(messages: list[Any]) -> None:
 
 
 def _reversed(value: Any) -> Any:
-    if isinstance(value, dict):
+    if is_object(value):
         return {name: _reversed(value[name]) for name in reversed(list(value))}
-    return [_reversed(each) for each in value] if isinstance(value, list) else value
+    return [_reversed(each) for each in value] if is_list(value) else value

@@ -169,7 +169,7 @@ soak: install ## ten minutes of mixed faults at 50 streams: memory, descriptors 
 # Real clients and real upstreams, where there is npm. All packages are locked by version and hash; the registries are the
 # machine's. From empty it takes a quarter of an hour, most of it to build llama-cpp-python, once.
 .PHONY: test-real
-test-real: test-node ## real clients, directly and through the proxy; writes docs/real-peers.md, compatibility.md and hermes.md
+test-real: test-node stories ## real clients, directly and through the proxy; writes docs/real-peers.md, compatibility.md and hermes.md
 	@if command -v npm >/dev/null; then \
 	    $(MAKE) --no-print-directory real-peers && $(PY) -m tests.real && $(PY) -m tests.real.matrix && $(PY) -m tests.real.hermes; \
 	else \
@@ -185,6 +185,15 @@ test-real-ci: install ## the part of it for CI: one upstream and one cut, the cl
 	else \
 	    echo "UNTESTED: no npm found, so no real client asked a real upstream"; \
 	fi
+
+.PHONY: stories
+stories: install ## the users' stories with all their clients: openai, LangChain, anthropic, Node, curl; where there is npm
+	@if command -v npm >/dev/null; then \
+	    $(MAKE) --no-print-directory real-clients $(REAL)/anthropic/.installed; \
+	else \
+	    echo "UNTESTED: no npm found, so LangChain, anthropic and the SDK for Node read no tape"; \
+	fi
+	cd tests/stories && CI=1 $(abspath $(PY)) -m pytest --quiet -rs -p no:cacheprovider
 
 REAL := .cache/real
 .PHONY: real-clients

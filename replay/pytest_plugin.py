@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "pytest_addoption",
+    "pytest_collection_modifyitems",
     "pytest_configure",
+    "pytest_generate_tests",
     "pytest_runtest_call",
     "pytest_runtest_makereport",
+    "pytest_sessionfinish",
+    "pytest_testnodedown",
     "pytest_unconfigure",
     "tape",
 ]

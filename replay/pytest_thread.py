@@ -196,7 +196,9 @@ class Proxy:
 
     async def _run(self, upstream: str) -> Streams:
         target = Target(name="live", url=upstream)
-        route = Route(name="", targets=(target,), attempts=1, settings=Settings(profile="transparent"))
+        settings = Settings(profile="transparent")
+        # SDKs hang up at `[DONE]`, and whether that is before the body's own end must not be told by the tape.
+        route = Route(name="", targets=(target,), attempts=1, settings=settings, on_client_gone="drain")
         config = Config(data=Path("unused"), port=0, durability="none", routes={"": route})
         log = Log(None, level="error")
         try:

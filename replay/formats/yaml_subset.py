@@ -44,7 +44,7 @@ def read_yaml(data: bytes) -> Any:
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise TapeError(f"byte {error.start}: not UTF-8") from None
-    return _Reader(text).document()
+    return _Reader(re.sub(r"(?m)^\.\.\.\s*\Z", "", text)).document()
 
 
 class _Reader:
@@ -63,8 +63,7 @@ class _Reader:
         if self._skip() < 0:
             return None
         value = self._value(-1, in_mapping=False)
-        column = self._skip()
-        if column >= 0 and not re.match(r"\.\.\.\s*\Z", self._text[self._at :]):
+        if self._skip() >= 0:
             raise self._error("something behind the document, or not indented as it should be")
         return value
 

@@ -127,7 +127,10 @@ def _new(scalar: Scalar, token: bytes, volatile: Callable[[Path, str], bool], na
     if scalar.sort is Sort.OTHER:
         is_time = name in _TIMES and volatile(path, "") and token[:1] in b"123456789"
         return _CREATED if is_time else None
-    value = token[1:-1].decode()
+    try:
+        value = token[1:-1].decode()
+    except UnicodeDecodeError:  # no id of anybody's, and not ours to change
+        return None
     if name in _IDS and value and "\\" not in value and volatile(path, value):
         return dumps(names.of(value))
     if name in _TIMES and _DAY.match(value) and volatile(path, ""):

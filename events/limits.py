@@ -5,8 +5,10 @@ from typing import Final
 __all__ = [
     "BODY_BYTES_MAX",
     "CALLS_IN_A_PIECE_MAX",
+    "CALL_ID_CHARS_MAX",
     "CHUNKS_WAITING_MAX",
     "DAMAGES_MAX",
+    "EMOJI_CHARS_MAX",
     "EVENT_BYTES_MAX",
     "HELD_BYTES_MAX",
     "JSON_NESTING_MAX",
@@ -105,6 +107,13 @@ RESULTS_MAX: Final = 1_024
 
 #: `label` of a lifecycle frame: one line of a tool card.
 LABEL_CHARS_MAX: Final = 80
+
+#: `emoji` of a lifecycle frame that an upstream chose: the longest of Unicode's own, a couple in two tones, has ten.
+EMOJI_CHARS_MAX: Final = 16
+
+#: `toolCallId` of a lifecycle frame, which must be the very id of the call: OpenAI's have 30 characters, LiteLLM's of a
+#: Gemini model hold a signature of some KiB. Of a call with a longer one no frame is sent.
+CALL_ID_CHARS_MAX: Final = 16 * 1024
 
 #: Raw bytes that are made a JSON string at once.
 QUOTED_BYTES_MAX: Final = 256 * 1024

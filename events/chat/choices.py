@@ -314,6 +314,9 @@ class Choices:
             if choice.finish:
                 work.events.append(ForeignFrame(n=work.n, why="late_call"))
             return
+        if not choice.legacy_name and not any(call.get(key) for key in ("name", "arguments")):
+            work.op("legacy_call_empty", path, Action.DROP, "function_call")  # held, it would go out as a call
+            return
         if "name" in call and choice.legacy_name:
             work.op("name_repeated", (*path, "function_call"), Action.DROP, "name")  # Q15
         name = call.get("name")

@@ -5,19 +5,27 @@ they take every `data` for a chunk (clients.md 3 and 7). So it becomes the frame
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container
 from typing import Any, Final, NamedTuple
 
-from ..fold.wire import Call
+from ..fold.wire import Wire
 from ..json_text import dumps, is_object, members
 from ..lifecycle import STATUS_ON_WIRE, State
-from ..limits import PREVIEW_BYTES_MAX, RETOLD_CHARS_MAX, RETOLD_CHARS_MIN, RETOLD_PLACES_MAX
+from ..limits import (
+    CALL_ID_CHARS_MAX,
+    EMOJI_CHARS_MAX,
+    NAME_CHARS_MAX,
+    PREVIEW_BYTES_MAX,
+    RETOLD_CHARS_MAX,
+    RETOLD_CHARS_MIN,
+    RETOLD_PLACES_MAX,
+)
 from ..model import ToolProgress
 from ..sse import encode
 from .answers import Failure, choices_of
-from .write import PROGRESS_EVENT, Envelope, chunk
+from .write import PROGRESS_EVENT, Envelope, chunk, short
 
-__all__ = ["AgentTools", "Progress", "Retold", "ended_by_length", "failure_of_agent", "frame_of"]
+__all__ = ["NOTE", "AgentTools", "Progress", "Retold", "ended_by_length", "failure_of_agent", "frame_of"]
 
 _STATUSES: Final = frozenset({"running", "completed", "failed"})
 #: Members of a chunk that mean something to clients, and those that we write.
@@ -27,6 +35,12 @@ _OURS: Final = frozenset(
 #: Its own words, each a delta of its own, when the stream of its model broke inside a call and it asks again (0.19.0,
 #: `agent/chat_completion_helpers.py`).
 _RETRIES: Final = re.compile(r"\s*⚠ (?:Connection dropped mid tool-call; reconnecting|Stream stalled mid tool-call \()")
+#: The same and the one that it leaves behind when it gives up, whole: as they stand in what a client kept of its text.
+NOTE: Final = re.compile(
+    r"⚠ (?:Connection dropped mid tool-call; reconnecting(?:…|\.\.\.)"
+    r"|Stream stalled mid tool-call \([^()\r\n]{1,4000}\); the action was not executed\."
+    r"(?: Ask me to retry if you want to continue\.)?)"
+)
 
 
 class Progress(NamedTuple):
@@ -49,33 +63,45 @@ class AgentTools:
         #: calls from 0 each time.
         self._ids: dict[str, str] = {}
 
-    def event(self, progress: Progress, ran: dict[str, Call], calls: Iterable[Call]) -> ToolProgress | None:
-        """What it means, if anything; `ran` are the tools so far, and `calls` those of the client in this stream."""
+    def event(self, progress: Progress, wire: Wire, answered: Container[str]) -> ToolProgress | None:
+        """What it means, if anything; `answered` are the ids whose results the client brought and is told of here."""
+        ran = wire.ran
         given, name, status = (_text(progress.value.get(key)) for key in ("toolCallId", "tool", "status"))
         known = ran.get(self._ids.get(given, ""))
         runs = known is not None and known.state is State.RUNNING
         if not given or not name or status not in _STATUSES or runs is (status == "running"):
             return None
+        if len(given) > CALL_ID_CHARS_MAX or len(name) > NAME_CHARS_MAX:
+            return None
         if known is not None and runs:
             return ToolProgress(n=progress.n, id=known.id, name=known.name, status=status)
-        if any(call.id == given and call.state in STATUS_ON_WIRE for call in calls):
+        if any(call.id == given and call.state in STATUS_ON_WIRE for call in wire.calls()):
             return None  # the client was told of it as a call of its own
-        self._ids[given] = given if given not in ran else f"call_{self._stream_id}_ran_{len(ran)}"
+        taken = given in ran or given in answered
+        self._ids[given] = f"call_{self._stream_id}_ran_{len(ran)}" if taken else given
         return ToolProgress(n=progress.n, id=self._ids[given], name=name, status=status)
 
 
 def frame_of(progress: Progress, event: ToolProgress, envelope: Envelope) -> bytes:
-    """The frame for it: chunk-shaped with an empty delta; what else it says, a label perhaps, keeps its very bytes."""
+    """The frame for it: chunk-shaped with an empty delta; what else it says keeps its bytes, if a card can show it."""
     payload = progress.payload
     given = {member.key: member for member in members(payload, payload.index(b"{"))}
     said = {"tool": event.name, "toolCallId": event.id, "status": event.status}
     parts = [chunk(envelope, 0, {})[:-1], dumps(said)[1:-1]]
-    parts += [
-        payload[member.start : member.end]
-        for member in given.values()
-        if member.key not in _OURS and member.end - member.value <= PREVIEW_BYTES_MAX
-    ]
+    for member in given.values():
+        value = progress.value[member.key]
+        if member.key == "label" and isinstance(value, str) and short(value) != value:
+            parts.append(dumps({"label": short(value)})[1:-1])
+        elif member.key not in _OURS and member.end - member.value <= PREVIEW_BYTES_MAX and _shown(member.key, value):
+            parts.append(payload[member.start : member.end])
     return encode(b",".join(parts) + b"}", event=PROGRESS_EVENT)
+
+
+def _shown(key: str, value: Any) -> bool:
+    """Whether it is what its name says."""
+    if key in ("label", "emoji"):
+        return isinstance(value, str) and (key == "label" or len(value) <= EMOJI_CHARS_MAX)
+    return True
 
 
 def failure_of_agent(failure: Failure, payload: bytes, value: dict[str, Any]) -> Failure:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ..json_text import as_list, as_object, dumps
 from ..splice import Action, Edit, Op, locate
+from .hermes import NOTE
 from .write import WARNING
 
 __all__ = ["Found", "edits", "found"]
@@ -76,7 +77,7 @@ def _in_message(number: int, message: dict[str, Any]) -> list[Found]:
 def _in_text(path: tuple[str | int, ...], key: str, text: str) -> Found | None:
     fenced = [code.span() for code in _FENCED.finditer(text)]
     markers = [span for span in _spans(_MARKER, text) if not any(begin <= span[0] < end for begin, end in fenced)]
-    warnings = _spans(WARNING, text)
+    warnings = [*_spans(WARNING, text), *_spans(NOTE, text)]
     gone = sorted([*markers, *warnings])
     if not gone:
         return None
@@ -85,6 +86,9 @@ def _in_text(path: tuple[str | int, ...], key: str, text: str) -> Found | None:
         kept = ["", *kept[1:]]
         first = next((place for place, piece in enumerate(kept) if piece.strip()), 0)
         kept[first] = kept[first].lstrip("\r\n")
+    for place in range(1, len(kept)):
+        if kept[place - 1].endswith("\n\n") and kept[place].startswith("\n\n"):  # a paragraph of its own was there
+            kept[place] = kept[place][2:]
     rest = "".join(kept)
     if not kept[-1].strip():
         rest = rest.rstrip()

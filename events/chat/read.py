@@ -17,7 +17,7 @@ from ..model import (
     Usage,
 )
 
-__all__ = ["LEGACY_CALL", "delivers", "events", "orphans", "results", "says_content"]
+__all__ = ["LEGACY_CALL", "delivers", "events", "orphans", "results", "says_content", "says_text"]
 
 #: The number of a legacy `function_call`, beside which the calls of the same choice count from 0.
 LEGACY_CALL: Final = -1
@@ -83,6 +83,13 @@ def delivers(value: dict[str, Any]) -> bool:
 def says_content(delta: dict[str, Any]) -> bool:
     """Whether a delta says more than a role; what we do not know is content too."""
     return any(part and key != "role" for key, part in delta.items())
+
+
+def says_text(value: Any) -> bool:
+    """Whether some choice of a chunk, whatever its shape, brings a piece of text."""
+    return any(
+        as_object(as_object(choice).get("delta")).get("content") for choice in as_list(as_object(value).get("choices"))
+    )
 
 
 def results(given: Any, n: int) -> Iterator[ToolResultSeen]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..json_text import as_list, as_object
 from ..ledger import Ledger
-from ..limits import PREVIEW_BYTES_MAX, RESULTS_MAX
+from ..limits import CALL_ID_CHARS_MAX, PREVIEW_BYTES_MAX, RESULTS_MAX
 from ..model import ToolResultSeen
 from ..record import Record
 from . import read
@@ -141,13 +141,21 @@ class Results:
         given = record.keys.get("results")
         seen = list(read.results(given, record.n))
         if self._told and told:
-            self._results = [result for result in seen if result.name and not result.internal]
+            named = [result for result in seen if result.name and not result.internal]
+            self._results = [result for result in named if len(result.id) <= CALL_ID_CHARS_MAX]
+            for _ in range(len(named) - len(self._results)):
+                self._ledger.flagged(record.n, "call_id_long")
             for _ in range(sum(result.internal for result in seen)):
                 self._ledger.flagged(record.n, "internal_tool")
             for _ in range(read.orphans(given)):
                 self._ledger.flagged(record.n, "orphan_result")
         self._due = True
         return seen
+
+    @property
+    def told_of(self) -> frozenset[str]:
+        """The ids that frames of this stream say the end of."""
+        return frozenset(result.id for result in self._results)
 
     def begin(self) -> None:
         """Of an attempt before this one no client has seen anything."""

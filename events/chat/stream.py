@@ -8,7 +8,7 @@ from ..fold.wire import SIBLING, Call, Wire
 from ..json_text import parse
 from ..ledger import Ledger
 from ..lifecycle import STATUS_ON_WIRE, State
-from ..limits import BODY_BYTES_MAX, LESSONS_MAX
+from ..limits import BODY_BYTES_MAX, CALL_ID_CHARS_MAX, LESSONS_MAX
 from ..model import (
     AttemptStarted,
     Ended,
@@ -18,6 +18,7 @@ from ..model import (
     ForeignFrame,
     ResponseStarted,
     Terminator,
+    TextDelta,
     ToolArgumentsComplete,
     UpstreamError,
     Usage,
@@ -29,7 +30,6 @@ from ..sse import encode
 from . import read, write
 from .answers import Failure
 from .choices import CUT_FINISHES
-from .emoji import emoji_of
 from .held import HeldCalls
 from .hermes import AgentTools, Progress, frame_of
 from .lesson import learn
@@ -57,6 +57,8 @@ class ChatStream:
         self._facts = Facts()
         self._results = Results(self.ledger, told=settings.tool_events)
         self._outbox = Outbox(self.ledger)
+        #: Text has come, so that a warning begins a paragraph of its own.
+        self._texted = False
         #: Frames that it knows go out as they came, with nothing else to be done; gone when anything else happens.
         self.familiar: Familiar | None = None
         self._begin_attempt()
@@ -94,6 +96,7 @@ class ChatStream:
         if record.value is self.familiar and record.value is not None:  # null is a value, too
             return record.raw
         value = record.read().value  # if it was familiar, something else has happened meanwhile
+        self._texted = self._texted or read.says_text(value)
         if not self._repair.plain(value):
             return self._repair.steady(payload)
         if self.familiar is None and self._lessons:
@@ -154,7 +157,7 @@ class ChatStream:
         self._usage: Chunk | None = None
         self._body: list[bytes] = []
         self._body_bytes_left, self._body_n, self._t = BODY_BYTES_MAX, 0, 0
-        self._started = self._closed = self._flows = False
+        self._started = self._closed = self._flows = self._texted = False
         self._fresh = True  # nothing has come yet
         self._results.begin()
         #: When a call was first handed over.
@@ -210,7 +213,9 @@ class ChatStream:
             self._event(event)
         finishes: list[Finish] = []
         for event in read.events(value, n):
-            if isinstance(event, Finish):
+            if isinstance(event, TextDelta):
+                self._texted = True
+            elif isinstance(event, Finish):
                 self._close_calls(event)
                 finishes.append(event)
             self._event(event)
@@ -225,7 +230,7 @@ class ChatStream:
 
     def _ran(self, progress: Progress) -> None:
         """A tool that the upstream runs itself: what it did cannot be undone, so no other attempt may follow."""
-        event = None if self.wire.finished else self._agent.event(progress, self.wire.ran, self.wire.calls())
+        event = None if self.wire.finished else self._agent.event(progress, self.wire, self._results.told_of)
         if event is None or not self._settings.tool_events or event.name.startswith("_"):
             self.ledger.withheld(progress.n, "progress_withheld")
         else:
@@ -271,8 +276,7 @@ class ChatStream:
             if not any(call.state is State.MALFORMED for call in lost):
                 self._finished.add(finish.choice)
         finished = {finish.choice for finish in finishes}
-        if finished and self.wire.finished:
-            self._send_lifecycle(chunk.n, self.wire.drop_running("completed"))
+        self._send_lifecycle(chunk.n, self.wire.take_unheard())
         ops += without_claims(chunk, finished - self._finished)
         frame, delivers = self.ledger.edited(chunk.n, chunk.frame, ops), read.delivers(chunk.value)
         if self._settings.held:
@@ -295,22 +299,19 @@ class ChatStream:
                 continue  # of what the upstream ran itself it has told
             if call.internal:
                 self.ledger.flagged(n, "internal_tool")
+            elif len(call.id) > CALL_ID_CHARS_MAX:
+                self.ledger.flagged(n, "call_id_long")
             else:
-                self._outbox.add(
-                    n, "lifecycle", write.lifecycle_of_call(self._own_envelope(), call, status, self._emoji(call.name))
-                )
+                frame = write.lifecycle_of_call(self._own_envelope(), call, status, emoji=self._settings.emoji)
+                self._outbox.add(n, "lifecycle", frame)
 
     def _send_results(self, n: int) -> None:
         for result in self._results.due():
-            self._outbox.add(
-                n, "lifecycle", write.lifecycle_of_result(self._own_envelope(), result, self._emoji(result.name))
-            )
-
-    def _emoji(self, tool: str) -> str:
-        return emoji_of(tool) if self._settings.emoji else ""
+            frame = write.lifecycle_of_result(self._own_envelope(), result, emoji=self._settings.emoji)
+            self._outbox.add(n, "lifecycle", frame)
 
     def _send_warning(self, n: int, code: str, lost: list[Call]) -> None:
-        delta = {"content": write.warning(code, lost)}
+        delta = {"content": ("\n\n" if self._texted else "") + write.warning(code, lost)}
         self._outbox.add(n, "warning_text", self._own_chunk(lost[0].choice, delta))
 
     def _send_usage(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, assert_never
 from ..fold.wire import SIBLING, Call
 from ..json_text import dumps, is_object, parse
 from ..lifecycle import State
-from ..limits import LABEL_CHARS_MAX
+from ..limits import LABEL_CHARS_MAX, NAME_CHARS_MAX
 from ..model import (
     AttemptStarted,
     Ended,
@@ -35,6 +35,7 @@ from ..model import (
     Usage,
 )
 from ..sse import encode
+from .emoji import emoji_of
 from .results import preview
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "lifecycle_of_call",
     "lifecycle_of_result",
     "payloads",
+    "short",
     "warning",
 ]
 
@@ -163,17 +165,19 @@ def _call_chunk(envelope: Envelope, choice: int, call: int, function: Mapping[st
     return chunk(envelope, choice, {"tool_calls": [{"index": call, "function": function}]})
 
 
-def lifecycle_of_call(envelope: Envelope, call: Call, status: str, emoji: str = "") -> bytes:
+def lifecycle_of_call(envelope: Envelope, call: Call, status: str, *, emoji: bool = False) -> bytes:
     """The frame for `running` or `dropped`."""
-    fields: dict[str, Any] = {"label": _label(call.arguments), "emoji": emoji, "input": preview(call.arguments)}
+    picture = emoji_of(call.name) if emoji else ""
+    fields: dict[str, Any] = {"label": _label(call.arguments), "emoji": picture, "input": preview(call.arguments)}
     if status == "dropped":
         fields["reason"] = call.reason
     return _lifecycle(envelope, call.choice, call.name, call.id, status, fields)
 
 
-def lifecycle_of_result(envelope: Envelope, event: ToolResultSeen, emoji: str = "") -> bytes:
+def lifecycle_of_result(envelope: Envelope, event: ToolResultSeen, *, emoji: bool = False) -> bytes:
     """The frame for `completed` or `failed`."""
-    fields: dict[str, Any] = {"emoji": emoji, "output": preview(event.output), "duration_ms": event.duration_ms}
+    picture = emoji_of(event.name) if emoji else ""
+    fields: dict[str, Any] = {"emoji": picture, "output": preview(event.output), "duration_ms": event.duration_ms}
     return _lifecycle(envelope, 0, event.name, event.id, "failed" if event.failed else "completed", fields)
 
 
@@ -182,7 +186,8 @@ def _lifecycle(
 ) -> bytes:
     present = {key: value for key, value in fields.items() if value is not None and value != ""}
     choices: list[dict[str, Any]] = [{"index": choice, "delta": {}, "finish_reason": None}]
-    payload = _payload(envelope, choices, tool=tool, toolCallId=call_id, status=status, **present)
+    shown = tool[:NAME_CHARS_MAX]
+    payload = _payload(envelope, choices, tool=shown, toolCallId=call_id, status=status, **present)
     return encode(payload, event=PROGRESS_EVENT)
 
 
@@ -190,7 +195,11 @@ def _label(arguments: str) -> str:
     """A short preview of the main argument: the first string in the arguments."""
     value: Any = parse(arguments.encode("utf-8", "replace"))
     texts = [text for text in value.values() if isinstance(text, str)] if is_object(value) else []
-    label = " ".join(texts[0].split()) if texts else ""
+    return short(" ".join(texts[0].split())) if texts else ""
+
+
+def short(label: str) -> str:
+    """As much of it as one line of a tool card shows."""
     return label if len(label) <= LABEL_CHARS_MAX else label[: LABEL_CHARS_MAX - 1] + "…"
 
 
@@ -212,7 +221,8 @@ def warning(code: str, calls: Sequence[Call]) -> str:
 
 
 def _names(calls: Sequence[Call]) -> str:
-    return ", ".join(call.name or "a tool without a name" for call in calls)
+    """Of an internal tool nobody needs the name: it is the upstream's own housekeeping."""
+    return ", ".join("an internal tool" if call.internal else call.name or "a tool without a name" for call in calls)
 
 
 def _were(calls: Sequence[Call]) -> str:
@@ -221,7 +231,7 @@ def _were(calls: Sequence[Call]) -> str:
 
 def error(code: str, calls: Sequence[Call]) -> bytes:
     """The frame that ends a stream which must not be taken for whole."""
-    dropped = [{"id": call.id, "name": call.name} for call in calls]
+    dropped = [{"id": call.id, "name": call.name} for call in calls if not call.internal]
     kind = "malformed_call" if code == "malformed_call" else "stream_truncated"
     body = {"message": warning(code, calls), "type": kind, "code": code, "dropped_tools": dropped}
     return encode(dumps({"error": body}))

@@ -48,7 +48,7 @@ class Tools:
             if event.id in self.wire.ran:
                 self._look(event.n, self.wire.ran[event.id])
         elif isinstance(event, Finish):
-            for call in self.wire.choice(event.choice).calls.values():
+            for call in (*self.wire.choice(event.choice).calls.values(), *self.wire.ran.values()):
                 self._look(event.n, call)
         elif isinstance(event, Ended):
             for call in self.wire.all_calls():

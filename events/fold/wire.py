@@ -143,6 +143,7 @@ class Wire:
         #: More calls, choices, names and arguments than any answer has: the caller ends it with the cause `limit`.
         self.overflow = False
         self.ended: Ended | None = None
+        self._unheard: list[Call] = []
         self._left = self._kept_chars_max
         self._dispatched = False
 
@@ -293,11 +294,18 @@ class Wire:
             elif call.state is State.ANNOUNCED:
                 call.state = step(call.state, Trigger.LENGTH)
                 call.reason = event.reason
+        if self.finished:
+            self._unheard += self.drop_running("completed")
 
     def _ended(self, event: Ended) -> None:
         self.ended = event
         self.drop_open(event.ending)
         self.drop_running(event.ending)
+
+    def take_unheard(self) -> list[Call]:
+        """Tools of the upstream's own that are over because the answer is, each once."""
+        unheard, self._unheard = self._unheard, []
+        return unheard
 
     def drop_open(self, ending: str) -> list[Call]:
         """The stream ended under these calls."""

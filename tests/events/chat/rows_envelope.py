@@ -171,7 +171,7 @@ FINISH = [
     Row(
         id="Q41 EOF in the middle of a call, on_partial warn: the call is never shown; text, length, [DONE]",
         came=[HI, START, HALF],
-        sent=[0, text(LOST), finish("length"), DONE],
+        sent=[0, text("\n\n" + LOST), finish("length"), DONE],
         text="hi",
         calls=[("a", "f", '{"x":', "dropped")],
         finish=("",),
@@ -207,7 +207,7 @@ FINISH = [
         sent=[
             0,
             dropped("a", "f", '{"x":', "length"),
-            text("⚠ Output limit reached mid tool-call: f was cut short. Nothing was executed."),
+            text("\n\n⚠ Output limit reached mid tool-call: f was cut short. Nothing was executed."),
             2,
             3,
         ],

@@ -16,13 +16,18 @@ from wiretape.events.fold.tools import Move, Tools
 from wiretape.events.fold.warnings import Warned, Warnings
 from wiretape.events.lifecycle import State
 from wiretape.events.limits import (
+    CALL_ID_CHARS_MAX,
+    EMOJI_CHARS_MAX,
     KEPT_CHARS_MAX,
+    LABEL_CHARS_MAX,
+    NAME_CHARS_MAX,
     PREVIEW_BYTES_MAX,
     RETOLD_CHARS_MAX,
     RETOLD_CHARS_MIN,
     RETOLD_PLACES_MAX,
 )
 from wiretape.events.model import ForeignFrame, TextDelta, ToolProgress
+from wiretape.events.record import Record
 
 ROLE = frame({"role": "assistant"})
 #: Finish and usage in one chunk.
@@ -454,9 +459,10 @@ def test_a_new_attempt_forgets_them() -> None:
 
 @pytest.mark.slow
 def test_more_of_them_than_any_answer_has_end_it() -> None:
-    name = "x" * (KEPT_CHARS_MAX // 4)
-    result = hermes(ROLE, *[running(name, f"call_{number}") for number in range(5)])
-    assert (result.ended.ending, len(result.wire.ran)) == ("limit", 3)
+    name, each = "x" * NAME_CHARS_MAX, NAME_CHARS_MAX + CALL_ID_CHARS_MAX + 1_024
+    many = KEPT_CHARS_MAX // each
+    result = hermes(*[running(name, f"{number:0{CALL_ID_CHARS_MAX}}") for number in range(many + 5)])
+    assert (result.ended.ending, len(result.wire.ran)) == ("limit", many)
 
 
 # -- text that comes again --------------------------------------------------------------------------------------------
@@ -493,3 +499,79 @@ def test_another_turn_may_begin_alike() -> None:
 def test_what_is_told_twice_is_an_event_too() -> None:
     result = hermes(ROLE, text("It is so."), text("It is so."), STOP, DONE)
     assert result.of(ForeignFrame) == [ForeignFrame(n=4, why="text_repeated")]
+
+
+# -- issue 4's left-overs ---------------------------------------------------------------------------------------------
+
+
+def lives(result: Run) -> list[tuple[str, str, str]]:
+    """Id, status and reason of each frame about a tool."""
+    values = [json.loads(sent.partition(b"data: ")[2]) for sent in result.sent if sent.startswith(b"event: ")]
+    return [(value["toolCallId"], value["status"], value.get("reason", "")) for value in values]
+
+
+def with_results(results: list[dict[str, Any]], frames: list[bytes]) -> list[Record]:
+    """The tape of a stream whose request brought these results."""
+    made = tape(frames, hermes=True)
+    found = Record(2, 0, "results", {"results": results, "after": 1})
+    return [*made[:2], found, *[record._replace(n=record.n + 1) for record in made[2:]]]
+
+
+@pytest.mark.parametrize("first", [[ROLE], []], ids=["results first", "its tool first"])
+def test_a_tool_of_its_own_under_the_id_of_an_answered_call_gets_an_id_of_its_own(first: list[bytes]) -> None:
+    frames = [*first, running(), completed(), text("18"), STOP, DONE]
+    told_of = lives(run(with_results([{"id": "call_1", "name": "read"}], frames)))
+    assert sorted(told_of) == [
+        ("call_1", "completed", ""),
+        ("call_s1_ran_0", "completed", ""),
+        ("call_s1_ran_0", "running", ""),
+    ]
+    unknown = lives(run(with_results([{"id": "call_1", "name": "_plan"}], frames)))
+    assert unknown == [("call_1", "running", ""), ("call_1", "completed", "")], "of an internal one nothing is told"
+
+
+def test_what_the_wire_says_of_a_tool_is_what_the_summary_says() -> None:
+    """Not heard of at the finish, it is over there, whatever comes behind."""
+    result = run(tape([ROLE, running(), STOP, FAILED, DONE], hermes=True))
+    assert lives(result) == [("call_1", "running", ""), ("call_1", "dropped", "unfinished")]
+    tools, warnings = Tools(), Warnings()
+    for event in result.events:
+        tools.apply(event)
+        warnings.apply(event)
+    (tool,) = tools.wire.ran.values()
+    assert (result.ended.ending, tool.state, tool.reason) == ("upstream_error", State.DROPPED, "unfinished")
+    assert warnings.found[:2] == [Warned("unfinished", (("call_1", "terminal"),)), Warned("upstream_error", ())]
+    assert [move.state for move in tools.moves] == [State.RUNNING, State.DROPPED]
+
+
+JUNK: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "as it comes": ({"label": "ls -l", "emoji": "💻"}, {"label": "ls -l", "emoji": "💻"}),
+    "no texts": ({"label": {"a": 1}, "emoji": 5}, {}),
+    "nothing": ({"label": None, "emoji": ""}, {"emoji": ""}),
+    "a long label": ({"label": "x" * (LABEL_CHARS_MAX + 1)}, {"label": "x" * (LABEL_CHARS_MAX - 1) + "…"}),
+    "a label at the bound": ({"label": "x" * LABEL_CHARS_MAX}, {"label": "x" * LABEL_CHARS_MAX}),
+    "no emoji": ({"emoji": "x" * (EMOJI_CHARS_MAX + 1)}, {}),
+    "a family": ({"emoji": "👨‍👩‍👧‍👦"}, {"emoji": "👨‍👩‍👧‍👦"}),
+}
+
+
+@pytest.mark.parametrize(("said", "told_of"), JUNK.values(), ids=JUNK)
+def test_what_a_card_shows_is_a_text_of_some_length(said: dict[str, Any], told_of: dict[str, Any]) -> None:
+    progress = agent(tool="terminal", toolCallId="call_1", status="running", **said)
+    sent = next(sent for sent in run(tape([ROLE, progress], hermes=True)).sent if sent.startswith(b"event: "))
+    value = json.loads(sent.partition(b"data: ")[2])
+    assert {key: value[key] for key in ("label", "emoji") if key in value} == told_of
+
+
+@pytest.mark.parametrize(
+    ("name", "call_id", "believed"),
+    [
+        ("x" * NAME_CHARS_MAX, "y" * CALL_ID_CHARS_MAX, True),
+        ("x" * (NAME_CHARS_MAX + 1), "y", False),
+        ("x", "y" * (CALL_ID_CHARS_MAX + 1), False),
+    ],
+    ids=["at the bounds", "a long name", "a long id"],
+)
+def test_a_tool_has_a_name_and_an_id_of_some_length(name: str, call_id: str, believed: bool) -> None:
+    result = run(tape([ROLE, running(name, call_id), STOP, DONE], hermes=True))
+    assert ("progress" in result.repairs, "progress_withheld" in result.repairs) == (believed, not believed)

@@ -10,6 +10,10 @@ from wiretape.events.json_text import dumps, parse
 from wiretape.events.splice import apply
 
 WARNED = "⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed."
+#: As hermes-agent 0.19.0 writes it into its text, beside "⚠ Connection dropped mid tool-call; reconnecting…".
+HERMES_STALLED = (
+    "⚠ Stream stalled mid tool-call (terminal); the action was not executed. Ask me to retry if you want to continue."
+)
 
 
 def history(*contents: Any, role: str = "assistant") -> bytes:
@@ -34,6 +38,12 @@ def cleaned(body: bytes) -> Any:
         ("a\n\n⚠ Stream stalled mid tool-call: a, b were cut short. Nothing was executed.", "a"),
         ("a ⚠ Malformed tool call: the arguments of a are not valid JSON. Nothing was executed.", "a"),
         ("a ⚠ Size limit reached: the answer is incomplete.", "a"),
+        ("a\n\n⚠ Size limit reached: the answer is incomplete.", "a"),
+        (f"I will.{WARNED}", "I will."),
+        (f"{WARNED}\n\nSo I write.", "So I write."),
+        ("It \n\n⚠ Connection dropped mid tool-call; reconnecting…\n\nIt is.", "It \n\nIt is."),
+        (f"It\n\n{HERMES_STALLED}", "It"),
+        (HERMES_STALLED.replace("terminal", "a, b_c, d, +2 more") + "\n\nNow.", "Now."),
     ],
 )
 def test_what_is_found_is_taken_out(said: str, rest: str) -> None:
@@ -57,6 +67,8 @@ def test_what_is_found_is_taken_out(said: str, rest: str) -> None:
         "```sh\n`💻 ls -la`",
         "⚠ Connection dropped. Try again.",
         "⚠ careful",
+        "⚠ Connection dropped mid tool-call; I try again.",
+        "⚠ Stream stalled mid tool-call (terminal).",
         7,
         None,
         [7, {"type": "image_url"}],
@@ -122,5 +134,6 @@ def test_every_warning_that_we_ever_send_is_known(cause: str, names: list[str]) 
         if b"[DONE]" not in frame and not frame.startswith(b"event")
         for choice in parse(frame[len(b"data: ") :])["choices"]
     )
-    (mark,) = found(history("x " + said), parse(history("x " + said)))
-    assert (mark.warnings, mark.rest) == (1, "x")
+    for before in ("x ", "x\n\n"):  # as it was sent until a blank line came between, and since
+        (mark,) = found(history(before + said), parse(history(before + said)))
+        assert (mark.warnings, mark.rest) == (1, "x")

@@ -8,6 +8,7 @@ import pytest
 from tests.support.chat import DONE, Run, call, finish, frame, run, sse, tape, text
 from wiretape.events.emit import Emitter
 from wiretape.events.lifecycle import State
+from wiretape.events.limits import CALL_ID_CHARS_MAX, NAME_CHARS_MAX
 from wiretape.events.model import Ended, Event, Repaired, ToolResultSeen, Usage
 from wiretape.events.record import Record
 from wiretape.events.tape import Recorder
@@ -671,3 +672,98 @@ def test_held_calls_above_a_bound_are_an_overflow(monkeypatch: pytest.MonkeyPatc
         for record in made:
             emitter.feed(record)
         assert emitter.stream.overflow is overflow
+
+
+# -- issue 4's left-overs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tools", ["live", "held"])
+@pytest.mark.parametrize("empty", [{"arguments": ""}, {"name": None, "arguments": ""}, {"name": ""}, {}], ids=str)
+def test_a_function_call_that_says_nothing_is_left_out(empty: dict[str, Any], tools: str) -> None:
+    nothing = frame({"function_call": empty})
+    result = run(tape([ROLE, text("hi"), nothing, finish(), DONE], tools=tools))
+    assert b"function_call" not in result.out
+    assert "legacy_call_empty" in result.repairs
+    assert result.ended.ending == "completed"
+
+
+def test_a_function_call_may_still_begin_behind_one_that_says_nothing() -> None:
+    begins = frame({"function_call": {"name": "f", "arguments": "{}"}})
+    for tools in ("live", "held"):
+        result = run(tape([ROLE, frame({"function_call": {}}), begins, finish("function_call"), DONE], tools=tools))
+        assert (result.ended.ending, [one.name for one in result.wire.calls()]) == ("completed", ["f"])
+
+
+INTERNAL = call(index=0, id="call_0", type="function", name="_plan", arguments='{"a')
+
+
+@pytest.mark.parametrize("mode", ["error", "warn", "both"])
+def test_of_internal_tools_no_warning_says_the_name(mode: str) -> None:
+    """They are the upstream's own housekeeping: that one was lost is told, and not which."""
+    alone = run(tape([ROLE, INTERNAL], on_partial=mode, tools="held"))
+    said = "⚠ Connection dropped mid tool-call: an internal tool was cut short. Nothing was executed."
+    assert said.encode() in alone.out
+    assert b"_plan" not in alone.out
+    other = call(index=1, id="call_1", type="function", name="write_file", arguments='{"a')
+    beside = run(tape([ROLE, INTERNAL, other], on_partial=mode, tools="held"))
+    assert b"mid tool-call: an internal tool, write_file were cut short." in beside.out
+    assert b"_plan" not in beside.out
+    if mode != "warn":
+        assert b'"dropped_tools":[]' in alone.out
+        assert b'"dropped_tools":[{"id":"call_1","name":"write_file"}]' in beside.out
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_an_id_longer_than_any_card_can_hold_gets_no_frame(over: int) -> None:
+    whole = call(index=0, id="x" * (CALL_ID_CHARS_MAX + over), type="function", name="f", arguments="{}")
+    result = run(tape([ROLE, whole, CALLS, DONE]))
+    assert ("running" in str(seen(result)), "call_id_long" in result.repairs) == (not over, bool(over))
+    answered = {"results": [{"id": "x" * (CALL_ID_CHARS_MAX + over), "name": "f", "output": "a"}]}
+    result = run(records(("results", answered), ("read", text("hi", role=True) + finish() + DONE), END))
+    assert ("completed" in str(seen(result)), "call_id_long" in result.repairs) == (not over, bool(over))
+
+
+def test_a_name_longer_than_any_card_can_show_is_cut() -> None:
+    whole = call(index=0, id="a", type="function", name="f" * (NAME_CHARS_MAX + 5), arguments="{}")
+    sent = next(sent for sent in run(tape([ROLE, whole, CALLS, DONE])).sent if sent.startswith(b"event: "))
+    assert b'"tool":"%b"' % (b"f" * NAME_CHARS_MAX) in sent
+
+
+def visible(result: Run) -> str:
+    """What a person reads."""
+    values = [json.loads(sent[6:]) for sent in result.sent if sent.startswith(b"data: {")]
+    return "".join(c["delta"].get("content") or "" for value in values for c in value.get("choices", ()))
+
+
+STEADY = [frame({"role": "assistant", "content": piece}) for piece in ("", "I will", " write")]
+TEXTS: dict[str, tuple[list[bytes], str]] = {
+    "no text": ([ROLE], ""),
+    "a thought is no text": ([frame({"role": "assistant", "reasoning_content": "hm"})], ""),
+    "one piece": ([text("I will", role=True)], "I will"),
+    "pieces that pass unseen": ([ROLE, *map(text, ("I", " will", " write", " now"))], "I will write now"),
+    "pieces behind a thought": (
+        [frame({"role": "assistant", "reasoning_content": "hm"}), *map(text, ("I", " will"))],
+        "I will",
+    ),
+    "pieces that need one repair each": ([*STEADY], "I will write"),
+    "the same behind a thought": ([frame({"role": "assistant", "reasoning_content": "hm"}), *STEADY], "I will write"),
+}
+
+
+@pytest.mark.parametrize("mode", ["warn", "both"])
+@pytest.mark.parametrize(("before", "said"), TEXTS.values(), ids=TEXTS)
+def test_a_blank_line_stands_between_a_text_and_the_warning(before: list[bytes], said: str, mode: str) -> None:
+    result = run(tape([*before, START, HALF], on_partial=mode))
+    assert visible(result) == (f"{said}\n\n" if said else "") + WARNING
+    cut_by_length = run(tape([*before, START, HALF, finish("length"), DONE], on_partial=mode))
+    assert visible(cut_by_length) == (f"{said}\n\n" if said else "") + LENGTH_WARNING
+
+
+def test_the_text_of_an_attempt_that_nobody_saw_is_no_text() -> None:
+    recorder = Recorder()
+    made = tape([ROLE], on_partial="warn")[:2]
+    recorder._n = 2
+    made += [recorder.record("attempt", 1, {"number": 1}), *recorder.read(2, ROLE)]
+    made += [*recorder.attempt(3, {"number": 2}), *recorder.read(4, ROLE + START + HALF)]
+    made += [*recorder.rest(5), recorder.end(5, {"cause": "eof"})]
+    assert visible(run(made)) == WARNING

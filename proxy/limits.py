@@ -21,6 +21,7 @@ __all__ = [
     "DESCRIPTORS_A_STREAM",
     "DESCRIPTORS_RESERVED",
     "DIGESTED_BYTES_MAX",
+    "DIGEST_SLOW_BYTES_MAX",
     "DISK_BYTES_FEW",
     "DISK_BYTES_NONE",
     "DOCTOR_BODY_BYTES_MAX",
@@ -386,6 +387,8 @@ SAME_CALLS_MAX: Final = 1_000
 #: Arguments of the calls of one turn that are hashed so that results can be linked to them: 130,000 tokens, more than a
 #: model says in one, and 10 ms. Calls beyond it have no link and no duration.
 DIGESTED_BYTES_MAX: Final = 512 * 1024
+#: One of them that orjson cannot write (half an emoji, a huge integer): a value costs twenty times as much there.
+DIGEST_SLOW_BYTES_MAX: Final = 16 * 1024
 
 #: Of each end of a request that brings results, hashed so that a retry of it is known: 1 MiB of both takes 0.5 ms, and
 #: what is longer has an image in its middle.

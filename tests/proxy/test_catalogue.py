@@ -1,11 +1,12 @@
 """The catalogue says what the tapes say, and nothing is lost with it."""
 
+import json
 import sqlite3
 import tracemalloc
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
 from tests.support.chat import DONE, call, finish, frame, sse, text
 from tests.support.chat import tape as chat_tape
 from tests.support.corpus import load, needs_corpus
+from tests.support.pace import paced
 from wiretape.events.emit import Emitter
 from wiretape.events.fold.usage import UsageFold
 from wiretape.events.json_text import dumps
@@ -35,7 +37,7 @@ from wiretape.proxy.entry import (
     request_digest,
 )
 from wiretape.proxy.folder import Folder
-from wiretape.proxy.limits import DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
+from wiretape.proxy.limits import DIGEST_SLOW_BYTES_MAX, DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
 from wiretape.proxy.linking import Fate, link_of
 from wiretape.proxy.retention import Keep
 from wiretape.proxy.store import Filter
@@ -182,6 +184,10 @@ def test_arguments_are_the_same_however_a_client_writes_them_and_long_ones_as_th
     assert len({digest(text) for text in same}) == 1
     assert digest("") == digest("{}") != digest("[]")
     assert len({digest("{"), digest("{ "), digest("\ud83d"), digest("\ud83e")}) == 4  # no JSON
+    assert digest('[1.0,{"a":-2.0}]') == digest('[1,{"a":-2}]') != digest('[1.5,{"a":-2}]')
+    assert digest('{"b":1,"a":"\\ud83d"}') == digest('{"a":"\\ud83d","b":1.0}'), "which orjson does not write"
+    huge = "1" * 40
+    assert digest(f'{{"b":{huge},"a":1}}') == digest(f'{{"a":1,"b":{huge}}}')
     deep = "[" * 500 + "]" * 500
     assert digest(deep) != digest("[]")
     for over, equal in ((-1, True), (0, True), (1, False)):
@@ -189,6 +195,35 @@ def test_arguments_are_the_same_however_a_client_writes_them_and_long_ones_as_th
         said, other = f'{{"a":"{text_of}","b":1}}', f'{{"b":1,"a":"{text_of}"}}'
         assert len(said) == PARSE_INLINE_BYTES_MAX + over
         assert (digest(said) == digest(other)) is equal
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_what_only_json_itself_can_write_is_read_up_to_a_bound(over: int) -> None:
+    half = '"\\ud83d' + "x" * (DIGEST_SLOW_BYTES_MAX + over - 22) + '"'
+    said, other = f'{{"a":{half},"b":1}}', f'{{"b":1,"a":{half}}}'
+    assert len(said) == DIGEST_SLOW_BYTES_MAX + over
+    assert (digest(said) == digest(other)) is (not over)
+
+
+#: As many values as fit, each of another kind.
+DENSE: Final[dict[str, str]] = {
+    "numbers": json.dumps([0] * 80_000),
+    "floats": json.dumps([1.0] * 50_000),
+    "objects": json.dumps([{"a": 1}] * 25_000),
+    "half emojis": json.dumps(["\ud83d"] * 25_000),
+}
+
+
+@pytest.mark.parametrize("kind", DENSE)
+async def test_arguments_of_very_many_values_hold_up_nobody(kind: str) -> None:
+    """50 ms when each value was looked at. The bar is a third of the loop of tests/support/pace.py, on any machine."""
+    each = [DENSE[kind]] * (DIGESTED_BYTES_MAX // len(DENSE[kind]))
+    times: list[float] = []
+    for _ in range(3):
+        async with paced() as pace:
+            assert all(digests(each))
+        times.append(pace.seconds)
+    assert min(times) < 0.02, pace.report
 
 
 @pytest.mark.parametrize("over", [-1, 0, 1])

@@ -156,6 +156,10 @@ $(OPPONENTS)/%/.installed: $(YARDSTICK)/%.txt
 bench-proxy: install $(OPPONENTS)/relay/.installed $(OPPONENTS)/litellm/.installed ## the proxy's cost beside a relay and LiteLLM, with its bars
 	$(PY) -m tests.bench.proxy $(BENCH)
 
+.PHONY: bench-recording
+bench-recording: install ## what recording adds to a read, in alternating turns; writes its part of docs/recording.md
+	$(PY) -m tests.bench.recording
+
 .PHONY: bench-lock
 bench-lock: install ## the opponents' locks anew (add UPGRADE=--upgrade for newer versions)
 	$(COMPILE) --no-annotate $(UPGRADE) $(YARDSTICK)/relay.in --output-file $(YARDSTICK)/relay.txt
@@ -221,6 +225,15 @@ $(REAL)/llama/.ready: $(REAL)/llama/.installed $(REAL)/wheels/.built tests/real/
 	$(REAL)/llama/bin/python -m pip --disable-pip-version-check -qq install --no-deps $(REAL)/wheels/*.whl
 	$(REAL)/llama/bin/python tests/real/tiny_gguf.py $(REAL)/tiny.gguf
 	@touch $@
+
+# Peers that record and replay, each in an environment of its own; one that cannot be installed is told in the table.
+.PHONY: comparison-peers
+comparison-peers: tests/real/node/node_modules $(foreach each,mitmproxy vcrpy,$(REAL)/$(each)/.installed)
+
+.PHONY: replay-comparison
+replay-comparison: install ## seven scenarios through aimock, VCR.py, mitmproxy and Wiretape; writes docs/replay-comparison.md (five minutes)
+	-$(MAKE) --no-print-directory --keep-going comparison-peers
+	$(PY) -m tests.real.comparison
 
 # Of the project's own tests; the tapes are made anew, from the same questions to the same upstreams.
 .PHONY: record-fixtures

@@ -71,7 +71,8 @@ def _llm(url: str) -> Snippet:
   api_key_name: openai
   supports_tools: true
 """
-    return Snippet('"$(llm logs path | xargs dirname)"/extra-openai-models.yaml', text, "llm -m wiretape 'Hello'")
+    where = "extra-openai-models.yaml, beside the file that `llm logs path` names"
+    return Snippet(where, text, "llm -m wiretape 'Hello'")
 
 
 def _langchain(url: str) -> Snippet:

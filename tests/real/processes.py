@@ -12,7 +12,7 @@ import trio
 
 from .places import ROOT, RUN
 
-__all__ = ["LineProcess", "free_port", "said", "server"]
+__all__ = ["LineProcess", "free_port", "listens", "said", "server"]
 
 _POLL_S: Final = 0.05
 #: LiteLLM imports for 20 s on a busy machine.
@@ -40,7 +40,7 @@ async def server(
         )
     try:
         with trio.fail_after(_READY_S):
-            while not await _listens(port):
+            while not await listens(port):
                 if process.poll() is not None:
                     raise RuntimeError(f"{name} stopped before it listened:\n{said(log)}")
                 await trio.sleep(_POLL_S)
@@ -54,7 +54,8 @@ async def server(
             await process.wait()
 
 
-async def _listens(port: int) -> bool:
+async def listens(port: int) -> bool:
+    """Whether somebody takes connections there."""
     try:
         stream = await trio.open_tcp_stream("127.0.0.1", port)
     except OSError:

@@ -141,9 +141,9 @@ SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({
 })  # fmt: skip
 
 
-def body_of(name: str) -> bytes:
+def body_of(name: str, *, pasted: bool = False) -> bytes:
     """The request of a scenario. Its words and its model are its own, so that nobody mistakes it for another."""
-    prompt = f"The scenario called {name}. My key is {PASTED}, keep it secret."
+    prompt = f"The scenario called {name}." + (f" My key is {PASTED}, keep it secret." if pasted else "")
     body = {"model": f"scripted-{name}", "stream": True, "messages": [{"role": "user", "content": prompt}]}
     tools = SCENARIOS[name].tools
     return dumps({**body, "tools": list(tools)} if tools else body)

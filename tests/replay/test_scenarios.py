@@ -21,11 +21,9 @@ from wiretape.replay.load import parse
 from wiretape.replay.player import INSTANT, ORIGINAL, Speed, script_of
 from wiretape.replay.record import recorded
 from wiretape.replay.script import Request
-from wiretape.replay.seal import Rules, seal
+from wiretape.replay.seal import EXACT, seal
 from wiretape.replay.server import listening
 
-#: A key is in the words of the prompt.
-EXACT = Rules(exact=True, secrets_allowed=True)
 #: Of each read, at original speed.
 ERROR_S_MAX = 0.005
 

@@ -17,7 +17,7 @@ from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
 from tests.support.chat import DONE, call, finish, frame, sse, text
 from tests.support.chat import tape as chat_tape
 from tests.support.corpus import load, needs_corpus
-from tests.support.pace import paced
+from tests.support.pace import Pace, paced
 from wiretape.events.emit import Emitter
 from wiretape.events.fold.usage import UsageFold
 from wiretape.events.json_text import dumps
@@ -199,7 +199,7 @@ def test_arguments_are_the_same_however_a_client_writes_them_and_long_ones_as_th
 
 @pytest.mark.parametrize("over", [0, 1])
 def test_what_only_json_itself_can_write_is_read_up_to_a_bound(over: int) -> None:
-    half = '"\\ud83d' + "x" * (DIGEST_SLOW_BYTES_MAX + over - 22) + '"'
+    half = '"\\ud83d' + "x" * (DIGEST_SLOW_BYTES_MAX + over - 20) + '"'
     said, other = f'{{"a":{half},"b":1}}', f'{{"b":1,"a":{half}}}'
     assert len(said) == DIGEST_SLOW_BYTES_MAX + over
     assert (digest(said) == digest(other)) is (not over)
@@ -218,12 +218,12 @@ DENSE: Final[dict[str, str]] = {
 async def test_arguments_of_very_many_values_hold_up_nobody(kind: str) -> None:
     """50 ms when each value was looked at. The bar is a third of the loop of tests/support/pace.py, on any machine."""
     each = [DENSE[kind]] * (DIGESTED_BYTES_MAX // len(DENSE[kind]))
-    times: list[float] = []
+    tries: list[Pace] = []
     for _ in range(3):
         async with paced() as pace:
             assert all(digests(each))
-        times.append(pace.seconds)
-    assert min(times) < 0.02, pace.report
+        tries.append(pace)
+    assert min(one.seconds for one in tries) < 0.02, tries[-1].report
 
 
 @pytest.mark.parametrize("over", [-1, 0, 1])

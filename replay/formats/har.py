@@ -87,7 +87,9 @@ def _one(entry: dict[str, Any], request: dict[str, Any], response: dict[str, Any
         created_us=_number(ours.get("created_us"), created),
         upstream=str(ours.get("upstream") or url[0]),
     )
-    return decoded(one)
+    plain = decoded(one)
+    losses += [Loss("coding")] if plain.decoded else []
+    return plain
 
 
 def _content(content: dict[str, Any]) -> bytes:

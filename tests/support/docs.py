@@ -6,6 +6,7 @@ from typing import get_args
 
 from tests.support.docs_cli import cli
 from tests.support.docs_configuration import configuration
+from tests.support.docs_formats import formats
 from wiretape.events.chat.repairs import REPAIRS
 from wiretape.events.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State
 from wiretape.events.model import Ending, Event
@@ -64,6 +65,7 @@ DOCUMENTS = {
     "repairs.md": repairs,
     "cli.md": cli,
     "configuration.md": configuration,
+    "formats.md": formats,
 }
 
 

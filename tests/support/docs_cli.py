@@ -21,6 +21,11 @@ VERBS = (
     "check",
     "replay",
     "cut",
+    "diff",
+    "verify",
+    "refold",
+    "import",
+    "export",
 )
 
 HEAD = """\

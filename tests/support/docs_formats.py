@@ -15,43 +15,66 @@ Drawn from `replay/formats/` by `make docs`.
     wiretape export tapes/weather.tape --format sse -o weather.sse
     wiretape export tapes/weather.tape --format har -o weather.har
 
-`import` knows a format by the content of the file, `--format` names it where it does not, and `auto` is its default. What it writes
-is a sealed tape: redacted and normalised like any other ([sealed-tapes.md](sealed-tapes.md)), with `--exact` every byte as it came (which is
-refused where there are secrets). The records are those that the proxy would have written, `open` says `imported` and the
-format, and the ending is what our own folds make of the bytes. Both verbs print one line for each thing that the format cannot hold
-(`--json`: `lost`, with `code`, `count` and `text`). Exit code 0, or 3 and one line for a file that cannot be read.
+`import` knows a format by the content of the file, `--format` names it where it does not, and `auto` is its default.
+What it writes is a sealed tape: redacted and normalised like any other ([sealed-tapes.md](sealed-tapes.md)), with
+`--exact` every byte as it came (which is refused where there are secrets). The records are those that the proxy would
+have written, `open` says `imported` and the format, and the ending is what our own folds make of the bytes. Both
+verbs print one line for each thing that the format cannot hold (`--json`: `lost`, with `code`, `count` and `text`).
+Exit code 0, or 3 and one line for a file that cannot be read.
 
-Nothing is made up to fill a gap. Where a format knows no times, the clock goes on by a microsecond a read and the loss says so;
-a replay at original speed is then as fast as one at `instant`. Where it does not know how the connection ended, an orderly end is
-taken for granted, so that only the protocol's own terminator makes a stream `completed`.
+Nothing is made up to fill a gap. Where a format knows no times, the clock goes on by a microsecond a read and the
+loss says so; a replay at original speed is then as fast as one at `instant`. Where it does not know how the
+connection ended, an orderly end is taken for granted, so that only the protocol's own terminator makes a stream
+`completed`.
 """
 
 HAR = """\
 ## What we add to HAR
 
-HAR has no place for reads, and none for an ending. `export` writes three members of an entry that other readers skip, and `import`
-reads them again: bytes, read boundaries, times and ending of a tape come back as they were.
+HAR has no place for reads, and none for an ending. `export` writes three members of an entry that other readers skip,
+and `import` reads them again: bytes, read boundaries, times and ending of a tape come back as they were.
+"""
 
-| member | holds |
-|---|---|
-| `_chunks` | of each read `at_us`, microseconds since `startedDateTime`, and `bytes`; chunks with `ts` in milliseconds are read too |
-| `_ending` | `cause`, `ending`, `flags`, `framed`, `broke`, as on the tape's `end` ([tape.md](tape.md)) |
-| `_wiretape` | `request_us`, `attempt_us`, `head_us`, `end_us`, `created_us`, `framing`, `upstream` |
+MEMBERS = {
+    "_chunks": "of each read `at_us`, microseconds since `startedDateTime`, and `bytes`; "
+    "chunks with `ts` in milliseconds are read too",
+    "_ending": "`cause`, `ending`, `flags`, `framed`, `broke`, as on the tape's `end` ([tape.md](tape.md))",
+    "_wiretape": "`request_us`, `attempt_us`, `head_us`, `end_us`, `created_us`, `framing`, `upstream`",
+}
 
-A body that is not UTF-8 is base64, in an answer as HAR says it (`encoding`), in a request as `_encoding` beside `postData.text`.
+HOW = """\
+A body that is not UTF-8 is base64, in an answer as HAR says it (`encoding`), in a request as `_encoding` beside
+`postData.text`.
 
 ## How each is read
-
-| format | known by | notes |
-|---|---|---|
-| `sse` | a line that begins with `data:`, `event:`, `id:`, `retry:` or `:` | one stream; its path is guessed from the first payload |
-| `curl` | `HTTP/` at its start | the last head counts; chunked framing that is still there (`curl --raw`) is taken off, each chunk is a read, and a missing last chunk is a cut; a body shorter than its `Content-Length` is one too |
-| `har` | JSON with `log` | entries without an answer and websockets are left out |
-| `vcr` | `interactions`, in JSON or YAML | VCR.py of all ages, pydantic-ai's `parsed_body`, cassetter's typed bodies; YAML without a library ([why](decisions/2026-11-18-yaml-without-a-library.md)) |
-| `chunks` | JSON objects, one a line | nothing is added: none ends with `[DONE]` |
-| `aimock` | JSON with `fixtures` | texts, calls, blocks, reasoning, usage and errors; the request is what its match would take |
-| `mitmproxy` | a netstring that holds an object | a flow with an error keeps it as its ending; of a flow that was streamed mitmproxy has no body |
 """
+
+READ = {
+    "sse": (
+        "a line that begins with `data:`, `event:`, `id:`, `retry:` or `:`",
+        "one stream; its path is guessed from the first payload",
+    ),
+    "curl": (
+        "`HTTP/` at its start",
+        "the last head counts; chunked framing that is still there (`curl --raw`) is taken off, each chunk is a read, and "
+        "a missing last chunk is a cut; a body shorter than its `Content-Length` is one too",
+    ),
+    "har": ("JSON with `log`", "entries without an answer and websockets are left out"),
+    "vcr": (
+        "`interactions`, in JSON or YAML",
+        "VCR.py of all ages, `parsed_body`, cassetter's typed bodies; YAML without a library "
+        "([why](decisions/2026-11-18-yaml-without-a-library.md))",
+    ),
+    "chunks": ("JSON objects, one a line", "nothing is added: none ends with `[DONE]`"),
+    "aimock": (
+        "JSON with `fixtures`",
+        "texts, calls, blocks, reasoning, usage and errors; the request is what its match would take",
+    ),
+    "mitmproxy": (
+        "a netstring that holds an object",
+        "a flow with an error keeps it as its ending; of a flow that was streamed mitmproxy has no body",
+    ),
+}
 
 
 def _mark(code: str, always: tuple[str, ...], sometimes: tuple[str, ...]) -> str:
@@ -70,4 +93,7 @@ def formats() -> str:
     for code, text in LOSSES.items():
         marks = " | ".join(_mark(code, always, sometimes) for _, always, sometimes in columns)
         lines.append(f"| `{code}`: {text} | {marks} |")
-    return "\n".join([HEAD, *lines, "", HAR])
+    lines += ["", HAR, "| member | holds |", "|---|---|", *(f"| `{name}` | {said} |" for name, said in MEMBERS.items())]
+    lines += ["", HOW, "| format | known by | notes |", "|---|---|---|"]
+    lines += [f"| `{name}` | {READ[name][0]} | {READ[name][1]} |" for name in FORMATS]
+    return "\n".join([HEAD, *lines, ""])

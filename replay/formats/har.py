@@ -56,7 +56,9 @@ def _all(entries: list[Any], losses: list[Loss]) -> Iterator[Imported]:
 
 def _one(entry: dict[str, Any], request: dict[str, Any], response: dict[str, Any], losses: list[Loss]) -> Imported:
     ours, ending = as_object(entry.get("_wiretape")), as_object(entry.get("_ending"))
-    body = _content(as_object(response.get("content")))
+    content = as_object(response.get("content"))
+    body = _content(content)
+    losses += [Loss("body")] if not body and _number(content.get("size"), 0) else []
     headers = _headers(response.get("headers"))
     stream = any(name.lower() == "content-type" and _TEXT_STREAM in value for name, value in headers)
     clock, at = _clock(as_object(entry.get("timings")), ours, losses)

@@ -10,7 +10,7 @@ __all__ = ["LOSSES", "Loss"]
 LOSSES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "attempts": "earlier attempts: only the one that answered is there",
-        "body": "the body of an answer that broke: nothing of it was kept",
+        "body": "the body of an answer: nothing of it was kept",
         "boundaries": "where reads ended: each frame is made one read",
         "bytes": "the bytes: what the answer came to was kept, and is written as a stream again",
         "client": "what its client got and when: status, keepalives, leaving",

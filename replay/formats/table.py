@@ -49,7 +49,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             "HAR 1.2, of browsers and of `wiretape export`",
             from_har,
             (),
-            ("boundaries", "coding", "ending", "headers", "other_protocols", "time", "times", "unanswered"),
+            ("body", "boundaries", "coding", "ending", "headers", "other_protocols", "time", "times", "unanswered"),
         ),
         "vcr": Format(
             "cassettes of VCR.py and cassetter, YAML or JSON",

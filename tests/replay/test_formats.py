@@ -120,6 +120,14 @@ def test_of_har_chunks_in_milliseconds_are_reads_too() -> None:
     assert Loss("boundaries") in from_har(dumps(har)).losses
 
 
+def test_of_har_a_body_that_a_browser_did_not_keep_is_lost() -> None:
+    har = json.loads(dumps(HAR))
+    del har["log"]["entries"][0]["response"]["content"]["text"]
+    outcome = from_har(dumps(har))
+    assert Loss("body") in outcome.losses
+    assert end_of(outcome.streams[0])["ending"] == "truncated"
+
+
 def test_of_mitmproxy_an_error_is_an_ending_and_the_times_are_its_own() -> None:
     name, outcome = read(SAMPLES["mitmproxy"][1])
     whole, broken = outcome.streams

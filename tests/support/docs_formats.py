@@ -22,7 +22,7 @@ have written, `open` says `imported` and the format, and the ending is what our 
 verbs print one line for each thing that the format cannot hold (`--json`: `lost`, with `code`, `count` and `text`).
 Exit code 0, or 3 and one line for a file that cannot be read.
 
-Nothing is made up to fill a gap. Where a format knows no times, the clock goes on by a microsecond a read and the
+Nothing is made up to fill a gap, but for fixtures of aimock, which hold no bytes at all: theirs are ours. Where a format knows no times, the clock goes on by a microsecond a read and the
 loss says so; a replay at original speed is then as fast as one at `instant`. Where it does not know how the
 connection ended, an orderly end is taken for granted, so that only the protocol's own terminator makes a stream
 `completed`.
@@ -56,14 +56,18 @@ READ = {
     ),
     "curl": (
         "`HTTP/` at its start",
-        "the last head counts; chunked framing that is still there (`curl --raw`) is taken off, each chunk is a read, and "
-        "a missing last chunk is a cut; a body shorter than its `Content-Length` is one too",
+        (
+            "the last head counts; chunked framing that is still there (`curl --raw`) is taken off, each chunk is a "
+            "read, and a missing last chunk is a cut; a body shorter than its `Content-Length` is one too"
+        ),
     ),
     "har": ("JSON with `log`", "entries without an answer and websockets are left out"),
     "vcr": (
         "`interactions`, in JSON or YAML",
-        "VCR.py of all ages, `parsed_body`, cassetter's typed bodies; YAML without a library "
-        "([why](decisions/2026-11-18-yaml-without-a-library.md))",
+        (
+            "VCR.py of all ages, `parsed_body`, cassetter's typed bodies; YAML without a library "
+            "([why](decisions/2026-11-18-yaml-without-a-library.md))"
+        ),
     ),
     "chunks": ("JSON objects, one a line", "nothing is added: none ends with `[DONE]`"),
     "aimock": (

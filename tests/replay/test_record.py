@@ -17,6 +17,7 @@ from wiretape.proxy.config import Route, Target
 from wiretape.replay.base_urls import base_urls, unproxied
 from wiretape.replay.load import load
 from wiretape.replay.print_config import CLIENTS, snippet
+from wiretape.replay.record import recorded
 from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
 from wiretape.replay.server import listening
 
@@ -65,14 +66,19 @@ class Done:
 
 
 async def record(
-    folder: Path, *command: str, upstream: str | None = None, options: Sequence[str] = (), stdin: bytes = b""
+    folder: Path,
+    *command: str,
+    upstream: str | None = None,
+    options: Sequence[str] = (),
+    stdin: bytes = b"",
+    exact: bool = True,
 ) -> Done:
     """One run, its temporary folders below this one."""
     (folder / "tmp").mkdir(exist_ok=True)
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder / "tmp"), "LANG": "C.UTF-8"}
     tape = folder / "run.tape"
     where = [] if upstream is None else ["--upstream", upstream]
-    words = [*RECORD, *where, "-o", str(tape), "--exact", *options, "--", *command]
+    words = [*RECORD, *where, "-o", str(tape), *(["--exact"] if exact else []), *options, "--", *command]
     with trio.fail_after(60):
         process = await trio.run_process(
             words, env=env, cwd=folder, stdin=stdin, capture_stdout=True, capture_stderr=True, check=False
@@ -132,6 +138,34 @@ async def test_a_folder_that_is_named_keeps_the_live_tapes_and_only_this_run_is_
             done = await record(tmp_path, sys.executable, "-c", ASK, "text", upstream=upstream, options=options)
             assert done.endings == ["completed"]
     assert len(list((tmp_path / "kept").glob("*/*.tape"))) == 2
+
+
+CANARY = "sk-proj-canaryPastedIntoAPrompt0123456789abcdefABCDEF"
+
+
+async def test_a_key_in_a_prompt_is_redacted_and_exactly_is_refused(tmp_path: Path) -> None:
+    child = ASK.replace('"?"', f'"my key is {CANARY}"')
+    async with listening(answer) as (upstream, _):
+        refused = await record(tmp_path, sys.executable, "-c", child, "text", upstream=upstream)
+        plainly = await record(tmp_path, sys.executable, "-c", child, "text", upstream=upstream, exact=False)
+    assert (refused.code, refused.endings) == (3, [])
+    assert "not sealed; the live tapes stay in" in refused.said
+    assert CANARY not in refused.said
+    assert (plainly.code, plainly.endings) == (0, ["completed"])
+    assert CANARY.encode() not in (tmp_path / "run.tape").read_bytes()
+    assert len(left(tmp_path)) == 1, "what was refused stays, what was sealed goes"
+
+
+def test_a_tape_that_lost_records_costs_the_others_nothing(tmp_path: Path) -> None:
+    whole = next(iter(sorted((Path(__file__).parents[2] / "fixtures/format-1").glob("*.tape")))).read_bytes()
+    lines = whole.splitlines(keepends=True)
+    (tmp_path / "day").mkdir()
+    (tmp_path / "day/a.tape").write_bytes(whole)
+    (tmp_path / "day/b.tape").write_bytes(b"".join(lines[:3] + lines[5:]))
+    streams, damaged = recorded(tmp_path)
+    assert len(streams) == len(damaged) == 1
+    assert "b.tape" in damaged[0]
+    assert recorded(tmp_path, frozenset({"a", "b"})) == ([], [])
 
 
 async def test_what_it_says_where_it_cannot(tmp_path: Path) -> None:
@@ -216,6 +250,22 @@ async def test_signals_go_to_the_child_and_what_was_recorded_is_sealed(
         out, _ = await trio.to_thread.run_sync(process.communicate)
     assert (process.returncode, out) == (9, word)
     assert [records[-1].keys["ending"] for records in load(tmp_path / "run.tape").streams] == ["completed"]
+
+
+@pytest.mark.slow
+async def test_after_the_child_a_signal_ends_the_wait_for_what_runs_on(tmp_path: Path) -> None:
+    """Without it this would take the 30 s of `shutdown_drain_s`."""
+    behind = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {ASK!r}, 'endless'])\n"
+    child = behind + "time.sleep(0.7)\nprint('ready', flush=True)"
+    async with listening(answer) as (upstream, _):
+        process = _started(tmp_path, upstream, child)
+        await _until(process, b"ready")
+        await trio.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        with trio.fail_after(15):
+            await trio.to_thread.run_sync(process.communicate)
+    assert process.returncode == 0
+    assert [records[-1].keys["ending"] for records in load(tmp_path / "run.tape").streams] == ["shutdown"]
 
 
 @pytest.mark.slow

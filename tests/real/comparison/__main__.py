@@ -16,7 +16,7 @@ from wiretape.replay.server import listening
 
 from ..places import RUN
 from .paper import PLACE, Found, document
-from .peers import PEERS, Peer
+from .peers import NOBODY, PEERS, Peer
 
 __all__ = ["main"]
 
@@ -56,7 +56,7 @@ async def _one(peer: Peer, name: str, direct: Heard, upstream: int) -> Found:
             async with peer.record(upstream, folder) as asker:
                 live = await asker(body_of(name), KEY)
         with trio.fail_after(_ANSWER_S):
-            async with peer.replay(_NOBODY, folder) as asker:
+            async with peer.replay(NOBODY, folder) as asker:
                 again = await asker(body_of(name), KEY)
     except Exception as error:  # noqa: BLE001 - the peer's failing is a result
         wrong = "nothing to play" if isinstance(error, RuntimeError) else type(error).__name__
@@ -77,10 +77,6 @@ def _empty(peer: Peer, name: str) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
-
-
-#: A port where nobody listens.
-_NOBODY: Final = 9
 
 
 def _kept(folder: Path) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ in environments of their own.
 - **bytes**, **reads**, **ending**: the replay's are those of the upstream: SHA-256 of the body; the list of read sizes;
   status, Retry-After and how the connection ended.
 - **error**: how far a read is from its place in time behind the head: half of them, and the worst; where as many came.
+  What of it is this machine's, the row without a recorder says: the upstream itself, asked a second time.
 - **secrets kept**: what of the caller's key, a cookie of the upstream and a key inside the prompt is found in what was
   written (`--exact` writes nothing at all where there is a secret, and says where it is).
 

@@ -16,7 +16,7 @@ from tests.replay.raw_client import Heard, ask, from_json
 from ..places import CACHE, NODE_MODULES, WIRETAPE, environment
 from ..processes import free_port, listens, server
 
-__all__ = ["PEERS", "Asker", "Peer"]
+__all__ = ["NOBODY", "PEERS", "Asker", "Peer"]
 
 #: Asks with a body and a key.
 Asker = Callable[[bytes, str], Awaitable[Heard]]
@@ -32,7 +32,7 @@ _PLAYED: Final = ("--server-replay", "{flows}", *(part for name in (
     "server_replay_ignore_host", "server_replay_ignore_port", "server_replay_kill_extra"
 ) for part in ("--set", f"{name}=true")), "--set", "connection_strategy=lazy")  # fmt: skip
 #: A replay has no upstream; what it asks all the same finds nobody.
-_NOBODY: Final = 9
+NOBODY: Final = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +129,15 @@ async def _vcr(mode: str, port: int, folder: Path) -> AsyncGenerator[Asker]:
     yield partial(_vcr_asks, mode, was, folder)
 
 
+@asynccontextmanager
+async def _again(upstream: int, folder: Path) -> AsyncGenerator[Asker]:
+    """What this machine makes of the same upstream, asked a second time."""
+    await trio.lowlevel.checkpoint()
+    if upstream != NOBODY:
+        (folder / "port").write_text(str(upstream))
+    yield partial(_asked, int((folder / "port").read_text()))
+
+
 PEERS: Final = (
     Peer(
         name="Wiretape, `--exact`", package="wiretape", needs=WIRETAPE,
@@ -138,6 +147,7 @@ PEERS: Final = (
         name="Wiretape", package="wiretape", needs=WIRETAPE,
         record=partial(_wiretape_records, ()), replay=_wiretape_replays,
     ),
+    Peer(name="none: the upstream asked again", package="wiretape", needs=WIRETAPE, record=_again, replay=_again),
     Peer(name="aimock", package="@copilotkit/aimock (npm)", needs=_AIMOCK, record=_aimock_records,
          replay=_aimock_replays),
     Peer(name="VCR.py, httpx", package="vcrpy", needs=_VCR, record=partial(_vcr, "once"), replay=partial(_vcr, "none")),

@@ -22,10 +22,10 @@ have written, `open` says `imported` and the format, and the ending is what our 
 verbs print one line for each thing that the format cannot hold (`--json`: `lost`, with `code`, `count` and `text`).
 Exit code 0, or 3 and one line for a file that cannot be read.
 
-Nothing is made up to fill a gap, but for fixtures of aimock, which hold no bytes at all: theirs are ours. Where a format knows no times, the clock goes on by a microsecond a read and the
-loss says so; a replay at original speed is then as fast as one at `instant`. Where it does not know how the
-connection ended, an orderly end is taken for granted, so that only the protocol's own terminator makes a stream
-`completed`.
+Nothing is made up to fill a gap, but for fixtures of aimock, which hold no bytes at all: theirs are ours. Where a
+format knows no times, the clock goes on by a microsecond a read and the loss says so; a replay at original speed is
+then as fast as one at `instant`. Where it does not know how the connection ended, an orderly end is taken for
+granted, so that only the protocol's own terminator makes a stream `completed`.
 """
 
 HAR = """\

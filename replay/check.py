@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wiretape.events.errors import TapeError
-from wiretape.events.json_text import is_list, parse
+from wiretape.events.json_text import as_list, as_object, parse
 from wiretape.events.record import Record
 from wiretape.events.tape import Reader
 
@@ -146,10 +146,8 @@ def _secrets(
 
 def _line_of_element(data: bytes, line: int, where: str) -> int:
     """Elements of long lists of a request stand on lines behind it."""
-    said = parse(data.split(b"\n")[line - 1])
-    rows = said.get("split") if isinstance(said, dict) else None
     at = line
-    for row in rows if is_list(rows) else ():
+    for row in as_list(as_object(parse(data.split(b"\n")[line - 1])).get("split")):
         match row:
             case [str(name), int(count), str()]:
                 for number in range(count if name in LISTS else 0):

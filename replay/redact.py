@@ -288,13 +288,26 @@ def _with_keys(record: Record, asked: Redaction, placeholders: _Placeholders, *,
 
 
 def _in_keys(record: Record) -> list[tuple[str, str]]:
+    noted = _Noted()
     found: list[tuple[str, str]] = []
     for where, value in record.keys.items():
         if where not in _OF_BYTES:
-            vendors: list[str] = []
-            _cleaned(value, where, lambda vendor, _: vendors.append(vendor) or "")  # noqa: B023 - called at once
-            found += [(vendor, where) for vendor in vendors]
+            _cleaned(value, where, noted.of)
+        found += [(vendor, where) for vendor in noted.vendors]
+        noted.vendors.clear()
     return found
+
+
+class _Noted:
+    """What would have been replaced."""
+
+    def __init__(self) -> None:
+        self.vendors: list[str] = []
+
+    def of(self, vendor: str, secret: str) -> str:
+        del secret
+        self.vendors.append(vendor)
+        return ""
 
 
 def _cleaned(value: Any, name: str, place: _Place) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list, as_object
-from wiretape.events.record import Record
+from wiretape.events.record import NO_KEYS, Record
 from wiretape.events.tape import reads
 
 from .key import exact_key_of, key_of
@@ -73,7 +73,7 @@ def in_order(recordings: Iterable[Sequence[Record]]) -> list[Sequence[Record]]:
 
 
 def _began(records: Sequence[Record]) -> int:
-    keys = records[0].keys if records else {}
+    keys = records[0].keys if records else NO_KEYS
     created, created_us = keys.get("created"), keys.get("created_us")
     if type(created_us) is int:
         return created_us
@@ -130,11 +130,11 @@ def _header(
     }
     normalised = [*NAMES] if rules.normalised and not rules.exact else []
     normalised += [name for old in before for name in as_list(old.get("normalised")) if name not in normalised]
-    redacted = {} if rules.exact else names_of(rules.redaction)
+    redacted: Mapping[str, Any] = NO_KEYS if rules.exact else names_of(rules.redaction)
     for old in before:
         redacted = _both(redacted, as_object(old.get("redacted")))
     age = rules.max_age_days or next((old["max_age_days"] for old in before if old.get("max_age_days")), None)
-    more = {"normalised": sorted(set(normalised)), "redacted": redacted, "max_age_days": age}
+    more = {"normalised": sorted(set(normalised)), "redacted": dict(redacted), "max_age_days": age}
     return header | {name: value for name, value in more.items() if value}
 
 

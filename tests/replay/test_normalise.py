@@ -65,7 +65,7 @@ def _responses(chance: random.Random, call: str, word: str) -> bytes:
     whole = {"id": _word(chance, "resp_"), "object": "response", "created_at": chance.randrange(10**9, 2 * 10**9)}
     whole |= {"model": "m", "tools": [{"name": "look", "id": "kept"}], "metadata": {"id": "kept"}}
     called = {"id": fc, "type": "function_call", "call_id": call, "name": "look", "arguments": '{"id":"kept"}'}
-    values = [
+    values: list[Any] = [
         {"type": "response.created", "response": {**whole, "output": []}},
         {"type": "response.output_item.added", "output_index": 0, "item": {"id": item, "type": "message"}},
         {
@@ -84,7 +84,7 @@ def _responses(chance: random.Random, call: str, word: str) -> bytes:
 
 
 def _messages(chance: random.Random, call: str, word: str) -> bytes:
-    values = [
+    values: list[Any] = [
         {"type": "message_start", "message": {"id": _word(chance, "msg_"), "type": "message", "content": []}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}},

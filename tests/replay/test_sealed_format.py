@@ -1,0 +1,207 @@
+"""The form as a stranger reads it: the reader and the schema of the documentation, and tapes that are kept for ever."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.replay.captured import recorded
+from tests.support.corpus import load, needs_corpus
+from tests.support.make_sealed import FOLDER, SEALED, STREAMS
+from tests.support.sealed_sizes import measured
+from wiretape.events.json_text import as_list, is_list, is_object
+from wiretape.events.record import Record
+from wiretape.events.tape import reads
+from wiretape.replay.load import parse
+from wiretape.replay.seal import EXACT, Rules, seal
+
+ROOT: Final = Path(__file__).parents[2]
+FIXTURES: Final = sorted(path for path in (ROOT / "fixtures").rglob("*.tape") if path.parent.name != "format-1")
+SCHEMA: Final = json.loads((ROOT / "docs/sealed-tape.schema.json").read_text())
+
+# -- kept for ever ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(SEALED))
+def test_what_was_sealed_in_format_1_is_read(name: str) -> None:
+    data = (FOLDER / f"{name}.tape").read_bytes()
+    assert data == SEALED[name], "the script writes what is kept"
+    found = parse(data)
+    if found.header["exact"]:
+        assert found.streams == [list(records) for records in STREAMS[name]]
+    assert len(found.streams) == len(STREAMS[name])
+
+
+# -- a reader without our code ----------------------------------------------------------------------------------------
+
+_BLOCK: Final = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+def strangers() -> Any:
+    """The reader of docs/sealed-tapes.md, as it stands there."""
+    [code] = _BLOCK.findall((ROOT / "docs/sealed-tapes.md").read_text())
+    assert len([line for line in code.splitlines() if line.strip()]) <= 36
+    assert "wiretape" not in code
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/sealed-tapes.md", "exec"), names)  # noqa: S102 - our own documentation
+    return names["streams"]
+
+
+def of_all_attempts(records: Iterable[Record]) -> list[tuple[int, bytes]]:
+    """As `reads`, attempt by attempt."""
+    found: list[tuple[int, bytes]] = []
+    attempt: list[Record] = []
+    for record in records:
+        if record.kind == "attempt":
+            found += reads(attempt)
+            attempt = []
+        attempt.append(record)
+    return [*found, *reads(attempt)]
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_stranger_gets_the_reads_of_every_fixture(path: Path) -> None:
+    data = path.read_bytes()
+    assert list(strangers()(data)) == [of_all_attempts(records) for records in parse(data, verify=False).streams]
+
+
+@needs_corpus
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+def test_a_stranger_gets_the_bytes_of_every_capture_and_the_schema_holds(protocol: str) -> None:
+    streams = strangers()
+    for seed, capture in enumerate(load(protocol)):
+        records = recorded(capture.body, protocol, seed)
+        data = seal([records], EXACT)
+        [found] = streams(data)
+        assert found == list(reads(records)), capture.id
+        assert b"".join(part for _, part in found) == capture.body
+        if seed % 5 == 0:
+            assert wrong_lines(data) == wrong_lines(seal([records])) == [], capture.id
+
+
+# -- the schema -------------------------------------------------------------------------------------------------------
+
+_TYPES: Final[dict[str, Any]] = {
+    "string": str, "object": dict, "array": list, "boolean": bool, "null": type(None), "integer": int
+}  # fmt: skip
+
+
+def holds(schema: Any, value: Any) -> bool:
+    """As much of JSON Schema 2020-12 as ours needs; what it does not know it refuses."""
+    return all(_KEYWORDS[name](said, value, schema) for name, said in schema.items())
+
+
+def _type(said: Any, value: Any, _: Any) -> bool:
+    kinds = said if is_list(said) else [said]
+    return any(isinstance(value, _TYPES[kind]) and (kind == "boolean") == isinstance(value, bool) for kind in kinds)
+
+
+def _properties(said: Any, value: Any, _: Any) -> bool:
+    return not is_object(value) or all(holds(each, value[name]) for name, each in said.items() if name in value)
+
+
+def _additional(said: Any, value: Any, schema: Any) -> bool:
+    return said or not is_object(value) or value.keys() <= schema["properties"].keys()
+
+
+def _items(said: Any, value: Any, _: Any) -> bool:
+    return all(holds(said, each) for each in as_list(value))
+
+
+def _prefix(said: Any, value: Any, _: Any) -> bool:
+    return all(holds(each, item) for each, item in zip(said, as_list(value), strict=False))
+
+
+def _if(said: Any, value: Any, schema: Any) -> bool:
+    return not holds(said, value) or holds(schema["then"], value)
+
+
+def _reference(said: str, value: Any, _: Any) -> bool:
+    return holds(SCHEMA["$defs"][said.removeprefix("#/$defs/")], value)
+
+
+def _annotation(_said: Any, _value: Any, _schema: Any) -> bool:
+    return True
+
+
+_KEYWORDS: Final[Mapping[str, Callable[[Any, Any, Any], bool]]] = {
+    "$schema": _annotation,
+    "$comment": _annotation,
+    "$defs": _annotation,
+    "then": _annotation,
+    "$ref": _reference,
+    "type": _type,
+    "properties": _properties,
+    "additionalProperties": _additional,
+    "items": _items,
+    "prefixItems": _prefix,
+    "if": _if,
+    "const": lambda said, value, _: said == value and type(said) is type(value),
+    "enum": lambda said, value, _: value in said,
+    "required": lambda said, value, _: not is_object(value) or all(name in value for name in said),
+    "minimum": lambda said, value, _: value >= said,
+    "minItems": lambda said, value, _: not is_list(value) or len(value) >= said,
+    "maxItems": lambda said, value, _: not is_list(value) or len(value) <= said,
+    "pattern": lambda said, value, _: not isinstance(value, str) or re.search(said, value) is not None,
+    "not": lambda said, value, _: not holds(said, value),
+    "allOf": lambda said, value, _: all(holds(each, value) for each in said),
+    "anyOf": lambda said, value, _: any(holds(each, value) for each in said),
+}
+
+
+def wrong_lines(data: bytes) -> Sequence[bytes]:
+    """Those that are not as the schema has them; the first is a header."""
+    first, *others = data.splitlines(keepends=False) if b"\r" not in data else data.rstrip(b"\n").split(b"\n")
+    wrong = [] if holds(SCHEMA["$defs"]["header"], json.loads(first)) else [first]
+    return wrong + [line for line in others if not holds(SCHEMA["$defs"]["line"], json.loads(line))]
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_fixture_is_as_the_schema_has_it(path: Path) -> None:
+    assert wrong_lines(path.read_bytes()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{}",
+        b'{"k":1}',
+        b'{"k":"frame"}',
+        b'{"k":"frame","data":{},"raw":"x"}',
+        b'{"k":"frame","n":1,"data":{}}',
+        b'{"k":"clock","reads":[[1,2]]}',
+        b'{"k":"clock","lines":[-1]}',
+        b'{"k":"clock","novel":1}',
+        b'{"k":"request","split":[["novel",1,","]],"data":{}}',
+        b'{"k":"end","cause":"eof","ending":"novel"}',
+        b'{"k":"fold"}',
+        b'{"k":"answer","b64":"?"}',
+    ],
+)
+def test_the_schema_refuses(line: bytes) -> None:
+    assert not holds(SCHEMA, json.loads(line))
+
+
+# -- size and differences ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_figures_of_the_documentation() -> None:
+    said = (ROOT / "docs/sealed-tapes.md").read_text()
+    _, exact, sealed = measured()
+    assert (sealed.again, sealed.token, sealed.apart) == (0, 3, 1)
+    for sizes in (exact, sealed):
+        assert f"{sizes.size:,}" in said
+        assert f"{sizes.token_bytes:,} B" in said
+    assert sealed.size < 161_965, "smaller than what was received"
+
+
+def test_the_names_of_normalisations_are_those_of_the_documentation() -> None:
+    said = (ROOT / "docs/sealed-tapes.md").read_text()
+    header = parse(seal(STREAMS["text"], Rules())).header
+    assert header["normalised"] == [name for name in header["normalised"] if f"| `{name}` |" in said]
+    assert header["redacted"]["rules"] == [name for name in header["redacted"]["rules"] if f"- `{name}`:" in said]

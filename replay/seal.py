@@ -12,7 +12,6 @@ from typing import Any, Final
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list, as_object
 from wiretape.events.record import NO_KEYS, Record
-from wiretape.events.tape import reads
 
 from .key import exact_key_of, key_of
 from .normalise import NAMES, normalise
@@ -112,8 +111,8 @@ def _keyed(record: Record) -> Record:
     return record if key is None else record._replace(keys={**record.keys, "key": key})
 
 
-def _bytes(records: Sequence[Record]) -> bytes:
-    return b"".join(data for _, data in reads(records))
+def _bytes(records: Sequence[Record]) -> list[bytes | None]:
+    return [record.raw for record in records]
 
 
 def _header(

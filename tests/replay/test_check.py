@@ -1,0 +1,185 @@
+"""What `check` says of a file, by line; and the hook that runs it before a commit."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.replay.canaries import CANARIES
+from tests.support.make_fixtures import TAPES
+from wiretape.events.record import Record
+from wiretape.events.tape import Reader, Recorder
+from wiretape.proxy.cli import app
+from wiretape.replay.check import check
+from wiretape.replay.seal import EXACT, Rules, seal
+
+ROOT: Final = Path(__file__).parents[2]
+FILE: Final = Path("a.tape")
+TODAY: Final = date(2027, 1, 20)
+GOOD: Final = seal([Reader().feed(TAPES["text"])])
+KEY: Final = CANARIES["openai"]
+
+
+def found(data: bytes, **how: int) -> list[str]:
+    return [f"{each.line} {each.code}{'' if each.wrong else ' note'}" for each in check(FILE, data, TODAY, **how)]
+
+
+def ended(ending: str) -> bytes:
+    """A stream that ended so; with no word, one that still ran."""
+    recorder = Recorder()
+    records: list[Record] = [recorder.record("open", 0, {"format": 1, "dialect": "", "created": 1_800_000_000})]
+    if ending:
+        records.append(recorder.end(1, {"cause": ending, "ending": ending, "flags": []}))
+    return seal([records])
+
+
+def with_secret() -> bytes:
+    """In the second of three messages."""
+    messages = ",".join(f'{{"role":"user","content":"{text}"}}' for text in ("a", f"b {KEY}", "c"))
+    recorder = Recorder()
+    body = f'{{"tools":[{{}}],"messages":[{messages}]}}'.encode()
+    records = [
+        recorder.record("open", 0, {"format": 1, "dialect": "", "created": 1_800_000_000}),
+        recorder.record("request", 0, {"method": "POST", "path": "/x"}, body),
+        recorder.end(1, {"cause": "length", "ending": "completed", "flags": []}),
+    ]
+    return seal([records], Rules(exact=True, secrets_allowed=True))
+
+
+_FOUND: Final[dict[str, tuple[Callable[[], bytes], list[str]]]] = {
+    "good": (lambda: GOOD, []),
+    "live": (lambda: TAPES["text"], ["0 unsealed"]),
+    "nothing": (lambda: b"", ["0 unreadable"]),
+    "text": (lambda: b"hello\n", ["0 unreadable"]),
+    "newer": (lambda: GOOD.replace(b'"format":1', b'"format":2', 1), ["0 version"]),
+    "torn": (lambda: GOOD[:-1], ["14 unreadable"]),
+    "without clock": (lambda: GOOD.replace(b'{"k":"clock"', b'{"k":"cl"'), ["2 unreadable"]),
+    "edited": (lambda: GOOD.replace("Grüße".encode(), b"Gruesse", 1), ["14 fold"]),
+    "client gone": (lambda: ended("client_gone"), ["4 ending note"]),
+    "still running": (lambda: ended(""), ["2 unfinished note"]),
+    "a secret": (with_secret, ["7 secret"]),
+    "a live tape with a secret": (lambda: b"".join(TAPES[name] for name in ["text"]), ["0 unsealed"]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(_FOUND))
+def test_what_is_found(name: str) -> None:
+    data, due = _FOUND[name]
+    assert found(data()) == due
+
+
+def test_a_secret_is_named_by_its_place_alone() -> None:
+    [said] = check(FILE, with_secret(), TODAY)
+    assert (
+        str(said)
+        == "a.tape:7: secret: it looks like one of openai in messages[1].content: seal it again, and revoke the key"
+    )
+    assert KEY[:9] not in str(said)
+    line = with_secret().split(b"\n")[said.line - 1]
+    assert KEY.encode() in line
+
+
+def test_size_lines_and_age() -> None:
+    assert found(GOOD, bytes_max=len(GOOD)) == []
+    assert found(GOOD, bytes_max=len(GOOD) - 1) == ["0 size"]
+    long = seal([[Record(0, 0, "open", {"format": 1, "dialect": "", "more": "x" * 100_001})]])
+    assert found(long) == ["2 line note", "2 unfinished note"]
+    # Recorded on 2027-01-15, five days ago.
+    assert found(GOOD, age_days_max=5) == []
+    assert found(GOOD, age_days_max=4) == ["1 age"]
+    aging = seal([Reader().feed(TAPES["text"])], Rules(max_age_days=4))
+    assert found(aging) == found(aging, age_days_max=9) == ["1 age"]
+    assert found(seal([[Record(0, 0, "open", {"format": 1})]]), age_days_max=9) == ["1 age", "2 unfinished note"]
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    (tmp_path / "good.tape").write_bytes(GOOD)
+    (tmp_path / "gone.tape").write_bytes(ended("client_gone"))
+    done = CliRunner().invoke(app, ["check", str(tmp_path)])
+    assert (done.exit_code, done.stdout.count("\n")) == (0, 1)
+    (tmp_path / "live.tape").write_bytes(TAPES["text"])
+    done = CliRunner().invoke(app, ["check", str(tmp_path), "--json"])
+    assert done.exit_code == 1
+    assert [row["code"] for row in json.loads(done.stdout)] == ["ending", "unsealed"]
+
+
+def test_the_hook_runs_as_a_hook_would(tmp_path: Path) -> None:
+    """Its entry is split into words and given the files that are to be committed."""
+    said = dict(
+        line.strip(" -").split(": ", 1)
+        for line in (ROOT / ".pre-commit-hooks.yaml").read_text().splitlines()
+        if ": " in line and not line.startswith("#")
+    )
+    assert said["id"] == "wiretape-check"
+    (tmp_path / "good.tape").write_bytes(GOOD)
+    (tmp_path / "bad.tape").write_bytes(with_secret())
+    command = said["entry"].split()
+    binary = Path(sys.executable).parent / command[0]
+    for names, code in ((["good.tape"], 0), (["good.tape", "bad.tape"], 1)):
+        done = subprocess.run([binary, *command[1:], *names], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+    assert done.stdout.startswith("bad.tape:7: secret: ")
+
+
+def test_every_fixture_is_fit_to_be_committed() -> None:
+    files = [file for file in (ROOT / "fixtures").rglob("*.tape") if file.parent.name != "format-1"]
+    assert len(files) > 30
+    for file in files:
+        assert [each for each in check(file, file.read_bytes(), TODAY) if each.wrong] == []
+
+
+# -- seal -------------------------------------------------------------------------------------------------------------
+
+
+def test_seal_takes_files_of_both_kinds_and_puts_them_in_order(tmp_path: Path) -> None:
+    later = TAPES["text"]
+    one, two, out = tmp_path / "one.tape", tmp_path / "two.tape", tmp_path / "out.tape"
+    early = Reader().feed(TAPES["cut"])
+    early[0] = early[0]._replace(keys={**early[0].keys, "created": 1_700_000_000})
+    one.write_bytes(later)
+    two.write_bytes(seal([early], EXACT))
+    done = CliRunner().invoke(app, ["seal", str(one), str(two), "-o", str(out), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"out": str(out), "bytes": out.stat().st_size, "streams": 2, "exact": False}
+    assert out.read_bytes().index(b"half an ans") < out.read_bytes().index("Grüße".encode())
+    before = out.read_bytes()
+    done = CliRunner().invoke(app, ["seal", str(out), "-o", str(out)])
+    assert out.read_bytes() == before, "sealed again it is the same"
+    assert [file.name for file in sorted(tmp_path.iterdir())] == ["one.tape", "out.tape", "two.tape"]
+
+
+def test_seal_refuses_an_exact_tape_with_secrets(tmp_path: Path) -> None:
+    tape, out = tmp_path / "a.tape", tmp_path / "out.tape"
+    tape.write_bytes(with_secret())
+    done = CliRunner().invoke(app, ["seal", str(tape), "-o", str(out), "--exact"])
+    assert done.exit_code != 0
+    assert not out.exists()
+    assert KEY not in str(done.exception)
+    assert "stream 1 record 1 messages[1].content" in str(done.exception)
+    done = CliRunner().invoke(app, ["seal", str(tape), "-o", str(out), "--exact", "--allow-secrets"])
+    assert out.read_bytes() == tape.read_bytes()
+    done = CliRunner().invoke(app, ["seal", str(out), "-o", str(out), "--redact-prompts"])
+    assert done.exit_code == 0
+    assert KEY.encode() not in out.read_bytes()
+    assert b'"prompts":"sha256"' in out.read_bytes()
+    again = CliRunner().invoke(app, ["seal", str(out), "-o", str(tmp_path / "x.tape"), "--exact"])
+    assert again.exit_code == 0
+    assert b'"exact":false' in (tmp_path / "x.tape").read_bytes(), "what was done is not forgotten"
+
+
+def test_a_stream_of_the_data_folder_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    live, out = tmp_path / "live", tmp_path / "out.tape"
+    live.mkdir()
+    (live / f"{'a' * 26}.tape").write_bytes(b"".join(TAPES["text"].splitlines(keepends=True)[:-1]) + b'{"c":"torn')
+    done = CliRunner().invoke(app, ["seal", "aaa", "-o", str(out), "--data", str(tmp_path)])
+    assert done.exit_code == 0, done.exception
+    assert found(out.read_bytes()) == ["12 unfinished note"]
+    done = CliRunner().invoke(app, ["seal", "zz", "-o", str(out), "--data", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "no stream begins with 'zz'" in str(done.exception)

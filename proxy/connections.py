@@ -7,6 +7,7 @@ Bytes behind a request are kept, up to a bound, and read as the next request whe
 the reader goes on, so that a client that leaves is seen.
 """
 
+import select
 import socket
 import struct
 from collections.abc import Callable
@@ -199,6 +200,15 @@ class Connection:
             else:
                 self._unwaited += 1
                 return data
+
+    def has_left(self) -> bool:
+        """Whether its end has come, past all that is not read yet; of a socket, which alone can tell."""
+        raw = getattr(self._socket, _RAW, None)
+        if self.over or not isinstance(raw, socket.socket) or raw.fileno() < 0:
+            return False
+        look = select.poll()
+        look.register(raw, select.POLLRDHUP)
+        return bool(look.poll(0))
 
     async def _feed(self, http: Http1, data: bytes | bytearray) -> None:
         await http.feed(data)

@@ -47,6 +47,10 @@ class Line(Protocol):
     def send_now(self, data: bytes) -> None:
         """As `send`, without waiting: what does not fit at once aborts the connection."""
 
+    def has_left(self) -> bool:
+        """Whether the client's end has come, past all that is not read yet."""
+        ...
+
     def exchanged(self, *, stays: bool, read: bool) -> None:
         """An answer is whole: the connection waits for its next request, or ends."""
 
@@ -211,7 +215,7 @@ class Http1(H11Protocol):
         """As hypercorn's task group has it."""
         exchange = self.stream
         assert isinstance(exchange, Exchange)
-        self._inbox = inbox = Inbox(self._continue)
+        self._inbox = inbox = Inbox(self._continue, self.line.has_left)
         scope["extensions"]["wiretape"] = {
             "abort": exchange.cut,
             "offer": exchange.offer,

@@ -6,9 +6,13 @@ from typing import Any
 
 import trio
 
-from .limits import BODY_AHEAD_BYTES_MAX
+from .limits import BODY_AHEAD_BYTES_MAX, LEFT_LOOK_S
 
 __all__ = ["Inbox"]
+
+
+def _unseen() -> bool:
+    return False
 
 
 class Inbox:
@@ -16,9 +20,14 @@ class Inbox:
     without reading a long body then waits for itself, for ever. Here an end needs no room.
     """
 
-    __slots__ = ("_bytes", "_ended", "_gone", "_on_first", "_on_left", "_parts", "_room", "_said_end", "_waiting")
+    # fmt: off
+    __slots__ = (
+        "_bytes", "_ended", "_gone", "_has_left", "_on_first", "_on_left", "_parts", "_room", "_said_end", "_waiting",
+    )
+    # fmt: on
 
-    def __init__(self, on_first: Callable[[], None]) -> None:
+    def __init__(self, on_first: Callable[[], None], has_left: Callable[[], bool] = _unseen) -> None:
+        """`has_left` looks past what nobody reads yet, while there is no room for it."""
         self._parts: deque[bytes] = deque()
         self._bytes = 0
         self._ended = False
@@ -26,6 +35,7 @@ class Inbox:
         self._gone = False
         self._on_first: Callable[[], None] | None = on_first
         self._on_left: Callable[[], None] | None = None
+        self._has_left = has_left
         self._waiting = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
 
@@ -35,7 +45,11 @@ class Inbox:
         self._bytes += len(data)
         self._waiting.unpark_all()
         while self._bytes > BODY_AHEAD_BYTES_MAX and not self._gone:
-            await self._room.park()
+            with trio.move_on_after(LEFT_LOOK_S):
+                await self._room.park()
+                continue
+            if self._has_left():  # what came stays where it is: it may still be wanted
+                self._tell()
 
     def end(self) -> None:
         """The body is whole."""
@@ -45,11 +59,14 @@ class Inbox:
     def leave(self) -> None:
         """The client has left, or its answer is whole: nothing more comes, and nobody is waited for."""
         self._gone = True
+        self._tell()
+        self._waiting.unpark_all()
+        self._room.unpark_all()
+
+    def _tell(self) -> None:
         told, self._on_left = self._on_left, None  # which also breaks a circle of references
         if told is not None:
             told()
-        self._waiting.unpark_all()
-        self._room.unpark_all()
 
     def on_left(self, told: Callable[[], None] | None) -> None:
         """Told at once, and in every case once: a task that waits for `http.disconnect` costs 0.1 ms a request."""

@@ -50,6 +50,7 @@ __all__ = [
     "KEY_CHARS_MIN",
     "KEY_FILE_BYTES_MAX",
     "LATE_S",
+    "LEFT_LOOK_S",
     "LINGER_TIMEOUT_S",
     "LOG_CLOSE_S",
     "LOG_GATHER_S",
@@ -335,6 +336,8 @@ ACCEPT_RETRY_S: Final = 0.1
 
 #: Of a request's body that no app has asked for yet: four socket reads.
 BODY_AHEAD_BYTES_MAX: Final = 256 * 1024
+#: While there is no room for more, so often it is looked whether the client has left: the bar of a leaving is 50 ms.
+LEFT_LOOK_S: Final = 0.04
 
 #: Of a client's connection without a request: above the 60 s of common load balancers and SDKs, so that they close
 #: first, and no request meets a closing connection.

@@ -37,8 +37,11 @@ async def tail(
                 wire["on_left"](None)  # before the last send, which would tell of the end of the request
         else:
             async with trio.open_nursery() as nursery:
+                # Told at once, also while the upstream takes nothing of what was sent before.
+                wire["on_left"](partial(_left, live, nursery.cancel_scope))
                 nursery.start_soon(_watch, live, behind, nursery.cancel_scope)
                 ending = await _send_all(live, store, send, wire, head=head)
+                wire["on_left"](None)
                 nursery.cancel_scope.cancel()
         if live.left or ending is None:
             return

@@ -1,6 +1,11 @@
 """Uploads that are relayed while they come: what goes wrong in the middle of one is told, and is on its tape."""
 
+import socket
+import struct
 from collections.abc import Sequence
+from functools import partial
+from math import inf
+from typing import Any
 
 import pytest
 import trio
@@ -13,6 +18,7 @@ from wiretape.events.stretch import Stretch
 from wiretape.proxy.entry import Entry
 from wiretape.proxy.keys import LOCAL
 from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
+from wiretape.proxy.server import ServerSettings, listening, serve
 from wiretape.proxy.store import StoreFullError
 from wiretape.proxy.store_memory import MemoryStore
 
@@ -81,6 +87,91 @@ async def test_a_client_that_leaves_in_the_middle_is_told_nothing(autojump_clock
         kinds = await home.kinds()
         assert "commit" not in kinds
         assert "gone" in kinds
+
+
+class Stuck(trio.abc.Stream):
+    """An upstream that takes the head, no more, and says nothing; it knows when it was closed."""
+
+    def __init__(self) -> None:
+        self.closed_at = inf
+        self._head = False
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        del data
+        if self._head:
+            await trio.sleep_forever()
+        self._head = True
+        await trio.lowlevel.checkpoint()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.sleep_forever()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        del max_bytes
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        self.closed_at = min(self.closed_at, trio.current_time())
+        await trio.lowlevel.checkpoint()
+
+
+def stuck(home: House) -> Stuck:
+    """From now on each connection is to this one."""
+    upstream = Stuck()
+
+    async def open_tcp(host: str, port: int) -> trio.abc.Stream:
+        del host, port
+        await trio.lowlevel.checkpoint()
+        return upstream
+
+    transport: Any = home.transport
+    transport._connector._open_tcp = open_tcp
+    return upstream
+
+
+async def test_a_client_that_leaves_while_its_upload_is_stuck_is_noticed_at_once(autojump_clock: MockClock) -> None:
+    async with house(taking) as home:
+        upstream = stuck(home)
+        client = await home.connect()
+        await client.send(head(1_500_000) + b"x" * 50_000)
+        await trio.sleep(1)
+        left = trio.current_time()
+        client.close()
+        await home.settled()
+        assert await home.ending() == ("client_gone", [])
+        assert upstream.closed_at <= left + 0.05
+        assert await uploaded(home) == b"x" * 50_000
+
+
+@pytest.mark.parametrize(("sends", "resets"), [(650_000, False), (40_000_000, True)], ids=["leaves", "is killed"])
+async def test_so_it_is_where_more_has_come_than_is_kept(sends: int, resets: bool) -> None:
+    """On real sockets: the reader waits for room, and the client's end lies behind what it does not read.
+
+    What neither the kernel here nor the one there can send on keeps the end back: then only a reset is heard.
+    """
+    async with house(taking) as home, trio.open_nursery() as nursery:
+        upstream = stuck(home)
+        sockets = listening("127.0.0.1", 0)
+        stop = trio.Event()
+        app, reaper = home.assembly.app, home.assembly.reaper
+        await nursery.start(partial(serve, app, sockets, settings=ServerSettings(), reaper=reaper, shutdown=stop))
+        client = await trio.open_tcp_stream(*sockets[0].getsockname()[:2])
+        await client.send_all(head(50_000_000))
+        with trio.move_on_after(0.5):
+            await client.send_all(b"x" * sends)
+        await trio.sleep(0.1)
+        left = trio.current_time()
+        if resets:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await client.aclose()
+        with trio.fail_after(5):
+            await home.settled()
+        assert await home.ending() == ("client_gone", [])
+        assert upstream.closed_at <= left + 0.5
+        stop.set()
+    for each in sockets:
+        each.close()
 
 
 class _FullForUploads(MemoryStore):

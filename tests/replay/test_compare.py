@@ -95,6 +95,15 @@ ROWS: dict[str, tuple[list[Record], list[Record], tuple[int, int, int, int], str
         recorded([*TEXT[:3], USAGE, DONE]), recorded([*TEXT[:3], USAGE.replace(b":3}", b':"3"}'), DONE]),
         (1, 2, 2, 2), "usage.total_tokens",
     ),
+    "a member": (
+        recorded(TEXT), recorded([each.replace(b'"created":7,', b"") for each in TEXT]), (0, 2, 2, 2), "",
+    ),
+    "a member that was not always there": (
+        recorded(TEXT), recorded([TEXT[0].replace(b'"created":7,', b""), *TEXT[1:]]), (0, 0, 2, 2), "",
+    ),
+    "a member more": (
+        recorded([each.replace(b'"created":7,', b"") for each in TEXT]), recorded(TEXT), (0, 1, 2, 2), "",
+    ),
     "reasoning": (
         recorded([frame({"reasoning_content": "Hm"}), *TEXT]), recorded([frame({"reasoning_content": "Ah"}), *TEXT]),
         (2, 0, 2, 2), "reasoning of answer 0",
@@ -196,6 +205,17 @@ def test_a_text_parts_at_a_character_of_a_record() -> None:
     a, b, _, _ = ROWS["a text"]
     assert [difference.line() for difference in compare([a], [b])] == [
         'breaking: stream 1, record 5: text of answer 0 at 3: "Hello" -> "Help"'
+    ]
+
+
+def test_of_what_is_missing_whole_the_top_is_named() -> None:
+    usage = [*TEXT[:3], USAGE, DONE]
+    found = list(compare([recorded(usage)], [recorded(TEXT)], "shape"))
+    assert [difference.path for difference in found] == ["usage", "order of kinds"]
+    back = list(compare([recorded(TEXT)], [recorded(usage)], "shape"))
+    assert [(difference.path, difference.breaking) for difference in back] == [
+        ("usage", False),
+        ("order of kinds", False),
     ]
 
 

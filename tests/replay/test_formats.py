@@ -137,6 +137,36 @@ def test_of_mitmproxy_an_error_is_an_ending_and_the_times_are_its_own() -> None:
     assert Loss("body") in outcome.losses
 
 
+@pytest.mark.parametrize(
+    ("answer", "body", "status", "lost"),
+    [
+        ({"status": {"code": 200}, "body": {"string": "é"}}, "é".encode(), 200, False),
+        ({"status_code": 201, "content": "x"}, b"x", 201, False),
+        ({"status": 200, "body": "x"}, b"x", 200, False),
+        ({"status": 200, "body": None, "parsed_body": {"a": 1}}, b'{"a":1}', 200, True),
+        ({"status": 200, "body": {"a": [1]}}, b'{"a":[1]}', 200, True),
+        ({"status": 200, "body": {"type": "json", "content": {"a": 1}}}, b'{"a":1}', 200, True),
+        ({"status": 200, "body": {"type": "text", "content": "x"}}, b"x", 200, False),
+        ({"status": 200, "body": {"type": "binary", "content": "00ff"}}, b"\x00\xff", 200, False),
+        ({"status": 200, "body": {"type": "none"}}, b"", 200, False),
+        ({"status": 200, "body": {"type": "text", "more": 1}}, b'{"type":"text","more":1}', 200, True),
+    ],
+)
+def test_of_a_cassette_every_way_to_write_a_body(answer: dict[str, Any], body: bytes, status: int, lost: bool) -> None:
+    cassette = [{"request": {"method": "GET", "uri": "http://x/y?z=1"}, "response": answer}]
+    outcome = read(dumps({"interactions": cassette}))[1]
+    (records,) = outcome.streams
+    assert (body_of(records), records[3].keys["status"], records[1].keys["path"]) == (body, status, "/y?z=1")
+    assert (Loss("json") in outcome.losses) is lost
+    assert read(dumps(cassette))[1].streams[0][3:-1] == records[3:-1]  # before VCR.py had versions
+
+
+def test_of_a_cassette_headers_may_be_lines() -> None:
+    answer = {"status": 200, "headers": ["Content-Type: text/plain\r\n", "Retry-After: 7\r\n"], "body": "x"}
+    (records,) = read(dumps({"interactions": [{"request": {"method": "GET"}, "response": answer}]}))[1].streams
+    assert records[3].keys["headers"] == [["content-type", "text/plain"], ["retry-after", "7"]]
+
+
 def test_of_aimock_what_was_said_comes_back_as_a_stream() -> None:
     text, call, error = read(dumps(AIMOCK))[1].streams
     said = Message()

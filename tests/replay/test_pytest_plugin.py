@@ -6,8 +6,8 @@ from pathlib import Path
 import httpcore
 import pytest
 
-import wiretape.replay.pytest_tape
 from tests.support.tapes import calls, conversation, text, write
+from wiretape.replay import pytest_tape
 from wiretape.replay.pytest_thread import Thread
 from wiretape.replay.script import Request, Script, event_stream
 
@@ -15,7 +15,7 @@ pytest_plugins = ["pytester"]
 
 #: An inner run forgets every module that it was the first to import, and the next one has another copy: of httpcore
 #: httpx would then not know the errors.
-IMPORTED = (httpcore, wiretape.replay.pytest_tape)
+IMPORTED = (httpcore, pytest_tape)
 
 #: What a user's client is, in three lines.
 CLIENT = """
@@ -281,6 +281,31 @@ def test_a_recording_run_that_asked_nothing_fails(pytester: pytest.Pytester, ups
     result = run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["nothing was asked of the upstream, so there is nothing to keep"])
+
+
+def test_a_secret_in_a_prompt_is_not_on_the_tape_and_does_not_count(
+    pytester: pytest.Pytester, upstream: Upstream
+) -> None:
+    """Whoever has another key, or none, replays it too."""
+    source = (
+        CLIENT
+        + """
+import os
+@pytest.mark.tape
+def test_it(tape):
+    ask(tape.url, "my key is " + os.environ["THE_KEY"])
+    assert os.environ["THE_KEY"] in tape.sent[0].json["messages"][0]["content"]
+"""
+    )
+    first, second = (f"sk-proj-{letter * 4}CanaryOfATest0123456789abcdefABCDEF" for letter in "ab")
+    file = project(pytester, source) / "tapes/test_it/test_it.tape"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("THE_KEY", first)
+        run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url).assert_outcomes(passed=1)
+        assert b"Canary" not in file.read_bytes()
+        run(pytester).assert_outcomes(passed=1)
+        patch.setenv("THE_KEY", second)
+        run(pytester).assert_outcomes(passed=1)
 
 
 # -- prefixes, faults, pieces -----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from .chat.stream import ChatStream
 from .fold.wire import Wire
 from .json_text import as_list
 from .ledger import Ledger
-from .model import Ended, Ending, Event, Repaired
+from .model import Ended, Ending, Event
 from .record import Record
 from .settings import Profile, Settings
 
@@ -30,9 +30,13 @@ class Emitter:
     The dialect comes with the `open` record. A tape without one, or of an unknown dialect, is emitted as it came.
     """
 
-    def __init__(self, profile: Profile | None = None, sink: Callable[[Event], None] | None = None) -> None:
+    def __init__(
+        self, profile: Profile | None = None, sink: Callable[[Event], None] | None = None, *, repairs: bool = True
+    ) -> None:
+        """Who wants no entries of the ledger (`Repaired`) among the events says so: they cost more than the rest."""
         self._profile: Profile | None = profile
         self._sink = sink
+        self._repairs = repairs
         self._verbatim = self._foreign = True
         self.stream = ChatStream(Settings(), "", 0, sink)
 
@@ -67,13 +71,13 @@ class Emitter:
         settings = Settings.of(record.keys, self._profile)
         self._foreign = record.keys.get("dialect") != "chat"
         self._verbatim = settings.profile == "transparent" or self._foreign
-        sink = _without_ledger(self._sink) if self._verbatim and self._sink is not None else self._sink
         stream_id, created = record.keys.get("stream"), record.keys.get("created")
         self.stream = ChatStream(
             settings,
             stream_id if isinstance(stream_id, str) else "",
             created if type(created) is int else 0,
-            sink,
+            self._sink,
+            repairs=self._repairs and not self._verbatim,  # what goes out as it came needs none
         )
 
     def _pass(self, record: Record) -> None:
@@ -84,26 +88,16 @@ class Emitter:
             self._sink(Ended(n=record.n, ending=ending, cause=str(record.keys.get("cause")), flags=flags))
 
 
-def _without_ledger(sink: Callable[[Event], None]) -> Callable[[Event], None]:
-    """What goes out as it came needs no repair. No method: the stream would hold the emitter, and that the stream."""
-
-    def wanted(event: Event) -> None:
-        if not isinstance(event, Repaired):
-            sink(event)
-
-    return wanted
-
-
 def emit(tape: Iterable[Record], profile: Profile | None = None) -> bytes:
     """The whole of what a client got, or would get in another profile."""
     emitter = Emitter(profile)
     return b"".join(frame for record in tape for frame in emitter.feed(record))
 
 
-def events(tape: Iterable[Record]) -> Iterator[Event]:
-    """Every event of a tape in order, the entries of the ledger among them."""
+def events(tape: Iterable[Record], *, repairs: bool = True) -> Iterator[Event]:
+    """Every event of a tape in order, the entries of the ledger among them, if they are wanted."""
     seen: list[Any] = []
-    emitter = Emitter(sink=seen.append)
+    emitter = Emitter(sink=seen.append, repairs=repairs)
     for record in tape:
         emitter.feed(record)
         yield from seen

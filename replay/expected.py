@@ -25,7 +25,7 @@ def expected(records: Sequence[Record]) -> dict[str, Any]:
         return _exchanged(records)
     message, tools, usage, warnings = Message(), Tools(), UsageFold(), Warnings()
     ended: Ended | None = None
-    for event in events(records):
+    for event in events(records, repairs=False):
         if isinstance(event, Repaired):
             continue
         for fold in (message, tools, usage, warnings):

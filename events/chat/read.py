@@ -17,7 +17,7 @@ from ..model import (
     Usage,
 )
 
-__all__ = ["LEGACY_CALL", "delivers", "events", "orphans", "results", "says_content", "says_text"]
+__all__ = ["LEGACY_CALL", "delivers", "events", "orphans", "results", "says_content", "says_text", "texts"]
 
 #: The number of a legacy `function_call`, beside which the calls of the same choice count from 0.
 LEGACY_CALL: Final = -1
@@ -33,6 +33,15 @@ def events(value: dict[str, Any], n: int) -> Iterator[Event]:
         reason = choice.get("finish_reason")
         if isinstance(reason, str):
             yield Finish(n=n, choice=index, reason=reason)
+    usage = value.get("usage")
+    if is_object(usage) and usage:
+        yield Usage(n=n, counts=usage)
+
+
+def texts(value: dict[str, Any], n: int) -> Iterator[Event]:
+    """The same of a chunk of which it is known that its one choice says nothing but text."""
+    (choice,) = value["choices"]
+    yield from _texts(choice["delta"], n, choice["index"])
     usage = value.get("usage")
     if is_object(usage) and usage:
         yield Usage(n=n, counts=usage)

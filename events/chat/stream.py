@@ -39,6 +39,7 @@ from .results import Results
 
 __all__ = ["ChatStream"]
 
+_DATA: Final = b"data: "
 #: What a frame that came in several reads has to say of itself, and no more.
 _CUTS: Final = frozenset({"cuts"})
 
@@ -47,12 +48,18 @@ class ChatStream:
     """Feed the records of one tape in order, get the frames that go out on account of each."""
 
     def __init__(
-        self, settings: Settings, stream_id: str, created: int, sink: Callable[[Event], None] | None = None
+        self,
+        settings: Settings,
+        stream_id: str,
+        created: int,
+        sink: Callable[[Event], None] | None = None,
+        *,
+        repairs: bool = True,
     ) -> None:
-        self.ledger = Ledger(sink)
+        """The sink is told every event; without `repairs` those of the ledger are not made."""
+        self.ledger = Ledger(sink if repairs else None)
         self._settings = settings
-        self._stream_id = stream_id
-        self._created = created
+        self._stream_id, self._created = stream_id, created
         self._sink = sink
         self._facts = Facts()
         self._results = Results(self.ledger, told=settings.tool_events)
@@ -97,12 +104,26 @@ class ChatStream:
             return record.raw
         value = record.read().value  # if it was familiar, something else has happened meanwhile
         self._texted = self._texted or read.says_text(value)
+        if self._sink is not None:
+            return self._told(record, payload, value, self._sink)
         if not self._repair.plain(value):
             return self._repair.steady(payload)
         if self.familiar is None and self._lessons:
             self.familiar = learn(payload, value)
             self._lessons -= self.familiar is None
         return record.raw
+
+    def _told(self, record: Record, payload: bytes, value: Any, sink: Callable[[Event], None]) -> bytes | None:
+        """The same where the events are wanted, too: those of text, which the live fold knows already."""
+        frame = record.raw
+        if not self._repair.plain(value):
+            frame = None if self.ledger.whole else self._repair.steady(payload)
+            if frame is None:
+                return None
+            value = parse(frame[len(_DATA) : -2])
+        for event in read.texts(value, record.n):
+            sink(event)
+        return frame
 
     def _frame(self, record: Record) -> None:
         if self.overflow:  # nothing more is read, so nothing more is kept
@@ -226,7 +247,7 @@ class ChatStream:
             self.wire.choice(choice["index"])
         if self._send_chunk(chunk, finishes) and not self.delivered:
             self._outbox.deliver()
-        self._flows = self.delivered and self.wire.content and self._sink is None
+        self._flows = self.delivered and self.wire.content
 
     def _ran(self, progress: Progress) -> None:
         """A tool that the upstream runs itself: what it did cannot be undone, so no other attempt may follow."""

@@ -46,6 +46,8 @@ class Markup:
     def _look(self, piece: str, place: tuple[type, int, int]) -> None:
         text = self._tails.get(place, "") + piece
         self._tails[place] = text[1 - _MARKER_CHARS_MAX :]
+        if "<" not in text:  # with which they all begin
+            return
         for name, marker, kinds in _MARKERS:
             if place[0] in kinds and marker.search(text):
                 self._found[name] = None

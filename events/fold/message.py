@@ -114,7 +114,10 @@ class Message:
         return [(call.id, "".join(call.name), _joined(call.arguments)) for _, call in calls]
 
     def _said(self, choice: int) -> Said:
-        return self.choices.setdefault(choice, Said())
+        said = self.choices.get(choice)
+        if said is None:
+            said = self.choices[choice] = Said()
+        return said
 
     def _call(self, event: ToolNameDelta | ToolArgumentsDelta) -> CallSaid:
         return self._said(event.choice).calls.setdefault(event.call, CallSaid("", []))

@@ -1,6 +1,6 @@
 """What became of each tool call: every state that it went through, and the record that moved it."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..lifecycle import State
 from ..model import (
@@ -8,6 +8,9 @@ from ..model import (
     Ended,
     Event,
     Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
     ToolArgumentsComplete,
     ToolArgumentsDelta,
     ToolCallStarted,
@@ -17,6 +20,8 @@ from ..model import (
 from .wire import Call, Wire
 
 __all__ = ["Move", "Tools"]
+
+_SAID: Final = frozenset({TextDelta, ReasoningDelta, RefusalDelta})
 
 
 class Move(NamedTuple):
@@ -39,6 +44,8 @@ class Tools:
     def apply(self, event: Event) -> None:
         """The next event."""
         self.wire.apply(event)
+        if type(event) in _SAID:  # nine events of ten, and no call moves
+            return
         if isinstance(event, AttemptStarted):
             self.moves.clear()
             self._states.clear()

@@ -1,11 +1,15 @@
 """The one pure function from a tape to bytes, and the events of a tape."""
 
+from collections.abc import Iterable
+
 import pytest
 
-from tests.support.chat import DONE, finish, tape, text
+from tests.support.chat import DONE, call, finish, frame, tape, text
+from tests.support.corpus import load, needs_corpus
 from wiretape.events import emit as emission
+from wiretape.events.chat.stream import ChatStream
 from wiretape.events.emit import Emitter, emit, events
-from wiretape.events.model import Ended, Repaired, TextDelta
+from wiretape.events.model import Ended, Event, Repaired, TextDelta
 from wiretape.events.record import Record
 from wiretape.events.tape import Recorder
 
@@ -81,3 +85,80 @@ def test_of_an_exchange_the_end_alone_says_how_it_ended() -> None:
     assert list(events(records)) == [Ended(n=2, ending="completed", cause="framed", flags=("unframed",))]
     assert list(events([*records[:2], records[2]._replace(keys={"ending": "junk"})])) == []
     assert emit(records) == b'{"choices":[]}'
+
+
+# -- events of frames that flow ---------------------------------------------------------------------------------------
+
+
+def slowly(records: list[Record]) -> list[Event]:
+    """What every frame says when none is known to be no more than a piece of text."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChatStream, "_flowing", lambda *_: None)
+        return list(events(records))
+
+
+def without_repairs(seen: Iterable[Event]) -> list[Event]:
+    return [event for event in seen if not isinstance(event, Repaired)]
+
+
+FLOWING = {
+    "text": [text("a", role=True), text("b"), text("c"), finish(), DONE],
+    "a role on each": [text("a", role=True), text("b", role=True), text("c", role=True), finish(), DONE],
+    "reasoning, a refusal and both at once": [
+        text("a", role=True),
+        frame({"reasoning_content": "hm", "content": "b"}),
+        frame({"refusal": "no"}),
+        finish(),
+        DONE,
+    ],
+    "reasoning under its other name": [
+        text("a", role=True),
+        frame({"reasoning": "hm"}),
+        frame({"reasoning": "so"}),
+        frame({"reasoning": "then"}),
+        finish(),
+        DONE,
+    ],
+    "usage that rides on text": [
+        text("a", role=True),
+        frame({"content": "b"}, usage={"total_tokens": 1}),
+        frame({"content": "c"}, usage={"total_tokens": 2}),
+        finish(),
+        DONE,
+    ],
+    "empty text, null text, no text": [
+        text("a", role=True), text(""), frame({"content": None}), frame({}), text("z"), finish(), DONE,
+    ],
+    "a call in between": [
+        text("a", role=True),
+        text("b"),
+        call(index=0, id="c", type="function", name="f", arguments=""),
+        call(index=0, arguments="{}"),
+        text("c"),
+        finish("tool_calls"),
+        DONE,
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FLOWING)
+def test_events_are_the_same_whether_a_frame_flows_or_not(case: str) -> None:
+    records = tape(FLOWING[case])
+    assert list(events(records)) == slowly(records)
+    assert list(events(records, repairs=False)) == without_repairs(slowly(records))
+
+
+@needs_corpus
+def test_events_are_the_same_over_all_that_was_captured() -> None:
+    for capture in load():
+        records = tape([capture.body])
+        due = slowly(records)
+        assert list(events(records)) == due, capture.id
+        assert list(events(records, repairs=False)) == without_repairs(due), capture.id
+
+
+def test_without_the_ledger_repairs_are_counted_all_the_same() -> None:
+    emitter, whole = Emitter(sink=lambda _: None, repairs=False), Emitter(sink=lambda _: None)
+    for record in tape(FLOWING["a role on each"]):
+        assert emitter.feed(record) == whole.feed(record)
+    assert emitter.ledger.counts == whole.ledger.counts == {"role_repeated": 2}

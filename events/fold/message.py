@@ -1,7 +1,7 @@
 """What the answer says: text, reasoning, refusal, calls and finish of each choice, as the official SDKs have it."""
 
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Final, assert_never
 
 from ..json_text import joined_surrogates
 from ..model import (
@@ -29,22 +29,46 @@ from ..model import (
 __all__ = ["CallSaid", "Message", "Said"]
 
 
+#: A string of a few characters costs sixty bytes, so many small ones are joined in between.
+_PIECES_JOINED: Final = 1_024
+
+
+class _Pieces:
+    """A text as it comes; `str` is all of it."""
+
+    __slots__ = ("_joined", "_pieces")
+
+    def __init__(self) -> None:
+        self._joined: list[str] = []
+        self._pieces: list[str] = []
+
+    def append(self, piece: str) -> None:
+        pieces = self._pieces
+        pieces.append(piece)
+        if len(pieces) == _PIECES_JOINED:
+            self._joined.append("".join(pieces))
+            pieces.clear()
+
+    def __str__(self) -> str:
+        return joined_surrogates("".join([*self._joined, *self._pieces]))
+
+
 @dataclass(slots=True)
 class CallSaid:
     """One call as far as it was said."""
 
     id: str
     name: list[str]
-    arguments: list[str] = field(default_factory=list[str])
+    arguments: _Pieces = field(default_factory=_Pieces)
 
 
 @dataclass(slots=True)
 class Said:
     """One choice, in pieces."""
 
-    text: list[str] = field(default_factory=list[str])
-    reasoning: list[str] = field(default_factory=list[str])
-    refusal: list[str] = field(default_factory=list[str])
+    text: _Pieces = field(default_factory=_Pieces)
+    reasoning: _Pieces = field(default_factory=_Pieces)
+    refusal: _Pieces = field(default_factory=_Pieces)
     calls: dict[int, CallSaid] = field(default_factory=dict[int, CallSaid])
     finish: str = ""
 
@@ -98,20 +122,20 @@ class Message:
 
     def text(self, choice: int = 0) -> str:
         """The visible text."""
-        return _joined(self._said(choice).text)
+        return str(self._said(choice).text)
 
     def reasoning(self, choice: int = 0) -> str:
         """The thinking."""
-        return _joined(self._said(choice).reasoning)
+        return str(self._said(choice).reasoning)
 
     def refusal(self, choice: int = 0) -> str:
         """The refusal."""
-        return _joined(self._said(choice).refusal)
+        return str(self._said(choice).refusal)
 
     def calls(self, choice: int = 0) -> list[tuple[str, str, str]]:
         """Id, name and arguments of each call, in order of number."""
         calls = sorted(self._said(choice).calls.items())
-        return [(call.id, "".join(call.name), _joined(call.arguments)) for _, call in calls]
+        return [(call.id, "".join(call.name), str(call.arguments)) for _, call in calls]
 
     def _said(self, choice: int) -> Said:
         said = self.choices.get(choice)
@@ -120,8 +144,8 @@ class Message:
         return said
 
     def _call(self, event: ToolNameDelta | ToolArgumentsDelta) -> CallSaid:
-        return self._said(event.choice).calls.setdefault(event.call, CallSaid("", []))
-
-
-def _joined(pieces: list[str]) -> str:
-    return joined_surrogates("".join(pieces))
+        calls = self._said(event.choice).calls
+        call = calls.get(event.call)
+        if call is None:
+            call = calls[event.call] = CallSaid("", [])
+        return call

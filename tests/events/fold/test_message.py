@@ -89,3 +89,16 @@ def test_the_rest_says_nothing() -> None:
         Ended(n=2, ending="completed", cause="eof", flags=()),
     ]
     assert fold(*silent).choices == {}
+
+
+def test_a_text_in_very_many_pieces_is_whole_and_a_character_in_two_halves_is_one() -> None:
+    message = Message()
+    for number in range(3_000):
+        message.apply(TextDelta(n=number, choice=0, text=str(number)))
+    assert message.text() == "".join(map(str, range(3_000)))
+    halves = Message()
+    for number in range(1_023):
+        halves.apply(ReasoningDelta(n=number, choice=0, text="x"))
+    for half in ("\ud83d", "\ude00"):  # one is the last of what is joined, the other the first behind it
+        halves.apply(ReasoningDelta(n=9_999, choice=0, text=half))
+    assert halves.reasoning() == "x" * 1_023 + "\U0001f600"

@@ -1,6 +1,6 @@
 """The whole body of a request, within bounds of size and time, and what JSON it is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
@@ -14,14 +14,11 @@ from .answers import Answer, error
 from .asgi import Receive
 from .limits import PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
 
-__all__ = ["BodyError", "marked", "parsed", "too_long", "whole_body"]
+__all__ = ["CLOSE", "BodyError", "marked", "parsed", "too_long", "whole_body"]
 
 
-_CLOSE: Final = ((b"connection", b"close"),)
-
-
-def _nothing() -> None:
-    pass
+#: Of an answer to a request that is not read to its end.
+CLOSE: Final = (b"connection", b"close")
 
 
 class BodyError(Exception):
@@ -32,13 +29,11 @@ class BodyError(Exception):
         self.answer = answer
 
 
-async def whole_body(
-    receive: Receive, length: bytes, bytes_max: int, at_hand: Callable[[], Any] = _nothing
-) -> bytes | None:
+async def whole_body(receive: Receive, length: bytes, bytes_max: int, at_hand: Any = None) -> bytes | None:
     """All of it, or None where the client left; raises BodyError where it is too long or takes too long."""
     if length.isdigit() and int(length) > bytes_max:
         raise BodyError(too_long(bytes_max))
-    message = at_hand() or await _first(receive)
+    message = at_hand or await _first(receive)
     if message["type"] == "http.disconnect":
         return None
     if not message.get("more_body", False):
@@ -104,9 +99,9 @@ def _why(body: bytes) -> str:
 def too_long(bytes_max: int) -> Answer:
     """The answer to a body beyond the limit."""
     message = f"the body is longer than {bytes_max} bytes"
-    return error(413, message, type="invalid_request_error", code="body_too_large", headers=_CLOSE)
+    return error(413, message, type="invalid_request_error", code="body_too_large", headers=(CLOSE,))
 
 
 def _too_slow() -> Answer:
     message = f"the body did not arrive within {UPLOAD_TIMEOUT_S:g} s"
-    return error(408, message, type="invalid_request_error", code="body_timeout", headers=_CLOSE)
+    return error(408, message, type="invalid_request_error", code="body_timeout", headers=(CLOSE,))

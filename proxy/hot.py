@@ -12,7 +12,7 @@ from wiretape.events.settings import Facts
 from .access import content_type_refusal, refusal
 from .answers import Answer, error, send_answer
 from .asgi import Receive, Send
-from .asked_body import BodyError, marked, parsed, too_long, whole_body
+from .asked_body import CLOSE, BodyError, marked, parsed, too_long, whole_body
 from .exchange import Header
 from .headers import masked_path
 from .keys import Keys
@@ -108,10 +108,23 @@ class Hot:
             if length.isdigit() and int(length) > bytes_max:
                 raise BodyError(too_long(bytes_max))
             return Upload(receive, bytes_max), None
-        body = await whole_body(receive, length, bytes_max, wire["at_hand"])
+        body = await self._whole(receive, length, bytes_max, wire["at_hand"]())
         if body is None or not chat:
             return body, None
         return body, await parsed(body)
+
+    async def _whole(self, receive: Receive, length: bytes, bytes_max: int, at_hand: Any) -> bytes | None:
+        """A stop of the proxy waits for no body: whoever sends one is told to come again."""
+        if at_hand is not None:
+            return await whole_body(receive, length, bytes_max, at_hand)
+        body: bytes | None = None
+        with self._registry.coming() as scope:
+            body = await whole_body(receive, length, bytes_max)
+        if not scope.cancelled_caught:
+            return body
+        refused = self._registry.refusal()
+        assert refused is not None, "nothing else ends the wait"
+        raise BodyError(refused._replace(headers=(*refused.headers, CLOSE)))
 
     def _ordered(
         self,

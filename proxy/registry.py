@@ -1,7 +1,8 @@
 """All running streams: lets them in, runs each in a scope that no request can cancel, and ends them at shutdown."""
 
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
@@ -47,6 +48,8 @@ class Registry:
         self._nursery: trio.Nursery | None = None
         self._streams_max = min(services.config.streams_max, streams_that_fit())
         self._idle: trio.Event | None = None
+        #: Requests whose body is still on its way.
+        self._coming: set[trio.CancelScope] = set()
         #: The memory as it was last looked at, when, and how many streams began since.
         self._resident_bytes = 0
         self._looked_at = -inf
@@ -71,6 +74,16 @@ class Registry:
         if failure is not None and self._services.config.on_log_failure == "stop" and not getattr(store, "full", False):
             return _later("tapes cannot be written (on_log_failure = stop)", "log_failure")
         return None
+
+    @contextmanager
+    def coming(self) -> Generator[trio.CancelScope]:
+        """While the body of a request comes; cancelled when no stream may begin any more, as `refusal` then says."""
+        with trio.CancelScope() as scope:
+            self._coming.add(scope)
+            try:
+                yield scope
+            finally:
+                self._coming.discard(scope)
 
     def _memory_allows(self, max_bytes: int | None) -> bool:
         if max_bytes is None:
@@ -109,6 +122,8 @@ class Registry:
     async def drain(self, until: float) -> None:
         """No stream begins any more; those that run may end by themselves until then, and are ended after."""
         self.draining = True
+        for scope in self._coming:
+            scope.cancel()
         await self._emptied(until)
         self.end_all()
         await self._emptied(inf)

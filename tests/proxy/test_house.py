@@ -92,3 +92,26 @@ def test_of_what_is_only_relayed_nothing_is_kept() -> None:
     before = sys.getrefcount(body)
     fold.feed(body)
     assert sys.getrefcount(body) == before
+
+
+@pytest.mark.parametrize("sent", [b"", b'{"model":"m","stream":'], ids=["none of it", "a part of it"])
+async def test_a_request_whose_body_still_comes_when_the_proxy_stops_is_told_to_come_again(
+    sent: bytes, autojump_clock: MockClock
+) -> None:
+    """At once: by the time it is whole nobody would begin it."""
+    head = post().partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    async with house(streams(text("hi"), finish(), DONE)) as home:
+        client = await home.connect()
+        await client.send(head + sent)
+        await trio.sleep(1)
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(home.registry.drain, began + 30)
+            answered = await client.response(method="POST")
+        assert (answered.status, answered.at - began <= 0.05) == (503, True)
+        assert answered.header(b"retry-after") == b"1"
+        assert answered.header(b"connection") == b"close"
+        assert b'"code":"shutdown"' in answered.body
+        assert await client.receive() == b""
+        assert home.streams == [], "no stream has begun"
+        client.close()

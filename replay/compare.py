@@ -14,7 +14,7 @@ from .difference import Difference, Level
 
 __all__ = ["LEVELS", "compare", "verdict"]
 
-Streams = Sequence[Sequence[Record]]
+_Streams = Sequence[Sequence[Record]]
 _Compare = Callable[[Sequence[Record], Sequence[Record]], Iterator[Difference]]
 
 LEVELS: Final[Mapping[Level, _Compare]] = MappingProxyType(
@@ -22,7 +22,7 @@ LEVELS: Final[Mapping[Level, _Compare]] = MappingProxyType(
 )
 
 
-def compare(a: Streams, b: Streams, level: Level = "fold") -> Iterator[Difference]:
+def compare(a: _Streams, b: _Streams, level: Level = "fold") -> Iterator[Difference]:
     """Every difference, stream by stream; streams are compared by their place."""
     for number, (mine, other) in enumerate(zip(a, b, strict=False), 1):
         for difference in LEVELS[level](mine, other):

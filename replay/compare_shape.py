@@ -1,12 +1,29 @@
 """What two streams are made of, apart from values: JSON paths with their types, the order of kinds, status, ending"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from wiretape.events.emit import events
-from wiretape.events.json_text import ABSENT, as_list, as_object, is_list, is_object, parse
-from wiretape.events.model import Ended
+from wiretape.events.json_text import ABSENT, as_object, is_list, is_object, parse
+from wiretape.events.model import (
+    AttemptStarted,
+    Ended,
+    Event,
+    Finish,
+    ForeignFrame,
+    ReasoningDelta,
+    RefusalDelta,
+    Repaired,
+    Terminator,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    ToolProgress,
+    UpstreamError,
+    Usage,
+)
 from wiretape.events.record import Record
 
 from .compare_bytes import compare_request, last_attempt, status_of
@@ -14,6 +31,23 @@ from .difference import Difference, unequal
 from .json_diff import joined_path, kind_of
 
 __all__ = ["Shape", "compare_shape", "shape_differences", "shape_of"]
+
+#: What an event of a chat stream is, in the order in which these come first.
+_KINDS: Final[Mapping[type[Event], str]] = MappingProxyType(
+    {
+        ReasoningDelta: "reasoning",
+        TextDelta: "text",
+        RefusalDelta: "refusal",
+        ToolCallStarted: "call",
+        ToolArgumentsDelta: "arguments",
+        ToolProgress: "progress",
+        Finish: "finish",
+        Usage: "usage",
+        UpstreamError: "error",
+        Terminator: "terminator",
+        ForeignFrame: "foreign",
+    }
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,51 +64,41 @@ class Shape:
 
 def shape_of(records: Sequence[Record]) -> Shape:
     """Of the attempt that counts."""
-    ended = [event.ending for event in events(records) if isinstance(event, Ended)]
+    seen = [event for event in events(records) if not isinstance(event, Repaired)]
+    ended = [event.ending for event in seen if isinstance(event, Ended)]
     shape = Shape(status=status_of(records), ending=ended[-1] if ended else None)
+    chat = bool(records) and records[0].keys.get("dialect") == "chat"
+    for event in seen:
+        if isinstance(event, AttemptStarted):
+            shape.order.clear()
+        elif type(event) in _KINDS:
+            _note(shape, _KINDS[type(event)])
     body: list[Record] = []
     for record in last_attempt(records):
         if record.kind == "frame":
-            _take_frame(shape, record)
+            _take_frame(shape, record, chat=chat)
         elif record.kind == "body":
             body.append(record)
         elif record.kind == "rest":
             _note(shape, "rest")
-    if body:
-        _note(shape, "body")
-        value = parse(b"".join(record.raw or b"" for record in body))
-        if value is not ABSENT:
-            _take(shape, value, "body", body[0].n)
+    value = parse(b"".join(record.raw or b"" for record in body)) if body else ABSENT
+    if value is not ABSENT:
+        _take(shape, value, "body", body[0].n)
     return shape
 
 
-def _take_frame(shape: Shape, record: Record) -> None:
+def _take_frame(shape: Shape, record: Record, *, chat: bool) -> None:
     frame = record.frame()
     if frame.payload is None:
         return  # a comment: it stands where the clock puts it
     value = record.read().value if record.payload is not None else parse(frame.payload)
     if value is ABSENT:
-        _note(shape, frame.payload[:20].decode("utf-8", "replace") if frame.payload.startswith(b"[") else "not JSON")
-        return
-    said = as_object(value)
-    kind = said.get("type") if isinstance(said.get("type"), str) else frame.event.decode("utf-8", "replace")
-    if kind:
-        _note(shape, kind)
-    else:
-        for word in _kinds(said):
-            _note(shape, word)
-    _take(shape, value, kind or "", record.n)
-
-
-def _kinds(said: dict[str, Any]) -> Iterator[str]:
-    """Of one chat chunk, in the order in which a reader takes its parts."""
-    for choice in as_list(said.get("choices")):
-        fields = as_object(choice)
-        delta = as_object(fields.get("delta"))
-        yield from (name for name, value in delta.items() if value not in (None, "", [], {}))
-        if fields.get("finish_reason") is not None:
-            yield "finish_reason"
-    yield from (name for name in ("usage", "error") if said.get(name) is not None)
+        return  # `[DONE]` is a terminator, and has been noted as one
+    kind = as_object(value).get("type")
+    name = kind if isinstance(kind, str) else frame.event.decode("utf-8", "replace")
+    if not chat:
+        _note(shape, name or "data")
+    _take(shape, value, "" if chat else name, record.n)
 
 
 def _note(shape: Shape, kind: str) -> None:

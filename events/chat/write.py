@@ -39,6 +39,7 @@ from .emoji import emoji_of
 from .results import preview
 
 __all__ = [
+    "CALLS",
     "CHUNK",
     "DONE",
     "PROGRESS_EVENT",
@@ -53,6 +54,8 @@ __all__ = [
     "warning",
 ]
 
+#: The finish of an answer that calls tools.
+CALLS: Final = "tool_calls"
 CHUNK: Final = "chat.completion.chunk"
 DONE: Final = b"data: [DONE]\n\n"
 PROGRESS_EVENT: Final = b"hermes.tool.progress"

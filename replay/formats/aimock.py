@@ -1,14 +1,25 @@
 """Fixtures of aimock: what an answer came to, which is written as a chat stream again
 
-Such a file knows no bytes, so these are ours: one frame for the role, one for each text and each call, the finish,
-the usage if there is any, `[DONE]`. Ids that it does not have are made of places.
+Such a file knows no bytes, so these are ours: a frame for each text, two for each call, the finish, the usage if there
+is any, `[DONE]`. Ids that it does not have are made of places.
 """
 
 from collections.abc import Iterator
 from typing import Any, Final
 
+from wiretape.events.chat.write import CALLS, Envelope, payloads
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list, as_object, dumps, is_object, parse
+from wiretape.events.model import (
+    Event,
+    Finish,
+    ReasoningDelta,
+    Terminator,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    Usage,
+)
 from wiretape.events.sse import encode
 
 from .imported import Imported, Outcome, outcome, text_of
@@ -41,8 +52,7 @@ def _all(rows: list[Any], losses: list[Loss]) -> Iterator[Imported]:
         if is_object(response.get("error")):
             yield _failed(response, asked)
         elif any(name in response for name in _SAYS):
-            frames = [encode(dumps(payload)) for payload in _chunks(response, match, number)]
-            reads = [(0, frame) for frame in [*frames, encode(b"[DONE]")]]
+            reads = [(0, frame) for frame in _frames(response, match, number)]
             yield Imported(target=_CHAT, request_body=asked, reads=reads, upstream="aimock")
         else:
             losses.append(Loss("other_protocols"))  # pictures, sounds, embeddings
@@ -74,41 +84,40 @@ def _failed(response: dict[str, Any], asked: bytes | None) -> Imported:
     )
 
 
-def _chunks(response: dict[str, Any], match: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
-    model = response.get("model", match.get("model"))
-    head = {
-        "id": text_of(response.get("id") or f"chatcmpl-aimock-{number}"),
-        "object": "chat.completion.chunk",
-        "created": response["created"] if type(response.get("created")) is int else 0,
-        "model": model if isinstance(model, str) else "aimock",
-    }
-    deltas = list(_deltas(response))
-    calls = any("tool_calls" in delta for delta in deltas)
-    for delta in [{"role": "assistant", "content": ""}, *deltas]:
-        yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-    finish = response.get("finishReason") or ("tool_calls" if calls else "stop")
-    yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": text_of(finish)}]}
-    if is_object(response.get("usage")):
-        yield {**head, "choices": [], "usage": response["usage"]}
+def _frames(response: dict[str, Any], match: dict[str, Any], number: int) -> list[bytes]:
+    model, created = response.get("model", match.get("model")), response.get("created")
+    envelope = Envelope(
+        text_of(response.get("id") or f"chatcmpl-aimock-{number}"),
+        model if isinstance(model, str) else "aimock",
+        created if type(created) is int else 0,
+    )
+    return [encode(payload) for payload in payloads(_events(response), envelope)]
 
 
-def _deltas(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _events(response: dict[str, Any]) -> Iterator[Event]:
+    """What it says, in its order."""
     if response.get("reasoning"):
-        yield {"reasoning_content": text_of(response["reasoning"])}
+        yield ReasoningDelta(n=0, choice=0, text=text_of(response["reasoning"]))
+    calls = 0
+    for block in _blocks(response):
+        if block.get("type") == "text":
+            yield TextDelta(n=0, choice=0, text=text_of(block.get("text") or ""))
+            continue
+        arguments = block.get("arguments")
+        id_, name = text_of(block.get("id") or f"call_{calls}"), text_of(block.get("name") or "")
+        yield ToolCallStarted(n=0, choice=0, call=calls, id=id_, name=name)
+        yield ToolArgumentsDelta(n=0, choice=0, call=calls, text=text_of({} if arguments is None else arguments))
+        calls += 1
+    finish = response.get("finishReason") or (CALLS if calls else "stop")
+    yield Finish(n=0, choice=0, reason=text_of(finish))
+    if is_object(response.get("usage")):
+        yield Usage(n=0, counts=response["usage"])
+    yield Terminator(n=0)
+
+
+def _blocks(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
     blocks = as_list(response.get("blocks"))
     if not blocks:
         blocks = [{"type": "text", "text": response["content"]}] if response.get("content") else []
-        blocks += [{"type": "toolCall", **as_object(call)} for call in as_list(response.get("toolCalls"))]
-    index = 0
-    for block in map(as_object, blocks):
-        if block.get("type") == "text":
-            yield {"content": text_of(block.get("text") or "")}
-        else:
-            yield {"tool_calls": [_call(block, index)]}
-            index += 1
-
-
-def _call(block: dict[str, Any], index: int) -> dict[str, Any]:
-    arguments = block.get("arguments")
-    function = {"name": text_of(block.get("name") or ""), "arguments": text_of({} if arguments is None else arguments)}
-    return {"index": index, "id": text_of(block.get("id") or f"call_{index}"), "type": "function", "function": function}
+        blocks += [{**as_object(call), "type": "toolCall"} for call in as_list(response.get("toolCalls"))]
+    return map(as_object, blocks)

@@ -7,9 +7,10 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.chat.request import facts
 from wiretape.events.chat.results import results_in
-from wiretape.events.emit import EMITTER_VERSION, Emitter
+from wiretape.events.emit import EMITTER_VERSION, Emitter, events
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import ABSENT, as_list, as_object, dumps, parse
+from wiretape.events.model import ForeignFrame, Repaired, Terminator
 from wiretape.events.record import Record
 from wiretape.events.settings import Settings
 from wiretape.events.sse import Decoder
@@ -32,8 +33,10 @@ _EVENT_STREAM: Final = "text/event-stream"
 _STEP_US: Final = 1
 #: Of one file; what holds more is no recording of a conversation.
 _STREAMS_MAX: Final = 10_000
+#: Of an answer whose request nobody knows; its first payload stands within.
+_GUESSED_FROM_BYTES: Final = 65_536
 
-Headers = Sequence[tuple[str, str]]
+_Headers = Sequence[tuple[str, str]]
 
 
 class Clock(NamedTuple):
@@ -54,10 +57,10 @@ class Imported:
     method: str = "POST"
     #: Path and query.
     target: str
-    request_headers: Headers = ()
+    request_headers: _Headers = ()
     request_body: bytes | None = None
     status: int = 200
-    headers: Headers = (("content-type", _EVENT_STREAM),)
+    headers: _Headers = (("content-type", _EVENT_STREAM),)
     clock: Clock = field(default_factory=Clock)
     cause: str = "eof"
     #: As `head` and `end` say it (docs/tape.md, Framing), where it is known.
@@ -200,7 +203,7 @@ def _ended(one: Imported, records: Sequence[Record], *, chat: bool) -> dict[str,
     return {"cause": cause, "ending": ending, "flags": list(found)}
 
 
-def _raw(headers: Headers) -> list[tuple[bytes, bytes]]:
+def _raw(headers: _Headers) -> list[tuple[bytes, bytes]]:
     return [(name.encode("utf-8", "replace"), value.encode("utf-8", "replace")) for name, value in headers]
 
 
@@ -239,16 +242,23 @@ def in_frames(one: Imported) -> Imported:
 
 def guessed_target(body: bytes) -> str:
     """Where such an answer comes from, by its first payload."""
-    for frame in Decoder().feed(body[:65_536] + b"\n\n"):
-        said = as_object(parse(frame.payload)) if frame.payload else {}
-        kind = said.get("type")
-        if "choices" in said or said.get("object") == "chat.completion.chunk":
-            return "/v1/chat/completions"
+    for frame in Decoder().feed(body[:_GUESSED_FROM_BYTES] + b"\n\n"):
+        kind = as_object(parse(frame.payload)).get("type") if frame.payload else None
         if isinstance(kind, str) and kind.startswith("response."):
             return "/v1/responses"
-        if kind in ("message_start", "content_block_start"):
+        if kind == "message_start":
             return "/v1/messages"
+        if frame.payload and _is_chat(frame.raw):
+            return f"/v1{_CHAT}"
     return "/v1"
+
+
+def _is_chat(frame: bytes) -> bool:
+    """Whether our reader of that dialect makes anything of it."""
+    recorder = Recorder()
+    opened = recorder.record("open", 0, {"format": FORMAT, "stream": "", "dialect": "chat"})
+    seen = events([opened, *recorder.read(0, frame)])
+    return any(not isinstance(event, ForeignFrame | Repaired | Terminator) for event in seen)
 
 
 def text_of(value: Any) -> str:

@@ -1,7 +1,9 @@
 """Each fault over each dialect: the bytes that are left, in which pieces, and how it ends."""
 
+import re
 from collections.abc import Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from tests.replay.dialects import ANSWERS, chat
 from wiretape.events.json_text import as_object, parse
 from wiretape.events.sse import Decoder
 from wiretape.replay.faults import KINDS, FaultError, Faults, overlay
+from wiretape.replay.marks import PLACES
 from wiretape.replay.script import Fault, Script, Step, event_stream, json_answer
 
 DIALECTS = tuple(ANSWERS)
@@ -366,4 +369,9 @@ def test_what_is_no_fault_says_in_one_line_how_it_is_written(text: str) -> None:
 
 def test_every_kind_is_told() -> None:
     assert faults_module.__doc__ is not None
-    assert all(kind in faults_module.__doc__ for kind in KINDS)
+    told = (Path(__file__).parents[2] / "docs/replay.md").read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if kind not in faults_module.__doc__ or f"`{kind}" not in told] == []
+    assert [place for place in PLACES if f"`{place}" not in told] == []
+    examples = re.findall(r"(?:`|--fault )([a-z]+[@=][^`A-Z\s]+)", told)
+    assert len(examples) >= 16
+    assert all(overlay(example) for example in examples)

@@ -1,6 +1,7 @@
 """Two requests are one question, or they are two: a table of pairs, and what holds for any."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.events.json_text import dumps, is_list, is_object
-from wiretape.replay.key import exact, exact_key_of, key_of
+from wiretape.replay.key import IDS, LEFT_OUT, SEALED_WORDS, exact, exact_key_of, key_of
 from wiretape.replay.volatile import settled
 
 CHAT = "/v1/chat/completions"
@@ -225,6 +226,11 @@ def test_what_is_no_json_counts_by_its_bytes_and_so_does_what_was_kept_as_a_hash
 def test_what_is_nested_beyond_all_measure_counts_by_its_bytes() -> None:
     deep = b'{"messages":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
     assert key_of("POST", CHAT, deep) == key_of("POST", CHAT, deep) != key_of("POST", CHAT, deep + b" ")
+
+
+def test_what_is_left_out_or_renamed_is_documented() -> None:
+    told = (Path(__file__).parents[2] / "docs/replay.md").read_text(encoding="utf-8")
+    assert [name for name in (*LEFT_OUT, *IDS, *SEALED_WORDS) if f"`{name}`" not in told] == []
 
 
 #: Not one of these is touched.

@@ -9,13 +9,14 @@ from .measure import Compared, Held
 
 __all__ = ["Figures", "Part", "core", "put"]
 
-Part = Literal["core", "against", "proxy"]
+Part = Literal["core", "against", "replay", "proxy"]
 
 _PLACE: Final = Path(__file__).parents[2] / "docs/benchmarks.md"
 _HEAD: Final = "# How fast it is\n\nNothing here is typed by hand: each part is written by the command that it names.\n"
 _PARTS: Final[dict[Part, str]] = {
     "core": "\n## The core\n",
     "against": "\n## The core against an earlier commit\n",
+    "replay": "\n## Tapes, read and folded\n",
     "proxy": "\n## The proxy\n",
 }
 

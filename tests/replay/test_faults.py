@@ -372,6 +372,6 @@ def test_every_kind_is_told() -> None:
     told = (Path(__file__).parents[2] / "docs/replay.md").read_text(encoding="utf-8")
     assert [kind for kind in KINDS if kind not in faults_module.__doc__ or f"`{kind}" not in told] == []
     assert [place for place in PLACES if f"`{place}" not in told] == []
-    examples = re.findall(r"(?:`|--fault )([a-z]+[@=][^`A-Z\s]+)", told)
+    examples = re.findall(r"(?:`|--fault )([a-z]+[@=][^`A-Z\s]+)(?=[`\s])", told)
     assert len(examples) >= 16
     assert all(overlay(example) for example in examples)

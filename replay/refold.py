@@ -11,6 +11,9 @@ from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list, as_object, parse
 from wiretape.events.model import Ended
 from wiretape.events.record import Record
+from wiretape.proxy.catalogue import peek
+from wiretape.proxy.entry import StreamRow, entry_of
+from wiretape.proxy.store import PAGE_MAX, Filter
 
 from .difference import Difference, of_change, shortened
 from .expected import expected
@@ -34,6 +37,8 @@ _FLAGS_OF_THE_PROXY: Final = frozenset(
         "wrong_content_type",
     }
 )
+#: What the catalogue says of a stream and a fold can find again.
+_CATALOGUED: Final = ("model", "ending", "flags", "input_tokens", "output_tokens", "first_content_us")
 _FOLD: Final = b'{"k":"fold"'
 
 
@@ -88,15 +93,36 @@ class Refolding:
         )
 
 
-def refold(data: bytes) -> tuple[Recording, list[Difference]]:
-    """Of the bytes of one file; what it says of itself is not checked, that is the question."""
+def refold(data: bytes, row: StreamRow | None = None) -> tuple[Recording, list[Difference]]:
+    """Of the bytes of one file; what it says of itself is not checked, that is the question.
+
+    `row` is what the catalogue says of a live tape.
+    """
     recording = read_tape(data, verify=False)
     folds = [line for line in data.split(b"\n") if line.startswith(_FOLD)] if data.startswith(MARK) else []
     found: list[Difference] = []
     for number, records in enumerate(recording.streams, 1):
         said, now = said_and_found(records, folds[number - 1] if folds else None)
+        if row is not None:
+            said, now = said | _facts(row), now | _facts(entry_of(row.stream, records).stream)
         found += [of_change(change, breaking=True)._replace(stream=number) for change in changes(said, now)]
     return recording, found
+
+
+def _facts(row: StreamRow) -> dict[str, Any]:
+    return {"catalogue": {name: getattr(row, name) for name in _CATALOGUED}}
+
+
+def _catalogue(folder: Path) -> dict[str, StreamRow]:
+    """All rows of a data folder's catalogue, whether or not a server holds it; none of any other folder."""
+    rows: dict[str, StreamRow] = {}
+    which: Filter | None = Filter()
+    while which is not None and (folder / "catalogue.db").is_file():
+        found = peek(folder, which, PAGE_MAX)
+        page = found.page if found is not None else ()
+        rows |= {row.stream: row for row in page}
+        which = Filter(before=page[-1]) if len(page) == PAGE_MAX else None
+    return rows
 
 
 def said_and_found(records: Sequence[Record], fold: bytes | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -119,17 +145,21 @@ def refold_paths(
 ) -> Refolding:
     """Files, and every tape below folders. With `write` a sealed tape that changed is sealed anew; live ones stay."""
     began = clock()
-    files = [each for path in paths for each in (tapes_in(path) if path.is_dir() else [path])]
+    files: list[Refolded] = []
+    for path in paths:
+        rows = _catalogue(path) if path.is_dir() else {}
+        tapes = tapes_in(path) if path.is_dir() else [path]
+        files += [_file(tape, rows.get(tape.stem), write=write) for tape in tapes]
     if not files:
         raise TapeError("no .tape file is there")
-    return Refolding(files=[_file(path, write=write) for path in files], seconds=clock() - began)
+    return Refolding(files=files, seconds=clock() - began)
 
 
-def _file(path: Path, *, write: bool) -> Refolded:
+def _file(path: Path, row: StreamRow | None, *, write: bool) -> Refolded:
     data = path.read_bytes()
     sealed = data.startswith(MARK)
     try:
-        recording, differences = refold(data)
+        recording, differences = refold(data, None if sealed else row)
     except TapeError as error:
         return Refolded(path, sealed, 0, len(data), (), str(error))
     written = write and sealed and bool(differences)

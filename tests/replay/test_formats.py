@@ -312,8 +312,9 @@ def test_har_is_har() -> None:
 
 @needs_corpus
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["chat", "responses", "messages"])
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
 def test_every_capture_goes_through_har_and_an_event_stream_and_back(protocol: str) -> None:
+    assert load(protocol)
     for stream in load(protocol):
         (records,) = from_sse(stream.body).streams
         assert to_sse(records)[0] == stream.body

@@ -1,6 +1,8 @@
 """Today's folds over old tapes: what is found, what is written anew, and what is left alone."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,17 @@ def test_the_speed_is_of_the_clock_that_is_given(tmp_path: Path) -> None:
 def test_nothing_to_refold_is_one_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["refold", str(tmp_path)])
     assert done.exit_code != 0
+
+
+def test_a_data_folder_is_compared_with_its_catalogue_too(tmp_path: Path) -> None:
+    tape = tmp_path / "2026-11-18" / "s1.tape"
+    tape.parent.mkdir()
+    tape.write_bytes(LIVE)
+    run = CliRunner()
+    assert run.invoke(app, ["reindex", "--data", str(tmp_path)]).exit_code == 0
+    assert run.invoke(app, ["refold", str(tmp_path)]).exit_code == 0
+    with closing(sqlite3.connect(tmp_path / "catalogue.db")) as base, base:
+        base.execute("UPDATE streams SET input_tokens = 7")
+    done = run.invoke(app, ["refold", str(tmp_path)])
+    assert done.stdout.startswith(f"{tape}: stream 1: catalogue.input_tokens: 7 -> ")
+    assert done.exit_code == 1

@@ -135,7 +135,8 @@ def _refold(
     """Run today's repairs and folds over old tapes.
 
     Compares what comes of them with what they say of themselves: a sealed tape its fold lines, a live one the ending
-    and flags of its end, and what the catalogue of its data folder says. Exit code 1 where something changed or could not be read.
+    and flags of its end, and what the catalogue of its data folder says. Exit code 1 where something changed or could
+    not be read.
     """
     with told():
         from .refold import refold_paths

@@ -76,10 +76,14 @@ def tapes_in(folder: Path) -> list[Path]:
 def _pair(name: str, a: Path, b: Path, level: Level) -> Compared:
     (mine, lines_a), (other, lines_b) = _read(a), _read(b)
     differences: list[Difference] = []
+    breaks = False
     for difference in compare(mine.streams, other.streams, level):
+        if len(differences) >= _DIFFERENCES_MAX and (breaks or not difference.breaking):
+            if breaks:
+                break  # nothing that follows changes the verdict
+            continue
         differences.append(difference)
-        if len(differences) >= _DIFFERENCES_MAX:
-            break
+        breaks = breaks or difference.breaking
     return Compared(name, differences, lines_a, lines_b)
 
 

@@ -11,6 +11,7 @@ from tests.support.chat import text
 from wiretape.events.errors import TapeError
 from wiretape.events.record import Record, encode
 from wiretape.proxy.cli import app, main
+from wiretape.replay import pairs
 from wiretape.replay.pairs import compared
 from wiretape.replay.seal import EXACT, seal
 
@@ -70,6 +71,19 @@ def test_folders_by_name(tmp_path: Path) -> None:
         'new.tape: benign: stream 1: tape: (absent) -> "there"',
     ]
     assert done.exit_code == 2
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3])
+def test_beyond_a_bound_none_is_kept_but_the_verdict_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: int
+) -> None:
+    """The id differs in every frame, which is benign, and the last text, which is not."""
+    monkeypatch.setattr(pairs, "_DIFFERENCES_MAX", bound)
+    other = [each.replace(b"chatcmpl-1", b"chatcmpl-2") for each in (TEXT[0], text("p"), *TEXT[2:])]
+    a, b = live(tmp_path / "a.tape", SAME), live(tmp_path / "b.tape", recorded(other))
+    (pair,) = compared(a, b, "bytes")
+    assert pair.verdict == 2
+    assert len(pair.differences) <= bound + 1
 
 
 def test_all_of_them_as_json(tmp_path: Path) -> None:

@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 
 from tests.support.chat import DONE, call, finish, frame, sse, text
 from tests.support.corpus import load, needs_corpus
+from tests.support.make_fixtures import TAPES
 from wiretape.events.chat.request import facts
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
-from wiretape.events.tape import Recorder
+from wiretape.events.tape import Reader, Recorder
 from wiretape.replay.compare import compare, verdict
 from wiretape.replay.difference import Difference, Level, first_difference, shortened
+from wiretape.replay.formats.har import to_har
+from wiretape.replay.formats.sse import to_sse
 from wiretape.replay.json_diff import Change, changes
 
 LEVELS: tuple[Level, ...] = ("fold", "shape", "bytes", "clock")
@@ -278,3 +281,25 @@ def test_a_corpus_stream_differs_from_the_next_and_not_from_itself() -> None:
             assert list(compare([a], [a], level)) == []
         if [each.raw for each in a[4:]] != [each.raw for each in b[4:]]:
             assert list(compare([a], [b], "bytes"))
+
+
+@pytest.mark.parametrize("name", [*TAPES, "a call's name"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_prefix_of_a_tape_can_be_compared_and_exported(name: str, level: Level) -> None:
+    """Law L4."""
+    records = Reader().feed(TAPES[name]) if name in TAPES else ROWS[name][0]
+    for end in range(1, len(records)):
+        prefix = records[:end]
+        assert list(compare([prefix], [prefix], level)) == []
+        assert verdict(list(compare([prefix], [records], level))) in (0, 1, 2)
+        to_har([prefix])
+        to_sse(prefix, client=True)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("keys", [{"headers": [1, [2]]}, {"headers": "no", "status": []}, {"status": {"a": 1}}])
+def test_a_head_that_nobody_of_ours_wrote_is_compared_too(level: Level, keys: dict[str, Any]) -> None:
+    odd = [each._replace(keys=keys) if each.kind == "head" else each for each in recorded(TEXT)]
+    assert list(compare([odd], [odd], level)) == []
+    list(compare([odd], [recorded(TEXT)], level))
+    to_har([odd])

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tests.support.chat import DONE, call, finish, text
 from wiretape.events.json_text import dumps, is_object
 
-__all__ = ["BODY", "FRAMES", "SAMPLES", "netstring"]
+__all__ = ["AIMOCK", "ASKED", "BODY", "FRAMES", "HAR", "SAMPLES", "flow", "netstring"]
 
 FRAMES: Final = [text("Grüße: 'x'\n# y", role=True), b": ping\n\n", text(" 🐍"), finish(), DONE]
 BODY: Final = b"".join(FRAMES)
@@ -39,14 +39,14 @@ def _sized(data: bytes, kind: bytes) -> bytes:
     return b"%d:%b%b" % (len(data), data, kind)
 
 
-def flow(content: bytes | None = BODY, error: str | None = None, **more: Any) -> bytes:
+def flow(content: bytes | None = BODY, error: str | None = None, *, asked: bytes = ASKED, **more: Any) -> bytes:
     """One of mitmproxy."""
     request = {
         "method": b"POST",
         "host": "api.example.com",
         "path": b"/v1/chat/completions?beta=1",
         "headers": [[b"Content-Type", b"application/json"], [b"Authorization", b"Bearer secret"]],
-        "content": ASKED,
+        "content": asked,
         "timestamp_start": 1_800_000_000.0,
     }
     response = {

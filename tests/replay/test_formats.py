@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from tests.replay.format_samples import AIMOCK, ASKED, BODY, FRAMES, HAR, SAMPLES, netstring
+from tests.replay.format_samples import AIMOCK, ASKED, BODY, FRAMES, HAR, SAMPLES, flow, netstring
 from tests.replay.test_compare import CALL, TEXT, recorded
 from tests.support.corpus import load, needs_corpus
 from tests.support.make_fixtures import TAPES
@@ -390,3 +390,21 @@ def test_every_loss_is_said_somewhere() -> None:
 
 def test_the_choices_of_the_command_are_those_of_the_table() -> None:
     assert ("auto", *FORMATS) == FORMAT_NAMES
+
+
+@pytest.mark.parametrize(("name", "at"), [("har", 0), ("vcr", 0), ("vcr", 2), ("mitmproxy", 0)])
+def test_import_redacts_as_seal_does_and_exact_is_refused(tmp_path: Path, name: str, at: int) -> None:
+    canary = "sk-" + "proj-" + "Zx9" * 16
+    source, out = tmp_path / "source", tmp_path / "out.tape"
+    data = SAMPLES[name][at]
+    if name == "mitmproxy":
+        asked = ASKED.replace(b'"hi"', b'"%b"' % canary.encode())
+        data = flow(asked=asked)
+    else:
+        data = data.replace(b'hi\\"', canary.encode() + b'\\"').replace(b'"hi"', b'"%b"' % canary.encode())
+    assert canary.encode() in data
+    source.write_bytes(data)
+    assert CliRunner().invoke(app, ["import", str(source), "-o", str(out)]).exit_code == 0
+    assert canary not in out.read_text()
+    refused = CliRunner().invoke(app, ["import", str(source), "-o", str(out), "--exact"])
+    assert "exact and redacted exclude each other" in str(refused.exception)

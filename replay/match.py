@@ -8,6 +8,7 @@ and it must have been asked exactly this.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -147,18 +148,32 @@ def prepare_of(header: Mapping[str, Any]) -> Prepare:
 
 
 class _Asked:
-    """One recorded request, ready to be compared."""
+    """One recorded request, made ready when it is first compared: long ones take some milliseconds each."""
 
     def __init__(self, records: Sequence[Record], prepare: Prepare) -> None:
         self.prepare = prepare
-        self.request = prepare(asked_of(records))
+        self._recorded = asked_of(records)
         keys = next(record.keys for record in records if record.kind == "request")
         sha256 = keys.get("sha256")
-        method, path = _place_of(self.request)
         #: With `requests = hash` nothing but the hash was kept.
-        self.hashed = isinstance(sha256, str) and not self.request.body
-        self.key = exact_key_of(method, path, str(sha256)) if self.hashed else key_of(method, path, self.request.body)
-        self.route = _route(method, path)
+        self._sha256 = sha256 if isinstance(sha256, str) and not self._recorded.body else ""
+        self.route = _route(*_place_of(self._recorded))
+
+    @property
+    def hashed(self) -> bool:
+        """Its body is not there."""
+        return bool(self._sha256)
+
+    @cached_property
+    def request(self) -> Request:
+        """As it is compared."""
+        return self.prepare(self._recorded)
+
+    @cached_property
+    def key(self) -> str:
+        """What it is found by."""
+        method, path = _place_of(self._recorded)
+        return exact_key_of(method, path, self._sha256) if self.hashed else key_of(method, path, self.request.body)
 
 
 class Deck:

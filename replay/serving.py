@@ -5,14 +5,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from wiretape.events.errors import WiretapeError
+from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
+from wiretape.proxy.headers import masked_path
 
 from .faults import Faults
 from .fresh_ids import with_fresh_ids
 from .load import load
-from .match import Deck, How, Miss, Prepare, Taken, prepare_of
+from .match import MISS_STATUS, Deck, How, Miss, Prepare, Taken, prepare_of
 from .player import INSTANT, Side, Speed, each_attempt, script_of
-from .script import Fault, Request, Script
+from .script import Fault, Request, Script, json_answer
 
 __all__ = ["Attempts", "Ids", "Serving", "deck_of"]
 
@@ -72,10 +75,19 @@ class Serving:
     misses: int = 0
 
     def choose(self, request: Request) -> Script:
-        """What the server is to play."""
+        """What the server is to play. A tape that cannot be played is an answer, too: there are others to serve."""
         self.asked += 1
+        try:
+            return self._answer(request)
+        except WiretapeError as error:
+            self.misses += 1
+            self.say(f"{_what(request)} -> cannot be played: {error}")
+            value = {"error": {"message": str(error), "type": "wiretape_error", "code": "not_playable"}}
+            return json_answer(dumps(value), MISS_STATUS)
+
+    def _answer(self, request: Request) -> Script:
+        what = _what(request)
         taken = self.deck.take(request)
-        what = f"{request.method.decode('latin-1')} {request.target.decode('latin-1')}"
         if isinstance(taken, Miss):
             self.misses += 1
             self.say(f"{what} -> miss: {'; '.join(line.strip() for line in taken.lines())}")
@@ -96,6 +108,11 @@ class Serving:
         if len(unused) > _LISTED_MAX:
             lines.append(f"nor were {len(unused) - _LISTED_MAX} more")
         return [*lines, *(f"fault {text} had no place in any answer" for text in self.faults.unapplied)]
+
+
+def _what(request: Request) -> str:
+    """One line, whatever came: the server has let nothing in that is no request line."""
+    return f"{request.method.decode('latin-1')} {masked_path(request.target)}"
 
 
 def _said(script: Script) -> str:

@@ -47,6 +47,8 @@ PATTERNS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 _VOLATILE: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in PATTERNS.items()))
+#: None of them is in a line without one of these, nor goes beyond a line.
+_WORTH_A_LOOK: Final = re.compile(r"\d|/tmp/|/var/")
 #: Numbers of JSON that are times: seconds to nanoseconds, from 2001 to 2033.
 _EPOCHS: Final = tuple((10**9 * unit, 2 * 10**9 * unit) for unit in (1, 10**3, 10**6, 10**9))
 
@@ -54,7 +56,7 @@ _EPOCHS: Final = tuple((10**9 * unit, 2 * 10**9 * unit) for unit in (1, 10**3, 1
 def settled(value: Any) -> Any:
     """The value, a word for its kind wherever something volatile stands in a text, or a number that is a time."""
     if isinstance(value, str):
-        return _VOLATILE.sub(lambda found: f"<{found.lastgroup}>", value)
+        return "\n".join(_settled(line) if _WORTH_A_LOOK.search(line) else line for line in value.split("\n"))
     if is_object(value):
         return {name: settled(each) for name, each in value.items()}
     if is_list(value):
@@ -62,3 +64,7 @@ def settled(value: Any) -> Any:
     if type(value) in (int, float) and any(low <= value < high for low, high in _EPOCHS):
         return "<time>"
     return value
+
+
+def _settled(line: str) -> str:
+    return _VOLATILE.sub(lambda found: f"<{found.lastgroup}>", line)

@@ -121,6 +121,25 @@ def test_each_attempt_is_an_answer_of_its_own(tmp_path: Path) -> None:
     assert f"{tape}, attempt 1: no answer, reset" in table.lines[0]
 
 
+def test_a_stream_that_cannot_be_played_leaves_the_others_alone(tmp_path: Path) -> None:
+    odd = [
+        record._replace(keys={**record.keys, "status": 7}) if record.kind == "head" else record for record in stream()
+    ]
+    tape = tmp_path / "a.tape"
+    tape.write_bytes(live(odd))
+    table = Table(tape)
+    assert table.ask("hi").status == 599
+    assert table.lines == ["POST /v1/chat/completions -> cannot be played: its head has no status that can be sent: 7"]
+    assert table.serving.misses == 1
+
+
+def test_a_key_in_a_query_is_on_no_line(tape: Path) -> None:
+    table = Table(tape)
+    table.serving.choose(Request(b"GET", b"/v1/models?api_key=abcdef", (), b""))
+    assert "abcdef" not in table.lines[0]
+    assert "GET /v1/models?api_key=***" in table.lines[0]
+
+
 def test_what_is_no_tape_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.tape"
     path.write_bytes(b"{}\n")

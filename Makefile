@@ -156,6 +156,10 @@ $(OPPONENTS)/%/.installed: $(YARDSTICK)/%.txt
 bench-proxy: install $(OPPONENTS)/relay/.installed $(OPPONENTS)/litellm/.installed ## the proxy's cost beside a relay and LiteLLM, with its bars
 	$(PY) -m tests.bench.proxy $(BENCH)
 
+.PHONY: bench-replay
+bench-replay: install ## tapes of 100 MB read, folded and emitted: events a second and memory, with their bars (three minutes)
+	$(PY) -m tests.bench.replay
+
 .PHONY: bench-recording
 bench-recording: install ## what recording adds to a read, in alternating turns; writes its part of docs/recording.md
 	$(PY) -m tests.bench.recording

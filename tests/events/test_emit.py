@@ -93,8 +93,12 @@ def test_of_an_exchange_the_end_alone_says_how_it_ended() -> None:
 def slowly(records: list[Record]) -> list[Event]:
     """What every frame says when none is known to be no more than a piece of text."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ChatStream, "_flowing", lambda *_: None)
+        patch.setattr(ChatStream, "_flowing", _never)
         return list(events(records))
+
+
+def _never(*_: object) -> None:
+    """No frame flows."""
 
 
 def without_repairs(seen: Iterable[Event]) -> list[Event]:
@@ -148,6 +152,7 @@ def test_events_are_the_same_whether_a_frame_flows_or_not(case: str) -> None:
     assert list(events(records, repairs=False)) == without_repairs(slowly(records))
 
 
+@pytest.mark.slow
 @needs_corpus
 def test_events_are_the_same_over_all_that_was_captured() -> None:
     for capture in load():

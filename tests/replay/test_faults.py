@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import wiretape.replay.faults as faults_module
 from tests.replay.dialects import ANSWERS, chat
 from wiretape.events.json_text import as_object, parse
 from wiretape.events.sse import Decoder
+from wiretape.replay import faults as faults_module
 from wiretape.replay.faults import KINDS, FaultError, Faults, overlay
 from wiretape.replay.marks import PLACES
 from wiretape.replay.script import Fault, Script, Step, event_stream, json_answer

@@ -6,15 +6,21 @@ first one of the frame as it came, and the result is all that was emitted on acc
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from .model import Repaired
+from .model import Event, Repaired
 from .splice import Edit, Op, apply, locate
 from .sse import encode
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "Sink"]
 
 _DATA: Final = b"data: "
+
+
+class Sink(Protocol):
+    """Is told every event."""
+
+    def __call__(self, event: Event, /) -> None: ...
 
 
 class Ledger:

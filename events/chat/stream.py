@@ -1,14 +1,14 @@
 """Records of one chat stream to the frames a client gets: joins repair, read, the live fold and write."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ..familiar import Familiar
 from ..fold.wire import SIBLING, Call, Wire
 from ..json_text import parse
-from ..ledger import Ledger
-from ..lifecycle import STATUS_ON_WIRE, State
-from ..limits import BODY_BYTES_MAX, CALL_ID_CHARS_MAX, LESSONS_MAX
+from ..ledger import Ledger, Sink
+from ..lifecycle import State
+from ..limits import BODY_BYTES_MAX, LESSONS_MAX
 from ..model import (
     AttemptStarted,
     Ended,
@@ -29,6 +29,7 @@ from ..splice import Op
 from ..sse import encode
 from . import read, write
 from .answers import Failure
+from .cards import Cards
 from .choices import CUT_FINISHES
 from .held import HeldCalls
 from .hermes import AgentTools, Progress, frame_of
@@ -48,13 +49,7 @@ class ChatStream:
     """Feed the records of one tape in order, get the frames that go out on account of each."""
 
     def __init__(
-        self,
-        settings: Settings,
-        stream_id: str,
-        created: int,
-        sink: Callable[[Event], None] | None = None,
-        *,
-        repairs: bool = True,
+        self, settings: Settings, stream_id: str, created: int, sink: Sink | None = None, *, repairs: bool = True
     ) -> None:
         """The sink is told every event; without `repairs` those of the ledger are not made."""
         self.ledger = Ledger(sink if repairs else None)
@@ -64,6 +59,7 @@ class ChatStream:
         self._facts = Facts()
         self._results = Results(self.ledger, told=settings.tool_events)
         self._outbox = Outbox(self.ledger)
+        self._cards = Cards(settings, self.ledger, self._outbox)
         #: Text has come, so that a warning begins a paragraph of its own.
         self._texted = False
         #: Frames that it knows go out as they came, with nothing else to be done; gone when anything else happens.
@@ -104,25 +100,14 @@ class ChatStream:
             return record.raw
         value = record.read().value  # if it was familiar, something else has happened meanwhile
         self._texted = self._texted or read.says_text(value)
-        if self._sink is not None:
-            return self._told(record, payload, value, self._sink)
-        if not self._repair.plain(value):
-            return self._repair.steady(payload)
-        if self.familiar is None and self._lessons:
+        plain = self._repair.plain(value)
+        frame = record.raw if plain else None if self.ledger.whole else self._repair.steady(payload)
+        if self._sink is not None and frame is not None:  # told here; the live fold knows it already
+            for event in read.texts(value if plain else parse(frame[6:-2]), record.n):
+                self._sink(event)
+        elif plain and self.familiar is None and self._lessons:
             self.familiar = learn(payload, value)
             self._lessons -= self.familiar is None
-        return record.raw
-
-    def _told(self, record: Record, payload: bytes, value: Any, sink: Callable[[Event], None]) -> bytes | None:
-        """The same where the events are wanted, too: those of text, which the live fold knows already."""
-        frame = record.raw
-        if not self._repair.plain(value):
-            frame = None if self.ledger.whole else self._repair.steady(payload)
-            if frame is None:
-                return None
-            value = parse(frame[len(_DATA) : -2])
-        for event in read.texts(value, record.n):
-            sink(event)
         return frame
 
     def _frame(self, record: Record) -> None:
@@ -190,8 +175,7 @@ class ChatStream:
     def _discard(self, repair: str) -> None:
         """No client will see what came so far."""
         waiting = [item.n for item in self._repair.end()]
-        waiting += self._outbox.waiting() + self._held.waiting()
-        waiting += [self._usage.n] if self._usage is not None else []
+        waiting += [*self._outbox.waiting(), *self._held.waiting(), *([self._usage.n] if self._usage else [])]
         for n in sorted(set(waiting)):
             self.ledger.withheld(n, repair)
 
@@ -312,24 +296,10 @@ class ChatStream:
     # -- frames of ours -----------------------------------------------------------------------------------------------
 
     def _send_lifecycle(self, n: int, calls: Iterable[Call]) -> None:
-        if not self._settings.tool_events:
-            return
-        for call in calls:
-            status = STATUS_ON_WIRE.get(call.state)
-            if status is None or not call.name or self.wire.ran.get(call.id, call) is not call:
-                continue  # of what the upstream ran itself it has told
-            if call.internal:
-                self.ledger.flagged(n, "internal_tool")
-            elif len(call.id) > CALL_ID_CHARS_MAX:
-                self.ledger.flagged(n, "call_id_long")
-            else:
-                frame = write.lifecycle_of_call(self._own_envelope(), call, status, emoji=self._settings.emoji)
-                self._outbox.add(n, "lifecycle", frame)
+        self._cards.of_calls(n, calls, self.wire.ran, self._own_envelope)
 
     def _send_results(self, n: int) -> None:
-        for result in self._results.due():
-            frame = write.lifecycle_of_result(self._own_envelope(), result, emoji=self._settings.emoji)
-            self._outbox.add(n, "lifecycle", frame)
+        self._cards.of_results(n, self._results.due(), self._own_envelope)
 
     def _send_warning(self, n: int, code: str, lost: list[Call]) -> None:
         delta = {"content": ("\n\n" if self._texted else "") + write.warning(code, lost)}
@@ -385,9 +355,8 @@ class ChatStream:
             return
         self._send_usage()
         if not done:
-            done = write.DONE
-            self.ledger.added(n, "done_supplied", done)
-        self._outbox.send(n, done)
+            self.ledger.added(n, "done_supplied", write.DONE)
+        self._outbox.send(n, done or write.DONE)
         self._close()
 
     def _cut(self, n: int, ending: str) -> None:

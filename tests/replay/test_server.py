@@ -226,6 +226,17 @@ async def test_a_head_is_as_late_as_it_was_and_so_is_what_comes_instead(autojump
         assert upstream.seen[0].at - began == 30
 
 
+async def test_what_choosing_takes_is_no_delay_of_the_answer(autojump_clock: MockClock) -> None:
+    def choose(_: Request) -> Script:
+        autojump_clock.jump(5)
+        return Script(head_delay_s=30, headers=[])
+
+    upstream = Upstream(choose)
+    began = trio.current_time()
+    await said_by(upstream, GET)
+    assert upstream.seen[0].at - began == 30
+
+
 async def test_what_one_piece_is_late_is_not_added_to_the_next(autojump_clock: MockClock) -> None:
     """A client that reads nothing for a while holds up a piece; the next ones come at their own times."""
     del autojump_clock

@@ -761,9 +761,8 @@ def test_a_blank_line_stands_between_a_text_and_the_warning(before: list[bytes],
 
 def test_the_text_of_an_attempt_that_nobody_saw_is_no_text() -> None:
     recorder = Recorder()
-    made = tape([ROLE], on_partial="warn")[:2]
-    recorder._n = 2
-    made += [recorder.record("attempt", 1, {"number": 1}), *recorder.read(2, ROLE)]
+    made = [recorder.record(one.kind, 0, one.keys) for one in tape([ROLE], on_partial="warn")[:2]]
+    made += [recorder.record("attempt", 1, {"number": 1}), *recorder.read(2, text("hi", role=True)[:-1])]
     made += [*recorder.attempt(3, {"number": 2}), *recorder.read(4, ROLE + START + HALF)]
     made += [*recorder.rest(5), recorder.end(5, {"cause": "eof"})]
     assert visible(run(made)) == WARNING

@@ -20,10 +20,11 @@ from types import MappingProxyType
 from typing import Final
 
 from wiretape.events.errors import WiretapeError
-from wiretape.events.json_text import as_list, as_object, dumps
+from wiretape.events.json_text import as_object, dumps
 
-from .marks import Dialect, Marked, Marks, Place, PlaceError, place_of
+from .marks import Marked, Marks, Place, PlaceError, place_of
 from .script import Fault, Script, Step, json_answer
+from .spots import error_frame, without_finish
 
 __all__ = ["KINDS", "FaultError", "Faults", "Overlay", "overlay"]
 
@@ -236,20 +237,8 @@ def _failing(script: Script, place: Place, message: str) -> Script | None:
     if point is None or not body.marks.dialect:
         return None
     body.until(point.kept, point.tail, None)
-    body.pieces.append((0.0, _error_frame(body.marks.dialect, message, len(body.marks.frames))))
+    body.pieces.append((0.0, error_frame(body.marks.dialect, message, len(body.marks.frames))))
     return body.script()
-
-
-def _error_frame(dialect: Dialect, message: str, number: int) -> bytes:
-    """As each provider writes one into a stream that has begun."""
-    if dialect == "messages":
-        value = {"type": "error", "error": {"type": "overloaded_error", "message": message}}
-        return b"event: error\ndata: %b\n\n" % dumps(value)
-    if dialect == "responses":
-        failed = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": number}
-        return b"event: error\ndata: %b\n\n" % dumps(failed)
-    error = {"message": message, "type": "server_error", "param": None, "code": "server_error"}
-    return b"data: %b\n\n" % dumps({"error": error})
 
 
 def _dropping(place: Place) -> _Over:
@@ -258,21 +247,11 @@ def _dropping(place: Place) -> _Over:
         found = _frame_at(body.marks, place)
         if found is None:
             return None
-        new = b""
-        if place.word == "finish" and body.marks.dialect == "chat":
-            new = _without_finish(found)
-        body.replaced(found.start, found.end, new)
+        left = without_finish(body.marks.dialect, found.value) if place.word == "finish" else None
+        body.replaced(found.start, found.end, b"" if left is None else found.with_value(left))
         return body.script()
 
     return over
-
-
-def _without_finish(frame: Marked) -> bytes:
-    """Nothing, where it only said that; else the rest of it."""
-    choices = [as_object(choice) for choice in as_list(as_object(frame.value).get("choices"))]
-    if not any(any(as_object(choice.get("delta")).values()) for choice in choices) and "usage" not in frame.value:
-        return b""
-    return frame.with_value({**frame.value, "choices": [{**choice, "finish_reason": None} for choice in choices]})
 
 
 def _twice(script: Script, place: Place) -> Script | None:

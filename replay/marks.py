@@ -11,14 +11,14 @@ start, end    before all, behind all
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from wiretape.events.json_text import ABSENT, as_list, as_object, dumps, parse
+from wiretape.events.json_text import ABSENT, dumps, parse
 from wiretape.events.sse import Decoder
 
-__all__ = ["PLACES", "Dialect", "Marked", "Marks", "Place", "PlaceError", "Point", "place_of"]
+from .spots import Dialect, dialect_of, finishes, pieces, says_text, shortened, terminates
 
-Dialect = Literal["chat", "responses", "messages", ""]
+__all__ = ["PLACES", "Marked", "Marks", "Place", "PlaceError", "Point", "place_of"]
 
 #: A character of several bytes: its first byte, which a cut behind it leaves alone.
 _LEAD: Final = re.compile(rb"[\xc2-\xf4](?=[\x80-\xbf])")
@@ -106,7 +106,7 @@ class Marks:
     def __init__(self, body: bytes) -> None:
         self.body = body
         self.frames: Sequence[Marked] = list(_frames(body))
-        self.dialect: Dialect = _dialect(self.frames)
+        self.dialect: Dialect = dialect_of(frame.value for frame in self.frames)
 
     def point(self, place: Place) -> Point | None:
         """Where that is; None where this body has no such place."""
@@ -127,7 +127,7 @@ class Marks:
                 kept = frames[number - 1].end + place.further if number else place.further
                 return Point(kept) if kept <= len(self.body) else None
             case "text":
-                said = [frame for frame in frames if _text(self.dialect, frame.value)]
+                said = [frame for frame in frames if says_text(self.dialect, frame.value)]
                 return Point(said[number - 1].end) if number <= len(said) else None
             case "tool":
                 return self._in_arguments(place)
@@ -138,12 +138,12 @@ class Marks:
     @property
     def finish(self) -> Marked | None:
         """The frame that says why it ends."""
-        return next((frame for frame in self.frames if _finishes(self.dialect, frame.value)), None)
+        return next((frame for frame in self.frames if finishes(self.dialect, frame.value)), None)
 
     @property
     def done(self) -> Marked | None:
         """The frame that ends it."""
-        return next((frame for frame in self.frames if _terminates(self.dialect, frame)), None)
+        return next((each for each in self.frames if terminates(self.dialect, each.value, each.payload)), None)
 
     def frame(self, number: int) -> Marked | None:
         """The n-th, from 1."""
@@ -155,14 +155,14 @@ class Marks:
         wanted: Any = ABSENT
         left = place.further
         for frame in self.frames:
-            for piece in _pieces(self.dialect, frame.value):
+            for piece in pieces(self.dialect, frame.value):
                 names[piece.call] = names.get(piece.call, "") + piece.name
                 if wanted is ABSENT and piece.text and place.name in ("*", names[piece.call]):
                     wanted = piece.call
                 if piece.call != wanted:
                     continue
                 if len(piece.text) >= left:
-                    return Point(frame.start, frame.with_value(_shortened(self.dialect, frame.value, piece, left)))
+                    return Point(frame.start, frame.with_value(shortened(self.dialect, frame.value, piece, left)))
                 left -= len(piece.text)
         return None
 
@@ -175,100 +175,3 @@ def _frames(body: bytes) -> Iterator[Marked]:
         value = ABSENT if frame.payload is None else parse(frame.payload)
         yield Marked(start, end, frame.payload, value, frame.event)
         start = end
-
-
-# -- what the three dialects say --------------------------------------------------------------------------------------
-
-
-def _dialect(frames: Sequence[Marked]) -> Dialect:
-    """By the first frame that only one of them has."""
-    for frame in frames:
-        said = as_object(frame.value)
-        kind = said.get("type")
-        if "choices" in said:
-            return "chat"
-        if isinstance(kind, str) and kind.startswith("response."):
-            return "responses"
-        if kind in ("message_start", "content_block_start", "content_block_delta"):
-            return "messages"
-    return ""
-
-
-def _choices(value: Any) -> list[dict[str, Any]]:
-    return [as_object(choice) for choice in as_list(as_object(value).get("choices"))]
-
-
-def _text(dialect: Dialect, value: Any) -> bool:
-    if dialect == "chat":
-        return any(as_object(choice.get("delta")).get("content") for choice in _choices(value))
-    said = as_object(value)
-    if dialect == "messages":
-        return bool(as_object(said.get("delta")).get("text"))
-    return said.get("type") == "response.output_text.delta"
-
-
-def _finishes(dialect: Dialect, value: Any) -> bool:
-    if dialect == "chat":
-        return any(choice.get("finish_reason") for choice in _choices(value))
-    kind = as_object(value).get("type")
-    if dialect == "messages":
-        return kind == "message_delta"
-    return kind in ("response.completed", "response.incomplete", "response.failed")
-
-
-def _terminates(dialect: Dialect, frame: Marked) -> bool:
-    if dialect == "messages":
-        return as_object(frame.value).get("type") == "message_stop"
-    if dialect == "responses":
-        return _finishes(dialect, frame.value)
-    return frame.payload is not None and frame.payload.strip() == b"[DONE]"
-
-
-class _Piece(NamedTuple):
-    """Of one call: what a frame adds to its name and to its arguments."""
-
-    call: Any
-    name: str
-    text: str
-    #: Its place among the calls of the frame.
-    choice: int = 0
-    at: int = 0
-
-
-def _pieces(dialect: Dialect, value: Any) -> Iterator[_Piece]:
-    said = as_object(value)
-    kind, delta = said.get("type"), as_object(said.get("delta"))
-    if dialect == "chat":
-        for number, choice in enumerate(_choices(said)):
-            for at, call in enumerate(map(as_object, as_list(as_object(choice.get("delta")).get("tool_calls")))):
-                function = as_object(call.get("function"))
-                key = (choice.get("index"), call.get("index", at))
-                yield _Piece(key, _str(function.get("name")), _str(function.get("arguments")), number, at)
-    elif dialect == "messages":
-        if kind == "content_block_start":
-            yield _Piece(said.get("index"), _str(as_object(said.get("content_block")).get("name")), "")
-        elif delta.get("type") == "input_json_delta":
-            yield _Piece(said.get("index"), "", _str(delta.get("partial_json")))
-    elif kind == "response.output_item.added":
-        yield _Piece(said.get("output_index"), _str(as_object(said.get("item")).get("name")), "")
-    elif kind in ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta"):
-        yield _Piece(said.get("output_index"), "", _str(said.get("delta")))
-
-
-def _str(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _shortened(dialect: Dialect, value: Any, piece: _Piece, length: int) -> Any:
-    """The frame's value with so many characters of this piece, and nothing of what stands behind it."""
-    text = piece.text[:length]
-    if dialect == "responses":
-        return {**value, "delta": text}
-    if dialect == "messages":
-        return {**value, "delta": {**value["delta"], "partial_json": text}}
-    choices = list(value["choices"])
-    choice = choices[piece.choice]
-    calls = list(choice["delta"]["tool_calls"][: piece.at + 1])
-    calls[-1] = {**calls[-1], "function": {**calls[-1]["function"], "arguments": text}}
-    choices[piece.choice :] = [{**choice, "delta": {**choice["delta"], "tool_calls": calls}, "finish_reason": None}]
-    return {**value, "choices": choices}

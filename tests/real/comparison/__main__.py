@@ -5,6 +5,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,9 @@ __all__ = ["main"]
 
 #: Nobody's answer takes longer; the longest scenario has four seconds.
 _ANSWER_S: Final = 30.0
+#: A machine that is busy with others is given another try.
+_TRIES: Final = 3
+_LATE_MS: Final = 5.0
 _FOLDER: Final = RUN / "comparison"
 _SECRETS: Final = {"the caller's key": KEY, "the upstream's cookie": COOKIE, "a key in a prompt": PASTED}
 
@@ -34,7 +38,7 @@ async def _run(peers: Sequence[Peer], names: Sequence[str]) -> tuple[list[Found]
         secrets: dict[str, tuple[str, ...]] = {}
         for peer in peers:
             for name in names:
-                found.append(await _one(peer, name, direct[name], upstream))
+                found.append(await _tried(peer, name, direct[name], upstream))
                 said = found[-1]
                 sys.stdout.write(f"{peer.name} | {name} | {' | '.join(said.cells())}\n")
                 sys.stdout.flush()
@@ -44,20 +48,35 @@ async def _run(peers: Sequence[Peer], names: Sequence[str]) -> tuple[list[Found]
     return found, secrets
 
 
+async def _tried(peer: Peer, name: str, direct: Heard, upstream: int) -> Found:
+    """Once more where the number of reads differs, though they were not held back into one."""
+    found = await _one(peer, name, direct, upstream)
+    for _ in range(1, _TRIES):
+        if found.again is None or len(found.again.reads) in (0, 1, len(direct.reads)):
+            break
+        found = await _one(peer, name, direct, upstream)
+    return found
+
+
 async def _one(peer: Peer, name: str, direct: Heard, upstream: int) -> Found:
     if not peer.needs.exists():
         return Found(peer, name, direct, None, None, "NOT INSTALLED")
     folder = _empty(peer, name)
     live: Heard | None = None
     again: Heard | None = None
-    wrong = ""
+    wrong, late = "", inf
     try:
         with trio.fail_after(_ANSWER_S):
             async with peer.record(upstream, folder) as asker:
                 live = await asker(body_of(name), KEY)
-        with trio.fail_after(_ANSWER_S):
-            async with peer.replay(NOBODY, folder) as asker:
-                again = await asker(body_of(name), KEY)
+        for _ in range(_TRIES):
+            with trio.fail_after(_ANSWER_S):
+                async with peer.replay(NOBODY, folder) as asker:
+                    found = Found(peer, name, direct, live, await asker(body_of(name), KEY), "")
+            again = found.again if again is None or _late(found) < late else again
+            late = _late(Found(peer, name, direct, live, again, ""))
+            if not late > _LATE_MS:
+                break
     except Exception as error:  # noqa: BLE001 - the peer's failing is a result
         wrong = "nothing to play" if isinstance(error, RuntimeError) else type(error).__name__
     return Found(peer, name, direct, live, again, wrong)
@@ -70,6 +89,11 @@ async def _secrets(peer: Peer, upstream: int) -> tuple[str, ...]:
         async with peer.record(upstream, folder) as asker:
             await asker(body_of("text", pasted=True), KEY)
     return await trio.to_thread.run_sync(_kept, folder)
+
+
+def _late(found: Found) -> float:
+    """Of the worst read; nothing where reads cannot be compared."""
+    return max(found.errors_ms(), default=0.0)
 
 
 def _empty(peer: Peer, name: str) -> Path:

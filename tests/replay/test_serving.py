@@ -8,11 +8,13 @@ import pytest
 from tests.replay.dialects import ANSWERS, PATHS
 from tests.replay.made import asked, live, sealed, stream
 from wiretape.events.errors import TapeError
+from wiretape.events.json_text import dumps, parse
 from wiretape.events.record import Record
 from wiretape.replay.faults import Faults
 from wiretape.replay.match import How
 from wiretape.replay.player import ORIGINAL
 from wiretape.replay.script import Fault, Request, Script, event_stream
+from wiretape.replay.seal import seal
 from wiretape.replay.serving import Attempts, Serving, deck_of
 
 
@@ -145,3 +147,30 @@ def test_what_is_no_tape_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"{}\n")
     with pytest.raises(TapeError, match=r"x\.tape"):
         deck_of([path], "key")
+
+
+def test_a_sealed_conversation_answers_on_another_day_with_other_ids(tmp_path: Path) -> None:
+    """Redacted and renamed by default: what the client says now is compared with what was made of what it said then."""
+
+    def second(id_: str, day: str, job: str, key: str) -> bytes:
+        call = {"id": id_, "type": "function", "function": {"name": "start", "arguments": '{"what":"job"}'}}
+        said = f'{{"job":"{job}","at":"{day}T10:00:00Z","took":"0.{len(day)}31s","call":"{id_}","key":"{key}"}}'
+        messages = [
+            {"role": "system", "content": f"Today is {day}."},
+            {"role": "user", "content": "start it"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": id_, "content": said},
+        ]
+        return dumps({"model": "m", "stream": True, "messages": messages})
+
+    then = second("call_Bx92kQ7mZ1", "2026-11-18", "0b0a7c52-9c3e-4a5e-8f7d-2b1c6e5d4f3a", "sk-proj-" + "a1" * 20)
+    now = second("call_zz00000009", "2027-03-02", "7c3d1c9e-0f57-43a0-9c7a-0a6d8c5b4e21", "sk-proj-" + "b2" * 20)
+    recorded = stream(text="x")
+    recorded[1] = recorded[1]._replace(raw=then, payload=then, value=parse(then))
+    tape = tmp_path / "a.tape"
+    tape.write_bytes(seal([stream(text="a"), recorded]))
+    assert b"a1a1a1" not in tape.read_bytes()
+    table = Table(tape)
+    assert table.serving.choose(Request(b"POST", b"/v1/chat/completions", (), now)).status == 200
+    other = now.replace(b"start it", b"stop it")
+    assert table.serving.choose(Request(b"POST", b"/v1/chat/completions", (), other)).status == 599

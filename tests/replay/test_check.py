@@ -121,10 +121,16 @@ def test_the_hook_runs_as_a_hook_would(tmp_path: Path) -> None:
     (tmp_path / "bad.tape").write_bytes(with_secret())
     command = said["entry"].split()
     binary = Path(sys.executable).parent / command[0]
-    for names, code in ((["good.tape"], 0), (["good.tape", "bad.tape"], 1)):
+
+    def run(*names: str) -> tuple[int, str]:
         done = subprocess.run([binary, *command[1:], *names], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
-    assert done.stdout.startswith("bad.tape:7: secret: ")
+        return done.returncode, done.stdout
+
+    assert said["files"] == r"\.tape$"
+    assert run("good.tape") == (0, "")
+    code, told = run("good.tape", "bad.tape")
+    assert code == 1
+    assert told.startswith("bad.tape:7: secret: ")
 
 
 def test_every_fixture_is_fit_to_be_committed() -> None:

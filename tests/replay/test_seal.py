@@ -1,0 +1,117 @@
+"""Sealing as a whole: pure, again and again the same, and whatever a recorder makes can be sealed."""
+
+import re
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.replay.canaries import CANARIES
+from tests.replay.captured import recorded
+from tests.replay.test_normalise import conversation
+from tests.replay.test_sealed import tapes
+from tests.support.corpus import load, needs_corpus
+from wiretape.events.errors import TapeError
+from wiretape.events.record import Record
+from wiretape.replay.load import parse
+from wiretape.replay.redact import Redaction, findings
+from wiretape.replay.seal import EXACT, Rules, in_order, key_of_record, seal
+
+STRICT: Final = Rules(redaction=Redaction(paths=("messages[*].content",), prompts=True))
+
+
+def again(data: bytes, rules: Rules | None = None) -> bytes:
+    """A sealed tape sealed once more."""
+    found = parse(data)
+    return seal(found.streams, rules, headers=[found.header])
+
+
+@pytest.mark.slow
+@given(st.lists(tapes(), min_size=1, max_size=2))
+def test_whatever_a_recorder_makes_can_be_sealed_and_sealed_again(streams: list[list[Record]]) -> None:
+    sealed = seal(streams)
+    assert seal(streams) == sealed
+    assert again(sealed) == sealed
+    assert seal(parse(seal(streams, EXACT)).streams) == sealed
+    strict = again(sealed, STRICT)
+    assert again(strict, STRICT) == strict
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])
+def test_a_conversation(dialect: str) -> None:
+    streams = conversation(dialect, 1)
+    sealed = seal(streams)
+    assert again(sealed) == sealed == again(seal(streams, EXACT))
+    found = parse(sealed)
+    assert found.header["exact"] is False
+    assert found.header["normalised"] == [
+        "created", "fingerprint", "ids", "obfuscation", "rate_limits", "request_ids", "results"
+    ]  # fmt: skip
+
+
+@needs_corpus
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+def test_every_capture(protocol: str) -> None:
+    for seed, capture in enumerate(load(protocol)[::3]):
+        sealed = seal([recorded(capture.body, protocol, seed)])
+        assert again(sealed) == sealed, capture.id
+        assert findings(parse(sealed).streams) == []
+
+
+def test_what_was_done_is_not_forgotten() -> None:
+    sealed = seal(conversation("chat", 1), Rules(max_age_days=9, redaction=Redaction(paths=("a",))))
+    header = parse(again(sealed, EXACT)).header
+    assert header["exact"] is False
+    assert header["max_age_days"] == 9
+    assert header["redacted"]["paths"] == ["a"]
+    assert "ids" in header["normalised"]
+    both = parse(again(sealed, Rules(redaction=Redaction(paths=("b",))))).header
+    assert both["redacted"] == {"rules": ["headers", "names", "shapes"], "paths": ["a", "b"]}
+
+
+def test_nothing_to_change_leaves_it_exact() -> None:
+    records = [Record(0, 0, "open", {"format": 1, "dialect": ""}), Record(1, 0, "novel", {"a": 1}, b"plain")]
+    assert parse(seal([records])).header["exact"] is True
+
+
+def _asked(body: bytes, **keys: Any) -> Record:
+    return Record(1, 0, "request", {"method": "POST", "path": "/v1/chat/completions", **keys}, body or None)
+
+
+def test_the_key_is_the_same_with_the_secret_and_without_it() -> None:
+    bodies = [
+        b'{"model":"m","messages":[{"role":"user","content":"use %b"}]}' % key.encode() for key in CANARIES.values()
+    ]
+    for body in bodies:
+        opened = Record(0, 0, "open", {"format": 1, "dialect": "chat"})
+        [records] = parse(seal([[opened, _asked(body)]])).streams
+        assert records[1].keys["key"] == key_of_record(_asked(body)) == key_of_record(records[1])
+    assert len({key_of_record(_asked(body)) for body in bodies}) < len(bodies), "of one vendor they are alike"
+    assert key_of_record(_asked(b"", sha256="ab" * 32)) is not None
+    assert key_of_record(Record(1, 0, "request", {"method": "POST"})) is None
+
+
+def test_an_exact_tape_holds_no_key_of_ours() -> None:
+    records = [Record(0, 0, "open", {"format": 1, "dialect": "chat"}), _asked(b"{}")._replace(payload=b"{}", value={})]
+    assert parse(seal([records], EXACT)).streams == [records]
+
+
+def test_secrets_are_named_by_place_and_never_told() -> None:
+    record = Record(0, 0, "novel", {"a": [CANARIES["groq"]] * 9}, CANARIES["npm"].encode())
+    with pytest.raises(TapeError) as refused:
+        seal([[record]], EXACT)
+    said = str(refused.value)
+    assert re.search(
+        r"there are 10 secrets \(groq 9, npm 1\): stream 1 record 0, stream 1 record 0 a, .*, \.\.\.$", said
+    )
+    assert not any(secret[:12] in said for secret in CANARIES.values())
+
+
+def test_streams_stand_as_they_began() -> None:
+    def begun(**keys: int) -> list[Record]:
+        return [Record(0, 0, "open", keys)]
+
+    streams = [begun(created=3), begun(created=2, created_us=2_000_001), begun(created_us=2_000_000), begun()]
+    assert in_order(streams) == [streams[3], streams[2], streams[1], streams[0]]

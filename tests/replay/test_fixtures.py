@@ -17,10 +17,11 @@ from wiretape.replay.check import check_files
 from wiretape.replay.load import load
 from wiretape.replay.match import Deck, Taken, asked_of
 from wiretape.replay.player import ORIGINAL, attempts_of, script_of
-from wiretape.replay.sealed import MARK
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
-TAPES = sorted(path for path in FOLDER.glob("*/*.tape") if path.read_bytes().startswith(MARK))
+#: Those that a real upstream has a word in; the others are written by scripts of ours.
+RECORDED = ("chat", "responses", "messages", "exchange", "endings")
+TAPES = sorted(path for name in RECORDED for path in (FOLDER / name).glob("*.tape"))
 NAMES = [str(path.relative_to(FOLDER).with_suffix("")) for path in TAPES]
 each_tape = pytest.mark.parametrize("path", TAPES, ids=NAMES)
 

@@ -14,6 +14,7 @@ from wiretape.events.record import Record
 
 from .edited import Change, Text, edited, texts
 from .scalars import Path, Scalar, Sort, scalars
+from .spots import dialect_of
 
 __all__ = ["NAMES", "normalise"]
 
@@ -58,7 +59,7 @@ _WORTH_A_LOOK: Final = re.compile(
 )
 
 #: In a frame that was cut.
-_OURS: Final = re.compile(rb'"choices":|"type": ?"(?:response\.|message|content_block)|"object": ?"(?:response|chat\.)')
+_OURS: Final = re.compile(rb'"type": ?"(?:response\.|message|content_block)|"object": ?"(?:response|chat\.)')
 
 #: Of a path: longer than `chat`, `v1` or `responses`, shorter than any id that a provider makes.
 _WORD_CHARS_MAX: Final = 12
@@ -153,11 +154,12 @@ def _is_ours(value: Any) -> bool:
         return False
     kind = value.get("type")
     ours = isinstance(kind, str) and kind.startswith(("response.", "message", "content_block", "ping", "error"))
-    return ours or "choices" in value or value.get("object") == "response"
+    return ours or dialect_of([value]) == "chat" or value.get("object") == "response"
 
 
 def _is_cut_of_ours(json: bytes) -> bool:
-    return _OURS.search(json) is not None
+    names = dict.fromkeys(str(each.path[0]) for each in scalars(json) if each.path)
+    return dialect_of([names]) == "chat" or _OURS.search(json) is not None
 
 
 def _asked(path: Path, said: str) -> bool:

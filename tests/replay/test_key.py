@@ -243,7 +243,7 @@ STEADY = (
     "call_me, get-weather, gpt-4o-mini",
     "https://example.com/a/b?c=d",
     "error_handling and self_attention layers",
-    "/home/me/project/src/main.py",
+    "/srv/me/project/src/main.py",
 )
 
 VOLATILE = {

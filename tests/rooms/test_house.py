@@ -13,7 +13,7 @@ TOP_LEVEL = frozenset({
     "events", "proxy", "replay", "tests", "fixtures", "docs", ".ci",
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE",
     "pyproject.toml", "setup.cfg", "MANIFEST.in", "Makefile", "requirements.txt", "requirements-dev.txt",
-    ".gitignore", ".gitattributes",
+    ".gitignore", ".gitattributes", ".pre-commit-hooks.yaml",
 })
 # fmt: on
 LOCKS = ("requirements.txt", "requirements-dev.txt")

@@ -10,7 +10,7 @@ __all__ = ["Path", "Scalar", "Sort", "scalars"]
 
 Path = tuple[str | int, ...]
 
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}\[\],:]|[^\s{}\[\],:"]++', re.DOTALL)
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\)?|[{}\[\],:]|[^\s{}\[\],:"]++', re.DOTALL)
 _QUOTE, _OPEN, _CLOSE, _FIRST, _LAST, _COMMA, _COLON = b'"{}[],:'
 
 

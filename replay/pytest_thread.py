@@ -17,7 +17,8 @@ import trio
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
 from wiretape.events.settings import Settings
-from wiretape.proxy.config import Config, Route, Target
+from wiretape.proxy.config import Config, ConfigError, Route, Target
+from wiretape.proxy.config_url import UrlError, checked
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import Assembly, running
 from wiretape.proxy.store import PAGE_MAX, Filter
@@ -34,7 +35,7 @@ _ANSWER_S: Final = 60.0
 #: A client that was closed a moment ago leaves streams that end by themselves.
 _SETTLE_S: Final = 5.0
 
-_PREFIX: Final = re.compile(rb"/t/([^/?]+)(?=/|\?|$)")
+_PREFIX: Final = re.compile(rb"^/t/([^/?]+)(?=/|\?|$)")
 _CONNECTION: ContextVar[trio.CancelScope] = ContextVar("wiretape_connection")
 
 
@@ -68,7 +69,11 @@ class Thread:
             self.call(self._close, test)
 
     def record(self, upstream: str) -> "Proxy":
-        """A proxy of its own before this upstream."""
+        """A proxy of its own before this upstream; raises ConfigError where its URL is none."""
+        try:
+            checked(upstream, allow_plain_http=False)
+        except UrlError as error:
+            raise ConfigError(f"the upstream of the tapes {error}") from error
         self._start()
         proxy = Proxy(self)
         self.soon(proxy.run, upstream)

@@ -134,7 +134,8 @@ def as_played(records: Sequence[Record], script: Script) -> list[Record]:
     cause, ending = _CAUSES[fault]
     flags: Sequence[str] = ()
     if records[0].keys.get("dialect") == "chat":
-        ending, flags = emitter.ending("eof" if cause == "framed" else cause)
+        cause = "eof" if cause == "framed" else cause  # in a chat stream it is no end
+        ending, flags = emitter.ending(cause)
     keys = {"cause": cause, "ending": ending, "flags": list(flags)}
     return [*played, recorder.end(t, {**keys, **_framed(script, fault)})]
 

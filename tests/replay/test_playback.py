@@ -1,0 +1,78 @@
+"""A recording that answers: what it remembers, what counts as changed, and that nothing of ours stops a server."""
+
+from typing import Any
+
+from tests.support.tapes import CHAT, asking, records_of, text
+from wiretape.events.json_text import dumps
+from wiretape.events.record import Record
+from wiretape.replay.faults import Faults
+from wiretape.replay.match import Deck
+from wiretape.replay.playback import Playback, Sent
+from wiretape.replay.script import Request, Script
+
+STREAMS = [records_of(text("hi", "sunny")), records_of(text("more", "rain"))]
+
+
+def playback(*faults: str, streams: list[list[Record]] = STREAMS, **how: Any) -> Playback:
+    return Playback(Deck(streams), streams, faults=Faults.of(faults), **how)
+
+
+def request(question: str, path: str = CHAT) -> Request:
+    return Request(b"POST", path.encode(), [(b"X-Name", b"a"), (b"x-name", b"b")], dumps(asking(question)))
+
+
+def said(script: Script) -> bytes:
+    return b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
+
+
+def test_it_remembers_what_was_asked_what_answered_and_what_is_left() -> None:
+    played = playback()
+    assert b"rain" in said(played.choose(request("more")))
+    assert played.choose(request("nothing")).status == 599
+    (first, second), (told,) = played.sent, played.answers
+    assert (first.method, first.path, first.json, first.headers) == ("POST", CHAT, asking("more"), {"x-name": "b"})
+    assert second.json["messages"][0]["content"] == "nothing"
+    assert told.fold.text == "rain"
+    assert [line.rpartition("-> ")[2] for line in played.lines] == [
+        "stream 2, completed",
+        "nothing recorded answers this",
+    ]
+    assert len(played.misses) == 1
+    assert [line.partition(":")[0] for line in played.unused] == ["stream 1"]
+    assert not played.changed
+
+
+def test_whoever_asks_again_after_a_fault_gets_the_same_answer() -> None:
+    played = playback("cut@text#1")
+    answers = [said(played.choose(request("hi"))) for _ in range(3)]
+    assert len(set(answers)) == 1
+    assert played.changed
+    assert [told.fold.ending for told in played.answers] == ["truncated"] * 3
+
+
+def test_other_pieces_are_no_other_answer() -> None:
+    played = playback("rechunk=1")
+    played.choose(request("hi"))
+    assert not played.changed
+    assert played.choose(request("hi")).status == 599
+
+
+def test_fresh_ids_are_other_ones_each_time_and_change_nothing() -> None:
+    played = playback(streams=[STREAMS[0], STREAMS[0]], ids="fresh")
+    answers = {said(played.choose(request("hi"))) for _ in range(2)}
+    assert len(answers) == 2
+    assert not played.changed
+    assert not played.unused
+
+
+def test_a_fault_of_ours_is_an_answer_and_is_remembered() -> None:
+    broken = [record._replace(keys={"status": 7}) if record.kind == "head" else record for record in STREAMS[0]]
+    played = playback(streams=[broken])
+    answer = played.choose(request("hi"))
+    assert answer.status == 500
+    assert "status" in str(played.broken)
+
+
+def test_a_body_that_is_no_json_has_none() -> None:
+    assert Sent("GET", "/v1/models", {}, b"").json is None
+    assert str(Sent("POST", "/v1/x", {}, b"abc")) == "POST /v1/x (3 bytes)"

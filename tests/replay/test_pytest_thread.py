@@ -1,0 +1,85 @@
+"""The thread that all tests of a run share: paths, connections that end, proxies that fail and proxies that tape."""
+
+# ruff: noqa: S501 - nothing here is encrypted, and reading the trust store takes 30 ms a client
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+import trio
+
+from wiretape.proxy.config import ConfigError
+from wiretape.replay.pytest_thread import Thread, stripped
+from wiretape.replay.script import Fault, Request, event_stream, json_answer
+
+
+@pytest.fixture
+def thread() -> Iterator[Thread]:
+    made = Thread()
+    yield made
+    made.close()
+    assert not any(each.name == "wiretape-tape" and each.is_alive() for each in threading.enumerate())
+
+
+PATHS = {
+    b"/t/1/v1/models": b"/v1/models",
+    b"/t/a-b/v1/t/2/v1": b"/v1/t/2/v1",
+    b"/t/1": b"/",
+    b"/t/1?x=1": b"?x=1",
+    b"/v1/t/1/x": b"/v1/t/1/x",
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_test_does_not_see_its_own_prefix(path: bytes) -> None:
+    assert stripped(Request(b"GET", path, [], b"")).target == PATHS[path]
+
+
+def test_each_test_has_its_own_answers_on_one_port(thread: Thread) -> None:
+    one = thread.serve("1", lambda request: json_answer(b'{"one":"%b"}' % request.target))
+    two = thread.serve("2", lambda _: json_answer(b'{"two":2}'))
+    with httpx.Client(verify=False) as client:
+        assert client.get(one + "/v1/models").json() == {"one": "/v1/models"}
+        assert client.get(two + "/v1/models").json() == {"two": 2}
+        thread.forget("1")
+        assert client.get(one + "/v1/models").status_code == 404
+        assert client.get(two + "/v1/models").json() == {"two": 2}
+
+
+def test_what_a_test_leaves_open_is_closed(thread: Thread) -> None:
+    origin = thread.serve("1", lambda _: event_stream([b"data: 1\n\n"], end=Fault.STALL))
+    with httpx.Client(verify=False, timeout=10) as client, client.stream("GET", origin + "/v1") as response:
+        reads = response.iter_raw()
+        assert next(reads) == b"data: 1\n\n"
+        thread.forget("1")
+        with pytest.raises(httpx.RemoteProtocolError):
+            next(reads)
+
+
+async def test_it_may_be_asked_for_inside_another_loop(thread: Thread) -> None:
+    origin = thread.serve("1", lambda _: json_answer(b"{}"))
+    async with httpx.AsyncClient(verify=False) as client:
+        assert (await client.get(origin + "/v1")).status_code == 200
+    await trio.lowlevel.checkpoint()
+
+
+def test_an_upstream_that_cannot_be_is_said_and_costs_the_others_nothing(thread: Thread) -> None:
+    with pytest.raises(ConfigError, match="must begin with https://"):
+        thread.record("nonsense")
+    origin = thread.serve("1", lambda _: json_answer(b"{}"))
+    assert httpx.get(origin + "/v1", verify=False).status_code == 200
+
+
+def test_a_proxy_tapes_what_came_in_the_order_of_the_requests(thread: Thread) -> None:
+    origin = thread.serve("up", lambda request: json_answer(b'{"said":%b}' % request.body))
+    proxy = thread.record(origin + "/v1")
+    for number in range(3):
+        answer = httpx.post(proxy.url + "/v1/things", content=b"%d" % number, verify=False)
+        assert answer.json() == {"said": number}
+    assert len(proxy.streams()) == 3
+    streams = proxy.stop()
+    bodies = [record.raw for records in streams for record in records if record.kind == "request"]
+    assert bodies == [b"0", b"1", b"2"]
+    assert proxy.stop() == streams == proxy.streams()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(proxy.url, verify=False)

@@ -12,7 +12,7 @@ import trio
 
 from wiretape.events.errors import TapeError, WiretapeError
 from wiretape.events.record import Record
-from wiretape.proxy.config import Config
+from wiretape.proxy.config import Config, Route
 from wiretape.proxy.config_layers import DEFAULT
 from wiretape.proxy.serve import running
 from wiretape.proxy.services import Log
@@ -37,14 +37,20 @@ class CannotRunError(WiretapeError):
 
 def to_record(config: Config, data: Path, origins: Mapping[str, str]) -> Config:
     """The same upstreams, taped there. Where nobody asked for a profile, the command gets what the upstream says, and
-    so what a replay will give it.
+    so what a replay will give it; and where nobody asked for anything else, a stream that the command leaves is taped
+    to its end: SDKs hang up at `[DONE]`, sometimes before the last chunk.
     """
-    routes = {
-        name: route
-        if origins.get(f"routes.{name}.profile" if name else "profile", DEFAULT) != DEFAULT
-        else replace(route, settings=replace(route.settings, profile="transparent"))
-        for name, route in config.routes.items()
-    }
+
+    def unasked(name: str, setting: str) -> bool:
+        return origins.get(f"routes.{name}.{setting}" if name else setting, DEFAULT) == DEFAULT
+
+    routes: dict[str, Route] = {}
+    for name, route in config.routes.items():
+        if unasked(name, "profile"):
+            route = replace(route, settings=replace(route.settings, profile="transparent"))  # noqa: PLW2901
+        if unasked(name, "on_client_gone"):
+            route = replace(route, on_client_gone="drain")  # noqa: PLW2901
+        routes[name] = route
     durability = "process" if config.durability == "none" else config.durability
     return replace(config, data=data, durability=durability, routes=routes)
 

@@ -27,7 +27,7 @@ WORD = ONE % '{"index":0,"delta":{"role":"assistant","content":"Grüße"}}'.enco
 SPLIT = WORD.index(b"\xbc")
 #: A read ends inside a character.
 TEXT = [WORD[:SPLIT], WORD[SPLIT:], ONE % b'{"index":0,"delta":{},"finish_reason":"stop"}' + b"data: [DONE]\n\n"]
-#: So that each piece is a read.
+#: Each piece is a read, mostly: a machine under load may join two (their boundaries are test_scenarios.py's).
 GAP_S = 0.03
 #: Asks as often as told, in its own words, and prints what it gets.
 ASK = """
@@ -42,6 +42,16 @@ for model in sys.argv[1:]:
     except (OSError, http.client.HTTPException) as error:
         print(type(error).__name__, file=sys.stderr)
 sys.stdout.flush()
+"""
+
+#: Hangs up behind the first piece.
+LEAVE = """
+import http.client, os, urllib.parse
+base = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
+connection = http.client.HTTPConnection(base.netloc)
+connection.request("POST", base.path + "/chat/completions", '{"stream":true}', {"Content-Type": "application/json"})
+connection.getresponse().read(10)
+connection.close()
 """
 
 
@@ -95,7 +105,7 @@ async def test_all_streams_of_a_run_are_on_one_tape_in_order_and_the_child_gets_
         done = await record(tmp_path, sys.executable, "-c", ASK, "text", "busy", "text", upstream=upstream)
     assert (done.code, done.endings) == (0, ["completed", "upstream_error", "completed"])
     assert done.out == b"".join(TEXT) + b'{"error":{"message":"slow down"}}' + b"".join(TEXT)
-    assert [data for _, data in reads(done.streams[0])] == TEXT
+    assert b"".join(data for _, data in reads(done.streams[0])) == b"".join(TEXT)
     assert len(seen.seen) == 3, "what the upstream refuses is asked once"
     assert done.said.splitlines()[-1].endswith("run.tape: 3 streams (2 completed, 1 upstream_error)")
     assert left(tmp_path) == []
@@ -105,7 +115,17 @@ async def test_a_stream_that_died_is_recorded_as_that(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, _):
         done = await record(tmp_path, sys.executable, "-c", ASK, "cut", upstream=upstream)
     assert (done.code, done.endings) == (0, ["reset"])
-    assert [data for _, data in reads(done.streams[0])] == TEXT[:2]
+    assert b"".join(data for _, data in reads(done.streams[0])) == b"".join(TEXT[:2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "ending"), [((), "completed"), (("--on-client-gone=cancel",), "client_gone")])
+async def test_a_stream_that_the_child_leaves_is_taped_to_its_end(
+    tmp_path: Path, options: tuple[str, ...], ending: str
+) -> None:
+    async with listening(answer) as (upstream, _):
+        done = await record(tmp_path, sys.executable, "-c", LEAVE, upstream=upstream, options=options)
+    assert (done.code, done.endings) == (0, [ending])
 
 
 async def test_the_exit_code_is_the_childs_own_and_stdin_is_too(tmp_path: Path) -> None:

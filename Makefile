@@ -113,9 +113,13 @@ coverage: install ## branch coverage of events/ by its fast tests (100 %)
 	$(PY) -m coverage report
 
 .PHONY: laws
-laws: install ## the laws over the full product of splits, line endings and cuts
+laws: replay-laws ## the laws over the full product of splits, line endings and cuts
 	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto tests/laws tests/proxy/test_cancel_sweep.py
 	$(PY) -m tests.laws.runs 2000
+
+.PHONY: replay-laws
+replay-laws: install ## every captured stream sealed, normalised, redacted, compared and exported; part of `make laws`
+	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto tests/replay
 
 # The default suite has a bounded number of each; here they print what they measured (docs/laws.md).
 .PHONY: runs

@@ -11,7 +11,7 @@ from tests.replay.canaries import CANARIES
 from tests.replay.captured import recorded
 from tests.replay.test_normalise import conversation
 from tests.replay.test_sealed import tapes
-from tests.support.corpus import load, needs_corpus
+from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.errors import TapeError
 from wiretape.events.record import Record
 from wiretape.replay.load import parse
@@ -54,7 +54,7 @@ def test_a_conversation(dialect: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
 def test_every_capture(protocol: str) -> None:
-    for seed, capture in enumerate(load(protocol)[::3]):
+    for seed, capture in sampled(protocol):
         sealed = seal([recorded(capture.body, protocol, seed)])
         assert again(sealed) == sealed, capture.id
         assert findings(parse(sealed).streams) == []

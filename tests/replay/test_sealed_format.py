@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.replay.captured import recorded
-from tests.support.corpus import load, needs_corpus
+from tests.support.corpus import needs_corpus, sampled
 from tests.support.make_sealed import FOLDER, SEALED, STREAMS
 from tests.support.sealed_sizes import measured
 from wiretape.events.json_text import as_list, is_list, is_object
@@ -73,7 +73,7 @@ def test_a_stranger_gets_the_reads_of_every_fixture(path: Path) -> None:
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
 def test_a_stranger_gets_the_bytes_of_every_capture_and_the_schema_holds(protocol: str) -> None:
     streams = strangers()
-    for seed, capture in enumerate(load(protocol)):
+    for seed, capture in sampled(protocol):
         records = recorded(capture.body, protocol, seed)
         data = seal([records], EXACT)
         [found] = streams(data)

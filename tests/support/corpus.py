@@ -5,12 +5,14 @@ import functools
 import gzip
 import json
 import os
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-__all__ = ["ABSENT", "Stream", "corpus_folder", "load", "needs_corpus"]
+__all__ = ["ABSENT", "Stream", "corpus_folder", "load", "needs_corpus", "sampled"]
 
 _DEFAULT = Path(__file__).parents[2] / "../shared/corpus"
 
@@ -51,6 +53,18 @@ def load(protocol: str = "chat") -> tuple[Stream, ...]:
         for capture in captures
     )
     return tuple(sorted(streams, key=lambda stream: stream.id))
+
+
+def sampled(protocol: str = "chat", *, one_in: int = 7) -> Iterator[tuple[int, Stream]]:
+    """Streams with their numbers: all in `make laws`, else the first of each provider and one in so many more."""
+    assert load(protocol), "the corpus has nothing of this protocol"
+    full = os.environ.get("WIRETAPE_LAWS") == "full"
+    providers: set[str] = set()
+    for number, stream in enumerate(load(protocol)):
+        # By the hash of its id: the numbers of neighbours follow the provider's models.
+        if full or stream.provider not in providers or zlib.crc32(stream.id.encode()) % one_in == 0:
+            yield number, stream
+        providers.add(stream.provider)
 
 
 ABSENT = "CORPUS ABSENT: no captured streams in WIRETAPE_CORPUS or ../shared/corpus; the tests over them are left out"

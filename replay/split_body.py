@@ -67,7 +67,7 @@ def joined(record: Record, lines: Sequence[Record]) -> tuple[Record, int]:
     said: Any = record.keys["split"]
     keys = {name: value for name, value in record.keys.items() if name != "split"}
     if is_object(said):
-        return record._replace(keys={**keys, "split": said.get("own")}), 0
+        return record._replace(keys={**record.keys, "split": said.get("own")}), 0  # where it stood
     if type(said) is int:
         raw = b"".join(_bytes_of(lines, 0, said, TEXT))
         return record._replace(keys=keys, raw=raw, payload=None, value=ABSENT), said

@@ -16,7 +16,7 @@ from tests.laws.generated import streams
 from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
 from tests.support.chat import DONE, call, finish, frame, sse, text
 from tests.support.chat import tape as chat_tape
-from tests.support.corpus import load, needs_corpus
+from tests.support.corpus import needs_corpus, sampled
 from tests.support.pace import Pace, paced
 from wiretape.events.emit import Emitter
 from wiretape.events.fold.usage import UsageFold
@@ -467,7 +467,7 @@ def test_the_row_of_any_stream_is_what_the_folds_say(body: bytes) -> None:
 @needs_corpus
 @pytest.mark.slow
 def test_the_row_of_every_captured_stream_is_what_the_folds_say() -> None:
-    for capture in load():
+    for _, capture in sampled():
         check_against_the_folds(chat_tape(capture.body, reads=1_000))
 
 

@@ -553,6 +553,7 @@ def test_settings_of_the_project_and_options_over_them(pytester: pytest.Pytester
     assert run(pytester, "-o", "tape=never").ret == pytest.ExitCode.USAGE_ERROR
 
 
+@pytest.mark.slow
 def test_a_word_that_the_marker_does_not_know(pytester: pytest.Pytester) -> None:
     project(pytester, LEFT.replace("MARKED", "prefix='frames'"), test_weather=ONE)
     result = run(pytester)

@@ -100,6 +100,7 @@ def left(folder: Path) -> list[Path]:
     return list((folder / "tmp").iterdir())
 
 
+@pytest.mark.slow
 async def test_all_streams_of_a_run_are_on_one_tape_in_order_and_the_child_gets_the_bytes(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, seen):
         done = await record(tmp_path, sys.executable, "-c", ASK, "text", "busy", "text", upstream=upstream)
@@ -111,6 +112,7 @@ async def test_all_streams_of_a_run_are_on_one_tape_in_order_and_the_child_gets_
     assert left(tmp_path) == []
 
 
+@pytest.mark.slow
 async def test_a_stream_that_died_is_recorded_as_that(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, _):
         done = await record(tmp_path, sys.executable, "-c", ASK, "cut", upstream=upstream)
@@ -136,6 +138,7 @@ async def test_the_exit_code_is_the_childs_own_and_stdin_is_too(tmp_path: Path) 
     assert done.out.endswith(b"in\n")
 
 
+@pytest.mark.slow
 async def test_curl_finds_it_too(tmp_path: Path) -> None:
     ask = 'curl -sN "$OPENAI_BASE_URL/chat/completions" -H "Content-Type: application/json" -d \'{"stream":true}\''
     async with listening(answer) as (upstream, _):
@@ -143,6 +146,7 @@ async def test_curl_finds_it_too(tmp_path: Path) -> None:
     assert (done.code, done.out, done.endings) == (0, b"".join(TEXT), ["completed"])
 
 
+@pytest.mark.slow
 async def test_the_upstream_may_be_configured_and_the_profile_asked_for(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, _):
         (tmp_path / "wiretape.toml").write_text(f'upstream = "{upstream}"\ndurability = "none"\nprofile = "strict"\n')
@@ -151,6 +155,7 @@ async def test_the_upstream_may_be_configured_and_the_profile_asked_for(tmp_path
     assert b'"error"' in done.out, "strict says so in the stream"
 
 
+@pytest.mark.slow
 async def test_a_folder_that_is_named_keeps_the_live_tapes_and_only_this_run_is_sealed(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, _):
         for _ in range(2):
@@ -188,6 +193,7 @@ def test_a_tape_that_lost_records_costs_the_others_nothing(tmp_path: Path) -> No
     assert recorded(tmp_path, frozenset({"a", "b"})) == ([], [])
 
 
+@pytest.mark.slow
 async def test_what_it_says_where_it_cannot(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, _):
         nothing = await record(tmp_path, "true", upstream=upstream)
@@ -208,6 +214,7 @@ async def test_what_it_says_where_it_cannot(tmp_path: Path) -> None:
     assert left(tmp_path) == []
 
 
+@pytest.mark.slow
 async def test_a_stream_that_outlives_the_child_is_waited_for_and_then_ended(tmp_path: Path) -> None:
     """Its reader is a grandchild."""
     behind = f"{sys.executable} -c '{ASK}' endless >/dev/null 2>&1 & sleep 0.7"

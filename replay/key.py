@@ -60,8 +60,9 @@ _ENDINGS: Final[Mapping[str, _Dialect]] = MappingProxyType(
 _WORDS: Final = ("messages", "input")
 #: Where a client tells the model about its surroundings, today's date among them.
 _SURROUNDINGS: Final = ("system", "instructions")
-_SURROUNDING_ROLES: Final = frozenset({"system", "developer"})
-_RESULT_ROLES: Final = frozenset({"tool", "function"})
+#: Tuples, since a role may be any JSON, and a list is in no set.
+_SURROUNDING_ROLES: Final = ("system", "developer")
+_RESULT_ROLES: Final = ("tool", "function")
 
 #: Tools have schemas ten or twenty deep; at most four frames of Python's stack, which has 1,000, are used a level.
 _NESTING_MAX: Final = 100
@@ -104,11 +105,18 @@ def _hash(value: Any) -> str:
 
 
 def _said(method: str, path: str, body: Any) -> dict[str, Any]:
-    path, _, query = masked_path(path.encode("utf-8", "surrogateescape")).partition("?")
+    path, _, query = masked_path(_bytes_of(path)).partition("?")
     said: dict[str, Any] = {"method": method.upper(), "path": _PREFIX.sub("", path)}
     if query:
         said["query"] = sorted(query.split("&"))
     return {**said, "body": body}
+
+
+def _bytes_of(path: str) -> bytes:
+    try:
+        return path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a character that was no byte either, in a file that somebody edited
+        return path.encode("utf-8", "replace")
 
 
 def _parsed(body: bytes) -> Any:

@@ -22,13 +22,28 @@ from .key import canonical, exact, exact_key_of, key_of
 from .redact import Redaction, blanked, redact
 from .script import Request, Script, json_answer
 
-__all__ = ["HOWS", "MISS_STATUS", "Deck", "Drift", "How", "Miss", "Prepare", "Taken", "asked_of", "blank", "prepare_of"]
+__all__ = [
+    "HOWS",
+    "MISS_STATUS",
+    "NO_RETRY",
+    "Deck",
+    "Drift",
+    "How",
+    "Miss",
+    "Prepare",
+    "Taken",
+    "asked_of",
+    "blank",
+    "prepare_of",
+]
 
 How = Literal["key", "position", "strict"]
 HOWS: Final[tuple[str, ...]] = get_args(How)
 
 #: No server says this, so nobody takes a miss for an answer.
 MISS_STATUS: Final = 599
+#: SDKs would ask again for any status from 500 on.
+NO_RETRY: Final = (b"X-Should-Retry", b"false")
 #: Differences that are told; the rest is a number.
 _DRIFTS_MAX: Final = 20
 #: Recorded requests that are compared with one that nothing answers: the latest ones are the likeliest.
@@ -101,11 +116,9 @@ class Miss:
         }
 
     def script(self) -> Script:
-        """The answer; SDKs would ask again for any status from 500 on."""
+        """The answer."""
         answer = json_answer(dumps(self.to_json()), MISS_STATUS)
-        return Script(
-            status=answer.status, headers=[*answer.headers, (b"X-Should-Retry", b"false")], steps=answer.steps
-        )
+        return Script(status=answer.status, headers=[*answer.headers, NO_RETRY], steps=answer.steps)
 
 
 def asked_of(records: Sequence[Record]) -> Request:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from http.client import INTERNAL_SERVER_ERROR
 from pathlib import Path
+from traceback import extract_tb
 from typing import Final, Literal, NamedTuple
 
 from wiretape.events.errors import WiretapeError
@@ -13,7 +15,7 @@ from wiretape.proxy.headers import masked_path
 from .faults import Faults
 from .fresh_ids import with_fresh_ids
 from .load import load
-from .match import MISS_STATUS, Deck, How, Miss, Prepare, Taken, prepare_of
+from .match import MISS_STATUS, NO_RETRY, Deck, How, Miss, Prepare, Taken, prepare_of
 from .player import INSTANT, Side, Speed, each_attempt, script_of
 from .script import Fault, Request, Script, json_answer
 
@@ -84,6 +86,12 @@ class Serving:
             self.say(f"{_what(request)} -> cannot be played: {error}")
             value = {"error": {"message": str(error), "type": "wiretape_error", "code": "not_playable"}}
             return json_answer(dumps(value), MISS_STATUS)
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends one answer, not the server that others are asking
+            self.misses += 1
+            self.say(f"{_what(request)} -> a fault of ours: {_fault(error)}")
+            value = {"error": {"message": _fault(error), "type": "wiretape_error", "code": "internal"}}
+            answer = json_answer(dumps(value), INTERNAL_SERVER_ERROR)
+            return Script(status=answer.status, headers=[*answer.headers, NO_RETRY], steps=answer.steps)
 
     def _answer(self, request: Request) -> Script:
         what = _what(request)
@@ -113,6 +121,12 @@ class Serving:
 def _what(request: Request) -> str:
     """One line, whatever came: the server has let nothing in that is no request line."""
     return f"{request.method.decode('latin-1')} {masked_path(request.target)}"
+
+
+def _fault(error: Exception) -> str:
+    """Its class and its place: what it says may hold what was asked."""
+    frame = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {Path(frame.filename).name} line {frame.lineno}"
 
 
 def _said(script: Script) -> str:

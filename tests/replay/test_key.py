@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -286,7 +286,10 @@ _JSON = st.recursive(
 )
 
 
-@given(_JSON, st.sampled_from([CHAT, RESPONSES, MESSAGES, "/v1/other"]))
+_DIALECTS: Final = [CHAT, RESPONSES, MESSAGES, "/v1/other"]
+
+
+@given(_JSON, st.sampled_from(_DIALECTS))
 def test_any_json_has_a_key_that_white_space_and_order_do_not_change(value: Any, path: str) -> None:
     spaced = json.dumps(value, indent=1).encode()
     assert key_of("POST", path, spaced) == key_of("POST", path, json.dumps(_reversed(value)).encode())
@@ -295,6 +298,22 @@ def test_any_json_has_a_key_that_white_space_and_order_do_not_change(value: Any,
 @given(st.lists(_JSON, max_size=3))
 def test_any_messages_have_a_key(messages: list[Any]) -> None:
     assert len(key(CHAT, {"messages": messages})) == 16
+
+
+_ODD: Final = st.one_of(_JSON, st.lists(_JSON, max_size=2), st.dictionaries(st.text(max_size=2), _JSON, max_size=2))
+_WORDS: Final = ("arguments", "content", "data", "input", "output", "role", "tools", "type")
+_KNOWN: Final = sorted({*IDS, *LEFT_OUT, *SEALED_WORDS, *_WORDS})
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(_KNOWN), _ODD, max_size=5), max_size=3), st.sampled_from(_DIALECTS))
+def test_any_json_where_a_word_is_due_has_a_key(messages: list[Any], path: str) -> None:
+    body = {"messages": messages, "input": messages, "system": messages, "tools": messages}
+    assert len(key_of("POST", path, json.dumps(body).encode())) == 16
+
+
+@pytest.mark.parametrize("path", ["/\ud800", "/é?key=\ud800"])
+def test_half_a_character_in_a_path_is_no_fault(path: str) -> None:
+    assert len(key_of("POST", path, b"{}")) == 16
 
 
 def _reversed(value: Any) -> Any:

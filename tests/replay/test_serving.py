@@ -11,7 +11,7 @@ from wiretape.events.errors import TapeError
 from wiretape.events.json_text import dumps, parse
 from wiretape.events.record import Record
 from wiretape.replay.faults import Faults
-from wiretape.replay.match import How
+from wiretape.replay.match import How, Taken
 from wiretape.replay.player import ORIGINAL
 from wiretape.replay.script import Fault, Request, Script, event_stream
 from wiretape.replay.seal import seal
@@ -133,6 +133,31 @@ def test_a_stream_that_cannot_be_played_leaves_the_others_alone(tmp_path: Path) 
     assert table.ask("hi").status == 599
     assert table.lines == ["POST /v1/chat/completions -> cannot be played: its head has no status that can be sent: 7"]
     assert table.serving.misses == 1
+
+
+def test_a_fault_of_ours_is_one_answer_and_one_line(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(tape)
+    nothing: dict[str, Taken] = {}
+    with monkeypatch.context() as patched:
+        patched.setattr(table.serving.deck, "take", lambda _: nothing["my prompt"])
+        answer = table.ask("a")
+    assert answer.status == 500
+    assert (b"X-Should-Retry", b"false") in answer.headers
+    assert (
+        parse(b"".join(step.what for step in answer.steps if isinstance(step.what, bytes)))["error"]["code"]
+        == "internal"
+    )
+    [line] = table.lines
+    assert line.startswith("POST /v1/chat/completions -> a fault of ours: KeyError in test_serving.py line ")
+    assert "my prompt" not in line
+    assert table.ask("a").status == 200, "the next one is served"
+
+
+def test_odd_requests_are_misses(tape: Path) -> None:
+    table = Table(tape)
+    for message in ({"role": [], "content": "x"}, {"role": {}, "type": [], "content": [{"type": {}, "output": 1}]}):
+        body = dumps({"messages": [message]})
+        assert table.serving.choose(Request(b"POST", b"/v1/chat/completions", (), body)).status == 599
 
 
 def test_a_key_in_a_query_is_on_no_line(tape: Path) -> None:

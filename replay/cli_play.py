@@ -1,5 +1,6 @@
 """`wiretape replay` and `wiretape cut`: recordings answer on a port, and a part of one becomes a tape of its own"""
 
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -90,7 +91,9 @@ def _speed(text: str, gap_ms_max: float | None) -> "Speed":
 
 
 def _say(line: str) -> None:
-    typer.echo(line, err=True)
+    """Whoever read the lines may have gone, and the server goes on."""
+    with suppress(OSError):
+        typer.echo(line, err=True)
 
 
 def _serve(serving: "Serving", host: str, port: int) -> None:

@@ -84,9 +84,11 @@ def _collect(value: Any, found: set[bytes]) -> None:
         if is_list(value):
             waiting += value
         elif is_object(value):
+            named = value.get("object") == "model"  # its id is its name
             for name, each in value.items():
                 if name in _NAMES and isinstance(each, str):
-                    found.add(each.encode("utf-8", "surrogatepass"))
+                    if not named:
+                        found.add(each.encode("utf-8", "surrogatepass"))
                 elif name not in _SAID:
                     waiting.append(each)
 

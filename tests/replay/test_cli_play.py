@@ -46,6 +46,10 @@ class Running:
     def ask(self, text: str = "hi", dialect: str = "chat", **more: float) -> Heard:
         return ask(self.port, asked(text), PATHS[dialect], **more)  # type: ignore[arg-type]
 
+    def nobody_reads(self) -> None:
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         began = time.monotonic()
         self._process.send_signal(how)
@@ -187,6 +191,13 @@ WRONG = {
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_nobody_reads_its_lines_and_it_goes_on(tape: Path) -> None:
+    with replaying(tape, "--repeat") as running:
+        running.nobody_reads()
+        assert running.ask().body == running.ask().body != b""
+
+
 @pytest.mark.parametrize("options", WRONG)
 def test_what_is_wrong_is_one_line(options: str, tape: Path) -> None:
     code, said = WRONG[options]

@@ -57,6 +57,7 @@ UNTOUCHED = {
     "arguments": chat({"tool_calls": [{"function": {"name": "f", "arguments": '{"id":"abcdef123"}'}}]}),
     "a number": b'data: {"id":123456789}\n\n',
     "a name": b'data: {"model":"gpt-4o-mini","object":"chat.completion.chunk"}\n\n',
+    "a model of a list": b'{"object":"list","data":[{"id":"gpt-4o-mini-2024","object":"model"}]}',
     "no JSON": b"\xff\xfe id: abcdef123",
 }
 

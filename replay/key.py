@@ -106,7 +106,7 @@ def _hash(value: Any) -> str:
 
 def _said(method: str, path: str, body: Any) -> dict[str, Any]:
     path, _, query = masked_path(_bytes_of(path)).partition("?")
-    said: dict[str, Any] = {"method": method.upper(), "path": _PREFIX.sub("", path)}
+    said: dict[str, Any] = {"method": method.upper(), "path": _PREFIX.sub("", path, count=1)}
     if query:
         said["query"] = sorted(query.split("&"))
     return {**said, "body": body}

@@ -189,6 +189,8 @@ PATHS = {
     "nor an upstream's own base": ("/v1/chat/completions", "/api/v1/chat/completions", True),
     "nor the order of the query": ("/v1/x?a=1&b=2", "/v1/x?b=2&a=1", True),
     "nor a key in it": ("/v1/x?key=abc", "/v1/x?key=def", True),
+    "only what stands before the first version is a prefix": ("/v1/models/v2", "/v1/assistants/v2", False),
+    "a doubled base URL is another path": ("/v1/chat/completions", "/v1/v1/chat/completions", False),
     "the version matters": ("/v1/models", "/v1beta/models", False),
     "the path matters": ("/v1/models", "/v1/models/a", False),
     "the query matters": ("/v1/x?limit=1", "/v1/x?limit=2", False),

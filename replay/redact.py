@@ -17,10 +17,12 @@ from wiretape.proxy.headers import taped_answer, taped_request
 from .edited import Change, Text, edited, texts
 from .scalars import Path, Sort, scalars
 from .shapes import PLACEHOLDER, Hit, find, is_secret_value, merged
-from .strings import Joined, Piece, channels, outside, pieces_of
+from .strings import Joined, Piece, channels, folded, outside, pieces_of
 
 __all__ = ["Finding", "Redaction", "blanked", "findings", "names_of", "redact"]
 
+#: What is left when a neighbour is gone may be a secret by itself: so often it is looked for again.
+_PASSES: Final = 4
 #: Of a prompt, what stands for it.
 _PROMPT: Final = re.compile(r"\[prompt sha256:[0-9a-f]{16} \d+ chars\]")
 #: Members of a request that hold words of the conversation.
@@ -124,19 +126,22 @@ def findings(streams: Sequence[Sequence[Record]], redaction: Redaction | None = 
 
 def blanked(body: bytes) -> bytes:
     """A request's body with placeholders without number: what a recorded one and one with the secret have alike."""
-    record = Record(0, 0, "request", NO_KEYS, body)
-    parts = texts([record])
-    [blank] = edited([record], _changes(parts, _spans([record], parts, Redaction()), _Unnumbered()))
+    [blank] = _stream([Record(0, 0, "request", NO_KEYS, body)], Redaction(), _Unnumbered())
     said = (blank.raw or b"").decode("latin-1")
     return PLACEHOLDER.sub(lambda match: f"[redacted-{match[1]}]", said).encode("latin-1")
 
 
 def _stream(records: Sequence[Record], asked: Redaction, placeholders: _Placeholders) -> list[Record]:
-    parts = texts(records)
-    changes = _changes(parts, _spans(records, parts, asked), placeholders)
-    changed = {at for text, _ in changes for at in text.of if records[at].kind == "request"}
-    new = edited(records, changes)
-    return [_with_keys(record, asked, placeholders, asked_differs=bool(changed)) for record in new]
+    new = list(records)
+    changed = False
+    for _ in range(_PASSES):
+        parts = texts(new)
+        changes = _changes(parts, _spans(new, parts, asked), placeholders)
+        if not changes:
+            break
+        changed = changed or any(new[at].kind == "request" for text, _ in changes for at in text.of)
+        new = edited(new, changes)
+    return [_with_keys(record, asked, placeholders, asked_differs=changed) for record in new]
 
 
 def _changes(
@@ -162,7 +167,7 @@ def _spans(records: Sequence[Record], parts: Sequence[Text], asked: Redaction) -
     taken: dict[int, list[_Span]] = {}
     for span in _asked_for(parts, asked):
         _take(taken, [span])
-    for joined in channels(records, parts):
+    for joined in (*channels(records, parts), *folded(records, parts)):
         for hit in find(joined.said):
             _take(taken, _cut(joined, hit))
     for number, text in enumerate(parts):

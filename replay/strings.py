@@ -8,12 +8,21 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from wiretape.events.emit import events
+from wiretape.events.model import (
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    ToolNameDelta,
+)
 from wiretape.events.record import Record
 
 from .edited import Text
 from .scalars import Path, Sort, scalars
 
-__all__ = ["Joined", "Piece", "channels", "outside", "pieces_of"]
+__all__ = ["Joined", "Piece", "channels", "folded", "outside", "pieces_of"]
 
 #: Numbers that say which of several streams inside a stream a piece belongs to.
 _INDEXES: Final = frozenset({"choice", "content_index", "index", "output_index", "summary_index"})
@@ -183,7 +192,58 @@ def _keyed(text: Text, number: int) -> Iterator[tuple[object, Piece]]:
                 kept.append((path, Piece(number, path, name=False, said=said, places=places)))
     root = indexes.get((), b"")
     for path, piece in kept:
+        # What says no index has that of its place: many say it in the first piece only.
         steps = tuple(
-            indexes.get(path[: depth + 1], step) if isinstance(step, int) else step for depth, step in enumerate(path)
+            indexes.get(path[: depth + 1], b"%d," % step) if isinstance(step, int) else step
+            for depth, step in enumerate(path)
         )
+        match path:
+            case (*_, "content", int(), "text"):  # a part of a text that is a string in other frames
+                steps = steps[:-2]
+            case _:
+                pass
         yield (kind, root, steps), piece
+
+
+# -- as our folds have it ---------------------------------------------------------------------------------------------
+
+
+def folded(records: Sequence[Record], texts: Sequence[Text]) -> Iterator[Joined]:
+    """The texts and calls that a chat stream comes to, by the pieces that they were read from."""
+    if not records or records[0].keys.get("dialect") != "chat":
+        return
+    frames = {records[text.of[0]].n: number for number, text in enumerate(texts) if text.kind == "frame" and text.spans}
+    frames |= {records[at].n: number for number, text in enumerate(texts) if text.kind == "body" for at in text.of}
+    found: dict[object, list[Piece]] = {}
+    left: dict[int, list[Piece]] = {}
+    for event in events(records, repairs=False):
+        match event:
+            case TextDelta(text=said) | ReasoningDelta(text=said) | RefusalDelta(text=said):
+                key: object = (type(event), event.choice)
+            case ToolArgumentsDelta(text=said):
+                key = (type(event), event.choice, event.call)
+            case ToolCallStarted(name=said) | ToolNameDelta(name=said):
+                key = (ToolNameDelta, event.choice, event.call)
+            case _:
+                continue
+        number = frames.get(event.n)
+        if number is None or not said:
+            continue
+        if number not in left:
+            left[number] = [piece for piece in pieces_of(texts[number], number) if piece.said and not piece.name]
+        found.setdefault(key, []).extend(_spelled(said, left[number]))
+    yield from _several(found.values())
+
+
+def _spelled(said: str, left: list[Piece]) -> list[Piece]:
+    """The pieces of a frame that make up what it said, each taken once."""
+    for at, piece in enumerate(left):
+        if piece.said == said:
+            return [left.pop(at)]
+    taken: list[Piece] = []
+    at = 0
+    for piece in list(left):
+        if said.startswith(piece.said, at):
+            taken.append(piece)
+            at += len(piece.said)
+    return taken if at == len(said) else []

@@ -17,6 +17,7 @@ from wiretape.events.json_text import as_list, dumps, is_object
 from wiretape.events.record import Record
 from wiretape.events.record import encode as line_of
 from wiretape.events.tape import Reader, Recorder, reads
+from wiretape.replay.expected import expected
 from wiretape.replay.redact import Redaction, blanked, findings, redact
 from wiretape.replay.sealed import decode, encode
 
@@ -139,6 +140,47 @@ def _at(value: Any, path: list[Any]) -> Any:
     for step in path:
         value = value[step]
     return value
+
+
+def _frames(*choices: Any) -> list[bytes]:
+    return [b"data: %b\n\n" % dumps({"id": "c", "choices": [choice]}) for choice in choices]
+
+
+def _tool(piece: str, **more: Any) -> Any:
+    return {"index": 0, "delta": {"tool_calls": [{**more, "function": {"arguments": piece}}]}}
+
+
+def _parted(number: int, piece: str) -> Any:
+    return piece if number % 2 else [{"type": "text", "text": piece}]
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        [{"index": 0, "delta": {"content": KEY[:8]}}, *({"delta": {"content": each}} for each in KEY[8:])],
+        [_tool('{"k":"' + KEY[:8], index=0, id="call_1"), *(_tool(each) for each in KEY[8:]), _tool('"}')],
+        [{"index": 0, "delta": {"content": _parted(number, each)}} for number, each in enumerate(KEY)],
+        [
+            {"index": 0, "delta": {"reasoning" if number % 2 else "reasoning_content": each}}
+            for number, each in enumerate(KEY)
+        ],
+    ],
+    ids=["index once", "index of a call once", "parts and strings", "two names"],
+)  # fmt: skip
+def test_what_the_fold_joins_is_searched(choices: list[Any]) -> None:
+    [done] = redact([tape(*_frames(*choices))])
+    assert "[redacted-openai-1]" in json.dumps([record.value for record in done if record.kind == "frame"])
+    assert KEY[8:] not in "".join(_every_string([record.value for record in done if record.kind == "frame"]))
+    assert KEY[:20] not in json.dumps(expected(done))
+    assert redact([done]) == [done]
+    assert findings([done]) == []
+
+
+def _every_string(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner: Any = value.values() if is_object(value) else as_list(value)
+    return [said for each in inner for said in _every_string(each)]
 
 
 # -- places -----------------------------------------------------------------------------------------------------------

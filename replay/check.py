@@ -16,7 +16,7 @@ from wiretape.events.tape import Reader
 
 from .expected import expected
 from .redact import findings
-from .sealed import MARK, Sealed, decode
+from .sealed import MARK, Sealed, decode, differs
 from .split_body import LISTS
 
 __all__ = ["Trouble", "check", "check_files"]
@@ -115,7 +115,7 @@ def _age(file: Path, sealed: Sealed, today: date, age_days_max: int | None) -> I
 def _folds(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
     folds = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.startswith(b'{"k":"fold"')]
     for (number, line), records in zip(folds, sealed.streams, strict=True):
-        if parse(line) != {"k": "fold", **expected(records)}:
+        if differs(as_object(parse(line)), {"k": "fold", **expected(records)}) is not None:
             yield Trouble(
                 file, number, "fold", "the tape comes to something else (edited? `wiretape seal` writes it anew)"
             )

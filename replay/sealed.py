@@ -32,7 +32,7 @@ from .expected import expected
 from .split_body import LISTS, TEXT, joined, split
 from .whole import ANSWER, UPLOADED, pieces
 
-__all__ = ["FORMAT", "MARK", "STEPS", "Sealed", "decode", "encode"]
+__all__ = ["FORMAT", "MARK", "STEPS", "Sealed", "decode", "differs", "encode"]
 
 #: The form that this version writes. What the records themselves say has the format of `open`.
 FORMAT: Final = 1
@@ -64,10 +64,22 @@ def encode(header: Mapping[str, Any], streams: Iterable[Sequence[Record]]) -> by
         mine = list(_lines(records))
         if not mine:
             raise TapeError(f"stream {number} cannot be sealed: it has no records")
-        if _records(mine)[0] != [record.read() for record in records]:
+        if not _are_same(_records(mine)[0], records, number):
             raise TapeError(f"stream {number} cannot be sealed: its records contradict each other (is it damaged?)")
         lines[-1:] = [*mine, dumps({"k": "fold", **expected(records)}), b""]
     return b"\n".join(lines)
+
+
+def _are_same(found: Sequence[Record], records: Sequence[Record], number: int) -> bool:
+    """Of `data` the bytes are compared, whose value nests as deep as it likes."""
+    try:
+        return [_said(record) for record in found] == [_said(record) for record in records]
+    except RecursionError:
+        raise TapeError(f"stream {number} cannot be sealed: what a record says of itself is nested too deep") from None
+
+
+def _said(record: Record) -> Record:
+    return record._replace(value=ABSENT)
 
 
 def decode(
@@ -119,13 +131,21 @@ def _streams(lines: list[bytes]) -> Iterator[tuple[int, list[bytes], bytes]]:
 def _compare(line: bytes, records: Sequence[Record], number: int) -> None:
     said: dict[str, Any] = as_object(parse(line))
     found = {"k": "fold", **expected(records)}
-    if said == found:
+    name = differs(said, found)
+    if name is None:
         return
-    name = next(key for key in {**found, **said} if said.get(key) != found.get(key))
     raise TapeError(
         f"line {number}: the fold line says {name} {dumps(said.get(name)).decode()[:200]}, the tape comes to "
         f"{dumps(found.get(name)).decode()[:200]} (edited? `wiretape seal` writes it anew)"
     )
+
+
+def differs(said: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:
+    """What the two say otherwise, if anything."""
+    try:
+        return next((key for key in {**found, **said} if said.get(key, ABSENT) != found.get(key, ABSENT)), None)
+    except RecursionError:  # what we write is flat
+        return "something nested too deep"
 
 
 # -- records to lines -------------------------------------------------------------------------------------------------

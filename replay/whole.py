@@ -41,7 +41,12 @@ def _recorded(kind: str, run: Sequence[Record]) -> bool:
     times = [record.t for record in run]
     if kind == "body" and any(later <= earlier for earlier, later in pairwise(times)):
         return False
-    return all(record.raw and not record.keys and record == _part(record, kind) for record in run)
+    return all(record.raw and not record.keys and _said(record) == _said(_part(record, kind)) for record in run)
+
+
+def _said(record: Record) -> Record:
+    """Without what `payload` parses to, which is compared by its bytes: it nests deeper than Python compares."""
+    return record._replace(value=ABSENT)
 
 
 def _part(record: Record, kind: str) -> Record:

@@ -10,13 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.replay.captured import recorded
+from tests.replay.made import stream
 from tests.support.corpus import needs_corpus, sampled
 from tests.support.make_fixtures import TAPES
 from wiretape.events.errors import TapeError
+from wiretape.events.json_text import ABSENT, parse
 from wiretape.events.record import Record
 from wiretape.events.record import encode as line_of
 from wiretape.events.sse import BOM
 from wiretape.events.tape import Reader, Recorder, reads
+from wiretape.replay.script import event_stream, json_answer
 from wiretape.replay.sealed import FORMAT, decode, encode
 
 STREAMS = [Reader().feed(TAPES[name]) for name in sorted(TAPES)]
@@ -207,6 +210,32 @@ def test_a_stream_without_records_cannot_be_sealed() -> None:
 def test_a_damaged_recording_cannot_be_sealed() -> None:
     with pytest.raises(TapeError, match="stream 1 cannot be sealed: its records contradict each other"):
         encode({}, [STREAMS[0][1:]])
+
+
+@pytest.mark.parametrize(("opens", "closes"), [(b"[", b"]"), (b'{"a":', b"}")])
+@pytest.mark.parametrize("depth", [300, *range(975, 1001)])
+def test_json_is_sealed_however_deep_it_is_nested(opens: bytes, closes: bytes, depth: int) -> None:
+    nested = opens * depth + b"1" + closes * depth
+    for script in (event_stream([b"data: %b\n\n" % nested]), json_answer(nested)):
+        records = stream(script)
+        request = records[1]._replace(raw=b'{"a":%b}' % nested, payload=None)
+        records[1] = request._replace(payload=request.raw) if parse(request.raw or b"") is not ABSENT else request
+        again = decode(encode({}, [records])).streams[0]
+        assert [(each.kind, each.raw) for each in again] == [(each.kind, each.raw) for each in records]
+
+
+def test_what_a_record_says_of_itself_may_be_nested_too_deep() -> None:
+    keys: Mapping[str, Any] = {"format": 1, "x": parse(b"[" * 990 + b"]" * 990)}
+    with pytest.raises(TapeError, match="stream 1 cannot be sealed: what a record says of itself is nested too deep"):
+        encode({}, [[Record(0, 0, "open", keys)]])
+
+
+@pytest.mark.parametrize("depth", [3, 990, 1000])
+def test_a_fold_line_says_something_more(depth: int) -> None:
+    for more in (b"null", b"[" * depth + b"]" * depth):
+        said = _SMALL.replace(b'{"k":"fold",', b'{"k":"fold","x":%b,' % more)
+        with pytest.raises(TapeError, match="the fold line says"):
+            decode(said)
 
 
 # -- formats ----------------------------------------------------------------------------------------------------------

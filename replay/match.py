@@ -188,6 +188,33 @@ class _Asked:
         method, path = _place_of(self._recorded)
         return exact_key_of(method, path, self._sha256) if self.hashed else key_of(method, path, self.request.body)
 
+    @cached_property
+    def canonical(self) -> dict[str, Any]:
+        """What a miss compares it by."""
+        return canonical(*_place_of(self.request), self.request.body)
+
+
+class _Now:
+    """One request as it comes, made ready once for all recordings that make it ready alike."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._prepared: dict[Prepare, Request] = {}
+        self._canonical: dict[Prepare, dict[str, Any]] = {}
+
+    def prepared(self, prepare: Prepare) -> Request:
+        """As a recording has it."""
+        if prepare not in self._prepared:
+            self._prepared[prepare] = prepare(self.request)
+        return self._prepared[prepare]
+
+    def canonical(self, prepare: Prepare) -> dict[str, Any]:
+        """What a miss compares it by."""
+        if prepare not in self._canonical:
+            request = self.prepared(prepare)
+            self._canonical[prepare] = canonical(*_place_of(request), request.body)
+        return self._canonical[prepare]
+
 
 class Deck:
     """The streams of one or more recordings, each of which answers once, or again and again with `repeat`.
@@ -231,12 +258,13 @@ class Deck:
     def take(self, request: Request) -> Taken | Miss:
         """The next one that answers this request."""
         method, path = _place_of(request)
-        keys = [key for prepare in self._prepares for key in _keys(prepare(request))]
+        now = _Now(request)
+        keys = [key for prepare in self._prepares for key in _keys(now.prepared(prepare))]
         keys += _keys(request)[1:]
-        place = self._by_key(keys) if self._how == "key" else self._by_position(_route(method, path), keys, request)
-        if place is None or (self._how == "strict" and not self._is_exactly(place, request)):
-            return self._miss(request, keys, place)
-        drift = () if self._asked[place].key in keys else self._drift(place, request)
+        place = self._by_key(keys) if self._how == "key" else self._by_position(_route(method, path), keys, now)
+        if place is None or (self._how == "strict" and not self._is_exactly(place, now)):
+            return self._miss(now, keys, place)
+        drift = () if self._asked[place].key in keys else self._drift(place, now)
         self._left.pop(place, None)
         self._used[place] = None
         return Taken(place=place, records=self._streams[place], drift=drift)
@@ -256,7 +284,7 @@ class Deck:
             return next((place for place in reversed(self._used) if self._asked[place].key in keys), None)
         return None
 
-    def _by_position(self, route: str, keys: Sequence[str], request: Request) -> int | None:
+    def _by_position(self, route: str, keys: Sequence[str], now: _Now) -> int | None:
         """The next one of each conversation; of several the one that was asked this, or what is most like it."""
         following: dict[int, int] = {}
         for place in self._left:
@@ -269,44 +297,50 @@ class Deck:
             if self._asked[place].key in keys:
                 return place
         places = list(following.values())
-        return places[0] if len(places) == 1 else min(places, key=lambda place: len(self._drift(place, request)))
+        return places[0] if len(places) == 1 else min(places, key=lambda place: self._distance(place, now))
 
-    def _is_exactly(self, place: int, request: Request) -> bool:
+    def _is_exactly(self, place: int, now: _Now) -> bool:
         asked = self._asked[place]
         if asked.hashed:
-            return asked.key in _keys(request)
-        prepared = asked.prepare(request)
+            return asked.key in _keys(now.request)
+        prepared = now.prepared(asked.prepare)
         return exact(*_place_of(asked.request), asked.request.body) == exact(*_place_of(prepared), prepared.body)
 
     # -- none -------------------------------------------------------------------------------------------------------
 
-    def _miss(self, request: Request, keys: Sequence[str], place: int | None) -> Miss:
+    def _miss(self, now: _Now, keys: Sequence[str], place: int | None) -> Miss:
         """`place` is the one whose turn it is, where the content alone is wrong."""
-        method, path = _place_of(request)
+        method, path = _place_of(now.request)
         asked = f"{method} {_route(method, path).partition(' ')[2]}"
         left = len(self._left)
-        nearest = place if place is not None else self._nearest(_route(method, path), keys, request)
+        nearest = place if place is not None else self._nearest(_route(method, path), keys, now)
         if nearest is None:
             return Miss(asked=asked, key=keys[0], left=left, record=self._record)
         used = place is None and self._asked[nearest].key in keys and nearest not in self._left
-        drift = self._drift(nearest, request, exactly=self._how == "strict")
+        drift = self._drift(nearest, now, exactly=self._how == "strict")
         name = self._names[nearest]
         return Miss(asked=asked, key=keys[0], left=left, nearest=name, drift=drift, used=used, record=self._record)
 
-    def _nearest(self, route: str, keys: Sequence[str], request: Request) -> int | None:
+    def _nearest(self, route: str, keys: Sequence[str], now: _Now) -> int | None:
         """One with its key, which has answered already; else the fewest differences, first among what is left."""
         places = [*self._left, *reversed(self._used)]
         for place in places:
             if self._asked[place].key in keys:
                 return place
         alike = [place for place in places if self._asked[place].route == route and not self._asked[place].hashed]
-        return min(alike[:_COMPARED_MAX], key=lambda place: len(self._drift(place, request)), default=None)
+        return min(alike[:_COMPARED_MAX], key=lambda place: self._distance(place, now), default=None)
 
-    def _drift(self, place: int, request: Request, *, exactly: bool = False) -> list[Drift]:
+    def _distance(self, place: int, now: _Now) -> int:
+        """In how many places it differs."""
         asked = self._asked[place]
-        form = exact if exactly else canonical
-        recorded, now = (form(*_place_of(each), each.body) for each in (asked.request, asked.prepare(request)))
-        return [Drift(_path(one.path), shortened(one.a), shortened(one.b)) for one in changes(recorded, now)]
+        return sum(1 for _ in changes(asked.canonical, now.canonical(asked.prepare)))
+
+    def _drift(self, place: int, now: _Now, *, exactly: bool = False) -> list[Drift]:
+        asked = self._asked[place]
+        a, b = asked.canonical, now.canonical(asked.prepare)
+        if exactly:
+            a, b = (exact(*_place_of(each), each.body) for each in (asked.request, now.prepared(asked.prepare)))
+        return [Drift(_path(one.path), shortened(one.a), shortened(one.b)) for one in changes(a, b)]
 
 
 def _path(path: str) -> str:

@@ -138,8 +138,12 @@ def test_a_stream_that_cannot_be_played_leaves_the_others_alone(tmp_path: Path) 
 def test_a_fault_of_ours_is_one_answer_and_one_line(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(tape)
     nothing: dict[str, Taken] = {}
+
+    def take(_: object) -> Taken:
+        return nothing["my prompt"]
+
     with monkeypatch.context() as patched:
-        patched.setattr(table.serving.deck, "take", lambda _: nothing["my prompt"])
+        patched.setattr(table.serving.deck, "take", take)
         answer = table.ask("a")
     assert answer.status == 500
     assert (b"X-Should-Retry", b"false") in answer.headers
@@ -155,7 +159,11 @@ def test_a_fault_of_ours_is_one_answer_and_one_line(tape: Path, monkeypatch: pyt
 
 def test_odd_requests_are_misses(tape: Path) -> None:
     table = Table(tape)
-    for message in ({"role": [], "content": "x"}, {"role": {}, "type": [], "content": [{"type": {}, "output": 1}]}):
+    odd: list[dict[str, Any]] = [
+        {"role": [], "content": "x"},
+        {"role": {}, "type": [], "content": [{"type": {}, "output": 1}]},
+    ]
+    for message in odd:
         body = dumps({"messages": [message]})
         assert table.serving.choose(Request(b"POST", b"/v1/chat/completions", (), body)).status == 599
 

@@ -125,14 +125,15 @@ def _header(
         "exact": exact and all(header.get("exact") is not False for header in before),
         "recorded": day,
         "streams": len(streams),
-        "dialects": sorted({keys.get("dialect") or "exchange" for keys in opened}),
+        "dialects": sorted({str(keys.get("dialect") or "exchange") for keys in opened}),
     }
     normalised = [*NAMES] if rules.normalised and not rules.exact else []
-    normalised += [name for old in before for name in as_list(old.get("normalised")) if name not in normalised]
+    normalised += [name for old in before for name in _names(old.get("normalised"))]
     redacted: Mapping[str, Any] = NO_KEYS if rules.exact else names_of(rules.redaction)
     for old in before:
         redacted = _both(redacted, as_object(old.get("redacted")))
-    age = rules.max_age_days or next((old["max_age_days"] for old in before if old.get("max_age_days")), None)
+    ages = (old.get("max_age_days") for old in before)
+    age = rules.max_age_days or next((days for days in ages if type(days) is int and days > 0), None)
     more = {"normalised": sorted(set(normalised)), "redacted": dict(redacted), "max_age_days": age}
     return header | {name: value for name, value in more.items() if value}
 
@@ -141,5 +142,10 @@ def _both(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
     both = {**old, **new}
     for name in ("rules", "paths"):
         if old.get(name) or new.get(name):
-            both[name] = sorted({*as_list(old.get(name)), *as_list(new.get(name))})
+            both[name] = sorted({*_names(old.get(name)), *_names(new.get(name))})
     return both
+
+
+def _names(said: Any) -> list[str]:
+    """Of a header, which anybody may have edited."""
+    return [name for name in as_list(said) if isinstance(name, str)]

@@ -142,10 +142,16 @@ def _compare(line: bytes, records: Sequence[Record], number: int) -> None:
 
 def differs(said: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:
     """What the two say otherwise, if anything."""
+    return next(
+        (key for key in {**found, **said} if not _is_alike(said.get(key, ABSENT), found.get(key, ABSENT))), None
+    )
+
+
+def _is_alike(a: Any, b: Any) -> bool:
     try:
-        return next((key for key in {**found, **said} if said.get(key, ABSENT) != found.get(key, ABSENT)), None)
-    except RecursionError:  # what we write is flat
-        return "something nested too deep"
+        return bool(a == b)
+    except RecursionError:  # what an upstream counts is ours to write down, however deep it is nested
+        return dumps(a) == dumps(b)
 
 
 # -- records to lines -------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def joined(record: Record, lines: Sequence[Record]) -> tuple[Record, int]:
         raw = b"".join(_bytes_of(lines, 0, said, TEXT))
         return record._replace(keys=keys, raw=raw, payload=None, value=ABSENT), said
     body = record.payload
-    if body is None:
+    if body is None or not is_object(record.value):
         raise TapeError("a request that is split, but not JSON")
     rows = _rows(said)
     kept: list[bytes] = []
@@ -93,7 +93,7 @@ def _rows(said: Any) -> dict[str, tuple[int, bytes]]:
     rows: dict[str, tuple[int, bytes]] = {}
     for row in as_list(said):
         match row:
-            case [str(name), int(count), str(separator)]:
+            case [str(name), int(count), "," | ", " as separator] if count > 0:
                 rows[name] = count, separator.encode()
             case _:
                 raise TapeError("a request that is split in a way unknown here")

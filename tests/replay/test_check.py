@@ -74,6 +74,13 @@ def test_what_is_found(name: str) -> None:
     assert found(data()) == due
 
 
+@pytest.mark.parametrize("ending", [b"[]", b"{}", b"1", b"null"])
+def test_an_ending_that_is_none_is_no_fault(ending: bytes) -> None:
+    data = GOOD.replace(b'"flags":[]', b'"ending":%b,"flags":[]' % ending)
+    data = data.replace(b'{"k":"end",', b'{"k":"end","ending":%b,' % ending)
+    assert [code for code in found(data) if "fold" not in code] == []
+
+
 def test_a_secret_is_named_by_its_place_alone() -> None:
     [said] = check(FILE, with_secret(), TODAY)
     assert (

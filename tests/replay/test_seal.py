@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.replay.canaries import CANARIES
 from tests.replay.captured import recorded
+from tests.replay.made import stream
 from tests.replay.test_normalise import conversation
 from tests.replay.test_sealed import tapes
 from tests.support.corpus import needs_corpus, sampled
@@ -76,6 +77,21 @@ def test_what_was_done_is_not_forgotten() -> None:
     assert "ids" in header["normalised"]
     both = parse(again(sealed, Rules(redaction=Redaction(paths=("b",))))).header
     assert both["redacted"] == {"rules": ["headers", "names", "shapes"], "paths": ["a", "b"]}
+
+
+@pytest.mark.parametrize("said", [[[]], [{}, 1, "x"], {}, 7, None])
+def test_a_header_that_somebody_edited_is_read_as_far_as_it_goes(said: Any) -> None:
+    header = {"normalised": said, "redacted": {"rules": said, "paths": said}, "max_age_days": said}
+    new = parse(seal([stream()], headers=[header])).header
+    assert all(isinstance(name, str) for name in [*new["normalised"], *new["redacted"]["rules"]])
+
+
+@pytest.mark.parametrize("dialect", [[], {}, ["chat"], 1, None])
+def test_a_dialect_that_is_none(dialect: Any) -> None:
+    records = stream()
+    records[0] = records[0]._replace(keys={**records[0].keys, "dialect": dialect})
+    for rules in (None, Rules(exact=True)):
+        assert parse(seal([records, stream()], rules)).header["streams"] == 2
 
 
 def test_nothing_to_change_leaves_it_exact() -> None:

@@ -189,6 +189,12 @@ _REFUSED: Final[Mapping[str, tuple[bytes, str]]] = MappingProxyType(
             "a line of kind message where none is due",
         ),
         "a message too few": (_SMALL.replace(b'{"k":"message"', b'{"k":"tool"'), "1 lines of kind message are due"),
+        "a list that is split": (
+            _SMALL.replace(b'"data":{"model": "synthetic", "stream": true, "messages": []}', b'"data":[[]]'),
+            "split, but not JSON",
+        ),
+        "half a character between": (_SMALL.replace(b'1,","]]', b'1,"\\ud800"]]'), "split in a way unknown"),
+        "none of them": (_SMALL.replace(b'1,","]]', b'-1,","]]'), "split in a way unknown"),
         "no JSON": (_SMALL.replace(b'{"k":"attempt"', b'{"k":"attempt'), "its line"),
     }
 )
@@ -216,7 +222,8 @@ def test_a_damaged_recording_cannot_be_sealed() -> None:
 @pytest.mark.parametrize("depth", [300, *range(975, 1001)])
 def test_json_is_sealed_however_deep_it_is_nested(opens: bytes, closes: bytes, depth: int) -> None:
     nested = opens * depth + b"1" + closes * depth
-    for script in (event_stream([b"data: %b\n\n" % nested]), json_answer(nested)):
+    counted = b'data: {"choices":[],"usage":%b}\n\n' % nested
+    for script in (event_stream([b"data: %b\n\n" % nested, counted]), json_answer(nested)):
         records = stream(script)
         request = records[1]._replace(raw=b'{"a":%b}' % nested, payload=None)
         records[1] = request._replace(payload=request.raw) if parse(request.raw or b"") is not ABSENT else request

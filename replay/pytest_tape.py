@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from functools import cached_property
 from math import inf
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final, Literal
 
 import pytest
@@ -103,6 +104,8 @@ class Tape:
         self._thread = thread
         self._origin = ""
         self._proxy: Proxy | None = None
+        #: What a test's own threads ask for the first time all at once is one, or streams would be lost.
+        self._starting = Lock()
         self._recordings = recordings
         self._recorded = [records for recording in recordings for records in recording.streams]
         self._faults = list(plan.faults)
@@ -140,7 +143,8 @@ class Tape:
         self._check()
         if self.plan.live:
             return self._live().url
-        self._origin = self._origin or self._thread.serve(self._id, self._choose)
+        with self._starting:
+            self._origin = self._origin or self._thread.serve(self._id, self._choose)
         return self._origin
 
     @property
@@ -284,8 +288,9 @@ class Tape:
     # -- live ---------------------------------------------------------------------------------------------------------
 
     def _live(self) -> Proxy:
-        if self._proxy is None:
-            self._proxy = self._thread.record(self.plan.upstream)
+        with self._starting:
+            if self._proxy is None:
+                self._proxy = self._thread.record(self.plan.upstream)
         return self._proxy
 
     def _taken(self) -> str:

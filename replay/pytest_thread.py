@@ -52,6 +52,8 @@ class Thread:
         #: The connections that are open, and for which test each of them answered last.
         self._connections: dict[trio.CancelScope, str] = {}
         self._upstream = Upstream(self._choose)
+        #: A test may have threads of its own, which ask for the first time all at once.
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
@@ -90,11 +92,12 @@ class Thread:
     # -- from other threads -------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        if self._thread is None:
-            ready: Future[None] = Future()
-            self._thread = threading.Thread(target=self._run, args=(ready,), name="wiretape-tape", daemon=True)
-            self._thread.start()
-            ready.result(_ANSWER_S)
+        with self._starting:
+            if self._thread is None:
+                ready: Future[None] = Future()
+                self._thread = threading.Thread(target=self._run, args=(ready,), name="wiretape-tape", daemon=True)
+                self._thread.start()
+                ready.result(_ANSWER_S)
 
     def call(self, what: Callable[..., object], *arguments: object) -> None:
         """Not with trio.from_thread: the caller may be inside a trio run of its own."""

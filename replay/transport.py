@@ -41,6 +41,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
     def __init__(self, answers: Choose | str) -> None:
         """`answers` decides about each request; or it is the origin of a real server on this machine."""
         self.upstream = Upstream(_nobody if isinstance(answers, str) else answers)
+        self._real = isinstance(answers, str)
         self._origin = httpx.URL(answers if isinstance(answers, str) else _NOWHERE)
         # Nothing is encrypted in here, and the trust store would take some 30 ms.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -52,6 +53,8 @@ class TapeTransport(httpx.AsyncBaseTransport):
         library = _library_of(request)
         timeout_s = request.extensions.get("timeout", {}).get("read")
         method, headers, body = request.method.encode(), request.headers.raw, await request.aread()
+        if self._real:  # its own name is added instead: for another's it would not answer
+            headers = [(name, value) for name, value in headers if name.lower() != b"host"]
         outgoing = self._wire.addressed(self._origin, method, request.url.raw_path, headers, body)
         with library.raising(timeout_s):
             head, answer = await self._wire.exchange(outgoing)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.tapes import calls, conversation, text, write
 from wiretape.replay import pytest_tape
+from wiretape.replay.load import load
 from wiretape.replay.pytest_thread import Thread
 from wiretape.replay.script import Request, Script, event_stream
 
@@ -228,6 +229,51 @@ def test_locally_a_tape_is_recorded_once(
         run(pytester).assert_outcomes(passed=1)
     assert (upstream.asked, file.read_bytes()) == (1, recorded)
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
+
+
+TEN_THREADS = (
+    CLIENT
+    + """
+import threading
+def test_weather(tape):
+    barrier, said = threading.Barrier(10), []
+    def ask_at_once(number):
+        barrier.wait()
+        said.append(ask(tape.url, f"hi {number}").text)
+    threads = [threading.Thread(target=ask_at_once, args=(number,)) for number in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(said) == 10 and all("sunny" in one for one in said)
+"""
+)
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "replay"])
+def test_ten_threads_that_ask_for_the_url_at_once_have_one_server(
+    pytester: pytest.Pytester, upstream: Upstream, mode: str
+) -> None:
+    sealed = conversation(*(text(f"hi {number}", "sunny") for number in range(10)))
+    file = project(pytester, TEN_THREADS, test_weather=sealed) / "tapes/test_it/test_weather.tape"
+    run(pytester, f"--tape={mode}", "--tape-upstream", upstream.url).assert_outcomes(passed=1)
+    assert len(load(file).streams) == 10
+
+
+def test_a_transport_records_whatever_host_its_client_names(pytester: pytest.Pytester, upstream: Upstream) -> None:
+    source = (
+        CLIENT
+        + """
+async def test_weather(tape):
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    async with httpx.AsyncClient(transport=tape.transport, base_url="https://api.example.com/v1") as client:
+        answer = await client.post("/chat/completions", json=body)
+    assert answer.status_code == 200 and "sunny" in answer.text
+"""
+    )
+    project(pytester, source)
+    run(pytester, "-o", "trio_mode=true", "--tape=rewrite", "--tape-upstream", upstream.url).assert_outcomes(passed=1)
+    run(pytester, "-o", "trio_mode=true").assert_outcomes(passed=1)
 
 
 def test_without_an_upstream_nothing_is_recorded(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

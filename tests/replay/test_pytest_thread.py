@@ -46,6 +46,23 @@ def test_each_test_has_its_own_answers_on_one_port(thread: Thread) -> None:
         assert client.get(two + "/v1/models").json() == {"two": 2}
 
 
+def test_ten_threads_that_need_it_at_once_start_it_once(thread: Thread) -> None:
+    barrier, origins = threading.Barrier(10), list[str]()
+
+    def serve() -> None:
+        barrier.wait()
+        origins.append(thread.serve("1", lambda _: json_answer(b"{}")))
+
+    askers = [threading.Thread(target=serve) for _ in range(10)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    assert len(origins) == 10
+    assert len(set(origins)) == 1
+    assert [each.name for each in threading.enumerate()].count("wiretape-tape") == 1
+
+
 def test_what_a_test_leaves_open_is_closed(thread: Thread) -> None:
     origin = thread.serve("1", lambda _: event_stream([b"data: 1\n\n"], end=Fault.STALL))
     with httpx.Client(verify=False, timeout=10) as client, client.stream("GET", origin + "/v1") as response:

@@ -11,6 +11,9 @@ __all__ = ["Path", "Scalar", "Sort", "scalars"]
 Path = tuple[str | int, ...]
 
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\)?|[{}\[\],:]|[^\s{}\[\],:"]++', re.DOTALL)
+#: Steps of a path from its beginning, and as many from its end. Nobody nests deeper who means well,
+#: and whole paths of it would take time and memory by the square of its depth.
+_STEPS_MAX: Final = 32
 _QUOTE, _OPEN, _CLOSE, _FIRST, _LAST, _COMMA, _COLON = b'"{}[],:'
 
 
@@ -42,14 +45,14 @@ def scalars(text: bytes) -> Iterator[Scalar]:
         start, end = token.span()
         first = text[start]
         if first == _QUOTE and (text[end - 1] != _QUOTE or end == start + 1 or _escaped(text, start, end)):
-            yield Scalar(Sort.TORN, tuple(path), start, end)
+            yield Scalar(Sort.TORN, _path(path), start, end)
         elif first == _QUOTE:
             if path and path[-1] == "" and not named:
                 path[-1] = _key(text[start:end])
                 named = True
-                yield Scalar(Sort.NAME, tuple(path), start, end)
+                yield Scalar(Sort.NAME, _path(path), start, end)
             else:
-                yield Scalar(Sort.STRING, tuple(path), start, end)
+                yield Scalar(Sort.STRING, _path(path), start, end)
         elif first == _OPEN:
             path.append("")
             named = False
@@ -62,7 +65,13 @@ def scalars(text: bytes) -> Iterator[Scalar]:
             path[-1] = last + 1 if isinstance(last, int) else ""
             named = False
         elif first not in (_COMMA, _COLON):
-            yield Scalar(Sort.OTHER, tuple(path), start, end)
+            yield Scalar(Sort.OTHER, _path(path), start, end)
+
+
+def _path(steps: list[str | int]) -> Path:
+    if len(steps) <= 2 * _STEPS_MAX:
+        return tuple(steps)
+    return (*steps[:_STEPS_MAX], *steps[-_STEPS_MAX:])
 
 
 def _escaped(text: bytes, start: int, end: int) -> bool:

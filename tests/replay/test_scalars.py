@@ -47,6 +47,14 @@ def test_a_text_that_was_cut_gives_what_is_there(text: bytes, at: int) -> None:
         assert not torn or each.end == len(text[:at])
 
 
+def test_a_path_has_its_beginning_and_its_end_however_deep_it_is() -> None:
+    found = list(scalars(b'{"a":' + b'["x",' * 50_000 + b'{"b":"y'))
+    assert len(found) == 50_003
+    assert found[-1].path == ("a", *[1] * 31, *[1] * 31, "b")
+    assert max(len(each.path) for each in found) == 64
+    assert found[60].path == ("a", *[1] * 59, 0), "what is as deep as people write is whole"
+
+
 def test_a_torn_string_keeps_its_path() -> None:
     found = list(scalars(b'{"a":[1,{"b":"x\\"'))
     assert [(each.sort, each.path) for each in found][-1] == (Sort.TORN, ("a", 1, "b"))

@@ -9,13 +9,14 @@ lines of the body that were completed by no read, but by the end. `uploads`: of 
 came and where it ends. `also`: records behind so many others.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list, as_object, is_list
-from wiretape.events.record import NO_KEYS, Record
+from wiretape.events.record import NO_KEYS, Record, decode, encode
 
 from .whole import ANSWER, UPLOADED, carrying, parted, whole
 
@@ -28,6 +29,8 @@ BESIDE: Final = frozenset({"commit", "keepalive", "gone"})
 #: What `open` says of one recording and of no other.
 _OF_ONE_RECORDING: Final = ("stream", "created", "created_us", "caller")
 
+#: Half a character, which JSON can say, and no bytes.
+_HALF: Final = re.compile("[\ud800-\udfff]")
 #: Where the clock line stands in its stream.
 _PLACE: Final = 1
 
@@ -75,6 +78,8 @@ class Clock:
             raise TapeError("its clock line holds something that is no time")
         if not all(_is_beside(row) for row in clock.also) or any(len(row) != 2 for row in [*clock.late, *pieces]):
             raise TapeError("its clock line holds a record that is none")
+        if not clock.open.keys() <= {*_OF_ONE_RECORDING}:
+            raise TapeError("its clock line says of its first record what it may not")
         return clock
 
 
@@ -84,10 +89,27 @@ def _are_numbers(row: Any) -> bool:
 
 def _is_beside(row: Any) -> bool:
     match row:
-        case [int(at), int(t), str(), dict()]:
-            return at >= 0 and t >= 0
-        case [int(at), int(t), str(), dict(), str()]:
-            return at >= 0 and t >= 0
+        case [int(at), int(t), str(kind), dict(keys), *raw] if kind in BESIDE:
+            return at >= 0 and t >= 0 and _is_record(Record(0, t, kind, keys)) and _is_text(raw)
+        case _:
+            return False
+
+
+def _is_record(record: Record) -> bool:
+    """Whether a line of a live tape could say it."""
+    try:
+        return isinstance(decode(encode(record)[:-1]), Record)
+    except AssertionError:
+        return False
+
+
+def _is_text(raw: Sequence[Any]) -> bool:
+    """None, or one that is bytes."""
+    match raw:
+        case []:
+            return True
+        case [str(text)]:
+            return _HALF.search(text) is None
         case _:
             return False
 

@@ -24,9 +24,10 @@ __all__ = [
 
 Dialect = Literal["chat", "responses", "messages", ""]
 
-_BEGINNINGS: Final = frozenset({"message_start", "content_block_start", "content_block_delta"})
-_ENDINGS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
-_ARGUMENTS: Final = frozenset({"response.function_call_arguments.delta", "response.custom_tool_call_input.delta"})
+#: Tuples, since a type may be any JSON, and a list is in no set.
+_BEGINNINGS: Final = ("message_start", "content_block_start", "content_block_delta")
+_ENDINGS: Final = ("response.completed", "response.incomplete", "response.failed")
+_ARGUMENTS: Final = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
 
 
 class Piece(NamedTuple):

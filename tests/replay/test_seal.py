@@ -18,6 +18,7 @@ from wiretape.events.errors import TapeError
 from wiretape.events.record import Record
 from wiretape.replay.load import parse
 from wiretape.replay.redact import Redaction, findings
+from wiretape.replay.script import event_stream
 from wiretape.replay.seal import EXACT, Rules, in_order, key_of_record, seal
 
 STRICT: Final = Rules(redaction=Redaction(paths=("messages[*].content",), prompts=True))
@@ -92,6 +93,13 @@ def test_a_dialect_that_is_none(dialect: Any) -> None:
     records[0] = records[0]._replace(keys={**records[0].keys, "dialect": dialect})
     for rules in (None, Rules(exact=True)):
         assert parse(seal([records, stream()], rules)).header["streams"] == 2
+
+
+@pytest.mark.parametrize("kind", ["[]", "{}", "1"])
+def test_a_type_that_is_no_word(kind: str) -> None:
+    frames = [b'data: {"type":%b,"delta":{}}\n\n' % kind.encode()] * 2
+    for dialect in ("chat", "responses", "messages"):
+        assert seal([stream(event_stream(frames), dialect=dialect)])
 
 
 def test_nothing_to_change_leaves_it_exact() -> None:

@@ -195,6 +195,16 @@ _REFUSED: Final[Mapping[str, tuple[bytes, str]]] = MappingProxyType(
         ),
         "half a character between": (_SMALL.replace(b'1,","]]', b'1,"\\ud800"]]'), "split in a way unknown"),
         "none of them": (_SMALL.replace(b'1,","]]', b'-1,","]]'), "split in a way unknown"),
+        "a clock that opens otherwise": (
+            _SMALL.replace(b'"open":{"stream"', b'"open":{"raw":1,"stream"'),
+            "says of its first record what it may not",
+        ),
+        "a clock with a novel kind": (_SMALL.replace(b'"commit",{', b'"novel",{'), "holds a record that is none"),
+        "a clock with our words": (_SMALL.replace(b'"commit",{', b'"commit",{"b64":1,'), "holds a record that is none"),
+        "a clock with half a character": (
+            _SMALL.replace(b'{"status":200}]]', b'{"status":200},"\\ud800"]]'),
+            "holds a record that is none",
+        ),
         "no JSON": (_SMALL.replace(b'{"k":"attempt"', b'{"k":"attempt'), "its line"),
     }
 )

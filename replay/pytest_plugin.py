@@ -36,6 +36,13 @@ __all__ = [
 
 #: What the marker may say by name.
 _WORDS: Final = {"speed", "max_gap_ms", "match", "ids", "repeat", "partly", "fault", "rechunk", "prefixes", "end"}
+#: Of those that are one of a few words.
+_ALLOWED: Final[Mapping[str, Sequence[str]]] = {
+    "match": ("key", "position", "strict"),
+    "ids": ("recorded", "fresh"),
+    "prefixes": ("frames", "bytes"),
+    "end": ("cut", "eof", "reset", "stall", "garbage"),
+}
 _NAME_CHARS_MAX: Final = 120
 #: Each is a test that pytest collects, reports and remembers.
 _PREFIXES_MAX: Final = 20_000
@@ -59,6 +66,8 @@ class _State:
         self.config = config
         self.notes: list[str] = []
         self.claims: Claims | None = None
+        #: Of tests that would have one file in common: which, and with whom.
+        self.shared: dict[str, str] = {}
         self._tests = 0
         self._thread: Thread | None = None
         self._loaded: dict[Path, tuple[tuple[int, int], Recording]] = {}
@@ -132,6 +141,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(state, "wiretape_state")
     if _mode(config) not in _MODES:
         raise pytest.UsageError(f"the setting tape is one of {', '.join(_MODES)}")
+    speed, days = _option(config, "tape_speed"), _option(config, "tape_max_age")
+    if speed and not _is_speed(speed):
+        raise pytest.UsageError(f"the setting tape_speed is instant, original or a factor such as 10, not {speed!r}")
+    if days and _number(days) is None:
+        raise pytest.UsageError(f"the setting tape_max_age is a number of days, not {days!r}")
     if config.getoption("tape_check_unused") or config.getini("tape_check_unused"):
         from .pytest_unused import Claims
 
@@ -153,6 +167,19 @@ def _mode(config: pytest.Config) -> str:
     return _option(config, "tape") or default
 
 
+def _number(said: object) -> float | None:
+    """None where it is none, or less than nothing."""
+    try:
+        number = float(str(said))
+    except ValueError:
+        return None
+    return number if number >= 0 else None
+
+
+def _is_speed(said: object) -> bool:
+    return said in ("instant", "original") or bool(_number(said))
+
+
 # -- the fixture ------------------------------------------------------------------------------------------------------
 
 
@@ -165,8 +192,9 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
     from .pytest_tape import Tape
 
     state = request.config.stash[_STATE]
-    plan = _plan(request.node, getattr(request, "param", None))
-    obstacle, recordings = plan.obstacle(), list[Recording]()
+    marked, wrong = _marked(request.node), _wrong(request.node)
+    plan = _plan(request.node, getattr(request, "param", None), {} if wrong else marked)
+    obstacle, recordings = wrong or state.shared.get(request.node.nodeid) or plan.obstacle(), list[Recording]()
     try:
         recordings = [] if obstacle else [state.load(file) for file in plan.files if file.exists()]
     except (TapeError, OSError) as error:
@@ -177,12 +205,12 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
     tape.close()
 
 
-def _plan(item: pytest.Item, prefix: "Prefix | None") -> "Plan":
+def _plan(item: pytest.Item, prefix: "Prefix | None", marked: Mapping[str, Any]) -> "Plan":
     from .player import Speed
     from .pytest_tape import Plan
 
-    config, marked = item.config, _marked(item)
-    files, gap_s_max = _files(item), marked.get("max_gap_ms", inf) / 1_000
+    config = item.config
+    files, gap_s_max = _files(item), float(marked.get("max_gap_ms", inf)) / 1_000
     return Plan(
         nodeid=item.nodeid,
         files=files,
@@ -220,9 +248,34 @@ def _marked(item: pytest.Item | pytest.Function) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for marker in item.iter_markers("tape"):
         said = {**marker.kwargs, **said}
+    return {word: value for word, value in said.items() if value is not None}
+
+
+def _wrong(item: pytest.Item | pytest.Function) -> str:
+    """What its markers say and may not, in words for a person; empty where nothing is wrong."""
+    said = _marked(item)
     if unknown := said.keys() - _WORDS:
-        raise pytest.UsageError(f"{item.nodeid}: the tape marker knows no {', '.join(sorted(unknown))}")
-    return said
+        return f"the tape marker knows no {', '.join(sorted(unknown))}; it knows {', '.join(sorted(_WORDS))}"
+    for word, allowed in _ALLOWED.items():
+        if word in said and said[word] not in allowed:
+            return f"the tape marker's {word} is {' or '.join(allowed)}, not {said[word]!r}"
+    if not _is_speed(said.get("speed", "instant")):
+        return f"the tape marker's speed is instant, original or a factor such as 10, not {said['speed']!r}"
+    if _number(said.get("max_gap_ms", 0)) is None:
+        return f"the tape marker's max_gap_ms is a number of milliseconds, not {said['max_gap_ms']!r}"
+    return _wrong_faults(said)
+
+
+def _wrong_faults(said: Mapping[str, Any]) -> str:
+    if "fault" not in said and "rechunk" not in said:
+        return ""
+    from .faults import FaultError, Faults
+
+    try:
+        Faults.of(_faults(said))
+    except (FaultError, TypeError) as error:
+        return f"the tape marker: {error}"
+    return ""
 
 
 def _files(item: pytest.Item) -> tuple[Path, ...]:
@@ -231,16 +284,16 @@ def _files(item: pytest.Item) -> tuple[Path, ...]:
     marker = next((marker for marker in item.iter_markers("tape") if marker.args), None)
     if marker is not None:
         return tuple(folder / file for file in marker.args)
-    # All prefixes of a tape, but each set of parameters has its own.
+    # All prefixes of a tape; sets of parameters are not known yet when they are counted, so a marker names their file.
     name = getattr(item, "originalname", None) if "prefixes" in _marked(item) else None
-    owner = f"{item.cls.__name__}." if isinstance(item, pytest.Function) and item.cls is not None else ""
-    return (folder / item.path.stem / f"{owner}{_plain(name or item.name)}.tape",)
+    owners = "".join(f"{_plain(node.name)}." for node in item.listchain() if isinstance(node, pytest.Class))
+    return (folder / item.path.stem / f"{owners}{_plain(name or item.name)}.tape",)
 
 
 def _plain(name: str) -> str:
     """A file name everywhere. What says as much as another one does, but is written otherwise, ends otherwise."""
     plain = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:_NAME_CHARS_MAX]
-    if re.fullmatch(r"[\w.-]+(\[[\w.-]*\])?", name) and len(name) <= _NAME_CHARS_MAX:
+    if plain in (name, re.sub(r"\[(.*)\]", r"-\1", name)):
         return plain
     return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
@@ -249,8 +302,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`prefixes`: one run for each place where the tape can be cut, and one with all of it."""
     item = metafunc.definition
     unit = _marked(item).get("prefixes")
-    if unit is None or "tape" not in metafunc.fixturenames:
-        return
+    if unit is None or "tape" not in metafunc.fixturenames or _wrong(item):
+        return  # what is wrong is said once
     files = _files(item)
     prefixes: list[Prefix | None] = [None]
     if not _live(metafunc.config, files) and all(file.exists() for file in files):
@@ -299,10 +352,35 @@ def pytest_runtest_makereport(
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Before any of them is deselected."""
-    claims = config.stash[_STATE].claims
+    state = config.stash[_STATE]
+    state.shared = _shared(items)
+    claims = state.claims
     if claims is not None:
         whole = not any("::" in argument for argument in config.args)
         claims.collect(((item.path, _files(item) if _asks(item) else ()) for item in items), whole=whole)
+
+
+def _shared(items: Sequence[pytest.Item]) -> dict[str, str]:
+    """Of each test whose file, by its name, is another's too, what is to be done: each would replay the other's."""
+    owners: dict[Path, dict[str, str]] = {}
+    for item in items:
+        if _asks(item) and not any(marker.args for marker in item.iter_markers("tape")):
+            owners.setdefault(_files(item)[0], {})[item.nodeid] = _run_of(item)
+    return {
+        nodeid: f"{file} is the tape of {other} too: name a file in the marker of each"
+        for file, tests in owners.items()
+        if len(set(tests.values())) > 1
+        for nodeid, run in tests.items()
+        for other in [next(name for name, its in tests.items() if its != run)]
+    }
+
+
+def _run_of(item: pytest.Item) -> str:
+    """All prefixes of a tape are one test, in each set of parameters."""
+    callspec: Any = getattr(item, "callspec", None)
+    if callspec is None or "prefixes" not in _marked(item):
+        return item.nodeid
+    return repr([each for each in sorted(callspec.indices.items()) if each[0] != "tape"])
 
 
 def _asks(item: pytest.Item) -> bool:

@@ -306,7 +306,10 @@ class Tape:
         )
         told = "\n".join(f"  {difference.line()}" for difference in differences[:_DIFFERENCES_MAX])
         if self.plan.keeps:
-            _write(self.plan.files[0], sealed)
+            try:
+                _write(self.plan.files[0], sealed)
+            except OSError as error:
+                return f"{self.plan.files[0]} cannot be written: {error.strerror or error}"
             changed = f":\n{told}" if self._recorded and differences else ""
             same = ", which says what it said before" if self._recorded and not differences else ""
             self.notes.append(

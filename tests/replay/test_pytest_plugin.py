@@ -55,6 +55,8 @@ def project(pytester: pytest.Pytester, source: str, **tapes: bytes) -> Path:
 
 
 ONE = conversation(text("hi", "sunny"))
+#: Before and behind each of its frames, and with its end.
+ONE_PREFIXES = len(text("hi", "sunny").reads) + 2
 
 
 def test_a_test_of_two_lines(pytester: pytest.Pytester) -> None:
@@ -164,6 +166,58 @@ def test_each_test_and_each_set_of_parameters_has_a_file(pytester: pytest.Pytest
     result = run(pytester)
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["there is no tape *tapes/test_it/test_each-how-are-you-????????.tape"])
+
+
+LIKE = (
+    CLIENT
+    + """
+@pytest.mark.parametrize("question", ["a", "a-", "a.", "-a", "a b", ""])
+def test_each(tape, question):
+    ask(tape.url, question)
+
+class TestOne:
+    class TestIn:
+        def test_it(self, tape):
+            ask(tape.url, "one")
+
+class TestTwo:
+    class TestIn:
+        def test_it(self, tape):
+            ask(tape.url, "two")
+"""
+)
+
+
+def test_names_that_are_alike_are_files_of_their_own(pytester: pytest.Pytester, upstream: "Upstream") -> None:
+    folder = project(pytester, LIKE) / "tapes/test_it"
+    run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url).assert_outcomes(passed=8)
+    run(pytester).assert_outcomes(passed=8)
+    names = {file.name for file in folder.iterdir()}
+    assert len(names) == 8
+    assert names > {"test_each-a.tape", "TestOne.TestIn.test_it.tape", "TestTwo.TestIn.test_it.tape"}
+
+
+def test_two_tests_with_one_file_fail_unless_they_name_it(pytester: pytest.Pytester) -> None:
+    source = (
+        CLIENT
+        + """
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.tape(MARKEDprefixes="frames")
+def test_each(tape, number):
+    try:
+        ask(tape.url)
+    except httpx.TransportError:
+        pass
+"""
+    )
+    project(pytester, source.replace("MARKED", ""), test_each=ONE)
+    result = run(pytester)
+    result.assert_outcomes(failed=2 * ONE_PREFIXES)
+    result.stdout.fnmatch_lines(
+        ["*test_each.tape is the tape of test_it.py::test_each?* too: name a file in the marker of each"]
+    )
+    project(pytester, source.replace("MARKED", "'test_it/test_each.tape', "))
+    run(pytester).assert_outcomes(passed=2 * ONE_PREFIXES)
 
 
 def test_what_a_test_has_of_it(pytester: pytest.Pytester) -> None:
@@ -599,12 +653,59 @@ def test_settings_of_the_project_and_options_over_them(pytester: pytest.Pytester
     assert run(pytester, "-o", "tape=never").ret == pytest.ExitCode.USAGE_ERROR
 
 
-@pytest.mark.slow
-def test_a_word_that_the_marker_does_not_know(pytester: pytest.Pytester) -> None:
-    project(pytester, LEFT.replace("MARKED", "prefix='frames'"), test_weather=ONE)
+WRONG = {
+    "prefix='frames'": "the tape marker knows no prefix; it knows end, fault, ids, *",
+    "match='zz'": "the tape marker's match is key or position or strict, not 'zz'",
+    "ids='zz'": "the tape marker's ids is recorded or fresh, not 'zz'",
+    "prefixes='zz'": "the tape marker's prefixes is frames or bytes, not 'zz'",
+    "prefixes='frames', end='zz'": "the tape marker's end is cut or eof or reset or stall or garbage, not 'zz'",
+    "speed='zz'": "the tape marker's speed is instant, original or a factor such as 10, not 'zz'",
+    "speed=-1": "the tape marker's speed is instant, original or a factor such as 10, not -1",
+    "max_gap_ms='x'": "the tape marker's max_gap_ms is a number of milliseconds, not 'x'",
+    "fault='zz'": "the tape marker: fault 'zz': no such fault; there are *",
+    "rechunk='x'": "the tape marker: fault 'rechunk=x': rechunk takes *",
+}
+
+
+@pytest.mark.parametrize("marked", WRONG)
+def test_what_the_marker_may_not_say_is_one_line_and_one_test(pytester: pytest.Pytester, marked: str) -> None:
+    project(pytester, LEFT.replace("MARKED", marked), test_weather=ONE)
     result = run(pytester)
-    assert result.ret != pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["*the tape marker knows no prefix*"])
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([WRONG[marked]])
+    assert "Traceback" not in str(result.stdout)
+    assert "Error" not in str(result.stdout)
+
+
+def test_a_word_that_is_none_is_not_said(pytester: pytest.Pytester) -> None:
+    marked = "max_gap_ms=None, fault=None, rechunk=None, prefixes=None"
+    project(pytester, LEFT.replace("MARKED", marked), test_weather=ONE)
+    run(pytester).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "line"),
+    [
+        ("tape_speed=zz", "the setting tape_speed is instant, original or a factor such as 10, not 'zz'"),
+        ("tape_speed=0", "the setting tape_speed is instant, original or a factor such as 10, not '0'"),
+        ("tape_max_age=q", "the setting tape_max_age is a number of days, not 'q'"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_one_line(pytester: pytest.Pytester, setting: str, line: str) -> None:
+    project(pytester, TWO_LINES, test_weather=ONE)
+    result = run(pytester, "-o", setting)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert [each for each in result.errlines if each] == [f"ERROR: {line}"]
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(pytester: pytest.Pytester, upstream: Upstream) -> None:
+    folder = project(pytester, TWO_LINES)
+    (folder / "tapes").write_text("a file where the folder should be")
+    result = run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*test_weather.tape cannot be written: *"])
+    assert "Traceback" not in str(result.stdout)
+    assert "pytest_tape.py" not in str(result.stdout)
 
 
 def test_a_tape_that_is_none_fails_its_test(pytester: pytest.Pytester) -> None:

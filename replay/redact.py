@@ -25,6 +25,7 @@ __all__ = ["Finding", "Redaction", "blanked", "findings", "names_of", "redact"]
 _PASSES: Final = 4
 #: Of a prompt, what stands for it.
 _PROMPT: Final = re.compile(r"\[prompt sha256:[0-9a-f]{16} \d+ chars\]")
+_SCHEME: Final = re.compile(r"(?:(?i:bearer|basic|token)\s+)?")
 #: Members of a request that hold words of the conversation.
 _WORDS: Final = frozenset({"messages", "input", "system", "instructions", "prompt"})
 _SAID: Final = frozenset(
@@ -198,9 +199,16 @@ def _cut(joined: Joined, hit: Hit) -> list[_Span]:
 
 def _of_piece(piece: Piece) -> list[Hit]:
     hits = find(piece.said)
-    name = next((step for step in reversed(piece.path) if isinstance(step, str)), "")
-    if not piece.name and name and is_secret_value(name, piece.said) and not hits:
-        hits = [Hit(0, len(piece.said), "secret", piece.said)]
+    name = next((step for step in reversed(piece.path) if isinstance(step, str) and step != "value"), "")
+    if not piece.name and name and is_secret_value(name, piece.said):
+        # All of it, whatever of it looks like a key; the word before a credential may stay.
+        start = len(_SCHEME.match(piece.said)[0]) if hits else 0  # type: ignore[index]
+        if not (hits and hits[0].start <= start and hits[-1].end == len(piece.said) and len(hits) == 1):
+            vendor = hits[0].vendor if hits else "secret"
+            hits = [
+                Hit(start, len(piece.said), vendor, piece.said[start:]),
+                *(hit for hit in hits if hit.start < start),
+            ]
     return merged(hits)
 
 

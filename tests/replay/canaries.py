@@ -56,4 +56,25 @@ CANARIES: Final[Mapping[str, str]] = {
     "pem": "-----BEGIN " + "PRIVATE KEY-----\n" + _some(64) + "\n" + _some(64) + "\n-----END " + "PRIVATE KEY-----",
     "langsmith": "lsv2_" + "pt_" + _hex(32) + "_" + _hex(10),
     "atlassian": "ATATT" + "3" + _some(60),
+    "supabase": "sb" + "_secret_" + _some(31),
+    "slack-client": "xo" + "xc-" + "123456789012-" + _some(30),
+    "vault": "hv" + "s." + _some(90),
+    "grafana": "gl" + "sa_" + _some(32) + "_" + _hex(8),
+    "docker": "dckr" + "_pat_" + _some(27),
+    "google-refresh": "1/" + "/0" + _some(60),
+    "figma": "fi" + "gd_" + _some(40),
+    "postman": "PM" + "AK-" + _hex(24) + "-" + _hex(34),
+    "jina": "ji" + "na_" + _some(60),
+    "voyage": "p" + "a-" + _some(43),
+    "openai-dashes": "sk-" + "Ab7-" + _some(18),
+    "openai-dash-behind": "sk-" + "7bQ" + _some(20) + "-" + _some(22),
+    "pem-encrypted": "-----BEGIN "
+    "RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0123\n\n"
+    + _some(64)
+    + "\n"
+    + _some(64)
+    + "\n-----END "
+    + "RSA PRIVATE KEY-----",
+    "pem-pgp": "-----BEGIN "
+    "PGP PRIVATE KEY BLOCK-----\nVersion: 1\n\n" + _some(64) + "\n-----END " + "PGP PRIVATE KEY BLOCK-----",
 }

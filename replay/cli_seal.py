@@ -1,7 +1,11 @@
 """`wiretape seal` and `wiretape check`: tapes become fixtures for git, and fixtures are looked over"""
 
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from stat import S_IMODE
+from tempfile import mkstemp
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -58,6 +62,10 @@ def _seal(
     They become the streams of one conversation, in order of time. Secrets become placeholders and what changes
     from one recording to the next is renamed; a sealed tape may be sealed again, under stricter rules too.
     """
+    if allow_secrets and not exact:
+        raise FailedError("--allow-secrets goes with --exact: without it they are redacted", BAD_USAGE)
+    if str(out) != "-" and (out.is_dir() or not out.parent.is_dir()):
+        raise FailedError(f"{out}: {'a folder' if out.is_dir() else 'there is no such folder'}", BAD_USAGE)
     if exact and (redact_prompts or redact_path):
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
     with told():
@@ -65,7 +73,7 @@ def _seal(
         from .redact import Redaction
         from .seal import Rules, in_order, seal
 
-        recordings = [_recording(name, data, config) for name in tapes]
+        recordings = [_recording(name, data, config) for name in _each_once(tapes)]
         streams = [records for recording in recordings for records in recording.streams]
         if len(recordings) > 1:
             streams = list(in_order(streams))
@@ -85,6 +93,18 @@ def _seal(
         typer.echo(line_of(said) if json_ else f"{out}: {header['streams']} {several}, {len(sealed)} bytes, {exactly}")
 
 
+def _each_once(names: Sequence[str]) -> Sequence[str]:
+    """A file that is named twice is a mistake: its streams would answer twice."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name == "-":
+            raise FailedError("tapes are read from files, not from stdin", BAD_USAGE)
+        before = seen.setdefault(str(Path(name).resolve()), name)
+        if before is not name:
+            raise FailedError(f"{name}: the same file as {before}" if name != before else f"{name}: twice", BAD_USAGE)
+    return names
+
+
 def _recording(name: str, data: str | None, config: str | None) -> "Recording":
     """A file, or a stream of the data folder."""
     from .load import load
@@ -94,17 +114,35 @@ def _recording(name: str, data: str | None, config: str | None) -> "Recording":
         from wiretape.proxy.cli_tapes import find
 
         path = find(root_of(data, config), name)
-    return load(path)
+    return load(path, verify=False)  # an edited one is what it is sealed anew for
 
 
 def _write(out: Path, sealed: bytes) -> None:
-    """Whole, or not at all."""
+    """Whole, or not at all; into what is no regular file, a pipe or a device, as it goes."""
     if str(out) == "-":
         sys.stdout.buffer.write(sealed)
         return
-    unfinished = out.with_name(out.name + ".new")
-    unfinished.write_bytes(sealed)
-    unfinished.replace(out)
+    target = out.resolve()  # a link stays one
+    if target.exists() and not target.is_file():
+        target.write_bytes(sealed)
+        return
+    mode = target.stat().st_mode if target.exists() else None
+    handle, name = mkstemp(prefix=".", suffix=".new", dir=target.parent)
+    unfinished = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(sealed)
+        unfinished.chmod(S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """Nothing tells it without setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _check(

@@ -1,15 +1,17 @@
 """What `check` says of a file, by line; and the hook that runs it before a commit."""
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
+from threading import Thread
 from typing import Final
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from tests.replay.canaries import CANARIES
 from tests.support.make_fixtures import TAPES
@@ -184,6 +186,84 @@ def test_seal_refuses_an_exact_tape_with_secrets(tmp_path: Path) -> None:
     again = CliRunner().invoke(app, ["seal", str(out), "-o", str(tmp_path / "x.tape"), "--exact"])
     assert again.exit_code == 0
     assert b'"exact":false' in (tmp_path / "x.tape").read_bytes(), "what was done is not forgotten"
+
+
+def test_an_edited_tape_is_sealed_anew(tmp_path: Path) -> None:
+    tape = tmp_path / "a.tape"
+    tape.write_bytes(GOOD.replace("Grüße".encode(), "Gruß".encode()))
+    assert "fold" in str(found(tape.read_bytes()))
+    assert sealed_to(tape, tape).exit_code == 0
+    assert found(tape.read_bytes()) == []
+
+
+def sealed_to(out: Path, *tapes: Path, more: Sequence[str] = ()) -> Result:
+    return CliRunner().invoke(app, ["seal", *map(str, tapes), "-o", str(out), *more])
+
+
+def test_seal_writes_through_links_and_keeps_what_is_beside_it(tmp_path: Path) -> None:
+    tape, link, there, beside = (tmp_path / name for name in ("a.tape", "link.tape", "b.tape", "b.tape.new"))
+    tape.write_bytes(GOOD)
+    beside.write_bytes(b"mine")
+    there.write_bytes(b"old")
+    there.chmod(0o640)
+    link.symlink_to(there)
+    assert sealed_to(link, tape).exit_code == 0
+    assert link.is_symlink()
+    assert there.read_bytes() == GOOD
+    assert there.stat().st_mode & 0o777 == 0o640
+    assert beside.read_bytes() == b"mine"
+    assert len(list(tmp_path.iterdir())) == 4, "nothing is left behind"
+
+
+def test_a_new_file_has_the_mode_of_any_other(tmp_path: Path) -> None:
+    tape, out = tmp_path / "a.tape", tmp_path / "out.tape"
+    tape.write_bytes(GOOD)
+    assert sealed_to(out, tape).exit_code == 0
+    assert out.stat().st_mode == tape.stat().st_mode
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no such files here")
+def test_what_is_no_regular_file_is_written_into(tmp_path: Path) -> None:
+    tape, pipe = tmp_path / "a.tape", tmp_path / "pipe"
+    tape.write_bytes(GOOD)
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    assert sealed_to(pipe, tape).exit_code == 0
+    assert pipe.is_fifo()
+    reader.join(5)
+    assert read == [GOOD]
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tape, out = tmp_path / "a.tape", tmp_path / "out.tape"
+    tape.write_bytes(GOOD)
+
+    def full(_: Path, __: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert isinstance(sealed_to(out, tape).exception, OSError)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.tape"]
+
+
+@pytest.mark.parametrize(
+    ("names", "out", "more", "why"),
+    [
+        (["a.tape", "a.tape"], "x.tape", [], "a.tape: twice"),
+        (["a.tape", "link.tape"], "x.tape", [], "the same file as"),
+        (["a.tape"], ".", [], ": a folder"),
+        (["a.tape"], "no/x.tape", [], "there is no such folder"),
+        (["a.tape"], "x.tape", ["--allow-secrets"], "goes with --exact"),
+    ],
+)
+def test_seal_says_what_is_wrong(tmp_path: Path, names: list[str], out: str, more: list[str], why: str) -> None:
+    (tmp_path / "a.tape").write_bytes(GOOD)
+    (tmp_path / "link.tape").symlink_to(tmp_path / "a.tape")
+    done = sealed_to(tmp_path / out, *[tmp_path / name for name in names], more=more)
+    assert why in str(done.exception)
+    assert "tapes are read from files" in str(sealed_to(tmp_path / "x.tape", Path("-")).exception)
 
 
 def test_a_stream_of_the_data_folder_by_the_beginning_of_its_id(tmp_path: Path) -> None:

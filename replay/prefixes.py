@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from wiretape.events.record import Record
 
@@ -33,7 +33,9 @@ class Prefix(NamedTuple):
 
 
 def prefixes_of(streams: Sequence[Sequence[Record]], unit: Unit) -> list[Prefix]:
-    """In order, from nothing of the first stream to all of the last but its proper end."""
+    """In order, from nothing of the first stream to all of the last but its proper end; raises ValueError."""
+    if unit not in get_args(Unit):
+        raise ValueError(f"prefixes are of {' or '.join(get_args(Unit))}, not {unit!r}")
     return [prefix for place, records in enumerate(streams) for prefix in _of(place, records, unit)]
 
 

@@ -1,5 +1,8 @@
 """Places where streams can be cut: all of them, each once, as faults that leave just these bytes."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +18,12 @@ SIZES = [len(record.raw or b"") for record in ONE if record.kind == "frame"]
 
 def said(script: Script) -> bytes:
     return b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
+
+
+def test_another_unit_is_none() -> None:
+    other: Any = "words"
+    with pytest.raises(ValueError, match="prefixes are of frames or bytes, not 'words'"):
+        prefixes_of([ONE], other)
 
 
 def test_frames_are_cut_behind_each_of_them_and_before_the_first() -> None:

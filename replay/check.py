@@ -17,6 +17,7 @@ from wiretape.events.tape import Reader
 from .expected import expected
 from .redact import findings
 from .sealed import MARK, Sealed, decode, differs
+from .shapes import find
 from .split_body import LISTS
 
 __all__ = ["Trouble", "check", "check_files"]
@@ -24,6 +25,8 @@ __all__ = ["Trouble", "check", "check_files"]
 #: GitHub folds what is longer away, and no diff tool shows it well.
 _LINE_BYTES_MAX: Final = 100_000
 _BYTES_MAX: Final = 1_000_000
+#: Lines that are no records.
+_BESIDE: Final = (b'{"k":"clock"', b'{"k":"fold"')
 #: Endings of the client's side: the upstream was not heard to its end, so a replay has nothing to end with.
 _SILENT: Final = frozenset({"client_gone", "shutdown", "crashed", "internal"})
 
@@ -38,7 +41,8 @@ class Trouble(NamedTuple):
     wrong: bool = True
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else str(self.file)
+        name = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(self.file))
+        place = f"{name}:{self.line}" if self.line else name
         return f"{place}: {self.code}: {self.message}{'' if self.wrong else ' (a note)'}"
 
 
@@ -49,8 +53,14 @@ def check_files(
     today = datetime.now(UTC).date()
     found: list[Trouble] = []
     for path in paths:
-        for file in sorted(path.rglob("*.tape")) if path.is_dir() else [path]:
-            found += check(file, file.read_bytes(), today, bytes_max=bytes_max, age_days_max=age_days_max)
+        inside = sorted(file for file in path.rglob("*.tape") if file.is_file()) if path.is_dir() else [path]
+        if not inside:
+            found.append(Trouble(path, 0, "empty", "a folder without tapes", wrong=False))
+        for file in inside:
+            if file.exists() and not file.is_file():  # a pipe may never say anything, a device never end
+                found.append(Trouble(file, 0, "unreadable", "no regular file"))
+            else:
+                found += check(file, file.read_bytes(), today, bytes_max=bytes_max, age_days_max=age_days_max)
     return found
 
 
@@ -70,7 +80,9 @@ def check(
     found += _age(file, sealed, today, age_days_max)
     found += _folds(file, data, sealed)
     found += _endings(file, sealed)
-    found += _secrets(file, sealed.streams, data, sealed.lines)
+    secrets = [*_secrets(file, sealed.streams, data, sealed.lines)]
+    said = {trouble.line for trouble in secrets}
+    found += secrets + [trouble for trouble in _secrets_beside(file, data) if trouble.line not in said]
     return sorted(found, key=lambda trouble: trouble.line)
 
 
@@ -135,19 +147,32 @@ def _endings(file: Path, sealed: Sealed) -> Iterator[Trouble]:
 def _secrets(
     file: Path, streams: Sequence[Sequence[Record]], data: bytes, lines: Sequence[Sequence[int]]
 ) -> Iterator[Trouble]:
+    written = data.split(b"\n")
+    numbers = [
+        {record.n: line for record, line in zip(records, places, strict=True)}
+        for records, places in zip(streams, lines, strict=True)
+    ]
     for found in findings(streams):
-        numbers = {record.n: line for record, line in zip(streams[found.stream], lines[found.stream], strict=True)}
-        line = _line_of_element(data, numbers[found.n], found.where)
-        where = f" in {found.where}" if found.where else ""
-        yield Trouble(
-            file, line, "secret", f"it looks like one of {found.vendor}{where}: seal it again, and revoke the key"
-        )
+        line = _line_of_element(written, numbers[found.stream][found.n], found.where)
+        yield _secret(file, line, found.vendor, f" in {found.where}" if found.where else "")
 
 
-def _line_of_element(data: bytes, line: int, where: str) -> int:
+def _secrets_beside(file: Path, data: bytes) -> Iterator[Trouble]:
+    """In lines that are no record: of the header, the clocks and the folds."""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if number == 1 or line.startswith(_BESIDE):
+            for hit in find(line.decode("utf-8", "replace")):
+                yield _secret(file, number, hit.vendor, "")
+
+
+def _secret(file: Path, line: int, vendor: str, where: str) -> Trouble:
+    return Trouble(file, line, "secret", f"it looks like one of {vendor}{where}: seal it again, and revoke the key")
+
+
+def _line_of_element(written: Sequence[bytes], line: int, where: str) -> int:
     """Elements of long lists of a request stand on lines behind it."""
     at = line
-    for row in as_list(as_object(parse(data.split(b"\n")[line - 1])).get("split")):
+    for row in as_list(as_object(parse(written[line - 1])).get("split")):
         match row:
             case [str(name), int(count), str()]:
                 for number in range(count if name in LISTS else 0):

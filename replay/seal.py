@@ -5,18 +5,19 @@ The same streams under the same rules give the same bytes, and a sealed tape sea
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from wiretape.events.errors import TapeError
-from wiretape.events.json_text import as_list, as_object
+from wiretape.events.json_text import as_list, as_object, dumps
 from wiretape.events.record import NO_KEYS, Record
 
 from .key import exact_key_of, key_of
 from .normalise import NAMES, normalise
-from .redact import Redaction, blanked, findings, names_of, redact
+from .redact import Redaction, blanked, findings, names_of, redact, unmatched
 from .sealed import encode
+from .shapes import find
 
 __all__ = ["EXACT", "Rules", "in_order", "key_of_record", "seal"]
 
@@ -53,17 +54,28 @@ def seal(
     if asked.exact:
         if not asked.secrets_allowed:
             _refuse_secrets(streams)
-        return encode(_header(streams, asked, before, exact=True), streams)
+        return _encoded(_header(streams, asked, before, exact=True), streams, asked)
+    if missed := unmatched(streams, asked.redaction):
+        raise TapeError(f"nothing stands under the path {missed[0]}: nothing is redacted there")
     done = redact(streams, asked.redaction)
+    # Paths are looked after before their placeholders are renamed: an id's own is an id.
+    left = findings(done, asked.redaction) if asked.redaction.paths else []
     if asked.normalised:
         done = normalise(done)
     done = [[_keyed(record) for record in records] for records in done]
     same = all(_bytes(old) == _bytes(new) for old, new in zip(streams, done, strict=True))
-    if left := findings(done, asked.redaction):
+    if left := left or findings(done, replace(asked.redaction, paths=())):
         raise TapeError(
             f"{len(left)} secrets are left after redaction, the first in {_said(left[:1])}: a fault of ours"
         )
-    return encode(_header(done, asked, before, exact=same), done)
+    return _encoded(_header(done, asked, before, exact=same), done, asked)
+
+
+def _encoded(header: Mapping[str, Any], streams: Sequence[Sequence[Record]], asked: Rules) -> bytes:
+    """What the header says was written by hand: the paths that are to be redacted, or an older header."""
+    if not (asked.exact and asked.secrets_allowed) and (hits := find(dumps(dict(header)).decode())):
+        raise TapeError(f"the header itself would hold a secret, by its look one of {hits[0].vendor}")
+    return encode(header, streams)
 
 
 def in_order(recordings: Iterable[Sequence[Record]]) -> list[Sequence[Record]]:

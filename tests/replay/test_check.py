@@ -18,7 +18,7 @@ from tests.support.make_fixtures import TAPES
 from wiretape.events.record import Record
 from wiretape.events.tape import Reader, Recorder
 from wiretape.proxy.cli import app
-from wiretape.replay.check import check
+from wiretape.replay.check import check, check_files
 from wiretape.replay.seal import EXACT, Rules, seal
 
 ROOT: Final = Path(__file__).parents[2]
@@ -81,6 +81,21 @@ def test_an_ending_that_is_none_is_no_fault(ending: bytes) -> None:
     data = GOOD.replace(b'"flags":[]', b'"ending":%b,"flags":[]' % ending)
     data = data.replace(b'{"k":"end",', b'{"k":"end","ending":%b,' % ending)
     assert [code for code in found(data) if "fold" not in code] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        (b'"recorded":', b'"redacted":{"paths":["%b"]},"recorded":', 1),
+        (b'"k":"clock",', b'"k":"clock","x":"%b",', 3),
+        (b'"stream":"', b'"stream":"%b', 2),
+        (b'"k":"fold",', b'"k":"fold","x":"%b",', len(GOOD.splitlines())),
+    ],
+)
+def test_a_secret_in_a_line_that_is_no_record(old: bytes, new: bytes, line: int) -> None:
+    data = GOOD.replace(old, new % KEY.encode(), 1)
+    assert data != GOOD
+    assert f"{line} secret" in found(data)
 
 
 def test_a_secret_is_named_by_its_place_alone() -> None:
@@ -198,6 +213,22 @@ def test_an_edited_tape_is_sealed_anew(tmp_path: Path) -> None:
 
 def sealed_to(out: Path, *tapes: Path, more: Sequence[str] = ()) -> Result:
     return CliRunner().invoke(app, ["seal", *map(str, tapes), "-o", str(out), *more])
+
+
+def test_check_goes_on_whatever_lies_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "x.tape").mkdir()
+    assert [str(each) for each in check_files([tmp_path])] == [f"{tmp_path}: empty: a folder without tapes (a note)"]
+    odd = tmp_path / "x.tape" / "a\nb.tape"
+    odd.write_bytes(b"")
+    [said] = check_files([tmp_path])
+    assert str(said).startswith(f"{tmp_path}/x.tape/a\\nb.tape: unreadable: ")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no such files here")
+def test_check_waits_for_no_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.tape")
+    assert [each.code for each in check_files([tmp_path])] == ["empty"]
+    assert [each.message for each in check_files([tmp_path / "a.tape"])] == ["no regular file"]
 
 
 def test_seal_writes_through_links_and_keeps_what_is_beside_it(tmp_path: Path) -> None:

@@ -102,6 +102,16 @@ def test_a_type_that_is_no_word(kind: str) -> None:
         assert seal([stream(event_stream(frames), dialect=dialect)])
 
 
+def test_a_header_with_a_secret_is_not_written() -> None:
+    key = CANARIES["openai"]
+    for header in ({"redacted": {"paths": [key]}}, {"normalised": [key]}, {"redacted": {key: 1}}):
+        with pytest.raises(TapeError, match="the header itself would hold a secret") as caught:
+            seal([stream()], headers=[header])
+        assert key not in str(caught.value)
+    with pytest.raises(TapeError, match="the header itself"):
+        seal([stream()], Rules(redaction=Redaction(paths=(key,))))
+
+
 def test_nothing_to_change_leaves_it_exact() -> None:
     records = [Record(0, 0, "open", {"format": 1, "dialect": ""}), Record(1, 0, "novel", {"a": 1}, b"plain")]
     assert parse(seal([records])).header["exact"] is True

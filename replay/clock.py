@@ -89,8 +89,8 @@ def _are_numbers(row: Any) -> bool:
 
 def _is_beside(row: Any) -> bool:
     match row:
-        case [int(at), int(t), str(kind), dict(keys), *raw] if kind in BESIDE:
-            return at >= 0 and t >= 0 and _is_record(Record(0, t, kind, keys)) and _is_text(raw)
+        case [int(at), int(t), str(kind), dict(), *raw] if kind in BESIDE:
+            return at >= 0 and t >= 0 and _is_record(Record(0, t, kind, as_object(row[3]))) and _is_text(raw)
         case _:
             return False
 

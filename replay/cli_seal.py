@@ -69,11 +69,15 @@ def _seal(
     if exact and (redact_prompts or redact_path):
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
     with told():
+        from wiretape.events.record import encode
+
         from .load import parse
         from .redact import Redaction
         from .seal import Rules, in_order, seal
 
         recordings = [_recording(name, data, config) for name in _each_once(tapes)]
+        if len(recordings) > 1:  # by what they say where they began at once, and not as they were named
+            recordings.sort(key=lambda recording: [list(map(encode, records)) for records in recording.streams])
         streams = [records for recording in recordings for records in recording.streams]
         if len(recordings) > 1:
             streams = list(in_order(streams))

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.replay.canaries import CANARIES
+from tests.replay.made import live, stream
 from tests.support.make_fixtures import TAPES
 from wiretape.events.record import Record
 from wiretape.events.tape import Reader, Recorder
@@ -229,6 +230,16 @@ def test_check_waits_for_no_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.tape")
     assert [each.code for each in check_files([tmp_path])] == ["empty"]
     assert [each.message for each in check_files([tmp_path / "a.tape"])] == ["no regular file"]
+
+
+def test_streams_that_began_at_once_stand_alike_however_they_are_named(tmp_path: Path) -> None:
+    names = [tmp_path / name for name in ("a.tape", "b.tape", "c.tape")]
+    for path, text in zip(names, ("x", "y", "z"), strict=True):
+        path.write_bytes(live(stream(text=text)))
+    one, other = tmp_path / "one.tape", tmp_path / "other.tape"
+    assert sealed_to(one, *names).exit_code == 0
+    assert sealed_to(other, *reversed(names)).exit_code == 0
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_seal_writes_through_links_and_keeps_what_is_beside_it(tmp_path: Path) -> None:

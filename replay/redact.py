@@ -19,13 +19,18 @@ from .scalars import Path, Sort, scalars
 from .shapes import PLACEHOLDER, Hit, find, is_secret_value, merged
 from .strings import Joined, Piece, channels, folded, outside, pieces_of
 
-__all__ = ["Finding", "Redaction", "blanked", "findings", "names_of", "redact"]
+__all__ = ["Finding", "Redaction", "blanked", "findings", "names_of", "redact", "unmatched"]
 
 #: What is left when a neighbour is gone may be a secret by itself: so often it is looked for again.
 _PASSES: Final = 4
 #: Of a prompt, what stands for it.
 _PROMPT: Final = re.compile(r"\[prompt sha256:[0-9a-f]{16} \d+ chars\]")
 _SCHEME: Final = re.compile(r"(?:(?i:bearer|basic|token)\s+)?")
+#: Whose the secrets are that only their place gave away, and how long one is that is looked for elsewhere too.
+_BY_PLACE: Final = frozenset({"password", "secret"})
+_KNOWN_CHARS: Final = 8
+#: So many of them, the longest first: they become one expression.
+_KNOWN_MAX: Final = 200
 #: Members of a request that hold words of the conversation.
 _WORDS: Final = frozenset({"messages", "input", "system", "instructions", "prompt"})
 _SAID: Final = frozenset(
@@ -125,6 +130,19 @@ def findings(streams: Sequence[Sequence[Record]], redaction: Redaction | None = 
     return found
 
 
+def unmatched(streams: Sequence[Sequence[Record]], redaction: Redaction) -> list[str]:
+    """The paths under which nothing stands."""
+    if not redaction.paths:
+        return []
+    left = {path: _pattern(path) for path in redaction.paths}
+    for records in streams:
+        for text in texts(records):
+            for scalar in scalars(text.json):
+                for path in [path for path, pattern in left.items() if _matches(pattern, scalar.path)]:
+                    del left[path]
+    return [*left]
+
+
 def blanked(body: bytes) -> bytes:
     """A request's body with placeholders without number: what a recorded one and one with the secret have alike."""
     [blank] = _stream([Record(0, 0, "request", NO_KEYS, body)], Redaction(), _Unnumbered())
@@ -151,7 +169,7 @@ def _changes(
     by_text: dict[int, list[Change]] = {}
     for span in sorted(spans, key=lambda span: (span.text, span.start)):
         new = placeholders.of(span.vendor, span.secret) if span.secret is not None else ""
-        text = new.encode()
+        text = b"0" if span.vendor == "bytes" else new.encode()
         if span.vendor == "prompt" and span.path[-1] == "arguments":
             text = dumps(dumps({"redacted": new}).decode())  # whoever reads arguments parses them
         elif span.vendor in ("path", "prompt"):  # the whole value, quotes included
@@ -179,7 +197,61 @@ def _spans(records: Sequence[Record], parts: Sequence[Text], asked: Redaction) -
             for piece in outside(text, number):
                 for hit in find(piece.said):
                     _take(taken, _cut(Joined.of([piece]), hit))
+    _elsewhere(records, parts, taken)
+    _logprobs(parts, taken)
     return sorted((span for spans in taken.values() for span in spans), key=lambda span: (span.text, span.start))
+
+
+def _elsewhere(records: Sequence[Record], parts: Sequence[Text], taken: dict[int, list[_Span]]) -> None:
+    """What a name gave away, where it stands without one: in a request by its own names, for that is its key."""
+    own = {
+        number: {
+            span.secret: span.vendor
+            for span in spans
+            if span.vendor in _BY_PLACE and len(span.secret or "") >= _KNOWN_CHARS and not (span.secret or "").isalpha()
+        }
+        for number, spans in taken.items()
+    }
+    known = {secret: vendor for some in own.values() for secret, vendor in some.items() if secret is not None}
+    if not known:
+        return
+    for joined in channels(records, parts):
+        for hit in _literal(joined.said, known):
+            _take(taken, _cut(joined, hit))
+    for number, text in enumerate(parts):
+        asks = text.kind in ("request", "upload")
+        here = {secret: known[secret] for secret in own.get(number, {}) if secret is not None} if asks else known
+        for piece in pieces_of(text, number) if here else ():
+            for hit in _literal(piece.said, here):
+                _take(taken, _cut(Joined.of([piece]), hit))
+
+
+def _literal(said: str, known: Mapping[str, str]) -> Iterator[Hit]:
+    longest = sorted(known, key=len, reverse=True)[:_KNOWN_MAX]
+    for match in re.finditer("|".join(map(re.escape, longest)), said):
+        yield Hit(*match.span(), known[match[0]], match[0])
+
+
+def _logprobs(parts: Sequence[Text], taken: dict[int, list[_Span]]) -> None:
+    """Tokens and their bytes say it all again: those beside a secret become empty, and 0."""
+    for number, spans in [*taken.items()]:
+        text = parts[number]
+        if b'"logprobs"' not in text.raw:
+            continue
+        beside = {span.path for span in spans}
+        for scalar in scalars(text.json):
+            path = scalar.path
+            if "logprobs" not in path or not any(_near(each, path[: path.index("logprobs")]) for each in beside):
+                continue
+            start, end = text.place(scalar.start), text.place(scalar.end)
+            if scalar.sort is Sort.STRING and path[-1] == "token" and end - start > len('""'):
+                _take(taken, [_Span(number, start + 1, end - 1, path, "logprobs", None)])
+            elif scalar.sort is Sort.OTHER and path[-2:-1] == ("bytes",):
+                _take(taken, [_Span(number, start, end, path, "bytes", None)])
+
+
+def _near(path: Path, choice: Path) -> bool:
+    return path[: len(choice)] == choice
 
 
 def _take(taken: dict[int, list[_Span]], spans: Sequence[_Span]) -> None:

@@ -55,8 +55,6 @@ def seal(
         if not asked.secrets_allowed:
             _refuse_secrets(streams)
         return _encoded(_header(streams, asked, before, exact=True), streams, asked)
-    if missed := unmatched(streams, asked.redaction):
-        raise TapeError(f"nothing stands under the path {missed[0]}: nothing is redacted there")
     done = redact(streams, asked.redaction)
     # Paths are looked after before their placeholders are renamed: an id's own is an id.
     left = findings(done, asked.redaction) if asked.redaction.paths else []
@@ -68,7 +66,10 @@ def seal(
         raise TapeError(
             f"{len(left)} secrets are left after redaction, the first in {_said(left[:1])}: a fault of ours"
         )
-    return _encoded(_header(done, asked, before, exact=same), done, asked)
+    sealed = _encoded(_header(done, asked, before, exact=same), done, asked)
+    if missed := unmatched(streams, asked.redaction):
+        raise TapeError(f"nothing stands under the path {missed[0]}: nothing is redacted there")
+    return sealed
 
 
 def _encoded(header: Mapping[str, Any], streams: Sequence[Sequence[Record]], asked: Rules) -> bytes:

@@ -16,7 +16,7 @@ __all__ = ["PLACEHOLDER", "SHAPES", "Hit", "find", "is_secret_value", "merged"]
 PLACEHOLDER: Final = re.compile(r"\[redacted-([a-z0-9]+)(?:-(\d+))?\]")
 #: What others, or the proxy, have put there.
 _MASK: Final = re.compile(
-    r"[*•xX.]{3,}|\$\{?\w+\}?|<[^<>]*>|\{\{[^{}]*\}\}|.*(?:REDACTED|redacted|your[-_ ]).*"
+    r"[*•xX.]{3,}|\$\{?\w+\}?|<[^<>]*>|\{\{[^{}]*\}\}|.*(?:REDACTED|redacted|(?i:your)[-_ ]).*"
     r"|(?:os\.(?:environ|getenv)|process\.env|import\.meta\.env|self\.|settings\.|config\.|\$\{).*"
 )
 
@@ -76,7 +76,7 @@ SHAPES: Final[Mapping[str, str]] = MappingProxyType(
         "jina": r"jina_[A-Za-z0-9_-]{40,}",
         "voyage": r"pa-(?=[a-z0-9_-]*[A-Z])(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])",
         "age": r"AGE-SECRET-KEY-1[0-9A-Z]{30,}",
-        "jwt": r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
+        "jwt": r"eyJ[A-Za-z0-9_-]{8,4000}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
         "pem": r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:[^-]|-(?!----)){1,20000}-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
         r"|(?:\s*[A-Z][A-Za-z-]{1,20}: [^\n]{0,200}\n){0,4}[A-Za-z0-9+/=\s]{16,})",

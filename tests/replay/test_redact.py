@@ -18,7 +18,7 @@ from wiretape.events.record import Record
 from wiretape.events.record import encode as line_of
 from wiretape.events.tape import Reader, Recorder, reads
 from wiretape.replay.expected import expected
-from wiretape.replay.redact import Redaction, blanked, findings, redact
+from wiretape.replay.redact import Redaction, blanked, findings, redact, unmatched
 from wiretape.replay.sealed import decode, encode
 
 KEY: Final = CANARIES["openai-project"]
@@ -210,6 +210,44 @@ def test_under_a_secret_name_nothing_of_the_value_is_left(value: Any, left: Any)
         lines = clean(tape(request=dumps({"messages": [], name: value})), KEY)
         asked = json.loads(next(line for line in lines.splitlines() if b'"k":"request"' in line))["data"]
         assert asked[name] == left
+
+
+def test_what_a_name_gave_away_is_gone_elsewhere_too() -> None:
+    calls = [{"id": "call_1", "function": {"name": "f", "arguments": json.dumps({"password": "hunter2-xyzzy"})}}]
+    asked = dumps({"messages": [{"role": "user", "content": "say hunter2-xyzzy"}, {"tool_calls": calls}]})
+    lines = clean(tape(*content("with hunter2", "-xyzzy, so"), request=asked), "hunter2-xyzzy")
+    assert b'"say [redacted-secret-1]"' in lines
+    assert b'"with [redacted-secret-1]"' in lines
+    [done] = redact([tape(request=asked)])
+    assert blanked(asked) == blanked(done[1].raw or b"")
+
+
+def _token(piece: str) -> Any:
+    return {"token": piece, "logprob": -0.5, "bytes": list(piece.encode()), "top_logprobs": []}
+
+
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_tokens_beside_a_secret_say_nothing(tokens: int) -> None:
+    pieces = ["so ", *(KEY[at : at + 4] for at in range(0, len(KEY), 4)), " and so"]
+    frames: list[Any] = []
+    for at in range(0, len(pieces), tokens):
+        some = pieces[at : at + tokens]
+        logprobs = {"content": [_token(each) for each in some]}
+        frames.append({"index": 0, "delta": {"content": "".join(some)}, "logprobs": logprobs})
+    [done] = redact([tape(*_frames(*frames))])
+    rows = [record.value["choices"][0]["logprobs"]["content"] for record in done if record.kind == "frame"]
+    tokens_left = [token for row in rows for token in row]
+    assert KEY[8:16] not in "".join(token["token"] for token in tokens_left)
+    assert KEY[8:16] not in bytes(byte for token in tokens_left for byte in token["bytes"]).decode("latin-1")
+    assert all(token["logprob"] == -0.5 for token in tokens_left)
+    assert redact([done]) == [done]
+    assert findings([done]) == []
+
+
+def test_a_path_under_which_nothing_stands() -> None:
+    redaction = Redaction(paths=("messages[*].content", "messages[*].contents", "choices[*].delta.content"))
+    assert unmatched([tape(*content("a"))], redaction) == ["messages[*].contents"]
+    assert unmatched([tape()], Redaction()) == []
 
 
 def test_stricter_rules_number_on() -> None:

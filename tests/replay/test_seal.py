@@ -70,14 +70,14 @@ def test_every_capture(protocol: str) -> None:
 
 
 def test_what_was_done_is_not_forgotten() -> None:
-    sealed = seal(conversation("chat", 1), Rules(max_age_days=9, redaction=Redaction(paths=("a",))))
+    sealed = seal(conversation("chat", 1), Rules(max_age_days=9, redaction=Redaction(paths=("model",))))
     header = parse(again(sealed, EXACT)).header
     assert header["exact"] is False
     assert header["max_age_days"] == 9
-    assert header["redacted"]["paths"] == ["a"]
+    assert header["redacted"]["paths"] == ["model"]
     assert "ids" in header["normalised"]
-    both = parse(again(sealed, Rules(redaction=Redaction(paths=("b",))))).header
-    assert both["redacted"] == {"rules": ["headers", "names", "shapes"], "paths": ["a", "b"]}
+    both = parse(again(sealed, Rules(redaction=Redaction(paths=("messages[*].content",))))).header
+    assert both["redacted"] == {"rules": ["headers", "names", "shapes"], "paths": ["messages[*].content", "model"]}
 
 
 @pytest.mark.parametrize("said", [[[]], [{}, 1, "x"], {}, 7, None])
@@ -110,6 +110,14 @@ def test_a_header_with_a_secret_is_not_written() -> None:
         assert key not in str(caught.value)
     with pytest.raises(TapeError, match="the header itself"):
         seal([stream()], Rules(redaction=Redaction(paths=(key,))))
+
+
+def test_paths_of_ids_and_paths_of_nothing() -> None:
+    rules = Rules(redaction=Redaction(paths=("id",)))
+    sealed = seal(conversation("chat", 1), rules)
+    assert again(sealed, rules) == sealed
+    with pytest.raises(TapeError, match="nothing stands under the path messages"):
+        seal(conversation("chat", 1), Rules(redaction=Redaction(paths=("messages[*].contents",))))
 
 
 def test_nothing_to_change_leaves_it_exact() -> None:

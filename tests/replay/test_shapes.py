@@ -132,6 +132,7 @@ def test_what_a_name_makes_a_secret(text: str, secret: str) -> None:
         "password=password, api_key=api_key, client_secret=self.client_secret, token=get_token()",
         "API_KEY=${API_KEY} PASSWORD=<password> api_key=os.environ['API_KEY'] password: true, secret=********",
         "password: required, at least 8 characters",
+        'export ANTHROPIC_AUTH_TOKEN="sk-dodo-YOUR_KEY"',
     ],
 )
 def test_what_is_none(text: str) -> None:

@@ -259,7 +259,7 @@ def again(body: bytes, seed: int) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
 def test_a_new_recording_of_any_capture_changes_no_body_line(protocol: str) -> None:
-    other = []
+    other: list[bool] = []
     for seed, capture in sampled(protocol):
         body = again(capture.body, seed)
         first = body_lines(sealed([recorded(capture.body, protocol, seed)]))

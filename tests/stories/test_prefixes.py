@@ -22,7 +22,12 @@ class Disk:
 
 def run_agent(base_url: str, disk: Disk) -> str:
     """One turn: the calls of a choice are run when it says that it is finished, and not before."""
-    client = openai.OpenAI(base_url=base_url, api_key="none", max_retries=0)
+    # Closed, not left to the collector: its open connections would be a warning in whatever test runs then.
+    with openai.OpenAI(base_url=base_url, api_key="none", max_retries=0) as client:
+        return turns(client, disk)
+
+
+def turns(client: openai.OpenAI, disk: Disk) -> str:
     calls: dict[int, list[str]] = {}
     finish = ""
     messages: Any = [{"role": "user", "content": "Write a note to notes/oslo.md and one to notes/bergen.md"}]

@@ -3,10 +3,11 @@
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.laws.generated import agent_streams, streams
+from tests.laws.variants import FULL
 from tests.support.chat import tape
 from tests.support.corpus import load, needs_corpus
 from wiretape.events.emit import Emitter, emit
@@ -54,6 +55,7 @@ def test_every_prefix_of_any_stream_has_a_state(body: bytes, hermes: bool) -> No
     check(body, hermes=hermes)
 
 
+@settings(max_examples=1_000 if FULL else 30)
 @given(body=streams() | agent_streams(), hermes=st.booleans())
 def test_every_prefix_of_its_bytes_is_a_stream(body: bytes, hermes: bool) -> None:
     for end in range(0, len(body), 7):

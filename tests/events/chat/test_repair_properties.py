@@ -45,7 +45,7 @@ class Client:
         assert not self.dones
         assert not self.errors
         assert frame.endswith(b"\n\n")
-        data = frame.rpartition(b"data: ")[2][:-2]
+        data = frame.partition(b"data: ")[2][:-2]
         if data == b"[DONE]":
             self.dones += 1
             return

@@ -48,7 +48,7 @@ def a_call(
 
 def payload(frame: bytes) -> dict[str, Any]:
     """The JSON of a frame."""
-    value: dict[str, Any] = json.loads(frame.rpartition(b"data: ")[2])
+    value: dict[str, Any] = json.loads(frame.partition(b"data: ")[2])
     return value
 
 

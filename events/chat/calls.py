@@ -6,21 +6,20 @@ rules. Without an index, the id, the arrival of a name, the place in the list or
 
 from typing import Any, Final, NamedTuple
 
-from ..json_text import Boundary, as_object, dumps, is_object
+from ..json_text import as_object, dumps, is_object
 from ..limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
 from ..model import Event, ToolArgumentsDelta, ToolCallStarted
 from ..splice import Action, Op, Path
+from .known import KnownCall
 from .write import Envelope, chunk
 
-__all__ = ["Calls", "Entry", "KnownCall", "Work"]
+__all__ = ["Calls", "Entry", "Work"]
 
 #: Arguments of one whole object without members, or a seed that real fragments will follow (Q20, Q25).
 _SEED: Final = "{}"
 _OWN_KEYS: Final = frozenset({"index", "id", "type", "function"})
 #: Members beside those that wait with a call for its name; no dialect has more than one (`extra_content`, Q30).
 _EXTRAS_MAX: Final = 16
-#: Pieces shorter than this repeat by chance: indentation, digits, escaped line ends (Q22).
-_REPEATED_CHARS_MIN: Final = 8
 
 
 class Work:
@@ -124,62 +123,6 @@ class Entry(NamedTuple):
             work.op(repair, (*self.path, "function"), Action.SET, key, dumps(text))
 
 
-class KnownCall:
-    """A call under the dense number and the one id that the client sees."""
-
-    # fmt: off
-    __slots__ = (
-        "announced", "bare", "boundary", "early", "early_chars", "extras", "has_arguments", "id", "last_piece", "name",
-        "number", "opening", "place", "seed", "seed_dropped", "told",
-    )
-    # fmt: on
-
-    def __init__(self, number: int, place: int | None) -> None:
-        self.number = number
-        #: The upstream's index for it.
-        self.place = place
-        self.id = ""
-        self.name = ""
-        #: The client may know it: id and name are both there (Q17).
-        self.announced = False
-        self.has_arguments = False
-        #: All its arguments so far are one `{}` that waits for what comes next; which then went on with it (Q20).
-        self.seed = False
-        self.seed_dropped = False
-        #: They are `{}`, and that is out.
-        self.bare = False
-        self.boundary = Boundary()
-        self.opening = ""
-        self.last_piece = ""
-        #: What came before its name: whether the fold knows of the call, pieces of arguments, other members.
-        self.told = False
-        self.early: list[str] = []
-        self.early_chars = 0
-        self.extras: dict[str, Any] = {}
-
-    @property
-    def complete(self) -> bool:
-        """Its arguments are a whole JSON value, as far as one can say before the call is closed."""
-        return self.boundary.complete and not self.seed
-
-    @property
-    def unfinished(self) -> bool:
-        """Its arguments have begun and are not whole."""
-        return self.has_arguments and not self.boundary.complete
-
-    def take(self, text: str) -> int | None:
-        """The next piece of arguments; where in it a second value opens."""
-        if text and not self.has_arguments:
-            self.has_arguments = True
-            self.opening = text.lstrip()[:1]
-        return self.boundary.feed(text)
-
-    def forget_seed(self) -> None:
-        """The `{}` was no argument."""
-        self.seed = self.bare = self.has_arguments = False
-        self.boundary = Boundary()
-
-
 class Calls:
     """The calls of one choice."""
 
@@ -218,6 +161,21 @@ class Calls:
             return
         for repair, place_of_entry in hidden:
             work.op(repair, place_of_entry, Action.OMIT)
+
+    def go_on(self, entries: Any, n: int) -> ToolArgumentsDelta | None:
+        """One more piece of arguments that is canonical as it is and can neither end a value nor begin another."""
+        try:
+            (entry,) = entries
+            place = entry["index"]
+            call = self._by_index[place]
+        except (KeyError, TypeError, ValueError):
+            return None
+        text = call.more(entry)
+        if text is None:
+            return None
+        call.last_piece = text
+        call.take(text)
+        return ToolArgumentsDelta(n=n, choice=self._choice, call=call.number, text=text)
 
     def close(self, work: Work) -> None:
         """The protocol closed the calls: one without a byte of arguments takes none, which is `{}` (Q25)."""
@@ -407,7 +365,7 @@ class Calls:
         if entry.text and call.seed:
             call.forget_seed()
             call.seed_dropped = self.seeding = True
-        if entry.text and entry.text == call.last_piece and len(entry.text) >= _REPEATED_CHARS_MIN:
+        if call.says_again(entry.text):
             work.flags.append("arguments_repeated")  # Q22
         self._feed(work, entry, call, entry.text, may_split=not self._is_id_of(call, entry))
 

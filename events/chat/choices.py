@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ..json_text import as_object, dumps, is_list, is_object
 from ..limits import LISTS_OF_A_DELTA_MAX
-from ..model import ForeignFrame
+from ..model import ForeignFrame, ToolArgumentsDelta
 from ..settings import Facts, Settings
 from ..splice import Action, Path
 from .calls import Calls, Work
@@ -112,6 +112,12 @@ class Choices:
                 self._choice(work, ("choices", place), choice, place)
             else:
                 work.op("choice_not_object", ("choices", place), Action.OMIT)
+
+    def arguments(self, number: int, delta: Any, n: int) -> ToolArgumentsDelta | None:
+        """What the delta of a choice that flows says, if that is one more piece of arguments of a call, and no more."""
+        if not is_object(delta) or len(delta) != 1:
+            return None
+        return self._choices[number].calls.go_on(delta.get("tool_calls"), n)
 
     def only_text(self, work: Work) -> bool:
         """Whether the chunk is a piece of text of one choice that flows, and changed nothing but itself."""

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from ..json_text import ABSENT, as_object, dumps, is_list, is_object, parse
 from ..ledger import Ledger
 from ..limits import CHUNKS_WAITING_MAX, UNDELIVERED_BYTES_MAX
-from ..model import Event, ForeignFrame
+from ..model import Event, ForeignFrame, ToolArgumentsDelta
 from ..record import Record
 from ..settings import Facts, Settings
 from ..splice import Action, Op, Splicer, locate
@@ -19,6 +19,7 @@ from ..sse import BOM, Frame, encode, parse_block
 from .answers import Failure, choices_of, chunks_of, delivers, error_of, failure_of, has_delta, has_message, news_of
 from .calls import Work
 from .choices import Choices
+from .flowing import flowing, is_text
 from .hermes import Progress, Retold, ended_by_length, failure_of_agent
 from .write import CHUNK, DONE, PROGRESS_EVENT, Envelope
 
@@ -130,34 +131,18 @@ class Repair:
     def plain(self, value: Any) -> bool:
         """Whether this is one more piece of text of a choice that flows, canonical as it is.
 
-        Nine frames of ten are, and here the time of the core is spent; every other frame takes the long way.
+        Nine frames of ten are, and here the time of the core is spent; most others take the long way.
         """
-        try:
-            (choice,) = value["choices"]
-            envelope = self._envelope
-            if (
-                choice["finish_reason"] is not None
-                or choice["index"] not in self._choices.flowing
-                or type(choice["index"]) is not int
-                or value["id"] != envelope.id
-                or value["model"] != envelope.model
-                or value["created"] != envelope.created
-                or type(value["created"]) is not int
-                or value["object"] != CHUNK
-                or "error" in value
-                or "base_resp" in value
-                or "citations" in value
-                or "search_results" in value
-                or "finishReason" in choice
-                or "message" in choice
-            ):
-                return False
-            for key, text in choice["delta"].items():
-                if key not in self._plain_texts or (text is not None and type(text) is not str):
-                    return False
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return False
-        return not self._waiting
+        choice = flowing(value, self._envelope, self._choices.flowing)
+        return choice is not None and is_text(choice["delta"], self._plain_texts) and not self._waiting
+
+    def arguments(self, value: Any, n: int) -> ToolArgumentsDelta | None:
+        """What this says, if it is one more piece of arguments of a call of such a choice, and canonical as it is."""
+        choice = flowing(value, self._envelope, self._choices.flowing)
+        if choice is None or not self._plain_texts or self._waiting or value.get("usage"):
+            return None
+        self._steady = False
+        return self._choices.arguments(choice["index"], choice["delta"], n)
 
     def steady(self, payload: bytes) -> bytes | None:
         """The frame for a payload that differs from the last one only in its text: the same repairs are due."""

@@ -99,6 +99,11 @@ class ChatStream:
         if record.value is self.familiar and record.value is not None:  # null is a value, too
             return record.raw
         value = record.read().value  # if it was familiar, something else has happened meanwhile
+        if b'"tool_calls"' in payload and not self._settings.held and self.wire.has_room(len(payload)):
+            arguments = self._repair.arguments(value, record.n)
+            if arguments is not None:
+                self._event(arguments)
+                return record.raw
         self._texted = self._texted or read.says_text(value)
         plain = self._repair.plain(value)
         frame = record.raw if plain else None if self.ledger.whole else self._repair.steady(payload)
@@ -126,6 +131,7 @@ class ChatStream:
                 self._facts = Facts.of(record.keys)
                 self._begin_attempt()
             case "results":
+                self._flows = False  # the next frame tells of them
                 for result in self._results.take(record, told=self._facts.stream):
                     self._event(result)
             case "attempt" if not self.delivered:

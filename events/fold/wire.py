@@ -270,6 +270,10 @@ class Wire:
         if self._room(len(event.text)):
             self._call(event).say(event.text)
 
+    def has_room(self, characters: int) -> bool:
+        """Whether so many more can be kept."""
+        return self._left >= characters
+
     def _room(self, characters: int) -> bool:
         self._left -= characters
         self.overflow = self.overflow or self._left < 0

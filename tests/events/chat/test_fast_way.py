@@ -135,6 +135,76 @@ def test_a_thought_that_may_stand_in_the_text_is_not_plain_until_it_is_over() ->
     assert after(text("hi", role=True), think=True).plain(parse(dumps(HEAD | {"choices": [CHOICE]})))
 
 
+# -- one more piece of arguments --------------------------------------------------------------------------------------
+
+CALL = call(index=0, id="c", type="function", name="f", arguments='{"a":')
+PIECE: dict[str, Any] = {"index": 0, "function": {"arguments": '"b'}}
+
+
+def said(delta: Any, *frames: bytes, choice: Any = None, usage: Any = None, **settings: Any) -> str | None:
+    """What the fast way reads of one more piece behind a call that has begun."""
+    first = [text("hi", role=True), *(frames or [CALL])]
+    chunk: dict[str, Any] = {
+        **HEAD,
+        "choices": [{"index": 0, "delta": delta, "finish_reason": None, **(choice or {})}],
+        "usage": usage,
+    }
+    event = after(*first, **settings).arguments(parse(dumps(chunk)), 9)
+    return None if event is None else event.text
+
+
+def test_one_more_piece_of_arguments_takes_the_fast_way() -> None:
+    assert said({"tool_calls": [PIECE]}) == '"b'
+    assert said({"tool_calls": [PIECE]}, tools="held") == '"b'  # what is held is no business of the repair
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        None,
+        {},
+        {"content": "x"},
+        {"tool_calls": [PIECE], "content": None},
+        {"tool_calls": None},
+        {"tool_calls": []},
+        {"tool_calls": [PIECE, PIECE]},
+        {"tool_calls": [None]},
+        {"tool_calls": [{**PIECE, "type": "function"}]},
+        {"tool_calls": [{**PIECE, "index": 1}]},
+        {"tool_calls": [{**PIECE, "index": False}]},
+        {"tool_calls": [{**PIECE, "index": 0.0}]},
+        {"tool_calls": [{**PIECE, "index": [0]}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '"b', "name": "f"}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": {"b": 1}}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '"b"}'}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '["b"]'}}]},
+        {"tool_calls": [{"index": 0, "function": None}]},
+    ],
+    ids=str,
+)
+def test_what_is_more_or_less_than_a_piece_of_arguments_does_not(delta: Any) -> None:
+    assert said(delta) is None
+
+
+def test_a_piece_behind_which_or_beside_which_more_is_known_does_not() -> None:
+    more = {"tool_calls": [PIECE]}
+    assert said(more, usage={"n": 1}) is None
+    assert said(more, choice={"finish_reason": "stop"}) is None
+    assert said(more, choice={"index": 1}) is None
+    assert said(more, text("x")) is None
+    assert said(more, call(index=0, id="c", type="function", arguments='{"a":')) is None  # it has no name yet
+    assert said(more, call(index=3, id="c", type="function", name="f", arguments='{"a":')) is None
+    third = call(index=3, id="c", type="function", name="f", arguments='{"a":')
+    assert said({"tool_calls": [{**PIECE, "index": 3}]}, third) is None
+    assert said(more, call(index=0, id="c", type="function", name="f", arguments='{"a":1}')) is None
+    assert said(more, call(index=0, id="c", type="function", name="f", arguments="{}")) is None
+    assert said(more, cumulative=True) is None
+    again = {"tool_calls": [{"index": 0, "function": {"arguments": "over and over"}}]}
+    assert said(again, CALL, call(index=0, arguments="over and over")) is None
+    assert said(again, CALL, call(index=0, arguments="over and ove")) == "over and over"
+
+
 # -- the same repair on frame after frame -----------------------------------------------------------------------------
 
 ROLE = {"role": "assistant"}

@@ -1,7 +1,7 @@
 """What changes from one recording to the next by definition is renamed by first use or set; all other bytes stay
 
 Response, message and call ids (also in the histories of later requests), times of creation, fingerprints, obfuscation
-padding, request ids, rate limits and processing times; what `results` records know from elsewhere.
+padding, request ids, rate limits and processing times; what `results` records know from elsewhere; ports of loopback.
 """
 
 import re
@@ -19,7 +19,7 @@ from .spots import dialect_of
 __all__ = ["NAMES", "normalise"]
 
 #: As the header of a sealed tape says them.
-NAMES: Final = ("ids", "created", "fingerprint", "obfuscation", "request_ids", "rate_limits", "results")
+NAMES: Final = ("ids", "created", "fingerprint", "obfuscation", "request_ids", "rate_limits", "results", "ports")
 
 #: One second, long ago: a time that nobody takes for the real one.
 _CREATED: Final = b"1000000000"
@@ -68,6 +68,11 @@ _REQUEST_IDS: Final = frozenset({"request-id", "x-client-request-id", "x-request
 _RATE_LIMIT: Final = re.compile(r"(?:x-|anthropic-)?ratelimit-.*(?:remaining|reset).*|openai-processing-ms")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]")
+_LOOPBACK: Final = r"127(?:\.\d{1,3}){3}"
+#: On this machine a port is whichever was free: `127.0.0.1:8000`, and as trio names it, `('127.0.0.1', 8000)`.
+_PORT: Final = re.compile(
+    rf"(?<![\w.])({_LOOPBACK}|localhost|\[::1\]):\d{{1,5}}(?!\d)|(\('(?:{_LOOPBACK}|::1)'), \d{{1,5}}(?=[,)])"
+)
 
 
 class _Names:
@@ -215,6 +220,13 @@ def _results(record: Record, names: _Names) -> Record:
     return record._replace(keys={**keys, "results": rows} if "results" in keys else keys)
 
 
+def _asked_whom(record: Record, names: _Names) -> Record:
+    """The port of an upstream on this machine, also where an error names it; host and path stay."""
+    del names
+    said = {name: record.keys[name] for name in ("upstream", "message") if isinstance(record.keys.get(name), str)}
+    return record._replace(keys={**record.keys, **{name: _PORT.sub(r"\1\2", text) for name, text in said.items()}})
+
+
 _OF_KIND: Final[Mapping[str, Callable[[Record, _Names], Record]]] = MappingProxyType(
-    {"head": _head, "request": _request, "results": _results}
+    {"attempt": _asked_whom, "failed": _asked_whom, "head": _head, "request": _request, "results": _results}
 )

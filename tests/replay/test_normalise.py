@@ -162,7 +162,7 @@ def _recording(chance: random.Random, dialect: str, body: bytes, answer: bytes, 
         recorder.record("open", 0, opened),
         recorder.record("request", t, {"method": "POST", "path": "/v1/x"}, body),
         recorder.record("results", t, {"results": rows, "after": 1, "request": _word(chance, "")}),
-        recorder.record("attempt", t, {"number": 1, "upstream": "upstream"}),
+        recorder.record("attempt", t, {"number": 1, "upstream": f"127.0.0.1:{chance.randrange(1, 65_536)}/v1"}),
         recorder.record("head", t, {"status": 200, "headers": headers}),
     ]
     places = sorted({chance.randrange(1, len(answer)) for _ in range(chance.randrange(90))})
@@ -231,6 +231,30 @@ def test_a_read_ends_where_it_ended(dialect: str) -> None:
         assert len(new) > 0.9 * len(old)
         end = after[-1].keys
         assert end["bytes"] == sum(len(data) for _, data in new)
+
+
+ATTEMPTS = {
+    "127.0.0.1:33279/v1": "127.0.0.1/v1",
+    "http://localhost:11434/v1": "http://localhost/v1",
+    "[::1]:8000": "[::1]",
+    "127.0.1.1:80/a:1": "127.0.1.1/a:1",
+    "api.example.com:8443/v1": "api.example.com:8443/v1",
+    "10.127.0.0.1:8443": "10.127.0.0.1:8443",
+    "openai": "openai",
+}
+
+
+def test_the_port_of_an_upstream_on_this_machine_is_whichever_was_free() -> None:
+    recorder = Recorder()
+    message = "no connection to 127.0.0.1:44511: Error connecting to ('127.0.0.1', 44511): Connection refused"
+    told = "no connection to 127.0.0.1: Error connecting to ('127.0.0.1'): Connection refused"
+    asked = [recorder.record("attempt", 0, {"upstream": upstream}) for upstream in ATTEMPTS]
+    [once] = normalise(
+        [[*asked, recorder.record("failed", 0, {"message": message}), recorder.record("attempt", 0, {})]]
+    )
+    assert [record.keys.get("upstream") for record in once] == [*ATTEMPTS.values(), None, None]
+    assert once[-2].keys == {"message": told}
+    assert normalise([once]) == [once]
 
 
 # -- the corpus -------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_a_conversation(dialect: str) -> None:
     found = parse(sealed)
     assert found.header["exact"] is False
     assert found.header["normalised"] == [
-        "created", "fingerprint", "ids", "obfuscation", "rate_limits", "request_ids", "results"
+        "created", "fingerprint", "ids", "obfuscation", "ports", "rate_limits", "request_ids", "results"
     ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ between two scrapes than are kept sees the latest of them only. All other figure
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, get_args
 
 from wiretape.events.errors import WiretapeError
@@ -57,6 +57,10 @@ class Counter:
     def value(self, *values: str) -> float:
         """So far."""
         return self._values.get(values, 0)
+
+    def values(self) -> list[tuple[tuple[str, ...], float]]:
+        """So far, of each set of label values."""
+        return sorted(self._values.items())
 
     def lines(self) -> Iterator[str]:
         """In Prometheus's text format."""
@@ -164,6 +168,11 @@ class Metrics:
     def refused(self, status: int) -> None:
         """One request that never became a stream."""
         self._refused.add(str(status) if 400 <= status <= 599 else "other")
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """How many requests were refused, by status."""
+        return {status: int(count) for (status,), count in self._refused.values()}
 
     async def sample(self, store: Store) -> None:
         """To be awaited before `text`."""

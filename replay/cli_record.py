@@ -5,9 +5,11 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -26,12 +28,28 @@ if TYPE_CHECKING:
     from wiretape.proxy.config import Config
     from wiretape.proxy.config_load import Loaded
 
+    from .record import Ran
+
 __all__ = ["add"]
 
 #: Of the folder for the tapes of one run, so that they are found where it was killed.
 _PREFIX: Final = "wiretape-record-"
 #: What `wiretape serve` listens on, unless told otherwise.
 _PORT: Final = "8787"
+#: Why the proxy refuses (proxy/access.py), as far as the status alone tells it.
+_REFUSED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "400": "a header twice, a key in the URL, or no JSON",
+        "401": "the proxy takes a key of its own",
+        "403": "from a page of another origin: the setting `origins`",
+        "404": "no path below /v1/ or /ROUTE/v1/",
+        "405": "a method that is not relayed",
+        "413": "longer than `body_bytes_max`",
+        "415": "a chat request that is not called application/json",
+        "421": "its Host is not of this machine: the setting `hosts`",
+        "503": "too many at once, or no room for tapes",
+    }
+)
 _SETTINGS: Final = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 
 
@@ -150,13 +168,13 @@ def _place(out: Path | None, command: Sequence[str]) -> Path:
 
 def _recorded(loaded: "Loaded", command: Sequence[str], out: Path, data: Path | None, *, exact: bool) -> int:
     """The exit code. The folder for one run outlives it where its tapes could not be sealed."""
-    from .record import recorded, tapes_in, to_record
+    from .record import ended_by, recorded, tapes_in, to_record
 
     folder = data or Path(tempfile.mkdtemp(prefix=_PREFIX))
     config = to_record(loaded.config, folder, loaded.origins)
     before = frozenset(tapes_in(folder))
     try:
-        status = _ran(config, command)
+        ran = _ran(config, command)
         streams, damaged = recorded(folder, before)
         if streams:
             _seal(streams, out, exact=exact)
@@ -170,14 +188,30 @@ def _recorded(loaded: "Loaded", command: Sequence[str], out: Path, data: Path | 
         _say(f"left out, and not removed: {said}")
     if data is None and not damaged:
         shutil.rmtree(folder)
+    status, refused = ended_by(ran.status), _refusals(ran.refused)
     if streams:
-        _say(f"{out}: {_summary(streams)}")
+        _say(f"{out}: {_summary(streams)}" + (f"; {refused}" if refused else ""))
         return status or (FOUND_WRONG if damaged else 0)
-    _say(f"nothing was recorded: {command[0]} asked nothing of the proxy (see wiretape record --print-config CLIENT)")
+    why = f"{command[0]} asked nothing of the proxy (see wiretape record --print-config CLIENT)"
+    _say(f"nothing was recorded: {refused or why}")
     return status or FOUND_WRONG
 
 
-def _ran(config: "Config", command: Sequence[str]) -> int:
+def _refusals(refused: Mapping[str, int]) -> str:
+    """How many requests the proxy let nowhere, and why; empty where it refused none."""
+    count = sum(refused.values())
+    if not count:
+        return ""
+    each = [f"{number} with {status} {_phrase(status)}" for status, number in refused.items()]
+    return f"{count} {'request was' if count == 1 else 'requests were'} refused by the proxy: {', '.join(each)}"
+
+
+def _phrase(status: str) -> str:
+    said = HTTPStatus(int(status)).phrase if status.isdecimal() and int(status) in set(HTTPStatus) else ""
+    return f"{said} ({_REFUSED[status]})" if status in _REFUSED else said
+
+
+def _ran(config: "Config", command: Sequence[str]) -> "Ran":
     import trio
 
     from wiretape.proxy.cli_serve import CannotListenError
@@ -185,7 +219,7 @@ def _ran(config: "Config", command: Sequence[str]) -> int:
     from wiretape.proxy.log import Log, stderr_fd
     from wiretape.proxy.server import BindError
 
-    from .record import ended_by, run
+    from .record import run
 
     def mask(text: str) -> str:
         return masked(text.encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")
@@ -195,7 +229,7 @@ def _ran(config: "Config", command: Sequence[str]) -> int:
 
     log = Log(stderr_fd(), level="error", mask=mask)
     try:
-        return ended_by(trio.run(partial(run, config, command, log=log, environ=os.environ, on_ready=ready)))
+        return trio.run(partial(run, config, command, log=log, environ=os.environ, on_ready=ready))
     except BindError as error:
         raise CannotListenError(str(error)) from error
     finally:

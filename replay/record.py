@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -20,7 +20,7 @@ from wiretape.proxy.services import Log
 from .base_urls import base_urls, unproxied
 from .load import load
 
-__all__ = ["CannotRunError", "ended_by", "recorded", "run", "tapes_in", "to_record"]
+__all__ = ["CannotRunError", "Ran", "ended_by", "recorded", "run", "tapes_in", "to_record"]
 
 #: What a terminal sends to everybody in its foreground, so also to the command.
 _TYPED: Final = (signal.SIGINT, signal.SIGQUIT)
@@ -33,6 +33,15 @@ _SIGNALLED: Final = 128
 
 class CannotRunError(WiretapeError):
     """The command cannot be started; one line."""
+
+
+class Ran(NamedTuple):
+    """What became of a command."""
+
+    #: Its own exit status, negative for a signal.
+    status: int
+    #: Requests that the proxy let nowhere, by the status that it gave them.
+    refused: Mapping[str, int]
 
 
 def to_record(config: Config, data: Path, origins: Mapping[str, str]) -> Config:
@@ -62,10 +71,8 @@ async def run(
     log: Log,
     environ: Mapping[str, str],
     on_ready: Callable[[str], None] = lambda _: None,
-) -> int:
-    """The command's own exit status, negative for a signal. What still runs behind it may come to its end for
-    `drain_s`, or until a signal.
-    """
+) -> Ran:
+    """What still runs behind the command may come to its end for `drain_s`, or until a signal."""
     with trio.open_signal_receiver(*_PASSED) as signals:
         async with running(config, log=log) as server, trio.open_nursery() as nursery:
             on_ready(server.url)
@@ -77,7 +84,7 @@ async def run(
             with hurry:
                 await server.assembly.registry.drain(trio.current_time() + config.drain_s)
             nursery.cancel_scope.cancel()
-    return status
+    return Ran(status, server.assembly.metrics.refusals)
 
 
 def ended_by(status: int) -> int:

@@ -112,6 +112,35 @@ async def test_all_streams_of_a_run_are_on_one_tape_in_order_and_the_child_gets_
     assert left(tmp_path) == []
 
 
+#: Asks twice under a name that is not this machine's, once without saying that it is JSON, and once as it should be.
+REFUSED = """
+import http.client, os, sys, urllib.parse
+base = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
+for host, kind in [("gateway:80", "application/json")] * 2 + [(base.netloc, "text/plain")] + [
+    (base.netloc, "application/json") for _ in sys.argv[1:]
+]:
+    connection = http.client.HTTPConnection(base.netloc)
+    headers = {"Content-Type": kind, "Host": host}
+    connection.request("POST", base.path + "/chat/completions", '{"stream":true,"messages":[]}', headers)
+    connection.getresponse().read()
+"""
+SAID = (
+    "3 requests were refused by the proxy: 1 with 415 Unsupported Media Type (a chat request that is not called "
+    "application/json), 2 with 421 Misdirected Request (its Host is not of this machine: the setting `hosts`)"
+)
+
+
+@pytest.mark.slow
+async def test_requests_that_the_proxy_refused_are_told_with_the_reason(tmp_path: Path) -> None:
+    async with listening(answer) as (upstream, seen):
+        none = await record(tmp_path, sys.executable, "-c", REFUSED, upstream=upstream)
+        assert len(seen.seen) == 0
+        one = await record(tmp_path, sys.executable, "-c", REFUSED, "one", upstream=upstream)
+    assert (none.code, none.said.splitlines()[-1]) == (1, f"wiretape: nothing was recorded: {SAID}")
+    assert (one.code, one.endings) == (0, ["completed"])
+    assert one.said.splitlines()[-1].endswith(f"run.tape: 1 stream (1 completed); {SAID}")
+
+
 @pytest.mark.slow
 async def test_a_stream_that_died_is_recorded_as_that(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, _):

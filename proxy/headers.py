@@ -62,7 +62,10 @@ _NOT_NAMED: Final = frozenset(
 
 _HERMES: Final = b"x-hermes-tool-progress"
 
-_TAPED_REQUEST: Final = frozenset({b"content-type", b"user-agent", b"x-client-request-id", b"x-request-id"})
+#: With its coding, or nobody could say what a compressed body is.
+_TAPED_REQUEST: Final = frozenset(
+    {b"content-encoding", b"content-type", b"user-agent", b"x-client-request-id", b"x-request-id"}
+)
 _TAPED_ANSWER: Final = frozenset(
     {
         b"content-encoding",

@@ -132,6 +132,7 @@ def test_the_hermes_switch_passes_where_hermes_is_behind() -> None:
 
 def test_the_tape_keeps_an_allow_list_of_a_request() -> None:
     kept = [(b"Content-Type", b"a"), (b"user-agent", b"b"), (b"X-Request-Id", b"c"), (b"x-client-request-id", b"d")]
+    kept.append((b"Content-Encoding", b"gzip"))
     dropped = [*CALLERS, (b"cookie", b"x"), (b"x-stainless-lang", b"python"), (b"session-id", b"1"), (b"accept", b"*")]
     assert taped_request([*dropped, *kept]) == [[name.decode().lower(), value.decode()] for name, value in kept]
 

@@ -24,5 +24,7 @@ def from_chunks(data: bytes) -> Outcome:
             raise TapeError(f"line {number}: not a JSON object")
         payloads.append(payload)
     frames = [encode(payload) for payload in payloads]
+    if all(payload == b"{}" for payload in payloads):
+        raise TapeError("no payload in it says anything")
     one = Imported(target=guessed_target(b"".join(frames[:3])), reads=[(0, frame) for frame in frames])
     return outcome("chunks", data, [one] if frames else [], map(Loss, _NEVER_THERE))

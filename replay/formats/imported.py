@@ -25,7 +25,17 @@ from wiretape.proxy.verdict import chat_cause
 
 from .losses import Loss
 
-__all__ = ["Clock", "Imported", "Outcome", "decoded", "frames_of", "guessed_target", "in_frames", "outcome", "text_of"]
+__all__ = [
+    "Clock",
+    "Imported",
+    "Outcome",
+    "decoded",
+    "frames_of",
+    "guessed_target",
+    "in_frames",
+    "outcome",
+    "text_of",
+]
 
 _CHAT: Final = "/chat/completions"
 _EVENT_STREAM: Final = "text/event-stream"
@@ -193,7 +203,8 @@ def _is_framed(one: Imported, *, chat: bool, streams: bool) -> bool:
 
 def _ended(one: Imported, records: Sequence[Record], *, chat: bool) -> dict[str, Any]:
     if not chat:
-        ending, flags = exchange_ending(one.status, one.cause, cut=False)
+        cut = one.cause == "eof" and "framed" not in one.framed and _is_cut(one, records)
+        ending, flags = exchange_ending(one.status, one.cause, cut=cut)
         return {"cause": one.cause, "ending": one.ending or ending, "flags": list(one.flags if one.ending else flags)}
     cause = "status" if one.status >= 400 and one.cause == "eof" else chat_cause(one.cause)
     emitter = Emitter()
@@ -201,6 +212,15 @@ def _ended(one: Imported, records: Sequence[Record], *, chat: bool) -> dict[str,
         emitter.feed(record)
     ending, found = emitter.ending(cause)
     return {"cause": cause, "ending": ending, "flags": list(found)}
+
+
+def _is_cut(one: Imported, records: Sequence[Record]) -> bool:
+    """Of an event stream whose framing nobody knows: it stops inside an event, or no event of it says anything."""
+    if any(record.kind == "rest" and (record.raw or b"").strip() for record in records):
+        return True
+    blocks = (record.raw or b"" for record in records if record.kind == "frame")
+    payloads = [frame.payload for block in blocks for frame in Decoder().feed(block)]
+    return one.content_type == _EVENT_STREAM and not any(payload and parse(payload) not in ({}, [], None, "") for payload in payloads)
 
 
 def _raw(headers: _Headers) -> list[tuple[bytes, bytes]]:

@@ -188,6 +188,25 @@ def test_of_chunks_nothing_is_added() -> None:
 
 
 @pytest.mark.parametrize(
+    ("data", "ending"),
+    [
+        (b'data: {"type":"response.created"}\n\n', "completed"),
+        (b'data: {"type":"response.created"}\n\ndata: {"type":"respo', "truncated"),
+        (b"data: what", "truncated"),
+        (b"data: what\n\n\n\n", "completed"),
+        (b"data:\n\n", "truncated"),
+        (b"data: {}\n\n: hello\n\nid: 7\n\n", "truncated"),
+        (b"data: null\n\n", "truncated"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {}\n\n", "truncated"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 0\r\n\r\n", "completed"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", "truncated"),
+    ],
+)
+def test_an_event_stream_that_stops_inside_an_event_or_says_nothing_was_cut(data: bytes, ending: str) -> None:
+    assert end_of(read(data)[1].streams[0])["ending"] == ending
+
+
+@pytest.mark.parametrize(
     ("data", "target", "dialect"),
     [
         (b'data: {"type":"response.created"}\n\n', "/v1/responses", ""),
@@ -219,6 +238,8 @@ JUNK = [
     (b'{"a":1}\n{"b":', "as chunks: line 2: not a JSON object"),
     (b"3:abc}", "as mitmproxy: byte 2: no length"),
     (netstring({"type": "tcp"}), "as mitmproxy: nothing in it"),
+    (b"{}", "as chunks: no payload in it says anything"),
+    (b"{}\n{}\n", "as chunks: no payload in it says anything"),
 ]
 
 

@@ -25,7 +25,8 @@ Exit code 0, or 3 and one line for a file that cannot be read.
 Nothing is made up to fill a gap, but for fixtures of aimock, which hold no bytes at all: theirs are ours. Where a
 format knows no times, the clock goes on by a microsecond a read and the loss says so; a replay at original speed is
 then as fast as one at `instant`. Where it does not know how the connection ended, an orderly end is taken for
-granted, so that only the protocol's own terminator makes a stream `completed`.
+granted, so that only the protocol's own terminator makes a stream `completed`. An event stream of another
+protocol that stops inside an event, or says nothing at all, is `truncated`.
 """
 
 HAR = """\

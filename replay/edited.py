@@ -2,8 +2,9 @@
 
 import hashlib
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.json_text import ABSENT, as_list, parse
@@ -17,6 +18,8 @@ __all__ = ["Change", "Text", "edited", "texts"]
 _RECEIVED: Final = frozenset({"frame", "rest", "body"})
 #: Several records of these are one text.
 _RUNS: Final = frozenset({"body", "upload"})
+#: What stands between two reads of one answer.
+_BESIDE_BODY: Final = BESIDE | _RUNS
 _DATA_LINE: Final = re.compile(rb"(?:^|[\r\n])data: ?([^\r\n]*)")
 
 
@@ -38,6 +41,8 @@ class Text(NamedTuple):
     #: Where in `raw` its JSON stands, if there is any: in one piece, or in the several `data` lines of a frame.
     spans: Sequence[tuple[int, int]] = ()
     value: Any = ABSENT
+    #: Where each of the spans ends in the JSON.
+    ends: Sequence[int] = ()
 
     @property
     def json(self) -> bytes:
@@ -46,11 +51,9 @@ class Text(NamedTuple):
 
     def place(self, at: int) -> int:
         """Where in `raw` a place of the JSON stands."""
-        for start, end in self.spans:
-            if at <= end - start:
-                return start + at
-            at -= end - start + 1
-        raise AssertionError("no place of the JSON")
+        number = bisect_left(self.ends, at)
+        assert number < len(self.spans), "no place of the JSON"
+        return self.spans[number][1] - (self.ends[number] - at)
 
 
 # -- what is read as one ----------------------------------------------------------------------------------------------
@@ -59,17 +62,21 @@ class Text(NamedTuple):
 def texts(records: Sequence[Record]) -> list[Text]:
     """Of one stream, in order."""
     found: list[Text] = []
-    run: list[int] = []
+    body: list[int] = []
+    upload: list[int] = []  # of one request, whatever was answered meanwhile
     for at, record in enumerate(records):
-        if run and record.kind not in BESIDE and record.kind != records[run[0]].kind:
-            found.append(_run(records, run))
-            run = []
-        if record.kind in _RUNS and record.raw is not None:
-            run.append(at)
-        elif record.raw is not None:
+        if body and record.kind not in _BESIDE_BODY:
+            found.append(_run(records, body))
+            body = []
+        if record.raw is None:
+            continue
+        if record.kind == "body":
+            body.append(at)
+        elif record.kind == "upload":
+            upload.append(at)
+        else:
             found.append(_text(record, at))
-    if run:
-        found.append(_run(records, run))
+    found += [_run(records, run) for run in (body, upload) if run]
     return sorted(found, key=lambda text: text.of)
 
 
@@ -81,7 +88,7 @@ def _text(record: Record, at: int) -> Text:
     if record.kind == "frame":
         sse: Any = record.keys.get("sse")
         start = len(sse[0].encode()) if sse is not None else len(raw) - 2 - len(payload)
-    return Text(record.kind, (at,), raw, ((start, start + len(payload)),), record.read().value)
+    return _placed(record.kind, (at,), raw, ((start, start + len(payload)),), record.read().value)
 
 
 def _lines(record: Record, at: int) -> Text:
@@ -91,7 +98,7 @@ def _lines(record: Record, at: int) -> Text:
     payload = b"\n".join(raw[start:end] for start, end in spans)
     value = parse(payload) if len(spans) > 1 else ABSENT
     begun = record.kind == "rest" and payload[:1] in (b"{", b"[")
-    return Text(record.kind, (at,), raw, () if value is ABSENT and not begun else spans, value)
+    return _placed(record.kind, (at,), raw, () if value is ABSENT and not begun else spans, value)
 
 
 def _run(records: Sequence[Record], run: Sequence[int]) -> Text:
@@ -100,7 +107,13 @@ def _run(records: Sequence[Record], run: Sequence[int]) -> Text:
 
 def _whole(kind: str, of: tuple[int, ...], raw: bytes) -> Text:
     value = parse(raw)
-    return Text(kind, of, raw, () if value is ABSENT else ((0, len(raw)),), value)
+    return _placed(kind, of, raw, () if value is ABSENT else ((0, len(raw)),), value)
+
+
+def _placed(kind: str, of: tuple[int, ...], raw: bytes, spans: Sequence[tuple[int, int]], value: Any) -> Text:
+    lengths = (end - start for start, end in spans)
+    ends = [behind - 1 for behind in accumulate(length + 1 for length in lengths)]
+    return Text(kind, of, raw, spans, value, ends)
 
 
 # -- what becomes of it -----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ ids and hashes are never touched. Headers go by an allow-list. What the user nam
 
 import hashlib
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -14,10 +15,11 @@ from wiretape.events.json_text import as_list, dumps, is_list, is_object, parse
 from wiretape.events.record import NO_KEYS, Record
 from wiretape.proxy.headers import taped_answer, taped_request
 
+from .channels import channels, folded
 from .edited import Change, Text, edited, texts
 from .scalars import Path, Sort, scalars
 from .shapes import PLACEHOLDER, Hit, find, is_secret_value, merged
-from .strings import Joined, Piece, channels, folded, outside, pieces_of
+from .strings import Joined, Piece, outside, pieces_of
 
 __all__ = ["Finding", "Redaction", "blanked", "findings", "names_of", "redact", "unmatched"]
 
@@ -238,10 +240,10 @@ def _logprobs(parts: Sequence[Text], taken: dict[int, list[_Span]]) -> None:
         text = parts[number]
         if b'"logprobs"' not in text.raw:
             continue
-        beside = {span.path for span in spans}
+        beside = {path[:depth] for path in {span.path for span in spans} for depth in range(len(path) + 1)}
         for scalar in scalars(text.json):
             path = scalar.path
-            if "logprobs" not in path or not any(_near(each, path[: path.index("logprobs")]) for each in beside):
+            if "logprobs" not in path or path[: path.index("logprobs")] not in beside:
                 continue
             start, end = text.place(scalar.start), text.place(scalar.end)
             if scalar.sort is Sort.STRING and path[-1] == "token" and end - start > len('""'):
@@ -250,16 +252,17 @@ def _logprobs(parts: Sequence[Text], taken: dict[int, list[_Span]]) -> None:
                 _take(taken, [_Span(number, start, end, path, "bytes", None)])
 
 
-def _near(path: Path, choice: Path) -> bool:
-    return path[: len(choice)] == choice
-
-
 def _take(taken: dict[int, list[_Span]], spans: Sequence[_Span]) -> None:
-    """All of a secret, or what of it is not taken yet."""
+    """All of a secret, or what of it is not taken yet; in order, so a look at both neighbours is enough."""
     for span in spans:
         others = taken.setdefault(span.text, [])
-        if not any(other.start < span.end and span.start < other.end for other in others):
-            others.append(span)
+        at = bisect_left(others, span.start, key=_start)
+        if (at == 0 or others[at - 1].end <= span.start) and (at == len(others) or span.end <= others[at].start):
+            others.insert(at, span)
+
+
+def _start(span: _Span) -> int:
+    return span.start
 
 
 def _cut(joined: Joined, hit: Hit) -> list[_Span]:

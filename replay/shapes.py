@@ -5,7 +5,9 @@ A hash, an id, a number or a word is never one: each shape has a vendor's own be
 
 import base64
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -369,7 +371,15 @@ def _decoded(text: str, pattern: re.Pattern[str], said: Callable[[re.Match[str]]
 
 def _mapped(decoded: _Decoded, known: Sequence[Hit]) -> Iterator[Hit]:
     """Hits of the decoded text where they stand; not of what was found without decoding it."""
+    starts, reach = _reaches(known)
     for hit in _plain(decoded.text):
         start, end = decoded.places[hit.start], decoded.places[hit.end]
-        if not any(found.start <= start and end <= found.end for found in known):
+        before = bisect_right(starts, start)
+        if not before or reach[before - 1] < end:
             yield hit._replace(start=start, end=end)
+
+
+def _reaches(hits: Sequence[Hit]) -> tuple[Sequence[int], Sequence[int]]:
+    """Where they start, in order, and how far it is covered from any start up to there."""
+    ordered = sorted(hits, key=lambda hit: hit.start)
+    return [hit.start for hit in ordered], [*accumulate((hit.end for hit in ordered), max)]

@@ -18,12 +18,12 @@ from wiretape.events.errors import TapeError
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
 from wiretape.events.record import encode as line_of
+from wiretape.replay.channels import channels
 from wiretape.replay.check import check
 from wiretape.replay.edited import texts
 from wiretape.replay.load import parse
 from wiretape.replay.redact import findings
 from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.strings import channels
 
 KEY: Final = CANARIES
 

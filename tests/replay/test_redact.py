@@ -2,7 +2,8 @@
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -339,6 +340,56 @@ def test_reads_stay_where_no_secret_was() -> None:
     assert [data for _, data in before[:7]] == [data for _, data in after[:7]]
     assert [data for _, data in before[-7:]] == [data for _, data in after[-7:]]
     assert done[-1].keys["bytes"] == sum(len(data) for _, data in after)
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+def _keys(count: int) -> Iterator[str]:
+    return (f"{CANARIES['openai'][:-5]}{number:05d}" for number in range(count))
+
+
+def _asked(*messages: Any) -> list[Record]:
+    return tape(request=dumps({"messages": messages}))
+
+
+#: Answers and requests that grow with a number, as somebody who means ill writes them.
+_GROWING: Final[Mapping[str, Callable[[int], list[Record]]]] = MappingProxyType(
+    {
+        "many keys in a text": lambda n: _asked({"content": " ".join(_keys(n))}),
+        "many keys behind escapes": lambda n: _asked({"content": " ".join(_keys(n)).replace("sk-", "\\u0073k-")}),
+        "many texts with keys": lambda n: _asked(*({"content": key} for key in _keys(n))),
+        "a frame on many lines": lambda n: tape(b"data: [\n%bdata: 1]\n\n" % (b'data: "a",\n' * n)),
+        "depth that was cut": lambda n: tape(*content("a"), b"data: " + b'["x",' * n),
+        "depth with indexes that was cut": lambda n: tape(*content("a"), b"data: " + b'[{"index":0,"a":"x","b":' * n),
+        "many choices": lambda n: tape(
+            *[
+                b"data: %b\n\n"
+                % dumps({"choices": [{"index": at, "delta": {"content": f"{at}"}} for at in range(n // 4)]})
+            ]
+            * 2
+        ),
+        "many tokens beside keys": lambda n: tape(
+            b"data: %b\n\n"
+            % dumps({"choices": [{"text": key, "logprobs": {"content": [{"token": "a"}]}} for key in _keys(n // 4)]})
+        ),
+    }
+)
+
+
+@pytest.mark.parametrize("shape", sorted(_GROWING))
+def test_four_times_as_much_takes_about_four_times_as_long(shape: str) -> None:
+    """By CPU time of this process, and not by chance: of four tries one is enough."""
+    small, large = (_GROWING[shape](count) for count in (1_000, 4_000))
+    _spent_s(small)  # what is made once is made
+    ratios = (_spent_s(large) / _spent_s(small) for _ in range(4))
+    assert any(ratio < 8 for ratio in ratios)
+
+
+def _spent_s(records: list[Record]) -> float:
+    began = time.process_time()
+    redact([records])
+    return time.process_time() - began
 
 
 # -- on demand --------------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ async def _until_told(serving: "Serving", host: str, port: int) -> None:
     from .server import listening
 
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with listening(serving.choose, port, host) as (url, _):
+        async with listening(serving.choose, port, host, say=_say, ended=serving.ended) as (url, _):
             typer.echo(_announcement(url), nl=False)
             async for _ in signals:
                 break

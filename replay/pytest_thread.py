@@ -24,7 +24,7 @@ from wiretape.proxy.serve import Assembly, running
 from wiretape.proxy.store import PAGE_MAX, Filter
 
 from .script import Request, Script, json_answer
-from .server import Choose, Upstream
+from .server import Choose, Upstream, on_stderr
 
 __all__ = ["Proxy", "Streams", "Thread", "stripped"]
 
@@ -51,7 +51,7 @@ class Thread:
         self._tests: dict[str, Choose] = {}
         #: The connections that are open, and for which test each of them answered last.
         self._connections: dict[trio.CancelScope, str] = {}
-        self._upstream = Upstream(self._choose)
+        self._upstream = Upstream(self._choose, say=on_stderr)
         #: A test may have threads of its own, which ask for the first time all at once.
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from http.client import INTERNAL_SERVER_ERROR
 from pathlib import Path
-from traceback import extract_tb
 from typing import Final, Literal, NamedTuple
 
 from wiretape.events.errors import WiretapeError
@@ -18,6 +17,7 @@ from .load import load
 from .match import MISS_STATUS, NO_RETRY, Deck, How, Miss, Prepare, Taken, prepare_of
 from .player import INSTANT, Side, Speed, each_attempt, script_of
 from .script import Fault, Request, Script, json_answer
+from .server import Outcome, place_of_fault
 
 __all__ = ["Attempts", "Ids", "Serving", "deck_of"]
 
@@ -65,7 +65,7 @@ def _named(paths: Sequence[Path], attempts: Attempts) -> Iterator[_Row]:
 
 @dataclass(slots=True)
 class Serving:
-    """`choose` answers each request; `say` is told one line of each."""
+    """`choose` answers each request; `say` is told one line of each, and `ended` adds one where the client went first."""
 
     deck: Deck
     say: Callable[[str], None]
@@ -88,8 +88,8 @@ class Serving:
             return json_answer(dumps(value), MISS_STATUS)
         except Exception as error:  # noqa: BLE001 - a fault of ours ends one answer, not the server that others are asking
             self.misses += 1
-            self.say(f"{_what(request)} -> a fault of ours: {_fault(error)}")
-            value = {"error": {"message": _fault(error), "type": "wiretape_error", "code": "internal"}}
+            self.say(f"{_what(request)} -> a fault of ours: {place_of_fault(error)}")
+            value = {"error": {"message": place_of_fault(error), "type": "wiretape_error", "code": "internal"}}
             answer = json_answer(dumps(value), INTERNAL_SERVER_ERROR)
             return Script(status=answer.status, headers=[*answer.headers, NO_RETRY], steps=answer.steps)
 
@@ -109,6 +109,12 @@ class Serving:
         self.say(f"{what} -> {self.deck.name(taken.place)}: {_said(script)}{_beside(taken, recorded, script)}")
         return script
 
+    def ended(self, outcome: Outcome) -> None:
+        """What its line promised was not sent where the client went first."""
+        if outcome.ended == "left" and outcome.pieces < outcome.due:
+            sent = f"{outcome.pieces} of {outcome.due} pieces, {outcome.bytes} bytes"
+            self.say(f"{_what(outcome.request)}: the client left behind {sent}")
+
     def behind(self) -> list[str]:
         """What is to be said at the end."""
         unused = self.deck.unused
@@ -121,12 +127,6 @@ class Serving:
 def _what(request: Request) -> str:
     """One line, whatever came: the server has let nothing in that is no request line."""
     return f"{request.method.decode('latin-1')} {masked_path(request.target)}"
-
-
-def _fault(error: Exception) -> str:
-    """Its class and its place: what it says may hold what was asked."""
-    frame = extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {Path(frame.filename).name} line {frame.lineno}"
 
 
 def _said(script: Script) -> str:

@@ -23,7 +23,7 @@ from wiretape.proxy.errors import WireError
 from wiretape.proxy.upstream import UpstreamTransport
 
 from .script import Request, Script
-from .server import Choose, Upstream
+from .server import Choose, Upstream, on_stderr
 
 __all__ = ["TapeTransport"]
 
@@ -40,7 +40,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
 
     def __init__(self, answers: Choose | str) -> None:
         """`answers` decides about each request; or it is the origin of a real server on this machine."""
-        self.upstream = Upstream(_nobody if isinstance(answers, str) else answers)
+        self.upstream = Upstream(_nobody if isinstance(answers, str) else answers, say=on_stderr)
         self._real = isinstance(answers, str)
         self._origin = httpx.URL(answers if isinstance(answers, str) else _NOWHERE)
         # Nothing is encrypted in here, and the trust store would take some 30 ms.

@@ -1,5 +1,6 @@
 """The scripted upstream: pieces as chunks, kept connections, and each way of ending as the other side meets it."""
 
+import re
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -106,11 +107,125 @@ async def test_no_body_follows_a_head(autojump_clock: MockClock) -> None:
     assert said.endswith(b"Content-Length: 2\r\n\r\n")
 
 
-async def test_what_is_no_request_ends_the_connection(autojump_clock: MockClock) -> None:
-    del autojump_clock
-    upstream = always(json_answer(b"{}"))
-    assert await said_by(upstream, b"\x16\x03\x01\r\n\r\n") == b""
+REFUSED = {
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 400, "this is TLS, and the URL of a replay begins with http://"),
+    "no HTTP at all": (b"\x00\x01\x02\r\n\r\n", 400, "illegal request line"),
+    "words": (b"hello there, who are you\r\n\r\n", 400, "illegal request line"),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "HTTP/1.1 is spoken here"),
+    "no Host": (b"GET / HTTP/1.1\r\n\r\n", 400, "Missing mandatory Host: header"),
+    "a header with a key and half a character": (GET[:-2] + b"x: sk-\xff\x00\r\n\r\n", 400, "illegal header line"),
+    "a method of odd characters": (b"G\x01ET / HTTP/1.1\r\nHost: x\r\n\r\n", 400, "illegal request line"),
+    "a length that is none": (POST.replace(b"Length: 2", b"Length: -2"), 400, "bad Content-Length"),
+    "two lengths": (POST.replace(b"\r\n\r\n", b"\r\nContent-Length: 3\r\n\r\n"), 400, "conflicting Content-Length"),
+    "another coding": (GET[:-2] + b"Transfer-Encoding: gzip\r\n\r\n", 501, "Only Transfer-Encoding: chunked"),
+    "a chunk that is none": (GET[:-2] + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", 400, "illegal chunk header"),
+    "a head without end": (GET[:-2] + b"x: y\r\n" * 20_000, 431, "Receive buffer too long"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_what_is_no_request_is_refused_in_plain_http_and_said(case: str, autojump_clock: MockClock) -> None:
+    sent, status, why = REFUSED[case]
+    lines: list[str] = []
+    upstream = Upstream(lambda _: json_answer(b"{}"), say=lines.append)
+    head, _, body = (await said_by(upstream, sent)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert head.endswith(b"Connection: close")
+    assert (len(lines), lines[0].startswith(f"what is no request -> {status}: {why}")) == (1, True), lines
+    assert body.decode() == f"wiretape: {lines[0].partition(': ')[2]}\n"
+    assert b"sk-" not in body
     assert upstream.seen == []
+
+
+async def test_what_was_asked_before_it_is_answered(autojump_clock: MockClock) -> None:
+    upstream = Upstream(lambda _: json_answer(b"{}"), say=lambda _: None)
+    said = await said_by(upstream, GET + b"\x00\r\n\r\n" + GET)
+    assert [part[:3] for part in said.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
+
+
+async def test_a_client_that_goes_in_the_middle_of_asking_is_told_nothing_but_that(autojump_clock: MockClock) -> None:
+    lines: list[str] = []
+    upstream = Upstream(lambda _: json_answer(b"{}"), say=lines.append)
+    ours, theirs = memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(upstream.serve, theirs)
+        await ours.send_all(POST[:-1])
+        await ours.aclose()
+    assert lines == ["what is no request -> 400: peer closed connection without sending complete message body "
+                     "(received 1 bytes, expected 2)"]  # fmt: skip
+    await said_by(upstream)
+    assert len(lines) == 1, "who asks nothing is no reason for a line"
+
+
+async def test_whoever_closes_the_sending_side_gets_all_answers(autojump_clock: MockClock) -> None:
+    upstream = always(event_stream([b"x"] * 3, gap_s=10))
+    ours, theirs = memory_stream_pair()
+    received = bytearray()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(upstream.serve, theirs)
+        await ours.send_all(GET + GET)
+        await ours.send_eof()
+        async for data in ours:
+            received += data
+    assert bytes(received) == (EVENTS + b"1\r\nx\r\n" * 3 + b"0\r\n\r\n") * 2
+    assert [(outcome.ended, outcome.pieces, outcome.bytes) for outcome in upstream.seen] == [("ended", 3, 3)] * 2
+
+
+async def test_so_it_is_on_a_socket() -> None:
+    async with listening(lambda _: event_stream([b"x"] * 3, gap_s=0.02)) as (url, upstream):
+        async with await trio.open_tcp_stream("127.0.0.1", _port(url)) as client:
+            await client.send_all(GET)
+            await client.send_eof()
+            assert b"".join([data async for data in client]) == EVENTS + b"1\r\nx\r\n" * 3 + b"0\r\n\r\n"
+    assert upstream.seen[0].ended == "ended"
+
+
+async def test_a_refusal_is_read_by_a_client_that_goes_on_sending() -> None:
+    async with listening(lambda _: json_answer(b"{}"), say=lambda _: None) as (url, _):
+        async with await trio.open_tcp_stream("127.0.0.1", _port(url)) as client:
+            await client.send_all(GET[:-2] + b"x: y\r\n" * 100_000)
+            assert (await client.receive_some()).startswith(b"HTTP/1.1 431 ")
+            assert await client.receive_some() == b""
+
+
+async def test_a_fault_of_ours_ends_its_connection_as_a_reset_with_a_line_and_no_other() -> None:
+    lines: list[str] = []
+    broken = Script(headers=[(b"content-type", "no bytes")])  # type: ignore[list-item] # what a fault of ours would be
+
+    def choose(request: Request) -> Script:
+        assert b"raise" not in request.target, "what was asked"
+        return broken if b"broken" in request.target else event_stream([b"x", b"y"], gap_s=0.1)
+
+    async with listening(choose, say=lines.append) as (url, _), trio.open_nursery() as nursery:
+        found: list[list[tuple[float, bytes]]] = []
+
+        async def other() -> None:
+            found.append(await _reads(_port(url)))
+
+        nursery.start_soon(other)
+        for path in (b"broken", b"raise"):
+            with pytest.raises(ConnectionResetError):
+                await _reads(_port(url), GET.replace(b"models", path))
+    assert found[0][-1][1].endswith(b"0\r\n\r\n")
+    assert [re.sub(r"\d+", "N", line) for line in lines] == [
+        "a fault of ours, TypeError in server.py line N: the connection is reset",
+        "a fault of ours, AssertionError in test_server.py line N: the connection is reset",
+    ]
+
+
+CLOSING = {
+    "a client that says close": (json_answer(b"{}"), GET.replace(b"Host", b"Connection: close\r\nHost"), 1),
+    "a client of HTTP/1.0": (json_answer(b"{}"), b"GET /v1/models HTTP/1.0\r\n\r\n", 1),
+    "both reasons are one": (event_stream([b"x"]), b"GET /v1/models HTTP/1.0\r\n\r\n", 1),
+    "nobody": (json_answer(b"{}"), GET, 0),
+}
+
+
+@pytest.mark.parametrize("case", CLOSING)
+async def test_an_answer_behind_which_we_close_says_so(case: str, autojump_clock: MockClock) -> None:
+    script, asked, count = CLOSING[case]
+    said = await said_by(always(script), asked)
+    assert said.count(b"Connection: close\r\n") == count
 
 
 async def test_delays_are_kept(autojump_clock: MockClock) -> None:
@@ -131,13 +246,13 @@ async def test_a_stall_says_nothing_more_until_the_client_leaves(autojump_clock:
     assert upstream.seen[0].at - began == 100
 
 
-async def test_a_client_that_leaves_ends_the_answer_at_once(autojump_clock: MockClock) -> None:
+async def test_a_client_that_left_ends_the_answer_at_the_next_send(autojump_clock: MockClock) -> None:
     del autojump_clock
     upstream = always(event_stream([b"x"] * 10, gap_s=10))
     began = trio.current_time()
     await said_by(upstream, GET, seconds=25)
     assert (upstream.seen[0].ended, upstream.seen[0].pieces) == ("left", 2)
-    assert upstream.seen[0].at - began == 25
+    assert upstream.seen[0].at - began == 30
 
 
 FAULTS = {

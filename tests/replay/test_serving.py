@@ -15,6 +15,7 @@ from wiretape.replay.match import How, Taken
 from wiretape.replay.player import ORIGINAL
 from wiretape.replay.script import Fault, Request, Script, event_stream
 from wiretape.replay.seal import seal
+from wiretape.replay.server import Outcome
 from wiretape.replay.serving import Attempts, Serving, deck_of
 
 
@@ -207,3 +208,17 @@ def test_a_sealed_conversation_answers_on_another_day_with_other_ids(tmp_path: P
     assert table.serving.choose(Request(b"POST", b"/v1/chat/completions", (), now)).status == 200
     other = now.replace(b"start it", b"stop it")
     assert table.serving.choose(Request(b"POST", b"/v1/chat/completions", (), other)).status == 599
+
+
+def test_where_the_client_went_first_what_it_got_is_said(tape: Path) -> None:
+    table = Table(tape)
+    outcome = Outcome(Request(b"POST", b"/v1/chat/completions?key=secret", (), b""))
+    outcome.ended, outcome.due, outcome.pieces, outcome.bytes = "left", 12, 3, 450
+    table.serving.ended(outcome)
+    assert [line.replace("secret", "SECRET") for line in table.lines] == table.lines
+    assert table.lines[0].startswith("POST /v1/chat/completions?")
+    assert table.lines[0].endswith(": the client left behind 3 of 12 pieces, 450 bytes")
+    for ended, pieces in (("left", 12), ("ended", 12), ("reset", 3)):  # the first is a silence that was recorded
+        outcome.ended, outcome.pieces = ended, pieces
+        table.serving.ended(outcome)
+    assert len(table.lines) == 1

@@ -99,6 +99,8 @@ class ToolCallStarted:
     call: int
     id: str
     name: str
+    #: Of a custom tool, whose input is free text: its arguments are no JSON.
+    custom: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,9 +89,10 @@ def pieces(dialect: Dialect, value: Any) -> Iterator[Piece]:
     if dialect == "chat":
         for number, choice in enumerate(_choices(said)):
             for at, call in enumerate(map(as_object, as_list(as_object(choice.get("delta")).get("tool_calls")))):
-                function = as_object(call.get("function"))
+                member, arguments = _said(call)
+                said_of_call = as_object(call.get(member))
                 key = (choice.get("index"), call.get("index", at))
-                yield Piece(key, _str(function.get("name")), _str(function.get("arguments")), number, at)
+                yield Piece(key, _str(said_of_call.get("name")), _str(said_of_call.get(arguments)), number, at)
     elif dialect == "messages":
         if kind == "content_block_start":
             yield Piece(said.get("index"), _str(as_object(said.get("content_block")).get("name")), "")
@@ -101,6 +102,11 @@ def pieces(dialect: Dialect, value: Any) -> Iterator[Piece]:
         yield Piece(said.get("output_index"), _str(as_object(said.get("item")).get("name")), "")
     elif kind in _ARGUMENTS:
         yield Piece(said.get("output_index"), "", _str(said.get("delta")))
+
+
+def _said(call: dict[str, Any]) -> tuple[str, str]:
+    """What a call says its name and arguments in, and how it calls these: custom tools have an input."""
+    return ("custom", "input") if "custom" in call and "function" not in call else ("function", "arguments")
 
 
 def shortened(dialect: Dialect, value: Any, piece: Piece, length: int) -> Any:
@@ -113,7 +119,8 @@ def shortened(dialect: Dialect, value: Any, piece: Piece, length: int) -> Any:
     choices = list(value["choices"])
     choice = choices[piece.choice]
     calls = list(choice["delta"]["tool_calls"][: piece.at + 1])
-    calls[-1] = {**calls[-1], "function": {**calls[-1]["function"], "arguments": text}}
+    member, arguments = _said(calls[-1])
+    calls[-1] = {**calls[-1], member: {**calls[-1][member], arguments: text}}
     choices[piece.choice :] = [{**choice, "delta": {**choice["delta"], "tool_calls": calls}, "finish_reason": None}]
     return {**value, "choices": choices}
 

@@ -11,13 +11,13 @@ from ..limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
 from ..model import Event, ToolArgumentsDelta, ToolCallStarted
 from ..splice import Action, Op, Path
 from .known import KnownCall
-from .write import Envelope, chunk
+from .write import Envelope, call_said, chunk
 
 __all__ = ["Calls", "Entry", "Work"]
 
 #: Arguments of one whole object without members, or a seed that real fragments will follow (Q20, Q25).
 _SEED: Final = "{}"
-_OWN_KEYS: Final = frozenset({"index", "id", "type", "function"})
+_OWN_KEYS: Final = frozenset({"index", "id", "type", "function", "custom"})
 #: Members beside those that wait with a call for its name; no dialect has more than one (`extra_content`, Q30).
 _EXTRAS_MAX: Final = 16
 
@@ -73,7 +73,7 @@ class Work:
                 call.forget_seed()
                 call.seed_dropped = True
             if call.seed_dropped:
-                entry.say(self, "arguments_seed", "arguments", "")
+                entry.say(self, "arguments_seed", entry.arguments, "")
             call.seed = call.seed_dropped = False
 
 
@@ -88,15 +88,20 @@ class Entry(NamedTuple):
     name: str
     #: The arguments as the text that the client will see.
     text: str
+    #: What of it says the name and the arguments, or, of a custom tool, the input.
     function: dict[str, Any] | None
+    custom: bool
 
     @staticmethod
     def of(path: Path, given: dict[str, Any]) -> "Entry":
         """From the JSON object that stands at `path`."""
         index, call_id = given.get("index"), given.get("id")
         function: Any = given.get("function")
+        custom = not is_object(function) and (is_object(given.get("custom")) or given.get("type") == "custom")
+        if custom:
+            function = given.get("custom")
         fields: dict[str, Any] = as_object(function)
-        name, arguments = fields.get("name"), fields.get("arguments")
+        name, arguments = fields.get("name"), fields.get("input" if custom else "arguments")
         text = "" if arguments is None else dumps(arguments).decode()
         return Entry(
             path,
@@ -106,7 +111,18 @@ class Entry(NamedTuple):
             name if isinstance(name, str) else "",
             arguments if isinstance(arguments, str) else text,
             function if is_object(function) else None,
+            custom,
         )
+
+    @property
+    def member(self) -> str:
+        """What it says its name and its arguments in ..."""
+        return "custom" if self.custom else "function"
+
+    @property
+    def arguments(self) -> str:
+        """... and how it calls these."""
+        return "input" if self.custom else "arguments"
 
     @property
     def opens_value(self) -> bool:
@@ -116,11 +132,11 @@ class Entry(NamedTuple):
     def say(self, work: Work, repair: str, key: str, text: str) -> None:
         """A member of the function says this."""
         if self.function is None:
-            work.op(repair, self.path, Action.SET, "function", dumps({key: text}))
+            work.op(repair, self.path, Action.SET, self.member, dumps({key: text}))
         elif self.function.get(key) == text:
-            work.keep((*self.path, "function"), key)
+            work.keep((*self.path, self.member), key)
         else:
-            work.op(repair, (*self.path, "function"), Action.SET, key, dumps(text))
+            work.op(repair, (*self.path, self.member), Action.SET, key, dumps(text))
 
 
 class Calls:
@@ -180,13 +196,15 @@ class Calls:
     def close(self, work: Work) -> None:
         """The protocol closed the calls: one without a byte of arguments takes none, which is `{}` (Q25)."""
         for call in self.known:
+            if call.custom:  # whose input may be nothing, and is no object
+                continue
             if call.has_arguments or not call.announced:
                 if call.announced and call.opening != "{":
                     work.flags.append("arguments_not_object")  # Q21: serialised twice, perhaps
                 continue
             call.take(_SEED)
             if (entry := work.touched.get(call)) is not None:
-                entry.say(work, "arguments_empty", "arguments", _SEED)
+                entry.say(work, "arguments_empty", entry.arguments, _SEED)
             else:
                 delta = {"tool_calls": [{"index": call.number, "function": {"arguments": _SEED}}]}
                 apart = work.after or work.before  # behind the start, if that is in this chunk's own company
@@ -205,9 +223,11 @@ class Calls:
             name = entry.name or call.name  # Q8: the same tool again
             call = self._start(entry.place, entry.id)
             call.name = name
+        if not call.announced:
+            call.custom = call.custom or entry.custom
         if call.announced and apart:
             call.take(entry.text)
-            delta = {"tool_calls": [{"index": call.number, "function": {"arguments": entry.text}}]}
+            delta = {"tool_calls": [{"index": call.number, **call.says(entry.text)}]}
             work.after.append(("call_split", chunk(work.envelope, self._choice, delta)))
         elif call.announced:
             work.touched[call] = entry
@@ -254,6 +274,8 @@ class Calls:
         """
         if not call.announced:
             return False
+        if entry.function is not None and entry.custom is not call.custom:
+            return True
         if call.bare and not entry.id and not entry.name:
             return False  # Q20 or Q8, and the `{}` is out: neither may run on a guess, so it ends as malformed
         second = call.complete and entry.opens_value
@@ -296,7 +318,7 @@ class Calls:
             work.op("call_id", entry.path, Action.SET, "id", dumps(call.id))
         call_type = entry.given.get("type")
         if not isinstance(call_type, str) or not call_type:
-            work.op("call_type", entry.path, Action.SET, "type", b'"function"')  # Q23
+            work.op("call_type", entry.path, Action.SET, "type", dumps(entry.member))  # Q23
         for key, value in call.extras.items():
             if key not in entry.given:
                 work.op("call_without_name", entry.path, Action.SET, key, dumps(value))
@@ -313,7 +335,9 @@ class Calls:
         """Q17: the start is held until id and name are both known; the fold must know of the call all the same."""
         if not call.told:
             call.told = True
-            started = ToolCallStarted(n=work.n, choice=self._choice, call=call.number, id=call.id, name="")
+            started = ToolCallStarted(
+                n=work.n, choice=self._choice, call=call.number, id=call.id, name="", custom=call.custom
+            )
             work.events.append(started)
         for key, value in entry.given.items():
             if key not in _OWN_KEYS and len(call.extras) < _EXTRAS_MAX:
@@ -331,16 +355,16 @@ class Calls:
             entry.say(work, "call_name", "name", call.name)
         text = "".join([*call.early, entry.text])
         if call.early_chars:
-            entry.say(work, "call_without_name", "arguments", text)
+            entry.say(work, "call_without_name", entry.arguments, text)
         elif not entry.text:
-            entry.say(work, "arguments_null", "arguments", "")  # Q19
+            entry.say(work, "arguments_null", entry.arguments, "")  # Q19
         else:
             self._as_text(work, entry)
         call.early.clear()
-        if text.strip() != _SEED:
+        if call.custom or text.strip() != _SEED:
             self._feed(work, entry, call, text, may_split=True)
         elif self.seeding:
-            entry.say(work, "arguments_seed", "arguments", "")
+            entry.say(work, "arguments_seed", entry.arguments, "")
         else:
             call.take(text)
             call.seed = call.bare = True
@@ -354,13 +378,13 @@ class Calls:
         if "type" in given and (not isinstance(given["type"], str) or not given["type"]):
             work.op("null_member", entry.path, Action.DROP, "type")
         if entry.function is None:  # only metadata (Q10); the SDKs want the member all the same
-            work.op("call_function", entry.path, Action.SET, "function", b"{}")
+            work.op("call_function", entry.path, Action.SET, "custom" if call.custom else "function", b"{}")
             return
-        function = (*entry.path, "function")
+        function = (*entry.path, entry.member)
         if "name" in entry.function:
             self._further_name(work, function, entry, call)
-        if entry.function.get("arguments", "") is None:
-            work.op("arguments_null", function, Action.DROP, "arguments")
+        if entry.function.get(entry.arguments, "") is None:
+            work.op("arguments_null", function, Action.DROP, entry.arguments)
         self._as_text(work, entry)
         if entry.text and call.seed:
             call.forget_seed()
@@ -370,9 +394,9 @@ class Calls:
         self._feed(work, entry, call, entry.text, may_split=not self._is_id_of(call, entry))
 
     def _as_text(self, work: Work, entry: Entry) -> None:
-        arguments = entry.function.get("arguments") if entry.function else None
+        arguments = entry.function.get(entry.arguments) if entry.function else None
         if arguments is not None and not isinstance(arguments, str):
-            work.op("arguments_not_text", (*entry.path, "function"), Action.QUOTE, "arguments")  # Q18
+            work.op("arguments_not_text", (*entry.path, entry.member), Action.QUOTE, entry.arguments)  # Q18
 
     def _further_name(self, work: Work, path: Path, entry: Entry, call: KnownCall) -> None:
         """A name again (Q15), or its next piece (Q16): a piece only while no argument byte has come."""
@@ -393,7 +417,7 @@ class Calls:
         call.last_piece = text
         at = call.take(text)
         if at is not None and may_split and not call.bare and self.known[-1].announced:
-            entry.say(work, "call_split", "arguments", text[:at])
+            entry.say(work, "call_split", entry.arguments, text[:at])
             self._start_apart(work, "call_split", self._following(call), text[at:])
 
     def _start_apart(self, work: Work, repair: str, call: KnownCall, text: str) -> None:
@@ -405,8 +429,8 @@ class Calls:
             several = len(work.after) + 2 < CALLS_IN_A_PIECE_MAX and self.known[-1].announced
             if at is None or not several:
                 at = len(text)
-            function = {"name": call.name, "arguments": text[:at]}
-            start = {"index": call.number, "id": call.id, "type": "function", **call.extras, "function": function}
+            said = call_said(call.name, text[:at], custom=call.custom)
+            start = {"index": call.number, "id": call.id, "type": said.pop("type"), **call.extras, **said}
             work.after.append((repair, chunk(work.envelope, self._choice, {"tool_calls": [start]})))
             call.early.clear()
             text = text[at:]

@@ -15,8 +15,8 @@ class KnownCall:
 
     # fmt: off
     __slots__ = (
-        "announced", "bare", "boundary", "early", "early_chars", "extras", "has_arguments", "id", "last_piece", "name",
-        "number", "opening", "place", "seed", "seed_dropped", "told",
+        "announced", "bare", "boundary", "custom", "early", "early_chars", "extras", "has_arguments", "id",
+        "last_piece", "name", "number", "opening", "place", "seed", "seed_dropped", "told",
     )
     # fmt: on
 
@@ -26,6 +26,8 @@ class KnownCall:
         self.place = place
         self.id = ""
         self.name = ""
+        #: It takes free text, in which nothing is to be looked for.
+        self.custom = False
         #: The client may know it: id and name are both there (Q17).
         self.announced = False
         self.has_arguments = False
@@ -58,7 +60,11 @@ class KnownCall:
         if text and not self.has_arguments:
             self.has_arguments = True
             self.opening = text.lstrip()[:1]
-        return self.boundary.feed(text)
+        return None if self.custom else self.boundary.feed(text)
+
+    def says(self, text: str) -> dict[str, Any]:
+        """One more piece of arguments, as a member of an entry."""
+        return {"custom": {"input": text}} if self.custom else {"function": {"arguments": text}}
 
     def says_again(self, text: str) -> bool:
         """Whether a piece is the one before it once more (Q22)."""

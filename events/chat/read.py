@@ -64,8 +64,12 @@ def _calls(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
     for entry in delta.get("tool_calls") or ():
         function: dict[str, Any] = entry.get("function") or {}
         name, arguments = function.get("name"), function.get("arguments")
+        custom = not function and is_object(entry.get("custom"))
+        if custom:
+            name, arguments = entry["custom"].get("name"), entry["custom"].get("input")
         if "id" in entry:
-            yield ToolCallStarted(n=n, choice=choice, call=entry["index"], id=entry["id"], name=name or "")
+            call, call_id = entry["index"], entry["id"]
+            yield ToolCallStarted(n=n, choice=choice, call=call, id=call_id, name=name or "", custom=custom)
         elif name:
             yield ToolNameDelta(n=n, choice=choice, call=entry["index"], name=name)
         if arguments:

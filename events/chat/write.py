@@ -12,7 +12,7 @@ from typing import Any, Final, assert_never
 from ..fold.wire import SIBLING, Call
 from ..json_text import dumps, is_object, parse
 from ..lifecycle import State
-from ..limits import LABEL_CHARS_MAX, NAME_CHARS_MAX
+from ..limits import LABEL_CHARS_MAX, NAME_CHARS_MAX, PREVIEW_BYTES_MAX
 from ..model import (
     AttemptStarted,
     Ended,
@@ -45,6 +45,7 @@ __all__ = [
     "PROGRESS_EVENT",
     "WARNING",
     "Envelope",
+    "call_said",
     "chunk",
     "error",
     "lifecycle_of_call",
@@ -114,16 +115,18 @@ def _payload(envelope: Envelope, choices: Sequence[Any], **extra: Any) -> bytes:
 def payloads(events: Iterable[Event], envelope: Envelope) -> Iterator[bytes]:
     """A whole stream made from events: one payload an event that has a form in this dialect."""
     roles: set[int] = set()
+    custom: set[tuple[int, int]] = set()
     for event in events:
         match event:
             case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallStarted():
                 role = {} if event.choice in roles else {"role": "assistant"}
                 roles.add(event.choice)
+                if isinstance(event, ToolCallStarted) and event.custom:
+                    custom.add((event.choice, event.call))
                 yield chunk(envelope, event.choice, role | _delta(event))
-            case ToolNameDelta():
-                yield _call_chunk(envelope, event.choice, event.call, {"name": event.name})
-            case ToolArgumentsDelta():
-                yield _call_chunk(envelope, event.choice, event.call, {"arguments": event.text})
+            case ToolNameDelta() | ToolArgumentsDelta():
+                entry = {"index": event.call, **_more(event, custom=(event.choice, event.call) in custom)}
+                yield chunk(envelope, event.choice, {"tool_calls": [entry]})
             case Finish():
                 role = {} if event.choice in roles else {"role": "assistant"}
                 roles.add(event.choice)
@@ -158,20 +161,35 @@ def _delta(event: TextDelta | ReasoningDelta | RefusalDelta | ToolCallStarted) -
         case RefusalDelta():
             return {"refusal": event.text}
         case ToolCallStarted():
-            function = {"name": event.name, "arguments": ""}
-            return {"tool_calls": [{"index": event.call, "id": event.id, "type": "function", "function": function}]}
+            said = call_said(event.name, "", custom=event.custom)
+            return {"tool_calls": [{"index": event.call, "id": event.id, **said}]}
         case _:
             assert_never(event)
 
 
-def _call_chunk(envelope: Envelope, choice: int, call: int, function: Mapping[str, Any]) -> bytes:
-    return chunk(envelope, choice, {"tool_calls": [{"index": call, "function": function}]})
+def _more(event: ToolNameDelta | ToolArgumentsDelta, *, custom: bool) -> dict[str, Any]:
+    match event:
+        case ToolNameDelta():
+            return {"custom" if custom else "function": {"name": event.name}}
+        case ToolArgumentsDelta():
+            return {"custom": {"input": event.text}} if custom else {"function": {"arguments": event.text}}
+        case _:
+            assert_never(event)
+
+
+def call_said(name: str, text: str, *, custom: bool) -> dict[str, Any]:
+    """What a call is and says: a function takes arguments, a custom tool free text."""
+    if custom:
+        return {"type": "custom", "custom": {"name": name, "input": text}}
+    return {"type": "function", "function": {"name": name, "arguments": text}}
 
 
 def lifecycle_of_call(envelope: Envelope, call: Call, status: str, *, emoji: bool = False) -> bytes:
     """The frame for `running` or `dropped`."""
     picture = emoji_of(call.name) if emoji else ""
-    fields: dict[str, Any] = {"label": _label(call.arguments), "emoji": picture, "input": preview(call.arguments)}
+    arguments = call.arguments
+    label = short(" ".join(arguments[:PREVIEW_BYTES_MAX].split())) if call.custom else _label(arguments)
+    fields: dict[str, Any] = {"label": label, "emoji": picture, "input": preview(arguments)}
     if status == "dropped":
         fields["reason"] = call.reason
     return _lifecycle(envelope, call.choice, call.name, call.id, status, fields)

@@ -70,13 +70,15 @@ _CALL_OR_CHOICE: Final = 1_024
 class Call:
     """One tool call as far as it has come."""
 
-    __slots__ = ("_pieces", "_text", "choice", "id", "name", "number", "reason", "state")
+    __slots__ = ("_pieces", "_text", "choice", "custom", "id", "name", "number", "reason", "state")
 
     def __init__(self, choice: int, number: int, id: str, name: str) -> None:  # noqa: A002 - the field's name
         self.choice = choice
         self.number = number
         self.id = id
         self.name = name
+        #: Its arguments are free text.
+        self.custom = False
         self._text: list[str] = []
         self._pieces: list[str] = []
         self.state = State.ANNOUNCED
@@ -95,13 +97,13 @@ class Call:
         return self.name.startswith("_")
 
     def valid(self) -> bool:
-        """Whether it could run: it has a name and its arguments are JSON."""
-        return bool(self.name) and parse(self._joined().encode("utf-8", "replace")) is not ABSENT
+        """Whether it could run: it has a name and its arguments are JSON, unless they are free text."""
+        return bool(self.name) and (self.custom or parse(self._joined().encode("utf-8", "replace")) is not ABSENT)
 
     @property
     def closes_itself(self) -> bool:
-        """Whether the arguments tell by themselves that they are whole: a number might have gone on."""
-        return self._joined().lstrip()[:1] in ("{", "[")
+        """Whether the arguments tell by themselves that they are whole: a number might have gone on, and a text."""
+        return not self.custom and self._joined().lstrip()[:1] in ("{", "[")
 
     def say(self, text: str) -> None:
         """One more piece of the arguments."""
@@ -246,9 +248,10 @@ class Wire:
         known = choice.calls.get(event.call)
         if known is None:
             self._room(_CALL_OR_CHOICE + len(event.id) + len(event.name))
-            choice.calls[event.call] = Call(event.choice, event.call, event.id, event.name)
+            known = choice.calls[event.call] = Call(event.choice, event.call, event.id, event.name)
         elif not known.name:
             known.id, known.name = event.id, event.name
+        known.custom = known.custom or event.custom
 
     def _progressed(self, event: ToolProgress) -> None:
         call = self.ran.get(event.id)

@@ -27,6 +27,10 @@ def _tool_call(draw: st.DrawFn, number: int) -> list[bytes]:
     arguments, name = draw(_ARGUMENTS), draw(_NAMES)
     cuts = sorted(draw(st.lists(st.integers(0, len(arguments)), max_size=3)))
     pieces = [arguments[a:b] for a, b in zip([0, *cuts], [*cuts, len(arguments)], strict=True)]
+    if draw(st.sampled_from([False, False, False, True])):
+        named = {"name": name, "input": pieces[0]}
+        first = call(index=number, id=f"call_{number}", type="custom", custom=named)
+        return [first, *(call(index=number, custom={"input": piece}) for piece in pieces[1:])]
     first = call(index=number, id=f"call_{number}", type="function", name=name, arguments=pieces[0])
     return [first, *(call(index=number, arguments=piece) for piece in pieces[1:])]
 

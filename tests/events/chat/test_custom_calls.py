@@ -1,0 +1,158 @@
+"""Calls of custom tools, whose input is free text: streamed by OpenAI, in no specification. All cases synthetic."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.chat import DONE, HEAD, Run, call, finish, run, sse, tape, text
+from wiretape.events.chat.write import Envelope, payloads
+from wiretape.events.lifecycle import State
+from wiretape.events.model import Repaired
+
+CALLS = finish("tool_calls")
+
+
+def custom(said: dict[str, Any] | None, **entry: Any) -> bytes:
+    """A piece of one."""
+    return call(**entry) if said is None else call(**entry, custom=said)
+
+
+START = custom({"name": "bash", "input": ""}, role=True, index=0, id="a", type="custom")
+
+
+def more(said: str, index: int = 0) -> bytes:
+    """One more piece of its input."""
+    return custom({"input": said}, index=index)
+
+
+def chat(*frames: bytes, **settings: Any) -> Run:
+    """What comes of these frames, without lifecycle frames if nothing else is said."""
+    settings.setdefault("tool_events", False)
+    return run(tape(list(frames), **settings))
+
+
+def calls(result: Run) -> list[tuple[str, str, str, str]]:
+    """Id, name, input and state of every call."""
+    return [(one.id, one.name, one.arguments, one.state.value) for one in result.wire.calls()]
+
+
+@pytest.mark.parametrize("pieces", [["ls"], ["{", "}{"], ["{}", "{}"], ["[1]", "[2]"], ["12345678", "12345678"], []])
+@pytest.mark.parametrize("tools", ["live", "held"])
+def test_a_custom_call_passes_as_it_came(pieces: list[str], tools: str) -> None:
+    frames = [text("hi", role=True), START.replace(b'"role":"assistant",', b""), *map(more, pieces), CALLS, DONE]
+    result = chat(*frames, tools=tools)
+    assert b"".join(result.sent) == b"".join(frames)
+    assert calls(result) == [("a", "bash", "".join(pieces), "running")]
+    assert result.ended.ending == "completed"
+    assert not {"call_split", "arguments_empty", "arguments_seed"} & set(result.repairs)
+
+
+def test_two_custom_calls_and_a_function_stay_apart() -> None:
+    frames = [
+        START,
+        custom({"name": "sql", "input": ""}, index=1, id="b", type="custom"),
+        call(index=2, id="c", type="function", name="f", arguments=""),
+        more("select", 1),
+        call(index=2, arguments='{"a":1}'),
+        more("ls"),
+        CALLS,
+        DONE,
+    ]
+    result = chat(*frames)
+    assert result.sent == frames
+    assert [one[:3] for one in calls(result)] == [("a", "bash", "ls"), ("b", "sql", "select"), ("c", "f", '{"a":1}')]
+
+
+@pytest.mark.parametrize(
+    ("came", "sent", "repair"),
+    [
+        (custom({"input": "ls"}, index=0, id="a"), more("ls"), "call_id_repeated"),
+        (custom({"input": "ls", "name": "bash"}, index=0), more("ls"), "name_repeated"),
+        (custom({"input": None}, index=0), custom({}, index=0), "arguments_null"),
+        (custom({"input": 5}, index=0), more("5"), "arguments_not_text"),
+        (custom(None, index=0, extra=1), custom({}, index=0, extra=1), "call_function"),
+        (custom({"input": "ls"}, index=7), more("ls"), "call_index"),
+        (custom({"input": "ls"}), custom({"input": "ls"}, index=0), "call_index"),
+    ],
+    ids=["an id again", "a name again", "null", "a number", "metadata", "another index", "no index"],
+)
+def test_what_sdks_would_trip_over_is_repaired(came: bytes, sent: bytes, repair: str) -> None:
+    first = START if b'"index":7' not in came else START.replace(b'[{"index":0,"id"', b'[{"index":7,"id"')
+    result = chat(first, came, CALLS, DONE)
+    assert json.loads(result.sent[1][6:]) == json.loads(sent[6:])
+    assert repair in result.repairs
+    assert calls(result)[0][1:2] == ("bash",)
+
+
+def test_a_start_without_type_id_or_input_gets_them() -> None:
+    result = chat(custom({"name": "bash"}, role=True, index=0), more("ls"), CALLS, DONE)
+    said = json.loads(result.sent[0][6:])["choices"][0]["delta"]["tool_calls"]
+    given = {"index": 0, "id": "call_s1_0_0", "type": "custom", "custom": {"name": "bash", "input": ""}}
+    assert said == [given]
+
+
+@pytest.mark.parametrize("said", [[], ["rm -rf /"], ["{", "}"]], ids=str)
+@pytest.mark.parametrize("tools", ["live", "held"])
+def test_one_that_is_cut_is_dropped_and_named(said: list[str], tools: str) -> None:
+    result = chat(text("hi", role=True), START.replace(b'"role":"assistant",', b""), *map(more, said), tools=tools)
+    assert [one.state for one in result.wire.calls()] == [State.DROPPED]
+    assert result.ended.ending == "truncated"
+    assert b'"dropped_tools":[{"id":"a","name":"bash"}]' in result.sent[-1]
+    assert DONE not in result.sent
+
+
+def test_a_terminator_alone_does_not_make_a_text_whole() -> None:
+    result = chat(START, more("{}"), DONE)
+    assert result.ended.ending == "truncated"
+    assert [one.state for one in result.wire.calls()] == [State.DROPPED]
+
+
+def test_a_card_shows_the_text() -> None:
+    result = chat(START, more("ls  -la\n/tmp"), CALLS, DONE, tool_events=True)
+    card = json.loads(next(sent for sent in result.sent if sent.startswith(b"event:")).partition(b"data: ")[2])
+    assert (card["tool"], card["status"], card["label"], card["input"]) == (
+        "bash",
+        "running",
+        "ls -la /tmp",
+        "ls  -la\n/tmp",
+    )
+
+
+def test_a_whole_answer_with_one_becomes_a_stream() -> None:
+    entry = {"id": "a", "type": "custom", "custom": {"name": "bash", "input": "ls"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [entry]}
+    choices = [{"index": 0, "message": message, "finish_reason": "tool_calls"}]
+    answer = {**HEAD, "object": "chat.completion", "choices": choices}
+    result = run(tape(json.dumps(answer).encode(), body=True, tool_events=False))
+    assert calls(result) == [("a", "bash", "ls", "running")]
+    assert json.loads(result.sent[0][6:])["choices"][0]["delta"]["tool_calls"] == [{**entry, "index": 0}]
+
+
+def test_a_function_where_a_custom_call_was_is_another_call() -> None:
+    result = chat(START, more("ls"), call(index=0, id="b", type="function", name="bash", arguments="{}"), CALLS, DONE)
+    assert [one[:3] for one in calls(result)] == [("a", "bash", "ls"), ("b", "bash", "{}")]
+
+
+def test_one_that_waits_for_its_name_is_told_with_it() -> None:
+    nameless = custom({"input": "l"}, role=True, index=0, id="a", type="custom")
+    result = chat(nameless, custom({"name": "bash", "input": "s"}, index=0), CALLS, DONE)
+    assert calls(result) == [("a", "bash", "ls", "running")]
+
+
+def test_one_behind_a_call_that_waits_goes_out_behind_it() -> None:
+    waits = call(role=True, index=0, id="a", type="function", arguments="{")
+    second = custom({"name": "sql", "input": "select"}, index=1, id="b", type="custom")
+    result = chat(waits, second, call(index=0, name="f", arguments="}"), more(" 1", 1), CALLS, DONE)
+    assert calls(result) == [("a", "f", "{}", "running"), ("b", "sql", "select 1", "running")]
+    sent = [json.loads(frame[6:])["choices"][0]["delta"].get("tool_calls") for frame in result.sent[:-1]]
+    assert sent[3] == [{"index": 1, "id": "b", "type": "custom", "custom": {"name": "sql", "input": "select"}}]
+
+
+def test_events_of_one_are_written_back_as_one() -> None:
+    frames = [START, custom({"name": "_2"}, index=0), more("ls"), CALLS]
+    result = chat(*frames)
+    events = [event for event in result.events if not isinstance(event, Repaired)]
+    written = [sse(json.loads(each)) for each in payloads(events, Envelope("chatcmpl-1", "m", 7))]
+    assert run(tape(written, tool_events=False)).wire.choices[0].calls[0].arguments == "ls"
+    assert written == frames

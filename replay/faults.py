@@ -67,11 +67,19 @@ class Faults:
     overlays: Sequence[Overlay] = ()
     _asked: dict[int, int] = field(default_factory=dict[int, int])
     _applied: set[str] = field(default_factory=set[str])
+    #: Places of streams that were asked for, also before these faults were laid over them.
+    asked: set[int] = field(default_factory=set[int])
 
     @staticmethod
     def of(texts: Iterable[str]) -> "Faults":
         """Raises FaultError."""
         return Faults([overlay(text) for text in texts])
+
+    def after(self, before: "Faults") -> "Faults":
+        """Laid over the answers instead of those: what had its place there has had it."""
+        self._applied |= before._applied  # noqa: SLF001 - of its own kind
+        self.asked |= before.asked
+        return self
 
     @property
     def unapplied(self) -> list[str]:
@@ -83,6 +91,7 @@ class Faults:
         was made to fail, the client asks again.
         """
         asked = self._asked[place] = self._asked.get(place, 0) + 1
+        self.asked.add(place)
         for each in self.overlays:
             if each.stream not in (None, place + 1):
                 continue

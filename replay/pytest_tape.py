@@ -110,6 +110,8 @@ class Tape:
         self._recorded = [records for recording in recordings for records in recording.streams]
         self._faults = list(plan.faults)
         self._prefix, self._end = plan.prefix, plan.end
+        #: Of a turn of `prefixes` that is over.
+        self._prefix_problem = ""
         self._playback = None if plan.live else self._begun()
 
     def _begun(self) -> Playback:
@@ -183,7 +185,7 @@ class Tape:
             pytest.fail(f"--tape={self.plan.mode} asks a live upstream, which no fault can be laid over", pytrace=False)
         self._faults += [*texts, *named_faults(named)]
         assert self._playback is not None, "nothing is live"
-        self._playback.faults = self._begun().faults
+        self._playback.faults = self._begun().faults.after(self._playback.faults)
 
     def rechunk(self, size: int | Literal["frame", "all"]) -> None:
         """Give the answers in other pieces: of so many bytes each, one a frame, or all in one."""
@@ -203,6 +205,9 @@ class Tape:
             self._prefix, self._end = prefix, end
             self._playback = self._begun()
             yield prefix
+            if problem := self._uncut():
+                self._prefix_problem = problem
+                break
 
     @property
     def prefix(self) -> Prefix | None:
@@ -261,11 +266,20 @@ class Tape:
             return f"the tape cannot be played: {playback.broken!r}"
         if playback.misses:
             return "it asked for what is not on its tape"
+        if problem := self._prefix_problem or self._uncut():
+            return problem
         if self._prefix is None and playback.faults.unapplied:
             return f"no answer had a place for {', '.join(playback.faults.unapplied)}"
         if playback.unused and not (self.plan.partly or self.plan.repeat or playback.changed):
             return f"{len(playback.unused)} of {len(playback.streams)} recorded streams were not asked for"
         return ""
+
+    def _uncut(self) -> str:
+        """A run that is to see one stream cut has shown nothing where it never asked for it."""
+        playback, prefix = self._playback, self._prefix
+        if playback is None or prefix is None or playback.misses or prefix.stream in playback.faults.asked:
+            return ""
+        return f"{prefix} cuts stream {prefix.stream + 1}, which was not asked for: this run has shown nothing"
 
     def report(self) -> str:
         """What was asked, what answered, how it ended, and what is left."""

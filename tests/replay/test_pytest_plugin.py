@@ -484,6 +484,51 @@ def test_no_call_of_half_its_arguments(tape):
     run(pytester).assert_outcomes(passed=1)
 
 
+TWO = (
+    CLIENT
+    + """
+@pytest.mark.tape("two.tape", partly=True, prefixes="frames")
+def test_runs(tape):
+    with contextlib.suppress(httpx.TransportError):
+        ask(tape.url, "hi")
+
+@pytest.mark.tape("two.tape", partly=True)
+def test_turns(tape):
+    for prefix in tape.prefixes("frames"):
+        with contextlib.suppress(httpx.TransportError):
+            ask(tape.url, "hi")
+"""
+)
+
+
+def test_a_prefix_of_a_stream_that_is_never_asked_for_shows_nothing(pytester: pytest.Pytester) -> None:
+    project(pytester, "import contextlib\n" + TWO)
+    write(pytester.path / "tapes/two.tape", conversation(text("hi", "a"), text("ho", "b")))
+    result = run(pytester)
+    result.assert_outcomes(passed=5, failed=5)  # the second stream: three frames, nothing of it, and the loop
+    result.stdout.fnmatch_lines(
+        ["*stream2-byte0 cuts stream 2, which was not asked for: this run has shown nothing"] * 2
+    )
+
+
+def test_a_fault_that_had_its_place_has_had_it_when_another_follows(pytester: pytest.Pytester) -> None:
+    source = (
+        CLIENT
+        + """
+@pytest.mark.tape(partly=True)
+def test_it(tape):
+    tape.fault("cut@text#1")
+    with pytest.raises(httpx.RemoteProtocolError):
+        ask(tape.url)
+    tape.fault("slow=0.001#1")
+    with pytest.raises(httpx.RemoteProtocolError):
+        ask(tape.url)
+"""
+    )
+    project(pytester, source, test_it=conversation(text("hi", "sunny"), text("ho", "b")))
+    run(pytester).assert_outcomes(passed=1)
+
+
 FAULTY = (
     CLIENT
     + """

@@ -31,6 +31,7 @@ from .config_show import Row
 from .entry import StreamRow
 
 __all__ = [
+    "ID_CHARS",
     "Saying",
     "console",
     "event_json",
@@ -46,7 +47,7 @@ __all__ = [
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _PREVIEW_CHARS: Final = 100
 #: Of an id in a table: 60 of its 128 bits, which every verb takes for the whole.
-_ID_CHARS: Final = 12
+ID_CHARS: Final = 12
 _WIDTH_UNKNOWN: Final = 160
 _GOOD: Final = "completed"
 
@@ -97,7 +98,7 @@ def table_of(rows: Sequence[StreamRow]) -> Table:
     table.add_column("took", justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
-            row.stream[:_ID_CHARS],
+            row.stream[:ID_CHARS],
             _when(row.created)[5:] or "-",
             _clean(row.route) or "-",
             _clean(row.model) or "-",
@@ -191,7 +192,7 @@ def _tools(calls: Sequence[Mapping[str, Any]]) -> Table:
         lost = call["state"] in ("dropped", "malformed", "failed", "abandoned")
         told = Text(state, style="red" if lost else "green")
         took = "-" if call["duration_ms"] is None else f"{call['duration_ms'] / 1e3:.2f}s"
-        by = (call["answered_by"] or "-")[:_ID_CHARS]
+        by = (call["answered_by"] or "-")[:ID_CHARS]
         table.add_row(_clean(call["name"]), _clean(call["id"]), told, took, by, _clean(call["arguments"]))
     return table
 

@@ -89,8 +89,8 @@ def find(root: Path, prefix: str) -> Path:
         return path
     if not found:
         raise NotFoundError(f"no stream begins with {prefix[:80]!r} in {root}")
-    some = ", ".join(sorted(found)[:3])
-    raise NotFoundError(f"{len(found)} streams begin with {prefix[:80]!r} ({some}, ...): say more of it")
+    some = ", ".join([*sorted(found)[:3], *(["..."] if len(found) > 3 else [])])
+    raise NotFoundError(f"{len(found)} streams begin with {prefix[:80]!r} ({some}): say more of it")
 
 
 def read_tape(path: Path) -> tuple[list[Record], list[Damage]]:

@@ -27,7 +27,7 @@ from wiretape.events.json_text import as_object, dumps, parse
 from wiretape.events.model import Event, Finish, Terminator, TextDelta, ToolArgumentsDelta, ToolCallStarted, Usage
 from wiretape.events.sse import encode
 from wiretape.events.tape import Recorder
-from wiretape.proxy.cli_show import Saying, console
+from wiretape.proxy.cli_show import ID_CHARS, Saying, console
 from wiretape.proxy.cli_tapes import find, read_tape
 from wiretape.proxy.config import Config, Route, Target
 from wiretape.proxy.log import Log, stderr_fd
@@ -219,8 +219,8 @@ def _further(folder: Path, stream: str) -> str:
 The tapes stay. To look further:
 
   {run} ls --data {data}
-  {run} show {stream[:6]} --data {data}
-  {run} show {stream[:6]} --raw --data {data}
+  {run} show {stream[:ID_CHARS]} --data {data}
+  {run} show {stream[:ID_CHARS]} --raw --data {data}
 
 And before your own provider:
 

@@ -39,6 +39,11 @@ def test_the_verb_shows_it_and_where_to_go_on(tmp_path: Path) -> None:
     for scene in SCENES:
         assert scene.title in done.stdout
     assert f"ls --data {tmp_path / 'text'}" in done.stdout
+    for said in (line.split() for line in done.stdout.splitlines() if " show " in line):
+        shown = subprocess.run(
+            [*command, *said[said.index("show") :]], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (shown.returncode, shown.stderr) == (0, "")
 
     done = subprocess.run(
         [*command, "demo", "--json", "--data", tmp_path / "json"],

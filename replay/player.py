@@ -7,6 +7,7 @@ come, and that is silence. How a tape says it: `framing` and `length` of `head`,
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import inf
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -96,8 +97,8 @@ def _upstream(records: Sequence[Record], speed: Speed) -> Script:
         return _unanswered(attempt, end, speed)
     received = list(reads(attempt))
     fault = _fault(end.keys if end is not None else NO_KEYS)
-    method = next((record.keys.get("method") for record in records if record.kind == "request"), None)
-    headers, closes = _framing(head.keys, sum(len(data) for _, data in received), fault, bodiless=method == "HEAD")
+    size, bodiless = sum(len(data) for _, data in received), _method(records) == "HEAD"
+    headers, closes = _framing(head.keys, size, fault, bodiless=bodiless)
     return Script(
         status=_status(head.keys),
         headers=headers,
@@ -134,36 +135,105 @@ def _fault(end: Mapping[str, Any]) -> Fault | None:
 
 
 def _client(records: Sequence[Record], speed: Speed) -> Script:
-    """As the tape emits it: a stream that the proxy ends itself always ends properly."""
-    sent: list[tuple[int, bytes]] = []
-    emitter = Emitter()
-    for record in records:
-        frames = emitter.feed(record)
-        data = b"".join(frames) + (_KEEPALIVE if record.kind == "keepalive" else b"")
-        if data and sent and sent[-1][0] == record.t:
-            sent[-1] = (record.t, sent[-1][1] + data)
-        elif data:
-            sent.append((record.t, data))
+    """As the tape emits it, with the head and the ending that the proxy gave it: its own streams end properly whatever
+    became of the upstream, and what it passed on as it came breaks off by a FIN, whatever broke it.
+    """
     commit = next((record for record in records if record.kind == "commit"), None)
     if commit is None:  # it left before it was told anything
         return Script(unanswered=Fault.STALL)
-    upstream = _upstream(records, INSTANT)
-    opened, facts = records[0].keys, next((each.keys.get("facts") for each in records if each.kind == "request"), None)
-    streams = opened.get("dialect") == "chat" and as_object(facts).get("stream") is not False
-    ours = commit.raw is not None or (streams and opened.get("profile") != "transparent")
-    fault = None if ours else next((step.what for step in upstream.steps if isinstance(step.what, Fault)), None)
-    headers = upstream.headers
-    if ours:
-        headers = ((b"content-type", b"application/json" if commit.raw is not None else b"text/event-stream"),)
     end = records[-1] if records[-1].kind == "end" else None
-    if end is None or end.keys.get("cause") == "client_gone":
-        fault = Fault.STALL
+    # A proxy that was killed has said nothing of that.
+    crashed = end is not None and end.keys.get("cause") == "crashed"
+    sent = list(_emitted(records[:-1] if crashed else records))
+    size = sum(len(data) for _, data in sent)
+    fault = Fault.CUT if crashed else _told(records, commit, end, size)
     return Script(
         status=_status(commit.keys),
-        headers=[header for header in headers if header[0] != b"content-length"],
+        headers=_told_head(records, commit, size, fault),
         steps=list(_steps(commit.t, sent, end, fault, speed)),
         head_delay_s=speed.delay((commit.t - records[0].t) / _SECOND_US),
     )
+
+
+def _emitted(records: Sequence[Record]) -> Iterator[tuple[int, bytes]]:
+    """What went out, one send for all that is of one time."""
+    emitter = Emitter()
+    for t, same in groupby(records, key=lambda record: record.t):
+        pieces = [
+            b"".join(emitter.feed(record)) + (_KEEPALIVE if record.kind == "keepalive" else b"") for record in same
+        ]
+        if data := b"".join(pieces):
+            yield t, data
+
+
+def _is_verbatim(records: Sequence[Record]) -> bool:
+    """The answer passed as it came (`proxy/order.py`)."""
+    return records[0].keys.get("dialect") != "chat" or records[0].keys.get("profile") == "transparent"
+
+
+def _is_ours(records: Sequence[Record]) -> bool:
+    """A stream that we emit."""
+    facts = next((record.keys.get("facts") for record in records if record.kind == "request"), None)
+    return not _is_verbatim(records) and as_object(facts).get("stream") is not False
+
+
+def _method(records: Sequence[Record]) -> object:
+    return next((record.keys.get("method") for record in records if record.kind == "request"), None)
+
+
+def _told(records: Sequence[Record], commit: Record, end: Record | None, size: int) -> Fault | None:
+    """How its answer ended, as `proxy/scribe.py` decides it (`_cut`); what nobody waited for is silence."""
+    from wiretape.proxy.verdict import WHOLE  # noqa: PLC0415 - few ask for this side, and it takes time
+
+    keys = end.keys if end is not None else NO_KEYS
+    cause, ending = keys.get("cause"), keys.get("ending")
+    if end is None or cause == "client_gone":
+        return Fault.STALL
+    if commit.raw is not None or _is_ours(records) or (keys.get("framed") is True and cause == "eof"):
+        return None
+    if cause in WHOLE:
+        return Fault.CUT if cause == "closed" and _is_verbatim(records) and size < (_promised(records) or 0) else None
+    if cause == "eof" and keys.get("broke", "closed") == "closed":  # which chat alone can tell from a cut
+        return None if ending in ("completed", "upstream_error") else Fault.CUT
+    return Fault.CUT
+
+
+def _told_head(records: Sequence[Record], commit: Record, size: int, fault: Fault | None) -> list[tuple[bytes, bytes]]:
+    """As `proxy/outcome.py` writes it, of what the tape has of the upstream's."""
+    from wiretape.proxy.answers import stream_headers, wrapped_error  # noqa: PLC0415
+    from wiretape.proxy.outcome import relayed_head  # noqa: PLC0415
+
+    id_, head, status = str(records[0].keys.get("stream", "")), _last_head(records), _status(commit.keys)
+    stream, upstream = id_ if id_.isascii() and id_.isprintable() else "", list(_headers(head))
+    length: int | None = size
+    if commit.raw is not None:
+        headers = [*wrapped_error(status, upstream, commit.raw).headers, (b"x-wiretape-stream", stream.encode())]
+    elif _is_ours(records):
+        headers, length = stream_headers(upstream, stream), None
+    else:
+        headers = list(relayed_head(status, upstream, stream).headers)
+        promised = _promised(records)
+        if promised is None or _method(records) == "HEAD":
+            length = promised
+        elif fault is not None:
+            length = max(promised, size + 1)
+    kept = [
+        (name, value)
+        for name, value in headers
+        if name != b"content-length" and (value or name != b"x-wiretape-stream")
+    ]
+    return kept if length is None else [*kept, (b"content-length", b"%d" % length)]
+
+
+def _last_head(records: Sequence[Record]) -> Mapping[str, Any]:
+    return next((record.keys for record in attempts_of(records)[-1] if record.kind == "head"), NO_KEYS)
+
+
+def _promised(records: Sequence[Record]) -> int | None:
+    """The length that a relayed head said."""
+    head = _last_head(records)
+    length = head.get("length") if head.get("framing") == "length" and "decoded" not in head else None
+    return length if type(length) is int else None
 
 
 def _status(head: Mapping[str, Any]) -> int:

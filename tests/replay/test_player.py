@@ -1,18 +1,22 @@
 """What an upstream said, taken from the tape of it: pieces, delays and endings come back as they were."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, memory_stream_pair
 
 from tests.proxy.scripted import Reset
 from tests.support.house import ASKED, DONE, call, finish, house, post, text
 from tests.support.house import frame as chunk_frame
+from tests.support.http import Answer, Client
 from wiretape.events.emit import emit
-from wiretape.events.record import Record
+from wiretape.events.record import Record, encode
+from wiretape.events.settings import Settings
+from wiretape.replay.load import parse
 from wiretape.replay.player import INSTANT, ORIGINAL, Speed, attempts_of, each_attempt, script_of
-from wiretape.replay.script import Fault, Request, Script, Step, event_stream
+from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
 from wiretape.replay.server import Upstream
 
 CHAT = "/v1/chat/completions"
@@ -283,23 +287,120 @@ async def test_as_its_client_got_it_a_cut_stream_ends_properly_and_says_what_was
     assert b"write_file" in sent
     assert b'"error"' in sent
     assert all(isinstance(step.what, bytes) for step in script.steps)
-    assert (script.status, script.headers) == (200, [TYPE])
+    assert (script.status, script.headers[0]) == (200, TYPE)
     assert script.head_delay_s == pytest.approx(0.5, abs=0.001)
 
 
 async def test_as_its_client_got_it_a_failure_is_an_answer_of_ours(autojump_clock: MockClock) -> None:
     del autojump_clock
     script = script_of(await taped(Script(unanswered=Fault.RESET)), side="client")
-    assert (script.status, script.headers) == (502, [(b"content-type", b"application/json")])
+    assert (script.status, script.headers[0]) == (502, (b"content-type", b"application/json"))
     assert b'"reset"' in b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
 
 
-async def test_as_its_client_got_it_an_exchange_is_what_the_upstream_said(autojump_clock: MockClock) -> None:
+JSON = [(b"content-type", b"application/json")]
+BODY = b'{"id":"c","object":"chat.completion","choices":[]}'
+PARTS = [Step(0.5, BODY[:20]), Step(0.5, BODY[20:])]
+
+
+def _json(*steps: Step, length: int | None = None, status: int = 200, **more: Any) -> Script:
+    said = [] if length is None else [(b"content-length", b"%d" % length)]
+    return Script(status=status, headers=[*JSON, *said], steps=steps, **more)
+
+
+#: What the upstream says, and how it is asked.
+TOLD: dict[str, tuple[Script, dict[str, Any]]] = {
+    "a stream of ours": (event_stream(WHOLE, gap_s=0.5), {}),
+    "a stream of ours whose upstream had reset": (event_stream(HALF, gap_s=0.5, end=Fault.RESET), {}),
+    "a stream of ours whose upstream fell silent": (event_stream(HALF, gap_s=0.5, end=Fault.STALL), {}),
+    "a stream as it came": (event_stream(WHOLE, gap_s=0.5), {"profile": "transparent"}),
+    "a stream as it came, cut": (event_stream(HALF, end=Fault.CUT), {"profile": "transparent"}),
+    "a stream as it came, reset": (event_stream(HALF, end=Fault.RESET), {"profile": "transparent"}),
+    "a stream as it came, silent": (event_stream(HALF, end=Fault.STALL), {"profile": "transparent"}),
+    "a stream as it came, with garbage": (event_stream(HALF, end=Fault.GARBAGE), {"profile": "transparent"}),
+    "a stream as it came, properly ended inside a call": (event_stream(HALF), {"profile": "transparent"}),
+    "a stream as it came, ended by a close": (
+        Script(steps=[Step(0, each) for each in WHOLE], closes=True), {"profile": "transparent"}
+    ),
+    "a stream as it came, ended by a close inside a call": (
+        Script(steps=[Step(0, each) for each in HALF], closes=True), {"profile": "transparent"}
+    ),
+    "a stream of a known length": (
+        Script(headers=[TYPE, length(len(b"".join(WHOLE)))], steps=[Step(0, each) for each in WHOLE]),
+        {"profile": "transparent"},
+    ),
+    "a stream of a known length, cut": (
+        Script(headers=[TYPE, length(9_999)], steps=[*(Step(0, each) for each in HALF), Step(0, Fault.RESET)]),
+        {"profile": "transparent"},
+    ),
+    "a whole answer": (_json(*PARTS, length=len(BODY)), {"asked": b'{"model":"m","messages":[]}'}),
+    "a whole answer in chunks": (_json(*PARTS), {"asked": b'{"model":"m","messages":[]}'}),
+    "a whole answer, cut": (
+        _json(*PARTS, Step(0.5, Fault.CUT), length=99), {"asked": b'{"model":"m","messages":[]}'}
+    ),
+    "a whole answer, reset": (
+        _json(*PARTS, Step(0.5, Fault.RESET)), {"asked": b'{"model":"m","messages":[]}'}
+    ),
+    "an exchange": (_json(*PARTS, length=len(BODY)), {"path": "/v1/embeddings"}),
+    "an exchange, reset": (_json(*PARTS, Step(0.5, Fault.RESET), length=99), {"path": "/v1/embeddings"}),
+    "an exchange, cut in a chunk": (_json(*PARTS, Step(0.5, Fault.CUT)), {"path": "/v1/embeddings"}),
+    "an exchange that a close ended": (_json(*PARTS, closes=True), {"path": "/v1/embeddings"}),
+    "an exchange of nothing": (_json(length=0), {"path": "/v1/embeddings"}),
+    "an exchange without a body": (Script(status=204, headers=[]), {"path": "/v1/files/1"}),
+    "an error of the upstream's": (
+        json_answer(b'{"error":{"message":"slow down","type":"x"}}', 429), {}
+    ),
+    "an error that is no JSON": (
+        Script(status=503, headers=[(b"content-type", b"text/html"), (b"retry-after", b"7"), length(6)],
+               steps=[Step(0, b"<b>no!")]), {}
+    ),
+    "an error as it came": (json_answer(b'{"error":{"message":"no"}}', 404), {"profile": "transparent"}),
+    "no answer": (Script(unanswered=Fault.RESET), {}),
+    "no answer in time": (Script(unanswered=Fault.STALL), {"profile": "transparent"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TOLD)
+async def test_as_its_client_got_it_head_framing_body_and_ending_are_those_of_the_proxy(
+    case: str, autojump_clock: MockClock
+) -> None:
     del autojump_clock
-    steps = [Step(0.5, b'{"a":'), Step(0.5, b"1}"), Step(0.5, Fault.CUT)]
-    tape = await taped(Script(headers=[(b"content-type", b"application/json")], steps=steps), path="/v1/embeddings")
-    script = script_of(tape, side="client")
-    assert [step.what for step in script.steps] == [b'{"a":', b"1}", Fault.CUT]
+    script, how = TOLD[case]
+    path, body = how.get("path", CHAT), how.get("asked", ASKED)
+
+    async def serve(stream: trio.abc.Stream) -> None:
+        await Upstream(lambda _: script).serve(Resettable(stream))
+
+    settings = Settings(profile=how.get("profile", "strict"))
+    async with house(serve, route={"attempts": 1, "idle_s": 30.0}, settings=settings) as home:
+        due = await home.ask(body, path=path)
+        await home.settled()
+        tape = await home.tape()
+    again = script_of(parse(b"".join(map(encode, tape))).streams[0], speed=ORIGINAL, side="client")
+    found = await _answer(again, post(body, path=path))
+    assert (found.status, found.body, found.ended) == (due.status, due.body, due.ended)
+    assert _told_headers(found) == _told_headers(due)
+    assert [data for _, data in found.pieces] == [data for _, data in due.pieces]
+
+
+def _told_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
+    """But those of the server alone, and what tells who asked too often."""
+    server = (b"connection", b"date", b"server", b"x-should-retry")
+    return sorted((name.lower(), value) for name, value in answer.headers if name.lower() not in server)
+
+
+async def _answer(script: Script, asked: bytes) -> Answer:
+    """What a client of the replay reads."""
+
+    ours, theirs = memory_stream_pair()
+    stream: Any = ours  # any is read alike
+    client = Client(stream)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Upstream(lambda _: script).serve, theirs)
+        await client.send(asked)
+        answer = await client.response(method="POST")
+        await ours.aclose()
+    return answer
 
 
 def test_a_client_that_left_before_it_was_told_anything_was_told_nothing() -> None:

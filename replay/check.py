@@ -14,6 +14,7 @@ from wiretape.events.json_text import as_list, as_object, parse
 from wiretape.events.record import Record
 from wiretape.events.tape import Reader
 
+from .coded import unreadable
 from .expected import expected
 from .redact import findings
 from .sealed import MARK, Sealed, decode, differs
@@ -80,6 +81,7 @@ def check(
     found += _age(file, sealed, today, age_days_max)
     found += _folds(file, data, sealed)
     found += _endings(file, sealed)
+    found += _unreadable(file, sealed.streams, sealed.lines)
     secrets = [*_secrets(file, sealed.streams, data, sealed.lines)]
     said = {trouble.line for trouble in secrets}
     found += secrets + [trouble for trouble in _secrets_beside(file, data) if trouble.line not in said]
@@ -98,7 +100,7 @@ def _live(file: Path, data: bytes) -> list[Trouble]:
     live = Trouble(
         file, 0, "unsealed", "a live tape, which is not for git: make a sealed one of it with `wiretape seal`"
     )
-    return [live, *_secrets(file, [records], data, lines)]
+    return [live, *_unreadable(file, [records], lines), *_secrets(file, [records], data, lines)]
 
 
 def _sizes(file: Path, data: bytes, bytes_max: int) -> Iterator[Trouble]:
@@ -142,6 +144,12 @@ def _endings(file: Path, sealed: Sealed) -> Iterator[Trouble]:
         elif isinstance(ending, str) and ending in _SILENT:
             why = "what the upstream would have said after that is not known, so a replay stays silent there"
             yield Trouble(file, lines[-1], "ending", f"it ended as {ending}: {why}", wrong=False)
+
+
+def _unreadable(file: Path, streams: Sequence[Sequence[Record]], lines: Sequence[Sequence[int]]) -> Iterator[Trouble]:
+    for one in unreadable(streams):
+        line = dict(zip((record.n for record in streams[one.stream]), lines[one.stream], strict=True))[one.n]
+        yield Trouble(file, line, "unread", f"{one}: nobody can tell whether a secret is in it: seal it again")
 
 
 def _secrets(

@@ -237,9 +237,12 @@ def _ran(config: "Config", command: Sequence[str]) -> "Ran":
 
 
 def _seal(streams: "Sequence[Sequence[Record]]", out: Path, *, exact: bool) -> None:
+    from .coded import unreadable
     from .seal import Rules, seal
 
     sealed = seal(streams, Rules(exact=exact))
+    for one in unreadable(streams):
+        _say(f"stream {one.stream + 1}: {one}: its size and hash are kept, its bytes are not")
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_name(out.name + ".new")
     unfinished.write_bytes(sealed)

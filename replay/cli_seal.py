@@ -24,6 +24,8 @@ from wiretape.proxy.cli_common import (
 )
 
 if TYPE_CHECKING:
+    from wiretape.events.record import Record
+
     from .load import Recording
 
 __all__ = ["add"]
@@ -69,18 +71,12 @@ def _seal(
     if exact and (redact_prompts or redact_path):
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
     with told():
-        from wiretape.events.record import encode
-
         from .load import parse
         from .redact import Redaction
-        from .seal import Rules, in_order, seal
+        from .seal import Rules, seal
 
         recordings = [_recording(name, data, config) for name in _each_once(tapes)]
-        if len(recordings) > 1:  # by what they say where they began at once, and not as they were named
-            recordings.sort(key=lambda recording: [list(map(encode, records)) for records in recording.streams])
-        streams = [records for recording in recordings for records in recording.streams]
-        if len(recordings) > 1:
-            streams = list(in_order(streams))
+        streams = _streams(recordings)
         rules = Rules(
             exact=exact,
             secrets_allowed=allow_secrets,
@@ -88,6 +84,7 @@ def _seal(
             max_age_days=max_age,
         )
         sealed = seal(streams, rules, headers=[recording.header for recording in recordings])
+        _tell_unreadable(streams, exact=exact)
         _write(out, sealed)
         header = parse(sealed, verify=False).header
     said = {"out": str(out), "bytes": len(sealed), **{name: header[name] for name in ("streams", "exact")}}
@@ -95,6 +92,26 @@ def _seal(
         exactly = "exact" if header["exact"] else "not exact"
         several = "stream" if header["streams"] == 1 else "streams"
         typer.echo(line_of(said) if json_ else f"{out}: {header['streams']} {several}, {len(sealed)} bytes, {exactly}")
+
+
+def _streams(recordings: "list[Recording]") -> "list[Sequence[Record]]":
+    """In order of time; by what they say where they began at once, and not as they were named."""
+    from wiretape.events.record import encode
+
+    from .seal import in_order
+
+    if len(recordings) > 1:
+        recordings.sort(key=lambda recording: [list(map(encode, records)) for records in recording.streams])
+    streams = [records for recording in recordings for records in recording.streams]
+    return in_order(streams) if len(recordings) > 1 else streams
+
+
+def _tell_unreadable(streams: "Sequence[Sequence[Record]]", *, exact: bool) -> None:
+    from .coded import unreadable
+
+    for one in unreadable(streams):
+        kept = "its bytes stay" if exact else "its size and hash are kept, its bytes are not"
+        typer.echo(f"stream {one.stream + 1}: {one}: {kept}", err=True)
 
 
 def _each_once(names: Sequence[str]) -> Sequence[str]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from wiretape.events.record import Record
 
+from .coded import opened
 from .compare_bytes import compare_bytes
 from .compare_clock import compare_clock
 from .compare_fold import compare_fold
@@ -23,7 +24,8 @@ LEVELS: Final[Mapping[Level, _Compare]] = MappingProxyType(
 
 
 def compare(a: _Streams, b: _Streams, level: Level = "fold") -> Iterator[Difference]:
-    """Every difference, stream by stream; streams are compared by their place."""
+    """Every difference, stream by stream; streams are compared by their place, and bodies by what they say."""
+    a, b = opened(a), opened(b)
     for number, (mine, other) in enumerate(zip(a, b, strict=False), 1):
         for difference in LEVELS[level](mine, other):
             yield difference._replace(stream=number)

@@ -16,7 +16,19 @@ from wiretape.proxy.headers import masked_path
 
 from .volatile import settled
 
-__all__ = ["IDS", "KEY_CHARS", "LEFT_OUT", "SEALED_WORDS", "canonical", "exact", "exact_key_of", "key_of"]
+__all__ = [
+    "IDS",
+    "KEY_CHARS",
+    "LEFT_OUT",
+    "SEALED_WORDS",
+    "canonical",
+    "exact",
+    "exact_key_of",
+    "fits",
+    "fits_as_text",
+    "gapped",
+    "key_of",
+]
 
 _Dialect = Literal["chat", "responses", "messages"]
 
@@ -69,6 +81,12 @@ _NESTING_MAX: Final = 100
 
 #: What stands before the version of an API: a route of the proxy, or the name of a test.
 _PREFIX: Final = re.compile(r"^.*?(?=/v\d+[a-z0-9]*(?:/|$))")
+#: What sealing puts for a secret that only a name gave away. Where that name stands in another record, who asks again
+#: says the secret itself, and nobody here can tell that it is one.
+_GAP: Final = re.compile(r"\[redacted-(?:password|secret)(?:-\d+)?\]")
+#: Of what may stand in a gap, on one line: shorter is a word that became another one (`<id>`), longer no secret.
+_GAP_CHARS_MIN: Final = 3
+_GAP_CHARS_MAX: Final = 512
 #: A body in parts begins with the line that stands between them, and ends with it.
 _BOUNDARY: Final = re.compile(rb"--([^\r\n]{1,70})\r\n")
 
@@ -98,6 +116,48 @@ def exact(method: str, path: str, body: bytes) -> dict[str, Any]:
     """The same with nothing left out or renamed: of JSON neither white space nor the order of members counts."""
     value = _parsed(body)
     return _said(method, path, {"sha256": hashlib.sha256(body).hexdigest()} if value is ABSENT else _plain(value))
+
+
+def gapped(text: bytes) -> bool:
+    """Whether a secret is missing in it that a name gave away."""
+    return _GAP.search(text.decode("latin-1")) is not None
+
+
+def fits(recorded: Any, asked: Any) -> bool:
+    """Whether two canonical forms are the same but for what may stand in the gaps of the recorded one."""
+    if is_object(recorded) and is_object(asked):
+        missing, more = ([name for name in a if name not in b] for a, b in ((recorded, asked), (asked, recorded)))
+        pairs = [(name, name) for name in recorded if name in asked]
+        if len(missing) == len(more) == 1 and _fills(missing[0], more[0]):
+            pairs.append((missing[0], more[0]))
+        elif missing or more:
+            return False
+        return all(fits(recorded[a], asked[b]) for a, b in pairs)
+    if is_list(recorded) and is_list(asked):
+        return len(recorded) == len(asked) and all(map(fits, recorded, asked))
+    if isinstance(recorded, str) and isinstance(asked, str):
+        return recorded == asked or _fills(recorded, asked)
+    return type(recorded) is type(asked) and bool(recorded == asked)
+
+
+def fits_as_text(recorded: bytes, asked: bytes) -> bool:
+    """The same of two bodies that are no JSON."""
+    return _fills(*(_without_boundary(body).decode("latin-1") for body in (recorded, asked)))
+
+
+def _fills(recorded: str, asked: str) -> bool:
+    """Each part between two gaps at its first place behind the one before it."""
+    first, *parts = _GAP.split(recorded)
+    if not parts or not asked.startswith(first):
+        return False
+    at = len(first)
+    for number, part in enumerate(parts, 1):
+        low = at + _GAP_CHARS_MIN
+        end = asked.find(part, low) if number < len(parts) else max(low, len(asked) - len(part))
+        if end < 0 or end - at > _GAP_CHARS_MAX or "\n" in asked[at:end] or not asked.startswith(part, end):
+            return False
+        at = end + len(part)
+    return at == len(asked)
 
 
 def _hash(value: Any) -> str:

@@ -16,9 +16,10 @@ from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list, as_object, dumps
 from wiretape.events.record import NO_KEYS, Record
 
+from .coded import plain_body
 from .difference import shortened
 from .json_diff import changes
-from .key import canonical, exact, exact_key_of, key_of
+from .key import canonical, exact, exact_key_of, fits, fits_as_text, gapped, key_of
 from .redact import Redaction, blanked, redact
 from .script import Request, Script, json_answer
 
@@ -140,8 +141,14 @@ Prepare = Callable[[Request], Request]
 
 
 def blank(request: Request) -> Request:
-    """Without secrets: who has another one, or none, asks the same."""
+    """Without secrets, and without compression: who has another one, or none, asks the same."""
+    request = _plain(request)
     return request._replace(body=blanked(request.body)) if request.body else request
+
+
+def _plain(request: Request) -> Request:
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers]
+    return request._replace(body=plain_body(headers, request.body)) if request.body else request
 
 
 def prepare_of(header: Mapping[str, Any]) -> Prepare:
@@ -153,6 +160,7 @@ def prepare_of(header: Mapping[str, Any]) -> Prepare:
     redaction = Redaction(paths=tuple(str(path) for path in paths), prompts=prompts)
 
     def prepare(request: Request) -> Request:
+        request = _plain(request)
         record = Record(0, 0, "request", NO_KEYS, request.body or None)
         [[redacted]] = redact([[record]], redaction)
         return blank(request._replace(body=redacted.raw or b""))
@@ -192,6 +200,26 @@ class _Asked:
     def canonical(self) -> dict[str, Any]:
         """What a miss compares it by."""
         return canonical(*_place_of(self.request), self.request.body)
+
+    @cached_property
+    def _gapped(self) -> bool:
+        return not self.hashed and (gapped(self.request.target) or gapped(self.request.body))
+
+    def fits(self, now: "_Now", *, exactly: bool = False) -> bool:
+        """Whether this was asked but for secrets that sealing found elsewhere, of which the asked one knows nothing."""
+        if not self._gapped:
+            return False
+        prepared = now.prepared(self.prepare)
+        mine, other = self.canonical, now.canonical(self.prepare)
+        if exactly:
+            mine, other = (exact(*_place_of(each), each.body) for each in (self.request, prepared))
+        if fits(mine, other):
+            return True
+        texts = (self.request.body, prepared.body)
+        bare = ({**each, "body": None} for each in (mine, other))
+        return all("sha256" in as_object(each["body"]) for each in (mine, other)) and (
+            fits(*bare) and fits_as_text(*texts)
+        )
 
 
 class _Now:
@@ -261,10 +289,10 @@ class Deck:
         now = _Now(request)
         keys = [key for prepare in self._prepares for key in _keys(now.prepared(prepare))]
         keys += _keys(request)[1:]
-        place = self._by_key(keys) if self._how == "key" else self._by_position(_route(method, path), keys, now)
+        place = self._by_key(keys, now) if self._how == "key" else self._by_position(_route(method, path), keys, now)
         if place is None or (self._how == "strict" and not self._is_exactly(place, now)):
             return self._miss(now, keys, place)
-        drift = () if self._asked[place].key in keys else self._drift(place, now)
+        drift = () if self._is_asked(place, keys, now) else self._drift(place, now)
         self._left.pop(place, None)
         self._used[place] = None
         return Taken(place=place, records=self._streams[place], drift=drift)
@@ -276,13 +304,17 @@ class Deck:
 
     # -- which one --------------------------------------------------------------------------------------------------
 
-    def _by_key(self, keys: Sequence[str]) -> int | None:
+    def _by_key(self, keys: Sequence[str], now: _Now) -> int | None:
         for place in self._left:
             if self._asked[place].key in keys:
                 return place
-        if self._repeat:  # the last one that was asked this
-            return next((place for place in reversed(self._used) if self._asked[place].key in keys), None)
-        return None
+        fitting = next((place for place in self._left if self._asked[place].fits(now)), None)
+        if fitting is None and self._repeat:  # the last one that was asked this
+            return next((place for place in reversed(self._used) if self._is_asked(place, keys, now)), None)
+        return fitting
+
+    def _is_asked(self, place: int, keys: Sequence[str], now: _Now) -> bool:
+        return self._asked[place].key in keys or self._asked[place].fits(now)
 
     def _by_position(self, route: str, keys: Sequence[str], now: _Now) -> int | None:
         """The next one of each conversation; of several the one that was asked this, or what is most like it."""
@@ -294,7 +326,7 @@ class Deck:
             again = (place for place in reversed(self._used) if self._asked[place].route == route)
             return next(again, None) if self._repeat else None
         for place in following.values():
-            if self._asked[place].key in keys:
+            if self._is_asked(place, keys, now):
                 return place
         places = list(following.values())
         return places[0] if len(places) == 1 else min(places, key=lambda place: self._distance(place, now))
@@ -304,7 +336,8 @@ class Deck:
         if asked.hashed:
             return asked.key in _keys(now.request)
         prepared = now.prepared(asked.prepare)
-        return exact(*_place_of(asked.request), asked.request.body) == exact(*_place_of(prepared), prepared.body)
+        same = exact(*_place_of(asked.request), asked.request.body) == exact(*_place_of(prepared), prepared.body)
+        return same or asked.fits(now, exactly=True)
 
     # -- none -------------------------------------------------------------------------------------------------------
 
@@ -316,7 +349,7 @@ class Deck:
         nearest = place if place is not None else self._nearest(_route(method, path), keys, now)
         if nearest is None:
             return Miss(asked=asked, key=keys[0], left=left, record=self._record)
-        used = place is None and self._asked[nearest].key in keys and nearest not in self._left
+        used = place is None and self._is_asked(nearest, keys, now) and nearest not in self._left
         drift = self._drift(nearest, now, exactly=self._how == "strict")
         name = self._names[nearest]
         return Miss(asked=asked, key=keys[0], left=left, nearest=name, drift=drift, used=used, record=self._record)
@@ -325,7 +358,7 @@ class Deck:
         """One with its key, which has answered already; else the fewest differences, first among what is left."""
         places = [*self._left, *reversed(self._used)]
         for place in places:
-            if self._asked[place].key in keys:
+            if self._is_asked(place, keys, now):
                 return place
         alike = [place for place in places if self._asked[place].route == route and not self._asked[place].hashed]
         return min(alike[:_COMPARED_MAX], key=lambda place: self._distance(place, now), default=None)

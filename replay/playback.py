@@ -10,6 +10,7 @@ from wiretape.events.errors import WiretapeError
 from wiretape.events.json_text import ABSENT, as_list, as_object, dumps, parse
 from wiretape.events.record import Record
 
+from .coded import plain_body
 from .faults import Faults
 from .fresh_ids import with_fresh_ids
 from .match import Deck, Miss, Taken, asked_of
@@ -40,8 +41,8 @@ class Sent:
 
     @cached_property
     def json(self) -> Any:
-        """The body; None where it is no JSON."""
-        value = parse(self.body)
+        """The body, also where it came compressed; None where it is no JSON."""
+        value = parse(plain_body(self.headers.items(), self.body))
         return None if value is ABSENT else value
 
     def __str__(self) -> str:

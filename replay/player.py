@@ -18,6 +18,7 @@ from wiretape.events.json_text import as_list, as_object
 from wiretape.events.record import NO_KEYS, Record
 from wiretape.events.tape import reads
 
+from .coded import headers_of
 from .script import Fault, Script, Step
 
 __all__ = ["INSTANT", "ORIGINAL", "Side", "Speed", "attempts_of", "each_attempt", "script_of"]
@@ -258,12 +259,11 @@ def _framing(
 
 def _headers(head: Mapping[str, Any]) -> Iterator[tuple[bytes, bytes]]:
     """As they are on the tape, in order; a coding that was decoded is no longer there."""
-    for header in as_list(head.get("headers")):
-        match header:
-            case [str() as name, str() as value] if not (name == "content-encoding" and "decoded" in head):
-                yield name.encode("latin-1"), value.encode("latin-1")
-            case _:
-                pass
+    rows = (as_list(row) for row in as_list(head.get("headers")))
+    pairs = [(row[0], row[1]) for row in rows if len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], str)]
+    undone = next((str(head[name]) or name for name in ("decoded", "unreadable") if name in head), "")
+    for name, value in headers_of(pairs, undone):
+        yield name.encode("latin-1"), value.encode("latin-1")
 
 
 def _steps(

@@ -7,7 +7,7 @@ ids and hashes are never touched. Headers go by an allow-list. What the user nam
 import hashlib
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +16,9 @@ from wiretape.events.record import NO_KEYS, Record
 from wiretape.proxy.headers import taped_answer, taped_request
 
 from .channels import channels, folded
+from .coded import bodies, closed, opened
 from .edited import Change, Text, edited, texts
+from .known import Known
 from .scalars import Path, Sort, scalars
 from .shapes import PLACEHOLDER, Hit, find, is_secret_value, merged
 from .strings import Joined, Piece, outside, pieces_of
@@ -28,11 +30,6 @@ _PASSES: Final = 4
 #: Of a prompt, what stands for it.
 _PROMPT: Final = re.compile(r"\[prompt sha256:[0-9a-f]{16} \d+ chars\]")
 _SCHEME: Final = re.compile(r"(?:(?i:bearer|basic|token)\s+)?")
-#: Whose the secrets are that only their place gave away, and how long one is that is looked for elsewhere too.
-_BY_PLACE: Final = frozenset({"password", "secret"})
-_KNOWN_CHARS: Final = 8
-#: So many of them, the longest first: they become one expression.
-_KNOWN_MAX: Final = 200
 #: Members of a request that hold words of the conversation.
 _WORDS: Final = frozenset({"messages", "input", "system", "instructions", "prompt"})
 _SAID: Final = frozenset(
@@ -110,25 +107,39 @@ class _Unnumbered(_Placeholders):
 
 
 def redact(streams: Sequence[Sequence[Record]], redaction: Redaction | None = None) -> list[list[Record]]:
-    """The streams of one file. Redacted ones come back as they are."""
+    """The streams of one file, with plain requests. Redacted ones come back as they are.
+
+    An answer that came compressed stays so, unless there is something in it that goes.
+    """
     asked = redaction or Redaction()
-    placeholders = _Placeholders(streams)
-    return [_stream(records, asked, placeholders) for records in streams]
+    wanted: set[tuple[int, int]] = set()
+    if coded := closed(streams):
+        plain = opened(streams)
+        before, after = ([bodies(records) for records in each] for each in (plain, _redacted(plain, asked)))
+        wanted = {
+            (stream, number)
+            for stream, number, raw in coded
+            if before[stream][number] != after[stream][number] or find(raw.decode("latin-1"))
+        }
+    return _redacted(opened(streams, lambda stream, number: (stream, number) in wanted), asked)
 
 
 def findings(streams: Sequence[Sequence[Record]], redaction: Redaction | None = None) -> list[Finding]:
     """What `redact` would take out."""
     asked = redaction or Redaction()
+    known = Known()
+    plain = opened(streams)
+    parts = [texts(records) for records in plain]
+    each = _each_spans(plain, parts, asked, known, range(len(plain)))
     found: list[Finding] = []
-    for number, records in enumerate(streams):
-        parts = texts(records)
+    for number, records in enumerate(plain):
         found += [
-            Finding(number, _record_of(records, parts[span.text], span.start), span.vendor, _path(span.path))
-            for span in _spans(records, parts, asked)
+            Finding(number, _record_of(records, parts[number][span.text], span.start), span.vendor, _path(span.path))
+            for span in each[number]
             if span.secret is not None
         ]
         for record in records:
-            found += [Finding(number, record.n, vendor, where) for vendor, where in _in_keys(record)]
+            found += [Finding(number, record.n, vendor, where) for vendor, where in _in_keys(record, known)]
     return found
 
 
@@ -137,7 +148,7 @@ def unmatched(streams: Sequence[Sequence[Record]], redaction: Redaction) -> list
     if not redaction.paths:
         return []
     left = {path: _pattern(path) for path in redaction.paths}
-    for records in streams:
+    for records in opened(streams):
         for text in texts(records):
             for scalar in scalars(text.json):
                 for path in [path for path, pattern in left.items() if _matches(pattern, scalar.path)]:
@@ -147,22 +158,40 @@ def unmatched(streams: Sequence[Sequence[Record]], redaction: Redaction) -> list
 
 def blanked(body: bytes) -> bytes:
     """A request's body with placeholders without number: what a recorded one and one with the secret have alike."""
-    [blank] = _stream([Record(0, 0, "request", NO_KEYS, body)], Redaction(), _Unnumbered())
+    [[blank]] = _redacted([[Record(0, 0, "request", NO_KEYS, body)]], Redaction(), _Unnumbered())
     said = (blank.raw or b"").decode("latin-1")
     return PLACEHOLDER.sub(lambda match: f"[redacted-{match[1]}]", said).encode("latin-1")
 
 
-def _stream(records: Sequence[Record], asked: Redaction, placeholders: _Placeholders) -> list[Record]:
-    new = list(records)
-    changed = False
+def _redacted(
+    streams: Sequence[Sequence[Record]], asked: Redaction, placeholders: _Placeholders | None = None
+) -> list[list[Record]]:
+    """What one stream gave away is gone in all of them."""
+    place = placeholders or _Placeholders(streams)
+    known = Known()
+    new = [list(records) for records in streams]
+    differ: set[int] = set()
+    left: Iterable[int] = range(len(new))
     for _ in range(_PASSES):
-        parts = texts(new)
-        changes = _changes(parts, _spans(new, parts, asked), placeholders)
-        if not changes:
+        count = len(known)
+        parts = {number: texts(new[number]) for number in left}
+        each = _each_spans(new, parts, asked, known, left)
+        changed: set[int] = set()
+        for number in left:
+            changes = _changes(parts[number], each[number], place)
+            if not changes:
+                continue
+            changed.add(number)
+            if any(new[number][at].kind == "request" for text, _ in changes for at in text.of):
+                differ.add(number)
+            new[number] = edited(new[number], changes)
+        left = range(len(new)) if len(known) > count else sorted(changed)
+        if not changed:
             break
-        changed = changed or any(new[at].kind == "request" for text, _ in changes for at in text.of)
-        new = edited(new, changes)
-    return [_with_keys(record, asked, placeholders, asked_differs=changed) for record in new]
+    return [
+        [_with_keys(record, asked, place, known, asked_differs=number in differ) for record in records]
+        for number, records in enumerate(new)
+    ]
 
 
 def _changes(
@@ -183,7 +212,27 @@ def _changes(
 # -- in bytes ---------------------------------------------------------------------------------------------------------
 
 
-def _spans(records: Sequence[Record], parts: Sequence[Text], asked: Redaction) -> list[_Span]:
+def _each_spans(
+    streams: Sequence[Sequence[Record]],
+    parts: Mapping[int, Sequence[Text]] | Sequence[Sequence[Text]],
+    asked: Redaction,
+    known: Known,
+    numbers: Iterable[int],
+) -> dict[int, list[_Span]]:
+    """What goes, of each of these streams; what a name gives away in one of them is `known` from then on."""
+    each = {number: _spans(streams[number], parts[number], asked) for number in numbers}
+    for taken in each.values():
+        known.add((span.vendor, span.secret or "") for spans in taken.values() for span in spans)
+    for number, taken in each.items():
+        _elsewhere(streams[number], parts[number], taken, known)
+        _logprobs(parts[number], taken)
+    return {
+        number: sorted((span for spans in taken.values() for span in spans), key=lambda span: (span.text, span.start))
+        for number, taken in each.items()
+    }
+
+
+def _spans(records: Sequence[Record], parts: Sequence[Text], asked: Redaction) -> dict[int, list[_Span]]:
     """What goes: of each text without overlap, what was asked for by name before what only looks like it."""
     taken: dict[int, list[_Span]] = {}
     for span in _asked_for(parts, asked):
@@ -199,39 +248,23 @@ def _spans(records: Sequence[Record], parts: Sequence[Text], asked: Redaction) -
             for piece in outside(text, number):
                 for hit in find(piece.said):
                     _take(taken, _cut(Joined.of([piece]), hit))
-    _elsewhere(records, parts, taken)
-    _logprobs(parts, taken)
-    return sorted((span for spans in taken.values() for span in spans), key=lambda span: (span.text, span.start))
+    return taken
 
 
-def _elsewhere(records: Sequence[Record], parts: Sequence[Text], taken: dict[int, list[_Span]]) -> None:
-    """What a name gave away, where it stands without one: in a request by its own names, for that is its key."""
-    own = {
-        number: {
-            span.secret: span.vendor
-            for span in spans
-            if span.vendor in _BY_PLACE and len(span.secret or "") >= _KNOWN_CHARS and not (span.secret or "").isalpha()
-        }
-        for number, spans in taken.items()
-    }
-    known = {secret: vendor for some in own.values() for secret, vendor in some.items() if secret is not None}
+def _elsewhere(records: Sequence[Record], parts: Sequence[Text], taken: dict[int, list[_Span]], known: Known) -> None:
+    """What a name gave away, where it stands without one."""
     if not known:
         return
-    for joined in channels(records, parts):
-        for hit in _literal(joined.said, known):
+    several = list(channels(records, parts))
+    single = [piece for number, text in enumerate(parts) for piece in pieces_of(text, number)]
+    here = known.within([*(joined.said for joined in several), *(piece.said for piece in single)])
+    for joined in several if here else ():
+        for hit in here.hits(joined.said):
             _take(taken, _cut(joined, hit))
-    for number, text in enumerate(parts):
-        asks = text.kind in ("request", "upload")
-        here = {secret: known[secret] for secret in own.get(number, {}) if secret is not None} if asks else known
-        for piece in pieces_of(text, number) if here else ():
-            for hit in _literal(piece.said, here):
-                _take(taken, _cut(Joined.of([piece]), hit))
-
-
-def _literal(said: str, known: Mapping[str, str]) -> Iterator[Hit]:
-    longest = sorted(known, key=len, reverse=True)[:_KNOWN_MAX]
-    for match in re.finditer("|".join(map(re.escape, longest)), said):
-        yield Hit(*match.span(), known[match[0]], match[0])
+    for piece in single if here else ():
+        name = piece.path[-1] if piece.path else ""
+        for hit in here.hits_in_name(piece.said) if piece.name else here.hits(piece.said, str(name)):
+            _take(taken, _cut(Joined.of([piece]), hit))
 
 
 def _logprobs(parts: Sequence[Text], taken: dict[int, list[_Span]]) -> None:
@@ -359,9 +392,11 @@ _Place = Callable[[str, str], str]
 _OF_BYTES: Final = frozenset({"cuts", "event", "sse"})
 
 
-def _with_keys(record: Record, asked: Redaction, placeholders: _Placeholders, *, asked_differs: bool) -> Record:
+def _with_keys(
+    record: Record, asked: Redaction, placeholders: _Placeholders, known: Known, *, asked_differs: bool
+) -> Record:
     keys = {
-        name: value if name in _OF_BYTES else _cleaned(value, name, placeholders.of)
+        name: value if name in _OF_BYTES else _cleaned(value, name, placeholders.of, known)
         for name, value in record.keys.items()
     }
     if record.kind == "open":
@@ -375,12 +410,12 @@ def _with_keys(record: Record, asked: Redaction, placeholders: _Placeholders, *,
     return record._replace(keys=keys or NO_KEYS) if keys != record.keys else record
 
 
-def _in_keys(record: Record) -> list[tuple[str, str]]:
+def _in_keys(record: Record, known: Known) -> list[tuple[str, str]]:
     noted = _Noted()
     found: list[tuple[str, str]] = []
     for where, value in record.keys.items():
         if where not in _OF_BYTES:
-            _cleaned(value, where, noted.of)
+            _cleaned(value, where, noted.of, known)
         found += [(vendor, where) for vendor in noted.vendors]
         noted.vendors.clear()
     return found
@@ -398,26 +433,29 @@ class _Noted:
         return ""
 
 
-def _cleaned(value: Any, name: str, place: _Place) -> Any:
+def _cleaned(value: Any, name: str, place: _Place, known: Known) -> Any:
     if isinstance(value, str):
         said, at = "", 0
-        for hit in _of_piece(Piece(0, (name,), name=False, said=value, places=())):
+        hits = _of_piece(Piece(0, (name,), name=False, said=value, places=()))
+        for hit in merged([*hits, *known.within([value]).hits(value, name)]) if known else hits:
             said += value[at : hit.start] + place(hit.vendor, hit.secret)
             at = hit.end
         return said + value[at:]
     if is_object(value):
-        return {_cleaned(key, "", place): _cleaned(each, key, place) for key, each in value.items()}
+        return {_cleaned(key, "", place, known): _cleaned(each, key, place, known) for key, each in value.items()}
     if is_list(value):
-        return [_header(each, place) if name == "headers" else _cleaned(each, name, place) for each in value]
+        return [
+            _header(each, place, known) if name == "headers" else _cleaned(each, name, place, known) for each in value
+        ]
     return value
 
 
-def _header(pair: Any, place: _Place) -> Any:
+def _header(pair: Any, place: _Place, known: Known) -> Any:
     match pair:
         case [str(name), str(value)]:
-            return [name, _cleaned(value, name, place)]
+            return [name, _cleaned(value, name, place, known)]
         case _:
-            return _cleaned(pair, "", place)
+            return _cleaned(pair, "", place, known)
 
 
 def _allowed(kind: str, headers: Any) -> Any:

@@ -13,6 +13,7 @@ from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list, as_object, dumps
 from wiretape.events.record import NO_KEYS, Record
 
+from .coded import unreadable
 from .key import exact_key_of, key_of
 from .normalise import NAMES, normalise
 from .redact import Redaction, blanked, findings, names_of, redact, unmatched
@@ -60,7 +61,7 @@ def seal(
     left = findings(done, asked.redaction) if asked.redaction.paths else []
     if asked.normalised:
         done = normalise(done)
-    done = [[_keyed(record) for record in records] for records in done]
+    done = [_keyed(records) for records in done]
     same = all(_bytes(old) == _bytes(new) for old, new in zip(streams, done, strict=True))
     if left := left or findings(done, replace(asked.redaction, paths=())):
         raise TapeError(
@@ -101,6 +102,8 @@ def _refuse_secrets(streams: Sequence[Sequence[Record]]) -> None:
         raise TapeError(
             f"exact and redacted exclude each other, and there are {len(found)} secrets ({vendors}): {_said(found)}"
         )
+    if closed := unreadable(streams):
+        raise TapeError(f"nobody can tell whether a secret is in it: stream {closed[0].stream + 1}: {closed[0]}")
 
 
 def _said(found: Sequence[Any]) -> str:
@@ -108,20 +111,25 @@ def _said(found: Sequence[Any]) -> str:
     return ", ".join(places) + (", ..." if len(found) > _NAMED_MAX else "")
 
 
-def key_of_record(request: Record) -> str | None:
+def key_of_record(request: Record, uploaded: bytes = b"") -> str | None:
     """What a replay finds the stream by: of the redacted form, so that who has no secret finds it too."""
     method, path = request.keys.get("method"), request.keys.get("path")
     if not isinstance(method, str) or not isinstance(path, str):
         return None
     sha256 = request.keys.get("sha256")
-    if request.raw is None and isinstance(sha256, str):
+    body = request.raw or uploaded
+    if not body and isinstance(sha256, str):
         return exact_key_of(method, path, sha256)
-    return key_of(method, path, blanked(request.raw or b""))
+    return key_of(method, path, blanked(body))
 
 
-def _keyed(record: Record) -> Record:
-    key = key_of_record(record) if record.kind == "request" else None
-    return record if key is None else record._replace(keys={**record.keys, "key": key})
+def _keyed(records: Sequence[Record]) -> list[Record]:
+    uploaded = b"".join(record.raw or b"" for record in records if record.kind == "upload")
+    keyed: list[Record] = []
+    for record in records:
+        key = key_of_record(record, uploaded) if record.kind == "request" else None
+        keyed.append(record if key is None else record._replace(keys={**record.keys, "key": key}))
+    return keyed
 
 
 def _bytes(records: Sequence[Record]) -> list[bytes | None]:

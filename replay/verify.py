@@ -22,6 +22,7 @@ from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.serve import Running, running
 from wiretape.proxy.upstream import UpstreamTransport, body_of
 
+from .coded import headers_of, opened
 from .compare_bytes import ending_of
 from .compare_shape import shape_differences, shape_of
 from .difference import Difference
@@ -35,7 +36,7 @@ _CHAT: Final = "/chat/completions"
 #: Endings of a stream that was never asked, or not to its end, for reasons of this machine.
 _UNASKED: Final = frozenset({None, "refused", "internal", "shutdown"})
 #: Headers of a request that the tape keeps and an answer may hang on.
-_SENT: Final = frozenset({"content-type"})
+_SENT: Final = frozenset({"content-encoding", "content-type"})
 
 
 class Age(NamedTuple):
@@ -85,7 +86,8 @@ def _differences(records: Sequence[Record], live: Sequence[Record], number: int)
     ending = ending_of(live)
     if ending in _UNASKED and ending_of(records) != ending:  # or it is what was recorded
         raise TapeError(f"stream {number}: {_refusal(live)}")
-    yield from shape_differences(shape_of(records), shape_of(live))
+    mine, other = opened([records, live])
+    yield from shape_differences(shape_of(mine), shape_of(other))
 
 
 def _config(url: str, key: Secret | None) -> Config:
@@ -99,8 +101,10 @@ def _request_of(records: Sequence[Record], number: int) -> httpx.Request:
         raise TapeError(f"stream {number} has no request that could be sent again")
     if asked.raw is None and ("sha256" in asked.keys or asked.keys.get("streamed")):
         raise TapeError(f"stream {number}: the body of its request is not on the tape, so it cannot be sent again")
+    decoded = asked.keys.get("decoded")
     rows = (as_list(row) for row in as_list(asked.keys.get("headers")))
-    headers = [(str(row[0]), str(row[1])) for row in rows if len(row) == 2 and row[0] in _SENT]
+    said = [(str(row[0]), str(row[1])) for row in rows if len(row) == 2 and row[0] in _SENT]
+    headers = list(headers_of(said, decoded if isinstance(decoded, str) else ""))
     if asked.raw and not headers:
         headers = [("content-type", "application/json")]
     method, path = str(asked.keys.get("method") or "POST"), str(asked.keys.get("path") or f"/v1{_CHAT}")

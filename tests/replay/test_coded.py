@@ -1,0 +1,375 @@
+"""Bodies that came compressed or in UTF-16: sealed as what they say, found by it, and no byte that nobody can read."""
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from tests.replay.canaries import CANARIES
+from tests.replay.made import live
+from tests.replay.test_verify import asked as asked_again
+from wiretape.events.errors import TapeError
+from wiretape.events.json_text import dumps
+from wiretape.events.record import Record
+from wiretape.proxy.cli import app
+from wiretape.replay import coded
+from wiretape.replay.check import check
+from wiretape.replay.coded import headers_of, opened, plain_body, unreadable
+from wiretape.replay.compare import compare
+from wiretape.replay.load import Recording, parse
+from wiretape.replay.match import Deck, Taken, prepare_of
+from wiretape.replay.player import script_of
+from wiretape.replay.redact import Redaction, findings
+from wiretape.replay.script import Request, json_answer
+from wiretape.replay.seal import EXACT, Rules, seal
+
+KEY: Final = CANARIES["openai"]
+JSON: Final = "application/json"
+BODY: Final = b'{"model":"m","input":"use %b please"}' % KEY.encode()
+CLEAN: Final = b'{"model":"m","input":"hello"}'
+PATH: Final = "/v1/responses"
+
+
+def bare(data: bytes) -> bytes:
+    deflate = zlib.compressobj(wbits=-15)
+    return deflate.compress(data) + deflate.flush()
+
+
+def layered(data: bytes, layers: int) -> bytes:
+    for _ in range(layers):
+        data = zlib.compress(data)
+    return data
+
+
+def utf(name: str) -> Callable[[bytes], bytes]:
+    return lambda data: data.decode().encode(name)
+
+
+#: By name: content type, coding, and how it is made.
+CODED: Final[dict[str, tuple[str, str, Callable[[bytes], bytes]]]] = {
+    "gzip": (JSON, "gzip", gzip.compress),
+    "gzip by another name": (JSON, "X-Gzip", gzip.compress),
+    "gzip without its header": (JSON, "", gzip.compress),
+    "gzip of two members": (JSON, "gzip", lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])),
+    "gzip twice": (JSON, "gzip, gzip", lambda data: gzip.compress(gzip.compress(data))),
+    "deflate": (JSON, "deflate", zlib.compress),
+    "deflate without its header": (JSON, "deflate", bare),
+    "UTF-16 with its mark": (JSON, "", utf("utf-16")),
+    "UTF-16 without": (JSON, "", utf("utf-16-be")),
+    "UTF-16 as text": ("text/plain; charset=UTF-16LE", "", utf("utf-16-le")),
+    "UTF-32": (JSON, "", utf("utf-32")),
+    "UTF-16 of which nobody says what it is": ("", "", utf("utf-16")),
+    "UTF-16 in gzip": (JSON + '; charset="utf-16"', "gzip", lambda data: gzip.compress(utf("utf-16")(data))),
+}
+#: That nobody here can read, and why.
+CLOSED: Final[dict[str, tuple[str, bytes, str]]] = {
+    "brotli": ("br", b"\x0b\x0e\x80" + KEY.encode() + b"\x03", "coding"),
+    "zstd": ("zstd", b"\x28\xb5\x2f\xfd" + KEY.encode(), "coding"),
+    "brotli in gzip": ("br, gzip", gzip.compress(b"\x0b\x0e\x80" + KEY.encode()), "coding"),
+    "no gzip": ("gzip", b"\x00" + KEY.encode(), "damaged"),
+    "damaged": ("gzip", gzip.compress(BODY)[:-8] + bytes(8), "damaged"),
+    "junk behind it": ("gzip", gzip.compress(BODY) + b"\x00junk", "damaged"),
+    "six layers": (", ".join(["deflate"] * 6), layered(BODY, 6), "coding"),
+}
+
+
+def headers(kind: str, coding: str) -> list[list[str]]:
+    return [["content-type", kind]] + ([["content-encoding", coding]] if coding else [])
+
+
+def asked(body: bytes, kind: str = JSON, coding: str = "", *, uploaded: bool = False) -> list[Record]:
+    """An exchange; with `uploaded` its request came in three pieces."""
+    keys: dict[str, Any] = {"method": "POST", "path": PATH, "headers": headers(kind, coding)}
+    pieces = [body[:7], body[7:11], body[11:]] if uploaded else []
+    request = Record(1, 0, "request", {**keys, "streamed": True} if uploaded else keys, None if uploaded else body)
+    begun = [Record(0, 0, "open", {"format": 1, "dialect": "", "created": 1_795_000_000}), request]
+    begun += [Record(2 + at, 5 + at, "upload", {}, piece) for at, piece in enumerate(pieces)]
+    return [*begun, Record(len(begun), 10, "attempt", {"number": 1, "upstream": "u"})]
+
+
+def answered(
+    records: Sequence[Record], body: bytes, kind: str = JSON, coding: str = "", *, read_bytes: int = 9
+) -> list[Record]:
+    """In reads of so many bytes."""
+    new = [*records, Record(len(records), 20, "head", {"status": 200, "headers": headers(kind, coding)})]
+    for at in range(0, len(body), read_bytes):
+        new.append(Record(len(new), 30 + at, "body", {}, body[at : at + read_bytes]))
+    said = {"bytes": len(body), "sha256": hashlib.sha256(body).hexdigest(), "framed": True}
+    return [*new, Record(len(new), 99_000, "end", {"cause": "framed", "ending": "completed", "flags": [], **said})]
+
+
+def whole(body: bytes, kind: str = JSON, coding: str = "", *, uploaded: bool = False) -> list[Record]:
+    return answered(asked(body, kind, coding, uploaded=uploaded), b'{"id":"resp_1"}')
+
+
+def request_of(body: bytes, kind: str = JSON, coding: str = "") -> Request:
+    rows = [(name.encode(), value.encode()) for name, value in headers(kind, coding)]
+    return Request(b"POST", PATH.encode(), rows, body)
+
+
+def codes(data: bytes) -> list[str]:
+    return [each.code for each in check(Path("a.tape"), data, date(2026, 11, 18)) if each.wrong]
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("uploaded", [False, True], ids=["whole", "uploaded"])
+@pytest.mark.parametrize("name", sorted(CODED))
+def test_a_request_is_sealed_as_what_it_says(name: str, uploaded: bool) -> None:
+    kind, coding, make = CODED[name]
+    records = whole(make(BODY), kind, coding, uploaded=uploaded)
+    sealed = seal([records])
+    found = parse(sealed)
+    assert seal(found.streams, headers=[found.header]) == sealed
+    assert codes(sealed) == []
+    assert found.header["exact"] is False
+    [new] = found.streams
+    said = b"".join(record.raw or b"" for record in new if record.kind in ("request", "upload"))
+    assert said == b'{"model":"m","input":"use [redacted-openai-1] please"}'
+    [plain] = parse(seal([whole(BODY, kind.partition(";")[0], uploaded=uploaded)])).streams
+    assert new[1].keys["key"] == plain[1].keys["key"]
+    words = {*coding.lower().split(", ")} - {""}
+    assert words <= {*new[1].keys["decoded"].split(", ")}
+    assert list(compare([records], [opened([records])[0]], "bytes")) == []
+    with pytest.raises(TapeError, match="there are 1 secrets"):
+        seal([records], EXACT)
+    assert codes(live(records)) == ["unsealed", "secret"]
+
+
+@pytest.mark.parametrize("name", sorted(CODED))
+def test_whoever_asks_it_coded_or_not_finds_it(name: str) -> None:
+    kind, coding, make = CODED[name]
+    other = BODY.replace(KEY.encode(), CANARIES["openai"].encode()[:-2] + b"zz")
+    for rules in (None, EXACT, Rules(redaction=Redaction(prompts=True))):
+        clean = CLEAN if rules is not None else BODY
+        data = seal([whole(make(clean), kind, coding)], rules)
+        header, streams = parse(data)
+        for asks in (clean, other) if rules is None else (clean,):
+            for request in (
+                request_of(asks),
+                request_of(make(asks), kind, coding),
+                request_of(gzip.compress(asks, 1), coding="gzip"),
+            ):
+                for how in ("key", "position", "strict"):
+                    taken = Deck(streams, how, prepares=[prepare_of(header)]).take(request)
+                    assert isinstance(taken, Taken), (how, taken)
+                    assert taken.drift == ()
+
+
+def test_what_is_text_is_what_it_says_whatever_its_headers_claim() -> None:
+    for coding, kind in (("gzip", JSON), ("br", JSON), ("", JSON + "; charset=utf-16"), ("aws-chunked", "text/plain")):
+        records = whole(BODY, kind, coding)
+        assert unreadable([records]) == []
+        [new] = parse(seal([records])).streams
+        assert b"[redacted-openai-1]" in (new[1].raw or b"")
+        assert "decoded" not in new[1].keys
+        assert plain_body([("content-type", kind), ("content-encoding", coding)], BODY) == BODY
+    sound = b"\xff\xfe" + bytes(range(200))
+    assert plain_body([("content-type", "audio/mpeg")], sound) == sound
+    assert plain_body([("content-type", JSON)], b"\x00\x01\x02") == b"\x00\x01\x02"
+    for body in (utf("utf-16")(BODY) + b"\x00\xd8", utf("utf-16-le")(BODY + b"\x00")):
+        assert KEY.encode() in plain_body([("content-type", JSON)], body)
+
+
+def test_a_request_that_was_cut_says_what_came_of_it() -> None:
+    body = b'{"input":"%b","more":"' % KEY.encode() + bytes(range(0x30, 0x7A)) * 9
+    for records in (whole(gzip.compress(body)[:-9], coding="gzip"), whole(utf("utf-16")(body)[:-1])):
+        sealed = seal([records])
+        assert KEY.encode() not in sealed
+        assert b'"input":"[redacted-openai-1]' in (parse(sealed).streams[0][1].raw or b"")
+        assert codes(sealed) == []
+
+
+@pytest.mark.parametrize("uploaded", [False, True], ids=["whole", "uploaded"])
+@pytest.mark.parametrize("name", sorted(CLOSED))
+def test_what_cannot_be_read_is_not_kept(name: str, uploaded: bool) -> None:
+    coding, body, why = CLOSED[name]
+    records = whole(body, JSON, coding, uploaded=uploaded)
+    [one] = unreadable([records])
+    assert (one.stream, one.n, one.whose, one.why) == (0, 1, "request", why)
+    assert "unread" in codes(live(records))
+    assert "unread" in codes(seal([records], Rules(exact=True, secrets_allowed=True)))
+    with pytest.raises(TapeError, match=r"nobody can tell whether a secret is in it|there are 1 secrets"):
+        seal([records], EXACT)
+    sealed = seal([records])
+    header, [new] = parse(sealed)
+    assert seal([new], headers=[header]) == sealed
+    assert codes(sealed) == []
+    assert not [record for record in new if record.kind in ("request", "upload") and record.raw]
+    sha256 = hashlib.sha256(body).hexdigest()
+    said = new[1].keys
+    assert (said["unreadable"], said["bytes"], said["sha256"]) == (why, len(body), sha256)
+    assert isinstance(Deck([new]).take(request_of(body, coding=coding)), Taken)
+    assert not isinstance(Deck([new]).take(request_of(body + b"\x00", coding=coding)), Taken)
+
+
+def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def why(limit: str, bytes_max: int, *texts: bytes) -> list[str]:
+        with monkeypatch.context() as patch:
+            patch.setattr(coded, limit, bytes_max)
+            return [one.why for one in unreadable([whole(gzip.compress(text), coding="gzip") for text in texts])]
+
+    assert why("_BODY_BYTES_MAX", 1_000, b"a" * 1_000) == []
+    assert why("_BODY_BYTES_MAX", 1_000, b"a" * 1_001) == ["size"]
+    assert why("_FILE_BYTES_MAX", 1_000, b"a" * 500, b"a" * 500) == []
+    assert why("_FILE_BYTES_MAX", 1_000, b"a" * 500, b"a" * 501) == ["size"]
+    layers = b"a" * 2_000_000
+    for _ in range(5):
+        layers = gzip.compress(layers)
+    headers = [("content-encoding", ", ".join(["gzip"] * 5))]
+    assert plain_body(headers, layers) == b"a" * 2_000_000
+    assert plain_body([("content-encoding", ", ".join(["gzip"] * 6))], gzip.compress(layers)) == gzip.compress(layers)
+
+
+@given(st.sampled_from(sorted(CODED)), st.text(st.characters(exclude_categories=["Cs", "Cc"])), st.data())
+def test_any_text_in_any_pieces(name: str, text: str, data: st.DataObject) -> None:
+    kind, coding, make = CODED[name]
+    body = make(dumps({"input": text}))
+    headers = [("content-type", kind), ("content-encoding", coding)]
+    assert plain_body(headers, body) == dumps({"input": text})
+    reads = data.draw(st.integers(1, len(body)))
+    [new] = opened([answered(asked(CLEAN), body, kind, coding, read_bytes=reads)])
+    assert b"".join(record.raw or b"" for record in new if record.kind == "body") == dumps({"input": text})
+    assert new[-1].keys["bytes"] == len(dumps({"input": text}))
+
+
+@given(
+    st.sampled_from(["gzip", "deflate", "br", "", "gzip, deflate"]),
+    st.sampled_from([JSON, "", "text/x; charset=utf-32"]),
+    st.binary(),
+)
+def test_any_bytes_are_read_or_refused(coding: str, kind: str, body: bytes) -> None:
+    for uploaded in (False, True):
+        sealed = seal([answered(asked(body or b"x", kind, coding, uploaded=uploaded), body, kind, coding)])
+        found = parse(sealed)
+        assert seal(found.streams, headers=[found.header]) == sealed
+        assert unreadable(found.streams) == []
+        assert findings(found.streams) == []
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(CODED))
+def test_an_answer_stays_as_it_came_unless_there_is_a_secret_in_it(name: str) -> None:
+    kind, coding, make = CODED[name]
+    clean = answered(asked(CLEAN), make(b'{"output":"nothing"}'), kind, coding)
+    [new] = parse(seal([clean])).streams
+    assert [record.raw for record in new if record.kind == "body"] == [r.raw for r in clean if r.kind == "body"]
+    assert "decoded" not in next(record.keys for record in new if record.kind == "head")
+    assert codes(seal([clean])) == codes(seal([clean], EXACT)) == []
+
+    records = answered(asked(CLEAN), make(b'{"output":"%b"}' % KEY.encode()), kind, coding)
+    with pytest.raises(TapeError, match="there are 1 secrets"):
+        seal([records], EXACT)
+    sealed = seal([records])
+    header, [new] = parse(sealed)
+    assert seal([new], headers=[header]) == sealed
+    assert codes(sealed) == []
+    script = script_of(new)
+    assert (
+        b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
+        == b'{"output":"[redacted-openai-1]"}'
+    )
+    assert b"content-encoding" not in [name for name, _ in script.headers]
+    assert b"utf-16" not in dict(script.headers)[b"content-type"].lower()
+    assert new[-1].keys["sha256"] == hashlib.sha256(b'{"output":"[redacted-openai-1]"}').hexdigest()
+
+
+def test_a_secret_that_another_stream_names_is_found_in_a_compressed_answer() -> None:
+    said = b'{"output":"it is hunter2-hunter2"}'
+    records = answered(asked(CLEAN), gzip.compress(said), coding="gzip")
+    [kept] = parse(seal([records])).streams
+    assert [record.raw for record in kept if record.kind == "body"] == [r.raw for r in records if r.kind == "body"]
+    _, new = parse(seal([whole(b'{"password":"hunter2-hunter2"}'), records])).streams
+    assert (
+        b"".join(record.raw or b"" for record in new if record.kind == "body")
+        == b'{"output":"it is [redacted-secret-1]"}'
+    )
+
+
+@pytest.mark.parametrize("name", sorted(CLOSED))
+def test_an_answer_that_cannot_be_read_is_not_kept(name: str) -> None:
+    coding, body, why = CLOSED[name]
+    records = answered(asked(CLEAN), body, JSON, coding)
+    assert [(one.whose, one.why) for one in unreadable([records])] == [("answer", why)]
+    sealed = seal([records])
+    header, [new] = parse(sealed)
+    assert seal([new], headers=[header]) == sealed
+    assert codes(sealed) == []
+    script = script_of(new)
+    [said] = [step.what for step in script.steps if isinstance(step.what, bytes) and step.what]
+    assert said.decode() == f"[unreadable: {why}, {len(body)} bytes, sha256 {hashlib.sha256(body).hexdigest()}]"
+    assert b"content-encoding" not in [name for name, _ in script.headers]
+
+
+def test_a_coding_that_somebody_says_was_undone() -> None:
+    def said(body: bytes, coding: str) -> list[Record]:
+        records = answered(asked(CLEAN), body, JSON, coding)
+        return [r._replace(keys={**r.keys, "decoded": coding}) if r.kind == "head" else r for r in records]
+
+    assert unreadable([said(b'{"a":1}', "gzip"), said(b"\x00\x01", "gzip"), said(b'{"a":1}', "br")]) == []
+    assert [one.why for one in unreadable([said(b"\x00\x01", "br")])] == ["coding"]
+
+
+def test_a_path_in_a_compressed_answer() -> None:
+    records = answered(asked(CLEAN), gzip.compress(b'{"output":"words"}'), coding="gzip")
+    [new] = parse(seal([records], Rules(redaction=Redaction(paths=("output",))))).streams
+    assert b"".join(record.raw or b"" for record in new if record.kind == "body") == b'{"output":"[redacted-path-1]"}'
+
+
+# -- who reads it -----------------------------------------------------------------------------------------------------
+
+
+def test_headers_that_are_still_true() -> None:
+    rows = [("content-type", 'application/json; charset="UTF-16"'), ("content-encoding", "gzip"), ("x", "y")]
+    assert list(headers_of(rows, "")) == rows
+    assert list(headers_of(rows, "gzip")) == [rows[0], rows[2]]
+    assert list(headers_of(rows, "gzip, utf-16")) == [("content-type", 'application/json; charset="utf-8"'), rows[2]]
+
+
+@pytest.mark.parametrize("name", ["gzip", "UTF-16 in gzip"])
+async def test_what_is_asked_again_is_what_an_upstream_understands(name: str) -> None:
+    kind, coding, make = CODED[name]
+    body = make(CLEAN)
+    records = answered(asked(body, kind, coding), gzip.compress(b'{"id":"resp_1"}'), coding="gzip")
+    sent: list[Request] = []
+    for recording in (Recording({}, [records]), parse(seal([records], EXACT)), parse(seal([records]))):
+        _, paths, upstream = await asked_again(recording, json_answer(b'{"id":"resp_2"}'))
+        assert paths == [], "an answer is what it says, whether it was compressed or not"
+        sent += [outcome.request for outcome in upstream.seen]
+    said = [(request.body, *_coding(request)) for request in sent]
+    coded_as = kind.encode(), coding.encode()
+    assert said == [(body, *coded_as)] * 2 + [(CLEAN, kind.replace("utf-16", "utf-8").encode(), None)]
+
+
+def _coding(request: Request) -> tuple[bytes | None, bytes | None]:
+    by_name = {name.lower(): value for name, value in request.headers}
+    return by_name.get(b"content-type"), by_name.get(b"content-encoding")
+
+
+def test_seal_says_what_it_did_not_keep(tmp_path: Path) -> None:
+    coding, body, _ = CLOSED["zstd"]
+    (tmp_path / "a.tape").write_bytes(live(whole(body, JSON, coding)))
+    run = CliRunner()
+    done = run.invoke(app, ["seal", str(tmp_path / "a.tape"), "-o", str(tmp_path / "b.tape")])
+    assert done.exit_code == 0
+    assert done.stderr == (
+        "stream 1: the body of its request has a coding that is not known here: its size and hash are kept, "
+        "its bytes are not\n"
+    )
+    refused = run.invoke(app, ["seal", "--exact", str(tmp_path / "a.tape"), "-o", str(tmp_path / "c.tape")])
+    assert refused.exit_code != 0
+    allowed = ["seal", "--exact", "--allow-secrets", str(tmp_path / "a.tape"), "-o", str(tmp_path / "c.tape")]
+    done = run.invoke(app, allowed)
+    assert done.exit_code == 0
+    assert "its bytes stay" in done.stderr

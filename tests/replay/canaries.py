@@ -68,6 +68,10 @@ CANARIES: Final[Mapping[str, str]] = {
     "voyage": "p" + "a-" + _some(43),
     "openai-dashes": "sk-" + "Ab7-" + _some(18),
     "openai-dash-behind": "sk-" + "7bQ" + _some(20) + "-" + _some(22),
+    "azure": _some(52) + "JQQ" + "J99BE" + "AC" + _some(14) + "A" + _some(7),
+    "azure-client": "7ab8" + "Q~" + _some(34),
+    "discord": "MTk4NjIyNDgzNDcxOTI1MjQ4" + "." + "Cl2FMQ" + "." + _some(26) + "K",
+    "discord-factor": "mfa" + "." + _some(84),
     "pem-encrypted": "-----BEGIN "
     "RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0123\n\n"
     + _some(64)

@@ -1,6 +1,11 @@
 """What is a secret in a text, and what only looks like one."""
 
 import base64
+import json
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 from urllib.parse import quote
 
 import pytest
@@ -61,6 +66,15 @@ def test_base64_in_lines() -> None:
     assert encoded == f"x {encoded} y"[hit.start : hit.end]
 
 
+@pytest.mark.parametrize("between", ["\n", "\r\n", "\n    "])
+@pytest.mark.parametrize("inner", ["{key}", "aGVsbG8{key}", "x{key}y", '{{"password": "hunter22-{size}"}}'])
+def test_base64_in_lines_of_what_stands_right_behind_letters(inner: str, between: str) -> None:
+    text = "word " * 20 + inner.format(key=CANARIES["openai-project"], size=1) + " word" * 20
+    encoded = _lines(base64.b64encode(text.encode()).decode()).replace("\n", between)
+    [hit] = find(f"data:\n{encoded}\n")
+    assert f"data:\n{encoded}\n"[hit.start : hit.end] == encoded
+
+
 def test_there_are_more_vendors_than_were_asked_for() -> None:
     assert len(SHAPES) >= 30
 
@@ -91,10 +105,70 @@ def test_there_are_more_vendors_than_were_asked_for() -> None:
         ("curl -H 'x-api-key: abcd1234efgh5678' https://x", "abcd1234efgh5678"),
         ("Cookie: sessionid=deadbeefcafe0123", "sessionid=deadbeefcafe0123"),
         ("https://h.example/v1/models?key=abcdefgh1234", "abcdefgh1234"),
+        ('headers = [["x-api-key", "abcd-efgh-1"], ["accept", "a1b2c3d4"]]', "abcd-efgh-1"),
+        ("req.headers = [('Authorization', 'token hunter22xyz')]", "token hunter22xyz"),
+        ('{"name": "Authorization", "value": "hunter22xyz"}', "hunter22xyz"),
+        ("{'key': 'x-auth-token', 'value': 'abcd-efgh-ijkl-mnop1'}", "abcd-efgh-ijkl-mnop1"),
+        ("postgres://app:p@ss-w0rd@db.example/x", "p@ss-w0rd"),
+        ("postgres://app:p/ss#w0rd@db.example:5432/x", "p/ss#w0rd"),
+        ("amqps://u:a/b@c?d@localhost", "a/b@c?d"),
+        ("redis://:12345678@localhost:6379/0", "12345678"),
+        ("password: 12345678\n", "12345678"),
+        ('{"password": 12345678}', "12345678"),
+        ("DB_PASSWORD = 12345678", "12345678"),
+        ('log: {"arguments":"{\\"password\\": \\"hunter22\\"}"}', "hunter22"),
+        ('log: {"a":"{\\"b\\":\\"{\\\\\\"password\\\\\\":\\\\\\"hunter22\\\\\\"}\\"}"}', "hunter22"),
+        ("https://discord.com/api/webhooks/123456789012345678/" + "aB3_" * 17, None),
     ],
 )
 def test_what_a_name_makes_a_secret(text: str, secret: str) -> None:
-    assert [text[hit.start : hit.end] for hit in find(text)] == [secret]
+    assert [text[hit.start : hit.end] for hit in find(text)] == [secret or text[8:]]
+
+
+def _times(decode: Callable[[str], str], count: int) -> Callable[[str], str]:
+    def said(text: str) -> str:
+        for _ in range(count):
+            text = decode(text)
+        return text
+
+    return said
+
+
+def _json(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+_ESCAPES: Final[Mapping[str, Callable[[str], str]]] = MappingProxyType(
+    {
+        "URL twice": lambda text: quote("".join(f"%{byte:02X}" for byte in text.encode()), safe=""),
+        "URL in JSON": lambda text: _json('"' + quote(text, safe="").replace("-", "%2D") + '"'),
+        "JSON in a URL": lambda text: quote(
+            _json('"' + "".join(f"\\u{ord(char):04x}" for char in text) + '"'), safe=""
+        ),
+        "HTML by number": lambda text: "".join(f"&#{ord(char)};" for char in text),
+        "HTML by hex number": lambda text: "".join(f"&#x{ord(char):X};" for char in text),
+        "a program's": lambda text: "".join(f"\\x{ord(char):02x}" for char in text),
+        "a program's in JSON": lambda text: _json("".join(f"\\x{ord(char):02x}" for char in text)),
+        "JSON three deep": lambda text: _times(_json, 2)("".join(f"\\u{ord(char):04x}" for char in text)),
+        "JSON four deep": lambda text: _times(_json, 3)("".join(f"\\u{ord(char):04x}" for char in text)),
+    }
+)
+
+
+@pytest.mark.parametrize("escape", sorted(_ESCAPES))
+@pytest.mark.parametrize("vendor", ["openai", "anthropic", "slack", "stripe"])
+def test_behind_escapes_of_every_kind(escape: str, vendor: str) -> None:
+    said = _ESCAPES[escape](CANARIES[vendor])
+    text = f"it is ({said}), so"
+    [hit] = find(text)
+    assert (hit.vendor, hit.secret) == (vendor, CANARIES[vendor])
+    assert text[hit.start : hit.end] in said
+    assert hit.end - hit.start >= len(said) - len("%5C%22" * 2), "nothing but the quotes is left"
+
+
+def test_a_page_in_which_a_name_says_it() -> None:
+    text = "&lt;input name=&quot;x&quot;&gt; &quot;password&quot;: &quot;hunter22&quot;"
+    assert [text[hit.start : hit.end] for hit in find(text)] == ["hunter22"]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +207,15 @@ def test_what_a_name_makes_a_secret(text: str, secret: str) -> None:
         "API_KEY=${API_KEY} PASSWORD=<password> api_key=os.environ['API_KEY'] password: true, secret=********",
         "password: required, at least 8 characters",
         'export ANTHROPIC_AUTH_TOKEN="sk-dodo-YOUR_KEY"',
+        '{"required": ["x-api-key", "authorization"], "enum": ["password", "secret"]}',
+        'expose = ["Authorization", "Content-Type"]; order = ["cookie", "session id"]',
+        '{"name": "password", "value": "string"} {"key": "token", "value": "count"}',
+        "image: docker://registry.example:5000/team/app@sha256",
+        "ssh://git@host.example:2222/team/app@v1.2",
+        "see http://localhost:8000/@user/with@sign and https://x.example:443/?mail=a@b.example",
+        "password: 8 characters; max_password_length: 1234; password_reset_at: 1750000000",
+        "com.example.abcdef.ImportantClassNameWithManyCharacters",
+        "&amp;amp; 100%25 \\\\\\\\ \\x41 &#65;",
     ],
 )
 def test_what_is_none(text: str) -> None:
@@ -157,3 +240,41 @@ def test_what_is_none(text: str) -> None:
 )
 def test_members(name: str, value: str, *, secret: bool) -> None:
     assert is_secret_value(name, value) is secret
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+_UNITS: Final = (
+    "-eyJaaaaaaaaa", "eyJaaaaaaaa.", "sk-", "sk-a-", "sk--", "sk-p_", "pa-", "pa-_", "fw_a", ".-----B",
+    "-----BEGIN PRIVATE KEY-----", "-----BEGIN RSA PRIVATE KEY-----\nA: b\n", "password=", "password: ", '"password":"',
+    "'password':\"", "cookie:", "cookie: a=", "bearer ", "Basic ", "a://", "a://b:", "a://b:c@", "a://b:c/", ":a@",
+    'name="password"\n', '["x-api-key","', '"name":"password","value":"', "{{", "<", "your-",
+    "\\", "\\u0073", "%25", "%5C", "&amp;", "&#", "=", "a", "A", "0", "-", "_", "key", "token-", "/",
+    "a" * 64 + "\n", '"a" : \'', " ", "\n", "MAAAAAAAAAAAAAAAAAAAAAAA.", "JQQJ9", "aJQQJ9", "x\x1b[32m",
+)  # fmt: skip
+
+
+def _spent_s(text: str) -> float:
+    began = time.process_time()
+    find(text)
+    return time.process_time() - began
+
+
+def _grows_evenly(unit: str, before: str = "", after: str = "") -> bool:
+    """Of four tries one is enough: a neighbour only ever adds to the time."""
+    small, large = (before + (unit * (size // len(unit) + 1))[:size] + after for size in (4_000, 16_000))
+    return any(_spent_s(large) < 8 * max(_spent_s(small), 0.000_5) for _ in range(4))
+
+
+@pytest.mark.parametrize("unit", _UNITS)
+def test_four_times_as_much_takes_about_four_times_as_long(unit: str) -> None:
+    assert _grows_evenly(unit)
+    assert _grows_evenly(unit, "password sk-", "!")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("vendor", sorted(CANARIES))
+def test_beginnings_of_keys_over_and_over(vendor: str) -> None:
+    for size in (4, 6, 9, 13, 20, 30):
+        for between in ("", "-", "_", ".", "/", ":", '"'):
+            assert _grows_evenly(CANARIES[vendor][:size] + between), (size, between)

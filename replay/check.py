@@ -4,10 +4,10 @@ Wrong: what cannot be read, a fold line that the tape does not come to, a secret
 too old. Only told: a line that no review shows, and an ending that a replay cannot give.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list, as_object, parse
@@ -16,6 +16,7 @@ from wiretape.events.tape import Reader
 
 from .coded import unreadable
 from .expected import expected
+from .fields import wrong_members
 from .redact import findings
 from .sealed import MARK, Sealed, decode, differs
 from .shapes import find
@@ -81,6 +82,7 @@ def check(
     found += _age(file, sealed, today, age_days_max)
     found += _folds(file, data, sealed)
     found += _endings(file, sealed)
+    found += _members(file, data, sealed)
     found += _unreadable(file, sealed.streams, sealed.lines)
     secrets = [*_secrets(file, sealed.streams, data, sealed.lines)]
     said = {trouble.line for trouble in secrets}
@@ -127,12 +129,29 @@ def _age(file: Path, sealed: Sealed, today: date, age_days_max: int | None) -> I
 
 
 def _folds(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
-    folds = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.startswith(b'{"k":"fold"')]
-    for (number, line), records in zip(folds, sealed.streams, strict=True):
+    for (number, line), records in zip(_lines_of(data, b'{"k":"fold"'), sealed.streams, strict=True):
         if differs(as_object(parse(line)), {"k": "fold", **expected(records)}) is not None:
             yield Trouble(
                 file, number, "fold", "the tape comes to something else (edited? `wiretape seal` writes it anew)"
             )
+
+
+def _members(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
+    """Which are not what docs/sealed-tape.schema.json says."""
+    said: list[tuple[int, str, Mapping[str, Any]]] = [(1, "header", sealed.header)]
+    said += [
+        (line, record.kind, record.keys)
+        for records, lines in zip(sealed.streams, sealed.lines, strict=True)
+        for record, line in zip(records, lines, strict=True)
+    ]
+    said += [(line, "fold", as_object(parse(text))) for line, text in _lines_of(data, b'{"k":"fold"')]
+    for line, kind, members in said:
+        for wrong in wrong_members(kind, members):
+            yield Trouble(file, line, "member", f"{'the header' if kind == 'header' else kind}: {wrong}")
+
+
+def _lines_of(data: bytes, begins: bytes) -> list[tuple[int, bytes]]:
+    return [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.startswith(begins)]
 
 
 def _endings(file: Path, sealed: Sealed) -> Iterator[Trouble]:

@@ -1,0 +1,199 @@
+"""What a name gives away in one place of a file is gone in all others, and who asks with it is still answered."""
+
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.replay.made import asked, live, stream
+from wiretape.events.json_text import dumps
+from wiretape.events.record import Record
+from wiretape.replay import known
+from wiretape.replay.check import check
+from wiretape.replay.key import fits, fits_as_text, gapped
+from wiretape.replay.known import Known, is_known_secret
+from wiretape.replay.load import parse
+from wiretape.replay.match import Deck, Taken, prepare_of
+from wiretape.replay.script import Request, event_stream, json_answer
+from wiretape.replay.seal import EXACT, Rules, seal
+
+#: No vendor's, and no name before it.
+WORD: Final = "hunter2-Tiger/9"
+ANOTHER: Final = "winter3-Zebra/8!"
+PATH: Final = b"/v1/chat/completions"
+JSON: Final = (b"content-type", b"application/json")
+NAMES_IT: Final = json_answer(dumps({"choices": [], "password": WORD}))
+
+
+def request(text: str, **more: Any) -> Request:
+    return Request(b"POST", PATH, [JSON], asked(text, **more))
+
+
+def took(data: bytes, *requests: Request, how: Any = "key") -> list[int | None]:
+    """Of each request the stream that answers, if one does."""
+    header, streams = parse(data)
+    deck = Deck(streams, how, prepares=[prepare_of(header)] * len(streams))
+    answers = [deck.take(each) for each in requests]
+    return [answer.place if isinstance(answer, Taken) and not answer.drift else None for answer in answers]
+
+
+def wrong(data: bytes) -> list[str]:
+    return [each.code for each in check(Path("a.tape"), data, date(2026, 11, 18)) if each.wrong]
+
+
+#: By name: the streams of a file in which one place names it.
+FILES: Final[dict[str, list[list[Record]]]] = {
+    "its answer": [stream(NAMES_IT, f"it is {WORD}, use it")],
+    "another answer": [stream(text=f"it is {WORD}, use it"), stream(NAMES_IT, "and?")],
+    "another request": [stream(text=f"it is {WORD}, use it"), stream(text=f'{{"db_password": "{WORD}"}}')],
+    "an answer before it": [stream(NAMES_IT, "and?"), stream(text=f"it is {WORD}, use it")],
+}
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_it_is_gone_in_all_of_the_file(name: str) -> None:
+    sealed = seal(FILES[name])
+    assert WORD.encode() not in sealed
+    assert b"it is [redacted-secret-1], use it" in sealed
+    header, streams = parse(sealed)
+    assert seal(streams, headers=[header]) == sealed
+    assert wrong(sealed) == []
+    exact = seal(FILES[name], Rules(exact=True, secrets_allowed=True))
+    assert len([code for code in wrong(exact) if code == "secret"]) == 2
+
+
+@pytest.mark.parametrize("how", ["key", "position", "strict"])
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_who_asks_again_is_answered(name: str, how: str) -> None:
+    place = next(at for at, records in enumerate(FILES[name]) if b"it is" in (records[1].raw or b""))
+    sealed = seal(FILES[name])
+    if how != "key":
+        place, sealed = (
+            0,
+            seal([FILES[name][place], *(records for records in FILES[name] if records is not FILES[name][place])]),
+        )
+    for word in (WORD, ANOTHER, "[redacted-secret-1]", "[redacted-password-7]"):
+        assert took(sealed, request(f"it is {word}, use it"), how=how) == [place]
+    for text in ("it is , use it", f"it is {WORD}, use that", f"it was {WORD}, use it", "it is a\nb c d e, use it"):
+        assert took(sealed, request(text), how=how) == [None]
+    assert took(sealed, request(f"it is {WORD}, use it", temperature=1), how=how) == [None]
+
+
+def test_first_in_first_out_and_again() -> None:
+    one = stream(NAMES_IT, f"it is {WORD}")
+    sealed = seal([one, one])
+    assert took(sealed, *[request(f"it is {WORD}")] * 3) == [0, 1, None]
+    deck = Deck(parse(sealed).streams, repeat=True)
+    places = [answer.place for _ in range(4) if isinstance(answer := deck.take(request(f"it is {ANOTHER}")), Taken)]
+    assert places == [0, 1, 1, 1]
+
+
+def test_a_body_that_is_no_json() -> None:
+    def said(word: str) -> bytes:
+        return b'--B\r\ncontent-disposition: form-data; name="x"\r\n\r\nuse %b now\r\n--B--\r\n' % word.encode()
+
+    records = stream(NAMES_IT, dialect="responses")
+    records[1] = records[1]._replace(raw=said(WORD), payload=None, keys={**records[1].keys, "headers": []})
+    sealed = seal([records])
+    assert WORD.encode() not in sealed
+    asks = [
+        Request(b"POST", b"/v1/responses", [], body)
+        for body in (said(ANOTHER), said(ANOTHER).replace(b"--B", b"--other"))
+    ]
+    for ask in asks:
+        assert took(sealed, ask) == [0]
+    assert took(sealed, asks[0]._replace(body=said(ANOTHER) + b"more")) == [None]
+
+
+def test_pieces_paths_and_results_of_another_stream() -> None:
+    first, second = WORD[:6], WORD[6:]
+    chunk = '{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%s"}}]}'
+    frames = [b"data: %b\n\n" % (chunk % piece).encode() for piece in ("so ", first, second, ".")]
+    streamed = stream(event_stream([*frames, b"data: [DONE]\n\n"]), "go")
+    results = Record(2, 0, "results", {"results": [{"id": "call_1", "output": f"got {WORD}"}]})
+    streamed[2:2] = [results]
+    streamed[1] = streamed[1]._replace(keys={**streamed[1].keys, "path": f"/v1/files/{WORD}"})
+    streamed = [record._replace(n=at) for at, record in enumerate(streamed)]
+    sealed = seal([streamed, stream(NAMES_IT)])
+    for part in (WORD, first, second):
+        assert f'"{part}"'.encode() not in sealed
+    assert WORD.encode() not in sealed
+    assert b'"output":"got [redacted-secret-1]"' in sealed
+    assert b'"path":"/v1/files/[redacted-secret-1]"' in sealed
+    assert wrong(sealed) == []
+
+
+def test_words_of_the_protocol_and_what_we_put_there_stay() -> None:
+    answer = json_answer(dumps({"choices": [], "model": "gpt-4o-mini", "password": "gpt-4o-mini"}))
+    sealed = seal(
+        [stream(answer, "say [redacted-openai-7]"), stream(json_answer(dumps({"password": "redacted-openai-7"})))]
+    )
+    assert b"say [redacted-openai-7]" in sealed
+    assert b'"model":"gpt-4o-mini","password":"[redacted-' in sealed
+    named = seal([stream(json_answer(dumps({"max_tokens": 1, "password": "max_tokens"})))])
+    assert b'"max_tokens":1' in named
+
+
+@pytest.mark.parametrize(
+    ("vendor", "secret", "due"),
+    [
+        ("password", "1234567", False),
+        ("password", "12345678", True),
+        ("secret", "abcdefgh", False),
+        ("openai", "12345678", False),
+    ],
+)
+def test_which_are_looked_for(vendor: str, secret: str, *, due: bool) -> None:
+    assert is_known_secret(vendor, secret) is due
+
+
+def test_so_many_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "_KNOWN_MAX", 2)
+    words = Known()
+    assert words.add([("password", "12345678"), ("password", "123456789"), ("secret", "abcdefgh-ijkl")])
+    assert not words.add([("password", "12345678"), ("password", "short")])
+    here = words.within(["12345678 and 123456789, abcdefgh-ijkl"])
+    assert [hit.secret for hit in here.hits("12345678 and 123456789, abcdefgh-ijkl")] == ["123456789", "abcdefgh-ijkl"]
+    assert not Known().within(["12345678"])
+    assert list(words.within(["-"]).hits("12345678")) == []
+
+
+_GAP: Final = "[redacted-secret]"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "due"),
+    [
+        ("a", "a", True),
+        (f"a {_GAP} b", "a xyz b", True),
+        (f"a {_GAP} b", "a xy b", False),
+        (f"a {_GAP} b", "a " + "x" * 512 + " b", True),
+        (f"a {_GAP} b", "a " + "x" * 513 + " b", False),
+        (f"{_GAP}{_GAP}", "xxxyyy", True),
+        (f"{_GAP}{_GAP}", "xxxyy", False),
+        (f"a {_GAP} b {_GAP}", "a xyz b zyx", True),
+        (f"a {_GAP} b {_GAP} c", "a xyz b c", False),
+        ("a [redacted-openai] b", "a xyz b", False),
+        ([1, {"a": [_GAP]}], [1, {"a": ["secret"]}], True),
+        ([1, {"a": [_GAP]}], [1, {"a": ["secret", 1]}], False),
+        ({f"{_GAP}": 1, "b": 2}, {"whose": 1, "b": 2}, True),
+        ({f"{_GAP}": 1, "b": 2}, {"whose": 2, "b": 2}, False),
+        ({f"{_GAP}": 1, "b": 2}, {"whose": 1, "c": 2}, False),
+        ({"a": 1}, {"a": True}, False),
+        ({"a": _GAP}, {"a": 12345678}, False),
+        ({"a": None}, {"a": None}, True),
+    ],
+)  # fmt: skip
+def test_what_fits(recorded: Any, asked: Any, *, due: bool) -> None:
+    assert fits(recorded, asked) is due
+    if isinstance(recorded, str):
+        assert recorded == asked or fits_as_text(recorded.encode(), asked.encode()) is due
+        assert gapped(recorded.encode()) is (_GAP in recorded)
+
+
+def test_a_live_tape_knows_it_still() -> None:
+    records = FILES["its answer"][0]
+    for data in (live(records), seal([records], Rules(exact=True, secrets_allowed=True))):
+        assert took(data, request(f"it is {WORD}, use it")) == [0]
+    assert EXACT.exact

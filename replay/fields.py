@@ -5,17 +5,19 @@ What is missing is no trouble, but for the few without which nobody can read a l
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from wiretape.events.json_text import as_object, is_list, is_object
+from wiretape.events.json_text import as_list, as_object, is_list, is_object
 
 from .normalise import NAMES
 
 __all__ = ["HEADER", "LINES", "REQUIRED", "wrong_members"]
 
 
-class _Sort(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Sort:
     """What may stand there, and in words."""
 
     said: str
@@ -30,8 +32,16 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
+def _is_list(value: Any) -> bool:
+    return is_list(value)
+
+
+def _is_object(value: Any) -> bool:
+    return is_object(value)
+
+
 def _list_of(said: str, holds: Callable[[Any], bool]) -> _Sort:
-    return _Sort(f"no list of {said}", lambda value: is_list(value) and all(map(holds, value)))
+    return _Sort(f"no list of {said}", lambda value: _is_list(value) and all(map(holds, as_list(value))))
 
 
 def _one_of(*words: Any) -> _Sort:
@@ -51,11 +61,11 @@ def _or_none(sort: _Sort) -> _Sort:
 
 
 def _with(*names: str) -> Callable[[Any], bool]:
-    return lambda value: is_object(value) and all(name in value for name in names)
+    return lambda value: _is_object(value) and all(name in as_object(value) for name in names)
 
 
 def _is_pair(value: Any) -> bool:
-    return is_list(value) and len(value) == 2 and all(map(_is_text, value))
+    return _is_list(value) and len(as_list(value)) == 2 and all(map(_is_text, as_list(value)))
 
 
 _TEXT: Final = _Sort("no text", _is_text)
@@ -63,8 +73,8 @@ _COUNT: Final = _Sort("no whole number from 0", _is_count)
 _NUMBER: Final = _Sort("no whole number", lambda value: type(value) is int)
 _STATUS: Final = _Sort("no number from 100 to 999", lambda value: type(value) is int and 100 <= value <= 999)
 _FLAG: Final = _Sort("neither true nor false", lambda value: type(value) is bool)
-_OBJECT: Final = _Sort("no object", is_object)
-_LIST: Final = _Sort("no list", is_list)
+_OBJECT: Final = _Sort("no object", _is_object)
+_LIST: Final = _Sort("no list", _is_list)
 _TEXTS: Final = _list_of("texts", _is_text)
 _PAIRS: Final = _list_of("names with their values", _is_pair)
 _SHA256: Final = _like("SHA-256 in hex digits", r"^[0-9a-f]{64}$")

@@ -57,6 +57,7 @@ _TORN_MAX: Final = 16
 #: Texts of one frame that are put together from several of its strings; each is a look at all of them.
 _SCANS_MAX: Final = 200
 _LINE: Final = re.compile(rb"[^\r\n]+")
+_BINARY_HEAD: Final = 12
 #: What stands before the JSON of a line: framing of event streams, or the kind of a part as the AI SDK writes it.
 _LABEL: Final = re.compile(rb"[ \t]*(?:(data:|[0-9a-z]{1,2}:)[ \t]*)?(?=[{\[\"])")
 _DATA: Final = re.compile(rb"(?:^|[\r\n])(data|event): ?([^\r\n]*)")
@@ -149,12 +150,27 @@ def _elements(text: Text, number: int) -> Iterator[_Element]:
         for _, some in groupby(scalars(text.raw), key=lambda scalar: scalar.path[:1]):
             found = [scalar._replace(path=scalar.path[1:]) for scalar in some]
             yield _Element(number, text.raw, found, [scalar.start for scalar in found])
+    elif b":event-type" in text.raw[:200]:
+        for start, end in _binary(text.raw):
+            found = list(scalars(json := text.raw[start:end]))
+            yield _Element(number, json, found, [start + scalar.start for scalar in found])
     elif not text.json:
         for line in _LINE.finditer(text.raw):
             if (label := _LABEL.match(line[0])) is not None:
                 json, at = line[0][label.end() :], line.start() + label.end()
                 found = list(scalars(json))
                 yield _Element(number, json, found, [at + scalar.start for scalar in found], label[1] or b"")
+
+
+def _binary(raw: bytes) -> Iterator[tuple[int, int]]:
+    """Payloads of AWS's event streams: two lengths, a checksum, headers, the payload, a checksum."""
+    at = 0
+    while at + _BINARY_HEAD < len(raw):
+        size, headers = (int.from_bytes(raw[at + skip : at + skip + 4], "big") for skip in (0, 4))
+        if size < _BINARY_HEAD + headers:
+            return
+        yield at + _BINARY_HEAD + headers, min(at + size - 4, len(raw))
+        at += size
 
 
 def _keyed(element: _Element) -> Iterator[tuple[_Key, Piece]]:

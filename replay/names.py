@@ -10,7 +10,7 @@ from typing import Final
 
 from .vendors import PLACEHOLDER, Hit
 
-__all__ = ["is_pair", "is_secret_number", "is_secret_value", "named"]
+__all__ = ["is_header", "is_pair", "is_secret_number", "is_secret_value", "named"]
 
 #: What others, or the proxy, have put there.
 _MASK: Final = re.compile(
@@ -90,6 +90,7 @@ _NAMED: Final = re.compile(
 )
 #: What is a header's value, and no other header's name.
 _NO_NAME: Final = re.compile(r"(?i:bearer|basic|token) \S{8,}|(?=\D*\d)\S+|[^\s=]+=\S+.*")
+_HEADER_CHARS: Final = 64
 _HEADER: Final = re.compile(
     r"(?i:(?:proxy-)?authorization|(?:set-)?cookie|(?:[a-z]{1,20}[-_]){0,4}(?:api[-_]?key|auth[-_]?key|token|secret|password))"
 )
@@ -141,6 +142,11 @@ def _is_likely(name: str, value: str) -> bool:
 
 def _spelled(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def is_header(name: str) -> bool:
+    """Whether it is the name of a header whose value is a secret."""
+    return len(name) <= _HEADER_CHARS and _HEADER.fullmatch(name) is not None
 
 
 def is_pair(name: str, value: str) -> bool:

@@ -5,47 +5,29 @@ ids and hashes are never touched. Headers go by an allow-list. What the user nam
 """
 
 import hashlib
-import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
-from wiretape.events.json_text import as_list, dumps, is_list, is_object, parse
+from wiretape.events.json_text import as_list, dumps, is_list, is_object
 from wiretape.events.record import NO_KEYS, Record
 from wiretape.proxy.headers import taped_answer, taped_request
 
-from .channels import channels, folded
+from .asked import Redaction, asked_for, matches, pattern_of
+from .channels import channels
 from .coded import bodies, closed, opened
 from .edited import Change, Text, edited, texts
 from .known import Known
+from .prompts import is_prompt
 from .scalars import Path, Sort, scalars
-from .shapes import PLACEHOLDER, Hit, find, is_secret_value, merged
-from .strings import Joined, Piece, outside, pieces_of
+from .shapes import PLACEHOLDER, Hit, find, merged
+from .spans import Form, Span, cut, found, hits_of, take
+from .strings import Joined, Piece, pieces_of
 
 __all__ = ["Finding", "Redaction", "blanked", "findings", "names_of", "redact", "unmatched"]
 
 #: What is left when a neighbour is gone may be a secret by itself: so often it is looked for again.
 _PASSES: Final = 4
-#: Of a prompt, what stands for it.
-_PROMPT: Final = re.compile(r"\[prompt sha256:[0-9a-f]{16} \d+ chars\]")
-_SCHEME: Final = re.compile(r"(?:(?i:bearer|basic|token)\s+)?")
-#: Members of a request that hold words of the conversation.
-_WORDS: Final = frozenset({"messages", "input", "system", "instructions", "prompt"})
-_SAID: Final = frozenset(
-    {"arguments", "content", "data", "file_data", "image_url", "input", "instructions", "output", "prompt", "refusal",
-     "reasoning_content", "system", "text", "thinking", "url"}
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redaction:
-    """What is redacted beside what looks like a secret."""
-
-    #: As in `messages[*].content`: members by name, `*` for any, `[*]` for any element.
-    paths: tuple[str, ...] = ()
-    #: Words of the conversation in requests become their hash and length.
-    prompts: bool = False
 
 
 class Finding(NamedTuple):
@@ -57,17 +39,6 @@ class Finding(NamedTuple):
     vendor: str
     #: Path in its JSON, or which part of the record.
     where: str
-
-
-class _Span(NamedTuple):
-    """Bytes of one text that go, and what the secret is that stood there; None of a piece behind the first."""
-
-    text: int
-    start: int
-    end: int
-    path: Path
-    vendor: str
-    secret: str | None
 
 
 class _Placeholders:
@@ -147,11 +118,11 @@ def unmatched(streams: Sequence[Sequence[Record]], redaction: Redaction) -> list
     """The paths under which nothing stands."""
     if not redaction.paths:
         return []
-    left = {path: _pattern(path) for path in redaction.paths}
+    left = {path: pattern_of(path) for path in redaction.paths}
     for records in opened(streams):
         for text in texts(records):
             for scalar in scalars(text.json):
-                for path in [path for path, pattern in left.items() if _matches(pattern, scalar.path)]:
+                for path in [path for path, pattern in left.items() if matches(pattern, scalar.path)]:
                     del left[path]
     return [*left]
 
@@ -195,18 +166,26 @@ def _redacted(
 
 
 def _changes(
-    parts: Sequence[Text], spans: Sequence[_Span], placeholders: _Placeholders
+    parts: Sequence[Text], spans: Sequence[Span], placeholders: _Placeholders
 ) -> list[tuple[Text, Sequence[Change]]]:
     by_text: dict[int, list[Change]] = {}
     for span in sorted(spans, key=lambda span: (span.text, span.start)):
         new = placeholders.of(span.vendor, span.secret) if span.secret is not None else ""
-        text = b"0" if span.vendor == "bytes" else new.encode()
-        if span.vendor == "prompt" and span.path[-1] == "arguments":
-            text = dumps(dumps({"redacted": new}).decode())  # whoever reads arguments parses them
-        elif span.vendor in ("path", "prompt"):  # the whole value, quotes included
-            text = dumps(new)
+        text = b"0" if span.vendor == "bytes" else _written(new, span.form)
         by_text.setdefault(span.text, []).append(Change(span.start, span.end, text))
     return [(parts[number], changes) for number, changes in by_text.items()]
+
+
+def _written(new: str, form: Form) -> bytes:
+    match form:
+        case "arguments":  # whoever reads arguments parses them
+            return dumps(dumps({"redacted": new}).decode())
+        case "json":  # the whole value, quotes included
+            return dumps(new)
+        case "url":
+            return quote(new, safe="").encode()
+        case "plain":
+            return new.encode()
 
 
 # -- in bytes ---------------------------------------------------------------------------------------------------------
@@ -218,7 +197,7 @@ def _each_spans(
     asked: Redaction,
     known: Known,
     numbers: Iterable[int],
-) -> dict[int, list[_Span]]:
+) -> dict[int, list[Span]]:
     """What goes, of each of these streams; what a name gives away in one of them is `known` from then on."""
     each = {number: _spans(streams[number], parts[number], asked) for number in numbers}
     for taken in each.values():
@@ -232,26 +211,15 @@ def _each_spans(
     }
 
 
-def _spans(records: Sequence[Record], parts: Sequence[Text], asked: Redaction) -> dict[int, list[_Span]]:
+def _spans(records: Sequence[Record], parts: Sequence[Text], asked: Redaction) -> dict[int, list[Span]]:
     """What goes: of each text without overlap, what was asked for by name before what only looks like it."""
-    taken: dict[int, list[_Span]] = {}
-    for span in _asked_for(parts, asked):
-        _take(taken, [span])
-    for joined in (*channels(records, parts), *folded(records, parts)):
-        for hit in find(joined.said):
-            _take(taken, _cut(joined, hit))
-    for number, text in enumerate(parts):
-        for piece in pieces_of(text, number):
-            for hit in _of_piece(piece):
-                _take(taken, _cut(Joined.of([piece]), hit))
-        if text.spans:
-            for piece in outside(text, number):
-                for hit in find(piece.said):
-                    _take(taken, _cut(Joined.of([piece]), hit))
+    taken: dict[int, list[Span]] = {}
+    take(taken, asked_for(parts, asked))
+    found(records, parts, taken)
     return taken
 
 
-def _elsewhere(records: Sequence[Record], parts: Sequence[Text], taken: dict[int, list[_Span]], known: Known) -> None:
+def _elsewhere(records: Sequence[Record], parts: Sequence[Text], taken: dict[int, list[Span]], known: Known) -> None:
     """What a name gave away, where it stands without one."""
     if not known:
         return
@@ -260,14 +228,14 @@ def _elsewhere(records: Sequence[Record], parts: Sequence[Text], taken: dict[int
     here = known.within([*(joined.said for joined in several), *(piece.said for piece in single)])
     for joined in several if here else ():
         for hit in here.hits(joined.said):
-            _take(taken, _cut(joined, hit))
+            take(taken, cut(joined, hit))
     for piece in single if here else ():
         name = piece.path[-1] if piece.path else ""
         for hit in here.hits_in_name(piece.said) if piece.name else here.hits(piece.said, str(name)):
-            _take(taken, _cut(Joined.of([piece]), hit))
+            take(taken, cut(Joined.of([piece]), hit))
 
 
-def _logprobs(parts: Sequence[Text], taken: dict[int, list[_Span]]) -> None:
+def _logprobs(parts: Sequence[Text], taken: dict[int, list[Span]]) -> None:
     """Tokens and their bytes say it all again: those beside a secret become empty, and 0."""
     for number, spans in [*taken.items()]:
         text = parts[number]
@@ -280,87 +248,9 @@ def _logprobs(parts: Sequence[Text], taken: dict[int, list[_Span]]) -> None:
                 continue
             start, end = text.place(scalar.start), text.place(scalar.end)
             if scalar.sort is Sort.STRING and path[-1] == "token" and end - start > len('""'):
-                _take(taken, [_Span(number, start + 1, end - 1, path, "logprobs", None)])
+                take(taken, [Span(number, start + 1, end - 1, path, "logprobs", None)])
             elif scalar.sort is Sort.OTHER and path[-2:-1] == ("bytes",):
-                _take(taken, [_Span(number, start, end, path, "bytes", None)])
-
-
-def _take(taken: dict[int, list[_Span]], spans: Sequence[_Span]) -> None:
-    """All of a secret, or what of it is not taken yet; in order, so a look at both neighbours is enough."""
-    for span in spans:
-        others = taken.setdefault(span.text, [])
-        at = bisect_left(others, span.start, key=_start)
-        if (at == 0 or others[at - 1].end <= span.start) and (at == len(others) or span.end <= others[at].start):
-            others.insert(at, span)
-
-
-def _start(span: _Span) -> int:
-    return span.start
-
-
-def _cut(joined: Joined, hit: Hit) -> list[_Span]:
-    spans: list[_Span] = []
-    for piece, start, end in joined.parts(hit.start, hit.end):
-        spans.append(_Span(piece.text, start, end, piece.path, hit.vendor, None if spans else hit.secret))
-    return spans
-
-
-def _of_piece(piece: Piece) -> list[Hit]:
-    hits = find(piece.said)
-    name = next((step for step in reversed(piece.path) if isinstance(step, str) and step != "value"), "")
-    if not piece.name and name and is_secret_value(name, piece.said):
-        # All of it, whatever of it looks like a key; the word before a credential may stay.
-        start = len(_SCHEME.match(piece.said)[0]) if hits else 0  # type: ignore[index]
-        if not (hits and hits[0].start <= start and hits[-1].end == len(piece.said) and len(hits) == 1):
-            vendor = hits[0].vendor if hits else "secret"
-            hits = [
-                Hit(start, len(piece.said), vendor, piece.said[start:]),
-                *(hit for hit in hits if hit.start < start),
-            ]
-    return merged(hits)
-
-
-def _asked_for(parts: Sequence[Text], asked: Redaction) -> Iterator[_Span]:
-    if not asked.paths and not asked.prompts:
-        return
-    patterns = [_pattern(path) for path in asked.paths]
-    for number, text in enumerate(parts):
-        json = text.json
-        prompts = asked.prompts and text.kind in ("request", "upload")
-        for scalar in scalars(json):
-            if scalar.sort in (Sort.NAME, Sort.TORN):
-                continue
-            named = any(_matches(pattern, scalar.path) for pattern in patterns)
-            words = prompts and scalar.sort is Sort.STRING and _is_words(scalar.path)
-            said = _value(json[scalar.start : scalar.end]) if named or words else ""
-            if said and not PLACEHOLDER.fullmatch(said) and not _PROMPT.search(said):
-                start, end = text.place(scalar.start), text.place(scalar.end)
-                yield _Span(number, start, end, scalar.path, "path" if named else "prompt", said)
-
-
-def _value(token: bytes) -> str:
-    value = parse(token)
-    return value if isinstance(value, str) else token.decode("utf-8", "replace")
-
-
-def _is_words(path: Path) -> bool:
-    """A string in which somebody said something: not a role, a name or an id."""
-    if not path or path[0] not in _WORDS:
-        return False
-    named = [step for step in path if isinstance(step, str)]
-    return named[-1] in _SAID or any(step in ("input", "arguments") for step in named[1:])
-
-
-def _pattern(path: str) -> tuple[str, ...]:
-    steps = path.removeprefix("$").replace("[", ".[").split(".")
-    return tuple(step.strip("[]'\"") for step in steps if step)
-
-
-def _matches(pattern: tuple[str, ...], path: Path) -> bool:
-    """The member itself, and all that is in it."""
-    return len(pattern) <= len(path) and all(
-        step in ("*", str(there)) for step, there in zip(pattern, path, strict=False)
-    )
+                take(taken, [Span(number, start, end, path, "bytes", None)])
 
 
 def _record_of(records: Sequence[Record], text: Text, place: int) -> int:
@@ -436,7 +326,7 @@ class _Noted:
 def _cleaned(value: Any, name: str, place: _Place, known: Known) -> Any:
     if isinstance(value, str):
         said, at = "", 0
-        hits = _of_piece(Piece(0, (name,), name=False, said=value, places=()))
+        hits = hits_of(Piece(0, (name,), name=False, said=value, places=()))
         for hit in merged([*hits, *known.within([value]).hits(value, name)]) if known else hits:
             said += value[at : hit.start] + place(hit.vendor, hit.secret)
             at = hit.end
@@ -471,7 +361,7 @@ def _result(row: Any, asked: Redaction, placeholders: _Placeholders) -> Any:
         return row
     kept: dict[str, Any] = {name: value for name, value in row.items() if name != "arguments"}
     output = kept.get("output")
-    if asked.prompts and isinstance(output, str) and output and not _PROMPT.search(output):
+    if asked.prompts and isinstance(output, str) and output and not is_prompt(output):
         kept["output"] = placeholders.of("prompt", output)
     return kept
 

@@ -213,6 +213,31 @@ def test_under_a_secret_name_nothing_of_the_value_is_left(value: Any, left: Any)
         assert asked[name] == left
 
 
+@pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        ([["x-api-key", "abcd-12"], ["accept", "a-1"]], [["x-api-key", "[redacted-secret-1]"], ["accept", "a-1"]]),
+        (["Authorization", "Token abc12345", "a"], ["Authorization", "[redacted-secret-1]", "a"]),
+        ({"name": "Authorization", "value": "abcd-1"}, {"name": "Authorization", "value": "[redacted-secret-1]"}),
+        ({"value": "abcd-1", "key": "x-api-key"}, {"value": "[redacted-secret-1]", "key": "x-api-key"}),
+        ({"password": 12345678}, {"password": "[redacted-secret-1]"}),
+        ({"a": {"clientSecret": 1234}}, {"a": {"clientSecret": "[redacted-secret-1]"}}),
+        ({"password": 1, "max_password": 12, "passwords": 12345}, None),
+        ({"name": "password", "value": "string", "required": ["x-api-key", "authorization"]}, None),
+        ([["key", "value1"], ["token", "count2"], ["cookie", "chocolate"]], None),
+    ],
+)  # fmt: skip
+def test_names_beside_a_value_and_numbers(value: Any, left: Any) -> None:
+    for body in ({"headers": value}, {"x": [{"headers": value}]}):
+        lines = clean(tape(request=dumps({"messages": [], **body})))
+        asked = json.loads(next(line for line in lines.splitlines() if b'"k":"request"' in line))["data"]
+        expected = value if left is None else left
+        assert asked == {
+            "messages": [],
+            **({"headers": expected} if "headers" in body else {"x": [{"headers": expected}]}),
+        }
+
+
 def test_what_a_name_gave_away_is_gone_elsewhere_too() -> None:
     calls = [{"id": "call_1", "function": {"name": "f", "arguments": json.dumps({"password": "hunter2-xyzzy"})}}]
     asked = dumps({"messages": [{"role": "user", "content": "say hunter2-xyzzy"}, {"tool_calls": calls}]})
@@ -404,7 +429,7 @@ def test_prompts_become_their_hash_and_length() -> None:
                 {"role": "user", "content": [{"type": "text", "text": "I live in Ulm"}]},
                 {"role": "assistant", "content": None, "tool_calls": calls},
             ],
-            "tools": [{"function": {"name": "f", "description": "kept"}}],
+            "tools": [{"function": {"name": "f", "description": "of Ulm now"}}],
         }
     )
     lines = clean(tape(request=body), "Ulm", redaction=Redaction(prompts=True))
@@ -413,7 +438,8 @@ def test_prompts_become_their_hash_and_length() -> None:
     assert json.loads(asked["messages"][1]["tool_calls"][0]["function"]["arguments"])["redacted"].startswith(
         "[prompt sha256:"
     )
-    assert asked["tools"][0]["function"]["description"] == "kept"
+    assert asked["tools"][0]["function"]["name"] == "f"
+    assert asked["tools"][0]["function"]["description"].endswith(" 10 chars]")
     assert asked["messages"][0]["role"] == "user"
 
 

@@ -1,0 +1,243 @@
+"""What is said in a request, of every dialect: gone with --redact-prompts, while what a replay needs is there still."""
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.replay.test_redact import clean, tape
+from wiretape.events.json_text import as_list, dumps, is_list, is_object
+from wiretape.events.record import NO_KEYS, Record
+from wiretape.events.tape import Recorder
+from wiretape.replay.key import key_of
+from wiretape.replay.redact import Redaction, redact
+from wiretape.replay.seal import Rules, seal
+
+#: Stands wherever something is said, and nowhere else.
+WORD: Final = "Ulm"
+PROMPTS: Final = Redaction(prompts=True)
+_SCHEMA: Final = {
+    "type": "object",
+    "required": ["city", "type"],
+    "properties": {
+        "city": {"type": "string", "description": "of Ulm", "enum": ["Ulm", "Rome"], "default": "Ulm"},
+        "type": {"type": ["string", "null"], "title": "Ulm", "$ref": "#/$defs/enum"},
+        "default": {"type": "string", "format": "date-time"},
+    },
+    "$defs": {"enum": {"type": "integer", "const": 3}},
+}
+
+#: A request of each dialect.
+ASKED: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "chat": {
+            "model": "m",
+            "reasoning_effort": "low",
+            "user": "Ulm",
+            "metadata": {"title": "Ulm", "type": "Ulm"},
+            "stop": ["Ulm"],
+            "response_format": {"type": "json_schema", "json_schema": {"name": "weather", "schema": _SCHEMA}},
+            "tools": [{"type": "function", "function": {"name": "f", "description": "of Ulm", "parameters": _SCHEMA}}],
+            "tool_choice": {"type": "function", "function": {"name": "f"}},
+            "messages": [
+                {"role": "user", "name": "Ulm", "content": "Ulm"},
+                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:Ulm", "detail": "low"}}]},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "reasoning_content": "Ulm",
+                    "tool_calls": [
+                        {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"city":"Ulm"}'}}
+                    ],
+                },
+                {"role": "tool", "name": "f", "tool_call_id": "call_1", "content": "Ulm is sunny"},
+            ],
+        },
+        "responses": {
+            "model": "m",
+            "instructions": "be Ulm",
+            "previous_response_id": "resp_1",
+            "reasoning": {"effort": "low", "summary": "auto"},
+            "text": {"format": {"type": "json_schema", "name": "weather", "schema": _SCHEMA}, "verbosity": "low"},
+            "tools": [{"type": "function", "name": "f", "description": "Ulm", "parameters": _SCHEMA}],
+            "input": [
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Ulm"}]},
+                {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Ulm"}]},
+                {"type": "function_call", "id": "fc_1", "call_id": "c_1", "name": "f", "arguments": '{"a":"Ulm"}'},
+                {"type": "function_call_output", "call_id": "c_1", "output": "Ulm"},
+                {"type": "function_call_output", "call_id": "c_1", "output": [{"type": "input_text", "text": "Ulm"}]},
+                {"type": "custom_tool_call", "call_id": "c_2", "name": "g", "input": "Ulm"},
+            ],
+        },
+        "messages": {
+            "model": "m",
+            "system": [{"type": "text", "text": "Ulm", "cache_control": {"type": "ephemeral", "ttl": "5m"}}],
+            "metadata": {"user_id": "Ulm"},
+            "thinking": {"type": "enabled", "budget_tokens": 9},
+            "tools": [
+                {"name": "f", "description": "Ulm", "input_schema": _SCHEMA, "input_examples": [{"city": "Ulm"}]}
+            ],
+            "messages": [
+                {"role": "user", "content": "Ulm"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "f", "input": {
+                    "city": "Ulm", "type": "Ulm", "id": "Ulm", "deep": [{"name": "Ulm"}]}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "Ulm"}]},
+                {"role": "user", "content": [{"type": "image", "source": {
+                    "type": "base64", "media_type": "image/png", "data": "Ulm="}}]},
+            ],
+        },
+        "gemini": {
+            "contents": [
+                {"role": "user", "parts": [{"text": "Ulm"}, {"inlineData": {"mimeType": "image/png", "data": "Ulm"}}]},
+                {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"city": "Ulm"}}}]},
+                {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"name": "Ulm"}}}]},
+            ],
+            "systemInstruction": {"parts": [{"text": "Ulm"}]},
+            "tools": [{"functionDeclarations": [{"name": "f", "description": "Ulm", "parameters": _SCHEMA}]}],
+            "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}},
+            "generationConfig": {"responseMimeType": "application/json", "stopSequences": ["Ulm"]},
+            "safetySettings": [{"category": "HARM_CATEGORY_X", "threshold": "BLOCK_NONE"}],
+        },
+        "cohere": {
+            "model": "m",
+            "message": "Ulm",
+            "preamble": "Ulm",
+            "chat_history": [{"role": "USER", "message": "Ulm"}],
+            "documents": [{"id": "doc_1", "title": "Ulm", "snippet": "Ulm"}],
+            "tool_results": [{"call": {"name": "f", "parameters": {"city": "Ulm"}}, "outputs": [{"text": "Ulm"}]}],
+        },
+        "tgi": {"inputs": "Ulm", "parameters": {"stop": ["Ulm"], "grammar": {"type": "regex", "value": "Ulm"}}},
+        "rerank": {"model": "m", "query": "Ulm", "documents": ["Ulm", {"text": "Ulm"}], "return_documents": True},
+        "ollama": {
+            "model": "m",
+            "format": _SCHEMA,
+            "keep_alive": "5m",
+            "messages": [
+                {"role": "user", "content": "Ulm", "images": ["Ulm"]},
+                {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"city": "Ulm"}}}]},
+            ],
+            "system": "Ulm",
+            "template": "Ulm",
+        },
+        "many": {
+            "requests": [
+                {"custom_id": "one", "params": {"model": "m", "messages": [{"role": "user", "content": "Ulm"}]}}
+            ]
+        },
+        "unheard of": {
+            "model": "m",
+            "what_to_do": {"say": "Ulm", "type": "I live in Ulm", "to": ["Ulm", {"a": "Ulm"}]},
+        },
+        "an array": [{"role": "user", "content": "Ulm"}, "Ulm"],
+        "a string": "Ulm",
+    }
+)  # fmt: skip
+#: What those have beside words.
+_SHORT: Final = frozenset(
+    {"m", "f", "g", "low", "auto", "5m", "weather", "object", "city", "type", "string", "null", "integer", "date-time",
+     "#/$defs/enum", "json_schema", "function", "user", "USER", "assistant", "tool", "model", "image_url", "image",
+     "call_1", "resp_1", "rs_1", "fc_1", "c_1", "c_2", "toolu_1", "doc_1", "one", "message", "input_text", "reasoning",
+     "summary_text", "function_call", "function_call_output", "custom_tool_call", "text", "ephemeral", "enabled",
+     "tool_use", "tool_result", "base64", "image/png", "ANY", "application/json", "HARM_CATEGORY_X", "BLOCK_NONE",
+     "regex"}
+)  # fmt: skip
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner: Any = value.values() if is_object(value) else as_list(value)
+    return [said for each in inner for said in _strings(each)]
+
+
+def _sealed(body: bytes) -> bytes:
+    [done] = redact([tape(request=body)], PROMPTS)
+    return done[1].raw or b""
+
+
+@pytest.mark.parametrize("dialect", sorted(ASKED))
+def test_every_word_is_gone_and_all_else_stands(dialect: str) -> None:
+    body = dumps(ASKED[dialect])
+    clean(tape(request=body), WORD, redaction=PROMPTS)
+    left = json.loads(_sealed(body))
+    kept = [said for said in _strings(left) if "[prompt sha256:" not in said]
+    assert kept == [said for said in _strings(ASKED[dialect]) if said in _SHORT], "what is no word stays"
+    assert _shape(left) == _shape(ASKED[dialect])
+
+
+def _shape(value: Any) -> Any:
+    if is_object(value):
+        return {name: _shape(each) for name, each in value.items()}
+    return [_shape(each) for each in value] if is_list(value) else value.__class__.__name__
+
+
+@pytest.mark.parametrize("dialect", sorted(ASKED))
+def test_other_words_have_another_key_and_the_same_the_same(dialect: str) -> None:
+    body = dumps(ASKED[dialect])
+    keys: set[str] = set()
+    for asked in (body, body.replace(b"Ulm", b"Rom"), body.replace(b"Ulm", b"Rom", 1), body.replace(b"Ulm", b"Roma")):
+        for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/x"):
+            key = key_of("POST", path, _sealed(asked))
+            assert key == key_of("POST", path, _sealed(_sealed(asked))) == key_of("POST", path, _sealed(asked))
+        keys.add(key_of("POST", "/v1/x", _sealed(asked)))
+    assert len(keys) == (3 if body.count(b"Ulm") == 1 else 4)
+
+
+def _parts(*parts: tuple[str, bytes]) -> bytes:
+    return b"".join(
+        b"--b1\r\nContent-Disposition: form-data; %b\r\n\r\n%b\r\n" % (head.encode(), said) for head, said in parts
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        (
+            _parts(('name="model"', b"whisper-1"), ('name="prompt"', b"in Ulm"), ('name="language"', b"de"))
+            + _parts(('name="file"; filename="a.wav"\r\nContent-Type: audio/wav', b"RIFF\xff\x00Ulm"),) + b"--b1--\r\n",
+            [b'name="model"', b"whisper-1", b'name="language"\r\n\r\nde\r\n', b'filename="a.wav"', b"\r\n--b1--\r\n"],
+        ),
+        (_parts(('name="model"', b"I live in Ulm"), ('name="x"', b"Ulm"))[:-1], [b'name="model"', b'name="x"']),
+        (b'{"custom_id":"a","body":{"input":"Ulm"}}\n{"custom_id":"b","body":{"input":"Ulm"}}\n', [b'"a"', b'"b"']),
+        (urlencode({"model": "m", "prompt": "I live in Ulm", "q": "Ulm"}).encode(), [b"model=m&prompt=%5Bprompt"]),
+        (b"I live in Ulm", []),
+        (b"\xff\x00Ulm", []),
+        (b'{"prompt": "I live in Ulm', []),
+    ],
+    ids=["parts", "parts that were cut", "lines", "a form", "plain", "bytes", "JSON that was cut"],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["request", "upload"])
+def test_bodies_that_are_no_json(body: bytes, kept: list[bytes], kind: str) -> None:
+    recorder = Recorder()
+    if kind == "request":
+        records = tape(request=body)
+    else:
+        records = [
+            recorder.record("open", 0, {"format": 1}),
+            *(recorder.record("upload", at, body=body[at : at + 30], verbatim=False) for at in range(0, len(body), 30)),
+        ]
+    [done] = redact([records], PROMPTS)
+    left = b"".join(record.raw or b"" for record in done if record.kind == kind)
+    assert b"Ulm" not in left
+    assert b"prompt" in left
+    assert [each for each in kept if each not in left] == []
+    assert redact([done], PROMPTS) == [done]
+
+
+def test_what_holds_our_placeholder_is_a_prompt_like_any_other() -> None:
+    placeholder = "[prompt sha256:0123456789abcdef 42 chars]"
+    body = dumps({"messages": [{"content": f"{placeholder} and Ulm"}, {"content": placeholder}]})
+    left = json.loads(_sealed(body))
+    assert "Ulm" not in left["messages"][0]["content"]
+    assert left["messages"][1]["content"] == placeholder
+
+
+def test_the_seal_says_so_and_what_is_asked_again_is_found() -> None:
+    body = dumps(ASKED["gemini"])
+    sealed = seal([tape(request=body)], Rules(redaction=PROMPTS))
+    assert b"Ulm" not in sealed
+    [[again]] = redact([[Record(0, 0, "request", NO_KEYS, body)]], PROMPTS)
+    assert key_of("POST", "/v1/chat/completions", again.raw or b"").encode() in sealed

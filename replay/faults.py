@@ -304,7 +304,7 @@ def _rechunking(value: str) -> _Over:
         else:
             ends = list(range(int(value), size, int(value)))
         body.pieces = _cut_at(body.pieces, sorted({*ends, size}))
-        return body.script()
+        return replace(body.script(), apart=True)
 
     return over
 

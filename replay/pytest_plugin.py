@@ -44,6 +44,9 @@ _ALLOWED: Final[Mapping[str, Sequence[str]]] = {
     "end": ("cut", "eof", "reset", "stall", "garbage"),
 }
 _NAME_CHARS_MAX: Final = 120
+#: Files that stay read. Tests that share one mostly follow each other, and what is kept makes all others slower: ten
+#: thousand objects a file for the garbage collector to walk over.
+_LOADED_MAX: Final = 16
 #: Each is a test that pytest collects, reports and remembers.
 _PREFIXES_MAX: Final = 20_000
 
@@ -92,9 +95,13 @@ class _State:
 
         facts = file.stat()
         stamp = (facts.st_mtime_ns, facts.st_size)
-        if file not in self._loaded or self._loaded[file][0] != stamp:
-            self._loaded[file] = (stamp, load(file))
-        return self._loaded[file][1]
+        known = self._loaded.pop(file, None)
+        if known is None or known[0] != stamp:
+            known = (stamp, load(file))
+        self._loaded[file] = known  # the last one in the row
+        if len(self._loaded) > _LOADED_MAX:
+            del self._loaded[next(iter(self._loaded))]
+        return known[1]
 
     def close(self) -> None:
         """The server ends with the run."""
@@ -203,6 +210,7 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
     request.node.stash[_TAPE] = tape
     yield tape
     tape.close()
+    del request.node.stash[_TAPE]  # the node stays to the end of the run
 
 
 def _plan(item: pytest.Item, prefix: "Prefix | None", marked: Mapping[str, Any]) -> "Plan":

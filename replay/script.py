@@ -58,6 +58,8 @@ class Script:
     closes: bool = False
     #: Instead of any answer.
     unanswered: Fault | None = None
+    #: Somebody asked for just these pieces: the client has time to read each by itself, as far as that can be had.
+    apart: bool = False
 
     @property
     def chunked(self) -> bool:

@@ -7,6 +7,7 @@ A client may close its sending side and go on reading: it has left where a send 
 nothing is sent, its FIN is all that tells that it went.
 """
 
+import os
 import socket
 import struct
 import sys
@@ -29,6 +30,8 @@ __all__ = ["Choose", "Outcome", "Resets", "Upstream", "listening", "on_stderr", 
 #: Which script answers a request; the order of requests is the caller's to remember.
 Choose = Callable[[Request], Script]
 
+#: Elsewhere a socket is no file.
+_POSIX: Final = os.name == "posix"
 _STATUSES: Final = frozenset(HTTPStatus)
 #: What is still read behind a request that was refused.
 _UNREAD_S: Final = 1.0
@@ -155,20 +158,38 @@ async def _play(stream: trio.abc.Stream, reader: Reader, script: Script, outcome
         await _end(stream, reader, script.unanswered)
         return _word(script.unanswered)
     chunked = script.chunked and request.http_version >= b"1.1"
+    # Where times count, a client has time to read a late piece by itself, too.
+    hurried = not script.apart and not any(delay_s for delay_s, _ in script.steps)
     await stream.send_all(_head(script, chunked=chunked, closes=not _persistent(request)))
     for delay_s, what in script.steps:
         at += delay_s
-        await trio.sleep_until(at)
+        if not hurried:
+            await trio.sleep_until(at)
         if isinstance(what, Fault):
             await _end(stream, reader, what)
             return _word(what)
         if whole and what:
-            await stream.send_all(b"%x\r\n%b\r\n" % (len(what), what) if chunked else what)
+            await _send(stream, b"%x\r\n%b\r\n" % (len(what), what) if chunked else what, hurried=hurried)
             outcome.pieces += 1
             outcome.bytes += len(what)
     if whole and chunked:
         await stream.send_all(b"0\r\n\r\n")
     return "ended"
+
+
+async def _send(stream: trio.abc.Stream, data: bytes, *, hurried: bool) -> None:
+    """A send of its own. In a hurry a socket that has room takes it at once, in a third of the time of a `send_all`."""
+    if hurried and _POSIX and isinstance(stream, trio.SocketStream):
+        try:
+            data = data[os.write(stream.socket.fileno(), data) :]
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise trio.BrokenResourceError("the client has left") from error
+        if not data:
+            await trio.lowlevel.checkpoint()
+            return
+    await stream.send_all(data)
 
 
 def _word(fault: Fault) -> str:

@@ -96,5 +96,5 @@ if __name__ == "__main__":
     for words, cost in costs.items():
         print(f"a tape of {words} words: {cost.each:.1f} ms a test, {cost.cpu_each:.1f} ms of CPU")
         print(f"and once a run {cost.first:.0f} ms")
-    print(f"{asked} tests, the least of {RUNS} runs; the bar is {BAR_MS:g} ms for {WORDS[0]} words")
-    sys.exit(costs[WORDS[0]].each > BAR_MS)
+    print(f"{asked} tests, the least of {RUNS} runs; the bar is {BAR_MS:g} ms")
+    sys.exit(any(cost.each > BAR_MS for cost in costs.values()))

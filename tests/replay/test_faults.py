@@ -375,3 +375,10 @@ def test_every_kind_is_told() -> None:
     examples = re.findall(r"(?:`|--fault )([a-z]+[@=][^`A-Z\s]+)(?=[`\s])", told)
     assert len(examples) >= 16
     assert all(overlay(example) for example in examples)
+
+
+def test_pieces_that_were_asked_for_are_to_be_read_apart() -> None:
+    script = event_stream([b"data: 1\n\n"])
+    assert not script.apart
+    for text in ("rechunk=1", "rechunk=frame", "rechunk=all"):
+        assert Faults.of([text]).over(script, 0)[0].apart

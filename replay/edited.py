@@ -178,8 +178,9 @@ def _changed(record: Record, text: Text, offsets: _Offsets) -> Record:
     [(first, last)] = text.spans
     if all(first <= start and end <= last for start, end, _ in offsets.changes):
         payload = raw[first : len(raw) - (len(text.raw) - last)]
-        return record._replace(raw=raw, keys=keys or NO_KEYS, payload=payload, value=parse(payload))
-    for name in ("sse", "event"):  # what frames it has changed: it stands as it is
+        if (value := parse(payload)) is not ABSENT:
+            return record._replace(raw=raw, keys=keys or NO_KEYS, payload=payload, value=value)
+    for name in ("sse", "event"):  # what frames it has changed, or it was a number among words: it stands as it is
         keys.pop(name, None)
     return record._replace(raw=raw, keys=keys or NO_KEYS, payload=None, value=ABSENT)
 

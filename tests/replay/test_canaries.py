@@ -26,6 +26,7 @@ from wiretape.replay.redact import findings
 from wiretape.replay.seal import EXACT, Rules, seal
 
 KEY: Final = CANARIES
+DOCS: Final = Path(__file__).parents[2] / "docs" / "sealed-tapes.md"
 
 
 def split(secret: str, size: int) -> list[str]:
@@ -34,6 +35,41 @@ def split(secret: str, size: int) -> list[str]:
 
 def escaped(secret: str) -> str:
     return "".join(f"\\u{ord(char):04x}" for char in secret)
+
+
+def in_html(secret: str) -> str:
+    return "".join(f"&#{ord(char)};" for char in secret)
+
+
+def in_program(secret: str) -> str:
+    return "".join(f"\\x{ord(char):02x}" for char in secret)
+
+
+def in_lines(secret: str) -> str:
+    encoded = base64.b64encode(f"{'word ' * 30}x{secret}".encode()).decode()
+    return "\n".join(split(encoded, 76))
+
+
+def twice(secret: str) -> str:
+    return quote("".join(f"%{byte:02X}" for byte in secret.encode()), safe="")
+
+
+#: A password that is a number, in JSON.
+NUMBER: Final = 84_315_926_007
+
+#: What a client may say of secrets in a conversation, each in a notation of its own.
+NOTED: Final = (
+    f"<p>{in_html(KEY['discord'])}</p>",
+    f"it is b'{in_program(KEY['figma'])}'",
+    f"\n{in_lines(KEY['azure'])}\n",
+    f"https://x.example/?next=%2Fa%3Fb%3D{twice(KEY['docker'])}",
+    "amqps://app:at@sign/canary-6@db.example:5671/x",
+    'log: {"arguments":"{\\"password\\": \\"log-canary-7\\"}"}',
+    "headers = [('x-api-key', 'pair-canary-8')]",
+    *(f"a key of {vendor}: {KEY[vendor]}" for vendor in ("openai-project", "openai-dashes", "openai-dash-behind")),
+    *(f"a key of {vendor}: {KEY[vendor]}" for vendor in ("azure-client", "discord-factor", "grafana", "slack-client")),
+    *(f"{KEY[vendor]}, of {vendor}" for vendor in ("google-refresh", "supabase", "pem-encrypted", "pem-pgp")),
+)
 
 
 def body() -> bytes:
@@ -55,9 +91,14 @@ def body() -> bytes:
                 "content": f"postgres://app:data-base-canary-2@db/x {KEY['atlassian']}",
             },
             {"role": "user", "content": "ESCAPED"},
+            *({"role": "user", "content": said} for said in NOTED),
         ],
         "tools": [{"type": "function", "function": {"name": "f", "description": f"uses {KEY['databricks']}"}}],
-        "metadata": {"client_secret": "client-secret-canary-3"},
+        "metadata": {
+            "client_secret": "client-secret-canary-3",
+            "password": NUMBER,
+            "headers": [["authorization", "Token list-canary-9"], {"name": "X-Api-Key", "value": "named-canary-10"}],
+        },
     }
     return dumps(asked).replace(b"ESCAPED", escaped(KEY["github"]).encode())
 
@@ -69,9 +110,11 @@ HEADERS: Final = (
     f"X-Request-Id: {KEY['xai']}",
 )
 
-ANSWER: Final = HEAD.replace(
-    b"Type: text/event-stream\r\n", b"Type: text/event-stream\r\nX-Request-Id: %b\r\n" % KEY["pypi"].encode()
-)
+#: A connection answers once, so that each request has the next script.
+CLOSE: Final = "Connection: close"
+TYPE: Final = b"Type: text/event-stream\r\n"
+ONCE: Final = HEAD.replace(TYPE, b"%b%b\r\n" % (TYPE, CLOSE.encode()))
+ANSWER: Final = ONCE.replace(TYPE, b"%bX-Request-Id: %b\r\n" % (TYPE, KEY["pypi"].encode()))
 
 
 def answered() -> Iterator[bytes]:
@@ -88,19 +131,41 @@ def answered() -> Iterator[bytes]:
     yield DONE
 
 
+def pieces(secret: str) -> list[str]:
+    return ["it is ", *split(secret, 3), ", so"]
+
+
+def in_blocks(secret: str) -> Iterator[bytes]:
+    """Of Messages: the first piece stands in the frame that begins the block, the last before an index that was cut."""
+    first, *others = pieces(secret)
+    begun = {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": first}}
+    yield b"event: content_block_start\ndata: %b\n\n" % dumps(begun)
+    for piece in others[:-4]:
+        delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": piece}, "index": 1}
+        yield b"event: content_block_delta\ndata: %b\n\n" % dumps(delta)
+    yield b'data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"%b' % "".join(others[-4:]).encode()
+
+
 def scripts() -> Sequence[Script]:
     wrong = dumps({"error": {"message": f"Incorrect API key provided: {KEY['openai']}", "key": KEY["anthropic"]}})
     pretty = json.dumps({"replicate": KEY["replicate"], "nested": [{"api_key": "short-canary-4"}]}, indent=1).encode()
     cut = b'data: {"id":"c1","choices":[{"index":0,"delta":{"content":"%b' % KEY["perplexity"].encode()
     basic = base64.b64encode(f"user:{KEY['stripe']}".encode())
     page = b"<p>caf\xe9 %b Basic %b</p>" % (KEY["pem"].encode(), basic)
+    echoed = frame({"content": "x"}, error={"message": f"upstream said {KEY['slack']}"})
+    lines = b"".join(dumps({"message": {"content": said}}) + b"\n" for said in pieces(KEY["postman"]))
+    array = b",\r\n".join(dumps({"parts": [{"text": said}]}) for said in pieces(KEY["jina"]))
     return (
         streams(*answered(), head=ANSWER),
-        answer(401, wrong),
-        streams(role(), text("a"), cut, end=b""),
-        answer(200, pretty),
-        answer(200, page, f"X-Ratelimit-Reset: {KEY['nvidia']}", kind="text/html"),
-        streams(role(), frame({"content": "x"}, error={"message": f"upstream said {KEY['slack']}"}), finish(), DONE),
+        answer(401, wrong, CLOSE),
+        streams(role(), text("a"), cut, end=b"", head=ONCE),
+        answer(200, pretty, CLOSE),
+        answer(200, page, CLOSE, f"X-Ratelimit-Reset: {KEY['nvidia']}", kind="text/html"),
+        streams(role(), echoed, finish(), DONE, head=ONCE),
+        answer(200, lines, CLOSE, kind="application/x-ndjson"),
+        answer(200, b"[%b]" % array, CLOSE),
+        streams(*in_blocks(KEY["voyage"]), head=ONCE),
+        streams(*(b"data: %b\n\n" % said.encode() for said in pieces(KEY["vault"])), head=ONCE),
     )
 
 
@@ -113,14 +178,17 @@ async def recorded(home: House) -> list[list[Record]]:
     await home.ask({"a": KEY["langsmith"]}, path=path)
     await home.ask({"b": 1}, path="/v1/page")
     await home.ask(ASKED)
+    for path in ("/v1/lines", "/v1/array", "/v1/messages", "/v1/words"):
+        await home.ask({"c": path}, path=path)
     await home.settled()
     return [await home.tape(stream) for stream in home.streams]
 
 
 def secrets() -> list[str]:
-    named = [f"canary-{number}" for number in range(1, 6)]
+    named = [*(f"canary-{number}" for number in range(1, 11)), str(NUMBER)]
     encoded = base64.b64encode(f"user:{KEY['stripe']}".encode()).decode()
-    return [*KEY.values(), *named, encoded, escaped(KEY["github"]), escaped(KEY["github-fine"])]
+    notes = [in_html(KEY["discord"]), in_program(KEY["figma"]), in_lines(KEY["azure"])[:76], twice(KEY["docker"])]
+    return [*KEY.values(), *named, *notes, encoded, escaped(KEY["github"]), escaped(KEY["github-fine"])]
 
 
 def said(tapes: Sequence[Sequence[Record]]) -> bytes:
@@ -144,7 +212,8 @@ async def test_none_of_them_is_found_anywhere(autojump_clock: MockClock, tmp_pat
         tapes = await recorded(home)
         log = dumps([list(map(str, line)) for line in home.log])
     before = said(tapes)
-    assert sum(secret.encode() in before for secret in secrets()) >= 20, "the test places them where a tape holds them"
+    placed = sum(secret.encode() in before for secret in secrets())
+    assert f"finds none of {placed} secrets" in DOCS.read_text(), "the test places them where a tape holds them"
     sealed = seal(tapes)
     after = said(parse(sealed).streams) + sealed
     with pytest.raises(TapeError) as refused:

@@ -11,6 +11,7 @@ from tests.replay.test_redact import KEY, OTHER, clean, tape
 from wiretape.events.json_text import dumps
 from wiretape.events.tape import Recorder, reads
 from wiretape.replay.redact import findings, redact
+from wiretape.replay.sealed import decode, encode
 
 _SOME: Final = ["it is ", *(KEY[at : at + 4] for at in range(0, len(KEY), 4)), ", so"]
 
@@ -120,6 +121,7 @@ def test_pieces_are_joined_however_a_dialect_streams_them(shape: str, dialect: s
     assert len(left) < len(body) - len(KEY) + 25, "nothing of it is left"
     assert redact([done]) == [done]
     assert findings([done]) == []
+    assert decode(encode({}, [done])).streams == [done]
     if b"modelVersion" in left and "cut" not in shape:
         assert _gemini("it is ") in json.loads(left)
 

@@ -71,7 +71,7 @@ class Clock:
             also=as_list(keys.get("also")),
             open=as_object(keys.get("open")),
         )
-        pieces = [piece for upload in clock.uploads for piece in as_list(upload)]
+        pieces = [piece for upload in clock.uploads for piece in as_list(upload) or [None]]
         if not all(map(_are_numbers, [clock.lines, *clock.reads, *clock.late, *pieces])) or any(
             len(row) != 3 for row in clock.reads
         ):

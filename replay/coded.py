@@ -109,8 +109,8 @@ def _plain(headers: Sequence[tuple[str, str]], pieces: Sequence[bytes], bytes_ma
     """Layer by layer, until it is text or nothing is left to undo."""
     kind = next((value for name, value in headers if name.lower() == "content-type"), "")
     codings = [word for name, value in headers if name.lower() == "content-encoding" for word in _words(value)]
-    if not codings and "json" in kind.lower() and _starts(pieces).startswith(_GZIP_MARK):
-        codings = ["gzip"]  # whose header nobody kept
+    if not codings and "json" in kind.lower():
+        codings = _unsaid(_starts(pieces))
     undone: list[str] = []
     for layer, coding in enumerate(reversed(codings)):
         if _is_text(pieces):
@@ -126,6 +126,13 @@ def _plain(headers: Sequence[tuple[str, str]], pieces: Sequence[bytes], bytes_ma
         pieces = _recoded(charset, pieces)
         undone.append(charset)
     return Plain(pieces, ", ".join(undone))
+
+
+def _unsaid(begins: bytes) -> list[str]:
+    """Of JSON: how it is compressed, where nobody kept the header."""
+    if begins.startswith(_GZIP_MARK):
+        return ["gzip"]
+    return ["deflate"] if begins[:1] == b"x" and _is_zlib(begins[:2]) else []
 
 
 def _words(value: str) -> list[str]:
@@ -234,11 +241,15 @@ class _Closed(NamedTuple):
 
 
 def opened(
-    streams: Sequence[Sequence[Record]], answers: Callable[[int, int], bool] | None = None
+    streams: Sequence[Sequence[Record]],
+    answers: Callable[[int, int], bool] | None = None,
+    *,
+    numbered: bool = True,
 ) -> list[list[Record]]:
     """The streams with plain bodies; what cannot be read is replaced by its size and hash.
 
     Of the answers that could be read those alone that `answers` wants: by stream, and the number of the body in it.
+    Records of which nothing is left are gone; those behind them have new numbers, unless they are to be found again.
     """
     return [
         _opened(
@@ -251,6 +262,7 @@ def opened(
                 or answers is None
                 or answers(stream, one.number)
             ],
+            numbered=numbered,
         )
         for stream, (records, some) in enumerate(zip(streams, _closed(streams), strict=True))
     ]
@@ -302,7 +314,7 @@ def _closed(streams: Sequence[Sequence[Record]]) -> list[list[_Closed]]:
 def _read(records: Sequence[Record], body: _Body, bytes_max: int) -> Plain:
     keys = records[body.at].keys
     pieces = [records[at].raw or b"" for at in body.of]
-    if not body.of or "unreadable" in keys:
+    if not body.of:
         return Plain(pieces)
     rows = (as_list(row) for row in as_list(keys.get("headers")))
     headers = [(str(row[0]), str(row[1])) for row in rows if len(row) == 2]
@@ -310,32 +322,39 @@ def _read(records: Sequence[Record], body: _Body, bytes_max: int) -> Plain:
         return _plain(headers, pieces, bytes_max)
     # By whoever recorded it, and where it is a coding that we do not know only text shows that it was.
     codings = [word for name, value in headers if name.lower() == "content-encoding" for word in _words(value)]
-    unknown = not all(word in _COMPRESSIONS for word in codings) and not _is_text(pieces)
-    return Plain(pieces, "", "coding" if unknown else "")
+    if not all(word in _COMPRESSIONS for word in codings) and not _is_text(pieces):
+        return Plain(pieces, "", "coding")
+    return _plain([*headers_of(headers, str(keys["decoded"]))], pieces, bytes_max)
 
 
 def _bodies(records: Sequence[Record]) -> list[_Body]:
+    """What is uploaded belongs to the first request, wherever it stands."""
     found: list[_Body] = []
     of: dict[str, list[int]] = {}
+    uploads = [at for at, record in enumerate(records) if record.kind == "upload" and record.raw]
     for at, record in enumerate(records):
         if record.kind in ("request", "head"):
             mine = [at] if record.raw else []
+            if record.kind == "request":
+                mine, uploads = [*mine, *uploads], []
             if record.kind not in of:
                 found.append(_Body(at, mine))
             of.setdefault(record.kind, mine)
         elif record.kind == "attempt":
             of.pop("head", None)
-        elif record.raw and (holder := {"upload": "request", "body": "head"}.get(record.kind)) in of:
-            of[holder].append(at)
+        elif record.kind == "body" and record.raw and "head" in of:
+            of["head"].append(at)
     return found
 
 
-def _opened(records: Sequence[Record], some: Sequence[_Closed]) -> list[Record]:
+def _opened(records: Sequence[Record], some: Sequence[_Closed], *, numbered: bool) -> list[Record]:
     new = list(records)
     changes: list[tuple[Text, Sequence[Change]]] = []
+    gone: set[int] = set()
     for _, (at, of), plain in some:
         whole = b"".join(records[each].raw or b"" for each in of)
-        said: dict[str, Any] = {"decoded": plain.undone}
+        before = new[at].keys.get("decoded")
+        said: dict[str, Any] = {"decoded": f"{before}, {plain.undone}" if isinstance(before, str) else plain.undone}
         pieces = plain.pieces
         if plain.unreadable:
             said = {"bytes": len(whole), "sha256": hashlib.sha256(whole).hexdigest(), "unreadable": plain.unreadable}
@@ -350,7 +369,12 @@ def _opened(records: Sequence[Record], some: Sequence[_Closed]) -> list[Record]:
             pieces = pieces[len(of) - len(runs) :]
             raw = b"".join(records[each].raw or b"" for each in runs)
             changes.append((Text(records[runs[0]].kind, tuple(runs), raw), list(_changes(records, runs, pieces))))
-    return edited(new, changes)
+            gone |= {each for each, piece in zip(runs, pieces, strict=True) if not piece}
+    done = edited(new, changes)
+    if numbered or not gone:
+        return done
+    left = (record.n for at, record in enumerate(records) if at not in gone)
+    return [record._replace(n=n) for record, n in zip(done, left, strict=True)]
 
 
 def _changes(records: Sequence[Record], of: Sequence[int], pieces: Sequence[bytes]) -> Iterator[Change]:

@@ -16,7 +16,7 @@ from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list, as_object, dumps
 from wiretape.events.record import NO_KEYS, Record
 
-from .coded import plain_body
+from .coded import headers_of, plain_body
 from .difference import shortened
 from .json_diff import changes
 from .key import canonical, exact, exact_key_of, fits, fits_as_text, gapped, key_of
@@ -128,10 +128,11 @@ def asked_of(records: Sequence[Record]) -> Request:
     if request is None:
         raise TapeError("a stream without its request cannot be matched")
     body = request.raw or b"".join(record.raw or b"" for record in records if record.kind == "upload")
-    headers = [
-        (str(name).encode("latin-1", "replace"), str(value).encode("latin-1", "replace"))
-        for name, value in as_list(request.keys.get("headers"))
-    ]
+    rows = map(as_list, as_list(request.keys.get("headers")))
+    said = headers_of(
+        ((str(row[0]), str(row[1])) for row in rows if len(row) == 2), str(request.keys.get("decoded", ""))
+    )
+    headers = [(name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in said]
     method, path = (str(request.keys.get(name, "")) for name in ("method", "path"))
     return Request(method.encode("latin-1", "replace"), path.encode("latin-1", "replace"), headers, body)
 

@@ -82,7 +82,8 @@ def each_attempt(records: Sequence[Record]) -> list[Sequence[Record]]:
 def attempts_of(records: Sequence[Record]) -> list[Sequence[Record]]:
     """The records of each attempt of a stream; of a stream without any, all behind its request."""
     starts = [at for at, record in enumerate(records) if record.kind == "attempt"]
-    return [records[start:end] for start, end in zip(starts, [*starts[1:], len(records)], strict=True)] or [records]
+    ends = [*starts[1:], len(records)] if starts else []
+    return [records[start:end] for start, end in zip(starts, ends, strict=True)] or [records]
 
 
 def script_of(records: Sequence[Record], *, speed: Speed = INSTANT, side: Side = "upstream") -> Script:
@@ -192,7 +193,7 @@ def _told(records: Sequence[Record], commit: Record, end: Record | None, size: i
         return Fault.STALL
     if commit.raw is not None or _is_ours(records) or (keys.get("framed") is True and cause == "eof"):
         return None
-    if cause in WHOLE:
+    if isinstance(cause, str) and cause in WHOLE:
         return Fault.CUT if cause == "closed" and _is_verbatim(records) and size < (_promised(records) or 0) else None
     if cause == "eof" and keys.get("broke", "closed") == "closed":  # which chat alone can tell from a cut
         return None if ending in ("completed", "upstream_error") else Fault.CUT

@@ -99,7 +99,7 @@ def findings(streams: Sequence[Sequence[Record]], redaction: Redaction | None = 
     """What `redact` would take out."""
     asked = redaction or Redaction()
     known = Known()
-    plain = opened(streams)
+    plain = opened(streams, numbered=False)
     parts = [texts(records) for records in plain]
     each = _each_spans(plain, parts, asked, known, range(len(plain)))
     found: list[Finding] = []

@@ -141,10 +141,9 @@ def _header(
 ) -> dict[str, Any]:
     opened = [records[0].keys for records in streams if records]
     created = next((keys.get("created") for keys in opened), None)
-    day = datetime.fromtimestamp(created, UTC).date().isoformat() if type(created) is int else None
     header: dict[str, Any] = {
         "exact": exact and all(header.get("exact") is not False for header in before),
-        "recorded": day,
+        "recorded": _day(created),
         "streams": len(streams),
         "dialects": sorted({str(keys.get("dialect") or "exchange") for keys in opened}),
     }
@@ -157,6 +156,13 @@ def _header(
     age = rules.max_age_days or next((days for days in ages if type(days) is int and days > 0), None)
     more = {"normalised": sorted(set(normalised)), "redacted": dict(redacted), "max_age_days": age}
     return header | {name: value for name, value in more.items() if value}
+
+
+def _day(created: Any) -> str | None:
+    try:
+        return datetime.fromtimestamp(created, UTC).date().isoformat() if type(created) is int else None
+    except (OSError, OverflowError, ValueError):  # no time that a calendar has
+        return None
 
 
 def _both(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:

@@ -321,6 +321,38 @@ def test_a_coding_that_somebody_says_was_undone() -> None:
     assert [one.why for one in unreadable([said(b"\x00\x01", "br")])] == ["coding"]
 
 
+@pytest.mark.parametrize("claim", [{"decoded": "gzip"}, {"decoded": "br"}, {"decoded": ""}, {"unreadable": "coding"}])
+@pytest.mark.parametrize("name", ["gzip", "deflate", "UTF-16 with its mark"])
+@pytest.mark.parametrize("uploaded", [False, True])
+def test_a_body_that_somebody_only_says_was_decoded(name: str, claim: dict[str, str], *, uploaded: bool) -> None:
+    kind, coding, make = CODED[name]
+    records = whole(make(BODY), kind, coding, uploaded=uploaded)
+    records[1] = records[1]._replace(keys={**records[1].keys, **claim})
+    assert "secret" in codes(live(records))
+    header, [new] = parse(seal([records]))
+    assert b"[redacted-openai-1]" in b"".join(record.raw or b"" for record in new[:5])
+    assert isinstance(Deck([new], prepares=[prepare_of(header)]).take(request_of(BODY)), Taken)
+
+
+def test_what_is_uploaded_before_its_request_is_read_too() -> None:
+    records = whole(utf("utf-16")(BODY), uploaded=True)
+    records[1:5] = [*records[2:5], records[1]]
+    records = [record._replace(n=at, t=max(0, at)) for at, record in enumerate(records)]
+    sealed = seal([records])
+    assert KEY.encode() not in b"".join(record.raw or b"" for record in parse(sealed).streams[0])
+    assert "secret" in codes(live(records))
+
+
+def test_a_finding_has_the_line_of_its_record_though_pieces_before_it_say_nothing() -> None:
+    records = whole(gzip.compress(CLEAN), coding="gzip", uploaded=True)
+    records[-1] = records[-1]._replace(keys={**records[-1].keys, "more": KEY})
+    data = seal([records], Rules(exact=True, secrets_allowed=True))
+    [line] = [each.line for each in check(Path("a.tape"), data, date(2026, 11, 18)) if each.code == "secret"]
+    assert KEY.encode() in data.split(b"\n")[line - 1]
+    [line] = [each.line for each in check(Path("a.tape"), live(records), date(2026, 11, 18)) if each.code == "secret"]
+    assert line == len(records)
+
+
 def test_a_path_in_a_compressed_answer() -> None:
     records = answered(asked(CLEAN), gzip.compress(b'{"output":"words"}'), coding="gzip")
     [new] = parse(seal([records], Rules(redaction=Redaction(paths=("output",))))).streams

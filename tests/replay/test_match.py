@@ -113,6 +113,14 @@ def test_a_stream_without_its_request_is_no_recording() -> None:
 # -- by position ------------------------------------------------------------------------------------------------------
 
 
+def test_headers_that_are_none_are_no_headers() -> None:
+    records = stream(A)
+    tables: list[Any] = [[1, [], ["a"], ["a", "b", "c"], ["x", 1]], {}, 7, None]
+    for headers in tables:
+        records[1] = records[1]._replace(keys={**records[1].keys, "headers": headers})
+        assert list(asked_of(records).headers) == ([(b"x", b"1")] if isinstance(headers, list) else [])
+
+
 def test_by_position_the_next_one_answers_whatever_is_asked_and_the_difference_is_told() -> None:
     deck = Deck([stream(A), stream(B)], "position")
     first, second = deck.take(asking(C)), deck.take(asking(B))

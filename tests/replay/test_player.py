@@ -154,6 +154,9 @@ async def test_the_attempt_that_answered_is_the_last_and_each_can_be_had(autojum
     )
     assert len(attempts_of(tape)) == 3
     assert [what for _, what in script_of(tape).steps if what] == list(WHOLE)
+    without = [record for record in tape if record.kind != "attempt"]
+    assert attempts_of(without) == [without]
+    assert attempts_of([]) == [[]]
     first, second, third = map(script_of, each_attempt(tape))
     assert first.unanswered is Fault.RESET
     assert (second.unanswered, [what for _, what in second.steps]) == (None, [Fault.CUT])

@@ -116,6 +116,11 @@ def test_a_header_with_a_secret_is_not_written() -> None:
         seal([stream()], Rules(redaction=Redaction(paths=(key,))))
 
 
+@pytest.mark.parametrize("created", [10**13, -(10**13), 10**17])
+def test_a_time_that_no_calendar_has(created: int) -> None:
+    assert parse(seal([stream(created=created)])).header["recorded"] is None
+
+
 def test_paths_of_ids_and_paths_of_nothing() -> None:
     rules = Rules(redaction=Redaction(paths=("id",)))
     sealed = seal(conversation("chat", 1), rules)

@@ -183,6 +183,10 @@ _REFUSED: Final[Mapping[str, tuple[bytes, str]]] = MappingProxyType(
         "no clock": (_without_clock(_SMALL), "stream 1, from line 2: no clock line behind the first one"),
         "clock of less": (_SMALL.replace(b'"lines":[0,', b'"lines":['), "clock line is too short"),
         "clock of more": (_SMALL.replace(b'"lines":[0,', b'"lines":[0,0,'), "speaks of more than there is"),
+        "no uploads": (
+            _SMALL.replace(b'"lines":[0,', b'"uploads":["xx"],"lines":[0,'),
+            "holds something that is no time",
+        ),
         "no time": (_SMALL.replace(b'"lines":[0,', b'"lines":["0",'), "holds something that is no time"),
         "a message too many": (
             _SMALL.replace(b'{"k":"attempt"', b'{"k":"message","data":1}\n{"k":"attempt"'),

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,9 @@ from wiretape.events.errors import TapeError
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
 from wiretape.proxy.cli import app
+from wiretape.proxy.config import Config, Route, Target
+from wiretape.proxy.log import Log, stderr_fd
+from wiretape.proxy.serve import running
 from wiretape.replay import coded
 from wiretape.replay.check import check
 from wiretape.replay.coded import headers_of, opened, plain_body, unreadable
@@ -30,6 +34,9 @@ from wiretape.replay.player import script_of
 from wiretape.replay.redact import Redaction, findings
 from wiretape.replay.script import Request, json_answer
 from wiretape.replay.seal import EXACT, Rules, seal
+from wiretape.replay.server import listening
+from wiretape.replay.serving import Serving
+from wiretape.replay.verify import asked_again as asked_of_a_proxy
 
 KEY: Final = CANARIES["openai"]
 JSON: Final = "application/json"
@@ -382,6 +389,26 @@ async def test_what_is_asked_again_is_what_an_upstream_understands(name: str) ->
     said = [(request.body, *_coding(request)) for request in sent]
     coded_as = kind.encode(), coding.encode()
     assert said == [(body, *coded_as)] * 2 + [(CLEAN, kind.replace("utf-16", "utf-8").encode(), None)]
+
+
+async def test_a_compressed_request_through_the_proxy_and_back_from_its_tape() -> None:
+    headers = {"content-type": JSON, "content-encoding": "gzip"}
+    body, log = gzip.compress(BODY), Log(stderr_fd(), level="error")
+    async with listening(lambda _: json_answer(b'{"id":"resp_1"}')) as (url, upstream):
+        route = Route(name="", targets=(Target(name="up", url=url),))
+        async with running(Config(data=Path(), port=0, durability="none", routes={"": route}), log=log) as server:
+            request = httpx.Request("POST", f"http://wiretape{PATH}", content=body, headers=headers)
+            records = await asked_of_a_proxy(server, request)
+    log.close()
+    assert [outcome.request.body for outcome in upstream.seen] == [body]
+    assert ["content-encoding", "gzip"] in records[1].keys["headers"]
+    sealed = seal([records])
+    assert b'"input":"use [redacted-openai-1] please"' in sealed
+    header, streams = parse(sealed)
+    serving = Serving(Deck(streams, prepares=[prepare_of(header)]), lambda _: None)
+    async with listening(serving.choose) as (url, _), httpx.AsyncClient() as client:
+        answer = await client.post(f"{url}/responses", content=gzip.compress(BODY, 1), headers=headers)
+    assert answer.json() == {"id": "resp_1"}
 
 
 def _coding(request: Request) -> tuple[bytes | None, bytes | None]:

@@ -14,6 +14,7 @@ from trio.testing import MockClock, memory_stream_pair
 
 from tests.replay.dialects import ANSWERS, PATHS
 from tests.replay.made import asked, sealed, stream
+from wiretape.events.json_text import is_list, is_object
 from wiretape.replay.faults import Faults
 from wiretape.replay.match import HOWS
 from wiretape.replay.server import Upstream
@@ -56,12 +57,12 @@ def values(draw: st.DrawFn, value: Any = None) -> Any:
     """The value with members made into others, left out, or added."""
     if draw(st.integers(0, 7)) == 0:
         return draw(st.sampled_from(JUNK))
-    if isinstance(value, dict):
+    if is_object(value):
         kept: dict[str, Any] = {name: draw(values(each)) for name, each in value.items() if draw(st.integers(0, 19))}
         if draw(st.integers(0, 7)) == 0:
             kept[draw(st.sampled_from(MEMBERS))] = draw(st.sampled_from(JUNK))
         return kept
-    return [draw(values(each)) for each in value] if isinstance(value, list) else value
+    return [draw(values(each)) for each in value] if is_list(value) else value
 
 
 @st.composite

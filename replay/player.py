@@ -113,7 +113,7 @@ def _upstream(records: Sequence[Record], speed: Speed) -> Script:
 def _unanswered(attempt: Sequence[Record], end: Record | None, speed: Speed) -> Script:
     """No head came: what is left of a refused connection, in a server that listens, is a reset."""
     keys = end.keys if end is not None else NO_KEYS
-    fault = _BROKE.get(keys.get("ending", ""), Fault.STALL)
+    fault = _BROKE.get(str(keys.get("ending", "")), Fault.STALL)
     if keys.get("ending") == "refused":
         fault = Fault.RESET
     delay_s = (end.t - attempt[0].t) / _SECOND_US if end is not None and fault is not Fault.STALL else 0

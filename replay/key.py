@@ -8,19 +8,21 @@ stands in tables with its reason (docs/replay.md lists them); a question as the 
 import hashlib
 import re
 from collections.abc import Mapping
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from wiretape.events.json_text import ABSENT, dumps, is_list, is_object, parse
 from wiretape.proxy.headers import masked_path
 
-from .volatile import settled
+from .volatile import loosened, settled
 
 __all__ = [
     "IDS",
     "KEY_CHARS",
     "LEFT_OUT",
     "SEALED_WORDS",
+    "Reading",
     "canonical",
     "exact",
     "exact_key_of",
@@ -28,9 +30,13 @@ __all__ = [
     "fits_as_text",
     "gapped",
     "key_of",
+    "loose_key_of",
 ]
 
 _Dialect = Literal["chat", "responses", "messages"]
+#: What machines wrote, results of tools above all: as it came; without what is volatile; or also without what may be,
+#: and the results of one turn in whatever order they came.
+Reading = Literal["plain", "settled", "loose"]
 
 #: Hex digits of a key: 64 bits, since a file holds a few hundred requests.
 KEY_CHARS: Final = 16
@@ -75,6 +81,9 @@ _SURROUNDINGS: Final = ("system", "instructions")
 #: Tuples, since a role may be any JSON, and a list is in no set.
 _SURROUNDING_ROLES: Final = ("system", "developer")
 _RESULT_ROLES: Final = ("tool", "function")
+#: Members by which a result names its call.
+_RESULT_OF: Final = ("tool_call_id", "tool_use_id", "call_id")
+_NUMBERED: Final = re.compile(r"id \d+")
 
 #: Tools have schemas ten or twenty deep; at most four frames of Python's stack, which has 1,000, are used a level.
 _NESTING_MAX: Final = 100
@@ -96,19 +105,24 @@ def key_of(method: str, path: str, body: bytes) -> str:
     return _hash(canonical(method, path, body))
 
 
+def loose_key_of(method: str, path: str, body: bytes) -> str:
+    """What a request that nothing recorded answers is looked for by, once more."""
+    return _hash(canonical(method, path, body, "loose"))
+
+
 def exact_key_of(method: str, path: str, sha256: str) -> str:
     """The key of a request of whose body only the hash was kept."""
     return _hash(_said(method, path, {"sha256": sha256}))
 
 
-def canonical(method: str, path: str, body: bytes) -> dict[str, Any]:
+def canonical(method: str, path: str, body: bytes, reading: Reading = "settled") -> dict[str, Any]:
     """What the key is a hash of."""
     value = _parsed(body)
     dialect = next((name for end, name in _ENDINGS.items() if path.partition("?")[0].endswith(end)), None)
     if value is ABSENT:
         said: Any = {"sha256": hashlib.sha256(_without_boundary(body)).hexdigest()}
     else:
-        said = _Reading().request(value) if dialect is not None and is_object(value) else _plain(value)
+        said = _Reading(reading).request(value) if dialect is not None and is_object(value) else _plain(value)
     return _said(method, path, said)
 
 
@@ -216,8 +230,9 @@ def _plain(value: Any) -> Any:
 class _Reading:
     """One request: ids are numbered in the order in which they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, reading: Reading) -> None:
         self._ids: dict[str, str] = {}
+        self._reading: Reading = reading
 
     def request(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Its canonical form."""
@@ -227,9 +242,9 @@ class _Reading:
             if value is None or name in LEFT_OUT:
                 continue
             if name in _WORDS:
-                said[name] = [self._message(each) for each in value] if is_list(value) else value
+                said[name] = self._row([self._message(each) for each in value]) if is_list(value) else value
             elif name in _SURROUNDINGS:
-                said[name] = settled(_plain(value))
+                said[name] = self._volatile(_plain(value))
             elif name == "tools" and is_list(value):
                 said[name] = sorted(map(_plain, value), key=dumps)  # plugins register in any order
             elif name in IDS:
@@ -241,7 +256,7 @@ class _Reading:
     def _message(self, message: Any) -> Any:
         """One message, item or block."""
         if is_list(message):
-            return [self._message(each) for each in message]
+            return self._row([self._message(each) for each in message])
         if not is_object(message):
             return _plain(message)
         return {
@@ -259,17 +274,44 @@ class _Reading:
         if name == "input" and kind in ("tool_use", "server_tool_use"):
             return _plain(value)
         if name == "content" and (role in _RESULT_ROLES or kind == "tool_result"):
-            return settled(_read(value) if isinstance(value, str) else self._message(value))
+            return self._volatile(_read(value) if isinstance(value, str) else self._message(value))
         if name == "output" and isinstance(kind, str) and kind.endswith("_output"):
-            return settled(_read(value) if isinstance(value, str) else self._message(value))
+            return self._volatile(_read(value) if isinstance(value, str) else self._message(value))
         if name == "content" and role in _SURROUNDING_ROLES:
-            return settled(self._message(value))
+            return self._volatile(self._message(value))
         if name == "data" and kind in ("redacted_thinking", "reasoning.encrypted"):
             return "sealed"
         return self._message(value)
 
+    def _volatile(self, value: Any) -> Any:
+        """What a machine wrote."""
+        if self._reading == "plain":
+            return value
+        return settled(value) if self._reading == "settled" else loosened(settled(value))
+
+    def _row(self, said: list[Any]) -> list[Any]:
+        """Read loosely, results that follow each other stand in the order of their calls."""
+        if self._reading != "loose":
+            return said
+        runs = (list(run) for _, run in groupby(said, key=lambda each: _answered(each) != ""))
+        return [each for run in runs for each in (sorted(run, key=_turn) if _answered(run[0]) else run)]
+
     def _id(self, value: Any) -> Any:
         return self._ids.setdefault(value, f"id {len(self._ids) + 1}") if isinstance(value, str) else value
+
+
+def _answered(said: Any) -> str:
+    """The call that it is the result of; empty where it is no result, or nobody's."""
+    if not is_object(said):
+        return ""
+    kind = said.get("type")
+    results = said.get("role") in _RESULT_ROLES or kind == "tool_result" or str(kind).endswith("_output")
+    id_ = next((said[name] for name in _RESULT_OF if name in said), None)
+    return id_ if results and isinstance(id_, str) and _NUMBERED.fullmatch(id_) else ""
+
+
+def _turn(said: Any) -> int:
+    return int(_answered(said).removeprefix("id "))
 
 
 def _read(text: str) -> Any:

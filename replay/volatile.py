@@ -1,6 +1,7 @@
 """What is another one each time it is looked at, inside a text: times, random ids, temporary places, durations
 
-Only for what a machine wrote: the results of tools, and what a client tells the model of its surroundings.
+Only for what a machine wrote: the results of tools, and what a client tells the model of its surroundings. `settled` is
+sure of what it takes out; `loosened` takes what may be content as well, so whoever relies on it has to tell.
 """
 
 import re
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 from wiretape.events.json_text import is_list, is_object
 
-__all__ = ["PATTERNS", "settled"]
+__all__ = ["LOOSE", "PATTERNS", "loosened", "settled"]
 
 _MONTH: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}"
 _DAY: Final = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},? )?"
@@ -46,6 +47,32 @@ PATTERNS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
+_NAMED_MONTH: Final = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?"
+    r"|Nov(?:ember)?|Dec(?:ember)?)"
+)
+_HOUR: Final = r"(?:[01]?\d|2[0-3]):[0-5]\d"
+_HALF: Final = r"(?: ?[AaPp]\.?[Mm]\b\.?)?"
+
+#: The same, where a shape may be content too: `10:30` a time or a score, `1a2b3c4` a commit or a name.
+LOOSE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # 18.11.2026, 11/18/26; 20261118T195922; 18 Nov, 18-Nov-2026; Nov 18 19:59; 19:59, 7:59 pm; Wednesday
+        "time": r"\b\d{1,2}\.\d{1,2}\.(?:19|20)\d{2}\b|\b\d{1,2}/\d{1,2}/(?:(?:19|20)\d{2}|\d{2})\b"
+        r"|\b(?:19|20)\d{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[T_-]?\d{4}(?:\d{2})?Z?)?\b"
+        rf"|\b{_DAY}\d{{1,2}}(?:st|nd|rd|th)?[ -]{_NAMED_MONTH}\b(?! {{1,2}}\d{{1,2}}(?:\s|$))(?:[ -](?:19|20)\d{{2}})?(?:,? {_HOUR}{_HALF})?"
+        rf"|\b{_DAY}{_NAMED_MONTH} {{1,2}}\d{{1,2}}(?:st|nd|rd|th)?\b(?:,? {_HOUR}{_HALF})?"
+        rf"|\b{_HOUR}{_HALF}(?![\d:])|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b",
+        # pid 4711, PID: 4711, process 4711, sshd[4711]:
+        "process": r"\b(?:[Pp]?[Pp]id|PP?ID|[Tt]id|TID)\b\W{0,3}\d{1,10}\b|\b[Pp]rocess(?: id)? \d{3,10}\b"
+        r"|(?<=\w)\[\d{2,10}\](?=[:\s])",
+        # 1a2b3c4, as git shortens a commit
+        "hash": r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,15}\b",
+    }
+)
+#: Members of JSON whose numbers are a process.
+_PROCESSES: Final = frozenset({"pid", "ppid", "process_id", "thread_id", "tid"})
+
 _VOLATILE: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in PATTERNS.items()))
 #: None of them is in a line without one of these, nor goes beyond a line.
 _WORTH_A_LOOK: Final = re.compile(r"\d|/tmp/|/var/")
@@ -68,3 +95,20 @@ def settled(value: Any) -> Any:
 
 def _settled(line: str) -> str:
     return _VOLATILE.sub(lambda found: f"<{found.lastgroup}>", line)
+
+
+_LOOSE: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in LOOSE.items()))
+
+
+def loosened(value: Any) -> Any:
+    """Of what is settled, with a word for what may be volatile too."""
+    if isinstance(value, str):
+        return _LOOSE.sub(lambda found: f"<{found.lastgroup}>", value)
+    if is_object(value):
+        return {
+            name: "<process>" if name in _PROCESSES and type(each) is int else loosened(each)
+            for name, each in value.items()
+        }
+    if is_list(value):
+        return [loosened(each) for each in value]
+    return value

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.events.json_text import dumps, is_list, is_object
-from wiretape.replay.key import IDS, LEFT_OUT, SEALED_WORDS, exact, exact_key_of, key_of
-from wiretape.replay.volatile import settled
+from wiretape.replay.key import IDS, LEFT_OUT, SEALED_WORDS, exact, exact_key_of, key_of, loose_key_of
+from wiretape.replay.volatile import loosened, settled
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -269,6 +269,104 @@ VOLATILE = {
     "localhost:54321": "<port>",
     "<X at 0x7f3a9c001230>": "<X at <address>>",
 }
+
+
+#: What is taken out only where nothing else answers.
+LOOSE = {
+    "at 19:59, or 7:59 pm": "at <time>, or <time>",
+    "on 18.11.2026 and 11/18/26": "on <time> and <time>",
+    "20261118T195922Z report-20261118.csv": "<time> report-<time>.csv",
+    "-rw-r--r-- 1 me me 12 Nov 18 19:59 a.txt": "-rw-r--r-- 1 me me 12 <time> a.txt",
+    "18 November, 18-Nov-2026 and Wed 18 Nov": "<time>, <time> and <time>",
+    "Wednesday": "<time>",
+    "sshd[4711]: pid 4711, PID: 12, process 4711": "sshd<process>: <process>, <process>, <process>",
+    "commit 1a2b3c4 on main": "commit <hash> on main",
+}
+#: Nor then.
+STEADY_ALWAYS = (
+    "5 files changed, 120 insertions",
+    "version 1.2.3, Python 3.11.12, 16:9",
+    "celsius 4, 40 percent, 12 s, 5 minutes, 1,204 rows",
+    "process 4 of 9, items[3], a[0]:",
+    "deadbeef, facade, 1234567, 20269999",
+    "Maybe 5, Marie 3, Decimal 12, Sunny, monday",
+    "10.0.0.1, https://example.com/12/34",
+)
+
+
+@pytest.mark.parametrize("text", LOOSE)
+def test_what_may_be_content_too_has_a_word_when_it_is_read_loosely(text: str) -> None:
+    assert settled(text) == text
+    assert loosened(text) == LOOSE[text]
+    assert loosened(LOOSE[text]) == LOOSE[text]
+
+
+@pytest.mark.parametrize("text", STEADY_ALWAYS)
+def test_what_is_content_stays_however_it_is_read(text: str) -> None:
+    assert loosened(settled(text)) == text
+
+
+def test_numbers_of_processes_are_members_too() -> None:
+    assert loosened({"pid": 4711, "ppid": 1, "rows": 4711}) == {"pid": "<process>", "ppid": "<process>", "rows": 4711}
+
+
+def loose(path: str, body: Any) -> str:
+    return loose_key_of("POST", path, json.dumps(body).encode())
+
+
+def _blocks(order: str) -> dict[str, Any]:
+    calls = [{"type": "tool_use", "id": id_, "name": "n", "input": {}} for id_ in "ab"]
+    results = [{"type": "tool_result", "tool_use_id": id_, "content": id_} for id_ in order]
+    return {"messages": [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]}
+
+
+#: Alike when they are read loosely, and no otherwise.
+ALIKE: dict[str, tuple[str, Any, Any]] = {
+    "a time without seconds": (CHAT, said_by_tool("it is 19:59"), said_by_tool("it is 07:02")),
+    "a process": (CHAT, said_by_tool('{"pid": 4711, "ok": true}'), said_by_tool('{"pid": 12, "ok": true}')),
+    "a commit": (CHAT, said_by_tool("[main 1a2b3c4] fix"), said_by_tool("[main 99ffe01] fix")),
+    "a day in a system prompt": (
+        CHAT,
+        chat({"role": "system", "content": "Today is Wednesday, 18.11.2026."}, user("go")),
+        chat({"role": "system", "content": "Today is Sunday, 28.02.2027."}, user("go")),
+    ),
+    "results of one turn in another order": (
+        CHAT,
+        chat(called("a"), called("b"), result("a", "1"), result("b", "2"), user("x")),
+        chat(called("c"), called("d"), result("d", "2"), result("c", "1"), user("x")),
+    ),
+    "results of Messages in another order": (MESSAGES, _blocks("ab"), _blocks("ba")),
+    "results of Responses in another order": (
+        RESPONSES,
+        {"input": [
+            *({"type": "custom_tool_call", "call_id": id_, "name": "n", "input": "x"} for id_ in "ab"),
+            *({"type": "custom_tool_call_output", "call_id": id_, "output": id_} for id_ in "ab"),
+        ]},
+        {"input": [
+            *({"type": "custom_tool_call", "call_id": id_, "name": "n", "input": "x"} for id_ in "ab"),
+            *({"type": "custom_tool_call_output", "call_id": id_, "output": id_} for id_ in "ba"),
+        ]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_alike_when_read_loosely(case: str) -> None:
+    path, one, other = ALIKE[case]
+    assert key(path, one) != key(path, other)
+    assert loose(path, one) == loose(path, other)
+
+
+@pytest.mark.parametrize("case", OTHER)
+def test_what_asks_something_else_is_not_even_loosely_the_same(case: str) -> None:
+    path, one, other = OTHER[case]
+    assert loose(path, one) != loose(path, other)
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_what_asks_the_same_does_so_loosely(case: str) -> None:
+    path, one, other = SAME[case]
+    assert loose(path, one) == loose(path, other)
 
 
 @pytest.mark.parametrize("text", STEADY)

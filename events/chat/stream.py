@@ -89,6 +89,7 @@ class ChatStream:
             self._frame(record.read())
         elif kind == "end":
             self._end(record)
+            return [*self._last, *self._outbox.take()]
         else:
             self.familiar = None
             self._other(record)
@@ -168,6 +169,8 @@ class ChatStream:
         self._finished: set[int] = set()  # choices whose finish the client has
         self._usage: Chunk | None = None
         self._body: list[bytes] = []
+        #: What came of it that no more bytes follow; live that is asked before `end`, and a replay knows it only there.
+        self._last: list[bytes] = []
         self._body_bytes_left, self._body_n, self._t = BODY_BYTES_MAX, 0, 0
         self._started = self._closed = self._flows = self._texted = False
         self._fresh = True  # nothing has come yet
@@ -442,6 +445,7 @@ class ChatStream:
         else:
             self._outbox.aside(self._read_body)  # the client has the answer itself, not the stream made of it
             self._close()
+        self._last += self._outbox.take()
 
     def _read_body(self) -> None:
         body = b"".join(self._body) if self._body_bytes_left >= 0 else b""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import DONE, Run, call, finish, frame, run, sse, tape, text
+from tests.support.chat import DONE, HEAD, Run, call, finish, frame, run, sse, tape, text
 from wiretape.events.emit import Emitter
 from wiretape.events.lifecycle import State
 from wiretape.events.limits import CALL_ID_CHARS_MAX, NAME_CHARS_MAX
@@ -766,3 +766,20 @@ def test_the_text_of_an_attempt_that_nobody_saw_is_no_text() -> None:
     made += [*recorder.attempt(3, {"number": 2}), *recorder.read(4, ROLE + START + HALF)]
     made += [*recorder.rest(5), recorder.end(5, {"cause": "eof"})]
     assert visible(run(made)) == WARNING
+
+
+def test_what_comes_of_the_end_goes_out_with_it_whoever_asked_for_it_before() -> None:
+    """Live the ending is asked for before a status is given; a tape knows of it only at `end`. Found by seed 1381."""
+    answer = {**HEAD, "object": "chat.completion", "choices": [{"index": 0, "message": {"content": "hi"}}]}
+    *records, end = tape(json.dumps(answer).encode(), body=True)
+    commit = Record(end.n, end.t, "commit", {"status": 200})
+    end = end._replace(n=end.n + 1)
+    replayed, live = Emitter(), Emitter()
+    for record in records:
+        assert replayed.feed(record) == live.feed(record) == []
+    live.ending("eof")
+    assert live.feed(commit) == replayed.feed(commit) == []
+    frames = live.feed(end)
+    assert frames == replayed.feed(end)
+    assert b"hi" in frames[0]
+    assert len(frames) == 3

@@ -1,13 +1,15 @@
 """Which recorded stream answers a request: by key, by position, or by both; and what a miss says
 
-`key`: by what is asked, first in first out within a key, in any order across keys. `position`: the next stream of the
+`key`: by what is asked, first in first out within a key, in any order across keys; of several with one key the one
+that was asked just this, times and ids in the results of tools included. Where none has it, the only one that has it
+when the results of tools are read loosely, which is told. `position`: the next stream of the
 same method and path in its conversation, and what it was asked differently is told as drift. `strict`: the next one,
 and it must have been asked exactly this.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, get_args
@@ -19,12 +21,13 @@ from wiretape.events.record import NO_KEYS, Record
 from .coded import headers_of, plain_body
 from .difference import shortened
 from .json_diff import changes
-from .key import canonical, exact, exact_key_of, fits, fits_as_text, gapped, key_of
+from .key import Reading, canonical, exact, exact_key_of, fits, fits_as_text, gapped, key_of, loose_key_of
 from .redact import Redaction, blanked, redact
 from .script import Request, Script, json_answer
 
 __all__ = [
     "HOWS",
+    "LOOSELY",
     "MISS_STATUS",
     "NO_RETRY",
     "Deck",
@@ -49,6 +52,8 @@ NO_RETRY: Final = (b"X-Should-Retry", b"false")
 _DRIFTS_MAX: Final = 20
 #: Recorded requests that are compared with one that nothing answers: the latest ones are the likeliest.
 _COMPARED_MAX: Final = 200
+#: Of an answer that was found loosely.
+LOOSELY: Final = (b"X-Wiretape-Match", b"loose")
 _RECORD: Final = "wiretape record --upstream URL -o FILE -- COMMAND"
 
 
@@ -70,6 +75,20 @@ class Taken:
     place: int
     records: Sequence[Record]
     drift: Sequence[Drift] = ()
+    #: Its key is another one, and only the loose one the same: to be told wherever it answers.
+    loosely: bool = False
+
+    def told(self) -> str:
+        """What it was asked otherwise, for a line; empty where nothing was."""
+        if not self.drift:
+            return ""
+        more = f" and {len(self.drift) - 1} more" if len(self.drift) > 1 else ""
+        how = "matched loosely" if self.loosely else "asked otherwise"
+        return f"{how}: {self.drift[0]}{more}"
+
+    def over(self, script: Script) -> Script:
+        """The answer, which says that it was found loosely."""
+        return replace(script, headers=[*script.headers, LOOSELY]) if self.loosely else script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +222,16 @@ class _Asked:
         return canonical(*_place_of(self.request), self.request.body)
 
     @cached_property
+    def loose_key(self) -> str:
+        """What it is found by where nothing else is."""
+        return "" if self.hashed else loose_key_of(*_place_of(self.request), self.request.body)
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """What tells it from others with its key."""
+        return canonical(*_place_of(self.request), self.request.body, "plain")
+
+    @cached_property
     def _gapped(self) -> bool:
         return not self.hashed and (gapped(self.request.target) or gapped(self.request.body))
 
@@ -229,7 +258,7 @@ class _Now:
     def __init__(self, request: Request) -> None:
         self.request = request
         self._prepared: dict[Prepare, Request] = {}
-        self._canonical: dict[Prepare, dict[str, Any]] = {}
+        self._canonical: dict[tuple[Prepare, Reading], dict[str, Any]] = {}
 
     def prepared(self, prepare: Prepare) -> Request:
         """As a recording has it."""
@@ -237,12 +266,17 @@ class _Now:
             self._prepared[prepare] = prepare(self.request)
         return self._prepared[prepare]
 
-    def canonical(self, prepare: Prepare) -> dict[str, Any]:
-        """What a miss compares it by."""
-        if prepare not in self._canonical:
+    def canonical(self, prepare: Prepare, reading: Reading = "settled") -> dict[str, Any]:
+        """What it is compared by."""
+        if (prepare, reading) not in self._canonical:
             request = self.prepared(prepare)
-            self._canonical[prepare] = canonical(*_place_of(request), request.body)
-        return self._canonical[prepare]
+            self._canonical[prepare, reading] = canonical(*_place_of(request), request.body, reading)
+        return self._canonical[prepare, reading]
+
+    def loose_key(self, prepare: Prepare) -> str:
+        """What it is looked for by where nothing else answers."""
+        request = self.prepared(prepare)
+        return loose_key_of(*_place_of(request), request.body)
 
 
 class Deck:
@@ -293,10 +327,15 @@ class Deck:
         place = self._by_key(keys, now) if self._how == "key" else self._by_position(_route(method, path), keys, now)
         if place is None or (self._how == "strict" and not self._is_exactly(place, now)):
             return self._miss(now, keys, place)
-        drift = () if self._is_asked(place, keys, now) else self._drift(place, now)
+        same = self._is_asked(place, keys, now)
         self._left.pop(place, None)
         self._used[place] = None
-        return Taken(place=place, records=self._streams[place], drift=drift)
+        return Taken(
+            place=place,
+            records=self._streams[place],
+            drift=() if same else self._drift(place, now),
+            loosely=not same and self._how == "key",
+        )
 
     def give_back(self, taken: Taken) -> None:
         """It has not answered after all: the next one who asks for it gets it."""
@@ -306,13 +345,33 @@ class Deck:
     # -- which one --------------------------------------------------------------------------------------------------
 
     def _by_key(self, keys: Sequence[str], now: _Now) -> int | None:
-        for place in self._left:
-            if self._asked[place].key in keys:
-                return place
+        found = [place for place in self._left if self._asked[place].key in keys]
+        if found:
+            return self._likest(found, now)
         fitting = next((place for place in self._left if self._asked[place].fits(now)), None)
-        if fitting is None and self._repeat:  # the last one that was asked this
-            return next((place for place in reversed(self._used) if self._is_asked(place, keys, now)), None)
-        return fitting
+        if fitting is not None:
+            return fitting
+        again = next((place for place in reversed(self._used) if self._is_asked(place, keys, now)), None)
+        if again is not None:  # the last one that was asked this
+            return again if self._repeat else None
+        return self._loosely(now)
+
+    def _likest(self, places: Sequence[int], now: _Now) -> int:
+        """The first that was asked just this; else the first."""
+        if len(places) == 1:
+            return places[0]
+        same = (
+            place for place in places if self._asked[place].plain == now.canonical(self._asked[place].prepare, "plain")
+        )
+        return next(same, places[0])
+
+    def _loosely(self, now: _Now) -> int | None:
+        """The only one that is left and has its loose key: of two nobody knows which is meant."""
+        route = _route(*_place_of(now.request))
+        left = [place for place in self._left if self._asked[place].route == route and not self._asked[place].hashed]
+        keys = {prepare: now.loose_key(prepare) for prepare in {self._asked[place].prepare: None for place in left}}
+        found = [place for place in left if self._asked[place].loose_key == keys[self._asked[place].prepare]]
+        return found[0] if len(found) == 1 else None
 
     def _is_asked(self, place: int, keys: Sequence[str], now: _Now) -> bool:
         return self._asked[place].key in keys or self._asked[place].fits(now)

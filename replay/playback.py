@@ -74,6 +74,8 @@ class Playback:
         self.sent: list[Sent] = []
         self.answers: list[Told] = []
         self.misses: list[Miss] = []
+        #: Of each answer that was found loosely, in what its request differs.
+        self.loose: list[str] = []
         #: Of each request what answered it, if anything did.
         self._log: list[tuple[Taken, Told] | None] = []
         #: A fault of ours, or of the tape: nothing else may be believed.
@@ -125,7 +127,9 @@ class Playback:
             self._deck.give_back(taken)  # who asks again after a fault gets an answer
         self.answers.append(told)
         self._log.append((taken, told))
-        return script
+        if taken.loosely:
+            self.loose.append(f"request {len(self.sent)} is {self._deck.name(taken.place)}, {taken.told()}")
+        return taken.over(script)
 
 
 def _says(script: Script) -> tuple[object, ...]:

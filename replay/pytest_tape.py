@@ -272,6 +272,7 @@ class Tape:
             return f"no answer had a place for {', '.join(playback.faults.unapplied)}"
         if playback.unused and not (self.plan.partly or self.plan.repeat or playback.changed):
             return f"{len(playback.unused)} of {len(playback.streams)} recorded streams were not asked for"
+        self.notes += [f"{self.plan.nodeid}: {each}" for each in playback.loose]
         return ""
 
     def _uncut(self) -> str:

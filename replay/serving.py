@@ -65,7 +65,7 @@ def _named(paths: Sequence[Path], attempts: Attempts) -> Iterator[_Row]:
 
 @dataclass(slots=True)
 class Serving:
-    """`choose` answers each request; `say` is told one line of each, and `ended` adds one where the client went first."""
+    """`choose` answers each request; `say` is told a line of each, and `ended` adds one where the client went first."""
 
     deck: Deck
     say: Callable[[str], None]
@@ -107,7 +107,7 @@ class Serving:
         if self.ids == "fresh":
             script = with_fresh_ids(script, self.asked)
         self.say(f"{what} -> {self.deck.name(taken.place)}: {_said(script)}{_beside(taken, recorded, script)}")
-        return script
+        return taken.over(script)
 
     def ended(self, outcome: Outcome) -> None:
         """What its line promised was not sent where the client went first."""
@@ -141,7 +141,5 @@ def _said(script: Script) -> str:
 def _beside(taken: Taken, recorded: Script, script: Script) -> str:
     """What is not as it was recorded."""
     notes = ["faulty"] if script != recorded and _said(script) != _said(recorded) else []
-    if taken.drift:
-        more = f" and {len(taken.drift) - 1} more" if len(taken.drift) > 1 else ""
-        notes.append(f"asked otherwise: {taken.drift[0]}{more}")
+    notes += [taken.told()] if taken.drift else []
     return f" ({'; '.join(notes)})" if notes else ""

@@ -60,7 +60,8 @@ LOOSE: Final[Mapping[str, str]] = MappingProxyType(
         # 18.11.2026, 11/18/26; 20261118T195922; 18 Nov, 18-Nov-2026; Nov 18 19:59; 19:59, 7:59 pm; Wednesday
         "time": r"\b\d{1,2}\.\d{1,2}\.(?:19|20)\d{2}\b|\b\d{1,2}/\d{1,2}/(?:(?:19|20)\d{2}|\d{2})\b"
         r"|\b(?:19|20)\d{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[T_-]?\d{4}(?:\d{2})?Z?)?\b"
-        rf"|\b{_DAY}\d{{1,2}}(?:st|nd|rd|th)?[ -]{_NAMED_MONTH}\b(?! {{1,2}}\d{{1,2}}(?:\s|$))(?:[ -](?:19|20)\d{{2}})?(?:,? {_HOUR}{_HALF})?"
+        rf"|\b{_DAY}\d{{1,2}}(?:st|nd|rd|th)?[ -]{_NAMED_MONTH}\b(?! {{1,2}}\d{{1,2}}(?:\s|$))"
+        rf"(?:[ -](?:19|20)\d{{2}})?(?:,? {_HOUR}{_HALF})?"
         rf"|\b{_DAY}{_NAMED_MONTH} {{1,2}}\d{{1,2}}(?:st|nd|rd|th)?\b(?:,? {_HOUR}{_HALF})?"
         rf"|\b{_HOUR}{_HALF}(?![\d:])|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b",
         # pid 4711, PID: 4711, process 4711, sshd[4711]:

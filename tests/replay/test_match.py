@@ -9,9 +9,9 @@ import pytest
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_object, parse
 from wiretape.events.record import Record
-from wiretape.replay.match import Deck, How, Miss, Taken, asked_of, blank, prepare_of
+from wiretape.replay.match import LOOSELY, Deck, How, Miss, Taken, asked_of, blank, prepare_of
 from wiretape.replay.redact import Redaction, redact
-from wiretape.replay.script import Request
+from wiretape.replay.script import Request, Script
 
 CHAT = "/v1/chat/completions"
 
@@ -55,6 +55,64 @@ def test_the_same_question_is_answered_in_the_order_of_the_recording_and_others_
     deck = Deck([stream(A), stream(B), stream(A)])
     assert taken(deck, asking(B), asking(A), asking(A)) == [1, 0, 2]
     assert deck.unused == []
+
+
+def said_by_tool(content: str, question: str = "go") -> bytes:
+    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": question},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "a", "content": content},
+    ]
+    return json.dumps({"model": "m", "messages": messages}).encode()
+
+
+DAYS = [said_by_tool(f"free on 2026-11-{day}") for day in (18, 19, 20)]
+
+
+def test_of_several_with_one_key_the_one_answers_that_was_asked_just_this() -> None:
+    recorded = [stream(each) for each in DAYS]
+    assert taken(Deck(recorded), *(asking(DAYS[place]) for place in (2, 0, 1))) == [2, 0, 1]
+    other = asking(said_by_tool("free on 2027-01-01"))
+    assert taken(Deck(recorded), asking(DAYS[1]), other, other) == [1, 0, 2], "on another day in their order"
+
+
+#: What was recorded, what is asked now, and which of them answers, loosely.
+LOOSELY_TAKEN: dict[str, tuple[list[bytes], bytes, int | None]] = {
+    "the only one": ([said_by_tool("pid 4711"), A], said_by_tool("pid 12"), 0),
+    "of two nobody knows which": ([said_by_tool("pid 4711"), said_by_tool("pid 4712")], said_by_tool("pid 12"), None),
+    "what has its key comes first": ([said_by_tool("pid 4711"), said_by_tool("pid 12")], said_by_tool("pid 12"), None),
+    "another number is another result": ([said_by_tool("5 rows")], said_by_tool("6 rows"), None),
+    "a question is never read loosely": ([said_by_tool("x", "at 10:30?")], said_by_tool("x", "at 10:31?"), None),
+}
+
+
+@pytest.mark.parametrize("case", LOOSELY_TAKEN)
+def test_where_nothing_has_its_key_the_only_one_that_has_its_loose_key_answers_and_it_is_told(case: str) -> None:
+    recorded, asked, place = LOOSELY_TAKEN[case]
+    for how in ("key", "strict"):
+        answer = Deck([stream(each) for each in recorded], how).take(asking(asked))
+        if how == "key" and place is not None:
+            assert isinstance(answer, Taken)
+            assert (answer.place, answer.loosely) == (place, True)
+            assert answer.told() == 'matched loosely: messages[2].content: "pid 4711" -> "pid 12"'
+            assert LOOSELY in answer.over(Script()).headers
+        else:
+            assert not (isinstance(answer, Taken) and answer.loosely)
+
+
+def test_what_answered_already_is_not_answered_loosely_by_another() -> None:
+    deck = Deck([stream(said_by_tool("pid 1")), stream(said_by_tool("pid 2"))])
+    assert taken(deck, asking(said_by_tool("pid 1"))) == [0]
+    again = miss(deck, asking(said_by_tool("pid 1")))
+    assert again.used
+    assert taken(deck, asking(said_by_tool("pid 3"))) == [1], "now the only one that is left"
+
+
+def test_what_is_found_by_its_key_says_nothing_of_it() -> None:
+    [answer] = [Deck([stream(A)]).take(asking(A))]
+    assert isinstance(answer, Taken)
+    assert (answer.told(), answer.over(Script())) == ("", Script())
 
 
 def test_a_second_use_is_a_miss_unless_it_may_repeat() -> None:

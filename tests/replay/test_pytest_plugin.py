@@ -484,6 +484,29 @@ def test_no_call_of_half_its_arguments(tape):
     run(pytester).assert_outcomes(passed=1)
 
 
+def test_what_is_matched_loosely_is_told_at_the_end(pytester: pytest.Pytester) -> None:
+    source = (
+        CLIENT
+        + """
+@pytest.mark.tape
+def test_it(tape):
+    body = {"model": "m", "stream": True, "messages": [
+        {"role": "system", "content": "It is 10:31."}, {"role": "user", "content": "hi"}]}
+    answer = httpx.post(tape.url + "/chat/completions", json=body)
+    assert "sunny" in answer.text and answer.headers["x-wiretape-match"] == "loose"
+"""
+    )
+    asked = {"model": "m", "stream": True, "messages": [
+        {"role": "system", "content": "It is 09:00."}, {"role": "user", "content": "hi"}]}  # fmt: skip
+    turn = text("hi", "sunny")._replace(body=asked)
+    project(pytester, source, test_it=conversation(turn))
+    result = run(pytester)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ['*test_it: request 1 is stream 1, matched loosely: messages?0?.content: "It is 09:00." -> "It is 10:31."']
+    )
+
+
 TWO = (
     CLIENT
     + """

@@ -11,7 +11,7 @@ from wiretape.events.errors import TapeError
 from wiretape.events.json_text import dumps, parse
 from wiretape.events.record import Record
 from wiretape.replay.faults import Faults
-from wiretape.replay.match import How, Taken
+from wiretape.replay.match import LOOSELY, How, Taken
 from wiretape.replay.player import ORIGINAL
 from wiretape.replay.script import Fault, Request, Script, event_stream
 from wiretape.replay.seal import seal
@@ -222,3 +222,18 @@ def test_where_the_client_went_first_what_it_got_is_said(tape: Path) -> None:
         outcome.ended, outcome.pieces = ended, pieces
         table.serving.ended(outcome)
     assert len(table.lines) == 1
+
+
+def test_what_is_matched_loosely_is_told_in_its_line_and_its_head(tmp_path: Path) -> None:
+    def told(time: str) -> bytes:
+        return dumps({"stream": True, "messages": [{"role": "system", "content": f"It is {time}."}]})
+
+    path = tmp_path / "a.tape"
+    opened, request, *behind = stream()
+    path.write_bytes(live([opened, request._replace(raw=told("09:00"), payload=told("09:00")), *behind]))
+    table = Table(path)
+    script = table.serving.choose(Request(b"POST", PATHS["chat"].encode(), (), told("10:31")))
+    assert (script.status, LOOSELY in script.headers) == (200, True)
+    assert table.lines[0].endswith(
+        'to its end (matched loosely: messages[0].content: "It is 09:00." -> "It is 10:31.")'
+    )

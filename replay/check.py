@@ -14,6 +14,7 @@ from wiretape.events.json_text import as_list, as_object, parse
 from wiretape.events.record import Record
 from wiretape.events.tape import Reader
 
+from .beside import LINE_BYTES_MAX, folder_of, strays, together
 from .coded import unreadable
 from .expected import expected
 from .fields import wrong_members
@@ -24,8 +25,6 @@ from .split_body import LISTS
 
 __all__ = ["Trouble", "check", "check_files"]
 
-#: GitHub folds what is longer away, and no diff tool shows it well.
-_LINE_BYTES_MAX: Final = 100_000
 _BYTES_MAX: Final = 1_000_000
 #: Lines that are no records.
 _BESIDE: Final = (b'{"k":"clock"', b'{"k":"fold"')
@@ -62,7 +61,12 @@ def check_files(
             if file.exists() and not file.is_file():  # a pipe may never say anything, a device never end
                 found.append(Trouble(file, 0, "unreadable", "no regular file"))
             else:
-                found += check(file, file.read_bytes(), today, bytes_max=bytes_max, age_days_max=age_days_max)
+                data = file.read_bytes()
+                found += check(file, data, today, bytes_max=bytes_max, age_days_max=age_days_max)
+                found += [
+                    Trouble(stray, 0, "stray", f"no line of {file.name} names it", wrong=False)
+                    for stray in strays(file, data)
+                ]
     return found
 
 
@@ -74,6 +78,7 @@ def check(
         return _live(file, data)
     found = [*_sizes(file, data, bytes_max)]
     try:
+        data = together(data, lambda name: (folder_of(file) / name).read_bytes())
         sealed = decode(data, verify=False)
     except TapeError as error:
         message = str(error)
@@ -109,7 +114,7 @@ def _sizes(file: Path, data: bytes, bytes_max: int) -> Iterator[Trouble]:
     if len(data) > bytes_max:
         yield Trouble(file, 0, "size", f"{len(data)} bytes, more than {bytes_max}")
     for number, line in enumerate(data.split(b"\n"), 1):
-        if len(line) > _LINE_BYTES_MAX:
+        if len(line) > LINE_BYTES_MAX:
             yield Trouble(file, number, "line", f"{len(line)} bytes long: no review shows it", wrong=False)
 
 

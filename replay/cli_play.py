@@ -149,11 +149,12 @@ def _cut(
     with told():
         from wiretape.events.errors import TapeError
 
+        from .beside import read
         from .cutting import cut
         from .faults import FaultError
 
         try:
-            made = cut(tape.read_bytes(), after, ending, stream=stream, name=tape.name)
+            made = cut(read(tape), after, ending, stream=stream, name=tape.name)
         except FaultError as error:
             raise FailedError(f"--after {after}: {str(error).rpartition(': ')[2]}", BAD_USAGE) from error
         except TapeError as error:

@@ -55,6 +55,9 @@ def _seal(
     max_age: Annotated[
         int | None, typer.Option(metavar="DAYS", min=1, help="`check` asks for a new one then.", show_default=False)
     ] = None,
+    blobs: Annotated[
+        bool, typer.Option("--blobs", help="Put lines of more than 100,000 bytes beside the tape, in FILE.blobs/.")
+    ] = False,
     data: DataFolder = None,
     config: ConfigFile = None,
     json_: AsJson = False,
@@ -68,6 +71,8 @@ def _seal(
         raise FailedError("--allow-secrets goes with --exact: without it they are redacted", BAD_USAGE)
     if str(out) != "-" and (out.is_dir() or not out.parent.is_dir()):
         raise FailedError(f"{out}: {'a folder' if out.is_dir() else 'there is no such folder'}", BAD_USAGE)
+    if blobs and str(out) == "-":
+        raise FailedError("--blobs needs a file beside which they can lie", BAD_USAGE)
     if exact and (redact_prompts or redact_path):
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
     with told():
@@ -85,7 +90,7 @@ def _seal(
         )
         sealed = seal(streams, rules, headers=[recording.header for recording in recordings])
         _tell_unreadable(streams, exact=exact)
-        _write(out, sealed)
+        _write(out, sealed, blobs=blobs)
         header = parse(sealed, verify=False).header
     said = {"out": str(out), "bytes": len(sealed), **{name: header[name] for name in ("streams", "exact")}}
     if str(out) != "-":
@@ -138,8 +143,13 @@ def _recording(name: str, data: str | None, config: str | None) -> "Recording":
     return load(path, verify=False)  # an edited one is what it is sealed anew for
 
 
-def _write(out: Path, sealed: bytes) -> None:
+def _write(out: Path, sealed: bytes, *, blobs: bool) -> None:
     """Whole, or not at all; into what is no regular file, a pipe or a device, as it goes."""
+    from .beside import apart, remove_strays, write_blobs
+
+    if blobs:
+        sealed, beside = apart(sealed)
+        write_blobs(out.resolve(), beside)
     if str(out) == "-":
         sys.stdout.buffer.write(sealed)
         return
@@ -155,6 +165,7 @@ def _write(out: Path, sealed: bytes) -> None:
             file.write(sealed)
         unfinished.chmod(S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
         unfinished.replace(target)
+        remove_strays(target, sealed)
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -109,30 +109,38 @@ def _plain(headers: Sequence[tuple[str, str]], pieces: Sequence[bytes], bytes_ma
     """Layer by layer, until it is text or nothing is left to undo."""
     kind = next((value for name, value in headers if name.lower() == "content-type"), "")
     codings = [word for name, value in headers if name.lower() == "content-encoding" for word in _words(value)]
-    if not codings and "json" in kind.lower():
-        codings = _unsaid(_starts(pieces))
     undone: list[str] = []
-    for layer, coding in enumerate(reversed(codings)):
-        if _is_text(pieces):
-            break
-        if coding not in _COMPRESSIONS or layer >= _LAYERS_MAX:
+    while not _is_plain(kind, codings, pieces):
+        if len(undone) == _LAYERS_MAX:
             return Plain(pieces, "", "coding")
-        try:
-            pieces = _inflated(coding, pieces, bytes_max)
-        except _UnreadableError as error:
-            return Plain(pieces, "", str(error))
+        coding = codings.pop() if codings else _unsaid(kind, _starts(pieces)) or _charset_of(kind, pieces)
+        if coding in _CHARSETS:
+            pieces = _recoded(coding, pieces)
+        elif coding in _COMPRESSIONS:
+            try:
+                pieces = _inflated(coding, pieces, bytes_max)
+            except _UnreadableError as error:
+                return Plain(pieces, "", str(error))
+        else:
+            return Plain(pieces, "", "coding")
         undone.append(coding)
-    if charset := _charset_of(kind, pieces):
-        pieces = _recoded(charset, pieces)
-        undone.append(charset)
     return Plain(pieces, ", ".join(undone))
 
 
-def _unsaid(begins: bytes) -> list[str]:
+def _is_plain(kind: str, codings: Sequence[str], pieces: Sequence[bytes]) -> bool:
+    """Nothing is left to undo; what is text is not looked at where nothing says that it is coded."""
+    if codings:
+        return _is_text(pieces)
+    return not _unsaid(kind, _starts(pieces)) and not _charset_of(kind, pieces)
+
+
+def _unsaid(kind: str, begins: bytes) -> str:
     """Of JSON: how it is compressed, where nobody kept the header."""
+    if "json" not in kind.lower():
+        return ""
     if begins.startswith(_GZIP_MARK):
-        return ["gzip"]
-    return ["deflate"] if begins[:1] == b"x" and _is_zlib(begins[:2]) else []
+        return "gzip"
+    return "deflate" if begins[:1] == b"x" and _is_zlib(begins[:2]) else ""
 
 
 def _words(value: str) -> list[str]:

@@ -8,6 +8,7 @@ from wiretape.events.errors import TapeError
 from wiretape.events.record import NO_KEYS, Record
 from wiretape.events.tape import Reader
 
+from .beside import read
 from .sealed import MARK, decode
 
 __all__ = ["Recording", "load", "parse"]
@@ -21,9 +22,9 @@ class Recording(NamedTuple):
 
 
 def load(path: Path, *, verify: bool = True) -> Recording:
-    """Raises TapeError, which names the file and the place."""
+    """With what lies beside it. Raises TapeError, which names the file and the place."""
     try:
-        return parse(path.read_bytes(), verify=verify)
+        return parse(read(path), verify=verify)
     except TapeError as error:
         raise TapeError(f"{path}: {error}") from error
 

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from wiretape.events.errors import TapeError
 
+from .beside import read
 from .compare import compare, verdict
 from .difference import Difference, Level
 from .load import Recording, parse
@@ -89,8 +90,8 @@ def _pair(name: str, a: Path, b: Path, level: Level) -> Compared:
 
 def _read(path: Path) -> tuple[Recording, _Lines]:
     """Its fold line is not compared: what the tape itself comes to is."""
-    data = path.read_bytes()
     try:
+        data = read(path)
         recording = parse(data, verify=False)
     except TapeError as error:
         raise TapeError(f"{path}: {error}") from error

@@ -15,6 +15,7 @@ from wiretape.proxy.catalogue import peek
 from wiretape.proxy.entry import StreamRow, entry_of
 from wiretape.proxy.store import PAGE_MAX, Filter
 
+from .beside import apart, read, write_blobs
 from .difference import Difference, of_change, shortened
 from .expected import expected
 from .json_diff import changes
@@ -156,16 +157,21 @@ def refold_paths(
 
 
 def _file(path: Path, row: StreamRow | None, *, write: bool) -> Refolded:
-    data = path.read_bytes()
+    data = short = path.read_bytes()
     sealed = data.startswith(MARK)
     try:
+        data = read(path)
         recording, differences = refold(data, None if sealed else row)
     except TapeError as error:
         return Refolded(path, sealed, 0, len(data), (), str(error))
     written = write and sealed and bool(differences)
     if written:
         header = {name: value for name, value in recording.header.items() if name not in ("wiretape", "format")}
+        new = encode(header, recording.streams)
+        if short != data:
+            new, blobs = apart(new)
+            write_blobs(path, blobs)
         unfinished = path.with_name(path.name + ".new")
-        unfinished.write_bytes(encode(header, recording.streams))
+        unfinished.write_bytes(new)
         unfinished.replace(path)
     return Refolded(path, sealed, len(recording.streams), len(data), differences, "", written)

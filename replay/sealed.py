@@ -27,6 +27,7 @@ from wiretape.events.record import decode as decode_line
 from wiretape.events.record import encode as encode_line
 from wiretape.events.upcast import upcast
 
+from .beside import BLOB
 from .clock import Clock, clocked, timed
 from .expected import expected
 from .split_body import LISTS, TEXT, joined, split
@@ -93,6 +94,8 @@ def decode(
     for step in sorted(steps):
         if step >= header["format"]:
             lines = steps[step](lines)
+    if away := next((at for at, line in enumerate(lines, 1) if line.startswith(BLOB)), 0):
+        raise TapeError(f"line {away}: what it held lies beside the file, of which only the bytes are here")
     streams: list[list[Record]] = []
     numbers: list[list[int]] = []
     for first, mine, fold in _streams(lines):

@@ -110,4 +110,7 @@ def _bytes_of(lines: Sequence[Record], at: int, count: int, kind: str) -> list[b
 
 
 def _with_body(record: Record, body: bytes, keys: dict[str, Any]) -> Record:
-    return record._replace(keys=keys, raw=body, payload=body, value=parse(body))
+    value = parse(body)
+    if value is ABSENT:
+        raise TapeError("a request whose lists hold what is no JSON")
+    return record._replace(keys=keys, raw=body, payload=body, value=value)

@@ -67,6 +67,8 @@ CODED: Final[dict[str, tuple[str, str, Callable[[bytes], bytes]]]] = {
     "gzip without its header": (JSON, "", gzip.compress),
     "gzip of two members": (JSON, "gzip", lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])),
     "gzip twice": (JSON, "gzip, gzip", lambda data: gzip.compress(gzip.compress(data))),
+    "gzip twice, said once": (JSON, "gzip", lambda data: gzip.compress(gzip.compress(data))),
+    "deflate without a word": (JSON, "", zlib.compress),
     "deflate": (JSON, "deflate", zlib.compress),
     "deflate without its header": (JSON, "deflate", bare),
     "UTF-16 with its mark": (JSON, "", utf("utf-16")),
@@ -110,7 +112,7 @@ def answered(
     for at in range(0, len(body), read_bytes):
         new.append(Record(len(new), 30 + at, "body", {}, body[at : at + read_bytes]))
     said = {"bytes": len(body), "sha256": hashlib.sha256(body).hexdigest(), "framed": True}
-    return [*new, Record(len(new), 99_000, "end", {"cause": "framed", "ending": "completed", "flags": [], **said})]
+    return [*new, Record(len(new), 10**9, "end", {"cause": "framed", "ending": "completed", "flags": [], **said})]
 
 
 def whole(body: bytes, kind: str = JSON, coding: str = "", *, uploaded: bool = False) -> list[Record]:

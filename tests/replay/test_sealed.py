@@ -193,6 +193,10 @@ _REFUSED: Final[Mapping[str, tuple[bytes, str]]] = MappingProxyType(
             "a line of kind message where none is due",
         ),
         "a message too few": (_SMALL.replace(b'{"k":"message"', b'{"k":"tool"'), "1 lines of kind message are due"),
+        "an element that is none": (
+            _SMALL.replace(b'{"k":"message","data":', b'{"k":"message","raw":"}","was":'),
+            "whose lists hold what is no JSON",
+        ),
         "a list that is split": (
             _SMALL.replace(b'"data":{"model": "synthetic", "stream": true, "messages": []}', b'"data":[[]]'),
             "split, but not JSON",

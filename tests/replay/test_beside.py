@@ -1,0 +1,173 @@
+"""Long lines beside a tape: the same tape, short to review, and an error where one is not there."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from tests.replay.made import live, stream
+from tests.replay.test_coded import KEY, answered, asked
+from tests.replay.test_sealed_format import wrong_lines
+from wiretape.events.errors import TapeError
+from wiretape.events.record import Record
+from wiretape.proxy.cli import app
+from wiretape.replay import beside
+from wiretape.replay.beside import apart, folder_of, read, strays, together, write_blobs
+from wiretape.replay.check import check, check_files
+from wiretape.replay.load import load, parse
+from wiretape.replay.seal import EXACT, Rules, seal
+
+LONG: Final = 200_000
+BINARY: Final = bytes(range(256)) * (LONG // 256)
+PICTURE: Final = json.dumps(
+    {"messages": [{"role": "user", "content": "x" * LONG}, {"role": "user", "content": "?"}]}
+).encode()
+
+
+def recording() -> list[list[Record]]:
+    """A picture in a message, an upload of bytes, an answer of bytes, and one of text on one line."""
+    return [
+        answered(asked(PICTURE), BINARY, "audio/mpeg", read_bytes=50_000),
+        answered(asked(BINARY[1:], "audio/mpeg", uploaded=True), b"y" * LONG, "text/plain", read_bytes=LONG),
+        answered(asked(b'{"a":1}'), b'["%b"]' % (b"z" * LONG), read_bytes=LONG),
+        stream(),
+    ]
+
+
+STREAMS: Final = recording()
+EXACTLY: Final = seal(STREAMS, EXACT)
+
+
+def test_the_same_tape_with_short_lines() -> None:
+    whole = EXACTLY
+    short, blobs = apart(whole)
+    assert max(map(len, short.split(b"\n"))) < 20_000
+    assert sorted(map(len, blobs.values())) == sorted([len(BINARY), len(BINARY) - 1, LONG + 4, len(PICTURE)])
+    assert all(hashlib.sha256(blob).hexdigest() == name for name, blob in blobs.items())
+    assert apart(whole) == (short, blobs)
+    assert wrong_lines(short) == []
+    again = together(short, blobs.__getitem__)
+    assert parse(again).streams == STREAMS
+    assert apart(again) == (short, blobs)
+    assert seal(parse(again).streams, EXACT) == whole
+
+
+def test_a_tape_of_short_lines_has_nothing_beside_it() -> None:
+    whole = seal([stream()])
+    assert apart(whole) == (whole, {})
+    assert together(whole, blobs_of({})) == whole
+
+
+@settings(max_examples=12)
+@given(st.one_of(st.integers(1, 100), st.integers(1, 300_000)))
+def test_whatever_is_long(limit: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beside, "LINE_BYTES_MAX", limit)
+        short, blobs = apart(EXACTLY)
+    assert parse(together(short, blobs.__getitem__), verify=False).streams == STREAMS
+
+
+def blobs_of(blobs: dict[str, bytes]) -> Callable[[str], bytes]:
+    return blobs.__getitem__
+
+
+def write(folder: Path, *streams: list[Record], rules: Rules = EXACT) -> Path:
+    tape = folder / "a.tape"
+    short, blobs = apart(seal(streams or STREAMS, rules))
+    write_blobs(tape, blobs)
+    tape.write_bytes(short)
+    return tape
+
+
+def test_it_is_found_again_and_what_is_wrong_is_said(tmp_path: Path) -> None:
+    tape = write(tmp_path)
+    assert load(tape).streams == STREAMS
+    assert [each.code for each in check_files([tape]) if each.wrong] == []
+    with pytest.raises(TapeError, match="line 4: what it held lies beside the file"):
+        parse(tape.read_bytes())
+    link = tmp_path / "link"
+    link.symlink_to(tape)
+    assert load(link).streams == STREAMS
+
+    stray = folder_of(tape) / ("0" * 64)
+    stray.write_bytes(b"")
+    (folder_of(tape) / "notes").write_bytes(b"")
+    assert [(each.code, each.file) for each in check_files([tape])] == [("stray", stray)]
+    assert list(strays(tape, tape.read_bytes())) == [stray]
+
+    name = next(file for file in folder_of(tape).iterdir() if file.stat().st_size == len(BINARY))
+    name.write_bytes(BINARY[1:])
+    with pytest.raises(TapeError, match=r"a\.tape: line \d+: what it held beside the file is something else now"):
+        load(tape)
+    name.unlink()
+    with pytest.raises(TapeError, match="is not beside the file"):
+        load(tape)
+    [found] = [each for each in check_files([tape]) if each.wrong]
+    assert (found.code, tape.read_bytes().split(b"\n")[found.line - 1][:9]) == ("unreadable", b'{"blob":"')
+
+
+def test_a_secret_in_it_is_found(tmp_path: Path) -> None:
+    picture = PICTURE.replace(b"xxxx", b" %b " % KEY.encode(), 1)
+    tape = write(tmp_path, answered(asked(picture), b"{}"), rules=Rules(exact=True, secrets_allowed=True))
+    assert KEY.encode() not in tape.read_bytes()
+    [found] = [each for each in check_files([tape]) if each.code == "secret"]
+    assert tape.read_bytes().split(b"\n")[found.line - 1].startswith(b'{"blob":')
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"blob":"x","as":"b64","k":"answer"}',
+        b'{"blob":"../../../etc/passwd","as":"b64","k":"answer"}',
+        b'{"blob":"%b","as":"novel","k":"answer"}' % (b"0" * 64),
+        b'{"blob":"%b","k":"answer"}' % (b"0" * 64),
+        b'{"blob":',
+    ],
+)
+def test_lines_that_name_nothing(tmp_path: Path, line: bytes) -> None:
+    data = write(tmp_path).read_bytes().split(b"\n")
+    data[3] = line
+    with pytest.raises(TapeError, match="line 4: what it held"):
+        together(b"\n".join(data), lambda _: b"")
+    [found] = check(tmp_path / "a.tape", b"\n".join(data), date(2026, 11, 18))[:1]
+    assert (found.line, found.code) == (4, "unreadable")
+
+
+@pytest.mark.parametrize("kind", [b"data", b"raw", b"b64"])
+def test_any_bytes_beside_it_end_nothing(kind: bytes) -> None:
+    for blob in (b"", b"x", b"\xff", b'{"k":1}\n', b"[" * 5_000):
+        name = hashlib.sha256(blob).hexdigest().encode()
+        data = seal([stream()]) + b'{"blob":"%b","as":"%b","k":"answer"}\n' % (name, kind)
+        with pytest.raises(TapeError):
+            parse(together(data, blobs_of({name.decode(): blob})))
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    run, live_tape, out = CliRunner(), tmp_path / "live.tape", tmp_path / "out.tape"
+    live_tape.write_bytes(live(STREAMS[0]))
+    sealing = ["seal", str(live_tape), "-o", str(out)]
+    assert run.invoke(app, [*sealing, "--blobs"]).exit_code == 0
+    assert len(list(folder_of(out).iterdir())) == 2
+    assert run.invoke(app, ["check", str(out)]).exit_code == 0
+    assert run.invoke(app, ["diff", str(live_tape), str(out), "--level", "bytes"]).exit_code == 0
+    assert run.invoke(app, ["refold", str(out)]).exit_code == 0
+    first = out.read_bytes()
+    assert run.invoke(app, ["seal", str(out), "-o", str(out), "--blobs"]).exit_code == 0
+    assert out.read_bytes() == first
+    assert (
+        run.invoke(
+            app, ["cut", str(out), "--after", "byte:5", "--ending", "reset", "-o", str(tmp_path / "cut.tape")]
+        ).exit_code
+        == 0
+    )
+    assert run.invoke(app, sealing).exit_code == 0
+    assert not folder_of(out).exists(), "what nothing names is gone with the tape that named it"
+    assert read(out) == out.read_bytes()
+    assert run.invoke(app, ["seal", str(live_tape), "-o", "-", "--blobs"]).exit_code != 0

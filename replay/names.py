@@ -98,8 +98,8 @@ _HEADER: Final = re.compile(
 _NUMBER_NAME: Final = re.compile(r"(?:password|passwd|passphrase|pwd|passcode|secret|apikey)$")
 _NUMBER: Final = re.compile(r"\d{4,64}")
 _NUMBERED: Final = re.compile(
-    r"(?<![A-Za-z0-9])([A-Za-z0-9_.-]{0,40}(?i:passw(?:or)?d|passphrase|pwd|passcode))[\"']?"
-    r"\s{0,3}(?:=>|:=|[:=])\s{0,3}[\"']?(\d{4,64})(?![A-Za-z0-9_.-])"
+    r"(?<![A-Za-z0-9])([A-Za-z0-9_.-]{0,40}(?i:passw(?:or)?d|passphrase|pwd|passcode))"
+    r"([\"']?)\s{0,3}(?:=>|:=|[:=])\s{0,3}([\"']?)(\d{4,64})(?![A-Za-z0-9_.-])"
 )
 _COOKIE: Final = re.compile(
     r"(?<![A-Za-z0-9])(?i:set-cookie|cookie):\s{0,3}([A-Za-z0-9_.-]{1,64}=[^\s;\"'<>\\]{6,4096}(?:;\s?[^\s;\"'<>\\]{1,4096}){0,50})"
@@ -108,7 +108,7 @@ _CREDENTIAL: Final = re.compile(r"(?<![A-Za-z0-9])(?i:bearer)\s+([A-Za-z0-9+/=_.
 #: Also with what should have been escaped in it, unless what follows the colon is a port.
 _IN_URL: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]{1,20}://(?:[^\s:/?#@\"'\[\]<>]*:([^\s/?#@\"'<>\[\]]{3,}(?:@[^\s/?#@\"'<>\[\]]{0,256}){0,8})"
-    r"|[^\s:/?#@.\"'\[\]<>]*:(?!\d{1,5}[/?#])([^\s\"'<>\[\]]{3,256}))@(?=[^\s/?#@\"'<>\[\]:]+(?:[:/?#\s\"'<>\[\]),;]|$))"
+    r"|[^\s:/?#@.\"'\[\]<>]*:(?!\d{1,5}[/?#]|(?i:port)\b|[$%{])([^\s\"'<>\[\]]{3,256}))@(?=[^\s/?#@\"'<>\[\]:]+(?:[:/?#\s\"'<>\[\]),;]|$))"
 )
 
 
@@ -184,7 +184,8 @@ def named(text: str) -> Iterator[Hit]:
         if _is_likely(match[1], match[2]) and not _harmless(match[2]):
             yield _hit(match, 2, "secret")
     for match in _NUMBERED.finditer(text):
-        yield _hit(match, 2, "secret")
+        # As JSON writes a number, inside some text: what stands for it is one too.
+        yield _hit(match, 4, "digits" if match[2] and not match[3] else "secret")
     for pattern in _SURELY:
         for match in pattern.finditer(text):
             if _is_surely(match[1], match["value"]):

@@ -171,7 +171,8 @@ def _changes(
     by_text: dict[int, list[Change]] = {}
     for span in sorted(spans, key=lambda span: (span.text, span.start)):
         new = placeholders.of(span.vendor, span.secret) if span.secret is not None else ""
-        text = b"0" if span.vendor == "bytes" else _written(new, span.form)
+        number = span.vendor == "bytes" or (span.vendor == "digits" and span.secret is not None)
+        text = b"0" if number else _written(new, span.form)
         by_text.setdefault(span.text, []).append(Change(span.start, span.end, text))
     return [(parts[number], changes) for number, changes in by_text.items()]
 

@@ -238,6 +238,26 @@ def test_names_beside_a_value_and_numbers(value: Any, left: Any) -> None:
         }
 
 
+@pytest.mark.parametrize("piece", [1, 3, 100])
+def test_numbers_inside_arguments_and_lines_become_a_number(piece: int) -> None:
+    said = '{"to":"x","password": 84315926007, "n":7}'
+    call = {"id": "call_1", "function": {"name": "f", "arguments": said}}
+    frames = arguments(*(said[at : at + piece] for at in range(0, len(said), piece)))
+    records = tape(*frames, request=dumps({"messages": [{"tool_calls": [call]}]}))
+    [done] = redact([records])
+    assert b"84315926007" not in clean(records)
+    left = "".join(
+        record.value["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"]
+        for record in done
+        if record.kind == "frame"
+    )
+    asked = json.loads(done[1].raw or b"")["messages"][0]["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(left) == json.loads(asked) == {"to": "x", "password": 0, "n": 7}
+    lines = b'{"a":1,"password":84315926007}\n{"password":84315926007}\n'
+    [done] = redact([tape(lines, streamed=False)])
+    assert b"".join(data for _, data in reads(done)) == b'{"a":1,"password":0}\n{"password":0}\n'
+
+
 def test_what_a_name_gave_away_is_gone_elsewhere_too() -> None:
     calls = [{"id": "call_1", "function": {"name": "f", "arguments": json.dumps({"password": "hunter2-xyzzy"})}}]
     asked = dumps({"messages": [{"role": "user", "content": "say hunter2-xyzzy"}, {"tool_calls": calls}]})

@@ -215,6 +215,7 @@ def test_a_page_in_which_a_name_says_it() -> None:
         "see http://localhost:8000/@user/with@sign and https://x.example:443/?mail=a@b.example",
         "password: 8 characters; max_password_length: 1234; password_reset_at: 1750000000",
         "com.example.abcdef.ImportantClassNameWithManyCharacters",
+        "http://localhost:${PORT}/x@y http://host:port/a@b.example http://h:%s/c@d http://h:$PORT/e@f http://h:{port}/g@h",
         "&amp;amp; 100%25 \\\\\\\\ \\x41 &#65;",
     ],
 )

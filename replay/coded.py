@@ -48,7 +48,7 @@ _INSTEAD: Final = "[unreadable: {unreadable}, {bytes} bytes, sha256 {sha256}]"
 _Headers = Iterable[tuple[str, str]]
 
 
-class Plain(NamedTuple):
+class _Plain(NamedTuple):
     """What the pieces of a body say: as many pieces, and what was undone; or why that cannot be told."""
 
     pieces: Sequence[bytes]
@@ -105,14 +105,14 @@ def headers_of(headers: _Headers, decoded: str) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _plain(headers: Sequence[tuple[str, str]], pieces: Sequence[bytes], bytes_max: int) -> Plain:
+def _plain(headers: Sequence[tuple[str, str]], pieces: Sequence[bytes], bytes_max: int) -> _Plain:
     """Layer by layer, until it is text or nothing is left to undo."""
     kind = next((value for name, value in headers if name.lower() == "content-type"), "")
     codings = [word for name, value in headers if name.lower() == "content-encoding" for word in _words(value)]
     undone: list[str] = []
     while not _is_plain(kind, codings, pieces):
         if len(undone) == _LAYERS_MAX:
-            return Plain(pieces, "", "coding")
+            return _Plain(pieces, "", "coding")
         coding = codings.pop() if codings else _unsaid(kind, _starts(pieces)) or _charset_of(kind, pieces)
         if coding in _CHARSETS:
             pieces = _recoded(coding, pieces)
@@ -120,11 +120,11 @@ def _plain(headers: Sequence[tuple[str, str]], pieces: Sequence[bytes], bytes_ma
             try:
                 pieces = _inflated(coding, pieces, bytes_max)
             except _UnreadableError as error:
-                return Plain(pieces, "", str(error))
+                return _Plain(pieces, "", str(error))
         else:
-            return Plain(pieces, "", "coding")
+            return _Plain(pieces, "", "coding")
         undone.append(coding)
-    return Plain(pieces, ", ".join(undone))
+    return _Plain(pieces, ", ".join(undone))
 
 
 def _is_plain(kind: str, codings: Sequence[str], pieces: Sequence[bytes]) -> bool:
@@ -245,7 +245,7 @@ class _Closed(NamedTuple):
     #: Which of the bodies of its stream.
     number: int
     body: _Body
-    plain: Plain
+    plain: _Plain
 
 
 def opened(
@@ -319,11 +319,11 @@ def _closed(streams: Sequence[Sequence[Record]]) -> list[list[_Closed]]:
     return found
 
 
-def _read(records: Sequence[Record], body: _Body, bytes_max: int) -> Plain:
+def _read(records: Sequence[Record], body: _Body, bytes_max: int) -> _Plain:
     keys = records[body.at].keys
     pieces = [records[at].raw or b"" for at in body.of]
     if not body.of:
-        return Plain(pieces)
+        return _Plain(pieces)
     rows = (as_list(row) for row in as_list(keys.get("headers")))
     headers = [(str(row[0]), str(row[1])) for row in rows if len(row) == 2]
     if "decoded" not in keys:
@@ -331,7 +331,7 @@ def _read(records: Sequence[Record], body: _Body, bytes_max: int) -> Plain:
     # By whoever recorded it, and where it is a coding that we do not know only text shows that it was.
     codings = [word for name, value in headers if name.lower() == "content-encoding" for word in _words(value)]
     if not all(word in _COMPRESSIONS for word in codings) and not _is_text(pieces):
-        return Plain(pieces, "", "coding")
+        return _Plain(pieces, "", "coding")
     return _plain([*headers_of(headers, str(keys["decoded"]))], pieces, bytes_max)
 
 

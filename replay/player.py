@@ -264,7 +264,7 @@ def _headers(head: Mapping[str, Any]) -> Iterator[tuple[bytes, bytes]]:
     pairs = [(row[0], row[1]) for row in rows if len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], str)]
     undone = next((str(head[name]) or name for name in ("decoded", "unreadable") if name in head), "")
     for name, value in headers_of(pairs, undone):
-        yield name.encode("latin-1"), value.encode("latin-1")
+        yield name.encode("latin-1", "replace"), value.encode("latin-1", "replace")
 
 
 def _steps(

@@ -268,6 +268,14 @@ def test_what_was_decoded_has_no_coding_and_its_own_length() -> None:
     assert list(script_of(tape).headers) == [(b"content-type", b"application/json"), (b"content-length", b"5")]
 
 
+def test_what_somebody_edited_in_a_head_or_an_end_is_no_fault_of_ours() -> None:
+    head = {"status": 200, "headers": [1, [], ["x", 1], ["\ud800", "\u20ac"], ["a", "b"]]}
+    assert list(script_of([Record(0, 0, "head", head)]).headers) == [(b"?", b"?"), (b"a", b"b")]
+    for ending in ({}, [], 1, None, "novel"):
+        failed = [Record(0, 0, "attempt"), Record(1, 1, "failed", {"ending": ending})]
+        assert script_of(failed).unanswered is Fault.STALL
+
+
 async def test_630_recorded_seconds_take_no_time_under_a_clock_that_jumps(autojump_clock: MockClock) -> None:
     del autojump_clock
     frames = [chunk_frame({"content": str(number)}) for number in range(63)]

@@ -8,8 +8,8 @@ from wiretape.events.json_text import parse
 from .edited import Text
 from .prompts import is_prompt, words
 from .scalars import Path, Sort, scalars
-from .shapes import PLACEHOLDER
 from .spans import Span
+from .vendors import PLACEHOLDER
 
 __all__ = ["Redaction", "asked_for", "matches", "pattern_of"]
 

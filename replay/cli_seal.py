@@ -76,8 +76,8 @@ def _seal(
     if exact and (redact_prompts or redact_path):
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
     with told():
+        from .asked import Redaction
         from .load import parse
-        from .redact import Redaction
         from .seal import Rules, seal
 
         recordings = [_recording(name, data, config) for name in _each_once(tapes)]

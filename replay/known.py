@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from .shapes import PLACEHOLDER, Hit
+from .vendors import PLACEHOLDER, Hit
 
 __all__ = ["BY_PLACE", "Known", "is_known_secret"]
 

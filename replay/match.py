@@ -18,11 +18,12 @@ from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list, as_object, dumps
 from wiretape.events.record import NO_KEYS, Record
 
+from .asked import Redaction
 from .coded import headers_of, plain_body
 from .difference import shortened
 from .json_diff import changes
 from .key import Reading, canonical, exact, exact_key_of, fits, fits_as_text, gapped, key_of, loose_key_of
-from .redact import Redaction, blanked, redact
+from .redact import blanked, redact
 from .script import Request, Script, json_answer
 
 __all__ = [

@@ -14,8 +14,8 @@ from wiretape.events.json_text import ABSENT, parse
 
 from .edited import Text
 from .scalars import Path, Sort, scalars
-from .shapes import PLACEHOLDER
 from .spans import Form
+from .vendors import PLACEHOLDER
 
 __all__ = ["Words", "is_prompt", "words"]
 

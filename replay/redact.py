@@ -20,11 +20,12 @@ from .edited import Change, Text, edited, texts
 from .known import Known
 from .prompts import is_prompt
 from .scalars import Path, Sort, scalars
-from .shapes import PLACEHOLDER, Hit, find, merged
+from .shapes import find, merged
 from .spans import Form, Span, cut, found, hits_of, take
 from .strings import Joined, Piece, pieces_of
+from .vendors import PLACEHOLDER, Hit
 
-__all__ = ["Finding", "Redaction", "blanked", "findings", "names_of", "redact", "unmatched"]
+__all__ = ["Finding", "blanked", "findings", "names_of", "redact", "unmatched"]
 
 #: What is left when a neighbour is gone may be a secret by itself: so often it is looked for again.
 _PASSES: Final = 4

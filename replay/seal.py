@@ -13,10 +13,11 @@ from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list, as_object, dumps
 from wiretape.events.record import NO_KEYS, Record
 
+from .asked import Redaction
 from .coded import unreadable
 from .key import exact_key_of, key_of
 from .normalise import NAMES, normalise
-from .redact import Redaction, blanked, findings, names_of, redact, unmatched
+from .redact import blanked, findings, names_of, redact, unmatched
 from .sealed import encode
 from .shapes import find
 

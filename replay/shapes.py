@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
-from .names import is_secret_value, named
+from .names import named
 from .unescaped import Decoded, decoded
-from .vendors import PLACEHOLDER, SHAPES, Hit, glued, keys
+from .vendors import Hit, glued, keys
 
-__all__ = ["PLACEHOLDER", "SHAPES", "Hit", "find", "is_secret_value", "merged"]
+__all__ = ["find", "merged"]
 
 #: Nothing of the above, or of what follows, is in a text without one of these; escapes are looked into apart.
 _WORTH_A_LOOK: Final = re.compile(

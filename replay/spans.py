@@ -12,10 +12,11 @@ from wiretape.events.record import Record
 
 from .channels import channels, folded
 from .edited import Text
-from .names import is_header, is_pair, is_secret_number
+from .names import is_header, is_pair, is_secret_number, is_secret_value
 from .scalars import Path, Sort, scalars
-from .shapes import Hit, find, is_secret_value, merged
+from .shapes import find, merged
 from .strings import Joined, Piece, outside, pieces_of
+from .vendors import Hit
 
 __all__ = ["Form", "Span", "cut", "found", "hits_of", "take"]
 

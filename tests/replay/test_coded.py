@@ -25,13 +25,14 @@ from wiretape.proxy.config import Config, Route, Target
 from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.serve import running
 from wiretape.replay import coded
+from wiretape.replay.asked import Redaction
 from wiretape.replay.check import check
 from wiretape.replay.coded import headers_of, opened, plain_body, unreadable
 from wiretape.replay.compare import compare
 from wiretape.replay.load import Recording, parse
 from wiretape.replay.match import Deck, Taken, prepare_of
 from wiretape.replay.player import script_of
-from wiretape.replay.redact import Redaction, findings
+from wiretape.replay.redact import findings
 from wiretape.replay.script import Request, json_answer
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.server import listening

@@ -9,8 +9,9 @@ import pytest
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_object, parse
 from wiretape.events.record import Record
+from wiretape.replay.asked import Redaction
 from wiretape.replay.match import LOOSELY, Deck, How, Miss, Taken, asked_of, blank, prepare_of
-from wiretape.replay.redact import Redaction, redact
+from wiretape.replay.redact import redact
 from wiretape.replay.script import Request, Script
 
 CHAT = "/v1/chat/completions"

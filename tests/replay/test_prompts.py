@@ -12,8 +12,9 @@ from tests.replay.test_redact import clean, tape
 from wiretape.events.json_text import as_list, dumps, is_list, is_object
 from wiretape.events.record import NO_KEYS, Record
 from wiretape.events.tape import Recorder
+from wiretape.replay.asked import Redaction
 from wiretape.replay.key import key_of
-from wiretape.replay.redact import Redaction, redact
+from wiretape.replay.redact import redact
 from wiretape.replay.seal import Rules, seal
 
 #: Stands wherever something is said, and nowhere else.

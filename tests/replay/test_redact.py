@@ -18,8 +18,9 @@ from wiretape.events.json_text import as_list, dumps, is_object
 from wiretape.events.record import Record
 from wiretape.events.record import encode as line_of
 from wiretape.events.tape import Reader, Recorder, reads
+from wiretape.replay.asked import Redaction
 from wiretape.replay.expected import expected
-from wiretape.replay.redact import Redaction, blanked, findings, redact, unmatched
+from wiretape.replay.redact import blanked, findings, redact, unmatched
 from wiretape.replay.sealed import decode, encode
 
 KEY: Final = CANARIES["openai-project"]

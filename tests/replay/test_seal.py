@@ -16,8 +16,9 @@ from tests.replay.test_sealed import tapes
 from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.errors import TapeError
 from wiretape.events.record import Record
+from wiretape.replay.asked import Redaction
 from wiretape.replay.load import parse
-from wiretape.replay.redact import Redaction, findings, unmatched
+from wiretape.replay.redact import findings, unmatched
 from wiretape.replay.script import event_stream
 from wiretape.replay.seal import EXACT, Rules, in_order, key_of_record, seal
 

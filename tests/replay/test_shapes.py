@@ -11,7 +11,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.replay.canaries import CANARIES
-from wiretape.replay.shapes import SHAPES, find, is_secret_value
+from wiretape.replay.names import is_secret_value
+from wiretape.replay.shapes import find
+from wiretape.replay.vendors import SHAPES
 
 AZURE = "3f" + "9d0c" * 7 + "1a"
 

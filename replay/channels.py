@@ -54,6 +54,8 @@ _CONTINUED: Final[Mapping[tuple[bytes, Path], tuple[bytes, Path]]] = MappingProx
 )
 #: Of an answer's end that was cut, so many strings may belong to any stream inside it: their index was still to come.
 _TORN_MAX: Final = 16
+#: A private key; others are shorter.
+_SECRET_CHARS: Final = 20_000
 #: Texts of one frame that are put together from several of its strings; each is a look at all of them.
 _SCANS_MAX: Final = 200
 _LINE: Final = re.compile(rb"[^\r\n]+")
@@ -118,7 +120,17 @@ def _with_torn(found: Mapping[_Key, list[Piece]], torn: Sequence[tuple[_Key, Pie
     for key, pieces in found.items() if torn else ():
         for own, piece in torn:
             if own != key and own.names == key.names:
-                yield Joined.of([*pieces, piece])
+                yield Joined.of([*_last(pieces), piece])
+
+
+def _last(pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """As many as the longest secret may have."""
+    chars = 0
+    for number in range(len(pieces) - 1, -1, -1):
+        chars += len(pieces[number].said)
+        if chars > _SECRET_CHARS:
+            return pieces[number:]
+    return pieces
 
 
 def _pieces(text: Text, number: int) -> Iterator[tuple[_Key, Piece]]:

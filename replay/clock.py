@@ -204,6 +204,8 @@ def timed(lines: Sequence[Record], clock: Clock) -> list[Record]:
     kept: list[Record] = []
     for at, record in enumerate(lines):
         keys: Mapping[str, Any] = record.keys
+        if "cuts" in keys and (record.kind in _RECEIVED or record.kind == UPLOADED):
+            raise TapeError("a line says itself where reads ended, which its clock line says")
         if record.kind in _RECEIVED:
             t, cuts = places.of(record, late.get(at))
             keys = {**keys, "cuts": cuts} if cuts else keys

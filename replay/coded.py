@@ -213,7 +213,8 @@ def _charset_of(kind: str, pieces: Sequence[bytes]) -> str:
     if "json" not in kind or b"\0" not in begins:
         return ""
     found = _spelled(json.detect_encoding(begins))
-    return found if begins.decode(found, "replace")[:1] in _JSON_BEGINS else ""
+    text = begins.decode(found, "replace")  # of which the first two characters are ASCII
+    return found if text[:1] in _JSON_BEGINS and text.isascii() else ""
 
 
 def _spelled(charset: str) -> str:

@@ -189,7 +189,8 @@ def _cuts(record: Record, offsets: _Offsets, size: int) -> list[list[int]]:
     """Each later than the one before, and before the end if it was; a read of which no byte is left is none."""
     before = len(record.raw or b"")
     cuts: list[list[int]] = []
-    for t, place in as_list(record.keys.get("cuts")):
+    rows = filter(_begins_with_numbers, as_list(record.keys.get("cuts")))  # any other is somebody else's word
+    for t, place, *_ in rows:
         at = size if place == before else offsets(place)
         if at > (cuts[-1][1] if cuts else 0) and (at < size or place == before):
             cuts.append([t, at])
@@ -225,14 +226,14 @@ def _moved(
             asked = places.get(at)
         elif record.kind == "history" and asked is not None and (found := moved[at]) is not None:
             edits = [
-                [asked(row[0]), asked(row[1]), *row[2:]] if _is_edit(row) else row
+                [asked(row[0]), asked(row[1]), *row[2:]] if _begins_with_numbers(row) else row
                 for row in as_list(record.keys.get("edits"))
             ]
             moved[at] = found._replace(keys={**found.keys, "edits": edits})
     return moved
 
 
-def _is_edit(row: Any) -> bool:
+def _begins_with_numbers(row: Any) -> bool:
     match row:
         case [int(), int(), *_]:
             return True

@@ -52,7 +52,7 @@ def _exchanged(records: Sequence[Record]) -> dict[str, Any]:
     return {
         "ending": end.get("ending"),
         "flags": end.get("flags", []),
-        "status": status,
+        "status": status if type(status) is int else None,
         "bytes": len(body),
         "sha256": hashlib.sha256(body).hexdigest(),
     }

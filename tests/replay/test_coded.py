@@ -363,6 +363,22 @@ def test_a_finding_has_the_line_of_its_record_though_pieces_before_it_say_nothin
     assert line == len(records)
 
 
+def test_words_of_others_under_our_names_end_nothing() -> None:
+    records = whole(gzip.compress(BODY), coding="gzip", uploaded=True)
+    for junk in ([1, [2], "x", [1, 2, 3]], {}, "x", 7):
+        records[1] = records[1]._replace(keys={**records[1].keys, "cuts": junk, "edits": junk, "marks": junk})
+        records[6] = records[6]._replace(keys={**records[6].keys, "cuts": junk})
+        assert codes(seal([records])) == []
+    line = seal([whole(BODY, uploaded=True)]).replace(b'{"k":"uploaded",', b'{"k":"uploaded","cuts":[[1]],')
+    with pytest.raises(TapeError, match="says itself where reads ended"):
+        parse(line)
+
+
+@pytest.mark.parametrize("body", [b"\0sk-x", b"\0[re", b"[\0re", b"\0\0\0", b"x", b"", b"\0"])
+def test_bytes_that_only_look_a_little_like_utf_16(body: bytes) -> None:
+    assert plain_body([("content-type", JSON)], body) == body
+
+
 def test_a_path_in_a_compressed_answer() -> None:
     records = answered(asked(CLEAN), gzip.compress(b'{"output":"words"}'), coding="gzip")
     [new] = parse(seal([records], Rules(redaction=Redaction(paths=("output",))))).streams

@@ -13,7 +13,9 @@ from tests.replay.test_sealed_format import SCHEMA, holds
 from tests.support.make_sealed import SEALED
 from wiretape.events.json_text import dumps
 from wiretape.replay.check import check
+from wiretape.replay.expected import expected
 from wiretape.replay.fields import HEADER, LINES, REQUIRED, wrong_members
+from wiretape.replay.load import parse
 
 #: Of each kind the members that a fixture has; kinds that none has, as a recorder writes them.
 SAID: Final[dict[str, dict[str, Any]]] = {
@@ -101,6 +103,14 @@ def test_check_says_where(old: bytes, new: bytes, line: int, message: str) -> No
     assert data != GOOD
     found = [(each.line, each.message) for each in check(Path("a.tape"), data, TODAY) if each.code == "member"]
     assert found == [(line, message)]
+
+
+def test_a_status_that_is_no_number_comes_to_none() -> None:
+    data = GOOD.replace(b'"dialect":"chat"', b'"dialect":""', 1).replace(
+        b'"head","status":200', b'"head","status":{"a":1}'
+    )
+    [records] = parse(data, verify=False).streams
+    assert expected(records)["status"] is None
 
 
 @given(st.sampled_from([b'"status":', b'"flags":', b'"method":', b'"headers":', b'"exact":', b'"number":']), _ANY)

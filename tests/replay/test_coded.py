@@ -365,7 +365,8 @@ def test_a_finding_has_the_line_of_its_record_though_pieces_before_it_say_nothin
 
 def test_words_of_others_under_our_names_end_nothing() -> None:
     records = whole(gzip.compress(BODY), coding="gzip", uploaded=True)
-    for junk in ([1, [2], "x", [1, 2, 3]], {}, "x", 7):
+    words: list[Any] = [[1, [2], "x", [1, 2, 3]], {}, "x", 7]
+    for junk in words:
         records[1] = records[1]._replace(keys={**records[1].keys, "cuts": junk, "edits": junk, "marks": junk})
         records[6] = records[6]._replace(keys={**records[6].keys, "cuts": junk})
         assert codes(seal([records])) == []

@@ -271,7 +271,8 @@ def test_what_was_decoded_has_no_coding_and_its_own_length() -> None:
 def test_what_somebody_edited_in_a_head_or_an_end_is_no_fault_of_ours() -> None:
     head = {"status": 200, "headers": [1, [], ["x", 1], ["\ud800", "\u20ac"], ["a", "b"]]}
     assert list(script_of([Record(0, 0, "head", head)]).headers) == [(b"?", b"?"), (b"a", b"b")]
-    for ending in ({}, [], 1, None, "novel"):
+    endings: list[Any] = [{}, [], 1, None, "novel"]
+    for ending in endings:
         failed = [Record(0, 0, "attempt"), Record(1, 1, "failed", {"ending": ending})]
         assert script_of(failed).unanswered is Fault.STALL
 

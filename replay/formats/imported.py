@@ -220,7 +220,9 @@ def _is_cut(one: Imported, records: Sequence[Record]) -> bool:
         return True
     blocks = (record.raw or b"" for record in records if record.kind == "frame")
     payloads = [frame.payload for block in blocks for frame in Decoder().feed(block)]
-    return one.content_type == _EVENT_STREAM and not any(payload and parse(payload) not in ({}, [], None, "") for payload in payloads)
+    return one.content_type == _EVENT_STREAM and not any(
+        payload and parse(payload) not in ({}, [], None, "") for payload in payloads
+    )
 
 
 def _raw(headers: _Headers) -> list[tuple[bytes, bytes]]:

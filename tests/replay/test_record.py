@@ -142,6 +142,25 @@ async def test_requests_that_the_proxy_refused_are_told_with_the_reason(tmp_path
 
 
 @pytest.mark.slow
+async def test_before_another_port_of_this_machine_no_line_but_the_clock_is_another(tmp_path: Path) -> None:
+    files: list[list[bytes]] = []
+    upstreams: set[str] = set()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        async with listening(answer) as (upstream, _):
+            upstreams.add(upstream)
+            done = await record(
+                tmp_path / name, sys.executable, "-c", ASK, "text", "busy", upstream=upstream, exact=False
+            )
+        assert done.code == 0
+        lines = next((tmp_path / name).glob("*.tape")).read_bytes().splitlines()
+        files.append([line for line in lines if not line.startswith(b'{"k":"clock"')])
+    assert len(upstreams) == 2
+    assert files[0] == files[1]
+    assert sum(line.startswith(b'{"k":"attempt"') for line in files[0]) == 2
+
+
+@pytest.mark.slow
 async def test_a_stream_that_died_is_recorded_as_that(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, _):
         done = await record(tmp_path, sys.executable, "-c", ASK, "cut", upstream=upstream)

@@ -89,7 +89,7 @@ _NAMED: Final = re.compile(
     r"""\s{0,3}["']value["']\s{0,3}:\s{0,3}(["'])((?:(?!\2)[^\\\n]|\\.){4,8192})\2"""
 )
 #: What is a header's value, and no other header's name.
-_NO_NAME: Final = re.compile(r"(?i:bearer|basic|token) \S{8,}|(?=\D*\d)\S+|[^\s=]+=\S+.*")
+_NO_NAME: Final = re.compile(r"(?i:bearer|basic|token) \S{8,}|(?=\D*\d)\S+|[^\s=]{1,64}=\S{6,}.*")
 _HEADER_CHARS: Final = 64
 _HEADER: Final = re.compile(
     r"(?i:(?:proxy-)?authorization|(?:set-)?cookie|(?:[a-z]{1,20}[-_]){0,4}(?:api[-_]?key|auth[-_]?key|token|secret|password))"

@@ -210,7 +210,7 @@ def test_a_page_in_which_a_name_says_it() -> None:
         "password: required, at least 8 characters",
         'export ANTHROPIC_AUTH_TOKEN="sk-dodo-YOUR_KEY"',
         '{"required": ["x-api-key", "authorization"], "enum": ["password", "secret"]}',
-        'expose = ["Authorization", "Content-Type"]; order = ["cookie", "session id"]',
+        'expose = ["Authorization", "Content-Type"]; order = ["cookie", "session id"]; add("Set-Cookie", "foo=bar")',
         '{"name": "password", "value": "string"} {"key": "token", "value": "count"}',
         "image: docker://registry.example:5000/team/app@sha256",
         "ssh://git@host.example:2222/team/app@v1.2",

@@ -23,7 +23,7 @@ from .coded import headers_of, plain_body
 from .difference import shortened
 from .json_diff import changes
 from .key import Reading, canonical, exact, exact_key_of, fits, fits_as_text, gapped, key_of, loose_key_of
-from .redact import blanked, redact
+from .redact import blanked, blanked_path, redact
 from .script import Request, Script, json_answer
 
 __all__ = [
@@ -194,7 +194,7 @@ class _Asked:
 
     def __init__(self, records: Sequence[Record], prepare: Prepare) -> None:
         self.prepare = prepare
-        self._recorded = asked_of(records)
+        self._recorded = _without_secrets_in_path(asked_of(records))
         keys = next(record.keys for record in records if record.kind == "request")
         sha256 = keys.get("sha256")
         #: With `requests = hash` nothing but the hash was kept.
@@ -321,6 +321,7 @@ class Deck:
 
     def take(self, request: Request) -> Taken | Miss:
         """The next one that answers this request."""
+        request = _without_secrets_in_path(request)
         method, path = _place_of(request)
         now = _Now(request)
         keys = [key for prepare in self._prepares for key in _keys(now.prepared(prepare))]
@@ -440,6 +441,12 @@ class Deck:
 def _path(path: str) -> str:
     """`messages[2].content` is a place in the body; what is not is named whole."""
     return path.removeprefix("body.")
+
+
+def _without_secrets_in_path(request: Request) -> Request:
+    target = request.target.decode("latin-1")
+    blank = blanked_path(target)
+    return request if blank == target else request._replace(target=blank.encode("latin-1", "replace"))
 
 
 def _place_of(request: Request) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from .spans import Form, Span, cut, found, hits_of, take
 from .strings import Joined, Piece, pieces_of
 from .vendors import PLACEHOLDER, Hit
 
-__all__ = ["Finding", "blanked", "findings", "names_of", "redact", "unmatched"]
+__all__ = ["Finding", "blanked", "blanked_path", "findings", "names_of", "redact", "unmatched"]
 
 #: What is left when a neighbour is gone may be a secret by itself: so often it is looked for again.
 _PASSES: Final = 4
@@ -131,8 +131,16 @@ def unmatched(streams: Sequence[Sequence[Record]], redaction: Redaction) -> list
 def blanked(body: bytes) -> bytes:
     """A request's body with placeholders without number: what a recorded one and one with the secret have alike."""
     [[blank]] = _redacted([[Record(0, 0, "request", NO_KEYS, body)]], Redaction(), _Unnumbered())
-    said = (blank.raw or b"").decode("latin-1")
-    return PLACEHOLDER.sub(lambda match: f"[redacted-{match[1]}]", said).encode("latin-1")
+    return _unnumbered((blank.raw or b"").decode("latin-1")).encode("latin-1")
+
+
+def blanked_path(path: str) -> str:
+    """The same of its path."""
+    return _unnumbered(_cleaned(path, "path", _Unnumbered().of, Known()))
+
+
+def _unnumbered(said: str) -> str:
+    return PLACEHOLDER.sub(lambda match: f"[redacted-{match[1]}]", said)
 
 
 def _redacted(

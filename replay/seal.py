@@ -17,7 +17,7 @@ from .asked import Redaction
 from .coded import unreadable
 from .key import exact_key_of, key_of
 from .normalise import NAMES, normalise
-from .redact import blanked, findings, names_of, redact, unmatched
+from .redact import blanked, blanked_path, findings, names_of, redact, unmatched
 from .sealed import encode
 from .shapes import find
 
@@ -117,6 +117,7 @@ def key_of_record(request: Record, uploaded: bytes = b"") -> str | None:
     method, path = request.keys.get("method"), request.keys.get("path")
     if not isinstance(method, str) or not isinstance(path, str):
         return None
+    path = blanked_path(path)
     sha256 = request.keys.get("sha256")
     body = request.raw or uploaded
     if not body and isinstance(sha256, str):

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.replay.canaries import CANARIES
 from tests.replay.made import asked, live, stream
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
@@ -87,6 +88,18 @@ def test_first_in_first_out_and_again() -> None:
     deck = Deck(parse(sealed).streams, repeat=True)
     places = [answer.place for _ in range(4) if isinstance(answer := deck.take(request(f"it is {ANOTHER}")), Taken)]
     assert places == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("how", ["key", "position", "strict"])
+def test_a_secret_in_a_path(how: str) -> None:
+    records = stream()
+    path = f"/v1/files/{CANARIES['openai']}/chat/completions?x=1"
+    records[1] = records[1]._replace(keys={**records[1].keys, "path": path})
+    for data in (seal([records]), live(records)):
+        for target in (path, path.replace(CANARIES["openai"], CANARIES["openai"][:-3] + "zzz")):
+            assert took(data, Request(b"POST", target.encode(), [JSON], asked("hi")), how=how) == [0]
+        assert took(data, Request(b"POST", b"/v1/files/f/chat/completions?x=1", [JSON], asked("hi")), how=how) == [None]
+    assert CANARIES["openai"].encode() not in seal([records])
 
 
 def test_a_body_that_is_no_json() -> None:

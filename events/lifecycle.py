@@ -2,7 +2,8 @@
 
 Two rules:
 
-1. A call is handed over only when its choice finished and its arguments are JSON; until then no client may run it.
+1. A call is handed over only when its choice finished and its arguments are JSON, or the free text of a custom tool;
+   until then no client may run it.
 2. Every call ends in exactly one terminal state, and on the wire (law L7) at most one `running` comes before at most
    one terminal event.
 
@@ -29,7 +30,7 @@ class State(Enum):
 
     #: Its first delta has come.
     ANNOUNCED = "announced"
-    #: Closed by the protocol, arguments are JSON.
+    #: Closed by the protocol, arguments are JSON, or free text.
     READY = "ready"
     #: Handed over to the client, or run by the upstream itself.
     RUNNING = "running"
@@ -48,7 +49,7 @@ class State(Enum):
 class Trigger(Enum):
     """What moves it."""
 
-    VALID = "closed with JSON arguments"
+    VALID = "closed with JSON arguments, or the free text of a custom tool"
     INVALID = "closed with other arguments"
     HANDED_OVER = "handed over with the finish"
     RUN_UPSTREAM = "the upstream runs it itself"

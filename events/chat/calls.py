@@ -4,16 +4,17 @@ A call is known by neither index nor id alone. The key is the index, unless a ne
 rules. Without an index, the id, the arrival of a name, the place in the list or else the last call decides (Q9, Q10).
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from ..json_text import as_object, dumps, is_object
+from ..json_text import dumps, is_object
 from ..limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
 from ..model import Event, ToolArgumentsDelta, ToolCallStarted
 from ..splice import Action, Op, Path
+from .entry import Entry
 from .known import KnownCall
 from .write import Envelope, call_said, chunk
 
-__all__ = ["Calls", "Entry", "Work"]
+__all__ = ["Calls", "Work"]
 
 #: Arguments of one whole object without members, or a seed that real fragments will follow (Q20, Q25).
 _SEED: Final = "{}"
@@ -73,70 +74,8 @@ class Work:
                 call.forget_seed()
                 call.seed_dropped = True
             if call.seed_dropped:
-                entry.say(self, "arguments_seed", entry.arguments, "")
+                _say(self, entry, "arguments_seed", "arguments", "")
             call.seed = call.seed_dropped = False
-
-
-class Entry(NamedTuple):
-    """One entry of `tool_calls`, read without trusting it: what is not usable counts as absent."""
-
-    path: Path
-    given: dict[str, Any]
-    #: Its `index`; the name would hide a method of tuples.
-    place: int | None
-    id: str
-    name: str
-    #: The arguments as the text that the client will see.
-    text: str
-    #: What of it says the name and the arguments, or, of a custom tool, the input.
-    function: dict[str, Any] | None
-    custom: bool
-
-    @staticmethod
-    def of(path: Path, given: dict[str, Any]) -> "Entry":
-        """From the JSON object that stands at `path`."""
-        index, call_id = given.get("index"), given.get("id")
-        function: Any = given.get("function")
-        custom = not is_object(function) and (is_object(given.get("custom")) or given.get("type") == "custom")
-        if custom:
-            function = given.get("custom")
-        fields: dict[str, Any] = as_object(function)
-        name, arguments = fields.get("name"), fields.get("input" if custom else "arguments")
-        text = "" if arguments is None else dumps(arguments).decode()
-        return Entry(
-            path,
-            given,
-            index if type(index) is int else None,
-            call_id if isinstance(call_id, str) and call_id != "null" else "",  # Q4: the text "null"
-            name if isinstance(name, str) else "",
-            arguments if isinstance(arguments, str) else text,
-            function if is_object(function) else None,
-            custom,
-        )
-
-    @property
-    def member(self) -> str:
-        """What it says its name and its arguments in ..."""
-        return "custom" if self.custom else "function"
-
-    @property
-    def arguments(self) -> str:
-        """... and how it calls these."""
-        return "input" if self.custom else "arguments"
-
-    @property
-    def opens_value(self) -> bool:
-        """Whether its text could be the beginning of whole arguments."""
-        return self.text.lstrip()[:1] in ("{", "[")
-
-    def say(self, work: Work, repair: str, key: str, text: str) -> None:
-        """A member of the function says this."""
-        if self.function is None:
-            work.op(repair, self.path, Action.SET, self.member, dumps({key: text}))
-        elif self.function.get(key) == text:
-            work.keep((*self.path, self.member), key)
-        else:
-            work.op(repair, (*self.path, self.member), Action.SET, key, dumps(text))
 
 
 class Calls:
@@ -179,7 +118,7 @@ class Calls:
             work.op(repair, place_of_entry, Action.OMIT)
 
     def go_on(self, entries: Any, n: int) -> ToolArgumentsDelta | None:
-        """One more piece of arguments that is canonical as it is and can neither end a value nor begin another."""
+        """One more piece of the arguments of a function, canonical as it is, in which no value can end."""
         try:
             (entry,) = entries
             place = entry["index"]
@@ -204,7 +143,7 @@ class Calls:
                 continue
             call.take(_SEED)
             if (entry := work.touched.get(call)) is not None:
-                entry.say(work, "arguments_empty", entry.arguments, _SEED)
+                _say(work, entry, "arguments_empty", "arguments", _SEED)
             else:
                 delta = {"tool_calls": [{"index": call.number, "function": {"arguments": _SEED}}]}
                 apart = work.after or work.before  # behind the start, if that is in this chunk's own company
@@ -214,17 +153,19 @@ class Calls:
 
     def _entry(self, work: Work, entry: Entry, place: int, *, apart: bool = False) -> bool:
         """Whether the entry goes out; `apart`, in a frame of its own."""
-        call = self._continued(entry, place)
+        call = self._continued(work, entry, place)
         if call is None:
             if not (entry.id or entry.name or entry.text):
                 return False
             call = self._start(entry.place, entry.id)
-        elif self._starts(call, entry):
-            name = entry.name or call.name  # Q8: the same tool again
+        elif self._starts(work, call, entry):
+            name = entry.name or (call.name if entry.may_be_of(call) else "")  # Q8: the same tool again
             call = self._start(entry.place, entry.id)
             call.name = name
-        if not call.announced:
-            call.custom = call.custom or entry.custom
+        if entry.function is None and call.custom is not None:  # it says nothing, of whichever it is
+            entry = entry._replace(custom=call.custom)
+        elif entry.function is not None and call.custom is None:
+            call.custom = entry.custom
         if call.announced and apart:
             call.take(entry.text)
             delta = {"tool_calls": [{"index": call.number, **call.says(entry.text)}]}
@@ -241,16 +182,16 @@ class Calls:
             self._announce(work, entry, call)
         return call.announced
 
-    def _continued(self, entry: Entry, place: int) -> KnownCall | None:
+    def _continued(self, work: Work, entry: Entry, place: int) -> KnownCall | None:
         """The call that the entry speaks of, as far as index, id and place tell."""
         if entry.place is None:
-            return self._by_arrival(entry, place)
+            return self._by_arrival(work, entry, place)
         call = self._by_index.get(entry.place)
         same = self._by_id.get(entry.id)
         # Parallel calls in turns at one index (Q7). An id seen at another index says nothing: indices differ.
         return same if call and same and same.place == entry.place else call
 
-    def _by_arrival(self, entry: Entry, place: int) -> KnownCall | None:
+    def _by_arrival(self, work: Work, entry: Entry, place: int) -> KnownCall | None:
         last = self.known[-1] if self.known else None
         same = self._by_id.get(entry.id)
         if same is not None:
@@ -262,20 +203,23 @@ class Calls:
         if entry.id:
             return last if last.unfinished and entry.text else None  # Q6 without an index
         if entry.name:  # Q15 without an index: a name again in the middle of the arguments
-            goes_on = last.unfinished or (not last.has_arguments and entry.text)
+            beside = last.custom and last in work.touched  # an entry of the same list
+            goes_on = not beside and (last.unfinished or (not last.has_arguments and entry.text))
             return last if goes_on and entry.name == last.name else None
         return self.known[place] if 0 <= place < len(self.known) else last
 
-    def _starts(self, call: KnownCall, entry: Entry) -> bool:
+    def _starts(self, work: Work, call: KnownCall, entry: Entry) -> bool:
         """Whether the entry starts a call of its own although it points at this one.
 
         A new id does so with a name, unless both look like the same call going on (Q6 against Q7). Another name does so
         behind whole arguments. And a second whole value, with nothing that says otherwise (Q8).
         """
+        if not entry.may_be_of(call):
+            return True
         if not call.announced:
             return False
-        if entry.function is not None and entry.custom is not call.custom:
-            return True
+        if call.custom:
+            return self._starts_text(work, call, entry)
         if call.bare and not entry.id and not entry.name:
             return False  # Q20 or Q8, and the `{}` is out: neither may run on a guess, so it ends as malformed
         second = call.complete and entry.opens_value
@@ -285,6 +229,15 @@ class Calls:
         if entry.id and entry.name:
             return another or not call.unfinished
         return second or (another and call.boundary.complete)
+
+    def _starts_text(self, work: Work, call: KnownCall, entry: Entry) -> bool:
+        """The same of a custom call, whose input tells nothing.
+
+        A name does with a new id, or beside an entry of the same list; and another name does behind some input.
+        """
+        if not entry.name or self._is_id_of(call, entry):
+            return False
+        return bool(entry.id) or call in work.touched or (entry.name != call.name and call.has_arguments)
 
     def _is_id_of(self, call: KnownCall, entry: Entry) -> bool:
         """Whether the entry says that it is about this call; what the client sees as its id may be another."""
@@ -317,11 +270,12 @@ class Calls:
         if entry.given.get("id") != call.id:
             work.op("call_id", entry.path, Action.SET, "id", dumps(call.id))
         call_type = entry.given.get("type")
-        if not isinstance(call_type, str) or not call_type:
+        if not isinstance(call_type, str) or not call_type or (entry.custom and call_type == "function"):
             work.op("call_type", entry.path, Action.SET, "type", dumps(entry.member))  # Q23
         for key, value in call.extras.items():
             if key not in entry.given:
                 work.op("call_without_name", entry.path, Action.SET, key, dumps(value))
+        self._only_one(work, entry)
         self._first_arguments(work, entry, call)
         self._release(work, call.number + 1)
 
@@ -336,7 +290,7 @@ class Calls:
         if not call.told:
             call.told = True
             started = ToolCallStarted(
-                n=work.n, choice=self._choice, call=call.number, id=call.id, name="", custom=call.custom
+                n=work.n, choice=self._choice, call=call.number, id=call.id, name="", custom=bool(call.custom)
             )
             work.events.append(started)
         for key, value in entry.given.items():
@@ -352,19 +306,19 @@ class Calls:
 
     def _first_arguments(self, work: Work, entry: Entry, call: KnownCall) -> None:
         if entry.name != call.name:
-            entry.say(work, "call_name", "name", call.name)
+            _say(work, entry, "call_name", "name", call.name)
         text = "".join([*call.early, entry.text])
         if call.early_chars:
-            entry.say(work, "call_without_name", entry.arguments, text)
+            _say(work, entry, "call_without_name", entry.arguments, text)
         elif not entry.text:
-            entry.say(work, "arguments_null", entry.arguments, "")  # Q19
+            _say(work, entry, "arguments_null", entry.arguments, "")  # Q19
         else:
             self._as_text(work, entry)
         call.early.clear()
         if call.custom or text.strip() != _SEED:
             self._feed(work, entry, call, text, may_split=True)
         elif self.seeding:
-            entry.say(work, "arguments_seed", entry.arguments, "")
+            _say(work, entry, "arguments_seed", "arguments", "")
         else:
             call.take(text)
             call.seed = call.bare = True
@@ -377,8 +331,11 @@ class Calls:
             work.op("call_id_repeated", entry.path, Action.DROP, "id")
         if "type" in given and (not isinstance(given["type"], str) or not given["type"]):
             work.op("null_member", entry.path, Action.DROP, "type")
+        elif given.get("type") == entry.other and (entry.custom or entry.function is None):
+            work.op("call_type", entry.path, Action.DROP, "type")
+        self._only_one(work, entry)
         if entry.function is None:  # only metadata (Q10); the SDKs want the member all the same
-            work.op("call_function", entry.path, Action.SET, "custom" if call.custom else "function", b"{}")
+            work.op("call_function", entry.path, Action.SET, entry.member, b"{}")
             return
         function = (*entry.path, entry.member)
         if "name" in entry.function:
@@ -392,6 +349,12 @@ class Calls:
         if call.says_again(entry.text):
             work.flags.append("arguments_repeated")  # Q22
         self._feed(work, entry, call, entry.text, may_split=not self._is_id_of(call, entry))
+
+    @staticmethod
+    def _only_one(work: Work, entry: Entry) -> None:
+        """A call is of a function or of a custom tool, and who reads it after us is to see no more than that."""
+        if entry.other in entry.given:
+            work.op("call_member", entry.path, Action.DROP, entry.other)
 
     def _as_text(self, work: Work, entry: Entry) -> None:
         arguments = entry.function.get(entry.arguments) if entry.function else None
@@ -417,7 +380,7 @@ class Calls:
         call.last_piece = text
         at = call.take(text)
         if at is not None and may_split and not call.bare and self.known[-1].announced:
-            entry.say(work, "call_split", entry.arguments, text[:at])
+            _say(work, entry, "call_split", "arguments", text[:at])
             self._start_apart(work, "call_split", self._following(call), text[at:])
 
     def _start_apart(self, work: Work, repair: str, call: KnownCall, text: str) -> None:
@@ -429,7 +392,7 @@ class Calls:
             several = len(work.after) + 2 < CALLS_IN_A_PIECE_MAX and self.known[-1].announced
             if at is None or not several:
                 at = len(text)
-            said = call_said(call.name, text[:at], custom=call.custom)
+            said = call_said(call.name, text[:at], custom=bool(call.custom))
             start = {"index": call.number, "id": call.id, "type": said.pop("type"), **call.extras, **said}
             work.after.append((repair, chunk(work.envelope, self._choice, {"tool_calls": [start]})))
             call.early.clear()
@@ -458,3 +421,13 @@ class Calls:
     def _set_index(work: Work, entry: Entry, call: KnownCall) -> None:
         if entry.place != call.number:
             work.op("call_index", entry.path, Action.SET, "index", dumps(call.number))
+
+
+def _say(work: Work, entry: Entry, repair: str, key: str, text: str) -> None:
+    """A member of what the entry says its name and arguments in says this."""
+    if entry.function is None:
+        work.op(repair, entry.path, Action.SET, entry.member, dumps({key: text}))
+    elif entry.function.get(key) == text:
+        work.keep((*entry.path, entry.member), key)
+    else:
+        work.op(repair, (*entry.path, entry.member), Action.SET, key, dumps(text))

@@ -26,8 +26,8 @@ class KnownCall:
         self.place = place
         self.id = ""
         self.name = ""
-        #: It takes free text, in which nothing is to be looked for.
-        self.custom = False
+        #: It takes free text, in which nothing is to be looked for; unknown until an entry says what it calls.
+        self.custom: bool | None = None
         #: The client may know it: id and name are both there (Q17).
         self.announced = False
         self.has_arguments = False
@@ -78,7 +78,8 @@ class KnownCall:
         except (KeyError, TypeError):
             return None
         if (
-            len(entry) != 2
+            self.custom
+            or len(entry) != 2
             or len(function) != 1
             or type(entry["index"]) is not int
             or type(text) is not str

@@ -62,11 +62,9 @@ def _texts(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
 
 def _calls(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
     for entry in delta.get("tool_calls") or ():
-        function: dict[str, Any] = entry.get("function") or {}
-        name, arguments = function.get("name"), function.get("arguments")
-        custom = not function and is_object(entry.get("custom"))
-        if custom:
-            name, arguments = entry["custom"].get("name"), entry["custom"].get("input")
+        custom = "custom" in entry  # repair leaves one of both
+        said: dict[str, Any] = entry["custom"] if custom else entry.get("function") or {}
+        name, arguments = said.get("name"), said.get("input" if custom else "arguments")
         if "id" in entry:
             call, call_id = entry["index"], entry["id"]
             yield ToolCallStarted(n=n, choice=choice, call=call, id=call_id, name=name or "", custom=custom)

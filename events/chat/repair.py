@@ -141,7 +141,6 @@ class Repair:
         choice = flowing(value, self._envelope, self._choices.flowing)
         if choice is None or not self._plain_texts or self._waiting or value.get("usage"):
             return None
-        self._steady = False
         return self._choices.arguments(choice["index"], choice["delta"], n)
 
     def steady(self, payload: bytes) -> bytes | None:

@@ -26,6 +26,6 @@ def facts(body: Any) -> Facts:
 def _tool_name(tool: Any) -> str:
     """The name stands inside the member that the tool's type names, or, of a legacy function, in the tool itself."""
     given: dict[str, Any] = as_object(tool)
-    inner: Any = given.get("function", given.get("custom"))
+    inner: Any = given.get("function") or given.get("custom")
     name = (inner if is_object(inner) else given).get("name")
     return name if isinstance(name, str) else ""

@@ -14,6 +14,7 @@ from ..limits import CALL_ID_CHARS_MAX, PREVIEW_BYTES_MAX, RESULTS_MAX
 from ..model import ToolResultSeen
 from ..record import Record
 from . import read
+from .entry import said_in
 
 __all__ = ["LEGACY_ID", "Found", "Result", "Results", "preview", "results_in"]
 
@@ -78,7 +79,7 @@ def _calls(message: dict[str, Any]) -> dict[str, tuple[str, str]]:
     for entry in as_list(message.get("tool_calls")):
         call: dict[str, Any] = as_object(entry)
         call_id = call.get("id")
-        inner: dict[str, Any] = as_object(call.get("function", call.get("custom")))
+        inner: dict[str, Any] = said_in(call)[0] or {}
         if isinstance(call_id, str) and call_id:
             calls.setdefault(call_id, _said(inner))
     legacy: dict[str, Any] = as_object(message.get("function_call"))
@@ -156,6 +157,11 @@ class Results:
     def told_of(self) -> frozenset[str]:
         """The ids that frames of this stream say the end of."""
         return frozenset(result.id for result in self._results)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is to be told with the next frame."""
+        return self._due and bool(self._results)
 
     def begin(self) -> None:
         """Of an attempt before this one no client has seen anything."""

@@ -62,7 +62,8 @@ class ChatStream:
         self._cards = Cards(settings, self.ledger, self._outbox)
         #: Text has come, so that a warning begins a paragraph of its own.
         self._texted = False
-        #: Frames that it knows go out as they came, with nothing else to be done; gone when anything else happens.
+        #: Frames that it knows go out as they came, with nothing else to be done; gone when anything happens but one
+        #: more piece of a call's arguments.
         self.familiar: Familiar | None = None
         self._begin_attempt()
 
@@ -96,17 +97,17 @@ class ChatStream:
         return self._outbox.take()
 
     def _flowing(self, record: Record, payload: bytes) -> bytes | None:
-        """One more piece of text, if it is no more than that."""
+        """One more piece of text, or of a call's arguments, if it is no more than that."""
         if record.value is self.familiar and record.value is not None:  # null is a value, too
             return record.raw
         value = record.read().value  # if it was familiar, something else has happened meanwhile
-        if b'"tool_calls"' in payload and not self._settings.held and self.wire.has_room(len(payload)):
+        plain = self._repair.plain(value)
+        if not plain and b'"tool_calls"' in payload and not self._settings.held and self.wire.has_room(len(payload)):
             arguments = self._repair.arguments(value, record.n)
             if arguments is not None:
                 self._event(arguments)
                 return record.raw
         self._texted = self._texted or read.says_text(value)
-        plain = self._repair.plain(value)
         frame = record.raw if plain else None if self.ledger.whole else self._repair.steady(payload)
         if self._sink is not None and frame is not None:  # told here; the live fold knows it already
             for event in read.texts(value if plain else parse(frame[6:-2]), record.n):
@@ -132,7 +133,7 @@ class ChatStream:
                 self._facts = Facts.of(record.keys)
                 self._begin_attempt()
             case "results":
-                self._flows = False  # the next frame tells of them
+                self._flows = False  # the next frame that goes out tells of them
                 for result in self._results.take(record, told=self._facts.stream):
                     self._event(result)
             case "attempt" if not self.delivered:
@@ -240,7 +241,7 @@ class ChatStream:
             self.wire.choice(choice["index"])
         if self._send_chunk(chunk, finishes) and not self.delivered:
             self._outbox.deliver()
-        self._flows = self.delivered and self.wire.content
+        self._flows = self.delivered and self.wire.content and not self._results.waiting
 
     def _ran(self, progress: Progress) -> None:
         """A tool that the upstream runs itself: what it did cannot be undone, so no other attempt may follow."""

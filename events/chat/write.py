@@ -121,8 +121,8 @@ def payloads(events: Iterable[Event], envelope: Envelope) -> Iterator[bytes]:
             case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallStarted():
                 role = {} if event.choice in roles else {"role": "assistant"}
                 roles.add(event.choice)
-                if isinstance(event, ToolCallStarted) and event.custom:
-                    custom.add((event.choice, event.call))
+                if isinstance(event, ToolCallStarted):
+                    (custom.add if event.custom else custom.discard)((event.choice, event.call))
                 yield chunk(envelope, event.choice, role | _delta(event))
             case ToolNameDelta() | ToolArgumentsDelta():
                 entry = {"index": event.call, **_more(event, custom=(event.choice, event.call) in custom)}

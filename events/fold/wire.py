@@ -249,9 +249,9 @@ class Wire:
         if known is None:
             self._room(_CALL_OR_CHOICE + len(event.id) + len(event.name))
             known = choice.calls[event.call] = Call(event.choice, event.call, event.id, event.name)
-        elif not known.name:
-            known.id, known.name = event.id, event.name
-        known.custom = known.custom or event.custom
+            known.custom = event.custom
+        elif not known.name:  # which it waited for, and what it is with it
+            known.id, known.name, known.custom = event.id, event.name, event.custom
 
     def _progressed(self, event: ToolProgress) -> None:
         call = self.ran.get(event.id)

@@ -36,8 +36,7 @@ from .frames import ROLE, ROUND, payloads
 
 __all__ = ["BARS", "STEPS", "main", "write_tape"]
 
-#: Events a second of a tape that is read, folded and emitted. A fifth of the mixed one are arguments of calls and
-#: comments, each of which the core looks at from all sides, as it does not with one more piece of text.
+#: Events a second of a tape that is read, folded and emitted. A fifth of the mixed one are arguments and comments.
 BARS: Final = MappingProxyType({"plain": 100_000, "repaired": 100_000, "mixed": 100_000})
 #: What 90 MB more of a tape may take more of memory, beside the text that it comes to.
 _GROWTH_BYTES_MAX: Final = 8 * 1024 * 1024

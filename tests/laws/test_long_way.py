@@ -15,6 +15,7 @@ from tests.support.corpus import load, needs_corpus, sampled
 from wiretape.events.chat.calls import Calls
 from wiretape.events.chat.repair import Repair
 from wiretape.events.emit import Emitter
+from wiretape.events.limits import KEPT_CHARS_MAX
 from wiretape.events.model import Event
 from wiretape.events.record import Record
 
@@ -75,6 +76,7 @@ _STARTS: Final = [
     call(index=0, id="c", type="function", name="f", arguments="{}"),
     call(index=0, id="c", type="function", arguments=""),
     call(index=1, id="d", type="function", name="g", arguments=""),
+    call(index=0, id="e", type="custom", custom={"name": "h", "input": "x"}),
 ]
 _MORE: Final[list[dict[str, Any]]] = [{}, {}, {}, {"id": "c"}, {"id": ""}, {"name": "f"}, {"type": "function"}]
 _BETWEEN: Final = [*_STARTS, text("and"), b": ping\n\n", finish("tool_calls")]
@@ -121,13 +123,45 @@ def test_any_pieces_of_arguments_come_to_the_same_the_long_way(frames: list[byte
         [_STARTS[0], more(""), more('"text')],
         [_STARTS[0], call(index=0, arguments='{"a":', name="f"), call(index=0, arguments="1", id="c"), more("}")],
         [_STARTS[0], call(role=True, index=0, arguments='{"a":'), more("1}")],
+        [
+            _STARTS[0],
+            more('{"'),
+            call(index=1, id="b", type="function", name="g", arguments="{}"),
+            more("a"),
+            more('":1}'),
+        ],
+        [call(index=0, id="c", type="custom", custom={"name": "f", "input": "ls"}), more('{"a":'), more("1}")],
+        [call(index=0, id="c", type="custom", custom={"name": "f", "input": ""}), more("a"), more("b")],
     ],
-    ids=range(15),
+    ids=range(18),
 )
 @pytest.mark.parametrize("tools", ["live", "held"])
 def test_pieces_of_which_each_has_a_rule_of_its_own(frames: list[bytes], tools: str) -> None:
     check(tape([text("hi", role=True), *frames, finish("tool_calls"), DONE], tools=tools))
     check(tape([text("hi", role=True), *frames], tools=tools))
+
+
+@pytest.mark.parametrize("more_text", [text("and"), more('"a')], ids=["text", "arguments"])
+@pytest.mark.parametrize("tools", ["live", "held"])
+def test_results_in_the_middle_are_told_with_the_next_frame(more_text: bytes, tools: str) -> None:
+    frames = [text("hi", role=True), _STARTS[0], more('{"path":'), more_text, more_text, finish("tool_calls"), DONE]
+    records = tape(frames, tools=tools)
+    results = [{"id": "r", "name": "read", "output": "x", "failed": False}]
+    for at in range(3, len(records) - 1):
+        again = [*records[:at], Record(0, records[at].t, "results", {"results": results}), *records[at:]]
+        check([record._replace(n=n) for n, record in enumerate(again)])
+
+
+def test_more_than_any_stream_holds_ends_it_the_same() -> None:
+    piece = "x" * (KEPT_CHARS_MAX // 3)
+    check(
+        tape(
+            [text("hi", role=True), _STARTS[0], more('{"'), *[more(piece)] * 2, more(piece[:-5_000]), *[more("ab")] * 9]
+        )
+    )
+    check(
+        tape([text("hi", role=True), _STARTS[0], more('{"'), *[more(piece + str(n)) for n in range(4)], text("behind")])
+    )
 
 
 def test_a_piece_of_arguments_takes_the_short_way() -> None:

@@ -5,12 +5,19 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import DONE, HEAD, Run, call, finish, run, sse, tape, text
+from tests.support.chat import DONE, HEAD, Run, call, finish, frame, run, sse, tape, text
 from wiretape.events.chat.write import Envelope, payloads
 from wiretape.events.lifecycle import State
-from wiretape.events.model import Repaired
+from wiretape.events.model import Repaired, ToolCallStarted
 
 CALLS = finish("tool_calls")
+
+
+def frame_of(*entries: Any, reason: str | None = None) -> bytes:
+    """A delta with these entries."""
+    return frame(
+        {"role": "assistant", "tool_calls": list(entries)} if reason is None else {"tool_calls": [*entries]}, reason
+    )
 
 
 def custom(said: dict[str, Any] | None, **entry: Any) -> bytes:
@@ -156,3 +163,166 @@ def test_events_of_one_are_written_back_as_one() -> None:
     written = [sse(json.loads(each)) for each in payloads(events, Envelope("chatcmpl-1", "m", 7))]
     assert run(tape(written, tool_events=False)).wire.choices[0].calls[0].arguments == "ls"
     assert written == frames
+
+
+# -- found by a reader who attacked it ---------------------------------------------------------------------------------
+
+FUNCTION = call(role=True, index=0, id="a", type="function", name="f", arguments="")
+SAYS_LS = {"name": "bash", "input": "ls"}
+
+
+def said(*frames: bytes, finish_frame: bytes = CALLS, **settings: Any) -> list[tuple[str, bool, str, str]]:
+    """Name, kind, input and state of every call; and what a client reads from our bytes is the same."""
+    result = chat(*frames, finish_frame, DONE, **settings)
+    read: dict[int, list[Any]] = {}
+    for sent in result.sent:
+        if sent == DONE or b'"choices"' not in sent:
+            continue
+        for entry in json.loads(sent[6:])["choices"][0]["delta"].get("tool_calls", ()):
+            assert ("custom" in entry) != ("function" in entry), entry
+            assert entry.get("custom", {}).keys() <= {"name", "input"}, entry
+            inner = entry.get("custom", entry.get("function"))
+            mine = read.setdefault(entry["index"], ["", "custom" in entry, ""])
+            assert mine[1] == ("custom" in entry)
+            mine[0] += inner.get("name", "")
+            mine[2] += inner.get("input", inner.get("arguments", ""))
+    calls = list(result.wire.calls())
+    announced = [[one.name, one.custom, one.arguments] for one in calls if one.name]
+    assert announced == list(read.values())
+    return [(one.name, one.custom, one.arguments, one.state.value) for one in calls]
+
+
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        # What has no shape beside what counts.
+        ([START, call(index=0, function="x")], [("bash", True, "", "running")]),
+        (
+            [call(role=True, index=0, id="a", type="custom", function="x", custom=SAYS_LS)],
+            [("bash", True, "ls", "running")],
+        ),
+        (
+            [FUNCTION, call(index=0, arguments="{}"), call(index=0, function={}, custom={"name": 5})],
+            [("f", False, "{}", "dropped"), ("", True, "", "malformed")],
+        ),
+        # An empty function beside it, as a program writes whose structure has both.
+        (
+            [call(role=True, index=0, id="a", type="custom", function={}, custom=SAYS_LS)],
+            [("bash", True, "ls", "running")],
+        ),
+        (
+            [call(role=True, index=0, id="a", type="custom", function={"arguments": ""}, custom=SAYS_LS)],
+            [("bash", True, "ls", "running")],
+        ),
+        (
+            [call(role=True, index=0, id="a", type="custom", function=None, custom=SAYS_LS)],
+            [("bash", True, "ls", "running")],
+        ),
+        (
+            [call(role=True, index=0, id="a", type="function", custom=SAYS_LS)],
+            [("bash", True, "ls", "running")],
+        ),
+        (
+            [call(role=True, index=0, id="a", type="function", custom=None, name="f", arguments="{}")],
+            [("f", False, "{}", "running")],
+        ),
+        # A function where a custom call was, in small pieces.
+        (
+            [START, more("ls"), call(index=0, arguments='{"a":'), call(index=0, arguments="1}")],
+            [("bash", True, "ls", "dropped"), ("", False, "", "malformed")],
+        ),
+        # What has a name and an id of its own, or a name of its own behind some input.
+        (
+            [START, more("ls"), custom({"name": "sql", "input": "select"}, index=0, type="custom")],
+            [("bash", True, "ls", "running"), ("sql", True, "select", "running")],
+        ),
+        (
+            [START, more("ls"), custom({"name": "bash", "input": "pwd"}, index=0, id="b", type="custom")],
+            [("bash", True, "ls", "running"), ("bash", True, "pwd", "running")],
+        ),
+        (
+            [START, more("l"), custom({"name": "bash", "input": "s"}, index=0)],
+            [("bash", True, "ls", "running")],
+        ),
+        # Entries of one list.
+        (
+            [frame_of({"type": "custom", "custom": SAYS_LS}, {"type": "custom", "custom": SAYS_LS})],
+            [("bash", True, "ls", "running"), ("bash", True, "ls", "running")],
+        ),
+        (
+            [frame_of({"index": 0, "custom": SAYS_LS}, {"index": 0, "custom": SAYS_LS})],
+            [("bash", True, "ls", "running"), ("bash", True, "ls", "running")],
+        ),
+        # What waits for its name is nothing yet, or what its member says.
+        (
+            [call(role=True, index=0, id="a", type="custom"), call(index=0, name="f", arguments='{"a":')],
+            [("f", False, '{"a":', "malformed")],
+        ),
+        (
+            [custom({"input": "ls"}, role=True, index=0, id="a"), call(index=0, name="f", arguments="{}")],
+            [("", True, "", "malformed"), ("", False, "", "malformed")],
+        ),
+        (
+            [call(role=True, index=0, id="a"), custom(SAYS_LS, index=0)],
+            [("bash", True, "ls", "running")],
+        ),
+        # Braces are an input as any other.
+        (
+            [custom({"name": "bash", "input": "{}"}, role=True, index=0, id="a", type="custom"), more("{}"), more("x")],
+            [("bash", True, "{}{}x", "running")],
+        ),
+        # The type tells where both members say something.
+        (
+            [
+                call(
+                    role=True, index=0, id="a", type="custom", function={"name": "f", "arguments": "{}"}, custom=SAYS_LS
+                )
+            ],
+            [("bash", True, "ls", "running")],
+        ),
+        (
+            [
+                call(
+                    role=True,
+                    index=0,
+                    id="a",
+                    type="function",
+                    function={"name": "f", "arguments": "{}"},
+                    custom=SAYS_LS,
+                )
+            ],
+            [("f", False, "{}", "running")],
+        ),
+        # Metadata says nothing of its kind.
+        ([FUNCTION, call(index=0, type="custom"), call(index=0, arguments="{}")], [("f", False, "{}", "running")]),
+        ([START, call(index=0, type="function"), more("ls")], [("bash", True, "ls", "running")]),
+    ],
+    ids=range(22),
+)
+def test_of_which_tool_a_call_is_one_place_decides(frames: list[bytes], expected: list[Any]) -> None:
+    assert said(*frames) == expected
+
+
+def test_a_function_that_was_cut_is_not_made_whole_by_a_custom_piece() -> None:
+    frames = [FUNCTION, call(index=0, arguments="{"), call(index=0, function={}, custom={"input": "}"})]
+    assert ("f", False, "{", "malformed") in said(*frames)
+
+
+def test_a_function_without_arguments_gets_its_braces_where_it_has_its_name() -> None:
+    last = frame_of({"index": 0, "type": "custom"}, reason="tool_calls")
+    assert said(FUNCTION, finish_frame=last) == [("f", False, "{}", "running")]
+
+
+def test_one_that_waits_is_known_for_what_it_is() -> None:
+    result = chat(custom({"input": "ls"}, role=True, index=0, id="a"))
+    assert result.of(ToolCallStarted) == [ToolCallStarted(n=2, choice=0, call=0, id="a", name="", custom=True)]
+
+
+def test_one_behind_a_split_goes_behind_it() -> None:
+    both = frame_of({"index": 0, "function": {"arguments": "{}{}"}}, {"index": 1, "custom": {"input": "ls"}}, reason="")
+    started = custom({"name": "bash", "input": ""}, index=1, id="b", type="custom")
+    assert said(FUNCTION, started, both) == [
+        ("f", False, "{}", "running"),
+        ("bash", True, "ls", "running"),
+        ("f", False, "{}", "running"),
+    ]

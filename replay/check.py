@@ -103,7 +103,8 @@ def _live(file: Path, data: bytes) -> list[Trouble]:
         return [Trouble(file, 1, "version", str(error))]
     if not records:
         return [Trouble(file, 0, "unreadable", "neither a live tape nor a sealed one")]
-    lines = [[record.n + 1 for record in records]]
+    # Of a tape whose first lines are gone the last line is named for those that are counted beyond it.
+    lines = [[min(record.n, data.count(b"\n")) + 1 for record in records]]
     live = Trouble(
         file, 0, "unsealed", "a live tape, which is not for git: make a sealed one of it with `wiretape seal`"
     )

@@ -111,6 +111,13 @@ def test_a_secret_is_named_by_its_place_alone() -> None:
     assert KEY.encode() in line
 
 
+def test_a_live_tape_whose_first_lines_are_gone() -> None:
+    records = stream(text=f"it is {KEY}")
+    data = live([record._replace(n=record.n + 1_000) for record in records])
+    assert found(data) == ["0 unsealed", f"{len(records) + 1} secret"]
+    assert found(live(records)) == ["0 unsealed", "2 secret"]
+
+
 def test_size_lines_and_age() -> None:
     assert found(GOOD, bytes_max=len(GOOD)) == []
     assert found(GOOD, bytes_max=len(GOOD) - 1) == ["0 size"]

@@ -404,7 +404,7 @@ class Calls:
     def _following(self, call: KnownCall) -> KnownCall:
         """The next call of the same tool, at the same index."""
         following = self._start(call.place, "")
-        following.name = call.name
+        following.name, following.custom = call.name, call.custom
         return following
 
     def _unique_id(self, given: str, call: KnownCall) -> str:

@@ -78,7 +78,7 @@ class KnownCall:
         except (KeyError, TypeError):
             return None
         if (
-            self.custom
+            self.custom is not False
             or len(entry) != 2
             or len(function) != 1
             or type(entry["index"]) is not int

@@ -302,7 +302,8 @@ def _with_keys(
     if record.kind == "open":
         keys.pop("caller", None)  # a hash of a credential
     if record.kind in ("request", "head") and "headers" in keys:
-        keys["headers"] = _allowed(record.kind, keys["headers"])
+        # Again: what was no text has become one.
+        keys["headers"] = _cleaned(_allowed(record.kind, keys["headers"]), "headers", placeholders.of, known)
     if record.kind == "results" and (asked_differs or asked.prompts):
         keys["results"] = [_result(row, asked, placeholders) for row in as_list(keys.get("results"))]
     if record.kind == "history" and asked.prompts:

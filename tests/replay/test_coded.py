@@ -363,6 +363,15 @@ def test_a_finding_has_the_line_of_its_record_though_pieces_before_it_say_nothin
     assert line == len(records)
 
 
+def test_a_header_that_is_no_text_is_searched_as_the_text_it_becomes() -> None:
+    records = whole(CLEAN)
+    for value in ({"password": "hunter2-hunter2"}, [f"password={KEY}"], {"a": {"api_key": "0123-abcd-4567-efgh"}}):
+        records[1] = records[1]._replace(keys={**records[1].keys, "headers": [["user-agent", value]]})
+        sealed = seal([records])
+        assert codes(sealed) == []
+        assert not any(word in sealed for word in (b"hunter2", KEY.encode(), b"abcd-4567"))
+
+
 def test_words_of_others_under_our_names_end_nothing() -> None:
     records = whole(gzip.compress(BODY), coding="gzip", uploaded=True)
     words: list[Any] = [[1, [2], "x", [1, 2, 3]], {}, "x", 7]

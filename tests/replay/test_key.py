@@ -315,7 +315,7 @@ def loose(path: str, body: Any) -> str:
 
 
 def _blocks(order: str) -> dict[str, Any]:
-    calls = [{"type": "tool_use", "id": id_, "name": "n", "input": {}} for id_ in "ab"]
+    calls: list[dict[str, Any]] = [{"type": "tool_use", "id": id_, "name": "n", "input": {}} for id_ in "ab"]
     results = [{"type": "tool_result", "tool_use_id": id_, "content": id_} for id_ in order]
     return {"messages": [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]}
 

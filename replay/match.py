@@ -410,11 +410,20 @@ class Deck:
         left = len(self._left)
         nearest = place if place is not None else self._nearest(_route(method, path), keys, now)
         if nearest is None:
-            return Miss(asked=asked, key=keys[0], left=left, record=self._record)
+            return self._elsewhere(Miss(asked=asked, key=keys[0], left=left, record=self._record))
         used = place is None and self._is_asked(nearest, keys, now) and nearest not in self._left
         drift = self._drift(nearest, now, exactly=self._how == "strict")
         name = self._names[nearest]
         return Miss(asked=asked, key=keys[0], left=left, nearest=name, drift=drift, used=used, record=self._record)
+
+    def _elsewhere(self, miss: Miss) -> Miss:
+        """Nothing of its path is recorded: one that ends like it says that a base URL lacks its `/v1`, or has two."""
+        last = miss.asked.rpartition("/")[2]
+        for place in [*self._left, *reversed(self._used)]:
+            route = self._asked[place].route
+            if route.rpartition("/")[2] == last:
+                return replace(miss, nearest=self._names[place], drift=[Drift("path", route, miss.asked)])
+        return miss
 
     def _nearest(self, route: str, keys: Sequence[str], now: _Now) -> int | None:
         """One with its key, which has answered already; else the fewest differences, first among what is left."""

@@ -10,7 +10,7 @@ from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_object, parse
 from wiretape.events.record import Record
 from wiretape.replay.asked import Redaction
-from wiretape.replay.match import LOOSELY, Deck, How, Miss, Taken, asked_of, blank, prepare_of
+from wiretape.replay.match import LOOSELY, Deck, Drift, How, Miss, Taken, asked_of, blank, prepare_of
 from wiretape.replay.redact import redact
 from wiretape.replay.script import Request, Script
 
@@ -317,3 +317,14 @@ def test_a_miss_is_an_answer_that_nobody_asks_for_again() -> None:
     assert error["record"] == "make tapes"
     assert error["differences"] == [{"path": "messages[0].content", "recorded": '"a"', "asked": '"b"'}]
     assert error["message"].splitlines() == said.lines()
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/v1/v1/chat/completions", "/v1/completions"])
+def test_a_miss_at_another_path_says_which_is_recorded(path: str) -> None:
+    """A base URL without its `/v1`, or with two."""
+    other = stream(A, path="/v1/models")
+    found = Deck([other, stream(A)]).take(asking(A)._replace(target=path.encode()))
+    assert isinstance(found, Miss)
+    assert found.nearest == "stream 2"
+    assert found.drift == [Drift("path", "POST /v1/chat/completions", f"POST {path}")]
+    assert "  path: POST /v1/chat/completions -> POST " + path in found.lines()

@@ -16,6 +16,7 @@ from wiretape.events.tape import Reader
 
 from .beside import LINE_BYTES_MAX, folder_of, strays, together
 from .coded import unreadable
+from .edited import summed
 from .expected import expected
 from .fields import wrong_members
 from .redact import findings
@@ -87,6 +88,7 @@ def check(
     found += _age(file, sealed, today, age_days_max)
     found += _folds(file, data, sealed)
     found += _endings(file, sealed)
+    found += _sums(file, sealed)
     found += _members(file, data, sealed)
     found += _unreadable(file, sealed.streams, sealed.lines)
     secrets = [*_secrets(file, sealed.streams, data, sealed.lines)]
@@ -169,6 +171,13 @@ def _endings(file: Path, sealed: Sealed) -> Iterator[Trouble]:
         elif isinstance(ending, str) and ending in _SILENT:
             why = "what the upstream would have said after that is not known, so a replay stays silent there"
             yield Trouble(file, lines[-1], "ending", f"it ended as {ending}: {why}", wrong=False)
+
+
+def _sums(file: Path, sealed: Sealed) -> Iterator[Trouble]:
+    for records, lines in zip(sealed.streams, sealed.lines, strict=True):
+        if records and summed(records)[-1].keys != records[-1].keys:
+            why = "it counts other bytes than stand here (edited? `wiretape seal` writes it anew)"
+            yield Trouble(file, lines[-1], "sums", why)
 
 
 def _unreadable(file: Path, streams: Sequence[Sequence[Record]], lines: Sequence[Sequence[int]]) -> Iterator[Trouble]:

@@ -157,9 +157,18 @@ def _compare_calls(a: _Folded, b: _Folded) -> Iterator[Difference]:
         yield from unequal(f"{name}: answer", x.choice, y.choice, breaking=True, records=records)
         yield from unequal(f"{name}: id", x.id, y.id, breaking=False, records=records)
         yield from unequal(f"{name}: state", _state(x), _state(y), breaking=True, records=records)
+        yield from unequal(f"{name}: tool", _tool(x), _tool(y), breaking=True, records=records)
         at_character = first_difference(x.arguments, y.arguments)
         records = a.call_record(x, at_character), b.call_record(y, at_character)
-        yield from _compare_arguments(x.arguments, y.arguments, f"{name}: arguments", records)
+        if x.custom or y.custom:  # free text, of which every character counts
+            what = f"{name}: input"
+            yield from unequal(what, x.arguments, y.arguments, breaking=True, at=at_character, records=records)
+        else:
+            yield from _compare_arguments(x.arguments, y.arguments, f"{name}: arguments", records)
+
+
+def _tool(call: Call) -> str:
+    return "custom" if call.custom else "function"
 
 
 def _state(call: Call) -> str:

@@ -13,9 +13,11 @@ from wiretape.events.record import NO_KEYS, Record
 from .clock import BESIDE
 from .whole import carrying
 
-__all__ = ["Change", "Text", "edited", "texts"]
+__all__ = ["Change", "Text", "edited", "summed", "texts"]
 
 _RECEIVED: Final = frozenset({"frame", "rest", "body"})
+#: Flags of a stream whose tape may lack some of it.
+_UNTAPED: Final = frozenset({"untaped", "log_failure", "failed_here"})
 #: Several records of these are one text.
 _RUNS: Final = frozenset({"body", "upload"})
 #: What stands between two reads of one answer.
@@ -244,16 +246,32 @@ def _begins_with_numbers(row: Any) -> bool:
 def _summed(before: Sequence[Record], after: Sequence[Record | None]) -> list[Record | None]:
     """`end` says what was received, of the last attempt."""
     begun = max((at for at, record in enumerate(before) if record.kind == "attempt"), default=0)
-    received = b"".join(record.raw or b"" for record in after[begun:] if record and record.kind in _RECEIVED)
-    if received == b"".join(record.raw or b"" for record in before[begun:] if record.kind in _RECEIVED):
+    received = _received(after[begun:])
+    if received == _received(before[begun:]):
         return list(after)
+    return [_with_sums(record, received) if record and record.kind == "end" else record for record in after]
+
+
+def summed(records: Sequence[Record]) -> list[Record]:
+    """With an `end` that counts what stands here, which somebody may have written by hand.
+
+    Not where the log failed: there more came than could be written.
+    """
+    if not records or not _UNTAPED.isdisjoint(as_list(records[-1].keys.get("flags"))):
+        return list(records)
+    begun = max((at for at, record in enumerate(records) if record.kind == "attempt"), default=0)
+    received = _received(records[begun:])
+    return [_with_sums(record, received) if record.kind == "end" else record for record in records]
+
+
+def _received(records: Sequence[Record | None]) -> bytes:
+    return b"".join(record.raw or b"" for record in records if record and record.kind in _RECEIVED)
+
+
+def _with_sums(end: Record, received: bytes) -> Record:
     sums = {"bytes": len(received), "sha256": hashlib.sha256(received).hexdigest()}
-    summed = list(after)
-    for at, record in enumerate(after):
-        if record is not None and record.kind == "end":
-            said = {name: value for name, value in sums.items() if name in record.keys}
-            summed[at] = record._replace(keys={**record.keys, **said})
-    return summed
+    said = {name: value for name, value in sums.items() if name in end.keys}
+    return end._replace(keys={**end.keys, **said})
 
 
 def _numbered(records: Sequence[Record | None]) -> list[Record]:

@@ -86,5 +86,6 @@ def _calls(tools: Tools) -> Iterator[dict[str, Any]]:
             "name": call.name,
             "state": call.state.value,
             **({"reason": call.reason} if call.reason else {}),
+            **({"custom": True} if call.custom else {}),
             **_text("arguments", call.arguments),
         }

@@ -15,6 +15,7 @@ from wiretape.events.record import NO_KEYS, Record
 
 from .asked import Redaction
 from .coded import unreadable
+from .edited import summed
 from .key import exact_key_of, key_of
 from .normalise import NAMES, normalise
 from .redact import blanked, blanked_path, findings, names_of, redact, unmatched
@@ -57,13 +58,15 @@ def seal(
         if not asked.secrets_allowed:
             _refuse_secrets(streams)
         return _encoded(_header(streams, asked, before, exact=True), streams, asked)
-    done = redact(streams, asked.redaction)
+    counted = [summed(records) for records in streams]
+    done = redact(counted, asked.redaction)
     # Paths are looked after before their placeholders are renamed: an id's own is an id.
     left = findings(done, asked.redaction) if asked.redaction.paths else []
     if asked.normalised:
         done = normalise(done)
     done = [_keyed(records) for records in done]
     same = all(_bytes(old) == _bytes(new) for old, new in zip(streams, done, strict=True))
+    same = same and all(list(old) == new for old, new in zip(streams, counted, strict=True))
     if left := left or findings(done, replace(asked.redaction, paths=())):
         raise TapeError(
             f"{len(left)} secrets are left after redaction, the first in {_said(left[:1])}: a fault of ours"

@@ -7,6 +7,7 @@ dialect, whether or not that dialect is understood wholly.
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple
 
+from wiretape.events.chat.entry import said_in
 from wiretape.events.json_text import as_list, as_object, dumps
 
 __all__ = [
@@ -89,24 +90,25 @@ def pieces(dialect: Dialect, value: Any) -> Iterator[Piece]:
     if dialect == "chat":
         for number, choice in enumerate(_choices(said)):
             for at, call in enumerate(map(as_object, as_list(as_object(choice.get("delta")).get("tool_calls")))):
-                member, arguments = _said(call)
-                said_of_call = as_object(call.get(member))
-                key = (choice.get("index"), call.get("index", at))
-                yield Piece(key, _str(said_of_call.get("name")), _str(said_of_call.get(arguments)), number, at)
+                inner, custom = said_in(call)
+                inner = as_object(inner)
+                key = (_index(choice.get("index")), _index(call.get("index", at)))
+                text = _str(inner.get("input" if custom else "arguments"))
+                yield Piece(key, _str(inner.get("name")), text, number, at)
     elif dialect == "messages":
         if kind == "content_block_start":
-            yield Piece(said.get("index"), _str(as_object(said.get("content_block")).get("name")), "")
+            yield Piece(_index(said.get("index")), _str(as_object(said.get("content_block")).get("name")), "")
         elif delta.get("type") == "input_json_delta":
-            yield Piece(said.get("index"), "", _str(delta.get("partial_json")))
+            yield Piece(_index(said.get("index")), "", _str(delta.get("partial_json")))
     elif kind == "response.output_item.added":
-        yield Piece(said.get("output_index"), _str(as_object(said.get("item")).get("name")), "")
+        yield Piece(_index(said.get("output_index")), _str(as_object(said.get("item")).get("name")), "")
     elif kind in _ARGUMENTS:
-        yield Piece(said.get("output_index"), "", _str(said.get("delta")))
+        yield Piece(_index(said.get("output_index")), "", _str(said.get("delta")))
 
 
-def _said(call: dict[str, Any]) -> tuple[str, str]:
-    """What a call says its name and arguments in, and how it calls these: custom tools have an input."""
-    return ("custom", "input") if "custom" in call and "function" not in call else ("function", "arguments")
+def _index(value: Any) -> int | str | None:
+    """Which call or choice, where an upstream says it in a way that can be one."""
+    return value if isinstance(value, int | str) else None
 
 
 def shortened(dialect: Dialect, value: Any, piece: Piece, length: int) -> Any:
@@ -119,8 +121,9 @@ def shortened(dialect: Dialect, value: Any, piece: Piece, length: int) -> Any:
     choices = list(value["choices"])
     choice = choices[piece.choice]
     calls = list(choice["delta"]["tool_calls"][: piece.at + 1])
-    member, arguments = _said(calls[-1])
-    calls[-1] = {**calls[-1], member: {**calls[-1][member], arguments: text}}
+    inner, custom = said_in(calls[-1])
+    said = {**as_object(inner), "input" if custom else "arguments": text}
+    calls[-1] = {**calls[-1], "custom" if custom else "function": said}
     choices[piece.choice :] = [{**choice, "delta": {**choice["delta"], "tool_calls": calls}, "finish_reason": None}]
     return {**value, "choices": choices}
 

@@ -20,6 +20,8 @@ from wiretape.events.record import Record
 from wiretape.events.tape import Reader, Recorder
 from wiretape.proxy.cli import app
 from wiretape.replay.check import check, check_files
+from wiretape.replay.expected import expected
+from wiretape.replay.load import load
 from wiretape.replay.seal import EXACT, Rules, seal
 
 ROOT: Final = Path(__file__).parents[2]
@@ -63,7 +65,7 @@ _FOUND: Final[dict[str, tuple[Callable[[], bytes], list[str]]]] = {
     "newer": (lambda: GOOD.replace(b'"format":1', b'"format":2', 1), ["0 version"]),
     "torn": (lambda: GOOD[:-1], ["14 unreadable"]),
     "without clock": (lambda: GOOD.replace(b'{"k":"clock"', b'{"k":"cl"'), ["2 unreadable"]),
-    "edited": (lambda: GOOD.replace("Grüße".encode(), b"Gruesse", 1), ["14 fold"]),
+    "edited": (lambda: GOOD.replace("Grüße".encode(), b"Gruesse", 1), ["13 sums", "14 fold"]),
     "client gone": (lambda: ended("client_gone"), ["4 ending note"]),
     "still running": (lambda: ended(""), ["2 unfinished note"]),
     "a secret": (with_secret, ["7 secret"]),
@@ -218,6 +220,22 @@ def test_an_edited_tape_is_sealed_anew(tmp_path: Path) -> None:
     assert "fold" in str(found(tape.read_bytes()))
     assert sealed_to(tape, tape).exit_code == 0
     assert found(tape.read_bytes()) == []
+
+
+def test_bytes_that_the_end_does_not_count_are_told(tmp_path: Path) -> None:
+    """Who edits a frame may edit the fold with it."""
+    tape = tmp_path / "a.tape"
+    edited = GOOD.replace("Grüße".encode(), b"Grosse")
+    tape.write_bytes(edited)
+    fold = json.dumps(expected(load(tape, verify=False).streams[0]), separators=(",", ":"), ensure_ascii=False)
+    lines = edited.split(b"\n")
+    at = next(number for number, line in enumerate(lines) if line.startswith(b'{"k":"fold"'))
+    lines[at] = b'{"k":"fold",' + fold.encode()[1:]
+    tape.write_bytes(b"\n".join(lines))
+    assert found(tape.read_bytes()) == [f"{at} sums"]
+    assert sealed_to(tape, tape).exit_code == 0
+    assert found(tape.read_bytes()) == []
+    assert b'"exact":false' in tape.read_bytes()
 
 
 def sealed_to(out: Path, *tapes: Path, more: Sequence[str] = ()) -> Result:

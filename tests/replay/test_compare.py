@@ -24,6 +24,7 @@ LEVELS: tuple[Level, ...] = ("fold", "shape", "bytes", "clock")
 
 TEXT = [text("Hel", role=True), text("lo"), finish(), DONE]
 CALL = [call(index=0, id="call_1", name="save", arguments='{"a": 1}', role=True), finish("tool_calls"), DONE]
+CUSTOM = call(index=0, id="call_1", type="custom", custom={"name": "save", "input": '{"a": 1}'}, role=True)
 USAGE = sse(
     {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m", "choices": [], "usage": {"total_tokens": 3}}
 )
@@ -129,6 +130,13 @@ ROWS: dict[str, tuple[list[Record], list[Record], tuple[int, int, int, int], str
     "spaces in a call's arguments": (
         recorded(CALL), recorded([CALL[0].replace(b'\\"a\\": 1', b'\\"a\\":1'), *CALL[1:]]),
         (1, 0, 2, 2), "call 0: arguments, written another way",
+    ),
+    "the kind of a tool": (
+        recorded(CALL), recorded([CUSTOM, *CALL[1:]]), (2, 2, 2, 2), "call 0: tool",
+    ),
+    "spaces in the input of a custom call": (
+        recorded([CUSTOM, *CALL[1:]]), recorded([CUSTOM.replace(b'\\"a\\": 1', b'\\"a\\":1'), *CALL[1:]]),
+        (2, 0, 2, 2), "call 0: input",
     ),
     "a call's id": (
         recorded(CALL), recorded([CALL[0].replace(b"call_1", b"call_2"), *CALL[1:]]), (1, 0, 1, 1), "call 0: id",

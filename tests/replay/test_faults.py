@@ -151,6 +151,17 @@ def test_of_calls_that_come_whole_in_one_frame_nothing_behind_the_place_is_left(
     assert values(said(changed))[0]["choices"][0]["finish_reason"] is None
 
 
+def test_behind_a_character_of_the_input_of_a_custom_tool() -> None:
+    calls = [
+        {"index": 0, "id": "c", "type": "custom", "custom": {"name": "bash", "input": ""}},
+        {"index": 0, "custom": {"input": "ls -la"}},
+        {"index": [0], "function": None, "custom": {"input": "junk"}},
+    ]
+    whole = event_stream([*(chat({"tool_calls": [entry]}) for entry in calls), b"data: [DONE]\n\n"])
+    told = values(said(over(whole, "cut@tool:bash+2")))
+    assert [value["choices"][0]["delta"]["tool_calls"][0]["custom"]["input"] for value in told] == ["", "ls"]
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_before_all_there_is_no_answer(dialect: str) -> None:
     assert over(answer(dialect), "reset@start").unanswered is Fault.RESET

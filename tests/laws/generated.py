@@ -22,12 +22,12 @@ _ARGUMENTS = st.dictionaries(_TEXT, _JSON, max_size=3).map(json.dumps) | st.samp
 
 
 @st.composite
-def _tool_call(draw: st.DrawFn, number: int) -> list[bytes]:
+def _tool_call(draw: st.DrawFn, number: int, *, custom: bool = True) -> list[bytes]:
     """One call in pieces; its arguments may be no JSON at all."""
     arguments, name = draw(_ARGUMENTS), draw(_NAMES)
     cuts = sorted(draw(st.lists(st.integers(0, len(arguments)), max_size=3)))
     pieces = [arguments[a:b] for a, b in zip([0, *cuts], [*cuts, len(arguments)], strict=True)]
-    if draw(st.sampled_from([False, False, False, True])):
+    if custom and draw(st.sampled_from([False, False, False, True])):
         named = {"name": name, "input": pieces[0]}
         first = call(index=number, id=f"call_{number}", type="custom", custom=named)
         return [first, *(call(index=number, custom={"input": piece}) for piece in pieces[1:])]
@@ -118,12 +118,18 @@ _ENDS = st.sampled_from(
 
 
 @st.composite
-def streams(draw: st.DrawFn, calls: st.SearchStrategy[int] = st.integers(0, 3), noise: int = 4) -> bytes:  # noqa: B008
+def streams(
+    draw: st.DrawFn,
+    calls: st.SearchStrategy[int] = st.integers(0, 3),  # noqa: B008
+    noise: int = 4,
+    *,
+    custom: bool = True,
+) -> bytes:
     """Text, thoughts, calls and noise in any order, then any end."""
     parts: list[list[bytes]] = [[frame({"role": "assistant", "content": ""})]] if draw(st.booleans()) else []
     body: list[list[bytes]] = [[text(piece)] for piece in draw(st.lists(_TEXT, max_size=4))]
     body += [[frame({"reasoning": piece})] for piece in draw(st.lists(_TEXT, max_size=2))]
-    body += [draw(_tool_call(number)) for number in range(draw(calls))]
+    body += [draw(_tool_call(number, custom=custom)) for number in range(draw(calls))]
     body += [[piece] for piece in draw(st.lists(_NOISE, max_size=noise))]
     parts += draw(st.permutations(body))
     return b"".join(piece for part in [*parts, draw(_ENDS)] for piece in part)

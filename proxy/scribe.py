@@ -168,6 +168,7 @@ class Scribe:
         live = self._live
         self.cause = "internal"
         answer = our_error(reason, live.stream) if live.answer is None else None
+        all_came = self._taping.recorder.ended  # and it is the end itself that cannot be written
         behind, tells = await self._taping.closing(live.shown, flag, answer)
         if answer is not None and not live.left:
             live.commit(answer)
@@ -178,7 +179,7 @@ class Scribe:
             behind = b"data: %b\n\n" % our_error("internal", live.stream).body
         if behind:
             live.show([behind], live.shown_n)
-        live.end(cut=self._order.verbatim or not (tells or self._order.streams))
+        live.end(cut=self._order.verbatim or not (self._order.streams or (tells and all_came)))
 
     async def gone(self) -> None:
         """The client has left."""

@@ -205,8 +205,9 @@ class Taping:
         if emitter is None or behind is None:
             return b"", False
         for record in records:
-            behind += b"".join(emitter.feed(record))
-            self._fold.look(record)
+            if ended or record.kind != "rest":  # which is no more than what a frame began with that is lost, too
+                behind += b"".join(emitter.feed(record))
+                self._fold.look(record)
         self.entry = self._fold.entry()
         return behind, True
 

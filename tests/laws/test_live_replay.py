@@ -26,6 +26,12 @@ from wiretape.proxy.store import StoreFullError
 from wiretape.proxy.store_memory import MemoryStore
 
 
+#: A log that fails at the end of an answer that came whole; inside of a frame; in the middle of a whole answer (two).
+@pytest.mark.parametrize("seed", [1381, 5972, 6063, 7270])
+def test_a_seed_that_once_showed_a_fault(seed: int) -> None:
+    assert played(seed).wrong == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("tens", range(5))
 def test_seeded_runs(tens: int) -> None:

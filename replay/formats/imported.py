@@ -13,7 +13,7 @@ from wiretape.events.json_text import ABSENT, as_list, as_object, dumps, parse
 from wiretape.events.model import ForeignFrame, Repaired, Terminator
 from wiretape.events.record import Record
 from wiretape.events.settings import Settings
-from wiretape.events.sse import Decoder
+from wiretape.events.sse import BOM, Decoder
 from wiretape.events.tape import Recorder
 from wiretape.events.upcast import FORMAT
 from wiretape.proxy.entry import digests, request_digest
@@ -23,6 +23,7 @@ from wiretape.proxy.inflate import CODINGS, Inflater
 from wiretape.proxy.outcome import exchange_ending
 from wiretape.proxy.verdict import chat_cause
 
+from .last_words import lacks_last_word, lines_lack_it
 from .losses import Loss
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
 
 _CHAT: Final = "/chat/completions"
 _EVENT_STREAM: Final = "text/event-stream"
+#: JSON in lines.
+_LINES: Final = frozenset({"application/jsonl", "application/ndjson", "application/x-ndjson"})
 #: The clock of what has none: a microsecond a record.
 _STEP_US: Final = 1
 #: Of one file; what holds more is no recording of a conversation.
@@ -203,7 +206,7 @@ def _is_framed(one: Imported, *, chat: bool, streams: bool) -> bool:
 
 def _ended(one: Imported, records: Sequence[Record], *, chat: bool) -> dict[str, Any]:
     if not chat:
-        cut = one.cause == "eof" and "framed" not in one.framed and _is_cut(one, records)
+        cut = one.cause == "eof" and ("broke" in one.framed or ("framed" not in one.framed and _is_cut(one, records)))
         ending, flags = exchange_ending(one.status, one.cause, cut=cut)
         return {"cause": one.cause, "ending": one.ending or ending, "flags": list(one.flags if one.ending else flags)}
     cause = "status" if one.status >= 400 and one.cause == "eof" else chat_cause(one.cause)
@@ -215,14 +218,19 @@ def _ended(one: Imported, records: Sequence[Record], *, chat: bool) -> dict[str,
 
 
 def _is_cut(one: Imported, records: Sequence[Record]) -> bool:
-    """Of an event stream whose framing nobody knows: it stops inside an event, or no event of it says anything."""
+    """Of an answer whose framing nobody knows: it stops inside an event, says nothing, or lacks its last word."""
+    body = b"".join(data for _, data in one.reads)
+    if one.content_type in _LINES and not one.decoded:
+        return lines_lack_it(body)
+    if one.content_type == "application/json" and not one.decoded:
+        return one.status < 400 and bool(body.strip()) and parse(body.removeprefix(BOM)) is ABSENT
     if any(record.kind == "rest" and (record.raw or b"").strip() for record in records):
         return True
+    if one.content_type != _EVENT_STREAM:
+        return False
     blocks = (record.raw or b"" for record in records if record.kind == "frame")
-    payloads = [frame.payload for block in blocks for frame in Decoder().feed(block)]
-    return one.content_type == _EVENT_STREAM and not any(
-        payload and parse(payload) not in ({}, [], None, "") for payload in payloads
-    )
+    payloads = [frame.payload for block in blocks for frame in Decoder().feed(block) if frame.payload]
+    return all(parse(payload) in ({}, [], None, "") for payload in payloads) or lacks_last_word(payloads)
 
 
 def _raw(headers: _Headers) -> list[tuple[bytes, bytes]]:
@@ -265,11 +273,14 @@ def in_frames(one: Imported) -> Imported:
 def guessed_target(body: bytes) -> str:
     """Where such an answer comes from, by its first payload."""
     for frame in Decoder().feed(body[:_GUESSED_FROM_BYTES] + b"\n\n"):
-        kind = as_object(parse(frame.payload)).get("type") if frame.payload else None
+        said = as_object(parse(frame.payload)) if frame.payload else {}
+        kind = said.get("type")
         if isinstance(kind, str) and kind.startswith("response."):
             return "/v1/responses"
         if kind == "message_start":
             return "/v1/messages"
+        if said.get("object") == "text_completion":
+            return "/v1/completions"
         if frame.payload and _is_chat(frame.raw):
             return f"/v1{_CHAT}"
     return "/v1"

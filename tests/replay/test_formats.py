@@ -190,8 +190,8 @@ def test_of_chunks_nothing_is_added() -> None:
 @pytest.mark.parametrize(
     ("data", "ending"),
     [
-        (b'data: {"type":"response.created"}\n\n', "completed"),
-        (b'data: {"type":"response.created"}\n\ndata: {"type":"respo', "truncated"),
+        (b'data: {"type":"something"}\n\n', "completed"),
+        (b'data: {"type":"something"}\n\ndata: {"type":"someth', "truncated"),
         (b"data: what", "truncated"),
         (b"data: what\n\n\n\n", "completed"),
         (b"data:\n\n", "truncated"),
@@ -206,11 +206,59 @@ def test_an_event_stream_that_stops_inside_an_event_or_says_nothing_was_cut(data
     assert end_of(read(data)[1].streams[0])["ending"] == ending
 
 
+SPOKEN = [
+    ('{"type":"message_start"}', '{"type":"message_stop"}'),
+    ('{"type":"message_start"}', '{"type":"error","error":{"type":"overloaded_error"}}'),
+    ('{"type":"response.output_text.delta","delta":"hi"}', '{"type":"response.completed","response":{}}'),
+    ('{"type":"response.created"}', '{"type":"response.incomplete"}'),
+    ('{"type":"response.created"}', '{"type":"response.failed"}'),
+    ('{"type":"response.created"}', '{"error":{"message":"overloaded"}}'),
+    ('{"object":"text_completion","choices":[{"text":"a","finish_reason":null}]}', "[DONE]"),
+    ('{"object":"thread.run","id":"run_1"}', "[DONE]"),
+    ('{"candidates":[{"content":{}}]}', '{"candidates":[{"content":{},"finishReason":"STOP"}]}'),
+    ('{"type":"content-delta"}', '{"type":"message-end"}'),
+    ('{"message":{"content":"a"},"done":false}', '{"message":{"content":""},"done":true}'),
+]
+
+
+@pytest.mark.parametrize(("word", "last"), SPOKEN)
+@pytest.mark.parametrize("lines", [False, True], ids=["events", "lines"])
+def test_without_the_last_word_of_its_protocol_a_stream_was_cut(word: str, last: str, lines: bool) -> None:
+    def ending(*payloads: str) -> str:
+        kind = "application/x-ndjson" if lines else "text/event-stream"
+        body = "".join(f"{payload}\n" if lines else f"data: {payload}\n\n" for payload in payloads)
+        data = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n\r\n{body}".encode()
+        return str(end_of(read(data)[1].streams[0])["ending"])
+
+    assert ending(word, word) == "truncated"
+    if last != "[DONE]" or not lines:
+        assert ending(word, last) == "completed"
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "ending"),
+    [
+        ("content-type: application/x-ndjson", '{"a":1}\n{"a":', "truncated"),
+        ("content-type: application/x-ndjson", '{"a":1}\n', "completed"),
+        ("content-type: application/json", '{"object":"respo', "truncated"),
+        ("content-type: application/json", '{"object":"response"}', "completed"),
+        # here HTTP says it
+        ("content-type: text/event-stream\r\ncontent-length: 25", 'data: {"type":"response."', "completed"),
+        ("content-type: text/event-stream\r\ncontent-length: 99", 'data: {"type":"message_stop"}\n\n', "truncated"),
+        ("content-type: text/event-stream\r\ntransfer-encoding: chunked", "3\r\n: a\r\n", "truncated"),
+    ],
+)
+def test_what_is_torn_was_cut_unless_its_framing_says_that_it_is_whole(head: str, body: str, ending: str) -> None:
+    data = f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}".encode()
+    assert end_of(read(data)[1].streams[0])["ending"] == ending
+
+
 @pytest.mark.parametrize(
     ("data", "target", "dialect"),
     [
         (b'data: {"type":"response.created"}\n\n', "/v1/responses", ""),
         (b'event: message_start\ndata: {"type":"message_start"}\n\n', "/v1/messages", ""),
+        (b'data: {"object":"text_completion","choices":[{"text":"a"}]}\n\n', "/v1/completions", ""),
         (b"data: what\n\n", "/v1", ""),
     ],
 )

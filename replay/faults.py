@@ -37,6 +37,8 @@ KINDS: Final = (
 _ENDS: Final[Mapping[str, Fault | None]] = MappingProxyType(
     {"cut": Fault.CUT, "reset": Fault.RESET, "stall": Fault.STALL, "garbage": Fault.GARBAGE, "eof": None}
 )
+#: What is an error whatever it leaves of the answer.
+_FAILING: Final = frozenset({"error", "status"})
 _WORDS: Final = re.compile(r"([a-z]+)(?:@([^=]*))?(?:=(.*))?", re.DOTALL)
 _STATUS: Final = re.compile(r"([2-5]\d\d)(?:/(\d{1,6}))?")
 #: Longer than any client waits, and still a number of seconds that a clock can add.
@@ -56,6 +58,8 @@ class Overlay:
     #: The number of the stream that is meant, from 1; None is all of them.
     stream: int | None
     over: _Over
+    #: Whatever is left of the answer is none: an error stands in its place, or behind it.
+    fails: bool = False
     #: Of `attempts`: what each of the first ones gets; None is the recorded answer.
     attempts: Sequence[_Over | None] = ()
 
@@ -87,11 +91,12 @@ class Faults:
         return [each.text for each in self.overlays if each.text not in self._applied]
 
     def over(self, script: Script, place: int) -> tuple[Script, bool]:
-        """What the stream at this place (from 0) is to say this time, and whether that was its answer: where an attempt
-        was made to fail, the client asks again.
+        """What the stream at this place (from 0) is to say this time, and whether that was its answer: who was given a
+        broken one asks again.
         """
         asked = self._asked[place] = self._asked.get(place, 0) + 1
         self.asked.add(place)
+        recorded, failed = script, False
         for each in self.overlays:
             if each.stream not in (None, place + 1):
                 continue
@@ -100,10 +105,29 @@ class Faults:
             if changed is None:
                 continue
             self._applied.add(each.text)
-            script = changed
+            script, failed = changed, failed or each.fails
             if attempt is not None:
                 return script, False
-        return script, True
+        return script, not failed and (script is recorded or _is_answer(recorded, script))
+
+
+def _is_answer(recorded: Script, script: Script) -> bool:
+    """It ends as the recorded one did, and still has its finish, or its last word: who was given it need not know that
+    anything is wrong, and goes on. Other pieces, a frame less or one twice are no end.
+    """
+    if _end_of(script) != _end_of(recorded):
+        return False
+    before, after = _Body(recorded).marks, _Body(script).marks
+    if before.body == after.body:
+        return True
+    if not before.frames:
+        return len(after.body) >= len(before.body)
+    return not (before.finish or before.done) or bool(after.finish or after.done)
+
+
+def _end_of(script: Script) -> tuple[object, ...]:
+    fault = next((what for _, what in script.steps if isinstance(what, Fault)), None)
+    return script.unanswered, script.status, fault
 
 
 def overlay(text: str) -> Overlay:
@@ -115,7 +139,7 @@ def overlay(text: str) -> Overlay:
     try:
         if kind == "attempts":
             return Overlay(text=text, stream=stream, over=_nothing, attempts=_attempts(place, value))
-        return Overlay(text=text, stream=stream, over=_of(kind, place, value))
+        return Overlay(text=text, stream=stream, over=_of(kind, place, value), fails=kind in _FAILING)
     except (PlaceError, FaultError) as error:
         raise FaultError(f"fault {text!r}: {error}") from None
 

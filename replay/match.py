@@ -299,7 +299,7 @@ class Deck:
         record: str = _RECORD,
     ) -> None:
         self._streams = streams
-        self._how = how
+        self._how: How = how
         self._repeat = repeat
         self._names = names or [f"stream {number}" for number in range(1, len(streams) + 1)]
         self._conversations = conversations or [0] * len(streams)
@@ -314,6 +314,15 @@ class Deck:
     def unused(self) -> list[int]:
         """The places of those that never answered."""
         return [place for place in range(len(self._streams)) if place not in self._used]
+
+    @property
+    def how(self) -> How:
+        """What makes a stream answer."""
+        return self._how
+
+    def conversation(self, place: int) -> int:
+        """Which one a stream belongs to."""
+        return self._conversations[place]
 
     def name(self, place: int) -> str:
         """What to call a stream."""

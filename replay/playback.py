@@ -10,6 +10,7 @@ from wiretape.events.errors import WiretapeError
 from wiretape.events.json_text import ABSENT, as_list, as_object, dumps, parse
 from wiretape.events.record import Record
 
+from .again import Again
 from .coded import plain_body
 from .faults import Faults
 from .fresh_ids import with_fresh_ids
@@ -81,6 +82,7 @@ class Playback:
         #: A fault of ours, or of the tape: nothing else may be believed.
         self.broken: Exception | None = None
         self._deck = deck
+        self._again = Again(deck)
         self._lock = Lock()
 
     @property
@@ -113,18 +115,19 @@ class Playback:
                 return json_answer(dumps({"error": {"message": repr(error), "type": "wiretape_error"}}), 500)
 
     def _answer(self, request: Request) -> Script:
-        taken = self._deck.take(request)
+        taken = self._again.take(request)
         if isinstance(taken, Miss):
             self.misses.append(taken)
             self._log.append(None)
             return taken.script()
         recorded = script_of(taken.records, speed=self.speed)
-        faulty, _ = self.faults.over(recorded, taken.place)
+        faulty, answered = self.faults.over(recorded, taken.place)
         script = with_fresh_ids(faulty, len(self.sent)) if self.ids == "fresh" else faulty
         told = Told(taken.records if script == recorded else as_played(taken.records, script))
         if _says(faulty) != _says(recorded):
             self.changed = True
-            self._deck.give_back(taken)  # who asks again after a fault gets an answer
+        if not answered:
+            self._again.broke(request, taken)
         self.answers.append(told)
         self._log.append((taken, told))
         if taken.loosely:

@@ -11,6 +11,7 @@ from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
 from wiretape.proxy.headers import masked_path
 
+from .again import Again
 from .faults import Faults
 from .fresh_ids import with_fresh_ids
 from .load import load
@@ -75,6 +76,10 @@ class Serving:
     ids: Ids = "recorded"
     asked: int = 0
     misses: int = 0
+    _again: Again = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._again = Again(self.deck)
 
     def choose(self, request: Request) -> Script:
         """What the server is to play. A tape that cannot be played is an answer, too: there are others to serve."""
@@ -95,7 +100,7 @@ class Serving:
 
     def _answer(self, request: Request) -> Script:
         what = _what(request)
-        taken = self.deck.take(request)
+        taken = self._again.take(request)
         if isinstance(taken, Miss):
             self.misses += 1
             self.say(f"{what} -> miss: {'; '.join(line.strip() for line in taken.lines())}")
@@ -103,7 +108,7 @@ class Serving:
         recorded = script_of(taken.records, speed=self.speed, side=self.side)
         script, answered = self.faults.over(recorded, taken.place)
         if not answered:
-            self.deck.give_back(taken)
+            self._again.broke(request, taken)
         if self.ids == "fresh":
             script = with_fresh_ids(script, self.asked)
         self.say(f"{what} -> {self.deck.name(taken.place)}: {_said(script)}{_beside(taken, recorded, script)}")
@@ -117,7 +122,7 @@ class Serving:
 
     def behind(self) -> list[str]:
         """What is to be said at the end."""
-        unused = self.deck.unused
+        unused = [place for place in self.deck.unused if place not in self.faults.asked]
         lines = [f"{self.deck.name(place)} was not asked for" for place in unused[:_LISTED_MAX]]
         if len(unused) > _LISTED_MAX:
             lines.append(f"nor were {len(unused) - _LISTED_MAX} more")

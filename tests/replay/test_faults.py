@@ -28,8 +28,7 @@ def answer(dialect: str) -> Script:
 
 def over(script: Script, *texts: str) -> Script:
     faults = Faults.of(texts)
-    changed, answered = faults.over(script, 0)
-    assert answered
+    changed, _ = faults.over(script, 0)
     assert not faults.unapplied
     return changed
 
@@ -292,6 +291,37 @@ def test_attempts_come_before_what_is_behind_them_and_after_what_is_before() -> 
     faults = Faults.of(["attempts=503", "cut@frame:1"])
     assert faults.over(answer("chat"), 0)[0].status == 503
     assert ending(faults.over(answer("chat"), 0)[0]) is Fault.CUT
+
+
+ANSWERED = {
+    "answered": ["rechunk=1", "slow=1", "drop@frame:3", "duplicate@frame:3", "duplicate@done", "eof@end", "cut@tool:x"],
+    "broken": [
+        "cut@end", "reset@done", "stall@text", "garbage@frame:1", "eof@text", "eof@start", "reset@start", "eof@byte:70",
+        "error@text", "error@end", "status=503", "status=200",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(("fault", "answered"), [
+    (fault, kind == "answered") for kind, texts in ANSWERED.items() for fault in texts
+])  # fmt: skip
+def test_what_leaves_an_answer_with_its_end_is_one_and_what_breaks_it_is_none(
+    dialect: str, fault: str, *, answered: bool
+) -> None:
+    assert Faults.of([fault]).over(answer(dialect), 0)[1] is answered
+
+
+@pytest.mark.parametrize("fault", ["drop@done", "drop@finish", "drop@usage", "eof@done"])
+def test_of_an_end_that_is_told_twice_one_is_enough(fault: str) -> None:
+    assert Faults.of([fault]).over(answer("chat"), 0)[1]
+    assert Faults.of([fault]).over(answer("responses"), 0)[1] is (fault == "drop@usage")
+
+
+def test_what_is_no_stream_is_whole_or_broken() -> None:
+    plain = json_answer(b'{"object":"list"}')
+    assert not Faults.of(["eof@byte:5"]).over(plain, 0)[1]
+    assert Faults.of(["rechunk=5"]).over(plain, 0)[1]
 
 
 # -- together ---------------------------------------------------------------------------------------------------------

@@ -2,19 +2,21 @@
 
 from typing import Any
 
+import pytest
+
 from tests.support.tapes import CHAT, asking, records_of, text
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
 from wiretape.replay.faults import Faults
-from wiretape.replay.match import Deck
+from wiretape.replay.match import Deck, How
 from wiretape.replay.playback import Playback, Sent
 from wiretape.replay.script import Request, Script
 
 STREAMS = [records_of(text("hi", "sunny")), records_of(text("more", "rain"))]
 
 
-def playback(*faults: str, streams: list[list[Record]] = STREAMS, **how: Any) -> Playback:
-    return Playback(Deck(streams), streams, faults=Faults.of(faults), **how)
+def playback(*faults: str, streams: list[list[Record]] = STREAMS, match: How = "key", **more: Any) -> Playback:
+    return Playback(Deck(streams, match), streams, faults=Faults.of(faults), **more)
 
 
 def request(question: str, path: str = CHAT) -> Request:
@@ -48,6 +50,24 @@ def test_whoever_asks_again_after_a_fault_gets_the_same_answer() -> None:
     assert len(set(answers)) == 1
     assert played.changed
     assert [told.fold.ending for told in played.answers] == ["truncated"] * 3
+
+
+@pytest.mark.parametrize("match", ["key", "position"])
+@pytest.mark.parametrize("fault", ["drop@done", "duplicate@done", "eof@done", "rechunk=1"])
+def test_after_a_fault_that_leaves_the_answer_whole_it_goes_on(fault: str, match: How) -> None:
+    played = playback(fault, streams=[*STREAMS[:1], *STREAMS[:1]], match=match)
+    answers = [played.choose(request("hi")).status for _ in range(3)]
+    assert answers == [200, 200, 599]
+
+
+def test_by_position_only_the_same_request_is_asked_again() -> None:
+    for match, more in (("position", "something else"), ("strict", "more")):
+        played = playback("cut@text", match=match)
+        assert [b"sunny" in said(played.choose(request(words))) for words in ("hi", "hi", more, more)] == [
+            *(True, True),
+            *(False, False),
+        ]
+        assert not played.unused
 
 
 def test_other_pieces_are_no_other_answer() -> None:

@@ -82,6 +82,14 @@ def test_an_attempt_that_was_made_to_fail_is_asked_again(tape: Path) -> None:
     assert table.ask("a").status == 599
 
 
+@pytest.mark.parametrize("fault", ["status=503", "cut@text", "eof@text", "error@text"])
+def test_whoever_asks_again_after_a_broken_answer_gets_the_same_stream(tape: Path, fault: str) -> None:
+    table = Table(tape, faults=Faults.of([f"{fault}#1"]))
+    assert len({bytes(str(table.ask("a")), "ascii") for _ in range(3)}) == 1
+    assert table.serving.misses == 0
+    assert table.serving.behind() == [f"{tape}, stream 2 was not asked for"]
+
+
 def test_by_turn_what_was_asked_otherwise_is_told(tape: Path) -> None:
     table = Table(tape, how="position")
     assert table.ask("x").status == 200

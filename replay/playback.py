@@ -16,6 +16,7 @@ from .faults import Faults
 from .fresh_ids import with_fresh_ids
 from .match import Deck, Miss, Taken, asked_of
 from .player import INSTANT, Speed, script_of
+from .redact import shown_path
 from .script import Request, Script, json_answer
 from .serving import Ids
 from .told import Told, as_played
@@ -51,7 +52,8 @@ class Sent:
         model, messages = said.get("model"), as_list(said.get("messages"))
         of_model = f", model {model}" if isinstance(model, str) else ""
         with_messages = f", {len(messages)} messages" if messages else ""
-        return f"{self.method} {self.path} ({len(self.body)} bytes{of_model}{with_messages})"
+        path = shown_path(self.path.encode("latin-1", "replace"))
+        return f"{self.method} {path} ({len(self.body)} bytes{of_model}{with_messages})"
 
 
 class Playback:

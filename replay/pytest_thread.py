@@ -23,6 +23,7 @@ from wiretape.proxy.log import Log
 from wiretape.proxy.serve import Assembly, running
 from wiretape.proxy.store import PAGE_MAX, Filter
 
+from .redact import shown_path
 from .script import Request, Script, json_answer
 from .server import Choose, Upstream, on_stderr
 
@@ -157,7 +158,7 @@ class Thread:
 
 
 def _nobodys(request: Request) -> Script:
-    path = request.target.decode("latin-1")
+    path = shown_path(request.target)
     why = f"{path} belongs to no test that runs: the base URL is `tape.url`, and it is for that test alone"
     return json_answer(dumps({"error": {"message": why, "type": "wiretape_miss", "code": "no_such_test"}}), 404)
 

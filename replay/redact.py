@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from wiretape.events.json_text import as_list, dumps, is_list, is_object
 from wiretape.events.record import NO_KEYS, Record
-from wiretape.proxy.headers import taped_answer, taped_request
+from wiretape.proxy.headers import masked_path, taped_answer, taped_request
 
 from .asked import Redaction, asked_for, matches, pattern_of
 from .channels import channels
@@ -25,7 +25,7 @@ from .spans import Form, Span, cut, found, hits_of, take
 from .strings import Joined, Piece, pieces_of
 from .vendors import PLACEHOLDER, Hit
 
-__all__ = ["Finding", "blanked", "blanked_path", "findings", "names_of", "redact", "unmatched"]
+__all__ = ["Finding", "blanked", "blanked_path", "findings", "names_of", "redact", "shown_path", "unmatched"]
 
 #: What is left when a neighbour is gone may be a secret by itself: so often it is looked for again.
 _PASSES: Final = 4
@@ -137,6 +137,11 @@ def blanked(body: bytes) -> bytes:
 def blanked_path(path: str) -> str:
     """The same of its path."""
     return _unnumbered(_cleaned(path, "path", _Unnumbered().of, Known()))
+
+
+def shown_path(target: bytes) -> str:
+    """Path and query of a request on one line, without what looks like a secret, whatever its parameter is called."""
+    return blanked_path(masked_path(target))
 
 
 def _unnumbered(said: str) -> str:

@@ -9,7 +9,6 @@ from typing import Final, Literal, NamedTuple
 from wiretape.events.errors import WiretapeError
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
-from wiretape.proxy.headers import masked_path
 
 from .again import Again
 from .faults import Faults
@@ -17,6 +16,7 @@ from .fresh_ids import with_fresh_ids
 from .load import load
 from .match import MISS_STATUS, NO_RETRY, Deck, How, Miss, Prepare, Taken, prepare_of
 from .player import INSTANT, Side, Speed, each_attempt, script_of
+from .redact import shown_path
 from .script import Fault, Request, Script, json_answer
 from .server import Outcome, place_of_fault
 
@@ -131,7 +131,7 @@ class Serving:
 
 def _what(request: Request) -> str:
     """One line, whatever came: the server has let nothing in that is no request line."""
-    return f"{request.method.decode('latin-1')} {masked_path(request.target)}"
+    return f"{request.method.decode('latin-1')} {shown_path(request.target)}"
 
 
 def _said(script: Script) -> str:

@@ -96,3 +96,5 @@ def test_a_fault_of_ours_is_an_answer_and_is_remembered() -> None:
 def test_a_body_that_is_no_json_has_none() -> None:
     assert Sent("GET", "/v1/models", {}, b"").json is None
     assert str(Sent("POST", "/v1/x", {}, b"abc")) == "POST /v1/x (3 bytes)"
+    key = "sk-proj-" + "abcdefghijklmnopqrstuvwxyz0123456789"
+    assert str(Sent("GET", f"/v1/x?key=a1&k={key}", {}, b"")) == "GET /v1/x?key=***&k=[redacted-openai] (0 bytes)"

@@ -18,6 +18,9 @@ from wiretape.replay.seal import seal
 from wiretape.replay.server import Outcome
 from wiretape.replay.serving import Attempts, Serving, deck_of
 
+#: Under whatever name it stands.
+KEY = b"sk-proj-" + b"abcdefghijklmnopqrstuvwxyz0123456789"
+
 
 class Table:
     """A replay of these files, and what it said."""
@@ -182,6 +185,9 @@ def test_a_key_in_a_query_is_on_no_line(tape: Path) -> None:
     table.serving.choose(Request(b"GET", b"/v1/models?api_key=abcdef", (), b""))
     assert "abcdef" not in table.lines[0]
     assert "GET /v1/models?api_key=***" in table.lines[0]
+    table.serving.choose(Request(b"GET", b"/v1/models?k=" + KEY, (), b""))
+    assert KEY.decode() not in table.lines[1]
+    assert "GET /v1/models?k=[redacted-openai]" in table.lines[1]
 
 
 def test_what_is_no_tape_is_named(tmp_path: Path) -> None:

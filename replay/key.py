@@ -7,10 +7,10 @@ stands in tables with its reason (docs/replay.md lists them); a question as the 
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.json_text import ABSENT, dumps, is_list, is_object, parse
 from wiretape.proxy.headers import masked_path
@@ -22,6 +22,7 @@ __all__ = [
     "KEY_CHARS",
     "LEFT_OUT",
     "SEALED_WORDS",
+    "Named",
     "Reading",
     "canonical",
     "exact",
@@ -31,6 +32,8 @@ __all__ = [
     "gapped",
     "key_of",
     "loose_key_of",
+    "named",
+    "prefix_of",
 ]
 
 _Dialect = Literal["chat", "responses", "messages"]
@@ -118,12 +121,32 @@ def exact_key_of(method: str, path: str, sha256: str) -> str:
 def canonical(method: str, path: str, body: bytes, reading: Reading = "settled") -> dict[str, Any]:
     """What the key is a hash of."""
     value = _parsed(body)
-    dialect = next((name for end, name in _ENDINGS.items() if path.partition("?")[0].endswith(end)), None)
     if value is ABSENT:
         said: Any = {"sha256": hashlib.sha256(_without_boundary(body)).hexdigest()}
     else:
-        said = _Reading(reading).request(value) if dialect is not None and is_object(value) else _plain(value)
+        said = _Reading(reading).request(value) if _dialect(path) is not None and is_object(value) else _plain(value)
     return _said(method, path, said)
+
+
+class Named(NamedTuple):
+    """What a request names that was said before: all of it in the order of its numbers, and the answers it goes on."""
+
+    ids: Sequence[str]
+    answers: frozenset[str]
+
+
+def named(path: str, body: bytes) -> Named:
+    """Its ids, as they are."""
+    value, reading = _parsed(body), _Reading("plain")
+    if _dialect(path) is not None and is_object(value):
+        reading.request(value)
+    return Named(list(reading.ids), frozenset(reading.answers))
+
+
+def prefix_of(path: str) -> str:
+    """What stands before the version of the API, and does not count: a route."""
+    found = _PREFIX.match(path.partition("?")[0])
+    return found[0] if found else ""
 
 
 def exact(method: str, path: str, body: bytes) -> dict[str, Any]:
@@ -172,6 +195,10 @@ def _fills(recorded: str, asked: str) -> bool:
             return False
         at = end + len(part)
     return at == len(asked)
+
+
+def _dialect(path: str) -> _Dialect | None:
+    return next((name for end, name in _ENDINGS.items() if path.partition("?")[0].endswith(end)), None)
 
 
 def _hash(value: Any) -> str:
@@ -231,7 +258,9 @@ class _Reading:
     """One request: ids are numbered in the order in which they come."""
 
     def __init__(self, reading: Reading) -> None:
-        self._ids: dict[str, str] = {}
+        #: What each is called here, and which of them are answers, or parts of one, that the provider has kept.
+        self.ids: dict[str, str] = {}
+        self.answers: set[str] = set()
         self._reading: Reading = reading
 
     def request(self, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,7 +277,7 @@ class _Reading:
             elif name == "tools" and is_list(value):
                 said[name] = sorted(map(_plain, value), key=dumps)  # plugins register in any order
             elif name in IDS:
-                said[name] = self._id(value)
+                said[name] = self._id(value, kept=name == "previous_response_id")
             else:
                 said[name] = _plain(value)
         return said
@@ -268,7 +297,7 @@ class _Reading:
     def _member(self, name: str, value: Any, owner: Mapping[str, Any]) -> Any:
         kind, role = owner.get("type"), owner.get("role")
         if name in IDS:
-            return self._id(value)
+            return self._id(value, kept=kind == "item_reference")
         if name == "arguments" and isinstance(value, str):
             return _read(value)
         if name == "input" and kind in ("tool_use", "server_tool_use"):
@@ -296,8 +325,12 @@ class _Reading:
         runs = (list(run) for _, run in groupby(said, key=lambda each: _answered(each) != ""))
         return [each for run in runs for each in (sorted(run, key=_turn) if _answered(run[0]) else run)]
 
-    def _id(self, value: Any) -> Any:
-        return self._ids.setdefault(value, f"id {len(self._ids) + 1}") if isinstance(value, str) else value
+    def _id(self, value: Any, *, kept: bool = False) -> Any:
+        if not isinstance(value, str):
+            return value
+        if kept:
+            self.answers.add(value)
+        return self.ids.setdefault(value, f"id {len(self.ids) + 1}")
 
 
 def _answered(said: Any) -> str:

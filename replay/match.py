@@ -7,7 +7,6 @@ same method and path in its conversation, and what it was asked differently is t
 and it must have been asked exactly this.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,8 +21,9 @@ from .asked import Redaction
 from .coded import headers_of, plain_body
 from .difference import shortened
 from .json_diff import changes
-from .key import Reading, canonical, exact, exact_key_of, fits, fits_as_text, gapped, key_of, loose_key_of
-from .redact import blanked, blanked_path, redact
+from .key import exact
+from .question import Now, Recorded, given_out, keys_of, place_of, route_of, without_secrets_in_path
+from .redact import blanked, redact
 from .script import Request, Script, json_answer
 
 __all__ = [
@@ -189,97 +189,6 @@ def prepare_of(header: Mapping[str, Any]) -> Prepare:
     return prepare
 
 
-class _Asked:
-    """One recorded request, made ready when it is first compared: long ones take some milliseconds each."""
-
-    def __init__(self, records: Sequence[Record], prepare: Prepare) -> None:
-        self.prepare = prepare
-        self._recorded = _without_secrets_in_path(asked_of(records))
-        keys = next(record.keys for record in records if record.kind == "request")
-        sha256 = keys.get("sha256")
-        #: With `requests = hash` nothing but the hash was kept.
-        self._sha256 = sha256 if isinstance(sha256, str) and not self._recorded.body else ""
-        self.route = _route(*_place_of(self._recorded))
-
-    @property
-    def hashed(self) -> bool:
-        """Its body is not there."""
-        return bool(self._sha256)
-
-    @cached_property
-    def request(self) -> Request:
-        """As it is compared."""
-        return self.prepare(self._recorded)
-
-    @cached_property
-    def key(self) -> str:
-        """What it is found by."""
-        method, path = _place_of(self._recorded)
-        return exact_key_of(method, path, self._sha256) if self.hashed else key_of(method, path, self.request.body)
-
-    @cached_property
-    def canonical(self) -> dict[str, Any]:
-        """What a miss compares it by."""
-        return canonical(*_place_of(self.request), self.request.body)
-
-    @cached_property
-    def loose_key(self) -> str:
-        """What it is found by where nothing else is."""
-        return "" if self.hashed else loose_key_of(*_place_of(self.request), self.request.body)
-
-    @cached_property
-    def plain(self) -> dict[str, Any]:
-        """What tells it from others with its key."""
-        return canonical(*_place_of(self.request), self.request.body, "plain")
-
-    @cached_property
-    def _gapped(self) -> bool:
-        return not self.hashed and (gapped(self.request.target) or gapped(self.request.body))
-
-    def fits(self, now: "_Now", *, exactly: bool = False) -> bool:
-        """Whether this was asked but for secrets that sealing found elsewhere, of which the asked one knows nothing."""
-        if not self._gapped:
-            return False
-        prepared = now.prepared(self.prepare)
-        mine, other = self.canonical, now.canonical(self.prepare)
-        if exactly:
-            mine, other = (exact(*_place_of(each), each.body) for each in (self.request, prepared))
-        if fits(mine, other):
-            return True
-        texts = (self.request.body, prepared.body)
-        bare = ({**each, "body": None} for each in (mine, other))
-        return all("sha256" in as_object(each["body"]) for each in (mine, other)) and (
-            fits(*bare) and fits_as_text(*texts)
-        )
-
-
-class _Now:
-    """One request as it comes, made ready once for all recordings that make it ready alike."""
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self._prepared: dict[Prepare, Request] = {}
-        self._canonical: dict[tuple[Prepare, Reading], dict[str, Any]] = {}
-
-    def prepared(self, prepare: Prepare) -> Request:
-        """As a recording has it."""
-        if prepare not in self._prepared:
-            self._prepared[prepare] = prepare(self.request)
-        return self._prepared[prepare]
-
-    def canonical(self, prepare: Prepare, reading: Reading = "settled") -> dict[str, Any]:
-        """What it is compared by."""
-        if (prepare, reading) not in self._canonical:
-            request = self.prepared(prepare)
-            self._canonical[prepare, reading] = canonical(*_place_of(request), request.body, reading)
-        return self._canonical[prepare, reading]
-
-    def loose_key(self, prepare: Prepare) -> str:
-        """What it is looked for by where nothing else answers."""
-        request = self.prepared(prepare)
-        return loose_key_of(*_place_of(request), request.body)
-
-
 class Deck:
     """The streams of one or more recordings, each of which answers once, or again and again with `repeat`.
 
@@ -306,9 +215,28 @@ class Deck:
         self._record = record
         each = prepares or [blank] * len(streams)
         self._prepares = list(dict.fromkeys(each))
-        self._asked = [_Asked(records, prepare) for records, prepare in zip(streams, each, strict=True)]
+        self._asked = [
+            Recorded(asked_of(records), _keys(records), prepare) for records, prepare in zip(streams, each, strict=True)
+        ]
         self._left = dict.fromkeys(range(len(streams)))
         self._used: dict[int, None] = {}
+
+    @cached_property
+    def _by(self) -> Mapping[str, Sequence[int]]:
+        """The places that have a key."""
+        places: dict[str, list[int]] = {}
+        for place, asked in enumerate(self._asked):
+            places.setdefault(asked.key, []).append(place)
+        return places
+
+    @cached_property
+    def _given(self) -> Sequence[frozenset[str]]:
+        """The ids that each stream gave out."""
+        return [given_out(records) for records in self._streams]
+
+    @cached_property
+    def _all_given(self) -> frozenset[str]:
+        return frozenset[str]().union(*self._given)
 
     @property
     def unused(self) -> list[int]:
@@ -330,23 +258,21 @@ class Deck:
 
     def take(self, request: Request) -> Taken | Miss:
         """The next one that answers this request."""
-        request = _without_secrets_in_path(request)
-        method, path = _place_of(request)
-        now = _Now(request)
-        keys = [key for prepare in self._prepares for key in _keys(now.prepared(prepare))]
-        keys += _keys(request)[1:]
-        place = self._by_key(keys, now) if self._how == "key" else self._by_position(_route(method, path), keys, now)
+        request = without_secrets_in_path(request)
+        now = Now(request)
+        keys = [key for prepare in self._prepares for key in keys_of(now.prepared(prepare))]
+        keys += keys_of(request)[1:]
+        if self._how == "key":
+            place, loosely = self._by_key(keys, now)
+        else:
+            place, loosely = self._by_position(route_of(*place_of(request)), keys, now), False
         if place is None or (self._how == "strict" and not self._is_exactly(place, now)):
             return self._miss(now, keys, place)
-        same = self._is_asked(place, keys, now)
+        drift = () if not loosely and self._is_asked(place, keys, now) else self._told(place, now)
         self._left.pop(place, None)
+        self._used.pop(place, None)
         self._used[place] = None
-        return Taken(
-            place=place,
-            records=self._streams[place],
-            drift=() if same else self._drift(place, now),
-            loosely=not same and self._how == "key",
-        )
+        return Taken(place=place, records=self._streams[place], drift=drift, loosely=loosely)
 
     def give_back(self, taken: Taken) -> None:
         """It has not answered after all: the next one who asks for it gets it."""
@@ -355,39 +281,62 @@ class Deck:
 
     # -- which one --------------------------------------------------------------------------------------------------
 
-    def _by_key(self, keys: Sequence[str], now: _Now) -> int | None:
-        found = [place for place in self._left if self._asked[place].key in keys]
-        if found:
-            return self._likest(found, now)
-        fitting = next((place for place in self._left if self._asked[place].fits(now)), None)
-        if fitting is not None:
-            return fitting
-        again = next((place for place in reversed(self._used) if self._is_asked(place, keys, now)), None)
+    def _by_key(self, keys: Sequence[str], now: Now) -> tuple[int | None, bool]:
+        """Which one, and whether it is to be told that it was asked something else."""
+        having = sorted({place for key in keys for place in self._by.get(key, ())})
+        alike = self._told_apart(having, now)
+        unlike = {place: self._asked[place].unlike(now, self._ours(now)) for place in alike}
+        same = [place for place in alike if not any(unlike[place])]
+        left = sorted((place for place in alike if place in self._left), key=lambda place: unlike[place])
+        if left and (left[0] in same or not same):
+            return left[0], False
+        again = next((place for place in reversed(self._used) if place in same), None)
+        if again is not None and self._repeat:
+            return again, False
+        gapped = [place for place in range(len(self._asked)) if place not in having and self._asked[place].gapped]
+        fitting = self._told_apart([place for place in gapped if self._asked[place].fits(now)], now)
+        left += [place for place in fitting if place in self._left]
+        if left:  # what was asked just this has answered, so this is another reading of it
+            return left[0], again is not None
+        again = next((place for place in reversed(self._used) if place in alike or place in fitting), None)
         if again is not None:  # the last one that was asked this
-            return again if self._repeat else None
-        return self._loosely(now)
+            return (again if self._repeat else None), False
+        return self._loosely(now), True
 
-    def _likest(self, places: Sequence[int], now: _Now) -> int:
-        """The first that was asked just this; else the first."""
-        if len(places) == 1:
-            return places[0]
-        same = (
-            place for place in places if self._asked[place].plain == now.canonical(self._asked[place].prepare, "plain")
-        )
-        return next(same, places[0])
+    def _told_apart(self, places: Sequence[int], now: Now) -> Sequence[int]:
+        """Without those that go on from another answer, or that came by another route where one came by this."""
+        if not places:
+            return places
+        given = self._ours(now)
+        places = [place for place in places if not self._asked[place].goes_on_elsewhere(now, given)]
+        places = [place for place in places if self._asked[place].prefix == now.prefix] or places
+        if len({self._conversations[place] for place in places}) < 2:
+            return places
+        # Sealed files number their answers alike: the one goes on whose answer has been given.
+        names = self._asked[places[0]].named.answers & given
+        gave = {self._conversations[place] for place in self._used if names & self._given[place]}
+        return [place for place in places if self._conversations[place] in gave] or places
 
-    def _loosely(self, now: _Now) -> int | None:
+    def _ours(self, now: Now) -> frozenset[str]:
+        """The ids that these recordings gave out, where any is asked for."""
+        return self._all_given if any(now.named(prepare).ids for prepare in self._prepares) else frozenset()
+
+    def _loosely(self, now: Now) -> int | None:
         """The only one that is left and has its loose key: of two nobody knows which is meant."""
-        route = _route(*_place_of(now.request))
-        left = [place for place in self._left if self._asked[place].route == route and not self._asked[place].hashed]
-        keys = {prepare: now.loose_key(prepare) for prepare in {self._asked[place].prepare: None for place in left}}
-        found = [place for place in left if self._asked[place].loose_key == keys[self._asked[place].prepare]]
+        route = route_of(*place_of(now.request))
+        places = range(len(self._asked)) if self._repeat else self._left
+        of_it = [place for place in places if self._asked[place].route == route and not self._asked[place].hashed]
+        keys = {prepare: now.loose_key(prepare) for prepare in {self._asked[place].prepare: None for place in of_it}}
+        found = [place for place in of_it if self._asked[place].loose_key == keys[self._asked[place].prepare]]
+        found = list(self._told_apart(found, now))
         return found[0] if len(found) == 1 else None
 
-    def _is_asked(self, place: int, keys: Sequence[str], now: _Now) -> bool:
-        return self._asked[place].key in keys or self._asked[place].fits(now)
+    def _is_asked(self, place: int, keys: Sequence[str], now: Now) -> bool:
+        asked = self._asked[place]
+        same = asked.key in keys or asked.fits(now)
+        return same and not asked.goes_on_elsewhere(now, self._ours(now))
 
-    def _by_position(self, route: str, keys: Sequence[str], now: _Now) -> int | None:
+    def _by_position(self, route: str, keys: Sequence[str], now: Now) -> int | None:
         """The next one of each conversation; of several the one that was asked this, or what is most like it."""
         following: dict[int, int] = {}
         for place in self._left:
@@ -402,26 +351,26 @@ class Deck:
         places = list(following.values())
         return places[0] if len(places) == 1 else min(places, key=lambda place: self._distance(place, now))
 
-    def _is_exactly(self, place: int, now: _Now) -> bool:
+    def _is_exactly(self, place: int, now: Now) -> bool:
         asked = self._asked[place]
         if asked.hashed:
-            return asked.key in _keys(now.request)
+            return asked.key in keys_of(now.request)
         prepared = now.prepared(asked.prepare)
-        same = exact(*_place_of(asked.request), asked.request.body) == exact(*_place_of(prepared), prepared.body)
+        same = exact(*place_of(asked.request), asked.request.body) == exact(*place_of(prepared), prepared.body)
         return same or asked.fits(now, exactly=True)
 
     # -- none -------------------------------------------------------------------------------------------------------
 
-    def _miss(self, now: _Now, keys: Sequence[str], place: int | None) -> Miss:
+    def _miss(self, now: Now, keys: Sequence[str], place: int | None) -> Miss:
         """`place` is the one whose turn it is, where the content alone is wrong."""
-        method, path = _place_of(now.request)
-        asked = f"{method} {_route(method, path).partition(' ')[2]}"
+        method, path = place_of(now.request)
+        asked = f"{method} {route_of(method, path).partition(' ')[2]}"
         left = len(self._left)
-        nearest = place if place is not None else self._nearest(_route(method, path), keys, now)
+        nearest = place if place is not None else self._nearest(route_of(method, path), keys, now)
         if nearest is None:
             return self._elsewhere(Miss(asked=asked, key=keys[0], left=left, record=self._record))
         used = place is None and self._is_asked(nearest, keys, now) and nearest not in self._left
-        drift = self._drift(nearest, now, exactly=self._how == "strict")
+        drift = self._drift(nearest, now, exactly=True) if self._how == "strict" else self._told(nearest, now)
         name = self._names[nearest]
         return Miss(asked=asked, key=keys[0], left=left, nearest=name, drift=drift, used=used, record=self._record)
 
@@ -434,7 +383,7 @@ class Deck:
                 return replace(miss, nearest=self._names[place], drift=[Drift("path", route, miss.asked)])
         return miss
 
-    def _nearest(self, route: str, keys: Sequence[str], now: _Now) -> int | None:
+    def _nearest(self, route: str, keys: Sequence[str], now: Now) -> int | None:
         """One with its key, which has answered already; else the fewest differences, first among what is left."""
         places = [*self._left, *reversed(self._used)]
         for place in places:
@@ -443,44 +392,37 @@ class Deck:
         alike = [place for place in places if self._asked[place].route == route and not self._asked[place].hashed]
         return min(alike[:_COMPARED_MAX], key=lambda place: self._distance(place, now), default=None)
 
-    def _distance(self, place: int, now: _Now) -> int:
+    def _distance(self, place: int, now: Now) -> int:
         """In how many places it differs."""
         asked = self._asked[place]
         return sum(1 for _ in changes(asked.canonical, now.canonical(asked.prepare)))
 
-    def _drift(self, place: int, now: _Now, *, exactly: bool = False) -> list[Drift]:
+    def _told(self, place: int, now: Now) -> Sequence[Drift]:
+        """In what it differs: in what counts, else in what does not."""
+        if found := self._drift(place, now):
+            return found
+        asked, given = self._asked[place], self._ours(now)
+        if any(asked.unlike(now, given)):
+            a, b = asked.plain, now.canonical(asked.prepare, "plain")
+            return _drifts(a, b) or self._drift(place, now, exactly=True)
+        return []
+
+    def _drift(self, place: int, now: Now, *, exactly: bool = False) -> list[Drift]:
         asked = self._asked[place]
         a, b = asked.canonical, now.canonical(asked.prepare)
         if exactly:
-            a, b = (exact(*_place_of(each), each.body) for each in (asked.request, now.prepared(asked.prepare)))
-        return [Drift(_path(one.path), shortened(one.a), shortened(one.b)) for one in changes(a, b)]
+            a, b = (exact(*place_of(each), each.body) for each in (asked.request, now.prepared(asked.prepare)))
+        return _drifts(a, b)
+
+
+def _keys(records: Sequence[Record]) -> Mapping[str, Any]:
+    return next(record.keys for record in records if record.kind == "request")
+
+
+def _drifts(a: Any, b: Any) -> list[Drift]:
+    return [Drift(_path(one.path), shortened(one.a), shortened(one.b)) for one in changes(a, b)]
 
 
 def _path(path: str) -> str:
     """`messages[2].content` is a place in the body; what is not is named whole."""
     return path.removeprefix("body.")
-
-
-def _without_secrets_in_path(request: Request) -> Request:
-    target = request.target.decode("latin-1")
-    blank = blanked_path(target)
-    return request if blank == target else request._replace(target=blank.encode("latin-1", "replace"))
-
-
-def _place_of(request: Request) -> tuple[str, str]:
-    return request.method.decode("latin-1"), request.target.decode("latin-1")
-
-
-def _route(method: str, path: str) -> str:
-    """What is asked, without whom and about what."""
-    said = canonical(method, path.partition("?")[0], b"")
-    return f"{said['method']} {said['path']}"
-
-
-def _keys(request: Request) -> list[str]:
-    """Its key; behind it the one of a recording that kept only the hash of its body."""
-    method, path = _place_of(request)
-    return [
-        key_of(method, path, request.body),
-        exact_key_of(method, path, hashlib.sha256(request.body).hexdigest()),
-    ]

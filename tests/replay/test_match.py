@@ -78,6 +78,101 @@ def test_of_several_with_one_key_the_one_answers_that_was_asked_just_this() -> N
     assert taken(Deck(recorded), asking(DAYS[1]), other, other) == [1, 0, 2], "on another day in their order"
 
 
+def test_who_was_asked_just_this_answers_again_before_one_that_was_asked_something_like_it() -> None:
+    recorded = [stream(each) for each in DAYS[:2]]
+    again = Deck(recorded, repeat=True)
+    assert taken(again, *(asking(DAYS[place]) for place in (0, 0, 1, 0))) == [0, 0, 1, 0]
+    other = asking(said_by_tool("free on 2027-01-01"))
+    assert taken(Deck(recorded, repeat=True), asking(DAYS[0]), other, other) == [0, 1, 1]
+
+
+def test_where_it_has_answered_already_one_that_was_asked_something_like_it_says_so() -> None:
+    deck = Deck([stream(each) for each in DAYS[:2]])
+    assert taken(deck, asking(DAYS[0])) == [0]
+    answer = deck.take(asking(DAYS[0]))
+    assert isinstance(answer, Taken)
+    assert (answer.place, answer.loosely) == (1, True)
+    assert answer.told() == 'matched loosely: messages[2].content: "free on 2026-11-19" -> "free on 2026-11-18"'
+    assert miss(deck, asking(DAYS[0])).used
+
+
+# -- what the answers were called -------------------------------------------------------------------------------------
+
+RESPONSES = "/v1/responses"
+
+
+def answering(id_: str, content: bytes, path: str = RESPONSES) -> list[Record]:
+    """A stream whose answer has an id."""
+    said = json.dumps({"object": "response", "id": id_}).encode()
+    return [*stream(content, path), Record(2, 1, "body", {}, said)]
+
+
+def going_on(id_: str, **more: Any) -> bytes:
+    return json.dumps({"model": "m", "input": "go on", "previous_response_id": id_, **more}).encode()
+
+
+def referring(id_: str) -> bytes:
+    items = [{"type": "item_reference", "id": id_}, {"role": "user", "content": "go on"}]
+    return json.dumps({"model": "m", "input": items}).encode()
+
+
+def calling(id_: str) -> bytes:
+    return said_by_tool("sun").replace(b'"a"', json.dumps(id_).encode())
+
+
+#: By how an answer is named: two conversations of two turns, of which the second ones are the same words.
+TURNS = {"previous_response_id": going_on, "item_reference": referring}
+
+
+@pytest.mark.parametrize("how", TURNS)
+def test_a_turn_goes_on_from_the_answer_that_it_names(how: str) -> None:
+    turn = TURNS[how]
+    recorded = [
+        answering("resp_1", A),
+        answering("resp_2", turn("resp_1")),
+        answering("resp_3", B),
+        answering("resp_4", turn("resp_3")),
+    ]
+    asked = [asking(turn(id_), RESPONSES) for id_ in ("resp_3", "resp_1")]
+    for repeat in (False, True):
+        assert taken(Deck(recorded, repeat=repeat), *asked) == [3, 1]
+    for id_ in ("resp_2", "resp_4"):
+        said = miss(Deck(recorded), asking(turn(id_), RESPONSES))
+        assert (said.used, bool(said.drift)) == (False, True), "nobody went on from there"
+        assert f'"resp_1" -> "{id_}"' in str(said.drift[0])
+    once = Deck(recorded)
+    assert taken(once, asked[0]) == [3]
+    assert miss(once, asked[0]).used, "and not the other one"
+    assert taken(Deck(recorded), asking(turn("resp_of_last_year"), RESPONSES)) == [1], "no answer of these"
+
+
+def test_a_call_goes_on_where_it_was_made_and_any_other_id_by_its_turn() -> None:
+    recorded = [
+        answering("call_1", A, CHAT),
+        answering("c", calling("call_1"), CHAT),
+        answering("call_2", A, CHAT),
+        answering("d", calling("call_2"), CHAT),
+    ]
+    assert taken(Deck(recorded), *(asking(calling(id_)) for id_ in ("call_2", "call_1"))) == [3, 1]
+    assert taken(Deck(recorded), *(asking(calling(id_)) for id_ in ("mine", "another"))) == [1, 3]
+    assert taken(Deck(recorded, repeat=True), *(asking(calling("call_2")) for _ in "ab")) == [3, 3]
+
+
+def test_of_two_files_that_number_alike_the_one_goes_on_that_gave_the_answer() -> None:
+    recorded = [answering("resp_1", A), answering("resp_2", going_on("resp_1"))]
+    other = [answering("resp_1", B), answering("resp_2", going_on("resp_1"))]
+    deck = Deck([*recorded, *other], conversations=[0, 0, 1, 1])
+    assert taken(deck, asking(B, RESPONSES), asking(going_on("resp_1"), RESPONSES)) == [2, 3]
+
+
+def test_of_two_routes_the_one_answers_that_was_asked() -> None:
+    recorded = [stream(A, f"/{route}{CHAT}") for route in ("alpha", "beta")]
+    assert taken(Deck(recorded), *(asking(A, f"/{route}{CHAT}") for route in ("beta", "beta", "alpha"))) == [1, None, 0]
+    assert taken(Deck(recorded), *(asking(A, f"/t/x{CHAT}") for _ in "ab")) == [0, 1], "none of them"
+
+
+# -- loosely ----------------------------------------------------------------------------------------------------------
+
 #: What was recorded, what is asked now, and which of them answers, loosely.
 LOOSELY_TAKEN: dict[str, tuple[list[bytes], bytes, int | None]] = {
     "the only one": ([said_by_tool("pid 4711"), A], said_by_tool("pid 12"), 0),

@@ -22,6 +22,7 @@ from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.serve import Running, running
 from wiretape.proxy.upstream import UpstreamTransport, body_of
 
+from .carried import Carried, LostId
 from .coded import headers_of, opened
 from .compare_bytes import ending_of
 from .compare_shape import shape_differences, shape_of
@@ -66,20 +67,35 @@ async def verified(recording: Recording, url: str, key: Secret | None = None) ->
     """What is different today, in all streams. Raises TapeError for a request that cannot be sent again."""
     requests = [_request_of(records, number) for number, records in enumerate(recording.streams, 1)]
     tapes: list[list[Record]] = []
+    carried, lost = Carried(), ""
     log = Log(stderr_fd(), level="error")
     try:
         async with running(_config(url, key), log=log) as server:
-            for request in requests:
-                tapes.append(await asked_again(server, request))
+            for records, request in zip(recording.streams, requests, strict=True):
+                try:
+                    tapes.append(await asked_again(server, _today(request, carried)))
+                except LostId as error:
+                    lost = f"stream {len(tapes) + 1} cannot be sent again: {error}"
+                    break
                 if ending_of(tapes[-1]) in _UNASKED:
                     break
+                carried.learn(*opened([records, tapes[-1]]))
     finally:
         log.close()
-    return [
+    found = [
         difference._replace(stream=number)
         for number, (records, live) in enumerate(zip(recording.streams, tapes, strict=False), 1)
         for difference in _differences(records, live, number)
     ]
+    if lost and not any(difference.breaking for difference in found):  # which is why, else
+        raise TapeError(lost)
+    return found
+
+
+def _today(request: httpx.Request, carried: Carried) -> httpx.Request:
+    url = request.url.copy_with(raw_path=carried.path(request.url.raw_path.decode("ascii")).encode("ascii"))
+    headers = [(name, value) for name, value in request.headers.raw if name.lower() not in (b"host", b"content-length")]
+    return httpx.Request(request.method, url, headers=headers, content=carried.body(request.content))
 
 
 def _differences(records: Sequence[Record], live: Sequence[Record], number: int) -> Iterator[Difference]:

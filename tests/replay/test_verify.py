@@ -1,6 +1,7 @@
 """The recorded requests asked again: the same shape, a new one, a broken one, and what cannot be asked."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from typer.testing import CliRunner
 from tests.replay.test_compare import CALL, TEXT, USAGE, recorded
 from tests.support.chat import DONE, finish, text
 from wiretape.events.errors import TapeError
-from wiretape.events.record import encode
+from wiretape.events.json_text import dumps
+from wiretape.events.record import Record, encode
 from wiretape.events.tape import Recorder
 from wiretape.proxy.cli import app
 from wiretape.proxy.keys import Secret
 from wiretape.replay.compare import verdict
-from wiretape.replay.load import Recording
+from wiretape.replay.load import Recording, parse
 from wiretape.replay.script import Fault, Request, Script, event_stream, json_answer
+from wiretape.replay.seal import seal
 from wiretape.replay.server import Upstream, listening
 from wiretape.replay.verify import Age, age_of, verified
 
@@ -66,6 +69,70 @@ async def test_every_stream_is_asked_in_order() -> None:
     async with listening(choose) as (url, _):
         found = await verified(Recording({}, [recorded(TEXT), recorded(TEXT)]), url)
     assert {difference.stream for difference in found} == {2}
+
+
+def responses(id_: str, *asked: dict[str, Any]) -> list[list[Record]]:
+    """A stream of Responses for each request, each answer with an id of its own."""
+    streams: list[list[Record]] = []
+    for number, body in enumerate(asked, 1):
+        recorder = Recorder()
+        path = {"method": "POST", "path": "/v1/responses"}
+        records = [recorder.record("open", 0, {"format": 1, "stream": "s", "dialect": ""})]
+        records += [recorder.record("request", 0, path, dumps(body)), *recorder.attempt(1, {"number": 1})]
+        records.append(recorder.record("head", 1, {"status": 200, "headers": [["content-type", "text/event-stream"]]}))
+        records += [each for frame in said(f"{id_}{number}") for each in recorder.read(2, frame)]
+        records.append(recorder.end(3, {"cause": "framed", "ending": "completed", "flags": []}))
+        streams.append(records)
+    return streams
+
+
+def said(id_: str) -> list[bytes]:
+    return [
+        b'data: {"type":"response.created","response":{"id":"%b"}}\n\n' % id_.encode(),
+        b'data: {"type":"response.completed","response":{"id":"%b"}}\n\n' % id_.encode(),
+    ]
+
+
+def strict(seen: list[str]) -> Callable[[Request], Script]:
+    """An upstream that knows its own answers alone."""
+
+    def choose(request: Request) -> Script:
+        before = json.loads(request.body).get("previous_response_id")
+        if before is not None and before not in seen:
+            return json_answer(b'{"error":{"message":"no such answer"}}', 400)
+        seen.append(f"resp_live{len(seen)}")
+        return event_stream(said(seen[-1]))
+
+    return choose
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+async def test_ids_that_answers_gave_out_are_carried_over(sealed: bool) -> None:
+    streams = responses(
+        "resp_0123456789abcdef",
+        {"stream": True, "input": "a"},
+        {"stream": True, "input": "b", "previous_response_id": "resp_0123456789abcdef1"},
+        {"stream": True, "input": "c", "previous_response_id": "resp_0123456789abcdef1"},
+    )
+    recording = parse(seal(streams)) if sealed else Recording({}, streams)
+    async with listening(strict([])) as (url, upstream):
+        assert await verified(recording, url) == []
+    bodies = [json.loads(outcome.request.body) for outcome in upstream.seen]
+    assert [body.get("previous_response_id") for body in bodies] == [None, "resp_live0", "resp_live0"]
+
+
+async def test_an_id_that_nobody_gave_out_is_one_line() -> None:
+    streams = responses("resp_", {"stream": True, "input": "b", "previous_response_id": "resp_7"})
+    async with listening(strict([])) as (url, upstream):
+        with pytest.raises(TapeError, match="stream 1 cannot be sent again: it names resp_7, which no answer"):
+            await verified(Recording({}, streams), url)
+    assert not upstream.seen
+
+
+async def test_where_the_answer_that_gave_it_out_has_changed_that_is_the_drift() -> None:
+    streams = responses("resp_", {"input": "a"}, {"input": "b", "previous_response_id": "resp_1"})
+    found, paths, upstream = await asked(Recording({}, streams), json_answer(b'{"error":{"message":"gone"}}', 404))
+    assert (found, paths[0], len(upstream.seen)) == (2, "status", 1)
 
 
 @pytest.mark.parametrize(

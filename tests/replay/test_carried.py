@@ -1,0 +1,147 @@
+"""Ids of recorded answers in later requests: as the live answers give them, by place, and what has none"""
+
+from typing import Any
+
+import pytest
+
+from wiretape.events.json_text import dumps, parse
+from wiretape.events.record import Record
+from wiretape.events.tape import Recorder
+from wiretape.replay.carried import Carried, LostId
+
+
+def answer(*payloads: dict[str, Any], framed: bool = True) -> list[Record]:
+    recorder = Recorder()
+    records = list(recorder.attempt(0, {"number": 1}))
+    for payload in payloads:
+        data = dumps(payload)
+        records += recorder.read(1, b"data: %b\n\n" % data) if framed else [recorder.body(1, data)]
+    return records
+
+
+def call(id_: str, name: str = "f", index: int = 0) -> dict[str, Any]:
+    return {"choices": [{"delta": {"tool_calls": [{"index": index, "id": id_, "function": {"name": name}}]}}]}
+
+
+def item(item_id: str, call_id: str, name: str = "f") -> dict[str, Any]:
+    said = {"type": "function_call", "id": item_id, "call_id": call_id, "name": name}
+    return {"type": "response.output_item.added", "item": said}
+
+
+def created(id_: str) -> dict[str, Any]:
+    return {"type": "response.created", "response": {"id": id_}}
+
+
+def learnt(then: list[Record], now: list[Record]) -> Carried:
+    carried = Carried()
+    carried.learn(then, now)
+    return carried
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "asked", "sent"),
+    [
+        pytest.param(
+            answer(created("resp_1")),
+            answer(created("resp_x")),
+            {"previous_response_id": "resp_1", "input": "resp_1"},
+            {"previous_response_id": "resp_x", "input": "resp_1"},
+            id="the answer before",
+        ),
+        pytest.param(
+            answer(item("fc_1", "call_1", "f"), item("fc_2", "call_2", "g")),
+            answer(item("fc_b", "call_b", "g"), item("fc_a", "call_a", "f")),
+            {
+                "input": [
+                    {"type": "function_call_output", "call_id": "call_2"},
+                    {"type": "item_reference", "id": "fc_1"},
+                ]
+            },
+            {
+                "input": [
+                    {"type": "function_call_output", "call_id": "call_b"},
+                    {"type": "item_reference", "id": "fc_a"},
+                ]
+            },
+            id="calls that come in another order, by their name",
+        ),
+        pytest.param(
+            answer(call("call_1"), call("call_2", index=1)),
+            answer({"choices": []}, call("call_a"), call("call_b", index=1)),
+            {"messages": [{"role": "tool", "tool_call_id": "call_2", "content": "call_1"}]},
+            {"messages": [{"role": "tool", "tool_call_id": "call_b", "content": "call_1"}]},
+            id="two calls of one name, by their number",
+        ),
+        pytest.param(
+            answer({"object": "file", "id": "file-abc"}, framed=False),
+            answer({"object": "file", "id": "file-xyz"}, framed=False),
+            {"attachments": [{"file_id": "file-abc"}], "tools": [{"file_ids": ["file-abc"]}]},
+            {"attachments": [{"file_id": "file-xyz"}], "tools": [{"file_ids": ["file-xyz"]}]},
+            id="a file",
+        ),
+        pytest.param(
+            answer({"data": [{"id": "a"}, {"id": "b"}]}, framed=False),
+            answer({"data": [{"id": "b"}, {"id": "a"}]}, framed=False),
+            {"file_id": "a"},
+            {"file_id": "a"},
+            id="one that is still given out",
+        ),
+        pytest.param(
+            answer(created("resp_1")),
+            answer(created("resp_x")),
+            {"messages": [{"tool_calls": [{"id": "call_7", "function": {"name": "f"}}]}, {"tool_call_id": "call_7"}]},
+            {"messages": [{"tool_calls": [{"id": "call_7", "function": {"name": "f"}}]}, {"tool_call_id": "call_7"}]},
+            id="a call that the request holds itself",
+        ),
+        pytest.param(
+            answer(created("resp_1")),
+            answer(created("resp_x")),
+            {"input": [{"type": "function_call", "arguments": {"id": "resp_1"}, "metadata": {"id": "resp_1"}}]},
+            {"input": [{"type": "function_call", "arguments": {"id": "resp_1"}, "metadata": {"id": "resp_1"}}]},
+            id="what somebody wrote stays",
+        ),
+    ],
+)
+def test_an_id_is_the_one_that_stands_in_its_place_today(
+    then: list[Record], now: list[Record], asked: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    assert parse(learnt(then, now).body(dumps(asked))) == sent
+
+
+def test_where_no_id_changes_the_bytes_stay() -> None:
+    carried = learnt(answer(created("resp_1")), answer(created("resp_x")))
+    assert [carried.body(body) for body in (b'{ "id" : "u" }', b"not json", b"")] == [
+        b'{ "id" : "u" }',
+        b"not json",
+        b"",
+    ]
+
+
+def test_the_path_names_it_too() -> None:
+    carried = learnt(answer(created("resp_1")), answer(created("resp_x")))
+    assert carried.path("/v1/responses/resp_1/input_items?after=resp_1&x=1") == (
+        "/v1/responses/resp_x/input_items?after=resp_x&x=1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "asked", "said"),
+    [
+        (answer({"error": {}}, framed=False), {"previous_response_id": "resp_1"}, "names resp_1, and the live answer"),
+        (answer(created("resp_x")), {"previous_response_id": "resp_9"}, "names resp_9, which no answer"),
+        (answer(created("resp_x")), {"input": [{"type": "item_reference", "id": "fc_3"}]}, "names fc_3, which no"),
+        (
+            answer(created("resp_x")),
+            {"input": [{"type": "function_call_output", "call_id": "call_1"}]},
+            "names call_1, which no",
+        ),
+    ],
+)
+def test_an_id_that_an_upstream_must_know_is_found_or_told(now: list[Record], asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(LostId, match=said):
+        learnt(answer(created("resp_1")), now).body(dumps(asked))
+
+
+def test_one_that_is_no_name_of_ours_may_be_known_still() -> None:
+    asked = dumps({"previous_response_id": "resp_0a1b2c3d4e5f", "file_id": "file-Ab12"})
+    assert Carried().body(asked) == asked

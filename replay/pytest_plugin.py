@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "pytest_addoption",
+    "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_generate_tests",
@@ -71,6 +72,8 @@ class _State:
         self.claims: Claims | None = None
         #: Of tests that would have one file in common: which, and with whom.
         self.shared: dict[str, str] = {}
+        #: Of those whose file another test of this run has too: why none of them can record it.
+        self.unrecorded: dict[str, str] = {}
         self._tests = 0
         self._thread: Thread | None = None
         self._loaded: dict[Path, tuple[tuple[int, int], Recording]] = {}
@@ -129,7 +132,7 @@ class _State:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Each option has a setting of the same name, for pyproject.toml."""
     group = parser.getgroup("tape", "tapes of LLM providers (Wiretape)")
-    group.addoption("--tape", choices=_MODES, help="replay (default where CI is set), once (default elsewhere), ...")
+    group.addoption("--tape", choices=_MODES, help="once (default; where CI is set it only replays), rewrite, ...")
     group.addoption("--tape-upstream", metavar="URL", help="The provider's base URL, for what is recorded or verified.")
     group.addoption("--tape-speed", metavar="SPEED", help="instant (default), original, or a factor.")
     group.addoption("--tape-max-age", metavar="DAYS", help="A tape that is older fails its test.")
@@ -170,8 +173,12 @@ def _option(config: pytest.Config, name: str) -> str:
 
 
 def _mode(config: pytest.Config) -> str:
-    default = "replay" if os.environ.get("CI", "").lower() not in ("", "0", "false") else "once"
-    return _option(config, "tape") or default
+    """Where `CI` is set nothing is recorded by the way: `once` never, and `rewrite` only from the command line."""
+    said = _option(config, "tape") or "once"
+    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+    if in_ci and (said == "once" or (said == "rewrite" and not config.getoption("tape"))):
+        return "replay"
+    return said
 
 
 def _number(said: object) -> float | None:
@@ -184,7 +191,7 @@ def _number(said: object) -> float | None:
 
 
 def _is_speed(said: object) -> bool:
-    return said in ("instant", "original") or bool(_number(said))
+    return said in ("instant", "original") or 0 < (_number(said) or 0) < inf
 
 
 # -- the fixture ------------------------------------------------------------------------------------------------------
@@ -201,7 +208,8 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
     state = request.config.stash[_STATE]
     marked, wrong = _marked(request.node), _wrong(request.node)
     plan = _plan(request.node, getattr(request, "param", None), {} if wrong else marked)
-    obstacle, recordings = wrong or state.shared.get(request.node.nodeid) or plan.obstacle(), list[Recording]()
+    shared = state.shared.get(plan.nodeid) or (state.unrecorded.get(plan.nodeid) if plan.keeps else "")
+    obstacle, recordings = wrong or shared or plan.obstacle(), list[Recording]()
     try:
         recordings = [] if obstacle else [state.load(file) for file in plan.files if file.exists()]
     except (TapeError, OSError) as error:
@@ -210,7 +218,6 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
     request.node.stash[_TAPE] = tape
     yield tape
     tape.close()
-    del request.node.stash[_TAPE]  # the node stays to the end of the run
 
 
 def _plan(item: pytest.Item, prefix: "Prefix | None", marked: Mapping[str, Any]) -> "Plan":
@@ -299,9 +306,12 @@ def _files(item: pytest.Item) -> tuple[Path, ...]:
 
 
 def _plain(name: str) -> str:
-    """A file name everywhere. What says as much as another one does, but is written otherwise, ends otherwise."""
+    """A file name everywhere. What says as much as another one does, but is written otherwise, ends otherwise: so do
+    parameters with capitals, which many file systems take for small letters.
+    """
     plain = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:_NAME_CHARS_MAX]
-    if plain in (name, re.sub(r"\[(.*)\]", r"-\1", name)):
+    given = name.partition("[")[2]
+    if plain in (name, re.sub(r"\[(.*)\]", r"-\1", name)) and given == given.lower():
         return plain
     return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
@@ -344,13 +354,21 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure shows what was asked of the tape."""
+    """A failure shows what was asked of the tape; what was recorded is kept when the test has ended wholly."""
     report = yield
     tape = item.stash.get(_TAPE, None)
-    if tape is not None and call.when == "call":
+    if tape is None:
+        return report
+    if call.when == "call":
         if report.failed:
             report.sections.append(("tape", tape.report()))
-        report.tape_notes = tape.notes  # type: ignore[attr-defined] # a report takes whatever JSON can say
+        if not report.passed:
+            tape.discard()
+    if call.when == "teardown":
+        del item.stash[_TAPE]  # the node stays to the end of the run
+        if report.passed and (problem := tape.keep()):
+            report.outcome, report.longrepr = "failed", problem
+    report.tape_notes = tape.taken_notes()  # type: ignore[attr-defined] # a report takes whatever JSON can say
     return report
 
 
@@ -368,18 +386,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
         claims.collect(((item.path, _files(item) if _asks(item) else ()) for item in items), whole=whole)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Of the tests that are left to run, those that would record one file: the last of them would have it."""
+    why = "{file} is the tape of {other} too, so neither can record it: run one of them alone, or `wiretape record` it"
+    session.config.stash[_STATE].unrecorded = _in_common([item for item in session.items if _asks(item)], why)
+
+
 def _shared(items: Sequence[pytest.Item]) -> dict[str, str]:
     """Of each test whose file, by its name, is another's too, what is to be done: each would replay the other's."""
-    owners: dict[Path, dict[str, str]] = {}
+    unnamed = [item for item in items if _asks(item) and not any(each.args for each in item.iter_markers("tape"))]
+    return _in_common(unnamed, "{file} is the tape of {other} too: name a file in the marker of each")
+
+
+def _in_common(items: Sequence[pytest.Item], why: str) -> dict[str, str]:
+    """Of each test whose file is another's too, why that cannot be. Many file systems know no capitals."""
+    owners: dict[str, dict[str, tuple[str, Path]]] = {}
     for item in items:
-        if _asks(item) and not any(marker.args for marker in item.iter_markers("tape")):
-            owners.setdefault(_files(item)[0], {})[item.nodeid] = _run_of(item)
+        file = _files(item)[0]
+        owners.setdefault(os.path.normpath(file).casefold(), {})[item.nodeid] = _run_of(item), file
     return {
-        nodeid: f"{file} is the tape of {other} too: name a file in the marker of each"
-        for file, tests in owners.items()
-        if len(set(tests.values())) > 1
-        for nodeid, run in tests.items()
-        for other in [next(name for name, its in tests.items() if its != run)]
+        nodeid: why.format(file=file, other=other)
+        for tests in owners.values()
+        if len({run for run, _ in tests.values()}) > 1
+        for nodeid, (run, file) in tests.items()
+        for other in [next(name for name, (its, _) in tests.items() if its != run)]
     }
 
 

@@ -18,13 +18,15 @@ import pytest
 
 from wiretape.events.errors import TapeError
 from wiretape.events.model import Event
+from wiretape.events.record import Record
 from wiretape.proxy.config import Route, Target
 
 from .base_urls import base_urls
 from .compare import compare, verdict
-from .faults import Faults
+from .faults import FaultError, Faults
+from .key import key_of
 from .load import Recording, parse
-from .match import Deck, How, Prepare, asked_of, prepare_of
+from .match import Deck, How, Prepare, asked_of, blank, prepare_of
 from .playback import Playback, Sent
 from .player import INSTANT, Speed
 from .prefixes import Prefix, Unit, prefixes_of
@@ -35,11 +37,12 @@ from .serving import Ids
 from .told import Fold, Told
 from .transport import TapeTransport
 
-__all__ = ["Mode", "Named", "Plan", "Tape", "named_faults"]
+__all__ = ["Mode", "Named", "Plan", "Tape", "named_faults", "paired"]
 
 #: Of those that a person is shown.
 _DIFFERENCES_MAX: Final = 20
 
+Streams = Sequence[Sequence[Record]]
 Named = str | float | Sequence[str | int]
 Mode = Literal["replay", "once", "rewrite", "verify", "off"]
 
@@ -100,6 +103,8 @@ class Tape:
         self.obstacle = obstacle or _aged(plan, recordings)
         #: What came of it that is no fault, for the end of the run.
         self.notes: list[str] = []
+        #: What it recorded, until the test has ended wholly; and what is said of it then.
+        self._unkept: tuple[bytes, str] | None = None
         self._id = id_
         self._thread = thread
         self._origin = ""
@@ -183,7 +188,11 @@ class Tape:
         """
         if self.plan.live:
             pytest.fail(f"--tape={self.plan.mode} asks a live upstream, which no fault can be laid over", pytrace=False)
-        self._faults += [*texts, *named_faults(named)]
+        try:
+            Faults.of(added := [*texts, *named_faults(named)])
+        except FaultError as error:
+            pytest.fail(f"tape.fault: {error}", pytrace=False)
+        self._faults += added
         assert self._playback is not None, "nothing is live"
         self._playback.faults = self._begun().faults.after(self._playback.faults)
 
@@ -258,7 +267,7 @@ class Tape:
     # -- how it ended -------------------------------------------------------------------------------------------------
 
     def problem(self) -> str:
-        """What fails a test that passed by itself; empty where nothing does."""
+        """What fails a test that passed by itself; empty where nothing does. What it recorded waits for `keep`."""
         playback = self._playback
         if playback is None:
             return self._taken()
@@ -293,6 +302,29 @@ class Tape:
             lines += [f"not asked for: {sent}" for sent in self._playback.unused]
         return "\n".join(lines)
 
+    def keep(self) -> str:
+        """The test has ended, and all that it had set up with it: what it recorded becomes the tape. Why that cannot
+        be, where it cannot.
+        """
+        if self._unkept is None:
+            return ""
+        (sealed, note), file = self._unkept, self.plan.files[0]
+        try:
+            _write(file, sealed)
+        except OSError as error:
+            return f"{file} cannot be written: {error.strerror or error}"
+        self.notes.append(note)
+        return ""
+
+    def discard(self) -> None:
+        """What it recorded is not kept."""
+        self._unkept = None
+
+    def taken_notes(self) -> list[str]:
+        """Those since the last time."""
+        taken, self.notes = self.notes, []
+        return taken
+
     def close(self) -> None:
         """Nothing of it is served any more."""
         if self._proxy is not None:
@@ -309,7 +341,7 @@ class Tape:
         return self._proxy
 
     def _taken(self) -> str:
-        """The test has passed: its streams become the tape, or are compared with it."""
+        """The test has passed: its streams are to become the tape, or are compared with it."""
         streams = self._live().stop()
         if self.plan.mode == "off":
             return ""
@@ -317,19 +349,14 @@ class Tape:
             return "nothing was asked of the upstream, so there is nothing to keep"
         sealed = seal(streams)
         differences = list(
-            compare(self._recorded, parse(sealed).streams, "shape" if self.plan.mode == "verify" else "fold")
+            compare(*paired(self._recorded, parse(sealed).streams), "shape" if self.plan.mode == "verify" else "fold")
         )
         told = "\n".join(f"  {difference.line()}" for difference in differences[:_DIFFERENCES_MAX])
         if self.plan.keeps:
-            try:
-                _write(self.plan.files[0], sealed)
-            except OSError as error:
-                return f"{self.plan.files[0]} cannot be written: {error.strerror or error}"
             changed = f":\n{told}" if self._recorded and differences else ""
             same = ", which says what it said before" if self._recorded and not differences else ""
-            self.notes.append(
-                f"recorded {self.plan.files[0]} ({len(streams)} stream{'s' * (len(streams) > 1)}){same}{changed}"
-            )
+            note = f"recorded {self.plan.files[0]} ({len(streams)} stream{'s' * (len(streams) > 1)}){same}{changed}"
+            self._unkept = sealed, note
             return ""
         if verdict(differences) > 1:
             return f"the upstream has drifted from {self.plan.files[0]}:\n{told}"
@@ -351,6 +378,26 @@ def _aged(plan: Plan, recordings: Sequence[Recording]) -> str:
                 f"to record it: {plan.record_command}"
             )
     return ""
+
+
+def paired(a: Streams, b: Streams) -> tuple[Streams, Streams]:
+    """Each stream beside the one that was asked the same, in the order of `a`; what has none such, by its place: whose
+    threads ask at once asks in another order each time.
+    """
+    waiting: dict[str, list[int]] = {}
+    for at, records in enumerate(b):
+        waiting.setdefault(_key(records), []).append(at)
+    found = [waiting[key].pop(0) if waiting.get(key) else None for key in map(_key, a)]
+    left = [at for at in range(len(b)) if at not in found]
+    pairs = [at if at is not None else left.pop(0) if left else None for at in found]
+    alone = [records for records, at in zip(a, pairs, strict=True) if at is None]
+    together = [(records, b[at]) for records, at in zip(a, pairs, strict=True) if at is not None]
+    return [*(one for one, _ in together), *alone], [*(other for _, other in together), *(b[at] for at in left)]
+
+
+def _key(records: Sequence[Record]) -> str:
+    request = blank(asked_of(records))
+    return key_of(request.method.decode("latin-1"), request.target.decode("latin-1"), request.body)
 
 
 def _write(file: Path, sealed: bytes) -> None:

@@ -60,14 +60,12 @@ def test_after_a_fault_that_leaves_the_answer_whole_it_goes_on(fault: str, match
     assert answers == [200, 200, 599]
 
 
-def test_by_position_only_the_same_request_is_asked_again() -> None:
-    for match, more in (("position", "something else"), ("strict", "more")):
-        played = playback("cut@text", match=match)
-        assert [b"sunny" in said(played.choose(request(words))) for words in ("hi", "hi", more, more)] == [
-            *(True, True),
-            *(False, False),
-        ]
-        assert not played.unused
+@pytest.mark.parametrize(("match", "more"), [("position", "something else"), ("strict", "more")])
+def test_by_position_only_the_same_request_is_asked_again(match: How, more: str) -> None:
+    played = playback("cut@text", match=match)
+    sunny = [b"sunny" in said(played.choose(request(words))) for words in ("hi", "hi", more, more)]
+    assert sunny == [True, True, False, False]
+    assert not played.unused
 
 
 def test_other_pieces_are_no_other_answer() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpcore
 import pytest
 
-from tests.support.tapes import calls, conversation, text, write
+from tests.support.tapes import Turn, calls, conversation, text, write
 from wiretape.replay import pytest_tape
 from wiretape.replay.load import load
 from wiretape.replay.pytest_thread import Thread
@@ -255,11 +255,14 @@ class Upstream:
         self.thread = Thread()
         self.asked = 0
         self.says = text("hi", "sunny", " day")
+        #: Of requests with these words.
+        self.each: dict[bytes, Turn] = {}
         self.url = self.thread.serve("up", self._choose) + "/v1"
 
-    def _choose(self, _: Request) -> Script:
+    def _choose(self, request: Request) -> Script:
         self.asked += 1
-        return event_stream(data for _, data in self.says.reads)
+        says = next((says for words, says in self.each.items() if words in request.body), self.says)
+        return event_stream(data for _, data in says.reads)
 
 
 @pytest.fixture
@@ -283,6 +286,131 @@ def test_locally_a_tape_is_recorded_once(
         run(pytester).assert_outcomes(passed=1)
     assert (upstream.asked, file.read_bytes()) == (1, recorded)
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
+
+
+SETTINGS = "[pytest]\ntape = {}\ntape_upstream = {}\n"
+
+
+@pytest.mark.parametrize(("setting", "options"), [("once", ()), ("rewrite", ()), ("replay", ("--tape=once",))])
+def test_in_ci_nothing_is_recorded_by_the_way(
+    pytester: pytest.Pytester, upstream: Upstream, setting: str, options: Sequence[str]
+) -> None:
+    folder = project(pytester, TWO_LINES)
+    (folder / "pytest.ini").write_text(SETTINGS.format(setting, upstream.url))
+    result = run(pytester, *options)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["there is no tape *"])
+    assert not upstream.asked
+    assert not (folder / "tapes").exists()
+    run(pytester, "--tape=rewrite").assert_outcomes(passed=1)
+    run(pytester, *options).assert_outcomes(passed=1)
+
+
+ENDING_BADLY = """
+@pytest.fixture
+def something(tape):
+    yield
+    assert "WRONG" != "WRONG"
+
+@pytest.mark.usefixtures("something")
+@pytest.mark.tape"""
+
+
+@pytest.mark.parametrize(("way", "outcomes"), [
+    (("@pytest.mark.tape", ENDING_BADLY), {"passed": 1, "errors": 1}),
+    (("@pytest.mark.tape", "@pytest.mark.xfail(strict=True)\n@pytest.mark.tape"), {"failed": 1}),
+])  # fmt: skip
+def test_a_tape_is_kept_only_when_all_of_its_test_has_passed(
+    pytester: pytest.Pytester, upstream: Upstream, way: tuple[str, str], outcomes: dict[str, int]
+) -> None:
+    old = conversation(text("hi", "sunny", " day"))
+    file = project(pytester, TWO_LINES.replace(*way), test_weather=old) / "tapes/test_it/test_weather.tape"
+    upstream.says = text("hi", "sunny", " night")
+    result = run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url)
+    result.assert_outcomes(**outcomes)
+    result.stdout.no_fnmatch_line("recorded *")
+    assert file.read_bytes() == old
+    assert [entry.name for entry in file.parent.iterdir()] == [file.name]
+
+
+SHARING = (
+    CLIENT
+    + """
+@pytest.mark.tape("shared.tape", partly=True)
+def test_a(tape):
+    ask(tape.url, "a")
+
+@pytest.mark.tape("shared.tape", partly=True)
+@pytest.mark.parametrize("question", ["b", "c"])
+def test_b(tape, question):
+    ask(tape.url, question)
+"""
+)
+
+
+def test_a_tape_of_several_tests_is_recorded_by_one_of_them_alone(
+    pytester: pytest.Pytester, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project(pytester, SHARING)
+    file = folder / "tapes/shared.tape"
+    old = conversation(text("a", "1"), text("b", "2"), text("c", "3"))
+    to_upstream = ("--tape-upstream", upstream.url)
+    monkeypatch.delenv("CI")
+    run(pytester, *to_upstream).assert_outcomes(failed=3)
+    write(file, old)
+    run(pytester, *to_upstream).assert_outcomes(passed=3)
+    result = run(pytester, "--tape=rewrite", *to_upstream)
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(
+        ["*shared.tape is the tape of test_it.py::test_b?b? too, so neither can record it: run one of them alone, *"]
+    )
+    assert file.read_bytes() == old
+    assert not upstream.asked
+    result = run(pytester, "--tape=rewrite", *to_upstream, "-k", "test_a")
+    result.assert_outcomes(passed=1, deselected=2)
+    assert len(load(file).streams) == 1
+
+
+CAPITALS = """
+@pytest.mark.parametrize("question", ["a", "A"])
+def test_each(tape, question):
+    ask(tape.url, question)
+
+def test_two(tape):
+    ask(tape.url)
+
+def test_Two(tape):
+    ask(tape.url)
+"""
+
+
+def test_names_that_differ_in_capitals_alone_are_no_one_file(pytester: pytest.Pytester, upstream: Upstream) -> None:
+    folder = project(pytester, CLIENT + CAPITALS) / "tapes/test_it"
+    result = run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url)
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(["*test_two.tape is the tape of test_it.py::test_Two too: name a file *"])
+    plain, hashed = sorted(file.name for file in folder.iterdir())
+    assert plain < hashed
+    assert (len({plain.lower(), hashed.lower()}), "test_each-a.tape" in (plain, hashed)) == (2, True)
+
+
+TWO_THREADS = (
+    CLIENT
+    + """
+def test_weather(tape):
+    for question in QUESTIONS:
+        ask(tape.url, question)
+"""
+)
+
+
+def test_verify_pairs_by_what_was_asked_and_not_by_its_turn(pytester: pytest.Pytester, upstream: Upstream) -> None:
+    streams = [text("a", "sunny", " day"), calls("b", "f", '{"x":1}')]
+    project(pytester, TWO_THREADS.replace("QUESTIONS", '["b", "a"]'), test_weather=conversation(*streams))
+    upstream.each = {b'"a"': streams[0], b'"b"': streams[1]}
+    run(pytester, "--tape=verify", "--tape-upstream", upstream.url).assert_outcomes(passed=1)
+    upstream.each = {b'"b"': streams[0], b'"a"': streams[1]}
+    run(pytester, "--tape=verify", "--tape-upstream", upstream.url).assert_outcomes(failed=1)
 
 
 TEN_THREADS = (
@@ -770,7 +898,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(pytester: pytest.Pyteste
     folder = project(pytester, TWO_LINES)
     (folder / "tapes").write_text("a file where the folder should be")
     result = run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url)
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*test_weather.tape cannot be written: *"])
     assert "Traceback" not in str(result.stdout)
     assert "pytest_tape.py" not in str(result.stdout)

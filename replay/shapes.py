@@ -4,6 +4,7 @@ A hash, an id, a number or a word is never one: each has a vendor's own beginnin
 """
 
 import base64
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -30,15 +31,18 @@ _WRAPPED: Final = re.compile(
     r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{60,76}\r?\n[ \t]{0,16}){1,1000}[A-Za-z0-9+/]{1,76}={0,2}"
 )
 
+_QUOTES: Final = frozenset("\"'")
+_STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _BASIC: Final = re.compile(r"(?<![A-Za-z0-9])(?i:basic)\s+([A-Za-z0-9+/_-]{8,}={0,2})")
 
 
 def find(text: str) -> list[Hit]:
     """Every secret of a text, in order, none inside another: as it stands, and behind escapes."""
     hits = list(_plain(text))
+    shut = [hit for hit in hits if _is_quoted(text, hit)]
     for further in decoded(text, _any):
-        hits += _mapped(further, hits)
-    return merged(hits)
+        hits += _mapped(further, hits, shut)
+    return merged(_in_strings(text, hits))
 
 
 def merged(hits: Sequence[Hit]) -> list[Hit]:
@@ -89,14 +93,56 @@ def _text_of(encoded: str) -> str | None:
     return text if "".join(text.split()).isprintable() else None
 
 
-def _mapped(decoded: Decoded, known: Sequence[Hit]) -> Iterator[Hit]:
-    """Hits of the decoded text where they stand; not of what was found without decoding it."""
+def _mapped(decoded: Decoded, known: Sequence[Hit], shut: list[Hit]) -> list[Hit]:
+    """Hits of the decoded text where they stand; not of what was found without decoding it.
+
+    Nor what begins in quotes that were `shut` before, and goes on: decoded once more than it was written, `\\\\"` of a
+    value's end is a quote inside it.
+    """
     starts, reach = _reaches(known)
+    closed, until = _reaches(shut)
+    found: list[Hit] = []
     for hit in _plain(decoded.text):
         start, end = decoded.places[hit.start], decoded.places[hit.end]
-        before = bisect_right(starts, start)
-        if not before or reach[before - 1] < end:
-            yield hit._replace(start=start, end=end)
+        before, behind = bisect_right(starts, start), bisect_right(closed, start)
+        if (before and reach[before - 1] >= end) or (behind and start < until[behind - 1] < end):
+            continue
+        found.append(hit._replace(start=start, end=end))
+        if _is_quoted(decoded.text, hit):
+            shut.append(found[-1])
+    return found
+
+
+def _is_quoted(text: str, hit: Hit) -> bool:
+    """Whether it is all of what stands between two quotes."""
+    return hit.start > 0 and text[hit.start - 1] in _QUOTES and text[hit.end : hit.end + 1] == text[hit.start - 1]
+
+
+def _in_strings(text: str, hits: list[Hit]) -> list[Hit]:
+    """Of JSON none goes beyond the string that it begins in: whoever reads it parses it."""
+    if not hits or not _is_json(text):
+        return hits
+    strings = [match.span() for match in _STRING.finditer(text)]
+    begins = [start for start, _ in strings]
+    kept: list[Hit] = []
+    for hit in hits:
+        start, end = strings[max(0, bisect_right(begins, hit.start) - 1)] if strings else (0, 0)
+        inside = start < hit.start < end < hit.end + 1
+        kept.append(hit._replace(end=end - (text[end - 1] == text[start])) if inside else hit)
+    return kept
+
+
+def _is_json(text: str) -> bool:
+    """Whether it is an object or an array, or the beginning of one."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(text, strict=False)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(text) or error.msg.startswith("Unterminated string")
+    except (RecursionError, ValueError):
+        return False
+    return True
 
 
 def _reaches(hits: Sequence[Hit]) -> tuple[Sequence[int], Sequence[int]]:

@@ -174,6 +174,27 @@ def test_a_page_in_which_a_name_says_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "secret"),
+    [
+        ({"password": "abc1\\", "path": "/x"}, "abc1\\\\"),
+        ({"path": "/x", "password": "abc1\\"}, "abc1\\\\"),
+        ({"e": [{"secret": "C:\\keys\\"}], "path": "x"}, "C:\\\\keys\\\\"),
+        ({"c": "&quot;password&quot;:&quot;hunter22x\\&quot;\\"}, "hunter22x\\\\&quot;\\\\"),
+        ({"c": "-----BEGIN PRIVATE KEY-----", "d": "x" * 20 + "-----END PRIVATE KEY-----"}, None),
+        ({"c": json.dumps({"password": "abc1\\", "path": "/x"}), "q": 2}, "abc1" + "\\" * 4),
+    ],
+)
+def test_json_stays_json(said: object, secret: str | None) -> None:
+    text = json.dumps(said)
+    hits = find(text)
+    if secret is not None:
+        assert [text[hit.start : hit.end] for hit in hits] == [secret]
+    for hit in reversed(hits):
+        text = text[: hit.start] + "[redacted-secret-1]" + text[hit.end :]
+    assert json.loads(text).keys() == said.keys()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "1750000000",

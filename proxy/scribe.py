@@ -41,6 +41,8 @@ class Scribe:
         #: What the ending says beside the flags of the fold.
         self.flags: dict[str, None] = {}
         self.cause = ""
+        #: An answer that passes as it came has come to its end: only then may it be ended as a whole one.
+        self._whole = False
         self._order = order
         self._live = live
         self._taping = taping
@@ -128,6 +130,7 @@ class Scribe:
         keys = {"cause": said, "ending": ending, "flags": [*flags, *self.flags, *untaped], **_framed(self.body)}
         record = taping.recorder.end(taping.t(), keys)
         frames = taping.emitted([record])
+        self._whole = not self._cut(cause, ending)
         await taping.write([record])
         if frames:
             live.show(frames, record.n)
@@ -168,7 +171,6 @@ class Scribe:
         live = self._live
         self.cause = "internal"
         answer = our_error(reason, live.stream) if live.answer is None else None
-        all_came = self._taping.recorder.ended  # and it is the end itself that cannot be written
         behind, tells = await self._taping.closing(live.shown, flag, answer)
         if answer is not None and not live.left:
             live.commit(answer)
@@ -179,7 +181,7 @@ class Scribe:
             behind = b"data: %b\n\n" % our_error("internal", live.stream).body
         if behind:
             live.show([behind], live.shown_n)
-        live.end(cut=self._order.verbatim or not (self._order.streams or (tells and all_came)))
+        live.end(cut=self._order.verbatim or not (self._order.streams or (tells and self._whole)))
 
     async def gone(self) -> None:
         """The client has left."""

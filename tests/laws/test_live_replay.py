@@ -26,8 +26,9 @@ from wiretape.proxy.store import StoreFullError
 from wiretape.proxy.store_memory import MemoryStore
 
 
-#: A log that fails at the end of an answer that came whole; inside of a frame; in the middle of a whole answer (two).
-@pytest.mark.parametrize("seed", [1381, 5972, 6063, 7270])
+#: A log that fails at the end of an answer that came whole; inside of a frame; in the middle of a whole
+#: answer (two); at the end of one that was cut.
+@pytest.mark.parametrize("seed", [1381, 5972, 6063, 7270, 17657])
 def test_a_seed_that_once_showed_a_fault(seed: int) -> None:
     assert played(seed).wrong == []
 

@@ -45,6 +45,17 @@ _PHRASE: Final = re.compile(
     r"(?!.*\b(?:an?|and|are|be|for|in|is|must|not|of|or|the|this|to|user|with|your|password)\b)"
     r"[a-z0-9]+(?: [a-z0-9]+){2,7}"
 )
+#: `args.password1`, `req.body.pw`: what a program writes for it.
+_ATTRIBUTE: Final = re.compile(
+    r"[A-Za-z_$][\w$]*(?:(?:\.|\?\.|->|::)[A-Za-z_$][\w$]*)*(?:\.|->|::)"
+    r"(?i:value|passw(?:or)?d|pass|pwd?|passphrase|secret|token|key|api_?key)_?\d{0,3}"
+)
+#: A working directory.
+_DIRECTORY: Final = re.compile(r"(?:~?/|~$|[A-Za-z]:[\\/]|\.\.?(?:/|$)).*", re.DOTALL)
+#: What keys to data are made of: words, numbers, dates, digests; a secret has a run of its own.
+_RUN: Final = re.compile(r"[A-Za-z0-9+]{16,}")
+_DIGEST: Final = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _LIKELY_VALUE: Final = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9+/=_.~:-]{20,}")
 
 #: The value is looked at, not taken: behind escapes it may hold members itself, `"a":"{"password":"b"}"`.
@@ -64,7 +75,8 @@ _SURE: Final = (
     r"[A-Za-z0-9_.-]{0,40}?(?i:passw(?:or)?d|passphrase|api[-_]?key|client[-_]?secret|secret[-_]?key"
     r"|(?:access|refresh|auth|api|session)[-_]?token|secret)"
 )
-_VALUE: Final = r"[^\s\"'`\\&;,<>(){}\[\]|]{6,512}"
+#: All of it or none: half a name before a bracket is no value.
+_VALUE: Final = r"[^\s\"'`\\&;,<>(){}\[\]|]{6,512}+"
 _SURELY: Final = (
     # DB_PASSWORD=any of a shell
     re.compile(rf"(?<![A-Za-z0-9_])(?=[A-Z0-9_]+=)({_SURE})=(?P<value>{_VALUE})(?![(\[])"),
@@ -73,6 +85,11 @@ _SURELY: Final = (
     re.compile(rf"(?<![A-Za-z0-9_.-])({_SURE})=(?P<value>[^&;\s\"'#<>\\]{{6,512}})(?=&\w+=)"),
     # any behind a name, in quotes
     re.compile(rf"(?<![A-Za-z0-9_.-])({_SURE})\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}(?P<q>[\"'`])(?P<value>{_VALUE})(?P=q)"),
+    # and as a program's type of text
+    re.compile(
+        rf"(?<![A-Za-z0-9_.-])({_SURE})[\"']?\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}(?:(?:[a-z]{{1,16}}\.)?Secret(?:Str|Bytes|String)?\("
+        rf"|String::from\(|[brfu]{{1,2}}(?=[\"']))(?P<q>[\"'])(?P<value>{_VALUE})(?P=q)"
+    ),
     # and without, where it is no word and no name of a variable
     re.compile(
         rf"(?<![A-Za-z0-9_.-])({_SURE})(?:=|:\s{{1,3}})(?=[^\s\d]{{0,64}}\d)(?=[^\sA-Za-z]{{0,64}}[A-Za-z])"
@@ -119,7 +136,7 @@ def _is_secret_name(name: str) -> bool:
 
 def is_secret_value(name: str, value: str) -> bool:
     """Whether a member of this name has a secret for its value."""
-    if _harmless(value):
+    if _harmless(value) or _is_directory(name, value):
         return False
     if _is_secret_name(name):
         if _WORD.fullmatch(value) and _spelled(name).endswith(("cookie", "authorization")):
@@ -137,7 +154,24 @@ def _is_likely(name: str, value: str) -> bool:
         return False
     if _UUID.fullmatch(value) or _FILE.fullmatch(value) or (_SHA256.fullmatch(value) and spelled != "token"):
         return _is_secret_name(name)
-    return _LIKELY_VALUE.fullmatch(value) is not None
+    return not _is_of_data(spelled, value) and _LIKELY_VALUE.fullmatch(value) is not None
+
+
+def _is_of_data(name: str, value: str) -> bool:
+    """Whether it is a key to data, not to a door: those are called so as well."""
+    if name == "token":
+        return _COMMIT.fullmatch(value) is not None
+    return name in ("key", "auth") and (
+        "://" in value or _DIGEST.fullmatch(value) is not None or not any(map(_is_mixed, _RUN.findall(value)))
+    )
+
+
+def _is_mixed(run: str) -> bool:
+    return not (run.isalpha() or run.isdigit())
+
+
+def _is_directory(name: str, value: str) -> bool:
+    return _spelled(name).endswith("pwd") and _DIRECTORY.fullmatch(value) is not None
 
 
 def _spelled(name: str) -> str:
@@ -181,7 +215,7 @@ def named(text: str) -> Iterator[Hit]:
             if says(match[1], match[3]):
                 yield _hit(match, 3, "secret")
     for match in _ASSIGNED.finditer(text):
-        if _is_likely(match[1], match[2]) and not _harmless(match[2]):
+        if _is_likely(match[1], match[2]) and not _harmless(match[2]) and not _is_directory(match[1], match[2]):
             yield _hit(match, 2, "secret")
     for match in _NUMBERED.finditer(text):
         # As JSON writes a number, inside some text: what stands for it is one too.
@@ -196,7 +230,8 @@ def _is_surely(name: str, value: str) -> bool:
     """Not where the value names what the name does: `password=password_of(user)`."""
     said = _spelled(value)
     named = not any(map(str.isdigit, said)) and (_SECRET_NAME.search(said) or said.startswith(_spelled(name)[-8:]))
-    return not _harmless(value) and not named
+    written = _ATTRIBUTE.fullmatch(value) is not None or _is_directory(name, value)
+    return not _harmless(value) and not named and not written
 
 
 def _hit(match: re.Match[str], group: int, vendor: str) -> Hit:

@@ -8,6 +8,8 @@ import typer
 
 from wiretape.proxy.cli_common import BAD_USAGE, AsJson, FailedError, print_json, told
 
+from .cli_out import refuse_folder, write_whole
+
 if TYPE_CHECKING:
     from wiretape.events.record import Record
 
@@ -40,6 +42,7 @@ def _import(
     """
     if format_ not in FORMAT_NAMES:
         raise FailedError(f"--format: one of {', '.join(FORMAT_NAMES)}", BAD_USAGE)
+    refuse_folder(out)
     with told():
         from wiretape.events.errors import TapeError
 
@@ -49,7 +52,7 @@ def _import(
             name, outcome = read(file.read_bytes(), format_)
         except TapeError as error:
             raise TapeError(f"{file}: {error}") from error
-        _write(out, _sealed(outcome.streams, exact=exact))
+        write_whole(out, _sealed(outcome.streams, exact=exact))
     endings = [str(records[-1].keys.get("ending")) for records in outcome.streams]
     if json_:
         print_json({"format": name, "tape": str(out), "endings": endings, "lost": _lost(outcome.losses)})
@@ -75,6 +78,7 @@ def _export(
         raise FailedError("--format is sse or har, and --as is upstream or client", BAD_USAGE)
     if format_ == "har" and side == "client":
         raise FailedError("--as client is for --format sse: HAR holds what the upstream said", BAD_USAGE)
+    refuse_folder(out)
     with told():
         from wiretape.events.errors import TapeError
 
@@ -90,7 +94,7 @@ def _export(
         if format_ == "sse" and len(streams) > 1:
             raise FailedError(f"{tape} has {len(streams)} streams: --stream chooses one", BAD_USAGE)
         data, losses = to_har(streams) if format_ == "har" else to_sse(streams[0], client=side == "client")
-        _write(out, data)
+        write_whole(out, data)
     if json_:
         print_json({"format": format_, "file": str(out), "bytes": len(data), "lost": _lost(losses)})
         return
@@ -102,12 +106,6 @@ def _sealed(streams: "Sequence[Sequence[Record]]", *, exact: bool) -> bytes:
     from .seal import EXACT, seal
 
     return seal(streams, EXACT if exact else None)
-
-
-def _write(path: Path, data: bytes) -> None:
-    unfinished = path.with_name(path.name + ".new")
-    unfinished.write_bytes(data)
-    unfinished.replace(path)
 
 
 def _lost(losses: "Sequence[Loss]") -> list[dict[str, object]]:

@@ -9,6 +9,8 @@ import typer
 
 from wiretape.proxy.cli_common import BAD_USAGE, CANNOT_START, FOUND_WRONG, FailedError, told
 
+from .cli_out import refuse_folder, write_whole
+
 if TYPE_CHECKING:
     from .faults import Faults
     from .player import Speed
@@ -146,6 +148,7 @@ def _cut(
     What was recorded up to a place, and then: a reset, a proper end of HTTP without the stream's own (eof), silence
     (stall), or a connection that is closed too early (cut). The new tape names its parent.
     """
+    refuse_folder(out)
     with told():
         from wiretape.events.errors import TapeError
 
@@ -159,6 +162,4 @@ def _cut(
             raise FailedError(f"--after {after}: {str(error).rpartition(': ')[2]}", BAD_USAGE) from error
         except TapeError as error:
             raise FailedError(f"{tape}: {error}", CANNOT_START) from error
-        unfinished = out.with_name(out.name + ".new")
-        unfinished.write_bytes(made)
-        unfinished.replace(out)
+        write_whole(out, made)

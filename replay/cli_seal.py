@@ -1,11 +1,8 @@
 """`wiretape seal` and `wiretape check`: tapes become fixtures for git, and fixtures are looked over"""
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from stat import S_IMODE
-from tempfile import mkstemp
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +19,8 @@ from wiretape.proxy.cli_common import (
     root_of,
     told,
 )
+
+from .cli_out import refuse_folder, write_whole
 
 if TYPE_CHECKING:
     from wiretape.events.record import Record
@@ -69,8 +68,8 @@ def _seal(
     """
     if allow_secrets and not exact:
         raise FailedError("--allow-secrets goes with --exact: without it they are redacted", BAD_USAGE)
-    if str(out) != "-" and (out.is_dir() or not out.parent.is_dir()):
-        raise FailedError(f"{out}: {'a folder' if out.is_dir() else 'there is no such folder'}", BAD_USAGE)
+    if str(out) != "-":
+        refuse_folder(out)
     if blobs and str(out) == "-":
         raise FailedError("--blobs needs a file beside which they can lie", BAD_USAGE)
     if exact and (redact_prompts or redact_path):
@@ -153,28 +152,10 @@ def _write(out: Path, sealed: bytes, *, blobs: bool) -> None:
     if str(out) == "-":
         sys.stdout.buffer.write(sealed)
         return
-    target = out.resolve()  # a link stays one
-    if target.exists() and not target.is_file():
-        target.write_bytes(sealed)
-        return
-    mode = target.stat().st_mode if target.exists() else None
-    handle, name = mkstemp(prefix=".", suffix=".new", dir=target.parent)
-    unfinished = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(sealed)
-        unfinished.chmod(S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
-        unfinished.replace(target)
+    target = out.resolve()
+    write_whole(target, sealed)
+    if target.is_file():
         remove_strays(target, sealed)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """Nothing tells it without setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _check(

@@ -284,6 +284,11 @@ JUNK = [
     (b"interactions:\n- !!python/object:os.system x\n", "as vcr: line 2: the tag"),
     (b"interactions:\n  - a\n b: 1\n", "as vcr: line 3"),
     (b'{"a":1}\n{"b":', "as chunks: line 2: not a JSON object"),
+    (
+        b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}',
+        "as chunks: line 1: what a client asks",
+    ),
+    (b'{"contents":[{"parts":[{"text":"hi"}]}]}', "as chunks: line 1: what a client asks"),
     (b"3:abc}", "as mitmproxy: byte 2: no length"),
     (netstring({"type": "tcp"}), "as mitmproxy: nothing in it"),
     (b"{}", "as chunks: no payload in it says anything"),

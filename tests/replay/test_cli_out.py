@@ -1,0 +1,63 @@
+"""What a verb writes: whole or not at all, never over a folder, and as the user's file was before"""
+
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.replay.test_compare import TEXT, recorded
+from wiretape.proxy.cli import app
+from wiretape.proxy.cli_common import BAD_USAGE, FailedError
+from wiretape.replay.cli_out import refuse_folder, write_whole
+from wiretape.replay.sealed import encode
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["seal", "a.tape"],
+        ["cut", "a.tape", "--after", "frame:1"],
+        ["export", "a.tape", "--format", "har"],
+        ["export", "a.tape", "--format", "sse"],
+        ["import", "a.sse"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize(("out", "said"), [("folder", "folder: a folder"), ("no/such", "no/such: there is no such")])
+def test_a_folder_is_one_line_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str], out: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a.tape").write_bytes(encode({}, [recorded(TEXT)]))
+    (tmp_path / "a.sse").write_bytes(b"".join(TEXT))
+    done = CliRunner().invoke(app, [*verb, "-o", out])
+    assert isinstance(done.exception, FailedError)
+    assert (str(done.exception).startswith(said), done.exception.code) == (True, BAD_USAGE)
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["a.sse", "a.tape", "folder"]
+
+
+def test_a_link_and_permissions_stay(tmp_path: Path) -> None:
+    there, link = tmp_path / "there", tmp_path / "link"
+    there.write_bytes(b"old")
+    there.chmod(0o640)
+    link.symlink_to(there)
+    write_whole(link, b"new")
+    assert (link.is_symlink(), there.read_bytes(), there.stat().st_mode & 0o777) == (True, b"new", 0o640)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "there"]
+
+
+def test_a_new_file_has_the_permissions_that_any_would_have(tmp_path: Path) -> None:
+    refuse_folder(tmp_path / "new")
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "new", b"new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_device_is_written_to() -> None:
+    write_whole(Path(os.devnull), b"gone")
+    assert not Path(os.devnull).is_file()

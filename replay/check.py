@@ -20,15 +20,13 @@ from .edited import summed
 from .expected import expected
 from .fields import wrong_members
 from .redact import findings
-from .sealed import MARK, Sealed, decode, differs
+from .sealed import MARK, Sealed, beside, decode, differs
 from .shapes import find
 from .split_body import LISTS
 
 __all__ = ["Trouble", "check", "check_files"]
 
 _BYTES_MAX: Final = 1_000_000
-#: Lines that are no records.
-_BESIDE: Final = (b'{"k":"clock"', b'{"k":"fold"')
 #: Endings of the client's side: the upstream was not heard to its end, so a replay has nothing to end with.
 _SILENT: Final = frozenset({"client_gone", "shutdown", "crashed", "internal"})
 
@@ -200,11 +198,10 @@ def _secrets(
 
 
 def _secrets_beside(file: Path, data: bytes) -> Iterator[Trouble]:
-    """In lines that are no record: of the header, the clocks and the folds."""
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if number == 1 or line.startswith(_BESIDE):
-            for hit in find(line.decode("utf-8", "replace")):
-                yield _secret(file, number, hit.vendor, "")
+    """In lines that are no record."""
+    for number, line in beside(data):
+        for hit in find(line.decode("utf-8", "replace")):
+            yield _secret(file, number, hit.vendor, "")
 
 
 def _secret(file: Path, line: int, vendor: str, where: str) -> Trouble:

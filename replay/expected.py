@@ -10,8 +10,11 @@ from wiretape.events.fold.message import Message
 from wiretape.events.fold.tools import Tools
 from wiretape.events.fold.usage import UsageFold
 from wiretape.events.fold.warnings import Warnings
+from wiretape.events.json_text import as_list, as_object, dumps, is_list, is_object
 from wiretape.events.model import Ended, Repaired
 from wiretape.events.record import NO_KEYS, Record
+
+from .shapes import find
 
 __all__ = ["expected"]
 
@@ -20,9 +23,18 @@ _SHOWN_CHARS: Final = 200
 
 
 def expected(records: Sequence[Record]) -> dict[str, Any]:
-    """Of a chat stream what was said, called, counted and warned of; of any other exchange its bytes."""
+    """Of a chat stream what was said, called, counted and warned of; of any other exchange its bytes.
+
+    Nothing in it looks like a secret, as the beginning of a text may where the whole does not: base64 that is cut
+    elsewhere reads otherwise.
+    """
     if not records or records[0].keys.get("dialect") != "chat":
-        return _exchanged(records)
+        return _harmless(_exchanged(records))
+    fold = _harmless(_said(records, _SHOWN_CHARS))
+    return fold if not _is_found(fold) else _harmless(_said(records, 0))  # by what two texts of it say together
+
+
+def _said(records: Sequence[Record], shown: int) -> dict[str, Any]:
     message, tools, usage, warnings = Message(), Tools(), UsageFold(), Warnings()
     ended: Ended | None = None
     for event in events(records, repairs=False):
@@ -34,13 +46,34 @@ def expected(records: Sequence[Record]) -> dict[str, Any]:
     return {
         "ending": ended.ending if ended is not None else None,
         "flags": list(ended.flags) if ended is not None else [],
-        "answers": list(_answers(message)),
-        "calls": list(_calls(tools)),
+        "answers": list(_answers(message, shown)),
+        "calls": list(_calls(tools, shown)),
         "usage": usage.counts,
         "warnings": [
             {"code": code, "tools": [name for _, name in islice(calls, 1_000)]} for code, calls in warnings.found
         ],
     }
+
+
+def _harmless(fold: dict[str, Any]) -> dict[str, Any]:
+    return as_object(_cut(fold)) if _is_found(fold) else fold
+
+
+def _is_found(fold: dict[str, Any]) -> bool:
+    return bool(find(dumps(fold).decode("utf-8", "replace")))
+
+
+def _cut(value: Any) -> Any:
+    """Each text up to where something is found."""
+    if isinstance(value, str):
+        while hits := find(value):
+            value = value[: hits[0].start]
+        return value
+    if is_list(value):
+        return [_cut(each) for each in as_list(value)]
+    if is_object(value):
+        return {name: _cut(each) for name, each in as_object(value).items()}
+    return value
 
 
 def _exchanged(records: Sequence[Record]) -> dict[str, Any]:
@@ -58,27 +91,27 @@ def _exchanged(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _answers(message: Message) -> Iterator[dict[str, Any]]:
+def _answers(message: Message, shown: int) -> Iterator[dict[str, Any]]:
     for index, said in sorted(message.choices.items()):
         yield {
             "choice": index,
             "finish": said.finish or None,
-            **_text("text", message.text(index)),
+            **_text("text", message.text(index), shown),
             "reasoning_chars": len(message.reasoning(index)),
-            **_text("refusal", message.refusal(index)),
+            **_text("refusal", message.refusal(index), shown),
         }
 
 
-def _text(name: str, text: str) -> dict[str, Any]:
+def _text(name: str, text: str, shown: int) -> dict[str, Any]:
     if not text:
         return {}
-    said = {name: text[:_SHOWN_CHARS]}
-    if len(text) > _SHOWN_CHARS:
+    said: dict[str, Any] = {name: _cut(text[:shown])}
+    if len(text) > len(said[name]):
         said[f"{name}_sha256"] = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
     return {**said, f"{name}_chars": len(text)}
 
 
-def _calls(tools: Tools) -> Iterator[dict[str, Any]]:
+def _calls(tools: Tools, shown: int) -> Iterator[dict[str, Any]]:
     for call in tools.wire.all_calls():
         yield {
             "choice": call.choice,
@@ -87,5 +120,5 @@ def _calls(tools: Tools) -> Iterator[dict[str, Any]]:
             "state": call.state.value,
             **({"reason": call.reason} if call.reason else {}),
             **({"custom": True} if call.custom else {}),
-            **_text("arguments", call.arguments),
+            **_text("arguments", call.arguments, shown),
         }

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from wiretape.events.errors import TapeError
-from wiretape.events.json_text import as_list, as_object, dumps
+from wiretape.events.json_text import as_list, as_object
 from wiretape.events.record import NO_KEYS, Record
 
 from .asked import Redaction
@@ -19,7 +19,7 @@ from .edited import summed
 from .key import exact_key_of, key_of
 from .normalise import NAMES, normalise
 from .redact import blanked, blanked_path, findings, names_of, redact, unmatched
-from .sealed import encode
+from .sealed import beside, encode
 from .shapes import find
 
 __all__ = ["EXACT", "Rules", "in_order", "key_of_record", "seal"]
@@ -78,10 +78,15 @@ def seal(
 
 
 def _encoded(header: Mapping[str, Any], streams: Sequence[Sequence[Record]], asked: Rules) -> bytes:
-    """What the header says was written by hand: the paths that are to be redacted, or an older header."""
-    if not (asked.exact and asked.secrets_allowed) and (hits := find(dumps(dict(header)).decode())):
-        raise TapeError(f"the header itself would hold a secret, by its look one of {hits[0].vendor}")
-    return encode(header, streams)
+    """Nothing that `check` would find is written: not in the header, of which a part was written by hand (the paths
+    that are to be redacted, or an older header), nor in what the records come to, which is made here.
+    """
+    data = encode(header, streams)
+    for number, line in () if asked.exact and asked.secrets_allowed else beside(data):
+        if hits := find(line.decode("utf-8", "replace")):
+            where = "the header itself" if number == 1 else f"line {number} ({line[:16].decode('ascii', 'replace')}...)"
+            raise TapeError(f"{where} would hold a secret, by its look one of {hits[0].vendor}")
+    return data
 
 
 def in_order(recordings: Iterable[Sequence[Record]]) -> list[Sequence[Record]]:

@@ -33,10 +33,12 @@ from .expected import expected
 from .split_body import LISTS, TEXT, joined, split
 from .whole import ANSWER, UPLOADED, pieces
 
-__all__ = ["FORMAT", "MARK", "STEPS", "Sealed", "decode", "differs", "encode"]
+__all__ = ["FORMAT", "MARK", "STEPS", "Sealed", "beside", "decode", "differs", "encode"]
 
 #: The form that this version writes. What the records themselves say has the format of `open`.
 FORMAT: Final = 1
+#: Lines of a stream that are no records.
+_BESIDE: Final = (b'{"k":"clock"', b'{"k":"fold"')
 #: How a sealed tape begins.
 MARK: Final = b'{"wiretape":"sealed",'
 
@@ -141,6 +143,13 @@ def _compare(line: bytes, records: Sequence[Record], number: int) -> None:
         f"line {number}: the fold line says {name} {dumps(said.get(name)).decode()[:200]}, the tape comes to "
         f"{dumps(found.get(name)).decode()[:200]} (edited? `wiretape seal` writes it anew)"
     )
+
+
+def beside(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines that are no record, with their numbers: the header, the clocks and the folds."""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if number == 1 or line.startswith(_BESIDE):
+            yield number, line
 
 
 def differs(said: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:

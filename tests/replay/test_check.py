@@ -1,5 +1,7 @@
 """What `check` says of a file, by line; and the hook that runs it before a commit."""
 
+import base64
+import hashlib
 import json
 import os
 import subprocess
@@ -16,12 +18,15 @@ from typer.testing import CliRunner, Result
 from tests.replay.canaries import CANARIES
 from tests.replay.made import live, stream
 from tests.support.make_fixtures import TAPES
+from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
 from wiretape.events.tape import Reader, Recorder
 from wiretape.proxy.cli import app
 from wiretape.replay.check import check, check_files
 from wiretape.replay.expected import expected
 from wiretape.replay.load import load
+from wiretape.replay.load import parse as load_bytes
+from wiretape.replay.script import event_stream
 from wiretape.replay.seal import EXACT, Rules, seal
 
 ROOT: Final = Path(__file__).parents[2]
@@ -71,6 +76,44 @@ _FOUND: Final[dict[str, tuple[Callable[[], bytes], list[str]]]] = {
     "a secret": (with_secret, ["7 secret"]),
     "a live tape with a secret": (lambda: b"".join(TAPES[name] for name in ["text"]), ["0 unsealed"]),
 }
+
+
+def _saying(text: str, name: str = "") -> list[Record]:
+    """A chat that says this, or calls this tool with it."""
+    call = {"index": 0, "id": "call_a", "type": "function", "function": {"name": name, "arguments": text}}
+    delta = {"tool_calls": [call]} if name else {"content": text}
+    frame = dumps({"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta}]})
+    return stream(event_stream([b"data: %b\n\n" % frame, b"data: [DONE]\n\n"]))
+
+
+#: What base64 hides where it is whole, and what a beginning of it shows.
+_BINARY: Final = base64.b64encode(b"\xff" * 9 + b"KEY=" + KEY.encode() + b" \xff\x00" + b"\xff" * 60).decode()
+
+
+@pytest.mark.parametrize("before", [*range(100, 200, 7), 195, 197])
+@pytest.mark.parametrize(
+    "text",
+    [
+        base64.b64encode(b"and KEY=" + KEY.encode() + b" \xff\x00" + b"\xff" * 60).decode(),
+        _BINARY,
+        '{"password": "hunter22x-1", "n": 1}',
+        f"see {KEY}",
+    ],
+)
+def test_what_was_just_sealed_is_clean(text: str, before: int) -> None:
+    text = "x" * before + " " + text
+    for records in (_saying(text), _saying(dumps({"a": text}).decode(), "password"), _saying(text, "api_key")):
+        sealed = seal([records])
+        assert found(sealed, bytes_max=10**6) == []
+        assert seal(load_bytes(sealed).streams, headers=[load_bytes(sealed).header]) == sealed
+
+
+def test_of_a_preview_that_was_cut_the_hash_stays() -> None:
+    sealed = seal([_saying(f"see {KEY}")], Rules(exact=True, secrets_allowed=True))
+    [answer] = json.loads(sealed.splitlines()[-1])["answers"]
+    assert answer["text"] == "see "
+    assert answer["text_sha256"] == hashlib.sha256(f"see {KEY}".encode()).hexdigest()
+    assert [line for line in found(sealed) if "fold" in line] == []
 
 
 @pytest.mark.parametrize("name", sorted(_FOUND))

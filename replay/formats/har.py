@@ -202,6 +202,8 @@ def to_har(streams: Iterable[Sequence[Record]]) -> tuple[bytes, list[Loss]]:
         lost["settings"] += 1
         if sum(record.kind == "attempt" for record in records) > 1:
             lost["attempts"] = lost.get("attempts", 0) + 1
+        if all(record.kind != "head" for record in last_attempt(records)):
+            lost["headless"] = lost.get("headless", 0) + 1
     log = {"version": "1.2", "creator": {"name": "wiretape", "version": "1"}, "entries": entries}
     return dumps({"log": log}) + b"\n", [Loss(code, count) for code, count in sorted(lost.items())]
 

@@ -19,6 +19,7 @@ LOSSES: Final[Mapping[str, str]] = MappingProxyType(
         "faults": "authored faults and delays: `wiretape cut` and `replay --fault` make them from a tape",
         "framing": "how each payload was framed, comments, `[DONE]`: a plain `data:` frame is made of each line",
         "headers": "headers but those that a tape keeps",
+        "headless": "a stream to which nothing was answered: its entry has status 0, and `import` leaves it out",
         "json": "how JSON was written: it is written anew, without spaces",
         "merged": "what the client got is no longer what the upstream sent",
         "one_read": "where reads ended: the whole body is one read",

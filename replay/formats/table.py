@@ -88,7 +88,7 @@ EXPORTS: Final[Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = Map
         "har": (
             "HAR 1.2 with `_chunks`, `_ending` and `_wiretape`",
             ("client", "settings"),
-            ("attempts",),
+            ("attempts", "headless"),
         ),
     }
 )

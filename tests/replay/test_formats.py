@@ -374,6 +374,16 @@ def test_to_an_event_stream_and_back(name: str) -> None:
     assert Loss("merged") in more
 
 
+def test_to_har_a_stream_that_got_no_answer_is_told_and_the_others_come_back() -> None:
+    unanswered = [each for each in recorded(TEXT) if each.kind in ("open", "request", "attempt", "end")]
+    data, losses = to_har([recorded(TEXT), unanswered, recorded(CALL)])
+    assert Loss("headless") in losses
+    back = from_har(data)
+    assert [body_of(records) for records in back.streams] == [b"".join(TEXT), b"".join(CALL)]
+    assert Loss("unanswered") in back.losses
+    assert "headless" not in {loss.code for loss in to_har([recorded(TEXT)])[1]}
+
+
 def test_har_is_har() -> None:
     log = json.loads(to_har([recorded(CALL)])[0])["log"]
     (entry,) = log["entries"]

@@ -31,6 +31,8 @@ _WRAPPED: Final = re.compile(
     r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{60,76}\r?\n[ \t]{0,16}){1,1000}[A-Za-z0-9+/]{1,76}={0,2}"
 )
 
+#: A key is longer, and of bytes by chance there is hardly a run as long; those that are mostly end there.
+_READABLE: Final = re.compile(rb"[\t\r\n\x1b\x20-\x7e]{12,}")
 _QUOTES: Final = frozenset("\"'")
 _STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _BASIC: Final = re.compile(r"(?<![A-Za-z0-9])(?i:basic)\s+([A-Za-z0-9+/_-]{8,}={0,2})")
@@ -70,8 +72,7 @@ def _plain(text: str) -> Iterator[Hit]:
                 yield Hit(*match.span(1), "basic", match[1])
     for pattern in (_BASE64, _SEGMENT, _WRAPPED):
         for match in pattern.finditer(text):
-            inner = _text_of("".join(match[0].split()))
-            if inner is not None and (inside := next(_encoded(inner), None)) is not None:
+            if (inside := next(_encoded(_texts_in("".join(match[0].split()))), None)) is not None:
                 yield Hit(*match.span(), inside.vendor, inside.secret)
 
 
@@ -84,13 +85,29 @@ def _encoded(inner: str) -> Iterator[Hit]:
 
 def _text_of(encoded: str) -> str | None:
     """What base64 stands for, if it is text."""
-    padded = encoded.rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        data = base64.b64decode(padded + "=" * (-len(padded) % 4))
-        text = data.decode()
+        text = _bytes_of(encoded).decode()
     except ValueError:
         return None
     return text if "".join(text.split()).isprintable() else None
+
+
+def _texts_in(encoded: str) -> str:
+    """What may be read in it, where it is no text as a whole too: another encoding, colours, bytes between."""
+    if (text := _text_of(encoded)) is not None:
+        return text
+    try:
+        data = _bytes_of(encoded)
+    except ValueError:
+        return ""
+    if data.count(0) * 4 > len(data):  # of UTF-16 every second one
+        data = data.replace(b"\0", b"")
+    return "\n".join(run.decode("latin-1") for run in _READABLE.findall(data))
+
+
+def _bytes_of(encoded: str) -> bytes:
+    padded = encoded.rstrip("=").replace("-", "+").replace("_", "/")
+    return base64.b64decode(padded + "=" * (-len(padded) % 4))
 
 
 def _mapped(decoded: Decoded, known: Sequence[Hit], shut: list[Hit]) -> list[Hit]:

@@ -62,6 +62,25 @@ def test_base64_wherever_it_stands(around: str, text: str) -> None:
     assert any(said[hit.start : hit.end].rstrip("=") == encoded.rstrip("=") for hit in find(said))
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"caf\xe9 OPENAI_KEY=%b \xff and more",
+        b"\x1b[32mkey is %b\x1b[0m",
+        b"\x00\x01\x02%b\x00",
+        b"\x89PNG\r\n\x1a\n\x00\x00" + bytes(range(128, 256)) + b"tEXt %b\x00" + bytes(range(200, 256)),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["ascii", "utf-16", "utf-16-be"])
+def test_base64_of_what_is_no_text_as_a_whole(data: bytes, encoding: str) -> None:
+    whole = data % CANARIES["openai"].encode()
+    if encoding != "ascii":
+        whole = whole.decode("latin-1").encode(encoding)
+    said = f"x {base64.b64encode(whole).decode()} y"
+    [hit] = find(said)
+    assert said[hit.start : hit.end].rstrip("=") == said[2:-2].rstrip("=")
+
+
 def test_base64_in_lines() -> None:
     encoded = _lines(base64.b64encode(("x" * 50 + " " + CANARIES["anthropic"] + "y").encode()).decode())
     [hit] = find(f"x {encoded} y")

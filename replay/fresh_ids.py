@@ -1,50 +1,110 @@
 """New ids for an answer that is served again, as a provider gives them: who caches by id is caught by it
 
-A function of the serving alone, so a run can be repeated. Only ids change, and the pieces that hold them grow: what is
-no JSON, and what a model said, stays.
+A function of what was asked before, so a run can be repeated. Only ids change, and the pieces that hold them grow: what
+is no JSON, and what a model said, stays. Whoever sends such an id back asks for what was recorded under the old one,
+and is told of it by the id that it sent; what a stream names and another one made has the id that was given out last.
 """
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from wiretape.events.json_text import is_list, is_object, parse
 from wiretape.events.sse import Decoder
 
 from .key import IDS
-from .script import Script, Step
+from .script import Request, Script, Step
 
-__all__ = ["with_fresh_ids"]
+__all__ = ["Asked", "FreshIds"]
 
 _NAMES: Final = frozenset({*IDS, "generation_id", "message_id", "response_id", "toolCallId"})
-#: A member that may be one, where no string holds it (there its quotes are escaped).
-_MEMBER: Final = re.compile(rb'"(?:%b)"\s*:\s*"([^"\\]+)"' % "|".join(sorted(_NAMES)).encode())
+#: A member that may be one, or name one that is known, where no string holds it (there its quotes are escaped).
+_MEMBER: Final = re.compile(rb'"(?:[a-z]\w*)?(?:id|Id)"\s*:\s*"([^"\\]+)"')
 #: `chatcmpl-`, `call_`, `toolu_`: the kind of an id stays.
-_KIND: Final = re.compile(r"[a-z]{1,12}[_-]")
+_KIND: Final = re.compile(rb"[a-z]{1,12}[_-]")
 #: As many as OpenAI's call ids have.
 _CHARS: Final = 24
-_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+_LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz0123456789"
+_CHANCE: Final = re.compile(rb"(?<![a-z0-9])[a-z0-9]{%d}(?![a-z0-9])" % _CHARS)
+#: Ids of ours that are known again; the first ones are forgotten first.
+_KNOWN_MAX: Final = 200_000
 #: What a model or a tool said, not the provider.
 _SAID: Final = frozenset({"arguments", "input", "metadata", "tools"})
 
 
-def with_fresh_ids(script: Script, serving: int) -> Script:
-    """The script with ids that only this serving has."""
-    whole = b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
-    ids = _ids(whole)
-    edits = [
-        (found.start(1), found.end(1), _fresh(found[1].decode("latin-1"), serving).encode("latin-1"))
-        for found in _MEMBER.finditer(whole)
-        if found[1] in ids
-    ]
+class Asked(NamedTuple):
+    """A request with the recorded ids; and of these, which its client sent."""
+
+    request: Request
+    sent: Mapping[bytes, bytes]
+
+
+_NOTHING: Final = Asked(Request(b"POST", b"/", (), b""), {})
+
+
+class FreshIds:
+    """Those of one server, for as long as it lives."""
+
+    def __init__(self, servings: int = 0) -> None:
+        self._servings = servings
+        #: Of the random part of each that was given out: that id, and the recorded one.
+        self._recorded: dict[bytes, tuple[bytes, bytes]] = {}
+        #: Of each conversation and recorded id the one that was given out last, and by which stream.
+        self._latest: dict[tuple[int, bytes], tuple[bytes, int]] = {}
+
+    def asked(self, request: Request) -> Asked:
+        """The request with the recorded ids."""
+        sent: dict[bytes, bytes] = {}
+
+        def recorded(found: re.Match[bytes]) -> bytes:
+            if found[0] not in self._recorded:
+                return found[0]
+            new, old = self._recorded[found[0]]
+            sent[old] = new
+            return old[len(new) - _CHARS :]  # its kind stands before it
+
+        if not self._recorded:
+            return Asked(request, sent)
+        target, body = (_CHANCE.sub(recorded, data) for data in (request.target, request.body))
+        return Asked(request._replace(target=target, body=body), sent)
+
+    def over(self, script: Script, place: int = 0, conversation: int = 0, asked: Asked = _NOTHING) -> Script:
+        """The answer of the stream at this place, with ids that only this serving has. A GET makes nothing, so what it
+        names and was given out keeps that name; what is made has a new one, also where the recording has one twice.
+        """
+        self._servings += 1
+        whole = b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
+        own, makes = _ids(whole), asked.request.method != b"GET"
+        edits: list[tuple[int, int, bytes]] = []
+        for found in _MEMBER.finditer(whole):
+            old = found[1]
+            known, by = self._latest.get((conversation, old), (b"", place))
+            if old in asked.sent:
+                edits.append((*found.span(1), asked.sent[old]))
+            elif known and by != place and not (makes and old in own):
+                edits.append((*found.span(1), known))
+            elif old in own:
+                edits.append((*found.span(1), self._given(old, place, conversation)))
+        return _edited(script, edits, len(whole))
+
+    def _given(self, old: bytes, place: int, conversation: int) -> bytes:
+        new = _fresh(old, self._servings)
+        self._recorded[new[-_CHARS:]] = new, old
+        self._latest[conversation, old] = new, place
+        if len(self._recorded) > _KNOWN_MAX:
+            del self._recorded[next(iter(self._recorded))]
+        return new
+
+
+def _edited(script: Script, edits: Sequence[tuple[int, int, bytes]], before: int) -> Script:
     if not edits:
         return script
     steps = list(_steps(script.steps, edits))
     size = sum(len(step.what) for step in steps if isinstance(step.what, bytes))
     headers = [
-        (name, b"%d" % (int(value) + size - len(whole)) if name.lower() == b"content-length" else value)
+        (name, b"%d" % (int(value) + size - before) if name.lower() == b"content-length" else value)
         for name, value in script.headers
     ]
     return replace(script, steps=steps, headers=headers)
@@ -93,7 +153,7 @@ def _collect(value: Any, found: set[bytes]) -> None:
                     waiting.append(each)
 
 
-def _fresh(old: str, serving: int) -> str:
+def _fresh(old: bytes, serving: int) -> bytes:
     kind = _KIND.match(old)
-    chance = hashlib.shake_256(f"{serving}:{old}".encode("utf-8", "surrogatepass")).digest(_CHARS)
-    return (kind[0] if kind else "") + "".join(_LETTERS[number % len(_LETTERS)] for number in chance)
+    chance = hashlib.shake_256(b"%d:%b" % (serving, old)).digest(_CHARS)
+    return (kind[0] if kind else b"") + bytes(_LETTERS[number % len(_LETTERS)] for number in chance)

@@ -13,7 +13,7 @@ from wiretape.events.record import Record
 from .again import Again
 from .coded import plain_body
 from .faults import Faults
-from .fresh_ids import with_fresh_ids
+from .fresh_ids import Asked, FreshIds
 from .match import Deck, Miss, Taken, asked_of
 from .player import INSTANT, Speed, script_of
 from .redact import shown_path
@@ -71,7 +71,7 @@ class Playback:
         self.streams = streams
         self.speed = speed
         self.faults = faults
-        self.ids: Ids = ids
+        self._fresh = FreshIds() if ids == "fresh" else None
         #: Some answer was another than the recorded one, so who asked may have gone another way.
         self.changed = False
         self.sent: list[Sent] = []
@@ -117,6 +117,8 @@ class Playback:
                 return json_answer(dumps({"error": {"message": repr(error), "type": "wiretape_error"}}), 500)
 
     def _answer(self, request: Request) -> Script:
+        asked = self._fresh.asked(request) if self._fresh is not None else Asked(request, {})
+        request = asked.request
         taken = self._again.take(request)
         if isinstance(taken, Miss):
             self.misses.append(taken)
@@ -124,7 +126,9 @@ class Playback:
             return taken.script()
         recorded = script_of(taken.records, speed=self.speed)
         faulty, answered = self.faults.over(recorded, taken.place)
-        script = with_fresh_ids(faulty, len(self.sent)) if self.ids == "fresh" else faulty
+        script = faulty
+        if self._fresh is not None:
+            script = self._fresh.over(faulty, taken.place, self._deck.conversation(taken.place), asked)
         told = Told(taken.records if script == recorded else as_played(taken.records, script))
         if _says(faulty) != _says(recorded):
             self.changed = True

@@ -12,9 +12,9 @@ from wiretape.events.record import Record
 
 from .again import Again
 from .faults import Faults
-from .fresh_ids import with_fresh_ids
+from .fresh_ids import Asked, FreshIds
 from .load import load
-from .match import MISS_STATUS, NO_RETRY, Deck, How, Miss, Prepare, Taken, prepare_of
+from .match import MISS_STATUS, NO_RETRY, Deck, How, Miss, Prepare, prepare_of
 from .player import INSTANT, Side, Speed, each_attempt, script_of
 from .redact import shown_path
 from .script import Fault, Request, Script, json_answer
@@ -77,8 +77,10 @@ class Serving:
     asked: int = 0
     misses: int = 0
     _again: Again = field(init=False)
+    _fresh: FreshIds | None = field(init=False)
 
     def __post_init__(self) -> None:
+        self._fresh = FreshIds() if self.ids == "fresh" else None
         self._again = Again(self.deck)
 
     def choose(self, request: Request) -> Script:
@@ -100,18 +102,25 @@ class Serving:
 
     def _answer(self, request: Request) -> Script:
         what = _what(request)
+        asked = self._fresh.asked(request) if self._fresh is not None else Asked(request, {})
+        request = asked.request
         taken = self._again.take(request)
         if isinstance(taken, Miss):
             self.misses += 1
             self.say(f"{what} -> miss: {'; '.join(line.strip() for line in taken.lines())}")
             return taken.script()
         recorded = script_of(taken.records, speed=self.speed, side=self.side)
-        script, answered = self.faults.over(recorded, taken.place)
+        faulty, answered = self.faults.over(recorded, taken.place)
         if not answered:
             self._again.broke(request, taken)
-        if self.ids == "fresh":
-            script = with_fresh_ids(script, self.asked)
-        self.say(f"{what} -> {self.deck.name(taken.place)}: {_said(script)}{_beside(taken, recorded, script)}")
+        notes = ["faulty"] if faulty != recorded and _said(faulty) != _said(recorded) else []
+        script = faulty
+        if self._fresh is not None:
+            script = self._fresh.over(faulty, taken.place, self.deck.conversation(taken.place), asked)
+            notes += ["fresh ids"] if script != faulty else []
+        notes += [taken.told()] if taken.drift else []
+        beside = f" ({'; '.join(notes)})" if notes else ""
+        self.say(f"{what} -> {self.deck.name(taken.place)}: {_said(script)}{beside}")
         return taken.over(script)
 
     def ended(self, outcome: Outcome) -> None:
@@ -141,10 +150,3 @@ def _said(script: Script) -> str:
     faults = [what.value for _, what in script.steps if isinstance(what, Fault)]
     end = faults[0] if faults else "to its end"
     return f"{script.status}, {sum(map(len, pieces))} bytes in {len(pieces)} pieces, {end}"
-
-
-def _beside(taken: Taken, recorded: Script, script: Script) -> str:
-    """What is not as it was recorded."""
-    notes = ["faulty"] if script != recorded and _said(script) != _said(recorded) else []
-    notes += [taken.told()] if taken.drift else []
-    return f" ({'; '.join(notes)})" if notes else ""

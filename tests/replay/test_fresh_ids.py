@@ -8,13 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.replay.dialects import ANSWERS, chat
-from wiretape.replay.fresh_ids import with_fresh_ids
+from wiretape.events.json_text import parse
+from wiretape.replay.fresh_ids import Asked, FreshIds
 from wiretape.replay.key import key_of
-from wiretape.replay.script import Fault, Script, Step, event_stream, json_answer
+from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
 
 
 def said(script: Script) -> bytes:
     return b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
+
+
+def with_fresh_ids(script: Script, serving: int) -> Script:
+    return FreshIds(serving).over(script)
 
 
 def without_ids(script: Script) -> list[bytes]:
@@ -88,6 +93,52 @@ def test_a_client_that_sends_them_back_is_answered() -> None:
 
     path = "/v1/chat/completions"
     assert key_of("POST", path, turn("call_abcdef")) == key_of("POST", path, turn("call_zzzzzz"))
+
+
+def posted(path: str, body: bytes = b"") -> Request:
+    return Request(b"POST", path.encode(), (), body)
+
+
+def named(script: Script) -> dict[str, str]:
+    """What each member of an answer says."""
+    found: dict[str, str] = parse(said(script))
+    return found
+
+
+def test_an_id_that_is_sent_back_is_the_recorded_one_wherever_it_stands_and_is_told_again() -> None:
+    ids = FreshIds()
+    first = named(ids.over(json_answer(b'{"id":"resp_1","conversation_id":"not-ours"}'), 0))
+    new = first["id"]
+    assert first["conversation_id"] == "not-ours"
+    for path, body in (
+        (f"/v1/responses/{new}", b""),
+        (f"/v1/responses/{new}/items?after={new}&x=1", b""),
+        ("/v1/x", b'{"previous_response_id":"%b","input":"of %b"}' % (new.encode(), new.encode())),
+    ):
+        asked, sent = ids.asked(posted(path, body))
+        assert asked == posted(path.replace(new, "resp_1"), body.replace(new.encode(), b"resp_1"))
+        assert sent == {b"resp_1": new.encode()}
+    back = ids.asked(posted("/v1/responses", new.encode()))
+    answer = ids.over(json_answer(b'{"id":"resp_2","previous_response_id":"resp_1"}'), 1, 0, back)
+    assert named(answer)["previous_response_id"] == new
+    assert named(answer)["id"] not in ("resp_2", new)
+
+
+def test_what_another_stream_made_has_the_id_that_it_gave_last_and_another_tape_has_its_own() -> None:
+    ids = FreshIds()
+    made = json_answer(b'{"id":"file-abc"}')
+    names = json_answer(b'{"id":"x_1","file_id":"file-abc"}')
+    first, last = (named(ids.over(made, 0))["id"] for _ in range(2))
+    assert first != last
+    assert named(ids.over(names, 1))["file_id"] == last
+    assert named(ids.over(made, 1))["id"] not in (first, last), "made twice with one id"
+    last = named(ids.over(made, 0))["id"]
+    assert named(ids.over(made, 3, 0, Asked(Request(b"GET", b"/v1/files", (), b""), {})))["id"] == last
+    assert named(ids.over(names, 2, 1))["file_id"] == "file-abc", "it knows of none"
+    assert (
+        ids.asked(posted("/", first.encode()))[0].body == ids.asked(posted("/", last.encode()))[0].body == b"file-abc"
+    )
+    assert ids.asked(posted("/v1/files/file-abc"))[1] == {}
 
 
 @given(st.lists(st.binary(max_size=40), max_size=5), st.integers(0, 5))

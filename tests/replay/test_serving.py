@@ -1,5 +1,6 @@
 """Recordings that answer requests: the line of each, faults that are asked again, fresh ids, and what is left over."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,32 @@ def test_ids_are_fresh_each_time(tape: Path) -> None:
     first = table.ask("a")
     assert first != Table(tape).ask("a")
     assert first == _again(tape)
+
+
+def test_fresh_ids_that_come_back_ask_for_what_is_recorded(tape: Path) -> None:
+    """By every member, and also where only exactly this is an answer."""
+    first = b"".join(ANSWERS["responses"])
+    found = re.search(rb'"id":"(resp_\w+)"', first)
+    assert found is not None
+
+    def turn(id_: bytes) -> bytes:
+        return b'{"model":"m","input":"b","previous_response_id":"%b"}' % id_
+
+    start, second = stream(event_stream([first]), "a"), stream(event_stream([first]), "b")
+    start, second = (
+        [each._replace(keys={**each.keys, "path": "/v1/responses"}) if each.kind == "request" else each for each in one]
+        for one in (start, second)
+    )
+    second[1] = second[1]._replace(raw=turn(found[1]), payload=turn(found[1]), value=parse(turn(found[1])))
+    tape.write_bytes(sealed(start, second))
+    table = Table(tape, how="strict", ids="fresh")
+    answer = table.serving.choose(Request(b"POST", b"/v1/responses", (), asked("a")))
+    body = b"".join(step.what for step in answer.steps if isinstance(step.what, bytes))
+    new = re.search(rb'"id":"(resp_\w+)"', body)
+    assert new is not None
+    assert new[1] != found[1]
+    assert table.serving.choose(Request(b"POST", b"/v1/responses", (), turn(new[1]))).status == 200
+    assert [line.partition("to its end ")[2] for line in table.lines] == ["(fresh ids)"] * 2
 
 
 def _again(tape: Path) -> Script:

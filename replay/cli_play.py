@@ -62,6 +62,8 @@ def _replay(
     lines; each request is a line on stderr. Ends with SIGINT or SIGTERM; exit code 1 where something was asked that is
     not recorded.
     """
+    if side == "client" and attempts == "recorded":
+        raise FailedError("--attempts recorded is of the upstream: --as client has one answer a stream", BAD_USAGE)
     with told():
         from .serving import Serving, deck_of
 

@@ -76,6 +76,7 @@ class Reader:
             raise RefusedError(error.error_status_hint, why or "not HTTP") from error
 
     async def _request(self) -> Request | None:
+        await self._skip_empty_lines()
         # A parser for each, since we answer without it.
         parser = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES_MAX)
         head: h11.Request | None = None
@@ -99,6 +100,14 @@ class Reader:
                 await self._feed(parser)
             else:
                 return None
+
+    async def _skip_empty_lines(self) -> None:
+        """As RFC 9112, 2.2 has it: some clients send one behind a body."""
+        while True:
+            while self._early.startswith((b"\r\n", b"\n")):
+                del self._early[: 1 + self._early.startswith(b"\r")]
+            if bytes(self._early) not in (b"", b"\r") or not await self.more():
+                return
 
     async def _feed(self, parser: h11.Connection) -> None:
         if not self._early:

@@ -65,8 +65,10 @@ class Speed:
     @staticmethod
     def of(text: str, gap_s_max: float = inf) -> "Speed":
         """From `instant`, `original`, or how many times as fast; raises ValueError."""
-        named = {"instant": inf, "original": 1.0}
-        return Speed(times=named[text] if text in named else float(text), gap_s_max=gap_s_max)
+        times = {"instant": inf, "original": 1.0}.get(text) or float(text)
+        if times == inf and text != "instant":
+            raise ValueError("no number of times")
+        return Speed(times=times, gap_s_max=gap_s_max)
 
 
 INSTANT: Final = Speed()

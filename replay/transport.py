@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from math import inf
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Never
 
 import httpx
 import trio
@@ -35,6 +35,9 @@ _RAISED: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+_OUTSIDE: Final = "tape.transport is for an AsyncClient inside a trio run; other clients have the base URL tape.url"
+
+
 class TapeTransport(httpx.AsyncBaseTransport):
     """For clients in one trio run. Its tasks end with their connections: close it, or leave the run."""
 
@@ -50,6 +53,8 @@ class TapeTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: Any) -> Any:
         """A request of httpx or httpx2; its answer is of the same library, and so is what is raised instead."""
+        if not trio.lowlevel.in_trio_run():
+            raise RuntimeError(_OUTSIDE)
         library = _library_of(request)
         timeout_s = request.extensions.get("timeout", {}).get("read")
         method, headers, body = request.method.encode(), request.headers.raw, await request.aread()
@@ -62,9 +67,24 @@ class TapeTransport(httpx.AsyncBaseTransport):
         extensions = {"http_version": b"HTTP/1.1", "reason_phrase": head.reason}
         return library.module.Response(head.status, headers=list(head.headers), stream=stream, extensions=extensions)
 
+    def __enter__(self) -> Never:
+        raise RuntimeError(_OUTSIDE)
+
+    def __exit__(self, *_: object) -> None:
+        """Never: it was not entered."""
+
+    def handle_request(self, request: Any) -> Never:
+        """Of a client that is not asynchronous."""
+        del request
+        raise RuntimeError(_OUTSIDE)
+
+    def close(self) -> None:
+        """Of such a client, which has nothing open."""
+
     async def aclose(self) -> None:
         """Closes the connections that wait."""
-        await self._wire.aclose()
+        if trio.lowlevel.in_trio_run():  # elsewhere nothing was ever open
+            await self._wire.aclose()
 
     async def _connect(self, host: str, port: int) -> trio.abc.Stream:
         del host, port

@@ -182,6 +182,11 @@ def test_a_tape_that_was_cut_is_played_as_it_was_cut(tape: Path, tmp_path: Path)
 
 WRONG = {
     "--speed fast": (2, "--speed fast: instant, original, or how many times as fast, as in 10"),
+    "--speed inf": (2, "--speed inf: instant, original,"),
+    "--as client --attempts recorded": (
+        2,
+        "--attempts recorded is of the upstream: --as client has one answer a stream",
+    ),
     "--speed 0": (2, "--speed 0: instant, original,"),
     "--fault cut": (2, "--fault: fault 'cut': cut takes a place, as in cut@frame:3"),
     "--match words": (2, "'words' is not one of 'key', 'position', 'strict'"),

@@ -201,16 +201,14 @@ def test_of_a_speed(case: str) -> None:
     assert [speed.delay(seconds) for seconds in (1.0, 60.0, 0.5)] == pytest.approx(due)
 
 
-@pytest.mark.parametrize(
-    ("word", "speed"), [("instant", INSTANT), ("original", ORIGINAL), ("2.5", Speed(times=2.5)), ("inf", INSTANT)]
-)
+@pytest.mark.parametrize(("word", "speed"), [("instant", INSTANT), ("original", ORIGINAL), ("2.5", Speed(times=2.5))])
 def test_a_speed_in_words(word: str, speed: Speed) -> None:
     assert Speed.of(word) == speed
 
 
-@pytest.mark.parametrize("word", ["0", "-1", "fast", "", "nan"])
+@pytest.mark.parametrize("word", ["0", "-1", "fast", "", "nan", "inf", "infinity", "1e999"])
 def test_what_is_no_speed(word: str) -> None:
-    with pytest.raises(ValueError, match=r"speed|float"):
+    with pytest.raises(ValueError, match=r"speed|float|number"):
         Speed.of(word)
 
 

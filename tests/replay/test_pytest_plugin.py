@@ -713,6 +713,15 @@ def test_a_fault_by_marker_or_call(pytester: pytest.Pytester, marked: str, befor
     run(pytester).assert_outcomes(passed=1)
 
 
+def test_a_fault_that_is_none_is_one_sentence(pytester: pytest.Pytester) -> None:
+    source = FAULTY.replace("MARKED", "").replace("BEFORE", "tape.fault('foo@bar')")
+    project(pytester, source, test_it=ONE)
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["tape.fault: fault 'foo@bar': no such fault; there are *"])
+    assert "pytest_tape.py" not in str(result.stdout)
+
+
 def test_a_fault_that_finds_no_place_fails_the_test(pytester: pytest.Pytester) -> None:
     source = LEFT.replace("MARKED", "fault='cut@tool:write_file'")
     project(pytester, source, test_weather=conversation(text("hi", "sunny")))
@@ -856,6 +865,7 @@ WRONG = {
     "prefixes='zz'": "the tape marker's prefixes is frames or bytes, not 'zz'",
     "prefixes='frames', end='zz'": "the tape marker's end is cut or eof or reset or stall or garbage, not 'zz'",
     "speed='zz'": "the tape marker's speed is instant, original or a factor such as 10, not 'zz'",
+    "speed='inf'": "the tape marker's speed is instant, original or a factor such as 10, not 'inf'",
     "speed=-1": "the tape marker's speed is instant, original or a factor such as 10, not -1",
     "max_gap_ms='x'": "the tape marker's max_gap_ms is a number of milliseconds, not 'x'",
     "fault='zz'": "the tape marker: fault 'zz': no such fault; there are *",

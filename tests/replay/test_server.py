@@ -87,6 +87,13 @@ async def test_requests_that_come_at_once_are_answered_in_order(autojump_clock: 
     assert [part.partition(b"\r\n\r\n")[2] for part in said.split(b"HTTP/1.1 ")[1:]] == [b"/v1/models", b"/v1/others"]
 
 
+async def test_empty_lines_before_a_request_are_nothing(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    upstream = always(json_answer(b""))
+    await said_by(upstream, b"\r\n" + GET + b"\n\r\n" + POST + b"\r", b"\n", b"\r\n" + GET, b"\r\n", b"\r")
+    assert [outcome.request.method for outcome in upstream.seen] == [b"GET", b"POST", b"GET"]
+
+
 async def test_a_request_in_chunks_and_one_that_waits_for_100_are_taken_whole(autojump_clock: MockClock) -> None:
     del autojump_clock
     upstream = always(json_answer(b""))

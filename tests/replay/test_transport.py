@@ -1,5 +1,6 @@
 """The transport in memory: reads, times and endings as over a socket, for httpx and httpx2, in virtual time."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -31,6 +32,27 @@ async def reads(library: Any, script: Script, **how: Any) -> list[tuple[float, b
         client.stream("POST", "https://api.example.com/v1/chat/completions", json={}) as response,
     ):
         return [(trio.current_time() - began, data) async for data in response.aiter_raw()]
+
+
+@BOTH
+def test_outside_a_trio_run_it_says_what_to_do(library: Any) -> None:
+    transport = TapeTransport(lambda _: Script())
+
+    async def ask() -> None:
+        async with library.AsyncClient(transport=transport) as client:
+            await client.get("http://tape")
+
+    def ask_in_turn() -> None:
+        with library.Client(transport=transport) as client:
+            client.get("http://tape")
+
+    for asking in (
+        lambda: asyncio.run(ask()),
+        ask_in_turn,
+        lambda: library.Client(transport=transport).get("http://tape"),
+    ):
+        with pytest.raises(RuntimeError, match=r"for an AsyncClient inside a trio run.*tape\.url"):
+            asking()
 
 
 @BOTH

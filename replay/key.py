@@ -7,7 +7,7 @@ stands in tables with its reason (docs/replay.md lists them); a question as the 
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 from wiretape.events.json_text import ABSENT, dumps, is_list, is_object, parse
 from wiretape.proxy.headers import masked_path
 
-from .volatile import loosened, settled
+from .volatile import dated, loosened, settled
 
 __all__ = [
     "IDS",
@@ -84,6 +84,8 @@ _SURROUNDINGS: Final = ("system", "instructions")
 #: Tuples, since a role may be any JSON, and a list is in no set.
 _SURROUNDING_ROLES: Final = ("system", "developer")
 _RESULT_ROLES: Final = ("tool", "function")
+#: Members that a model fills: what is called an id in them is an order or a customer.
+_GIVEN_TO_TOOLS: Final = ("action", "arguments", "input", "operation", "parameters", "tools")
 #: Members by which a result names its call.
 _RESULT_OF: Final = ("tool_call_id", "tool_use_id", "call_id")
 _NUMBERED: Final = re.compile(r"id \d+")
@@ -99,6 +101,9 @@ _GAP: Final = re.compile(r"\[redacted-(?:password|secret)(?:-\d+)?\]")
 #: Of what may stand in a gap, on one line: shorter is a word that became another one (`<id>`), longer no secret.
 _GAP_CHARS_MIN: Final = 3
 _GAP_CHARS_MAX: Final = 512
+_SPACE: Final = re.compile(r"\s")
+#: Members in which somebody says something: a gap that is all of it is a word, not whatever may be said.
+_SAID_IN: Final = frozenset({"content", "input", "instructions", "output", "prompt", "system", "text"})
 #: A body in parts begins with the line that stands between them, and ends with it.
 _BOUNDARY: Final = re.compile(rb"--([^\r\n]{1,70})\r\n")
 
@@ -160,8 +165,11 @@ def gapped(text: bytes) -> bool:
     return _GAP.search(text.decode("latin-1")) is not None
 
 
-def fits(recorded: Any, asked: Any) -> bool:
-    """Whether two canonical forms are the same but for what may stand in the gaps of the recorded one."""
+def fits(recorded: Any, asked: Any, name: str = "") -> bool:
+    """Whether two canonical forms are the same but for what may stand in the gaps of the recorded one.
+
+    `name` is what the value is called: all of a member may be a secret of several words, a word of somebody is one.
+    """
     if is_object(recorded) and is_object(asked):
         missing, more = ([name for name in a if name not in b] for a, b in ((recorded, asked), (asked, recorded)))
         pairs = [(name, name) for name in recorded if name in asked]
@@ -169,11 +177,12 @@ def fits(recorded: Any, asked: Any) -> bool:
             pairs.append((missing[0], more[0]))
         elif missing or more:
             return False
-        return all(fits(recorded[a], asked[b]) for a, b in pairs)
+        return all(fits(recorded[a], asked[b], a) for a, b in pairs)
     if is_list(recorded) and is_list(asked):
-        return len(recorded) == len(asked) and all(map(fits, recorded, asked))
+        return len(recorded) == len(asked) and all(fits(a, b, name) for a, b in zip(recorded, asked, strict=True))
     if isinstance(recorded, str) and isinstance(asked, str):
-        return recorded == asked or _fills(recorded, asked)
+        whole = name not in _SAID_IN and _GAP.fullmatch(recorded) is not None
+        return recorded == asked or _fills(recorded, asked, whole=whole)
     return type(recorded) is type(asked) and bool(recorded == asked)
 
 
@@ -182,19 +191,28 @@ def fits_as_text(recorded: bytes, asked: bytes) -> bool:
     return _fills(*(_without_boundary(body).decode("latin-1") for body in (recorded, asked)))
 
 
-def _fills(recorded: str, asked: str) -> bool:
+def _fills(recorded: str, asked: str, *, whole: bool = False) -> bool:
     """Each part between two gaps at its first place behind the one before it."""
     first, *parts = _GAP.split(recorded)
     if not parts or not asked.startswith(first):
         return False
-    at = len(first)
+    at, before = len(first), first
     for number, part in enumerate(parts, 1):
         low = at + _GAP_CHARS_MIN
         end = asked.find(part, low) if number < len(parts) else max(low, len(asked) - len(part))
-        if end < 0 or end - at > _GAP_CHARS_MAX or "\n" in asked[at:end] or not asked.startswith(part, end):
+        if end < 0 or not asked.startswith(part, end) or not _may_be_a_secret(asked[at:end], before, part, whole=whole):
             return False
-        at = end + len(part)
+        at, before = end + len(part), part
     return at == len(asked)
+
+
+def _may_be_a_secret(said: str, before: str, behind: str, *, whole: bool) -> bool:
+    """One word; several only where it is all of a member, or where quotes say where it ends."""
+    if len(said) > _GAP_CHARS_MAX or "\n" in said:
+        return False
+    quote = before[-1:]
+    quoted = quote in ("'", '"') and behind[:1] in (quote, "\\") and quote not in said
+    return whole or quoted or _SPACE.search(said) is None
 
 
 def _dialect(path: str) -> _Dialect | None:
@@ -273,7 +291,7 @@ class _Reading:
             if name in _WORDS:
                 said[name] = self._row([self._message(each) for each in value]) if is_list(value) else value
             elif name in _SURROUNDINGS:
-                said[name] = self._volatile(_plain(value))
+                said[name] = self._volatile(_plain(value), dated)
             elif name == "tools" and is_list(value):
                 said[name] = sorted(map(_plain, value), key=dumps)  # plugins register in any order
             elif name in IDS:
@@ -298,25 +316,23 @@ class _Reading:
         kind, role = owner.get("type"), owner.get("role")
         if name in IDS:
             return self._id(value, kept=kind == "item_reference")
-        if name == "arguments" and isinstance(value, str):
-            return _read(value)
-        if name == "input" and kind in ("tool_use", "server_tool_use"):
-            return _plain(value)
+        if name in _GIVEN_TO_TOOLS:
+            return _read(value) if name == "arguments" and isinstance(value, str) else _plain(value)
         if name == "content" and (role in _RESULT_ROLES or kind == "tool_result"):
             return self._volatile(_read(value) if isinstance(value, str) else self._message(value))
         if name == "output" and isinstance(kind, str) and kind.endswith("_output"):
             return self._volatile(_read(value) if isinstance(value, str) else self._message(value))
         if name == "content" and role in _SURROUNDING_ROLES:
-            return self._volatile(self._message(value))
+            return self._volatile(self._message(value), dated)
         if name == "data" and kind in ("redacted_thinking", "reasoning.encrypted"):
             return "sealed"
         return self._message(value)
 
-    def _volatile(self, value: Any) -> Any:
+    def _volatile(self, value: Any, without: Callable[[Any], Any] = settled) -> Any:
         """What a machine wrote."""
         if self._reading == "plain":
             return value
-        return settled(value) if self._reading == "settled" else loosened(settled(value))
+        return without(value) if self._reading == "settled" else loosened(settled(value))
 
     def _row(self, said: list[Any]) -> list[Any]:
         """Read loosely, results that follow each other stand in the order of their calls."""
@@ -327,7 +343,7 @@ class _Reading:
 
     def _id(self, value: Any, *, kept: bool = False) -> Any:
         if not isinstance(value, str):
-            return value
+            return _plain(value)
         if kept:
             self.answers.add(value)
         return self.ids.setdefault(value, f"id {len(self.ids) + 1}")

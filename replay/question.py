@@ -112,9 +112,9 @@ class Recorded:
         if fits(mine, other):
             return True
         texts = (self.request.body, prepared.body)
-        bare = ({**each, "body": None} for each in (mine, other))
+        bare, other_bare = ({**each, "body": None} for each in (mine, other))
         return all("sha256" in as_object(each["body"]) for each in (mine, other)) and (
-            fits(*bare) and fits_as_text(*texts)
+            fits(bare, other_bare) and fits_as_text(*texts)
         )
 
     def goes_on_elsewhere(self, now: "Now", given: frozenset[str]) -> bool:

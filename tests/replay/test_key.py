@@ -1,5 +1,7 @@
 """Two requests are one question, or they are two: a table of pairs, and what holds for any."""
 
+# ruff: noqa: S108 - nothing is written: these are words of tools
+
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +23,7 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def called(id_: str, arguments: str = '{"city":"Rome"}') -> dict[str, Any]:
+def called(id_: str, arguments: Any = '{"city":"Rome"}') -> dict[str, Any]:
     function = {"name": "weather", "arguments": arguments}
     return {"role": "assistant", "content": None, "tool_calls": [{"id": id_, "type": "function", "function": function}]}
 
@@ -36,6 +38,10 @@ def chat(*messages: Any, **more: Any) -> dict[str, Any]:
 
 def said_by_tool(content: Any) -> dict[str, Any]:
     return chat(user("go"), called("a"), result("a", content))
+
+
+def used(kind: str, **more: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "assistant", "content": [{"type": kind, "id": "a", "name": "f", **more}]}]}
 
 
 def tool(name: str) -> dict[str, Any]:
@@ -71,8 +77,8 @@ SAME: dict[str, tuple[str, Any, Any]] = {
     ),
     "a folder, a port, an address and a duration in a result": (
         CHAT,
-        said_by_tool("/var/folders/a/x on 127.0.0.1:54321 <object at 0x7f3a9c0012> in 0.12s"),
-        said_by_tool("/var/folders/b/y on 127.0.0.1:40001 <object at 0x7f0000ffee> in 7.01s"),
+        said_by_tool("/tmp/tmpab12cd_x/a on 127.0.0.1:54321 <object at 0x7f3a9c0012> in 0.12s"),
+        said_by_tool("/tmp/tmpz_9yxw8v/a on 127.0.0.1:40001 <object at 0x7f0000ffee> in 7.01s"),
     ),
     "parts of a result": (
         CHAT,
@@ -81,8 +87,8 @@ SAME: dict[str, tuple[str, Any, Any]] = {
     ),
     "today in a system prompt": (
         CHAT,
-        chat({"role": "system", "content": "Today is Wednesday, November 18, 2026."}, user("x")),
-        chat({"role": "system", "content": "Today is Thursday, November 19, 2026."}, user("x")),
+        chat({"role": "system", "content": "Today is 2026-11-18T19:59, 0b0a7c52-9c3e-4a5e-8f7d-2b1c6e5d4f3a"}),
+        chat({"role": "system", "content": "Today is 2026-11-19T07:01, 7c3d1c9e-0f57-43a0-9c7a-0a6d8c5b4e21"}),
     ),
     "tools in another order": (CHAT, chat(tools=[tool("a"), tool("b")]), chat(tools=[tool("b"), tool("a")])),
     "ids of Responses": (
@@ -156,6 +162,57 @@ OTHER: dict[str, tuple[str, Any, Any]] = {
         chat(called("a"), called("b"), result("a", "1"), result("b", "2")),
         chat(called("a"), called("b"), result("b", "1"), result("a", "2")),
     ),
+    **{
+        f"in a result {one} or {other}": (
+            CHAT,
+            said_by_tool(f"it is {one}, done"),
+            said_by_tool(f"it is {other}, done"),
+        )
+        for one, other in [
+            ("db-test02eu", "db-prod01eu"),
+            ("test_login2fa8 FAILED", "test_logout3x9 FAILED"),
+            ("/tmp/invoice_march.pdf", "/tmp/invoice_april.pdf"),
+            ("/tmp/a/secret.txt", "/tmp/b/public.txt"),
+            ("/tmp/tmpab12cd_x/secret.txt", "/tmp/tmpab12cd_x/public.txt"),
+            ("web-server01", "web-server02"),
+            ("llama-3b1instruct", "llama-7b1instruct"),
+            ("feature-login2fa8x", "feature-logout3x9y"),
+            ("id_1", "id_2"),
+            ("order-12345678X", "order-12345679X"),
+            ("1234567890", "1234567891"),
+            ("localhost:5432", "localhost:6379"),
+            ("#0xff00ff", "#0x00ff00"),
+            ("00:1a:22:33:44:55", "00:1a:22:33:44:56"),
+            ("file-9fK2mQ7xAb12cD", "file-8eJ1lP6wZa01bC"),
+            ("asst_9fK2mQ7xAb12cD", "asst_8eJ1lP6wZa01bC"),
+        ]
+    },
+    "another customer in a system prompt": (
+        CHAT,
+        chat({"role": "system", "content": "You act for customer cust_8842aa71bb."}),
+        chat({"role": "system", "content": "You act for customer cust_1111zz99yy."}),
+    ),
+    **{
+        f"another order in {kind}": (MESSAGES, used(kind, input=one), used(kind, input=other))
+        for kind, one, other in [
+            ("mcp_tool_use", {"id": "order-1"}, {"id": "order-2"}),
+            ("any_use", {"deeper": [{"id": "order-1"}]}, {"deeper": [{"id": "order-2"}]}),
+            ("tool_use", {"signature": "order-1"}, {"signature": "order-2"}),
+        ]
+    },
+    "another order in arguments": (CHAT, chat(called("a", {"id": "order-1"})), chat(called("a", {"id": "order-2"}))),
+    **{
+        f"another order in a {kind}": (
+            RESPONSES,
+            {"input": [{"type": kind, member: {"id": "order-1"}}]},
+            {"input": [{"type": kind, member: {"id": "order-2"}}]},
+        )
+        for kind, member in [
+            ("mcp_call", "arguments"),
+            ("local_shell_call", "action"),
+            ("apply_patch_call", "operation"),
+        ]
+    },
     "one tool more": (CHAT, chat(tools=[tool("a")]), chat(tools=[tool("a"), tool("b")])),
     "another answer's form": (CHAT, chat(response_format={"type": "json_object"}), chat()),
     "an id of another path is its own": ("/v1/embeddings", {"id": "a"}, {"id": "b"}),
@@ -246,6 +303,13 @@ STEADY = (
     "https://example.com/a/b?c=d",
     "error_handling and self_attention layers",
     "/srv/me/project/src/main.py",
+    "version 9.2.30, build 2026.11.18, 1.1795031244",
+    "part-1795031244, 17950312441, 1295031244",
+    "release 2.5s, 431 ms, 2026/11/18, 18 Nov 2026, November 18, 2026",
+    "99:59:22, 2026-13-18, 2026-11-38, 2026-11-18-7, 0-2026-11-18",
+    "localhost:8000, 127.0.0.1:32767, 10.0.0.1:54321, localhost:99999",
+    "call_1, call_getWeather, call_abc123, tmpab12cd_x, /tmp/tmpfiles, /home/tmpab12cd_x",
+    "commit 1a2b3c4, 0xff00ff, 0x7f3a9c001230",
 )
 
 VOLATILE = {
@@ -259,13 +323,14 @@ VOLATILE = {
     "1795031244642": "<time>",
     "1795031244.642967": "<time>",
     "done in 3.21 seconds": "done in <duration>",
-    "431 ms": "<duration>",
+    "took 431 ms": "took <duration>",
     "req_8a7b6c5d4e3f": "<id>",
-    "chatcmpl-Bx92kQ7mZ1": "<id>",
-    "call_1": "<id>",
+    "chatcmpl-Bx92kQ7mZ1aa": "<id>",
     "9b755f2c7d46b48ab27b51c43cb622b1": "<hex>",
     "01ARZ3NDEKTSV4RRFFQ69G5FAV": "<hex>",
-    "/var/folders/zz/a_b/T/tmp1": "<folder>",
+    "/var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T/tmpab12cd_x/a.txt": "/var/folders/<folder>/T/<folder>/a.txt",
+    "/tmp/tmp.Ab3dEf6hIj/a": "/tmp/<folder>/a",
+    "/tmp/tmpab12cd_x.csv": "/tmp/<folder>.csv",
     "localhost:54321": "<port>",
     "<X at 0x7f3a9c001230>": "<X at <address>>",
 }
@@ -281,6 +346,12 @@ LOOSE = {
     "Wednesday": "<time>",
     "sshd[4711]: pid 4711, PID: 12, process 4711": "sshd<process>: <process>, <process>, <process>",
     "commit 1a2b3c4 on main": "commit <hash> on main",
+    "release 2.5s, 431 ms": "release <duration>, <duration>",
+    "2026/11/18, Wednesday, November 18, 2026, part-1795031244": "<time>, <time>, part-<time>",
+    "call_1, req_8a7b6c": "<id>, <id>",
+    "0x7f3a9c001230": "<address>",
+    "/tmp/tmpabcdefgh/x, /tmp/build-ab12cd_x/x": "/tmp/<folder>/x, /tmp/<folder>/x",
+    "/tmp/pytest-of-me/pytest-12/x": "/tmp/<folder>/x",
 }
 #: Nor then.
 STEADY_ALWAYS = (
@@ -329,6 +400,13 @@ ALIKE: dict[str, tuple[str, Any, Any]] = {
         CHAT,
         chat({"role": "system", "content": "Today is Wednesday, 18.11.2026."}, user("go")),
         chat({"role": "system", "content": "Today is Sunday, 28.02.2027."}, user("go")),
+    ),
+    "another id that a program gave out": (CHAT, said_by_tool("id call_1"), said_by_tool("id call_9fK2mQ7xAb12")),
+    "another duration": (CHAT, said_by_tool("release 2.5s"), said_by_tool("release 9.5s")),
+    "what is no day or UUID in a system prompt": (
+        CHAT,
+        chat({"role": "system", "content": "In /tmp/tmpab12cd_x at 19:59:22, Wednesday, November 18, 2026."}),
+        chat({"role": "system", "content": "In /tmp/tmpz_9yxw8v at 07:01:00, Thursday, November 19, 2026."}),
     ),
     "results of one turn in another order": (
         CHAT,

@@ -183,6 +183,17 @@ _GAP: Final = "[redacted-secret]"
         (f"a {_GAP} b", "a xy b", False),
         (f"a {_GAP} b", "a " + "x" * 512 + " b", True),
         (f"a {_GAP} b", "a " + "x" * 513 + " b", False),
+        (f"my password: {_GAP} and go", "my password: hunter2abc and go", True),
+        (f"my password: {_GAP} and go", "my password: hunter2abc - wait, do NOT go; only list, and go", False),
+        (f"my password: {_GAP}", "my password: hunter2abc, but no", False),
+        (f"a {_GAP} b", "a x\u00a0yz b", False),
+        (f'a "{_GAP}" b', 'a "x y z" b', True),
+        (f'a "{_GAP}" b', 'a "x" y "z" b', False),
+        (f"a '{_GAP} b", "a 'x y z b", False),
+        ({"content": _GAP}, {"content": "hunter2abc"}, True),
+        ({"content": _GAP}, {"content": "delete all of it"}, False),
+        ({"content": [_GAP]}, {"content": ["delete all of it"]}, False),
+        ({"note": _GAP}, {"note": "correct horse battery staple"}, True),
         (f"{_GAP}{_GAP}", "xxxyyy", True),
         (f"{_GAP}{_GAP}", "xxxyy", False),
         (f"a {_GAP} b {_GAP}", "a xyz b zyx", True),
@@ -201,7 +212,7 @@ _GAP: Final = "[redacted-secret]"
 def test_what_fits(recorded: Any, asked: Any, *, due: bool) -> None:
     assert fits(recorded, asked) is due
     if isinstance(recorded, str):
-        assert recorded == asked or fits_as_text(recorded.encode(), asked.encode()) is due
+        assert recorded == asked or fits_as_text(*(text.encode("latin-1") for text in (recorded, asked))) is due
         assert gapped(recorded.encode()) is (_GAP in recorded)
 
 

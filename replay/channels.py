@@ -249,7 +249,7 @@ def folded(records: Sequence[Record], texts: Sequence[Text]) -> Iterator[Joined]
         if number is None or not said:
             continue
         if number not in left:
-            left[number] = _Left(pieces_of(texts[number], number))
+            left[number] = _Left(pieces_of(texts[number], number, names=False))
         found.setdefault(key, []).extend(left[number].spelling(said))
     yield from (Joined.of(pieces) for pieces in found.values() if len(pieces) > 1)
 

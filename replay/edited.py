@@ -49,11 +49,14 @@ class Text(NamedTuple):
     @property
     def json(self) -> bytes:
         """The JSON alone."""
+        if len(self.spans) == 1:
+            start, end = self.spans[0]
+            return self.raw[start:end]
         return b"\n".join(self.raw[start:end] for start, end in self.spans)
 
     def place(self, at: int) -> int:
         """Where in `raw` a place of the JSON stands."""
-        number = bisect_left(self.ends, at)
+        number = bisect_left(self.ends, at) if len(self.ends) != 1 else at > self.ends[0]
         assert number < len(self.spans), "no place of the JSON"
         return self.spans[number][1] - (self.ends[number] - at)
 

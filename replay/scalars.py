@@ -14,6 +14,7 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\)?|[{}\[\],:]|[^\s{}\[\]
 #: Steps of a path from its beginning, and as many from its end. Nobody nests deeper who means well,
 #: and whole paths of it would take time and memory by the square of its depth.
 _STEPS_MAX: Final = 32
+_BACKSLASH: Final = 0x5C
 _QUOTE, _OPEN, _CLOSE, _FIRST, _LAST, _COMMA, _COLON = b'"{}[],:'
 
 
@@ -44,10 +45,14 @@ def scalars(text: bytes) -> Iterator[Scalar]:
     for token in _TOKEN.finditer(text):
         start, end = token.span()
         first = text[start]
-        if first == _QUOTE and (text[end - 1] != _QUOTE or end == start + 1 or _escaped(text, start, end)):
-            yield Scalar(Sort.TORN, _path(path), start, end)
-        elif first == _QUOTE:
-            if path and path[-1] == "" and not named:
+        if first == _QUOTE:
+            if (
+                text[end - 1] != _QUOTE
+                or end == start + 1
+                or (text[end - 2] == _BACKSLASH and _escaped(text, start, end))
+            ):
+                yield Scalar(Sort.TORN, _path(path), start, end)
+            elif path and path[-1] == "" and not named:
                 path[-1] = _key(text[start:end])
                 named = True
                 yield Scalar(Sort.NAME, _path(path), start, end)

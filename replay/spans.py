@@ -6,6 +6,7 @@ What a name says of a string may stand beside it: `["x-api-key", "..."]`, `{"nam
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from wiretape.events.record import Record
@@ -26,6 +27,8 @@ Form = Literal["plain", "json", "arguments", "url"]
 _SCHEME: Final = re.compile(r"(?:(?i:bearer|basic|token)\s+)?")
 #: Numbers under a name are only looked for where there is such a name.
 _NAMES_NUMBERS: Final = re.compile(rb"(?i)pass|pwd|secret|api.?key")
+#: Strings, and characters of each, whose search is kept for the next frame that says the same: below a megabyte.
+_REPEATED_MAX, _REPEATED_CHARS_MAX = 2048, 64
 _SAYS_NAME: Final = frozenset({"header", "key", "name"})
 
 
@@ -78,20 +81,28 @@ def cut(joined: Joined, hit: Hit) -> list[Span]:
     return spans
 
 
-def hits_of(piece: Piece, name: str = "") -> list[Hit]:
+def hits_of(piece: Piece, name: str = "") -> Sequence[Hit]:
     """By its look, and by its name: that of its member, unless another one is given."""
-    hits = find(piece.said)
-    name = name or next((step for step in reversed(piece.path) if isinstance(step, str) and step != "value"), "")
-    if not piece.name and name and is_secret_value(name, piece.said):
+    if piece.name:
+        name = ""
+    elif not name:
+        name = next((step for step in reversed(piece.path) if isinstance(step, str) and step != "value"), "")
+    return _repeated(piece.said, name) if len(piece.said) <= _REPEATED_CHARS_MAX else _hits(piece.said, name)
+
+
+def _hits(said: str, name: str) -> Sequence[Hit]:
+    hits = find(said)
+    if name and is_secret_value(name, said):
         # All of it, whatever of it looks like a key; the word before a credential may stay.
-        start = len(_SCHEME.match(piece.said)[0]) if hits else 0  # type: ignore[index]
-        if not (hits and hits[0].start <= start and hits[-1].end == len(piece.said) and len(hits) == 1):
+        start = len(_SCHEME.match(said)[0]) if hits else 0  # type: ignore[index]
+        if not (hits and hits[0].start <= start and hits[-1].end == len(said) and len(hits) == 1):
             vendor = hits[0].vendor if hits else "secret"
-            hits = [
-                Hit(start, len(piece.said), vendor, piece.said[start:]),
-                *(hit for hit in hits if hit.start < start),
-            ]
+            hits = [Hit(start, len(said), vendor, said[start:]), *(hit for hit in hits if hit.start < start)]
     return merged(hits)
+
+
+#: Most strings of a frame are those of the one before.
+_repeated: Final = lru_cache(_REPEATED_MAX)(_hits)
 
 
 def _with_names(pieces: Iterable[Piece]) -> Iterator[tuple[Piece, str]]:

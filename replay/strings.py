@@ -59,14 +59,14 @@ class Joined(NamedTuple):
                 yield piece, piece.places[first], piece.places[last]
 
 
-def pieces_of(text: Text, number: int) -> Iterator[Piece]:
-    """The strings of its JSON, names of members among them; of what is no JSON its lines or the whole."""
+def pieces_of(text: Text, number: int, *, names: bool = True) -> Iterator[Piece]:
+    """The strings of its JSON, and names of members if wanted; of what is no JSON its lines or the whole."""
     json = text.json
     if not json:
         yield from _plain(text, number)
         return
     for scalar in scalars(json):
-        if scalar.sort is not Sort.OTHER:
+        if scalar.sort is not Sort.OTHER and (names or scalar.sort is not Sort.NAME):
             yield piece_at(json, scalar, text.place(scalar.start), number)
 
 
@@ -103,9 +103,7 @@ def plain(raw: bytes, at: int, number: int) -> Piece:
 def _unquoted(inside: bytes, at: int) -> tuple[str, Sequence[int]]:
     text = inside.decode("utf-8", "surrogateescape")
     if b"\\" not in inside:
-        if len(text) == len(inside):
-            return text, range(at, at + len(inside) + 1)
-        return text, _places(text, at)
+        return text, range(at, at + len(inside) + 1) if len(text) == len(inside) else _places(text, at)
     said: list[str] = []
     places: list[int] = []
     for match in _ESCAPE.finditer(text):

@@ -8,6 +8,7 @@ from wiretape.events.tape import reads
 
 from .compare_bytes import compare_bytes, last_attempt
 from .difference import Difference
+from .normalise import normalise
 
 __all__ = ["TOLERANCE_US", "compare_clock"]
 
@@ -16,10 +17,16 @@ TOLERANCE_US: Final = 5_000
 
 
 def compare_clock(a: Sequence[Record], b: Sequence[Record], tolerance_us: int = TOLERANCE_US) -> Iterator[Difference]:
-    """The bytes first; another boundary is breaking, because a parser may hang on it; another time is benign."""
+    """The bytes first; another boundary is breaking, because a parser may hang on it; another time is benign.
+
+    Where sizes differ they are those behind normalisation: a live tape and its sealed one have the same boundaries.
+    """
     yield from compare_bytes(a, b)
     mine, other = (list(reads(last_attempt(each))) for each in (a, b))
     sizes = [[len(data) for _, data in each] for each in (mine, other)]
+    if sizes[0] != sizes[1]:  # it may be that ids are longer, as in a live tape
+        mine, other = (list(reads(last_attempt(each))) for each in normalise([a]) + normalise([b]))
+        sizes = [[len(data) for _, data in each] for each in (mine, other)]
     if sizes[0] != sizes[1]:
         at = next((at for at, (x, y) in enumerate(zip(*sizes, strict=False)) if x != y), None)
         if at is None:

@@ -13,12 +13,14 @@ from tests.support.make_fixtures import TAPES
 from wiretape.events.chat.request import facts
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
-from wiretape.events.tape import Reader, Recorder
+from wiretape.events.tape import Reader, Recorder, reads
 from wiretape.replay.compare import compare, verdict
 from wiretape.replay.difference import Difference, Level, first_difference, shortened
 from wiretape.replay.formats.har import to_har
 from wiretape.replay.formats.sse import to_sse
 from wiretape.replay.json_diff import Change, changes
+from wiretape.replay.load import parse
+from wiretape.replay.seal import seal
 
 LEVELS: tuple[Level, ...] = ("fold", "shape", "bytes", "clock")
 
@@ -210,6 +212,19 @@ def test_where_it_is(name: str) -> None:
 def test_a_recording_is_the_same_as_itself(name: str, level: Level) -> None:
     for records in ROWS[name][:2]:
         assert list(compare([records], [records], level)) == []
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_live_tape_is_the_same_as_its_sealed_one(level: Level) -> None:
+    long_id = [data.replace(b'"chatcmpl-1"', b'"chatcmpl-B9aXc0dEfG1hIjKlMnOpQr"') for data in TEXT]
+    assert long_id != TEXT
+    one, two, three, four = long_id
+    live = recorded([one, two + three[:-20], three[-20:] + four])
+    sealed = parse(seal([live])).streams
+    assert len(b"".join(data for _, data in reads(sealed[0]))) < len(b"".join(long_id))
+    assert verdict(compare([live], sealed, level)) <= 1
+    other = recorded([one, two + three[:-21], three[-21:] + four])
+    assert verdict(compare([other], sealed, "clock")) == 2
 
 
 def test_a_text_parts_at_a_character_of_a_record() -> None:

@@ -1,17 +1,22 @@
 """What the user asks to be gone beside what looks like a secret: members by their path, and the words of requests"""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from wiretape.events.json_text import parse
 
 from .edited import Text
 from .prompts import is_prompt, words
 from .scalars import Path, Sort, scalars
-from .spans import Span
+from .spans import Form, Span
 from .vendors import PLACEHOLDER
 
 __all__ = ["Redaction", "asked_for", "matches", "pattern_of"]
+
+#: What stands there already; of the arguments of a tool, inside JSON.
+_GONE: Final = re.compile(rf'{PLACEHOLDER.pattern}|\{{"redacted":"{PLACEHOLDER.pattern}"\}}')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +38,12 @@ def asked_for(parts: Sequence[Text], asked: Redaction) -> Iterator[Span]:
             if scalar.sort in (Sort.NAME, Sort.TORN) or not any(matches(each, scalar.path) for each in patterns):
                 continue
             said = _value(json[scalar.start : scalar.end])
-            if said and not PLACEHOLDER.fullmatch(said) and not is_prompt(said):
+            if said and not _GONE.fullmatch(said) and not is_prompt(said):
                 start = text.place(scalar.start)
-                yield Span(number, start, start + scalar.end - scalar.start, scalar.path, "path", said, "json")
+                form: Form = (
+                    "arguments" if scalar.sort is Sort.STRING and scalar.path[-1:] == ("arguments",) else "json"
+                )
+                yield Span(number, start, start + scalar.end - scalar.start, scalar.path, "path", said, form)
         if asked.prompts and text.kind in ("request", "upload"):
             for each in words(text):
                 yield Span(number, each.start, each.end, each.path, "prompt", each.said, each.form)

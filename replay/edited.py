@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.json_text import ABSENT, as_list, parse
 from wiretape.events.record import NO_KEYS, Record
+from wiretape.events.sse import parse_block
 
 from .clock import BESIDE
 from .whole import carrying
@@ -22,6 +23,7 @@ _UNTAPED: Final = frozenset({"untaped", "log_failure", "failed_here"})
 _RUNS: Final = frozenset({"body", "upload"})
 #: What stands between two reads of one answer.
 _BESIDE_BODY: Final = BESIDE | _RUNS
+_EVENT: Final = re.compile(rb"event: ([^\r\n]*)\ndata: ")
 _DATA_LINE: Final = re.compile(rb"(?:^|[\r\n])data: ?([^\r\n]*)")
 
 
@@ -181,13 +183,27 @@ def _changed(record: Record, text: Text, offsets: _Offsets) -> Record:
     if record.payload is None:
         return record._replace(raw=raw, keys=keys or NO_KEYS)
     [(first, last)] = text.spans
-    if all(first <= start and end <= last for start, end, _ in offsets.changes):
-        payload = raw[first : len(raw) - (len(text.raw) - last)]
-        if (value := parse(payload)) is not ABSENT:
+    if not any(start < edge < end for start, end, _ in offsets.changes for edge in (first, last)):
+        payload = raw[offsets(first) : offsets(last)]
+        inside = all(first <= start and end <= last for start, end, _ in offsets.changes)
+        keys |= {} if inside else _framed(keys, raw[: offsets(first)], raw[offsets(last) :])
+        if (value := parse(payload)) is not ABSENT and (inside or _payload(raw, keys) == payload):
             return record._replace(raw=raw, keys=keys or NO_KEYS, payload=payload, value=value)
     for name in ("sse", "event"):  # what frames it has changed, or it was a number among words: it stands as it is
         keys.pop(name, None)
     return record._replace(raw=raw, keys=keys or NO_KEYS, payload=None, value=ABSENT)
+
+
+def _framed(keys: Mapping[str, Any], before: bytes, behind: bytes) -> dict[str, Any]:
+    """What stands around the JSON of a frame, as its keys say it: they said it before, so it is text."""
+    event = _EVENT.fullmatch(before) if "event" in keys else None
+    if event is not None:
+        return {"event": event[1].decode()}
+    return {"sse": [before.decode(), behind.decode()]}
+
+
+def _payload(raw: bytes, keys: Mapping[str, Any]) -> bytes | None:
+    return parse_block(raw, first="bom" in keys).payload
 
 
 def _cuts(record: Record, offsets: _Offsets, size: int) -> list[list[int]]:

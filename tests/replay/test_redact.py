@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from wiretape.events.record import encode as line_of
 from wiretape.events.tape import Reader, Recorder, reads
 from wiretape.replay.asked import Redaction
 from wiretape.replay.expected import expected
+from wiretape.replay.normalise import normalise
 from wiretape.replay.redact import blanked, findings, redact, unmatched
 from wiretape.replay.sealed import decode, encode
 
@@ -474,6 +476,40 @@ def test_paths_that_the_user_names() -> None:
         "messages": [{"content": "[redacted-path-3]"}, {"content": "[redacted-path-4]"}],
         "model": "m",
     }
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"messages": [{"tool_calls": [{"function": {"arguments": '{"a":1}'}}]}]}, "messages[*].tool_calls"),
+        ({"input": [{"type": "function_call", "arguments": '{"a":1}'}]}, "input[*].arguments"),
+    ],
+)
+def test_arguments_under_a_path_stay_json(body: dict[str, Any], path: str) -> None:
+    redaction = Redaction(paths=(path,))
+    clean(tape(request=dumps(body)), redaction=redaction)
+    [done] = redact([tape(request=dumps(body))], redaction)
+    arguments = re.findall(rb'"arguments":("(?:[^"\\]|\\.)*")', done[1].raw or b"")
+    assert [json.loads(json.loads(each)) for each in arguments] == [{"redacted": "[redacted-path-1]"}]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"id: %b\ndata: %b\n\n",
+        b": %b\r\ndata:%b\r\n\r\n",
+        b"event: %b\ndata: %b\n\n",
+        b"data: %b\n\n",
+    ],
+)
+def test_a_secret_beside_the_json_of_a_frame_leaves_it_json(frame: bytes) -> None:
+    made = dumps({"id": "chatcmpl-x", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {}}]})
+    both = (
+        (KEY.encode(), made) if frame.count(b"%b") == 2 else (made.replace(b"{}", b'{"content":"%b"}' % KEY.encode()),)
+    )
+    clean(tape(frame % both), KEY)
+    [[*_, framed, _]] = [[*normalise(redact([tape(frame % both)]))[0]]]
+    assert json.loads(framed.payload or b"")["id"] == "chatcmpl-1"
 
 
 def test_who_has_the_secret_and_who_has_the_placeholder_ask_the_same() -> None:

@@ -308,7 +308,7 @@ STEADY = (
     "release 2.5s, 431 ms, 2026/11/18, 18 Nov 2026, November 18, 2026",
     "99:59:22, 2026-13-18, 2026-11-38, 2026-11-18-7, 0-2026-11-18",
     "localhost:8000, 127.0.0.1:32767, 10.0.0.1:54321, localhost:99999",
-    "call_1, call_getWeather, call_abc123, tmpab12cd_x, /tmp/tmpfiles, /home/tmpab12cd_x",
+    "call_1, call_getWeather, call_abc123, tmpab12cd_x, /tmp/tmpfiles, /srv/tmpab12cd_x",
     "commit 1a2b3c4, 0xff00ff, 0x7f3a9c001230",
 )
 

@@ -10,11 +10,21 @@ from typing import Final
 
 from .vendors import PLACEHOLDER, Hit
 
-__all__ = ["is_header", "is_pair", "is_secret_number", "is_secret_value", "named"]
+__all__ = [
+    "SURE",
+    "is_directory",
+    "is_harmless",
+    "is_header",
+    "is_pair",
+    "is_secret_number",
+    "is_secret_value",
+    "is_surely",
+    "named",
+]
 
 #: What others, or the proxy, have put there.
 _MASK: Final = re.compile(
-    r"[*•xX.]{3,}|\$\{?\w+\}?|<[^<>]*>|\{\{[^{}]*\}\}|.*(?:REDACTED|redacted|(?i:your)[-_ ]).*"
+    r"[*•xX.]{3,}|[$#]\{?\w+\}?|<[^<>]*>|\{\{[^{}]*\}\}|.*(?:REDACTED|redacted|(?i:your)[-_ ]).*"
     r"|(?:os\.(?:environ|getenv)|process\.env|import\.meta\.env|self\.|settings\.|config\.|\$\{).*"
 )
 
@@ -28,6 +38,9 @@ _SECRET_NAME: Final = re.compile(
 _LIKELY_NAME: Final = re.compile(
     r"^(?:key|auth)$|(?:access|auth|encryption|license|master|secret|signing)key$|pwd$|credential$|token$"
 )
+#: ... and short for one, if there are letters and digits under it.
+_PASS_NAME: Final = re.compile(r"^(?:admin|db|mail|mysql|root|smtp|user)?pass$")
+_SHORT_VALUE: Final = re.compile(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])\S{6,256}")
 #: Tokens that open nothing.
 _PAGE_NAME: Final = re.compile(r"(?:page|next|continuation|cursor|sync)token$")
 #: No secret under any name.
@@ -45,6 +58,13 @@ _PHRASE: Final = re.compile(
     r"(?!.*\b(?:an?|and|are|be|for|in|is|must|not|of|or|the|this|to|user|with|your|password)\b)"
     r"[a-z0-9]+(?: [a-z0-9]+){2,7}"
 )
+#: ... or says it in other words.
+_STRONG: Final = re.compile(r"(?=.*[A-Za-z])(?=.*[\d!@#$%^&*])[^\n]{8,64}")
+_ABOUT: Final = re.compile(
+    r"(?i)\b(?:an?|are|at|be|can|cannot|characters?|enter|for|has|in|incorrect|invalid|is|least|must|new|no|not|of|or"
+    r"|passwords?|please|required|reset|the|this|to|too|user|was|wrong|you|your)\b"
+)
+_COOKIES: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}=[^\s;]*+(?:; ?[^\s;=]{1,256}(?:=[^\s;]*+)?){0,50};?")
 #: `args.password1`, `req.body.pw`: what a program writes for it.
 _ATTRIBUTE: Final = re.compile(
     r"[A-Za-z_$][\w$]*(?:(?:\.|\?\.|->|::)[A-Za-z_$][\w$]*)*(?:\.|->|::)"
@@ -71,7 +91,7 @@ _PARAMETER: Final = re.compile(
     r"=([^&;\s\"'#<>]{8,})"
 )
 #: Names that cannot be mistaken, before any value at all: as in a shell, a form or a program's text.
-_SURE: Final = (
+SURE: Final = (
     r"[A-Za-z0-9_.-]{0,40}?(?i:passw(?:or)?d|passphrase|api[-_]?key|client[-_]?secret|secret[-_]?key"
     r"|(?:access|refresh|auth|api|session)[-_]?token|secret)"
 )
@@ -79,23 +99,23 @@ _SURE: Final = (
 _VALUE: Final = r"[^\s\"'`\\&;,<>(){}\[\]|]{6,512}+"
 _SURELY: Final = (
     # DB_PASSWORD=any of a shell
-    re.compile(rf"(?<![A-Za-z0-9_])(?=[A-Z0-9_]+=)({_SURE})=(?P<value>{_VALUE})(?![(\[])"),
+    re.compile(rf"(?<![A-Za-z0-9_])(?=[A-Z0-9_]+=)({SURE})=(?P<value>{_VALUE})(?![(\[])"),
     # a form's or a query's
-    re.compile(rf"[?&;]({_SURE})=(?P<value>[^&;\s\"'#<>\\]{{6,512}})"),
-    re.compile(rf"(?<![A-Za-z0-9_.-])({_SURE})=(?P<value>[^&;\s\"'#<>\\]{{6,512}})(?=&\w+=)"),
+    re.compile(rf"[?&;]({SURE})=(?P<value>[^&;\s\"'#<>\\]{{6,512}})"),
+    re.compile(rf"(?<![A-Za-z0-9_.-])({SURE})=(?P<value>[^&;\s\"'#<>\\]{{6,512}})(?=&\w+=)"),
     # any behind a name, in quotes
-    re.compile(rf"(?<![A-Za-z0-9_.-])({_SURE})\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}(?P<q>[\"'`])(?P<value>{_VALUE})(?P=q)"),
+    re.compile(rf"(?<![A-Za-z0-9_.-])({SURE})\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}(?P<q>[\"'`])(?P<value>{_VALUE})(?P=q)"),
     # and as a program's type of text
     re.compile(
-        rf"(?<![A-Za-z0-9_.-])({_SURE})[\"']?\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}(?:(?:[a-z]{{1,16}}\.)?Secret(?:Str|Bytes|String)?\("
+        rf"(?<![A-Za-z0-9_.-])({SURE})[\"']?\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}(?:(?:[a-z]{{1,16}}\.)?Secret(?:Str|Bytes|String)?\("
         rf"|String::from\(|[brfu]{{1,2}}(?=[\"']))(?P<q>[\"'])(?P<value>{_VALUE})(?P=q)"
     ),
     # and without, where it is no word and no name of a variable
     re.compile(
-        rf"(?<![A-Za-z0-9_.-])({_SURE})(?:=|:\s{{1,3}})(?=[^\s\d]{{0,64}}\d)(?=[^\sA-Za-z]{{0,64}}[A-Za-z])"
+        rf"(?<![A-Za-z0-9_.-])({SURE})(?:=|:\s{{1,3}})(?=[^\s\d]{{0,64}}\d)(?=[^\sA-Za-z]{{0,64}}[A-Za-z])"
         rf"(?P<value>{_VALUE})(?![(\[])"
     ),
-    re.compile(rf'(?i:name)="({_SURE})"\r?\n(?:[^\r\n]{{1,200}}\r?\n){{0,3}}\r?\n(?P<value>[^\r\n]{{6,2000}})'),
+    re.compile(rf'(?i:name)="({SURE})"\r?\n(?:[^\r\n]{{1,200}}\r?\n){{0,3}}\r?\n(?P<value>[^\r\n]{{6,2000}})'),
 )
 #: A header as a list of two, or as an object that says its name.
 _PAIR: Final = re.compile(
@@ -119,8 +139,10 @@ _NUMBERED: Final = re.compile(
     r"([\"']?)\s{0,3}(?:=>|:=|[:=])\s{0,3}([\"']?)(\d{4,64})(?![A-Za-z0-9_.-])"
 )
 _COOKIE: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?i:set-cookie|cookie):\s{0,3}([A-Za-z0-9_.-]{1,64}=[^\s;\"'<>\\]{6,4096}(?:;\s?[^\s;\"'<>\\]{1,4096}){0,50})"
+    r"(?<![A-Za-z0-9])(?i:set-cookie|cookie):\s{0,3}([A-Za-z0-9_.-]{1,64}=[^\s;\"'<>\\]{0,4096}(?:;\s?[^\s;\"'<>\\]{1,4096}){0,50})"
 )
+#: One among them that is long enough: the first often says little.
+_LONG_COOKIE: Final = re.compile(r"(?:^|; ?)[A-Za-z0-9_.-]{1,64}=[^\s;]{6,}")
 _CREDENTIAL: Final = re.compile(r"(?<![A-Za-z0-9])(?i:bearer)\s+([A-Za-z0-9+/=_.~-]{16,})")
 #: Also with what should have been escaped in it, unless what follows the colon is a port.
 _IN_URL: Final = re.compile(
@@ -136,15 +158,19 @@ def _is_secret_name(name: str) -> bool:
 
 def is_secret_value(name: str, value: str) -> bool:
     """Whether a member of this name has a secret for its value."""
-    if _harmless(value) or _is_directory(name, value):
+    if is_harmless(value) or is_directory(name, value):
         return False
     if _is_secret_name(name):
         if _WORD.fullmatch(value) and _spelled(name).endswith(("cookie", "authorization")):
             return False
-        if "pass" in name.lower() and _PHRASE.fullmatch(value):
+        if "pass" in name.lower() and (_PHRASE.fullmatch(value) or _is_strong_phrase(value)):
+            return True
+        if _spelled(name).endswith("cookie") and _COOKIES.fullmatch(value) and _LONG_COOKIE.search(value):
             return True
         scheme = value.partition(" ")[0].lower()
         return scheme in ("bearer", "basic", "token") or (len(value) > 3 and not any(map(str.isspace, value.strip())))
+    if _PASS_NAME.search(_spelled(name)):
+        return _SHORT_VALUE.fullmatch(value) is not None
     return _is_likely(name, value)
 
 
@@ -170,7 +196,13 @@ def _is_mixed(run: str) -> bool:
     return not (run.isalpha() or run.isdigit())
 
 
-def _is_directory(name: str, value: str) -> bool:
+def _is_strong_phrase(value: str) -> bool:
+    """Whether words are a password, not about one."""
+    return _ABOUT.search(value) is None and _STRONG.fullmatch(value) is not None
+
+
+def is_directory(name: str, value: str) -> bool:
+    """Whether it is where a shell stands, under a name that is also short for a password."""
     return _spelled(name).endswith("pwd") and _DIRECTORY.fullmatch(value) is not None
 
 
@@ -202,10 +234,12 @@ def named(text: str) -> Iterator[Hit]:
     """Every secret that something beside it gives away."""
     for pattern, vendor in ((_CREDENTIAL, "bearer"), (_PARAMETER, "secret"), (_COOKIE, "cookie")):
         for match in pattern.finditer(text):
-            if not _harmless(match[1]) and (vendor != "bearer" or _LIKELY_VALUE.fullmatch(match[1])):
+            if vendor == "cookie" and not _LONG_COOKIE.search(match[1]):
+                continue
+            if not is_harmless(match[1]) and (vendor != "bearer" or _LIKELY_VALUE.fullmatch(match[1])):
                 yield _hit(match, 1, vendor)
     for match in _IN_URL.finditer(text):
-        if not _harmless(match[1] or match[2]):
+        if not is_harmless(match[1] or match[2]):
             yield _hit(match, 1 if match[1] else 2, "password")
     for match in _MEMBER.finditer(text):
         if is_secret_value(match[1], match[3]):
@@ -215,28 +249,29 @@ def named(text: str) -> Iterator[Hit]:
             if says(match[1], match[3]):
                 yield _hit(match, 3, "secret")
     for match in _ASSIGNED.finditer(text):
-        if _is_likely(match[1], match[2]) and not _harmless(match[2]) and not _is_directory(match[1], match[2]):
+        if _is_likely(match[1], match[2]) and not is_harmless(match[2]) and not is_directory(match[1], match[2]):
             yield _hit(match, 2, "secret")
     for match in _NUMBERED.finditer(text):
         # As JSON writes a number, inside some text: what stands for it is one too.
         yield _hit(match, 4, "digits" if match[2] and not match[3] else "secret")
     for pattern in _SURELY:
         for match in pattern.finditer(text):
-            if _is_surely(match[1], match["value"]):
+            if is_surely(match[1], match["value"]):
                 yield Hit(*match.span("value"), "secret", match["value"])
 
 
-def _is_surely(name: str, value: str) -> bool:
+def is_surely(name: str, value: str) -> bool:
     """Not where the value names what the name does: `password=password_of(user)`."""
     said = _spelled(value)
     named = not any(map(str.isdigit, said)) and (_SECRET_NAME.search(said) or said.startswith(_spelled(name)[-8:]))
-    written = _ATTRIBUTE.fullmatch(value) is not None or _is_directory(name, value)
-    return not _harmless(value) and not named and not written
+    written = _ATTRIBUTE.fullmatch(value) is not None or is_directory(name, value)
+    return not is_harmless(value) and not named and not written
 
 
 def _hit(match: re.Match[str], group: int, vendor: str) -> Hit:
     return Hit(*match.span(group), vendor, match[group])
 
 
-def _harmless(value: str) -> bool:
+def is_harmless(value: str) -> bool:
+    """Whether it is no secret under any name: a mask, a place for one, a word of a schema."""
     return _MASK.fullmatch(value) is not None or PLACEHOLDER.search(value) is not None or value.lower() in _NO_SECRET

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Final
 
 from .names import named
+from .notations import noted
 from .unescaped import Decoded, decoded
 from .vendors import Hit, glued, keys
 
@@ -21,7 +22,7 @@ __all__ = ["find", "merged"]
 _WORTH_A_LOOK: Final = re.compile(
     r"sk-|[sr]k_|pk-|sess-|AIza|ya29|GOCSPX|AQ\.|A[KSBC][IC]A|ABSK|bedrock-api|gh[pousr]_|_pat_|gl[a-z]{2,4}-|xox|xapp|hooks\.|JQQJ9|\dQ~|mfa\.|\.[A-Za-z0-9_-]{6}\.|webhooks/"
     r"|whsec|hf_|api_org|xai-|r8_|pplx|nvapi|fw_|tgp_|tvly|fc-|lsv2|npm_|pypi-|SG\.|key-|SK|:AA|dapi|do[opr]_|shp|ATATT"
-    r"|sb_secret|hv[sb]\.|glsa_|dckr_|1//0|figd_|PMAK-|jina_|pa-|sb[ps]_|vc[kpi]_|lin_|ntn_|AGE-|eyJ|BEGIN|://|(?i:bearer|basic|key|secret|token|passw|pwd|passphrase|auth|credential|cookie|sig)"
+    r"|sb_secret|hv[sb]\.|glsa_|dckr_|1//0|figd_|PMAK-|jina_|pa-|sb[ps]_|vc[kpi]_|lin_|ntn_|AGE-|eyJ|BEGIN|://|(?i:bearer|basic|key|secret|token|pass|pwd|_pat=|auth|credential|cookie|sig|[\"']kty|curl|mysql|mariadb|login)"
 )
 #: What may be base64 of something with a key in it.
 _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{24,65536}={0,2}(?![A-Za-z0-9+/_=-])")
@@ -67,6 +68,7 @@ def _plain(text: str) -> Iterator[Hit]:
     if _WORTH_A_LOOK.search(text):
         yield from keys(text)
         yield from named(text)
+        yield from noted(text)
         for match in _BASIC.finditer(text):
             if ":" in (_text_of(match[1]) or ""):
                 yield Hit(*match.span(1), "basic", match[1])
@@ -81,6 +83,7 @@ def _encoded(inner: str) -> Iterator[Hit]:
         yield from keys(inner)
         yield from glued(inner)
         yield from named(inner)
+        yield from noted(inner)
 
 
 def _text_of(encoded: str) -> str | None:

@@ -151,6 +151,62 @@ def test_what_a_name_makes_a_secret(text: str, secret: str) -> None:
     assert [text[hit.start : hit.end] for hit in find(text)] == [secret or text[8:]]
 
 
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("machine github.com\nlogin bob\npassword hunter22xyz\n", "hunter22xyz"),
+        ("[db]\npassword = hunter22xyz\n", "hunter22xyz"),
+        ("client_secret = abcd1234efgh # of the client", "abcd1234efgh"),
+        ("spring.datasource.password = hunter22xyz\n", "hunter22xyz"),
+        ("Authorization: token " + "ab12" * 10, "ab12" * 10),
+        ("authorization: hunter22xyz", "hunter22xyz"),
+        ('Authorization: Digest username="bob", response="hunter22xyz0123456789abcdef"', "hunter22xyz0123456789abcdef"),
+        ('DB_PASSWORD="p@ss w0rd 1"', "p@ss w0rd 1"),
+        ('DB_PASSWORD="p@ss;w0rd(1"', "p@ss;w0rd(1"),
+        ('password: "hunter22xyz and more"', "hunter22xyz and more"),
+        ('{"password":"My Secret Pass!"}', "My Secret Pass!"),
+        ("X-Api-Key: abcdefghijkl", "abcdefghijkl"),
+        ("Cookie: a=b; sid=deadbeefcafe0123", "a=b; sid=deadbeefcafe0123"),
+        ('{"Cookie":"a=1; sid=hunter22xyz0123"}', "a=1; sid=hunter22xyz0123"),
+        ("<server><password>hunter22xyz</password></server>", "hunter22xyz"),
+        ("<apiKey>hunterxyz</apiKey>", "hunterxyz"),
+        ('<add key="ApiKey" value="hunter22xyz" />', "hunter22xyz"),
+        ("DB_PASS=hunter22xyz", "hunter22xyz"),
+        ("HF_TOKEN=hunter22xyz", "hunter22xyz"),
+        ("GITHUB_PAT=hunter22xyz", "hunter22xyz"),
+        ("SECRET_KEY_BASE=" + "01ab" * 10, "01ab" * 10),
+        ('{"user":"bob","pass":"hunter22xyz"}', "hunter22xyz"),
+        ("Server=x;Uid=bob;Pwd=hunter22xyz;", "hunter22xyz"),
+        ('{"kty":"EC","x":"WKn","d":"hunter22xyz_0123456789abcdef"}', "hunter22xyz_0123456789abcdef"),
+        ("_auth=Ym9iOmh1bnRlcjIyeHl6", "Ym9iOmh1bnRlcjIyeHl6"),
+        ("https://hunter22xyzhunter22xyz@github.com/a/b.git", "hunter22xyzhunter22xyz"),
+        ("curl -s -u bob:hunter22xyz https://x.example/", "hunter22xyz"),
+        ("mysql -uroot -phunter22xyz db", "hunter22xyz"),
+        ("psql --password hunter22xyz", "hunter22xyz"),
+        ('["psql","--password","hunter22xyz"]', "hunter22xyz"),
+        ("docker login -u bob -p hunter22xyz", "hunter22xyz"),
+        ("sshpass -p hunter22xyz ssh a@b", "hunter22xyz"),
+        ("set -gx API_KEY hunter22xyz", "hunter22xyz"),
+    ],
+)
+def test_notations(text: str, secret: str) -> None:
+    assert [text[hit.start : hit.end] for hit in find(text)] == [secret]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--password string --token TOKEN --api-key <key> curl -u user: https://x; mysql -p db",
+        'password: "must have 8 characters", {"password":"Forgot your password?"} password = get_password(1)',
+        "<password>string</password> <apiKey>${KEY1}</apiKey> MAX_TOKEN=abc1234",
+        'login with your password below. {"kty":"EC","x":"abcdefghijklmnopqrstuvwxyz"} https://alice@h.example/',
+        '{"pass":"12 passed"} authorization: required, pass=compass PWD="/home/a b/1" password: "#{ENV1}"',
+    ],
+)
+def test_what_is_none_in_notations(text: str) -> None:
+    assert find(text) == []
+
+
 def _times(decode: Callable[[str], str], count: int) -> Callable[[str], str]:
     def said(text: str) -> str:
         for _ in range(count):
@@ -315,6 +371,8 @@ _UNITS: Final = (
     "'password':\"", "cookie:", "cookie: a=", "bearer ", "Basic ", "a://", "a://b:", "a://b:c@", "a://b:c/", ":a@",
     'name="password"\n', '["x-api-key","', '"name":"password","value":"', "{{", "<", "your-",
     "\\", "\\u0073", "%25", "%5C", "&amp;", "&#", "=", "a", "A", "0", "-", "_", "key", "token-", "/",
+    "curl ", "curl -u ", "mysql ", "--password ", "<password>", "login a password ", "authorization:",
+    '"kty":"EC","d":"', "cookie: a=b; c", "X-Api-Key: ", "docker login ", "password = ", "A_", "x-a-",
     "a" * 64 + "\n", '"a" : \'', " ", "\n", "MAAAAAAAAAAAAAAAAAAAAAAA.", "JQQJ9", "aJQQJ9", "x\x1b[32m",
 )  # fmt: skip
 

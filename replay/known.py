@@ -36,6 +36,17 @@ _PROTOCOL: Final = frozenset(
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]+")
 
 
+#: Behind an escape a word begins too.
+_BEFORE: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
+_BEHIND: Final = r"(?![A-Za-z0-9])"
+
+
+def _as_word(secret: str) -> str:
+    """No part of a longer one: of an order's number, or a path's name."""
+    before, behind = _BEFORE if secret[0].isalnum() else "", _BEHIND if secret[-1].isalnum() else ""
+    return f"{before}{re.escape(secret)}{behind}"
+
+
 def is_known_secret(vendor: str, secret: str) -> bool:
     """Whether it is looked for elsewhere; no word is, for those stand everywhere."""
     return vendor in BY_PLACE and len(secret) >= _KNOWN_CHARS and not secret.isalpha()
@@ -73,7 +84,7 @@ class Known:
         if not self._vendors or name in _PROTOCOL:
             return
         ours = [match.span() for match in PLACEHOLDER.finditer(said)]
-        for match in re.finditer("|".join(map(re.escape, self._vendors)), said):
+        for match in re.finditer("|".join(map(_as_word, self._vendors)), said):
             start, end = match.span()
             if not any(first < end and start < last for first, last in ours):
                 yield Hit(start, end, self._vendors[match[0]], match[0])

@@ -42,13 +42,25 @@ _LIKELY_NAME: Final = re.compile(
 _PASS_NAME: Final = re.compile(r"^(?:admin|db|mail|mysql|root|smtp|user)?pass$")
 _SHORT_VALUE: Final = re.compile(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])\S{6,256}")
 #: Tokens that open nothing.
-_PAGE_NAME: Final = re.compile(r"(?:page|next|continuation|cursor|sync)token$")
+_PAGE_NAME: Final = re.compile(r"(?:page|next|continuation|cursor|sync|progress|cancellation|pagination|resume)token$")
 #: No secret under any name.
 _NO_SECRET: Final = frozenset(
     {"string", "str", "number", "integer", "boolean", "object", "array", "null", "none", "true", "false", "bearer",
      "basic", "required", "optional", "password", "secret", "token", "test", "type", "text", "auto", "include", "omit",
      "same-origin", "query", "header", "headers", "granted", "denied", "path", "body"}
 )  # fmt: skip
+#: What is said in examples, by who has none; and what is said of one.
+_DUMMY: Final = re.compile(
+    r"(?i)(?:(?:test|fake|dummy|mock|example|sample|placeholder)[-_ ]?(?:api)?[-_]?(?:key|token|secret|password)"
+    r"|not[-_ ]?(?:needed|required|used|set|provided)|none|unused|empty|missing|unset|unknown|undefined|lm-studio"
+    r"|ollama|incorrect|invalid(?:[-_]credentials)?|disabled|enabled|encrypted|plaintext|hidden|\(hidden\)|api-?key-?auth"
+    r"|authorization|cookies?|sk-\.\.\.)(?:[-_]?\d{1,3})?"
+)
+#: What stands for a secret that is kept elsewhere.
+_REFERENCE: Final = re.compile(
+    r"(?:arn:aws:(?:secretsmanager|ssm|kms):|env[:.]|vault:|op://|file://|ssm:|secretref:|projects/[^/\s]+/secrets/"
+    r"|/(?:home|run/secrets|etc|var|tmp|usr|opt|mnt|Users|root|app|workspace)/)\S*"
+)
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _FILE: Final = re.compile(r"[^\s]*/[^\s]*\.[A-Za-z0-9]{2,5}")
@@ -274,4 +286,8 @@ def _hit(match: re.Match[str], group: int, vendor: str) -> Hit:
 
 def is_harmless(value: str) -> bool:
     """Whether it is no secret under any name: a mask, a place for one, a word of a schema."""
-    return _MASK.fullmatch(value) is not None or PLACEHOLDER.search(value) is not None or value.lower() in _NO_SECRET
+    return (
+        any(pattern.fullmatch(value) for pattern in (_MASK, _DUMMY, _REFERENCE))
+        or PLACEHOLDER.search(value) is not None
+        or value.lower() in _NO_SECRET
+    )

@@ -77,6 +77,8 @@ SHAPES: Final[Mapping[str, str]] = MappingProxyType(
         r"|mfa\.[A-Za-z0-9_-]{80,}|discord(?:app)?\.com/api/webhooks/\d{15,20}/[A-Za-z0-9_-]{60,}",
         "age": r"AGE-SECRET-KEY-1[0-9A-Z]{30,}",
         "pem": r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+        # Behind which the key stands: who only names the lines goes on with words.
+        r"(?=(?:\s{0,16}(?:\\[rn])?[A-Z][A-Za-z-]{1,20}: [^\n]{0,200}\n){0,4}[^A-Za-z0-9+/=`.]{0,64}[A-Za-z0-9+/=]{16})"
         r"(?:(?:[^-]|-(?!----)){1,20000}-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
         r"|(?:\s*[A-Z][A-Za-z-]{1,20}: [^\n]{0,200}\n){0,4}[A-Za-z0-9+/=\s]{16,})",
     }

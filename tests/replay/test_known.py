@@ -221,3 +221,9 @@ def test_a_live_tape_knows_it_still() -> None:
     for data in (live(records), seal([records], Rules(exact=True, secrets_allowed=True))):
         assert took(data, request(f"it is {WORD}, use it")) == [0]
     assert EXACT.exact
+
+
+def test_no_part_of_a_longer_word_is_one() -> None:
+    known = Known({"12345678": "secret", "hunter2-x/": "secret"})
+    said = r"order 912345678901, 12345678, a\n12345678 123456789 hunter2-x/y"
+    assert [said[hit.start : hit.end] for hit in known.hits(said)] == ["12345678", "12345678", "hunter2-x/"]

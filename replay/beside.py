@@ -16,7 +16,18 @@ from typing import Final
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import ABSENT, as_object, dumps, parse
 
-__all__ = ["BLOB", "LINE_BYTES_MAX", "apart", "folder_of", "read", "remove_strays", "strays", "together", "write_blobs"]
+__all__ = [
+    "BLOB",
+    "LINE_BYTES_MAX",
+    "apart",
+    "folder_of",
+    "read",
+    "remove_strays",
+    "strays",
+    "together",
+    "with_lf",
+    "write_blobs",
+]
 
 #: GitHub folds what is longer away, and no diff tool shows it well.
 LINE_BYTES_MAX: Final = 100_000
@@ -69,10 +80,18 @@ def _short(line: bytes, blobs: dict[str, bytes]) -> bytes:
 
 
 def together(data: bytes, blob: Callable[[str], bytes]) -> bytes:
-    """The tape with all that it holds. Raises TapeError."""
+    """The tape with all that it holds, its lines ended as they were written. Raises TapeError."""
+    data = with_lf(data)
     if b"\n" + BLOB not in data:
         return data
     return b"\n".join(_whole(line, number, blob) for number, line in enumerate(data.split(b"\n"), 1))
+
+
+def with_lf(data: bytes) -> bytes:
+    """A sealed tape that a checkout wrote with CRLF: a line ends with a brace, so a CR behind it is not ours."""
+    if data.startswith(b'{"wiretape":"sealed",') and b"\r" in data[: data.find(b"\n") + 1][-2:]:
+        return data.replace(b"}\r\n", b"}\n")
+    return data
 
 
 def _whole(line: bytes, number: int, blob: Callable[[str], bytes]) -> bytes:

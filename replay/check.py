@@ -14,13 +14,14 @@ from wiretape.events.json_text import as_list, as_object, parse
 from wiretape.events.record import Record
 from wiretape.events.tape import Reader
 
-from .beside import LINE_BYTES_MAX, folder_of, strays, together
+from .beside import LINE_BYTES_MAX, folder_of, strays, together, with_lf
 from .coded import unreadable
+from .difference import hidden
 from .edited import summed
 from .expected import expected
 from .fields import wrong_members
 from .redact import findings
-from .sealed import MARK, Sealed, beside, decode, differs
+from .sealed import MARK, Sealed, beside, decode, differs, spoilt
 from .shapes import find
 from .split_body import LISTS
 
@@ -57,7 +58,9 @@ def check_files(
         if not inside:
             found.append(Trouble(path, 0, "empty", "a folder without tapes", wrong=False))
         for file in inside:
-            if file.exists() and not file.is_file():  # a pipe may never say anything, a device never end
+            if not file.exists():
+                found.append(Trouble(file, 0, "unreadable", "there is no such file"))
+            elif not file.is_file():  # a pipe may never say anything, a device never end
                 found.append(Trouble(file, 0, "unreadable", "no regular file"))
             else:
                 data = file.read_bytes()
@@ -76,13 +79,18 @@ def check(
     if not data.startswith(MARK):
         return _live(file, data)
     found = [*_sizes(file, data, bytes_max)]
+    if with_lf(data) != data:
+        how = "its lines end in CRLF, as a checkout made them: `*.tape -text` in .gitattributes"
+        found.append(Trouble(file, 1, "crlf", how, wrong=False))
     try:
         data = together(data, lambda name: (folder_of(file) / name).read_bytes())
         sealed = decode(data, verify=False)
     except TapeError as error:
         message = str(error)
         code = "version" if "newest that this version reads" in message else "unreadable"
-        return [*found, Trouble(file, _line_in(message), code, message)]
+        return [*found, Trouble(file, _line_in(message), code, hidden(message))]
+    if type(said := sealed.header.get("streams")) is int and said != len(sealed.streams):
+        found.append(Trouble(file, 1, "streams", f"the header says {said} streams, there are {len(sealed.streams)}"))
     found += _age(file, sealed, today, age_days_max)
     found += _folds(file, data, sealed)
     found += _endings(file, sealed)
@@ -96,6 +104,8 @@ def check(
 
 
 def _live(file: Path, data: bytes) -> list[Trouble]:
+    if reason := spoilt(data):
+        return [Trouble(file, _line_in(reason), "unreadable", reason)]
     reader = Reader()
     try:
         records = reader.feed(data)

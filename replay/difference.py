@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from .json_diff import ABSENT_TEXT, Change
+from .shapes import find
 
-__all__ = ["LEVEL_NAMES", "Difference", "Level", "first_difference", "of_change", "shortened", "unequal"]
+__all__ = ["LEVEL_NAMES", "Difference", "Level", "first_difference", "hidden", "of_change", "shortened", "unequal"]
 
 Level = Literal["fold", "shape", "bytes", "clock"]
 LEVEL_NAMES: Final[tuple[str, ...]] = get_args(Level)
@@ -77,13 +78,22 @@ def shortened(value: Any, at: int | None = None) -> str:
         return ABSENT_TEXT
     if isinstance(value, bytes):
         value = value.decode("utf-8", "backslashreplace") if at is None else value
+    if isinstance(value, str) and (clean := hidden(value)) != value:  # whatever differs in it is nobody's to read
+        value, at = clean, None
     if isinstance(value, str | bytes) and at is not None:
         start = max(0, at - _BEFORE_CHARS)
         part = value[start : start + _SHOWN_CHARS]
         text = part.decode("utf-8", "backslashreplace") if isinstance(part, bytes) else part
         return f"{'…' if start else ''}{_quoted(text)}{'…' if len(value) > start + _SHOWN_CHARS else ''}"
-    shown = _quoted(value)
+    shown = hidden(_quoted(value))
     return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 1] + "…"
+
+
+def hidden(text: str) -> str:
+    """Without what looks like a secret."""
+    for hit in reversed(find(text)):
+        text = f"{text[: hit.start]}[redacted-{hit.vendor}]{text[hit.end :]}"
+    return text
 
 
 def _quoted(value: Any) -> str:

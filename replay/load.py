@@ -9,7 +9,7 @@ from wiretape.events.record import NO_KEYS, Record
 from wiretape.events.tape import Reader
 
 from .beside import read
-from .sealed import MARK, decode
+from .sealed import MARK, decode, spoilt
 
 __all__ = ["Recording", "load", "parse"]
 
@@ -34,6 +34,8 @@ def parse(data: bytes, *, verify: bool = True) -> Recording:
     if data.startswith(MARK):
         sealed = decode(data, verify=verify)
         return Recording(sealed.header, sealed.streams)
+    if reason := spoilt(data):
+        raise TapeError(reason)
     reader = Reader()
     records = reader.feed(data)
     if reader.damage:

@@ -15,6 +15,7 @@ they stand by the clock alone (`commit`, `keepalive`, `gone`), are in `clock`. A
 this form has a `=` before it. Nothing is lost: `decode` gives back the very records that `encode` was given.
 """
 
+import codecs
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -29,14 +30,17 @@ from wiretape.events.upcast import upcast
 
 from .beside import BLOB
 from .clock import Clock, clocked, timed
+from .difference import hidden
 from .expected import expected
 from .split_body import LISTS, TEXT, joined, split
 from .whole import ANSWER, UPLOADED, pieces
 
-__all__ = ["FORMAT", "MARK", "STEPS", "Sealed", "beside", "decode", "differs", "encode"]
+__all__ = ["FORMAT", "MARK", "STEPS", "Sealed", "beside", "decode", "differs", "encode", "spoilt"]
 
 #: The form that this version writes. What the records themselves say has the format of `open`.
 FORMAT: Final = 1
+#: How git begins what it could not merge.
+_CONFLICT: Final = b"<<<<<<< "
 #: Lines of a stream that are no records.
 _BESIDE: Final = (b'{"k":"clock"', b'{"k":"fold"')
 #: How a sealed tape begins.
@@ -89,6 +93,8 @@ def decode(
     data: bytes, *, verify: bool = True, steps: Mapping[int, Callable[[list[bytes]], list[bytes]]] = STEPS
 ) -> Sealed:
     """The records again; with `verify`, every `fold` line is compared with what the records come to."""
+    if reason := spoilt(data):
+        raise TapeError(reason)
     lines = data.split(b"\n")
     if lines.pop() or not lines:
         raise TapeError(f"line {len(lines) + 1}: its end is missing")
@@ -110,6 +116,17 @@ def decode(
         streams.append(records)
         numbers.append([first + place for place in places])
     return Sealed(header, streams, numbers)
+
+
+def spoilt(data: bytes) -> str:
+    """What git or an editor did to the file, if anything; no line of any tape begins so."""
+    if data.startswith(codecs.BOM_UTF8):
+        return "line 1: a byte order mark stands before it: save the file without one"
+    at = 0 if data.startswith(_CONFLICT) else data.find(b"\n" + _CONFLICT) + 1
+    if at or data.startswith(_CONFLICT):
+        number = data.count(b"\n", 0, at) + 1
+        return f"line {number}: a merge conflict that nobody has resolved: take one side whole, or record it anew"
+    return ""
 
 
 def _header(line: bytes, newest: int) -> dict[str, Any]:
@@ -140,8 +157,8 @@ def _compare(line: bytes, records: Sequence[Record], number: int) -> None:
     if name is None:
         return
     raise TapeError(
-        f"line {number}: the fold line says {name} {dumps(said.get(name)).decode()[:200]}, the tape comes to "
-        f"{dumps(found.get(name)).decode()[:200]} (edited? `wiretape seal` writes it anew)"
+        f"line {number}: the fold line says {hidden(name)} {hidden(dumps(said.get(name)).decode())[:200]}, the tape "
+        f"comes to {hidden(dumps(found.get(name)).decode())[:200]} (edited? `wiretape seal` writes it anew)"
     )
 
 

@@ -18,11 +18,13 @@ from typer.testing import CliRunner, Result
 from tests.replay.canaries import CANARIES
 from tests.replay.made import live, stream
 from tests.support.make_fixtures import TAPES
+from wiretape.events.errors import TapeError
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
 from wiretape.events.tape import Reader, Recorder
 from wiretape.proxy.cli import app
 from wiretape.replay.check import check, check_files
+from wiretape.replay.difference import shortened
 from wiretape.replay.expected import expected
 from wiretape.replay.load import load
 from wiretape.replay.load import parse as load_bytes
@@ -69,6 +71,12 @@ _FOUND: Final[dict[str, tuple[Callable[[], bytes], list[str]]]] = {
     "text": (lambda: b"hello\n", ["0 unreadable"]),
     "newer": (lambda: GOOD.replace(b'"format":1', b'"format":2', 1), ["0 version"]),
     "torn": (lambda: GOOD[:-1], ["14 unreadable"]),
+    "as Windows checks it out": (lambda: GOOD.replace(b"\n", b"\r\n"), ["1 crlf note"]),
+    "a merge conflict": (lambda: GOOD.replace(b'{"k":"head"', b'<<<<<<< HEAD\n{"k":"head"'), ["7 unreadable"]),
+    "a merge conflict in the header": (lambda: b"<<<<<<< HEAD\n" + GOOD, ["1 unreadable"]),
+    "a byte order mark": (lambda: b"\xef\xbb\xbf" + GOOD, ["1 unreadable"]),
+    "more streams than there are": (lambda: GOOD.replace(b'"streams":1', b'"streams":3'), ["1 streams"]),
+    "a header alone": (lambda: GOOD.partition(b"\n")[0] + b"\n", ["1 streams"]),
     "without clock": (lambda: GOOD.replace(b'{"k":"clock"', b'{"k":"cl"'), ["2 unreadable"]),
     "edited": (lambda: GOOD.replace("Grüße".encode(), b"Gruesse", 1), ["13 sums", "14 fold"]),
     "client gone": (lambda: ended("client_gone"), ["4 ending note"]),
@@ -283,6 +291,30 @@ def test_bytes_that_the_end_does_not_count_are_told(tmp_path: Path) -> None:
 
 def sealed_to(out: Path, *tapes: Path, more: Sequence[str] = ()) -> Result:
     return CliRunner().invoke(app, ["seal", *map(str, tapes), "-o", str(out), *more])
+
+
+def test_what_a_checkout_did_is_said_or_undone(tmp_path: Path) -> None:
+    tape = tmp_path / "a.tape"
+    tape.write_bytes(GOOD.replace(b"\n", b"\r\n"))
+    assert load(tape) == load_bytes(GOOD)
+    for data, why in ((b"\xef\xbb\xbf" + GOOD, "byte order mark"), (b"<<<<<<< a\n" + GOOD, "merge conflict")):
+        tape.write_bytes(data)
+        with pytest.raises(TapeError, match=why):
+            load(tape)
+
+
+def test_an_edited_fold_is_told_without_its_secret(tmp_path: Path) -> None:
+    tape = tmp_path / "a.tape"
+    tape.write_bytes(GOOD.replace(b'"text":"', b'"text":"%b ' % KEY.encode(), 1))
+    with pytest.raises(TapeError, match=r"\[redacted-openai\]") as caught:
+        load(tape)
+    assert KEY not in str(caught.value)
+    assert KEY not in shortened(f"see {KEY}", 6) + shortened([KEY])
+
+
+def test_one_that_is_missing_keeps_no_other_from_being_checked(tmp_path: Path) -> None:
+    (tmp_path / "a.tape").write_bytes(ended("client_gone"))
+    assert [each.code for each in check_files([tmp_path / "no.tape", tmp_path / "a.tape"])] == ["unreadable", "ending"]
 
 
 def test_check_goes_on_whatever_lies_in_a_folder(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ __all__ = ["Mode", "Named", "Plan", "Tape", "named_faults", "paired"]
 #: Of those that a person is shown.
 _DIFFERENCES_MAX: Final = 20
 
-Streams = Sequence[Sequence[Record]]
+_Streams = Sequence[Sequence[Record]]
 Named = str | float | Sequence[str | int]
 Mode = Literal["replay", "once", "rewrite", "verify", "off"]
 
@@ -380,7 +380,7 @@ def _aged(plan: Plan, recordings: Sequence[Recording]) -> str:
     return ""
 
 
-def paired(a: Streams, b: Streams) -> tuple[Streams, Streams]:
+def paired(a: _Streams, b: _Streams) -> tuple[_Streams, _Streams]:
     """Each stream beside the one that was asked the same, in the order of `a`; what has none such, by its place: whose
     threads ask at once asks in another order each time.
     """

@@ -28,8 +28,8 @@ then as fast as one at `instant`. Where it does not know how the connection ende
 granted, so that only the protocol's own terminator makes a stream `completed`. An event stream of another
 protocol that stops inside an event, says nothing at all, or lacks the last word of its protocol is `truncated`: of
 Messages `message_stop`, of Responses `response.completed` and its like, of Gemini and completions a finish, of Ollama
-`"done": true`, of Assistants `[DONE]`, of Cohere `message-end`; an error is one, too. So is JSON that is torn. Where the
-file says how HTTP framed the answer, that decides, as it does in the proxy.
+`"done": true`, of Assistants `[DONE]`, of Cohere `message-end`; an error is one, too. So is JSON that is torn. Where
+the file says how HTTP framed the answer, that decides, as it does in the proxy.
 """
 
 HAR = """\

@@ -20,6 +20,8 @@ from wiretape.replay.match import HOWS
 from wiretape.replay.server import Upstream
 from wiretape.replay.serving import Serving, deck_of
 
+pytestmark = pytest.mark.slow
+
 #: What a member of a body may be made into.
 JUNK: Sequence[Any] = (
     None, True, 0, -1, 1e308, 1 << 70, "", "\ud800", "\x00", "{", "[", [], {}, [[]], {"": {}}, [None], {"type": []},

@@ -24,6 +24,8 @@ from wiretape.replay.check import check, check_files
 from wiretape.replay.load import load, parse
 from wiretape.replay.seal import EXACT, Rules, seal
 
+pytestmark = pytest.mark.slow
+
 LONG: Final = 200_000
 BINARY: Final = bytes(range(256)) * (LONG // 256)
 PICTURE: Final = json.dumps(

@@ -18,6 +18,8 @@ from wiretape.replay.load import load
 from wiretape.replay.player import script_of
 from wiretape.replay.script import Fault, Script, Step
 
+pytestmark = pytest.mark.slow
+
 COMMAND = (sys.executable, "-m", "wiretape.proxy.cli")
 #: No connection to anywhere, and no name looked up, for as long as it runs: it is made to fail by the interpreter.
 GUARDED = """

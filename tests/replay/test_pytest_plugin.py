@@ -12,6 +12,8 @@ from wiretape.replay.load import load
 from wiretape.replay.pytest_thread import Thread
 from wiretape.replay.script import Request, Script, event_stream
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["pytester"]
 
 #: An inner run forgets every module that it was the first to import, and the next one has another copy: of httpcore

@@ -24,6 +24,8 @@ from wiretape.replay.seal import seal
 from wiretape.replay.server import Upstream, listening
 from wiretape.replay.verify import Age, age_of, verified
 
+pytestmark = pytest.mark.slow
+
 #: Other words, ids and times of the same shape.
 AGAIN = [text("Good", role=True), text(" day"), text("."), finish(), DONE]
 

@@ -32,6 +32,8 @@ from wiretape.replay.load import parse as load_bytes
 from wiretape.replay.script import event_stream
 from wiretape.replay.seal import EXACT, Rules, seal
 
+pytestmark = pytest.mark.slow
+
 ROOT: Final = Path(__file__).parents[2]
 FILE: Final = Path("a.tape")
 TODAY: Final = date(2027, 1, 20)

@@ -17,6 +17,8 @@ from wiretape.replay.expected import expected
 from wiretape.replay.fields import HEADER, LINES, REQUIRED, wrong_members
 from wiretape.replay.load import parse
 
+pytestmark = pytest.mark.slow
+
 #: Of each kind the members that a fixture has; kinds that none has, as a recorder writes them.
 SAID: Final[dict[str, dict[str, Any]]] = {
     "header": {"wiretape": "sealed", "format": 1, "redacted": {"rules": ["names"], "paths": [], "prompts": "sha256"}},

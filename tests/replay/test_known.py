@@ -19,6 +19,8 @@ from wiretape.replay.match import Deck, Taken, prepare_of
 from wiretape.replay.script import Request, event_stream, json_answer
 from wiretape.replay.seal import EXACT, Rules, seal
 
+pytestmark = pytest.mark.slow
+
 #: No vendor's, and no name before it.
 WORD: Final = "hunter2-Tiger/9"
 ANOTHER: Final = "winter3-Zebra/8!"

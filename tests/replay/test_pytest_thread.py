@@ -12,6 +12,8 @@ from wiretape.proxy.config import ConfigError
 from wiretape.replay.pytest_thread import Thread, stripped
 from wiretape.replay.script import Fault, Request, event_stream, json_answer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def thread() -> Iterator[Thread]:

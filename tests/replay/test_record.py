@@ -21,6 +21,8 @@ from wiretape.replay.record import recorded
 from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
 from wiretape.replay.server import listening
 
+pytestmark = pytest.mark.slow
+
 RECORD = (sys.executable, "-m", "wiretape.proxy.cli", "record")
 ONE = b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[%b]}\n\n'
 WORD = ONE % '{"index":0,"delta":{"role":"assistant","content":"Grüße"}}'.encode()

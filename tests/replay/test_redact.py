@@ -25,6 +25,8 @@ from wiretape.replay.normalise import normalise
 from wiretape.replay.redact import blanked, findings, redact, unmatched
 from wiretape.replay.sealed import decode, encode
 
+pytestmark = pytest.mark.slow
+
 KEY: Final = CANARIES["openai-project"]
 OTHER: Final = CANARIES["anthropic"]
 ASKED: Final = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'

@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -74,6 +75,8 @@ class _State:
         self.shared: dict[str, str] = {}
         #: Of those whose file another test of this run has too: why none of them can record it.
         self.unrecorded: dict[str, str] = {}
+        #: Those that name the file of another test of this run, which records it: they replay it.
+        self.followers: frozenset[str] = frozenset()
         self._tests = 0
         self._thread: Thread | None = None
         self._loaded: dict[Path, tuple[tuple[int, int], Recording]] = {}
@@ -208,6 +211,8 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
     state = request.config.stash[_STATE]
     marked, wrong = _marked(request.node), _wrong(request.node)
     plan = _plan(request.node, getattr(request, "param", None), {} if wrong else marked)
+    if plan.keeps and plan.nodeid in state.followers:
+        plan = replace(plan, mode="replay", live=False)
     shared = state.shared.get(plan.nodeid) or (state.unrecorded.get(plan.nodeid) if plan.keeps else "")
     obstacle, recordings = wrong or shared or plan.obstacle(), list[Recording]()
     try:
@@ -389,12 +394,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Of the tests that are left to run, those that would record one file: the last of them would have it."""
     why = "{file} is the tape of {other} too, so neither can record it: run one of them alone, or `wiretape record` it"
-    session.config.stash[_STATE].unrecorded = _in_common([item for item in session.items if _asks(item)], why)
+    state, asking = session.config.stash[_STATE], [item for item in session.items if _asks(item)]
+    own = {_key(item) for item in asking if not _names(item)}
+    state.followers = frozenset(item.nodeid for item in asking if _names(item) and _key(item) in own)
+    state.unrecorded = _in_common([item for item in asking if item.nodeid not in state.followers], why)
 
 
 def _shared(items: Sequence[pytest.Item]) -> dict[str, str]:
     """Of each test whose file, by its name, is another's too, what is to be done: each would replay the other's."""
-    unnamed = [item for item in items if _asks(item) and not any(each.args for each in item.iter_markers("tape"))]
+    unnamed = [item for item in items if _asks(item) and not _names(item)]
     return _in_common(unnamed, "{file} is the tape of {other} too: name a file in the marker of each")
 
 
@@ -402,8 +410,7 @@ def _in_common(items: Sequence[pytest.Item], why: str) -> dict[str, str]:
     """Of each test whose file is another's too, why that cannot be. Many file systems know no capitals."""
     owners: dict[str, dict[str, tuple[str, Path]]] = {}
     for item in items:
-        file = _files(item)[0]
-        owners.setdefault(os.path.normpath(file).casefold(), {})[item.nodeid] = _run_of(item), file
+        owners.setdefault(_key(item), {})[item.nodeid] = _run_of(item), _files(item)[0]
     return {
         nodeid: why.format(file=file, other=other)
         for tests in owners.values()
@@ -411,6 +418,15 @@ def _in_common(items: Sequence[pytest.Item], why: str) -> dict[str, str]:
         for nodeid, (run, file) in tests.items()
         for other in [next(name for name, (its, _) in tests.items() if its != run)]
     }
+
+
+def _names(item: pytest.Item) -> bool:
+    """Whether its marker names a file, and not its own name does."""
+    return any(each.args for each in item.iter_markers("tape"))
+
+
+def _key(item: pytest.Item) -> str:
+    return os.path.normpath(_files(item)[0]).casefold()
 
 
 def _run_of(item: pytest.Item) -> str:

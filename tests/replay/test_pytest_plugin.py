@@ -350,6 +350,39 @@ def test_b(tape, question):
 )
 
 
+FOLLOWING = (
+    CLIENT
+    + """
+import contextlib
+
+@pytest.mark.tape
+def test_own(tape):
+    ask(tape.url, "a")
+
+@pytest.mark.tape("test_it/test_own.tape", fault="cut@text")
+def test_cut(tape):
+    with pytest.raises(Exception):
+        ask(tape.url, "a")
+
+@pytest.mark.tape("test_it/test_own.tape", prefixes="frames", partly=True)
+def test_prefixes(tape):
+    with contextlib.suppress(Exception):
+        ask(tape.url, "a")
+"""
+)
+
+
+def test_who_names_the_tape_of_another_test_replays_what_that_one_records(
+    pytester: pytest.Pytester, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project(pytester, FOLLOWING)
+    monkeypatch.delenv("CI")
+    for more in ((), ("--tape=rewrite",), ("--tape=replay",)):
+        outcomes = run(pytester, *more, "--tape-upstream", upstream.url).parseoutcomes()
+        assert outcomes.keys() == {"passed"}, (more, outcomes)
+    assert [file.name for file in folder.rglob("*.tape")] == ["test_own.tape"]
+
+
 def test_a_tape_of_several_tests_is_recorded_by_one_of_them_alone(
     pytester: pytest.Pytester, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

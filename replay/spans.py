@@ -46,11 +46,15 @@ class Span(NamedTuple):
 
 def found(records: Sequence[Record], parts: Sequence[Text], taken: dict[int, list[Span]]) -> None:
     """What looks like a secret, where nothing is taken yet."""
+    escaped: set[tuple[int, int]] = set()
     for joined in (*channels(records, parts), *folded(records, parts)):
+        escaped |= _escaped(joined)
         for hit in find(joined.said):
             take(taken, cut(joined, hit))
     for number, text in enumerate(parts):
         for piece, name in _with_names(pieces_of(text, number)):
+            if (number, piece.places[0]) in escaped:
+                piece = piece._replace(said=piece.said[1:], places=piece.places[1:])  # noqa: PLW2901 - what is left
             for hit in hits_of(piece, name):
                 take(taken, cut(Joined.of([piece]), hit))
         if text.spans:
@@ -58,6 +62,19 @@ def found(records: Sequence[Record], parts: Sequence[Text], taken: dict[int, lis
             for piece in outside(text, number):
                 for hit in find(piece.said):
                     take(taken, cut(Joined.of([piece]), hit))
+
+
+def _escaped(joined: Joined) -> set[tuple[int, int]]:
+    """Pieces that begin behind a backslash: by themselves their first character would begin an escape of its own."""
+    found: set[tuple[int, int]] = set()
+    open_ = False
+    for piece in joined.pieces:
+        if open_ and piece.said:
+            found.add((piece.text, piece.places[0]))
+        bare = piece.said[1:] if open_ and piece.said else piece.said
+        if piece.said:
+            open_ = (len(bare) - len(bare.rstrip("\\"))) % 2 == 1
+    return found
 
 
 def take(taken: dict[int, list[Span]], spans: Iterable[Span]) -> None:

@@ -92,10 +92,15 @@ _DELTAS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "reasoning": lambda piece: _chat({"reasoning_content": piece}),
         "arguments": lambda piece: _chat({"tool_calls": [{"index": 3, "function": {"arguments": piece}}]}),
         "responses": lambda piece: {"type": "response.output_text.delta", "output_index": 1, "delta": piece},
+        "responses arguments": lambda piece: {"type": "response.function_call_arguments.delta", "delta": piece},
         "messages": lambda piece: _block({"type": "text_delta", "text": piece}),
         "partial": lambda piece: _block({"type": "input_json_delta", "partial_json": piece}),
     }
 )
+
+
+#: Whose text is JSON.
+_ARGUMENTS: Final = frozenset({"arguments", "partial", "responses arguments"})
 
 
 def _chat(delta: Any) -> Any:
@@ -111,7 +116,7 @@ def _block(delta: Any) -> Any:
 @given(vendor=st.sampled_from(sorted(CANARIES)), data=st.data())
 def test_a_streamed_secret_is_gone_in_whatever_pieces_it_came(vendor: str, shape: str, data: st.DataObject) -> None:
     secret = CANARIES[vendor]
-    text = f'{{"a":"é {json.dumps(secret)[1:-1]} b"}}' if shape in ("arguments", "partial") else f"é \\ {secret} b"
+    text = f'{{"a":"é {json.dumps(secret)[1:-1]} b"}}' if shape in _ARGUMENTS else f"é \\ {secret} b"
     places = sorted(data.draw(st.sets(st.integers(1, len(text) - 1), max_size=6)))
     pieces = [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
     other = {"choices": [{"index": 7, "delta": {"content": "x"}}]}
@@ -123,6 +128,20 @@ def test_a_streamed_secret_is_gone_in_whatever_pieces_it_came(vendor: str, shape
     vendor_said = vendor.partition("-")[0]
     assert joined == text.replace(json.dumps(secret)[1:-1] if text[0] == "{" else secret, f"[redacted-{vendor_said}-1]")
     assert findings([done]) == []
+
+
+@pytest.mark.parametrize("shape", ["arguments", "partial", "responses arguments"])
+def test_a_piece_that_begins_behind_a_backslash_begins_no_escape(shape: str) -> None:
+    """Seen in four of four thousand random recordings: cut between the two backslashes that are one in JSON, the second
+    piece by itself is a key behind an escape. What stood for it took the backslash with it.
+    """
+    text = dumps({"path": ["a\\u0073" + KEY[1:]]}).decode()
+    at = text.index("\\") + 1
+    pieces = [text[:at], text[at:]]
+    [done] = redact([tape(*(b"data: %b\n\n" % dumps(_DELTAS[shape](piece)) for piece in pieces))])
+    joined = "".join(_strings(record.value, shape) for record in done if record.kind == "frame")
+    assert json.loads(joined), joined
+    assert joined == text
 
 
 def _strings(value: Any, shape: str) -> str:

@@ -162,6 +162,12 @@ $(OPPONENTS)/%/.installed: $(YARDSTICK)/%.txt
 bench-proxy: install $(OPPONENTS)/relay/.installed $(OPPONENTS)/litellm/.installed ## the proxy's cost beside a relay and LiteLLM, with its bars
 	$(PY) -m tests.bench.proxy $(BENCH)
 
+COMMIT ?= HEAD~1
+.PHONY: bench-against
+bench-against: install $(OPPONENTS)/relay/.installed ## the core and the proxy beside an earlier commit, in alternating runs: make bench-against COMMIT=abc123
+	$(PY) -m tests.bench.against $(COMMIT)
+	$(PY) -m tests.bench.proxy_against $(COMMIT)
+
 .PHONY: bench-replay
 bench-replay: install ## tapes of 100 MB read, folded and emitted: events a second and memory, with their bars (three minutes)
 	$(PY) -m tests.bench.replay

@@ -16,7 +16,7 @@ from typing import Final
 
 from .document import put
 
-__all__ = ["main"]
+__all__ = ["main", "short", "tree"]
 
 _ROOT: Final = Path(__file__).parents[2]
 _ROOMS: Final = ("events", "proxy", "replay")
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("commit")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="wiretape-against-") as folder:
-        places = {"before": _tree(Path(folder) / "before", asked.commit), "now": _tree(Path(folder) / "now", "HEAD")}
+        places = {"before": tree(Path(folder) / "before", asked.commit), "now": tree(Path(folder) / "now", "HEAD")}
         turns: dict[str, list[dict[str, float]]] = {"before": [], "now": []}
         for number in range(_TURNS):
             for which in ("before", "now") if number % 2 else ("now", "before"):
@@ -61,17 +61,18 @@ def main() -> None:
         before, now = (statistics.median(turn[kind] for turn in turns[which]) for which in ("before", "now"))
         rows += f"| {kind} | {before:.2f} | {now:.2f} | {now / before:.3f} |\n"
     sys.stdout.write(rows)
-    put("against", _TEXT.format(turns=_TURNS, before=asked.commit, now=_short("HEAD")) + rows)
+    put("against", _TEXT.format(turns=_TURNS, before=asked.commit, now=short("HEAD")) + rows)
 
 
-def _short(commit: str) -> str:
+def short(commit: str) -> str:
+    """As git abbreviates it."""
     said = subprocess.run(
         ["git", "rev-parse", "--short", commit], cwd=_ROOT, check=True, capture_output=True, text=True
     )
     return said.stdout.strip()
 
 
-def _tree(place: Path, commit: str) -> Path:
+def tree(place: Path, commit: str) -> Path:
     """The rooms of a commit as they are installed; the tests are those of now."""
     package = place / "wiretape"
     package.mkdir(parents=True)

@@ -9,7 +9,7 @@ from .measure import Compared, Held
 
 __all__ = ["Figures", "Part", "core", "put"]
 
-Part = Literal["core", "against", "replay", "proxy"]
+Part = Literal["core", "against", "replay", "proxy", "proxy against"]
 
 _PLACE: Final = Path(__file__).parents[2] / "docs/benchmarks.md"
 _HEAD: Final = "# How fast it is\n\nNothing here is typed by hand: each part is written by the command that it names.\n"
@@ -18,6 +18,7 @@ _PARTS: Final[dict[Part, str]] = {
     "against": "\n## The core against an earlier commit\n",
     "replay": "\n## Tapes, read and folded\n",
     "proxy": "\n## The proxy\n",
+    "proxy against": "\n## The proxy against an earlier commit\n",
 }
 
 _TEXT: Final = """\

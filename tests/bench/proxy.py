@@ -13,7 +13,7 @@ import resource
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from .document import put
 from .proxy_bars import Figures, bars
@@ -91,7 +91,7 @@ def _idle(data: Path) -> Idle:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     streams = descriptors_max(hard)
     sys.stderr.write(f"idle: {streams:,} streams\n")
-    settings = {"streams_max": streams + _SPARE, "keepalive_s": IDLE_KEEPALIVE_S}
+    settings: dict[str, Any] = {"streams_max": streams + _SPARE, "keepalive_s": IDLE_KEEPALIVE_S}
     with quiet_upstream() as quiet, started("wiretape", data, to=quiet.port, **settings) as party:
         silent = idle(party, streams)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -57,11 +57,17 @@ def quiet_upstream() -> Generator[Party]:
 
 
 @contextlib.contextmanager
-def started(name: str, data: Path, *, to: int = UPSTREAM_PORT, **settings: object) -> Generator[Party]:
-    """One proxy in front of the upstream at `to`; Wiretape keeps its tapes in `data`, as anybody's would."""
+def started(
+    name: str, data: Path, *, to: int = UPSTREAM_PORT, rooms: Path | None = None, **settings: object
+) -> Generator[Party]:
+    """One proxy in front of the upstream at `to`; Wiretape keeps its tapes in `data`, as anybody's would, and is that
+    of `rooms` where another one than this is asked for.
+    """
     match name:
         case "wiretape":
             environ = {f"WIRETAPE_{setting.upper()}": str(value) for setting, value in settings.items()}
+            if rooms is not None:
+                environ["PYTHONPATH"] = str(rooms)
             serve = [str(Path(sys.executable).parent / "wiretape"), "serve", "--port", "9300", "--data", str(data)]
             running = _running(name, 9300, [*serve, "--upstream", f"http://127.0.0.1:{to}/v1"], environ)
         case "relay":

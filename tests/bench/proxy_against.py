@@ -1,0 +1,82 @@
+"""`python -m tests.bench.proxy_against COMMIT`: the proxy now against an earlier commit, five runs of each in turn.
+
+Each run is a process of its own before the yardstick's upstream, on the yardstick's cases. What lies between the
+slowest and the fastest run of one commit is what the machine does, not the commit.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from .against import short, tree
+from .document import put
+from .proxy_load import CASES, Case, Run, run
+from .proxy_parties import started, upstream
+
+__all__ = ["main"]
+
+_TURNS: Final = 5
+_WARM_UP: Final = Case(20, 1, 0, 10, 5)
+_TEXT: Final = """
+Written by `python -m tests.bench.proxy_against COMMIT`: medians of {turns} alternating runs on the yardstick's cases,
+and in brackets the least and the most of them. Whatever came between the two commits is in the second.
+
+| case | {before} | {now} | of it | {now} beside the spread of {before} |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def main() -> None:
+    """One row a case for CPU, and one for the first byte of a stream by itself."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.proxy_against", description=__doc__)
+    parser.add_argument("commit")
+    asked = parser.parse_args()
+    turns: dict[str, list[dict[str, Run]]] = {"before": [], "now": []}
+    with tempfile.TemporaryDirectory(prefix="wiretape-against-") as folder, upstream():
+        places = {"before": tree(Path(folder) / "before", asked.commit), "now": tree(Path(folder) / "now", "HEAD")}
+        for number in range(_TURNS):
+            for which in ("before", "now") if number % 2 else ("now", "before"):
+                turns[which].append(_turn(places[which], Path(folder) / f"{which}-{number}"))
+                sys.stderr.write(f"{which}: {turns[which][-1]['flood 50'].cpu_us_frame} us a frame, flood 50\n")
+    figures: dict[str, dict[str, list[float]]] = {
+        f"{case}, us of CPU a frame": {
+            which: [turn[case].cpu_us_frame for turn in those] for which, those in turns.items()
+        }
+        for case in CASES
+    }
+    figures["latency, first byte p50, ms"] = {
+        which: [turn["latency"].first_byte_ms for turn in those] for which, those in turns.items()
+    }
+    rows = "".join(f"| {name} | {_cells(each['before'], each['now'])} |\n" for name, each in figures.items())
+    sys.stdout.write(rows)
+    put("proxy against", _TEXT.format(turns=_TURNS, before=asked.commit, now=short("HEAD")) + rows)
+
+
+def _turn(rooms: Path, data: Path) -> dict[str, Run]:
+    with started("wiretape", data, rooms=rooms) as party:
+        run(_WARM_UP, party)
+        runs = {name: run(case, party) for name, case in CASES.items()}
+    lost = "; ".join(each.short for each in runs.values() if each.short)
+    if lost:
+        sys.exit(f"frames or streams were lost: {lost}")
+    return runs
+
+
+def _cells(before: list[float], now: list[float]) -> str:
+    middle_before, middle_now = statistics.median(before), statistics.median(now)
+    if min(before) <= middle_now <= max(before):
+        where = "within"
+    else:
+        where = "below" if middle_now < min(before) else "**above**"
+    return f"{_range(before)} | {_range(now)} | {middle_now / middle_before:.2f} | {where}"
+
+
+def _range(values: list[float]) -> str:
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+if __name__ == "__main__":
+    main()

@@ -250,9 +250,15 @@ def test_json_is_sealed_however_deep_it_is_nested(opens: bytes, closes: bytes, d
 
 
 def test_what_a_record_says_of_itself_may_be_nested_too_deep() -> None:
+    """Deeper than Python 3.11 compares; 3.13 does, and then it comes back as it was."""
     keys: Mapping[str, Any] = {"format": 1, "x": parse(b"[" * 990 + b"]" * 990)}
-    with pytest.raises(TapeError, match="stream 1 cannot be sealed: what a record says of itself is nested too deep"):
-        encode({}, [[Record(0, 0, "open", keys)]])
+    records = [Record(0, 0, "open", keys)]
+    try:
+        sealed = encode({}, [records])
+    except TapeError as error:
+        assert str(error) == "stream 1 cannot be sealed: what a record says of itself is nested too deep"  # noqa: PT017 - else
+    else:
+        assert decode(sealed).streams == [records]
 
 
 @pytest.mark.parametrize("depth", [3, 990, 1000])

@@ -54,6 +54,10 @@ class Timeouts:
     linger_s: float = LINGER_TIMEOUT_S
 
 
+def _uncounted(_: int) -> None:
+    pass
+
+
 class _Watched:
     """What the reaper holds, so that a connection that is over is held by nobody."""
 
@@ -86,6 +90,7 @@ class Connection:
         log: Callable[[str], None],
         *,
         h2c_offers: Literal["refused", "ignored"] = "refused",
+        on_refused: Callable[[int], None] = _uncounted,
     ) -> None:
         self.over = False
         """Nothing more is sent on it."""
@@ -96,6 +101,7 @@ class Connection:
         self._reaper = reaper
         self._timeouts = timeouts
         self._log = log
+        self._on_refused = on_refused
         self._h2c_offers: Literal["refused", "ignored"] = h2c_offers
         self._watched = _Watched(self)
         self._reading = trio.CancelScope()
@@ -363,6 +369,10 @@ class Connection:
     def failed(self, exc: BaseException) -> None:
         """An app raised; it is one line."""
         self._log(f"an app failed: {_said(exc)}")
+
+    def refused(self, status: int) -> None:
+        """A request that no app was asked, or whose body was no HTTP before it was answered; it is counted."""
+        self._on_refused(status)
 
     def _end(self) -> None:
         if self._read_from is not None and self._busy:

@@ -66,6 +66,9 @@ class Line(Protocol):
     def failed(self, exc: BaseException) -> None:
         """An app raised."""
 
+    def refused(self, status: int) -> None:
+        """A request that no app was asked, or whose body was no HTTP before it was answered."""
+
 
 class Http1(H11Protocol):
     """`feed` it what was read; `behind` holds what came after a request whose answer is not whole."""
@@ -118,6 +121,7 @@ class Http1(H11Protocol):
             if whole is None:
                 return
             if isinstance(whole, Refusal):
+                self.line.refused(whole.status)
                 await self.refuse(whole)
                 return
             if await self._begun(whole):
@@ -181,6 +185,7 @@ class Http1(H11Protocol):
     def _garbled(self, error: h11.RemoteProtocolError) -> None:
         """The body is not what its head said. The app may be answering: only where nothing was said yet may we."""
         if self.connection.our_state is h11.SEND_RESPONSE:
+            self.line.refused(error.error_status_hint)
             self.line.send_now(refusal_bytes(Refusal(error.error_status_hint, "the request's body is not HTTP/1.1")))
             self.line.exchanged(stays=False, read=False)
         else:

@@ -212,6 +212,7 @@ async def _serving(
         graceful_s=config.drain_s + SHUTDOWN_FLUSH_S,
         h2c_offers="ignored",  # Java's HttpClient offers it with every request: declined, and served in HTTP/1.1
         log=lambda line: log.warn("server", why=line),
+        on_refused=assembly.metrics.refused,
     )
     await serve(
         assembly.app, sockets, settings=settings, reaper=assembly.reaper, shutdown=shutdown, task_status=task_status

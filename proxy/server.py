@@ -43,7 +43,7 @@ class BindError(Exception):
     """An address cannot be listened on; the message is one line for whoever starts the server."""
 
 
-def _silent(_: str) -> None:
+def _silent(_: object) -> None:
     pass
 
 
@@ -59,6 +59,8 @@ class ServerSettings:
     h2c_offers: Literal["refused", "ignored"] = "refused"
     log: Callable[[str], None] = _silent
     """One line, without its end."""
+    on_refused: Callable[[int], None] = _silent
+    """The status of what was refused before any app was asked."""
 
 
 def listening(host: str, port: int) -> list[socket.socket]:
@@ -137,6 +139,7 @@ class Server:
             timeouts=settings.timeouts,
             log=settings.log,
             h2c_offers=settings.h2c_offers,
+            on_refused=settings.on_refused,
         )
         self._connections: set[Connection] = set()
 

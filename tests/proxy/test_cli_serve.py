@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
+from urllib.parse import urlsplit
 
 import pytest
 import trio
@@ -108,6 +110,17 @@ def test_a_stream_is_listed_and_followed_while_it_lives_and_ended_when_the_serve
     assert row["id"] in err
     assert "Traceback" not in err
     assert json.loads(told("show", row["id"], "--json", "--data", data).stdout)["ending"] == "shutdown"
+
+
+@pytest.mark.slow
+def test_what_is_no_http_is_counted_among_the_refused(tmp_path: Path) -> None:
+    with served("http://127.0.0.1:9/v1", tmp_path / "data") as (_, base, _lines):
+        address = urlsplit(base)
+        with socket.create_connection((address.hostname, address.port or 0), timeout=10) as client:
+            client.sendall(b"GET /v1/models HTTP/1.1\nHost: test\n\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 400 ")
+        with urllib.request.urlopen(f"{base.removesuffix('/v1')}/wiretape/metrics", timeout=10) as answer:  # noqa: S310
+            assert b'wiretape_refused_total{status="400"} 1\n' in answer.read()
 
 
 @pytest.mark.slow

@@ -138,6 +138,28 @@ async def test_it_is_refused_and_no_app_is_asked(autojump_clock: MockClock, stat
     assert answer.body.startswith(b'{"error":{"message":"')
 
 
+async def test_each_refusal_is_counted_once(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    counted: list[int] = []
+
+    async def app(_scope: Any, receive: Any, _send: Any) -> None:
+        while (await receive()).get("more_body", False):
+            pass
+
+    cases = [
+        *((status, raw) for status, _, raw in MALFORMED),
+        (400, b"POST / HTTP/1.1\r\n%bTransfer-Encoding: chunked\r\n\r\n-3\r\nabc\r\n0\r\n\r\n" % HOST),
+    ]
+    async with connected(app, settings=ServerSettings(on_refused=counted.append)) as connect:
+        for status, raw in cases:
+            client = await connect()
+            await client.send(raw)
+            answer = await client.response()
+            client.close()
+            assert (counted, answer.status) == ([status], status), raw[:200]
+            counted.clear()
+
+
 def test_the_table_is_long_enough() -> None:
     assert len(MALFORMED) >= 40
 

@@ -59,6 +59,7 @@ class Inbox:
     def leave(self) -> None:
         """The client has left, or its answer is whole: nothing more comes, and nobody is waited for."""
         self._gone = True
+        self._on_first = None  # its connection may be over, and is not asked to go on
         self._tell()
         self._waiting.unpark_all()
         self._room.unpark_all()

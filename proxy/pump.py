@@ -60,7 +60,6 @@ class Pump:
         self._scribe = Scribe(order, live, taping, self._asking, self._deadlines, services.log)
         if order.history:
             self._scribe.flags["history_marked"] = None
-        self._gone_written = False
         #: The upstream's own error: the body of its answer, or the object in its stream.
         self._said = b""
 
@@ -189,9 +188,10 @@ class Pump:
                 nursery.cancel_scope.cancel()
 
     async def _begin(self) -> None:
-        if self.attempts == 1:
-            await self._taping.create()
-        await self._batch(self._asking.beginning(self._taping, self.attempts))
+        async with self._taping.turn:
+            if self.attempts == 1:
+                await self._taping.create()
+            await self._batch(self._asking.beginning(self._taping, self.attempts))
 
     def _stalled(self) -> Failure | str:
         if self._live.answer is not None and self._taping.emitter.stream.delivered:
@@ -436,8 +436,7 @@ class Pump:
 
     async def _left(self, now: float) -> str:
         live, route = self._live, self._order.route
-        if live.left and not self._gone_written:
-            self._gone_written = True
+        if live.left:
             self._deadlines.keepalives = False
             await self._scribe.gone()
         if live.readers > 0:

@@ -43,6 +43,7 @@ class Scribe:
         self.cause = ""
         #: An answer that passes as it came has come to its end: only then may it be ended as a whole one.
         self._whole = False
+        self._gone = False
         self._order = order
         self._live = live
         self._taping = taping
@@ -184,10 +185,14 @@ class Scribe:
         live.end(cut=self._order.verbatim or not (self._order.streams or (tells and self._whole)))
 
     async def gone(self) -> None:
-        """The client has left."""
-        record = self._taping.record("gone", {"at": self._live.sent_n})
-        self._taping.emitted([record])
-        await self._taping.write([record])
+        """The client has left: written once, whoever saw it. Of an upload a piece may be on its way to the tape."""
+        if self._gone:
+            return
+        self._gone, taping = True, self._taping
+        async with taping.turn:
+            record = taping.record("gone", {"at": self._live.sent_n})
+            taping.emitted([record])
+            await taping.write([record])
 
     async def keepalive(self, now: float) -> None:
         """A comment goes out; where no status was given yet, it is 200 from now on."""

@@ -1,7 +1,7 @@
 """One stream's tape from the writing side: recorder, emitter and store in step, so nothing is shown unwritten."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
 from math import inf
 from typing import Any, Final
@@ -23,6 +23,8 @@ from .store_memory import MemoryStore
 __all__ = ["Taping"]
 
 _MICROSECONDS: Final = 1_000_000
+#: Of a stream that one task writes: nothing to wait for.
+_ALONE: Final = nullcontext()
 
 
 def _nobody(_: float) -> None:
@@ -53,6 +55,8 @@ class Taping:
         #: Why the stream goes on without a tape (`on_log_failure = serve`).
         self.untaped = ""
         self.written_bytes = 0
+        #: Held from the number of a record to its write, by whoever writes while another task may.
+        self.turn: AbstractAsyncContextManager[None] = _ALONE
         #: Our own reading of a record failed; it waits to be written.
         self.failed = False
         self._serve_on = serve_on
@@ -60,6 +64,10 @@ class Taping:
         self._fold = EntryFold(stream, self.emitter)
         self._began = began
         self._waiting: list[Record | Stretch] = []
+
+    def shared(self) -> None:
+        """Two tasks will write: the one that sends an upload, and its pump, which hears that the client has left."""
+        self.turn = trio.Lock()
 
     def t(self, at: float | None = None) -> int:
         """Microseconds since `open`, of trio's time."""

@@ -50,6 +50,7 @@ class Upload:
     def onto(self, taping: Taping, moved: Callable[[], None]) -> None:
         """Where the pieces are written, before the first is asked for; and who is told that one more has come."""
         self._taping, self._moved = taping, moved
+        taping.shared()
 
     def over(self) -> None:
         """The stream has ended; who was told holds the order, and the order this."""
@@ -75,9 +76,10 @@ class Upload:
             if self._left_bytes < 0:
                 raise UploadError("upload", "the request's body is longer than the limit")
             if data:
-                record = taping.recorder.record("upload", taping.t(), body=data, verbatim=False)
-                taping.emit(record)
-                await taping.write([record])
+                async with taping.turn:  # cancelled before it has a number, or when it is written
+                    record = taping.recorder.record("upload", taping.t(), body=data, verbatim=False)
+                    taping.emit(record)
+                    await taping.write([record])
                 return data
         raise StopAsyncIteration
 

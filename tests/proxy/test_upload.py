@@ -5,10 +5,12 @@ import struct
 from collections.abc import Sequence
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from tests.proxy.scripted import request_of
@@ -16,10 +18,12 @@ from tests.support.house import House, answer, house, post
 from wiretape.events.record import Record
 from wiretape.events.stretch import Stretch
 from wiretape.proxy.entry import Entry
+from wiretape.proxy.inbox import Inbox
 from wiretape.proxy.keys import LOCAL
 from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
 from wiretape.proxy.server import ServerSettings, listening, serve
 from wiretape.proxy.store import StoreFullError
+from wiretape.proxy.store_files import open_files
 from wiretape.proxy.store_memory import MemoryStore
 
 PATH = "/v1/files"
@@ -172,6 +176,71 @@ async def test_so_it_is_where_more_has_come_than_is_kept(sends: int, resets: boo
         stop.set()
     for each in sockets:
         each.close()
+
+
+class _Threaded(MemoryStore):
+    """Writes a piece as the store of files writes a long one, while others go on; and like it knows one writer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writing = False
+
+    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
+        assert not self.writing, "two tasks write"
+        self.writing = True
+        try:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(0.1 if records[-1].kind in ("upload", "attempt") else 0)
+            return await super().append(stream, records, entry)
+        finally:
+            self.writing = False
+
+
+@pytest.mark.parametrize("on_client_gone", ["cancel", "drain", "keep"])
+@pytest.mark.parametrize("after_s", [0.02, 0.05, 0.15, 0.25, 0.35])
+async def test_a_client_that_leaves_while_a_piece_is_written_is_on_the_tape_once(
+    after_s: float, on_client_gone: str, autojump_clock: MockClock
+) -> None:
+    async with house(taking, store=_Threaded(), route={"on_client_gone": on_client_gone}) as home:
+        client = await home.connect()
+        await client.send(head(1_500_000))
+        with trio.move_on_after(after_s):
+            while True:
+                await client.send(b"x" * 30_000)
+                await trio.sleep(0.04)
+        client.close()
+        assert await home.ending() == ("client_gone", [])
+        assert (await home.kinds()).count("gone") == 1
+        assert [event for level, event, _ in home.log if level == "error"] == []
+
+
+async def test_and_its_tape_goes_to_its_day(tmp_path: Path) -> None:
+    """In files: the thread that writes a long piece is held up until the client has left."""
+    warned: list[str] = []
+    async with open_files(tmp_path, warn=warned.append) as store, house(taking, store=store) as home:
+        with trio.fail_after(10):
+            inside: Any = store
+            threads: trio.CapacityLimiter = inside._large
+            threads.total_tokens, workers = 1, object()
+            await threads.acquire_on_behalf_of(workers)
+            client = await home.connect(capacity=1_000_000)
+            await client.send(head(1_500_000) + b"x" * 600_000)
+            await trio.testing.wait_all_tasks_blocked()
+            assert threads.statistics().tasks_waiting == 1, "the piece is longer than what is written at once"
+            client.close()
+            await trio.testing.wait_all_tasks_blocked()
+            threads.release_on_behalf_of(workers)
+            assert await home.ending() == ("client_gone", [])
+            await inside._committer.through()
+        assert (list((tmp_path / "live").iterdir()), warned) == ([], [])
+
+
+async def test_who_has_left_is_not_told_to_go_on() -> None:
+    told: list[str] = []
+    inbox = Inbox(lambda: told.append("100 Continue"))
+    inbox.leave()
+    assert await inbox.receive() == {"type": "http.disconnect"}
+    assert told == []
 
 
 class _FullForUploads(MemoryStore):

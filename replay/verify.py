@@ -6,6 +6,7 @@ kinds, status and ending, apart from values.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -16,7 +17,9 @@ import trio
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list
 from wiretape.events.record import Record
+from wiretape.proxy.body import Body
 from wiretape.proxy.config import Config, Route, Target
+from wiretape.proxy.errors import WireError
 from wiretape.proxy.keys import Secret
 from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.serve import Running, running
@@ -145,13 +148,22 @@ async def asked_again(server: Running, request: httpx.Request) -> list[Record]:
     async with UpstreamTransport() as transport:
         response = await transport.handle_async_request(sent)
         stream = response.headers.get("x-wiretape-stream", "")
-        async with body_of(response) as body:
-            said = b"".join([read.data async for read in body])
+        said = await _read(body_of(response))
     if not stream:  # the proxy itself refused it: a tape of that alone
         refused = {"message": f"it was refused before it went out: {said[:200].decode('utf-8', 'replace')}"}
         return [Record(0, 0, "failed", refused)]
     batches = server.assembly.services.store.follow(stream)
     return [record async for batch in batches for record in batch]
+
+
+async def _read(body: Body) -> bytes:
+    """As far as it goes: how it ended stands on the tape, whatever the proxy made of it for its client."""
+    said: list[bytes] = []
+    async with body:
+        with suppress(WireError):  # of what it passes on as it came the proxy breaks off where the upstream did
+            async for read in body:
+                said.append(read.data)  # noqa: PERF401 - a list of all of them is lost with the break
+    return b"".join(said)
 
 
 def _refusal(records: Sequence[Record]) -> str:

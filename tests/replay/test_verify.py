@@ -3,22 +3,30 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from typer.testing import CliRunner
 
+from tests.replay.raw_client import ask
 from tests.replay.test_compare import CALL, TEXT, USAGE, recorded
 from tests.support.chat import DONE, finish, text
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record, encode
+from wiretape.events.settings import Settings
 from wiretape.events.tape import Recorder
 from wiretape.proxy.cli import app
+from wiretape.proxy.config import Config, Route, Target
 from wiretape.proxy.keys import Secret
+from wiretape.proxy.log import Log
+from wiretape.proxy.serve import running
 from wiretape.replay.compare import verdict
 from wiretape.replay.load import Recording, parse
+from wiretape.replay.record import recorded as all_of
 from wiretape.replay.script import Fault, Request, Script, event_stream, json_answer
 from wiretape.replay.seal import seal
 from wiretape.replay.server import Upstream, listening
@@ -106,6 +114,30 @@ def strict(seen: list[str]) -> Callable[[Request], Script]:
         return event_stream(said(seen[-1]))
 
     return choose
+
+
+async def taped(choose: Callable[[Request], Script], body: bytes, data: Path, **route: Any) -> Recording:
+    """What the real proxy tapes of one request on a bare socket, sealed."""
+    async with listening(choose) as (url, _):
+        only = Route(name="", targets=(Target(name="scripted", url=url),), attempts=1, **route)
+        async with running(Config(data=data, port=0, routes={"": only}), log=Log(None)) as server:
+            path = "/v1/chat/completions" if b'"messages"' in body else "/v1/responses"
+            await trio.to_thread.run_sync(partial(ask, int(server.url.rpartition(":")[2]), body, path))
+    return parse(seal(all_of(data)[0]))
+
+
+@pytest.mark.parametrize("body", [b'{"stream":true,"input":"a"}', b'{"stream":true,"messages":[]}'])
+@pytest.mark.parametrize("end", [Fault.CUT, Fault.RESET, Fault.GARBAGE])
+async def test_an_answer_that_breaks_off_is_compared_like_any_other(body: bytes, end: Fault, tmp_path: Path) -> None:
+    """It breaks off at the client too, and that went past the comparison as an error of the wire."""
+    frames = said("resp_live") if b"input" in body else AGAIN
+    whole, broken = event_stream(frames), event_stream(frames[:1], end=end)
+    transparent = {"settings": Settings(profile="transparent")}
+    recording = await taped(lambda _: whole, body, tmp_path / "whole", **transparent)
+    found, paths, _ = await asked(recording, broken)
+    assert (found, paths[-1]) == (2, "ending")
+    recording = await taped(lambda _: broken, body, tmp_path / "broken", **transparent)
+    assert (await asked(recording, broken))[:2] == (0, [])
 
 
 @pytest.mark.parametrize("sealed", [False, True])

@@ -107,7 +107,7 @@ def _folder(root: Path) -> Iterator[Check]:
     else:
         yield Check("data folder", "ok", str(root))
     pid = holder(root)
-    yield Check("lock", "ok", "free" if pid is None else f"held by a server (pid {pid})")
+    yield Check("lock", "ok", "free" if pid is None else f"held by a server (pid {pid or 'unknown'})")
     yield _room(root)
 
 

@@ -1,4 +1,4 @@
-"""The data folder as somebody sees it who may only read: no lock is taken, whether or not a server holds it
+"""The data folder as somebody sees it who may only read: no lock is kept, whether or not a server holds it
 
 Ended streams come from the catalogue, and those that it lacks from their tapes; live ones always from their tapes.
 """
@@ -17,6 +17,7 @@ from wiretape.events.tape import Damage, Reader
 
 from .catalogue import peek, read_entry
 from .entry import StreamRow
+from .folder import is_held
 from .store import Filter, is_stream_id
 
 __all__ = ["LIVE", "NotFoundError", "TapeFollower", "find", "holder", "read_tape", "streams"]
@@ -25,6 +26,8 @@ __all__ = ["LIVE", "NotFoundError", "TapeFollower", "find", "holder", "read_tape
 LIVE: Final = "live"
 
 _SUFFIX: Final = ".tape"
+#: Longer ones no system has, and int() refuses thousands of digits in its own words.
+_PID_CHARS_MAX: Final = 20
 _CHUNK_BYTES: Final = 1024 * 1024
 #: Below what a reader notices, and no load: one read of a file a step.
 _POLL_S: Final = 0.05
@@ -35,18 +38,13 @@ class NotFoundError(WiretapeError):
 
 
 def holder(root: Path) -> int | None:
-    """The process that holds the folder, as far as one can tell without asking for the lock."""
+    """The process that holds the folder, 0 where it has not said which it is; None where nobody does."""
+    if not is_held(root):
+        return None
     try:
-        pid = int((root / "lock").read_text(encoding="ascii"))
+        return int((root / "lock").read_text(encoding="ascii")[:_PID_CHARS_MAX])
     except (OSError, ValueError):
-        return None
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return pid  # somebody else's, and alive
-    except (OSError, OverflowError):
-        return None
-    return pid if pid > 0 else None
+        return 0
 
 
 def streams(root: Path, which: Filter, limit: int) -> list[StreamRow]:

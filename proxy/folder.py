@@ -10,14 +10,40 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from .limits import LOCK_LOOK_S, LOCK_LOOKS_MAX
 from .retention import Kept, day_of
 from .store import FolderRefusedError, is_stream_id
 
-__all__ = ["Folder"]
+__all__ = ["Folder", "is_held"]
 
 _SUFFIX: Final = ".tape"
 #: Much longer than any file system's clock stands still.
 _TICK_NS: Final = 2_500_000_000
+
+
+def is_held(root: Path) -> bool:
+    """Whether some process has a Folder of it: asked of the lock itself, since a pid outlives who wrote it."""
+    try:
+        lock = os.open(root / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _locked(lock, fcntl.LOCK_SH)
+    except OSError:  # a file system without locks: nobody holds one
+        return False
+    finally:
+        os.close(lock)
+
+
+def _locked(lock: int, how: int) -> bool:
+    """flock, not fcntl: those vanish when the same process opens and closes the file elsewhere."""
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise
+        return False
+    return True
 
 
 class Folder:
@@ -44,20 +70,28 @@ class Folder:
             raise
 
     def _take_lock(self) -> None:
-        """flock, not fcntl: those vanish when the same process opens and closes the file elsewhere."""
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            holder = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            raise FolderRefusedError(f"data folder {self.root} is in use by another process (pid {holder})") from error
+        """Refused by whoever holds the folder, and at once; never by those who look whether somebody does."""
+        for _ in range(LOCK_LOOKS_MAX):
+            if _locked(self._lock, fcntl.LOCK_EX):
+                break
+            if not _locked(self._lock, fcntl.LOCK_SH):
+                raise self._held()
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # readers share theirs: only they were in the way
+            time.sleep(LOCK_LOOK_S)
+        else:
+            raise self._held()
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, b"%d\n" % os.getpid(), 0)
+
+    def _held(self) -> FolderRefusedError:
+        holder = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        return FolderRefusedError(f"data folder {self.root} is in use by another process (pid {holder})")
 
     def close(self) -> None:
         """Another process may have it."""
         os.close(self.fd)
+        with suppress(OSError):  # whoever has our number next does not hold the folder
+            os.ftruncate(self._lock, 0)
         os.close(self._lock)
 
     def lost(self) -> str | None:

@@ -52,6 +52,8 @@ __all__ = [
     "LATE_S",
     "LEFT_LOOK_S",
     "LINGER_TIMEOUT_S",
+    "LOCK_LOOKS_MAX",
+    "LOCK_LOOK_S",
     "LOG_CLOSE_S",
     "LOG_GATHER_S",
     "LOG_LINES_MAX",
@@ -396,6 +398,11 @@ DIGEST_SLOW_BYTES_MAX: Final = 16 * 1024
 #: Of each end of a request that brings results, hashed so that a retry of it is known: 1 MiB of both takes 0.5 ms, and
 #: what is longer has an image in its middle.
 REQUEST_END_BYTES: Final = 512 * 1024
+
+#: How often a start looks again past readers that look whether a server runs, and after how long: each of them holds
+#: the lock for 10 us. Half a second together, for a reader that was stopped inside.
+LOCK_LOOKS_MAX: Final = 100
+LOCK_LOOK_S: Final = 0.005
 
 #: Pauses before a call that nobody knows is looked for again, while the upstream is awaited: a stream ends within
 #: 0.25 s after its client has its last frame (DRAIN_TIMEOUT_S).

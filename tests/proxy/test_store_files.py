@@ -1,11 +1,13 @@
 """Tapes on a real disk: kills, full disks, second processes, permissions."""
 
+import fcntl
 import os
 import random
 import resource
 import stat
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.proxy.store_child import PREFIX, batches_of
 from tests.rooms.tree import ROOT
 from wiretape.events.record import Record, encode
 from wiretape.events.tape import Reader
+from wiretape.proxy.cli_tapes import holder
 from wiretape.proxy.durability import best_sync
 from wiretape.proxy.folder import Folder
 from wiretape.proxy.recovery import recover
@@ -147,6 +150,46 @@ async def test_a_second_store_in_one_process_is_refused_too(tmp_path: Path) -> N
                 pass
     async with opened_files(tmp_path):
         pass
+
+
+def test_a_pid_that_a_killed_server_left_behind_holds_nothing(tmp_path: Path) -> None:
+    Folder(tmp_path).close()
+    assert (tmp_path / "lock").read_bytes() == b"", "the next who has this pid is not the holder"
+    (tmp_path / "lock").write_text(f"{os.getpid()}\n")
+    assert holder(tmp_path) is None
+    folder = Folder(tmp_path)
+    assert holder(tmp_path) == os.getpid()
+    (tmp_path / "lock").write_text("")
+    assert holder(tmp_path) == 0, "held, and it has not said by whom"
+    folder.close()
+
+
+def test_who_looks_keeps_no_server_from_starting(tmp_path: Path) -> None:
+    Folder(tmp_path).close()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            holder(tmp_path)
+
+    readers = [threading.Thread(target=look) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    try:
+        for _ in range(300):
+            Folder(tmp_path).close()
+    finally:
+        over.set()
+        for reader in readers:
+            reader.join()
+
+
+def test_a_reader_that_was_stopped_while_it_looked_is_not_waited_for_without_end(tmp_path: Path) -> None:
+    Folder(tmp_path).close()
+    with (tmp_path / "lock").open("rb") as looked:
+        fcntl.flock(looked, fcntl.LOCK_SH)
+        assert refused(tmp_path) == f"data folder {tmp_path} is in use by another process (pid unknown)"
+    Folder(tmp_path).close()
 
 
 def refused(root: Path) -> str:

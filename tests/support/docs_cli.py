@@ -44,7 +44,7 @@ What a verb finds goes to stdout, logs and errors to stderr. An error is one lin
 | 130 | interrupted |
 
 Every setting of [the configuration](configuration.md) is an option of `serve`, `doctor` and `config show`:
-`idle_s = 60` is `--idle-s 60`. The verbs that read never take the data folder's lock, so they work beside a server.
+`idle_s = 60` is `--idle-s 60`. The verbs that read never keep the data folder's lock, so they work beside a server.
 """
 
 

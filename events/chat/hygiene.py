@@ -100,7 +100,14 @@ def _spans(pattern: re.Pattern[str], text: str) -> list[tuple[int, int]]:
 
 
 def _suspicious(body: bytes) -> bool:
-    """Whether it has the bytes without which nothing is found, in escapes or in UTF-8; 0.7 us of a short one."""
-    if b"`\\u" in body or b"\\u26" in body:
+    """Whether it has the bytes without which nothing is found, in escapes (.NET writes those of backticks too) or in
+    UTF-8; 0.7 us of a short one.
+    """
+    escapes = b"\\u" in body
+    if escapes and (b"`\\u" in body or b"\\u26" in body or b"\\u0060\\u" in body):
         return True
-    return not body.isascii() and (b"`\xf0" in body or b"`\xe2" in body or b"\xe2\x9a\xa0" in body)
+    if body.isascii():
+        return False
+    if b"`\xf0" in body or b"`\xe2" in body or b"\xe2\x9a\xa0" in body:
+        return True
+    return escapes and (b"\\u0060\xf0" in body or b"\\u0060\xe2" in body)

@@ -99,6 +99,29 @@ def test_they_are_counted_and_all_else_keeps_its_bytes() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(b"\\n`\xf0\x9f\x92\xbb ls`\\nhi", id="all as it is"),
+        pytest.param(b"\\n`\\ud83d\\udcbb ls`\\nhi", id="the picture in small escapes, as Python writes it"),
+        pytest.param(b"\\n\\u0060\\uD83D\\uDCBB ls\\u0060\\nhi", id="all in escapes, as .NET writes it"),
+        pytest.param(b"\\n\\u0060\xf0\x9f\x92\xbb ls\\u0060\\nhi", id="only the backticks in escapes"),
+        pytest.param(b"\\n\\u0060\xe2\x8f\xb0 list\\u0060\\nhi", id="the same before a picture of three bytes"),
+        pytest.param(b"\\n`\xe2\x8f\xb0 list`\\nhi", id="a picture of three bytes as it is"),
+        pytest.param(
+            b"hi\\n\\n\\u26A0 Stream stalled: the answer is incomplete.", id="a warning's sign in a large escape"
+        ),
+        pytest.param(
+            b"hi\\n\\n\\u26a0 Stream stalled: the answer is incomplete.", id="a warning's sign in a small escape"
+        ),
+        pytest.param(b"hi\\n\\n\xe2\x9a\xa0 Stream stalled: the answer is incomplete.", id="a warning's sign as it is"),
+    ],
+)
+def test_however_json_spells_it_it_is_found(said: bytes) -> None:
+    body = b'{"messages":[{"role":"assistant","content":"%b"}]}' % said
+    assert cleaned(body) == {"messages": [{"role": "assistant", "content": "hi"}]}
+
+
 def test_who_said_nothing_else_is_counted_and_left() -> None:
     body = history("`💻 ls -la`\n", "fine")
     (mark,) = found(body, parse(body))

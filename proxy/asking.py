@@ -165,6 +165,8 @@ class Asking:
         except (WireError, UploadError, StoreError) as error:
             self.answered = error.with_traceback(None)  # its frames hold the connection, which holds the error
         finally:
+            if isinstance(self._order.body, Upload):
+                self._order.body.relayed()
             done.set()
 
     async def _take(self, head: Head, body: Body) -> None:

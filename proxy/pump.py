@@ -48,7 +48,7 @@ class Pump:
         self._taping = taping
         self._asking = Asking(live.stream, order, services)
         if isinstance(order.body, Upload):
-            order.body.onto(taping, self._uploading)
+            order.body.onto(taping, self._uploading, hashed=services.config.requests == "hash")
         #: What is looked up beside it, where its request brings tool results.
         self.answering = self._asking.answering
         self.attempts = 0

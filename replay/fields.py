@@ -190,6 +190,7 @@ LINES: Final[Mapping[str, Mapping[str, _Sort]]] = MappingProxyType(
         ),
         "commit": MappingProxyType({"status": _STATUS}),
         "gone": MappingProxyType({"at": _COUNT}),
+        "upload": MappingProxyType({"bytes": _COUNT, "sha256": _SHA256, "part": _FLAG}),
     }
 )
 #: Without these nobody can make anything of it.

@@ -25,6 +25,7 @@ from .key import exact
 from .question import Now, Recorded, given_out, keys_of, place_of, route_of, without_secrets_in_path
 from .redact import blanked, redact
 from .script import Request, Script, json_answer
+from .whole import asked_keys
 
 __all__ = [
     "HOWS",
@@ -216,7 +217,8 @@ class Deck:
         each = prepares or [blank] * len(streams)
         self._prepares = list(dict.fromkeys(each))
         self._asked = [
-            Recorded(asked_of(records), _keys(records), prepare) for records, prepare in zip(streams, each, strict=True)
+            Recorded(asked_of(records), asked_keys(records), prepare)
+            for records, prepare in zip(streams, each, strict=True)
         ]
         self._left = dict.fromkeys(range(len(streams)))
         self._used: dict[int, None] = {}
@@ -413,10 +415,6 @@ class Deck:
         if exactly:
             a, b = (exact(*place_of(each), each.body) for each in (asked.request, now.prepared(asked.prepare)))
         return _drifts(a, b)
-
-
-def _keys(records: Sequence[Record]) -> Mapping[str, Any]:
-    return next(record.keys for record in records if record.kind == "request")
 
 
 def _drifts(a: Any, b: Any) -> list[Drift]:

@@ -21,6 +21,7 @@ from .normalise import NAMES, normalise
 from .redact import blanked, blanked_path, findings, names_of, redact, unmatched
 from .sealed import beside, encode
 from .shapes import find
+from .whole import asked_keys
 
 __all__ = ["EXACT", "Rules", "in_order", "key_of_record", "seal"]
 
@@ -137,7 +138,9 @@ def _keyed(records: Sequence[Record]) -> list[Record]:
     uploaded = b"".join(record.raw or b"" for record in records if record.kind == "upload")
     keyed: list[Record] = []
     for record in records:
-        key = key_of_record(record, uploaded) if record.kind == "request" else None
+        key = None
+        if record.kind == "request":
+            key = key_of_record(record._replace(keys=asked_keys(records)), uploaded)
         keyed.append(record if key is None else record._replace(keys={**record.keys, "key": key}))
     return keyed
 

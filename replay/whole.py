@@ -1,13 +1,13 @@
 """Bodies that came in pieces as one record, cut where a piece ended, and apart again; what a reviewer reads is whole"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any, Final
 
 from wiretape.events.json_text import ABSENT, parse
 from wiretape.events.record import NO_KEYS, Record
 
-__all__ = ["ANSWER", "UPLOADED", "carrying", "parted", "pieces", "whole"]
+__all__ = ["ANSWER", "UPLOADED", "asked_keys", "carrying", "parted", "pieces", "whole"]
 
 #: What `body` records become, and what `upload` records become.
 ANSWER: Final = "answer"
@@ -20,6 +20,14 @@ _PARTS: Final = {name: kind for kind, name in _WHOLE.items()}
 _PIECE_BYTES: Final = 16 * 1024
 #: Of a line that holds JSON: most answers that are no stream, and a page of embeddings.
 _DATA_BYTES: Final = 256 * 1024
+
+
+def asked_keys(records: Sequence[Record]) -> Mapping[str, Any]:
+    """What the request of a stream says; and of an upload of which only the hash was kept (`requests = hash`), that."""
+    keys = next(record.keys for record in records if record.kind == "request")
+    kept = (record.keys for record in records if record.kind == "upload" and record.raw is None)
+    said = next((each for each in kept if "sha256" in each and not each.get("part")), None)
+    return keys if said is None else {**keys, "sha256": said["sha256"]}
 
 
 def carrying(record: Record, raw: bytes) -> Record:

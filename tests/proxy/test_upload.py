@@ -4,6 +4,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from functools import partial
+from hashlib import sha256
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import request_of
 from tests.support.house import House, answer, house, post
+from wiretape.events.emit import emit
 from wiretape.events.record import Record
 from wiretape.events.stretch import Stretch
 from wiretape.proxy.entry import Entry
@@ -25,6 +27,10 @@ from wiretape.proxy.server import ServerSettings, listening, serve
 from wiretape.proxy.store import StoreFullError
 from wiretape.proxy.store_files import open_files
 from wiretape.proxy.store_memory import MemoryStore
+from wiretape.replay.load import parse
+from wiretape.replay.match import Deck, Miss, Taken
+from wiretape.replay.script import Request
+from wiretape.replay.seal import seal
 
 PATH = "/v1/files"
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -58,6 +64,61 @@ async def test_each_piece_is_on_the_tape_and_goes_on(autojump_clock: MockClock) 
         assert (answered.status, answered.body) == (200, b"{}")
         assert await uploaded(home) == body
         assert await home.ending() == ("completed", [])
+
+
+async def hashed(home: House) -> list[tuple[dict[str, Any], bytes | None]]:
+    return [(dict(record.keys), record.raw) for record in await home.tape() if record.kind == "upload"]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_of_requests_that_are_kept_as_hashes_no_piece_is_on_the_tape(
+    chunked: bool, autojump_clock: MockClock
+) -> None:
+    async with house(after, config={"requests": "hash"}) as home:
+        body = b"PRIVATE-" * 50_000
+        client = await home.connect()
+        whole = head(len(body)) + body
+        if chunked:
+            whole = whole.replace(b"Content-Length: %d" % len(body), b"Transfer-Encoding: chunked", 1)
+            whole = whole.replace(body, b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+        await client.send(whole)
+        assert (await client.response()).status == 200
+        client.close()
+        assert await home.ending() == ("completed", [])
+        assert await hashed(home) == [({"bytes": len(body), "sha256": sha256(body).hexdigest()}, None)]
+        assert not any(b"PRIVATE" in (record.raw or b"") for record in await home.tape())
+        kinds = await home.kinds()
+        assert kinds.index("upload") < kinds.index("head")
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["the client leaves", "the upstream answers"])
+async def test_the_hash_of_a_part_says_that_it_is_one(answers: bool, autojump_clock: MockClock) -> None:
+    async def early(stream: trio.abc.Stream) -> None:
+        while not (await stream.receive_some()).endswith(b"x"):
+            pass
+        if answers:
+            await stream.send_all(OK)
+        await taking(stream)
+
+    async with house(early, config={"requests": "hash"}) as home:
+        client = await home.connect()
+        await client.send(head(1_500_000) + b"x" * 50_000)
+        await trio.sleep(1)
+        client.close()
+        assert await home.ending() == ("completed" if answers else "client_gone", [])
+        part = {"bytes": 50_000, "sha256": sha256(b"x" * 50_000).hexdigest(), "part": True}
+        assert await hashed(home) == [(part, None)]
+
+
+async def test_what_was_kept_as_a_hash_can_be_sealed_and_is_found_again(autojump_clock: MockClock) -> None:
+    async with house(after, config={"requests": "hash"}) as home:
+        body = b"PRIVATE-" * 50_000
+        await home.ask(body, path=PATH)
+        await home.settled()
+        [records] = parse(seal([await home.tape()])).streams
+        assert emit(records) == b"{}"
+        for asked, found in ((b"other", Miss), (body, Taken)):
+            assert isinstance(Deck([records]).take(Request(b"POST", PATH.encode(), [], asked)), found)
 
 
 async def test_a_slow_upload_takes_as_long_as_it_takes(autojump_clock: MockClock) -> None:

@@ -239,6 +239,16 @@ def test_an_upload_is_known_by_what_was_sent() -> None:
     assert taken(Deck([records]), asking(b"abc", "/v1/files"), asking(b"abcd", "/v1/files")) == [None, 0]
 
 
+def test_an_upload_that_kept_only_its_hash_is_matched_by_it_where_it_is_whole() -> None:
+    said = {"bytes": 4, "sha256": hashlib.sha256(b"abcd").hexdigest()}
+    whole, part = (
+        [*stream(b"", "/v1/files"), Record(2, 1, "upload", {**said, **more})] for more in ({}, {"part": True})
+    )
+    asked = asking(b"abc", "/v1/files"), asking(b"abcd", "/v1/files")
+    assert taken(Deck([whole]), *asked) == [None, 0]
+    assert taken(Deck([part]), *asked) == [None, None]
+
+
 def test_a_secret_is_no_part_of_a_question() -> None:
     one, other = (body(f"my key is sk-proj-{letter * 40}9") for letter in "ab")
     deck = Deck([stream(one), stream(body("my key is [redacted-openai-1]"))])

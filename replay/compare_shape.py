@@ -49,6 +49,9 @@ _KINDS: Final[Mapping[type[Event], str]] = MappingProxyType(
     }
 )
 
+#: RFC 9110, 15.5: statuses of errors.
+_REFUSED_FROM: Final = 400
+
 
 @dataclass(slots=True, kw_only=True)
 class Shape:
@@ -71,7 +74,7 @@ def shape_of(records: Sequence[Record]) -> Shape:
     for event in seen:
         if isinstance(event, AttemptStarted):
             shape.order.clear()
-        elif type(event) in _KINDS:
+        elif type(event) in _KINDS and not (isinstance(event, UpstreamError) and _is_refusal(shape.status)):
             _note(shape, _KINDS[type(event)])
     body: list[Record] = []
     for record in last_attempt(records):
@@ -85,6 +88,13 @@ def shape_of(records: Sequence[Record]) -> Shape:
     if value is not ABSENT:
         _take(shape, value, "body", body[0].n)
     return shape
+
+
+def _is_refusal(status: Any) -> bool:
+    """The status says it, and the event of it nothing more: it is there or not by when the proxy decided to pass the
+    answer on, at once in `transparent`, behind its last attempt in `strict`.
+    """
+    return isinstance(status, int) and status >= _REFUSED_FROM
 
 
 def _take_frame(shape: Shape, record: Record, *, chat: bool) -> None:

@@ -17,6 +17,7 @@ import trio
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import as_list
 from wiretape.events.record import Record
+from wiretape.events.settings import Settings
 from wiretape.proxy.body import Body
 from wiretape.proxy.config import Config, Route, Target
 from wiretape.proxy.errors import WireError
@@ -105,12 +106,23 @@ def _differences(records: Sequence[Record], live: Sequence[Record], number: int)
     ending = ending_of(live)
     if ending in _UNASKED and ending_of(records) != ending:  # or it is what was recorded
         raise TapeError(f"stream {number}: {_refusal(live)}")
-    mine, other = opened([records, live])
+    mine, other = opened([records, _read_as(records, live)])
     yield from shape_differences(shape_of(mine), shape_of(other))
 
 
+def _read_as(records: Sequence[Record], live: Sequence[Record]) -> list[Record]:
+    """With the profile and the settings of the recording, by which its events are read too: `think`, `cumulative`."""
+    keys = records[0].keys
+    said = {name: keys[name] for name in ("profile", "settings") if name in keys}
+    return [live[0]._replace(keys={**live[0].keys, **said}), *live[1:]]
+
+
 def _config(url: str, key: Secret | None) -> Config:
-    route = Route(name="", targets=(Target(name="live", url=url, key=key),))
+    """One attempt, passed on as it comes and taped to its end: by default an error status was asked for three times,
+    with the waits between, and what the proxy answered in its place had another shape than the recorded one.
+    """
+    target, settings = Target(name="live", url=url, key=key), Settings(profile="transparent")
+    route = Route(name="", targets=(target,), attempts=1, settings=settings, on_client_gone="drain")
     return Config(data=Path(), port=0, durability="none", routes={"": route})
 
 

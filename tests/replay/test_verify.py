@@ -12,12 +12,13 @@ import trio
 from typer.testing import CliRunner
 
 from tests.replay.raw_client import ask
+from tests.replay.scenarios import SCENARIOS, body_of, chosen
 from tests.replay.test_compare import CALL, TEXT, USAGE, recorded
 from tests.support.chat import DONE, finish, text
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record, encode
-from wiretape.events.settings import Settings
+from wiretape.events.settings import Profile, Settings
 from wiretape.events.tape import Recorder
 from wiretape.proxy.cli import app
 from wiretape.proxy.config import Config, Route, Target
@@ -25,6 +26,7 @@ from wiretape.proxy.keys import Secret
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import running
 from wiretape.replay.compare import verdict
+from wiretape.replay.compare_bytes import ending_of
 from wiretape.replay.load import Recording, parse
 from wiretape.replay.record import recorded as all_of
 from wiretape.replay.script import Fault, Request, Script, event_stream, json_answer
@@ -124,6 +126,39 @@ async def taped(choose: Callable[[Request], Script], body: bytes, data: Path, **
             path = "/v1/chat/completions" if b'"messages"' in body else "/v1/responses"
             await trio.to_thread.run_sync(partial(ask, int(server.url.rpartition(":")[2]), body, path))
     return parse(seal(all_of(data)[0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [(name, profile) for name in SCENARIOS for profile in ("transparent", "strict")],
+)
+async def test_the_seven_scenarios_are_the_same_before_their_own_upstream(
+    name: str, profile: Profile, tmp_path: Path
+) -> None:
+    """The error status was drift, since it was asked for three times and the proxy answered in its place."""
+    recording = await taped(chosen, body_of(name), tmp_path, settings=Settings(profile=profile))
+    assert ending_of(recording.streams[0]) == SCENARIOS[name].ending
+    async with listening(chosen) as (url, upstream):
+        assert await verified(recording, url) == []
+    assert len(upstream.seen) == 1
+
+
+@pytest.mark.parametrize("profile", ["transparent", "strict"])
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
+async def test_a_status_is_the_same_in_one_attempt(status: int, profile: Profile, tmp_path: Path) -> None:
+    script = json_answer(b'{"error":{"message":"nope","type":"x"}}', status)
+    recording = await taped(lambda _: script, body_of("text"), tmp_path, settings=Settings(profile=profile))
+    found, paths, upstream = await asked(recording, script)
+    assert (found, paths, len(upstream.seen)) == (0, [], 1)
+    found, paths, _ = await asked(recording, event_stream(AGAIN))
+    assert (found, paths[0]) == (2, "status")
+
+
+async def test_todays_answer_is_read_with_the_settings_of_the_recording(tmp_path: Path) -> None:
+    script = event_stream([text("<think>so", role=True), text("</think>It is"), finish(), DONE])
+    recording = await taped(lambda _: script, body_of("text"), tmp_path, settings=Settings(think=True))
+    found, paths, _ = await asked(recording, script)
+    assert (found, paths) == (0, [])
 
 
 @pytest.mark.parametrize("body", [b'{"stream":true,"input":"a"}', b'{"stream":true,"messages":[]}'])

@@ -19,9 +19,10 @@ from wiretape.events.record import Record
 from wiretape.events.settings import Settings
 from wiretape.proxy.config import Config, ConfigError, Route, Target
 from wiretape.proxy.config_url import UrlError, checked
+from wiretape.proxy.entry import StreamRow
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import Assembly, running
-from wiretape.proxy.store import PAGE_MAX, Filter
+from wiretape.proxy.store import PAGE_MAX, Filter, Store
 
 from .redact import shown_path
 from .script import Request, Script, json_answer
@@ -228,9 +229,20 @@ class Proxy:
             while registry.live:
                 await next(iter(registry.live.values())).ended.wait()
                 await trio.lowlevel.checkpoint()
-        rows = await store.list(Filter(), PAGE_MAX)
+        rows = await _rows(store)
         streams = [[record async for batch in store.read(row.stream) for record in batch] for row in rows]
         return sorted(streams, key=_began)
+
+
+async def _rows(store: Store) -> list[StreamRow]:
+    """All of them: of a test with 1,050 requests the first 50 were lost with the second page."""
+    rows: list[StreamRow] = []
+    which: Filter | None = Filter()
+    while which is not None:
+        page = await store.list(which, PAGE_MAX)
+        rows += page
+        which = Filter(before=page[-1]) if len(page) == PAGE_MAX else None
+    return rows
 
 
 def _began(records: Sequence[Record]) -> tuple[int, str]:

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from wiretape.proxy.config import ConfigError
+from wiretape.replay import pytest_thread
 from wiretape.replay.pytest_thread import Thread, stripped
 from wiretape.replay.script import Fault, Request, event_stream, json_answer
 
@@ -102,3 +103,18 @@ def test_a_proxy_tapes_what_came_in_the_order_of_the_requests(thread: Thread) ->
     assert proxy.stop() == streams == proxy.streams()
     with pytest.raises(httpx.ConnectError):
         httpx.get(proxy.url, verify=False)
+
+
+@pytest.mark.parametrize("requests", [1, 2, 3, 5])
+def test_a_proxy_gives_back_every_page_of_what_it_taped(
+    thread: Thread, monkeypatch: pytest.MonkeyPatch, requests: int
+) -> None:
+    """The store gives 1,000 streams at a time, the latest first; here two, so that there are several times so many."""
+    monkeypatch.setattr(pytest_thread, "PAGE_MAX", 2)
+    origin = thread.serve("up", lambda _: json_answer(b"{}"))
+    proxy = thread.record(origin + "/v1")
+    for number in range(requests):
+        httpx.post(proxy.url + "/v1/things", content=b"%d" % number, verify=False)
+    asked = [[each.raw for each in records if each.kind == "request"] for records in proxy.streams()]
+    assert asked == [[b"%d" % number] for number in range(requests)]
+    assert len(proxy.stop()) == requests

@@ -17,8 +17,15 @@ from .limits import CALLER_CHARS, SALT_BYTES
 
 __all__ = ["CREDENTIAL_HEADERS", "LOCAL", "Key", "Keys", "Secret", "credentials", "salt_of"]
 
-#: Where clients put a key: OpenAI and nearly all; Anthropic; Azure.
-CREDENTIAL_HEADERS: Final = (b"authorization", b"x-api-key", b"api-key")
+#: Where clients put a key: OpenAI and nearly all; Anthropic; Azure, and its gateway; Google; Amazon, beside the first.
+CREDENTIAL_HEADERS: Final = (
+    b"authorization",
+    b"x-api-key",
+    b"api-key",
+    b"ocp-apim-subscription-key",
+    b"x-goog-api-key",
+    b"x-amz-security-token",
+)
 
 #: The caller who presented nothing, where nothing is asked for.
 LOCAL: Final = "local"

@@ -32,7 +32,10 @@ Level = Literal["info", "warn", "error"]
 _RANKS: Final[Mapping[str, int]] = {"info": 0, "warn": 1, "error": 2}
 _MASK: Final = "***"
 #: Fields that would hold a credential or a header's value, whatever is in them.
-_SECRET_NAMES: Final = re.compile(r"authorization|api.?key|secret|password|cookie|credential|^headers?$", re.IGNORECASE)
+_SECRET_NAMES: Final = re.compile(
+    r"authorization|(?:api|subscription).?key|security.?token|secret|password|cookie|credential|^headers?$",
+    re.IGNORECASE,
+)
 #: Shapes of keys in any text, for what reaches the log inside a message of somebody else's. All linear. A star may be
 #: in one, where a part of it was masked as a secret of the configuration.
 _SECRET_SHAPES: Final = re.compile(

@@ -22,7 +22,14 @@ AZURE = Target(name="a", url="https://a.test/v1", key=Secret("sk-upstream-012345
 STRANGER = Target(name="a", url="https://a.test/v1", caller_key=False)
 
 IDENTITY = (b"accept-encoding", b"identity")
-CALLERS: Headers = [(b"Authorization", b"Bearer caller"), (b"x-api-key", b"caller"), (b"api-key", b"caller")]
+CALLERS: Headers = [
+    (b"Authorization", b"Bearer caller"),
+    (b"x-api-key", b"caller"),
+    (b"api-key", b"caller"),
+    (b"X-Goog-Api-Key", b"caller"),
+    (b"Ocp-Apim-Subscription-Key", b"caller"),
+    (b"x-amz-security-token", b"caller"),
+]
 
 END_TO_END: Headers = [
     (b"Content-Type", b"application/json"),

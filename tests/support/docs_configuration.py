@@ -66,8 +66,9 @@ _KEYS = f"""## Keys of Wiretape's own
 
 `{PREFIX}KEY`, or in `[keys]` one line for each name: `{{ env = VARIABLE }}` or `{{ file = PATH }}`, never the key
 itself. A key has at least {KEY_CHARS_MIN} characters. With any of them every caller presents one, as
-`Authorization: Bearer`, `x-api-key` or `api-key`, and none of these headers is passed on: each route then needs a key
-of its own for its upstream. Listening on anything but this machine's loopback needs one.
+`Authorization: Bearer`, `x-api-key`, `api-key`, `x-goog-api-key` or `ocp-apim-subscription-key`, and none of these
+headers is passed on, nor `x-amz-security-token`: each route then needs a key of its own for its upstream.
+Listening on anything but this machine's loopback needs one.
 """
 
 

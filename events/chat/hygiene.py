@@ -1,10 +1,12 @@
 """What must not come back to a model: progress markers and our own warnings inside the assistant's words of a history
 
 Clients keep what they were shown and send it again, and a model that reads `` `💻 ls -la` `` in its own words begins to
-write it instead of calling a tool (hermes issue 6972). Only whole lines of that shape count as markers.
+write it instead of calling a tool (hermes issue 6972). What is taken for one must stand exactly as it was written; in
+doubt it is the model's own: a quotation that is left does less harm than one that is cut out of what was said.
 """
 
 import re
+from bisect import bisect
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -16,12 +18,27 @@ from .write import WARNING
 
 __all__ = ["Found", "edits", "found"]
 
-#: Those of tools. What people begin a line of code with (✓ ✗ ★ ⚠ →) is none of them.
-_PICTOGRAPH: Final = "(?:[\u2328\u23f0-\u23f3\u2699\u26a1\u270d\u270f\U0001f300-\U0001faff][\ufe0f\u200d]*)+"
-#: A pictograph, a blank, a label, in backticks and alone on a line: as hermes wrote them until its pull 7500.
-_MARKER: Final = re.compile(f"^[ \t]*`{_PICTOGRAPH} [^`\r\n]{{1,200}}`[ \t]*\r?$\n?", re.MULTILINE)
-#: Code that is shown is nobody's marker.
-_FENCED: Final = re.compile("^[ \t]*```.*?(?:^[ \t]*```|\\Z)", re.MULTILINE | re.DOTALL)
+#: Those of hermes' tools, and the one of all others, until its pull 7500 (11 April 2026). A skin of one's own may have
+#: had more, which stay. What people put before a label or a button (🚀 🐛 ✨ ✓ ⚠) is mostly none of them.
+_PICTURES: Final = "⌨⏰◀⚙⚡✍❓🌐🎨🏠🐍👁👆💻📄📋📖📚📜📝📨📸🔀🔊🔍🔎🔧🔮🖥🖼🚪🧠🧪"
+#: What hermes wrote before and behind which it broke the line: the picture and the tool's main argument, or its name. A
+#: backtick in the argument makes it look like a sentence with code in it; then it stays.
+_LINE: Final = f"`[{_PICTURES}]\ufe0f? [^`\r\n]+`"
+_MARKER: Final = re.compile(f"^{_LINE}\r?$\n?", re.MULTILINE)
+#: A blank line is between any two, as each brought its own line breaks.
+_MARKERS: Final = re.compile(f"{_LINE}(?:(?:\r?\n){{2,}}{_LINE})*(?:\r?\n)?")
+#: Lines of nothing else with nothing else between: labels and buttons come so, and one that is no marker tells of all.
+_CODE: Final = re.compile("^[ \t]*`[^`\r\n]+`[ \t]*(?:\r?\n[ \t\r\n]*`[^`\r\n]+`[ \t]*)*\r?$\n?", re.MULTILINE)
+#: Code that is shown is nobody's marker. CommonMark 4.5: a block ends with a line of no fewer of the same characters.
+_FENCED: Final = re.compile(
+    "^ {0,3}(?:(`{3,}+)[^`\n]*+|(~{3,}+)[^\n]*+)\n(?:[^\n]*\n)*?(?: {0,3}(?:\\1`*|\\2~*)[ \t]*\r?$|[^\n]*\\Z)",
+    re.MULTILINE,
+)
+#: Behind a warning: the end of its line, and of the text.
+_LINE_END: Final = re.compile("[ \t]*\r?$", re.MULTILINE)
+_TEXT_END: Final = re.compile("\\s*\\Z")
+#: Before a quotation, on its line.
+_QUOTES: Final = ('"', "'", "`", "“", "\u2018", "„", "«", "(", "[", ">", "-", "*", "#", "|")
 
 
 class Found(NamedTuple):
@@ -75,21 +92,19 @@ def _in_message(number: int, message: dict[str, Any]) -> list[Found]:
 
 
 def _in_text(path: tuple[str | int, ...], key: str, text: str) -> Found | None:
-    fenced = [code.span() for code in _FENCED.finditer(text)]
-    markers = [span for span in _spans(_MARKER, text) if not any(begin <= span[0] < end for begin, end in fenced)]
-    warnings = [*_spans(WARNING, text), *_spans(NOTE, text)]
+    fences = [edge for code in _spans(_FENCED, text) for edge in code]
+    markers, warnings = _outside(fences, _markers(text)), _outside(fences, _warnings(text))
     gone = sorted([*markers, *warnings])
     if not gone:
         return None
     kept = [text[end:begin] for (_, end), (begin, _) in pairwise([(0, 0), *gone, (len(text), len(text))])]
     if not kept[0].strip():  # the line ends that were written around a marker go with it
-        kept = ["", *kept[1:]]
         first = next((place for place, piece in enumerate(kept) if piece.strip()), 0)
-        kept[first] = kept[first].lstrip("\r\n")
-    for place in range(1, len(kept)):
-        if kept[place - 1].endswith("\n\n") and kept[place].startswith("\n\n"):  # a paragraph of its own was there
-            kept[place] = kept[place][2:]
-    rest = "".join(kept)
+        kept = ["", kept[first].lstrip("\r\n"), *kept[first + 1 :]]
+    rest = kept[0]
+    for piece in kept[1:]:
+        between = rest.endswith("\n\n") and piece.startswith("\n\n")  # a paragraph of its own was there
+        rest += piece[2:] if between else piece
     if not kept[-1].strip():
         rest = rest.rstrip()
     return Found(path, key, len(markers), len(warnings), rest if rest.strip() else "", repairable=False)
@@ -97,6 +112,31 @@ def _in_text(path: tuple[str | int, ...], key: str, text: str) -> Found | None:
 
 def _spans(pattern: re.Pattern[str], text: str) -> list[tuple[int, int]]:
     return [found.span() for found in pattern.finditer(text)]
+
+
+def _markers(text: str) -> list[tuple[int, int]]:
+    lines = (code.span() for code in _CODE.finditer(text) if _MARKERS.fullmatch(code[0]))
+    return [line.span() for begin, end in lines for line in _MARKER.finditer(text, begin, end)]
+
+
+def _warnings(text: str) -> list[tuple[int, int]]:
+    ours = [span for span in _spans(WARNING, text) if _is_paragraph(text, *span) or _is_last(text, *span)]
+    return [*ours, *(span for span in _spans(NOTE, text) if _is_paragraph(text, *span))]
+
+
+def _is_paragraph(text: str, begin: int, end: int) -> bool:
+    """Whether it stands as we write it, and hermes: at the beginning or behind a blank line, and ends its line."""
+    before = text[max(begin - 3, 0) : begin]
+    return (not before or before.endswith(("\n\n", "\n\r\n"))) and _LINE_END.match(text, end) is not None
+
+
+def _is_last(text: str, begin: int, end: int) -> bool:
+    """Whether it stands as we wrote it until a blank line came between: behind all that was said, and in no quotes."""
+    return _TEXT_END.match(text, end) is not None and not text[:begin].rstrip(" ").endswith(_QUOTES)
+
+
+def _outside(fences: list[int], spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [span for span in spans if not bisect(fences, span[0]) % 2]
 
 
 def _suspicious(body: bytes) -> bool:

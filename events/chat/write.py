@@ -78,11 +78,16 @@ _OPENINGS: Final[Mapping[str, str]] = MappingProxyType(
 )
 _ENDED: Final = "Stream ended early"
 
-#: What `warning` says, wherever it stands in a text.
+#: What `warning` says, wherever it stands in a text, and nothing else: no sentence that only begins and ends so. Each
+#: part ends where it first can (`?>`) and no name has the sign in it, so a long line is read once.
+_CAUSE: Final = f"(?:{'|'.join(sorted((*_OPENINGS.values(), _ENDED)))})"
+_NAMES: Final = "[^\r\n⚠]+?"
+_BAD: Final = f"(?>the arguments of {_NAMES} are not valid JSON)"
+_TORN: Final = f"(?>a part of {_NAMES} could not be read)"
 WARNING: Final = re.compile(
-    f"⚠ (?:(?:{'|'.join(sorted((*_OPENINGS.values(), _ENDED)))}): the answer is incomplete\\."
-    f"|(?:(?:{'|'.join(sorted((*_OPENINGS.values(), _ENDED)))}) mid tool-call|Malformed tool call): "
-    r"[^\r\n]{1,8000}? Nothing was executed\.)"
+    f"⚠ (?:{_CAUSE}: the answer is incomplete\\.|(?:{_CAUSE} mid tool-call: (?>{_NAMES} (?:was|were) cut short)"
+    f"(?:, {_BAD})?(?:, {_TORN})?|Malformed tool call: (?:{_BAD}(?:, {_TORN})?|{_TORN}))"
+    f"(?:, (?>so {_NAMES} (?:was|were) not run either))?\\. Nothing was executed\\.)"
 )
 
 

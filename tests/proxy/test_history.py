@@ -86,7 +86,7 @@ async def test_a_clean_history_leaves_no_trace(autojump_clock: MockClock) -> Non
 
 
 async def test_a_long_history_is_read_in_a_thread(autojump_clock: MockClock) -> None:
-    long = MARKED + "x" * PARSE_INLINE_BYTES_MAX
+    long = "x" * PARSE_INLINE_BYTES_MAX + MARKED
     async with house(upstream := Upstream(), route={"history": "repair"}) as home:
         await home.ask(asked(long))
         assert b"\xf0\x9f\x92\xbb ls -la" not in upstream.bodies[0]

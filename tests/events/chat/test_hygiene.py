@@ -1,12 +1,16 @@
 """Markers and warnings in an assistant's words are found and taken out; a person's words and plain code are not."""
 
+from time import process_time
 from typing import Any
 
 import pytest
 
 from tests.support.chat import call, run, tape
 from wiretape.events.chat.hygiene import edits, found
+from wiretape.events.chat.write import WARNING, warning
+from wiretape.events.fold.wire import SIBLING, Call
 from wiretape.events.json_text import dumps, parse
+from wiretape.events.lifecycle import State
 from wiretape.events.splice import apply
 
 WARNED = "⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed."
@@ -29,18 +33,24 @@ def cleaned(body: bytes) -> Any:
     [
         ("\n`💻 ls -la`\nHere they are.", "Here they are."),
         ("Let me look.\n`⏰ list`\n\n`🔍 web_search`\nFound it.", "Let me look.\n\nFound it."),
-        ("ok\n`🗂️ files`", "ok"),
+        ("ok\n`🖼️ files`", "ok"),
         ("  indented\n`💻 ls`\n  and more\n", "  indented\n  and more\n"),
         ("a\r\n`💻 ls`\r\nb", "a\r\nb"),
-        ("`👨‍💻 python`\nok", "ok"),
+        ("`🖥 python`\nok", "ok"),
         (f"I will write.\n\n{WARNED}", "I will write."),
-        (f"a {WARNED} b", "a  b"),
         ("a\n\n⚠ Stream stalled mid tool-call: a, b were cut short. Nothing was executed.", "a"),
         ("a ⚠ Malformed tool call: the arguments of a are not valid JSON. Nothing was executed.", "a"),
         ("a ⚠ Size limit reached: the answer is incomplete.", "a"),
         ("a\n\n⚠ Size limit reached: the answer is incomplete.", "a"),
         (f"I will.{WARNED}", "I will."),
         (f"{WARNED}\n\nSo I write.", "So I write."),
+        (f"I.\r\n\r\n{WARNED}\r\n", "I."),
+        (f"I.\n\n{WARNED}\n\n{WARNED}\n\nI try.", "I.\n\nI try."),
+        (f"I.\n\n{WARNED}\n\nI try.\n\n{WARNED}", "I.\n\nI try."),
+        (f"````\n```\n````\n{WARNED}", "````\n```\n````"),
+        ("~~~ `x`\ny\n ~~~~ \n`💻 ls`\nok", "~~~ `x`\ny\n ~~~~ \nok"),
+        ("Run `a`\n    ```\n`💻 ls`\nok", "Run `a`\n    ```\nok"),
+        ("``` `a`\n`💻 ls`\nok", "``` `a`\nok"),
         ("It \n\n⚠ Connection dropped mid tool-call; reconnecting…\n\nIt is.", "It \n\nIt is."),
         (f"It\n\n{HERMES_STALLED}", "It"),
         (HERMES_STALLED.replace("terminal", "a, b_c, d, +2 more") + "\n\nNow.", "Now."),
@@ -59,6 +69,7 @@ def test_what_is_found_is_taken_out(said: str, rest: str) -> None:
         "Run `ls -la` first.",
         "`→ next`",
         "see `💻 ls` in the log",
+        f"a {WARNED} b",
         "```\n💻 ls\n```",
         "`💻`",
         "`✓ 12 passed`\n`✗ 1 failed`\n`⚠ flaky`",
@@ -79,6 +90,93 @@ def test_what_only_looks_like_it_stays(said: Any) -> None:
     assert found(body, parse(body)) == []
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param("````md\n```\n`💻 ls -la`\n```\n````\n", id="a block in a block of four backticks"),
+        pytest.param("~~~\n`💻 ls -la`\n~~~\n", id="a block of tildes"),
+        pytest.param("~~~\n```\n`💻 ls -la`\n", id="a block of tildes that no backticks end"),
+        pytest.param("````\n~~~~\n`💻 ls -la`\n", id="a block of backticks that no tildes end"),
+        pytest.param("   ```\n`💻 ls -la`\n    ```\n", id="a block that no line ends which is four blanks in"),
+        pytest.param("```\n``` sh\n`💻 ls -la`\n", id="a block that no line ends which says more"),
+        pytest.param("```\r\n`💻 ls -la`\r\n```\r\n", id="a block in Windows' lines"),
+        pytest.param(f"The log says:\n```\n\n{WARNED}\n\n```\nso retry.", id="a warning in a block"),
+        pytest.param(f"The log says:\n~~~\n\n{WARNED}", id="a warning in a block to the end"),
+        pytest.param(f"It said:\n```\n\n{HERMES_STALLED}\n```\nNow.", id="a note of hermes in a block"),
+        pytest.param("  `💻 ls -la`\n", id="a line further in"),
+        pytest.param("> `💻 ls -la`\n", id="a line that is quoted"),
+    ],
+)
+def test_what_is_shown_stays(said: str) -> None:
+    body = history(said)
+    assert found(body, parse(body)) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(f'You asked what "{WARNED}" means: the stream died.', id="in quotes inside a sentence"),
+        pytest.param(f'You asked what this means: "{WARNED}"', id="in quotes at the end"),
+        pytest.param(f'You asked what this means: "{WARNED}', id="behind quotes that nothing closes"),
+        pytest.param(f"> {WARNED}", id="in a quotation, as all of it"),
+        pytest.param(f"> {WARNED}\n\nThat means...", id="in a quotation"),
+        pytest.param(f"You saw:\n\n- {WARNED}", id="in a list"),
+        pytest.param(f"You saw:\n\n`{WARNED}`", id="in backticks"),
+        pytest.param(f"You saw {WARNED}\nIt means...", id="at the end of a sentence"),
+        pytest.param(f"You saw:\n\n{WARNED} It means...", id="at the beginning of a sentence"),
+        pytest.param(f"You saw:\n\n    {WARNED}\n\nIt means...", id="further in"),
+        pytest.param("It said ⚠ Connection dropped mid tool-call; reconnecting…", id="a note of hermes in a sentence"),
+    ],
+)
+def test_a_warning_that_somebody_quotes_stays(said: str) -> None:
+    body = history(said)
+    assert found(body, parse(body)) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(
+            "⚠ Connection dropped mid tool-call: see the log. All else went fine. Nothing was executed. Also more.",
+            id="no word of what became of a call",
+        ),
+        pytest.param(
+            "⚠ Connection dropped mid tool-call: see the log. Nothing was executed.", id="the same, and nothing more"
+        ),
+        pytest.param("⚠ Malformed tool call: a was cut short. Nothing was executed.", id="the end of another one"),
+        pytest.param("⚠ Stream stalled mid tool-call: was cut short. Nothing was executed.", id="no name"),
+        pytest.param("⚠ Lunch mid tool-call: a was cut short. Nothing was executed.", id="a cause that is none"),
+        pytest.param("⚠ Stream stalled mid tool-call: a was cut short, or b. Nothing was executed.", id="more besides"),
+        pytest.param("⚠ Stream stalled mid tool-call: a\nwas cut short. Nothing was executed.", id="two lines"),
+        pytest.param("⚠ Stream stalled mid tool-call: a was cut short.\nNothing was executed.", id="in two lines"),
+    ],
+)
+def test_what_no_warning_of_ours_says_stays(said: str) -> None:
+    body = history(f"I.\n\n{said}")
+    assert found(body, parse(body)) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param("Click:\n`🚀 Launch`\nand wait.", id="a button"),
+        pytest.param("Labels I created:\n\n`🐛 bug`\n`✨ feature`\n`📝 docs`\n", id="a list of labels"),
+        pytest.param("Labels:\n\n`🐛 bug`\n\n`📝 docs`\n", id="a list of labels with blank lines"),
+        pytest.param("Labels:\n\n`📝 docs`\n`🔧 fix`\n", id="a list of labels, each with a picture of a tool"),
+        pytest.param("Labels:\n\n`📝 docs`\n`none`\n", id="a list, one without a picture"),
+        pytest.param("Labels:\n\n`none`\n\n`📝 docs`\n", id="a list, one without a picture before"),
+        pytest.param("Labels:\n\n`📝 docs`\n  `🔧 fix`\n", id="a list, one further in"),
+        pytest.param("`👨‍💻 python`\nok", id="a picture that has one of a tool in it"),
+        pytest.param("`🗂️ files`\nok", id="a picture of no tool of hermes"),
+        pytest.param("`💻💻 ls`\nok", id="two pictures"),
+        pytest.param("`💻ls`\nok", id="no blank"),
+    ],
+)
+def test_pictures_of_other_things_stay(said: str) -> None:
+    body = history(said)
+    assert found(body, parse(body)) == []
+
+
 @pytest.mark.parametrize("role", ["user", "system", "tool"])
 def test_only_the_assistants_words_are_looked_at(role: str) -> None:
     body = history("`💻 ls -la`\nwhat is this?", role=role)
@@ -88,8 +186,8 @@ def test_only_the_assistants_words_are_looked_at(role: str) -> None:
 def test_they_are_counted_and_all_else_keeps_its_bytes() -> None:
     body = (
         b'{"model":"m", "big":12345678901234567890, "messages":[ {"role":"user","content":"`\xf0\x9f\x92\xbb x`"},'
-        b'{"content":"\\n`\\ud83d\\udcbb ls`\\n`\\u23f0 list`\\nhi \\u26a0 Stream stalled: the answer is incomplete.",'
-        b'"role":"assistant","z":1.0}]}'
+        b'{"content":"\\n`\\ud83d\\udcbb ls`\\n\\n`\\u23f0 list`\\nhi \\u26a0 Stream stalled: the answer is '
+        b'incomplete.","role":"assistant","z":1.0}]}'
     )
     (mark,) = found(body, parse(body))
     assert (mark.markers, mark.warnings, mark.rest) == (2, 1, "hi")
@@ -160,3 +258,64 @@ def test_every_warning_that_we_ever_send_is_known(cause: str, names: list[str]) 
     for before in ("x ", "x\n\n"):  # as it was sent until a blank line came between, and since
         (mark,) = found(history(before + said), parse(history(before + said)))
         assert (mark.warnings, mark.rest) == (1, "x")
+
+
+def lost(name: str, state: State, reason: str) -> Call:
+    """A call that came to nothing."""
+    made = Call(0, 0, "c", name)
+    made.state, made.reason = state, reason
+    return made
+
+
+CUT = lost("a", State.DROPPED, "truncated")
+BAD = lost("a b", State.MALFORMED, "malformed_call")
+BESIDE = lost("c", State.DROPPED, SIBLING)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *[
+            pytest.param(
+                warning(code, calls), id=f"{code}: {len(calls)} calls, {' and '.join(call.name for call in calls)}"
+            )
+            for code in ("length", "stalled", "reset", "upstream_error", "malformed_call", "internal", "crashed")
+            for calls in ([], [CUT], [CUT, CUT], [BAD], [BAD, BESIDE], [CUT, BAD], [CUT, BAD, BAD, BESIDE, BESIDE])
+        ],
+        "⚠ Malformed tool call: a part of a, b could not be read. Nothing was executed.",
+        "⚠ Connection dropped mid tool-call: a was cut short, a part of b could not be read. Nothing was executed.",
+        (
+            "⚠ Malformed tool call: the arguments of a are not valid JSON, a part of b could not be read, so c was "
+            "not run either. Nothing was executed."
+        ),
+        "⚠ Malformed tool call: a part of a could not be read, so b, c were not run either. Nothing was executed.",
+    ],
+)
+def test_a_warning_is_known_whatever_it_names(said: str) -> None:
+    assert WARNING.fullmatch(said)
+    (mark,) = found(history(f"I.\n\n{said}"), parse(history(f"I.\n\n{said}")))
+    assert (mark.warnings, mark.rest) == (1, "I.")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        pytest.param("⚠ Connection dropped mid tool-call: ", id="beginnings of warnings"),
+        pytest.param("⚠ Stream stalled mid tool-call (", id="beginnings of notes"),
+        pytest.param("x was cut short, the arguments of y are not valid JSON, so z was not run either, ", id="parts"),
+        pytest.param("~", id="tildes"),
+        pytest.param("`", id="backticks"),
+        pytest.param("`\n", id="lines of a backtick"),
+        pytest.param("`💻 ls`\n\n", id="markers"),
+        pytest.param("`x`\n \t", id="lines of code"),
+        pytest.param("```\n", id="blocks"),
+        pytest.param(" ", id="blanks"),
+        pytest.param("\n", id="blank lines"),
+    ],
+)
+def test_nothing_that_is_said_takes_long(piece: str) -> None:
+    said = f"`💻 ls`\n\n⚠ Connection dropped mid tool-call: {piece * (200_000 // len(piece))}"
+    body = history(said)
+    began = process_time()
+    found(body, parse(body))
+    assert process_time() - began < 1

@@ -248,7 +248,12 @@ def warning(code: str, calls: Sequence[Call]) -> str:
 
 def _names(calls: Sequence[Call]) -> str:
     """Of an internal tool nobody needs the name: it is the upstream's own housekeeping."""
-    return ", ".join("an internal tool" if call.internal else call.name or "a tool without a name" for call in calls)
+    return ", ".join("an internal tool" if call.internal else _named(call) or "a tool without a name" for call in calls)
+
+
+def _named(call: Call) -> str:
+    """As much of its name as a card shows, in one line: hygiene finds a warning by its line."""
+    return " ".join(call.name[:NAME_CHARS_MAX].splitlines())
 
 
 def _were(calls: Sequence[Call]) -> str:
@@ -257,7 +262,7 @@ def _were(calls: Sequence[Call]) -> str:
 
 def error(code: str, calls: Sequence[Call]) -> bytes:
     """The frame that ends a stream which must not be taken for whole."""
-    dropped = [{"id": call.id, "name": call.name} for call in calls if not call.internal]
+    dropped = [{"id": call.id, "name": _named(call)} for call in calls if not call.internal]
     kind = "malformed_call" if code == "malformed_call" else "stream_truncated"
     body = {"message": warning(code, calls), "type": kind, "code": code, "dropped_tools": dropped}
     return encode(dumps({"error": body}))

@@ -7,10 +7,11 @@ import pytest
 
 from tests.support.chat import call, run, tape
 from wiretape.events.chat.hygiene import edits, found
-from wiretape.events.chat.write import WARNING, warning
+from wiretape.events.chat.write import WARNING, error, warning
 from wiretape.events.fold.wire import SIBLING, Call
 from wiretape.events.json_text import dumps, parse
 from wiretape.events.lifecycle import State
+from wiretape.events.limits import NAME_CHARS_MAX
 from wiretape.events.splice import apply
 
 WARNED = "⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed."
@@ -295,6 +296,36 @@ def test_a_warning_is_known_whatever_it_names(said: str) -> None:
     assert WARNING.fullmatch(said)
     (mark,) = found(history(f"I.\n\n{said}"), parse(history(f"I.\n\n{said}")))
     assert (mark.warnings, mark.rest) == (1, "I.")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        pytest.param("x" * NAME_CHARS_MAX, "x" * NAME_CHARS_MAX, id="as long as a card shows it"),
+        pytest.param("x" * 9_000, "x" * NAME_CHARS_MAX, id="far longer"),
+        pytest.param("wr\nite", "wr ite", id="in two lines"),
+        pytest.param("wr\r\nite", "wr ite", id="in two lines of Windows'"),
+        pytest.param("wr\u2028ite", "wr ite", id="in two lines of Unicode's"),
+        pytest.param("\n", "", id="nothing but a line break"),
+    ],
+)
+def test_a_name_takes_one_line_of_a_warning_and_is_no_longer_than_a_card_shows_it(name: str, shown: str) -> None:
+    dropped = lost(name, State.DROPPED, "truncated")
+    said = warning("truncated", [dropped])
+    assert said == WARNED.replace("write_file", shown or "a tool without a name")
+    assert WARNING.fullmatch(said)
+    assert parse(error("truncated", [dropped])[len(b"data: ") :])["error"] == {
+        "message": said,
+        "type": "stream_truncated",
+        "code": "truncated",
+        "dropped_tools": [{"id": "c", "name": shown}],
+    }
+
+
+def test_a_warning_of_many_long_names_is_known() -> None:
+    said = warning("truncated", [lost("x" * NAME_CHARS_MAX, State.DROPPED, "truncated")] * 20)
+    assert len(said) > 20_000
+    assert WARNING.fullmatch(said)
 
 
 @pytest.mark.parametrize(

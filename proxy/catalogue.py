@@ -26,7 +26,7 @@ from .entry import AnswerRow, CallRow, Entry, StreamRow, entry_of
 from .folder import Folder
 from .limits import SAME_CALLS_MAX
 from .linking import Fate, Key, Link, fates, key_of, link_of
-from .store import PAGE_MAX, Filter
+from .store import PAGE_MAX, Filter, StoreError
 
 __all__ = ["Book", "Catalogue", "Peek", "peek", "peek_fates", "read_entry", "reindex"]
 
@@ -144,15 +144,18 @@ def _records(path: str | Path) -> Iterator[Record]:
 
 
 def reindex(folder: Folder) -> int:
-    """The whole catalogue anew; how many streams it holds. The folder must be held, and nobody else have it open."""
+    """The whole catalogue anew; how many streams it holds. The folder must be held, and nobody else have it open.
+
+    Raises StoreError where it cannot be written; what there is of it the next server completes.
+    """
     _remove(folder.root / "catalogue.db")
-    book = Book(folder)
     try:
-        while book.catch_up():
-            pass
-        return book.count()
-    finally:
-        book.close()
+        with closing(Book(folder)) as book:
+            while book.catch_up():
+                pass
+            return book.count()
+    except sqlite3.Error as error:
+        raise StoreError(f"the catalogue of {folder.root} cannot be written: {error}") from error
 
 
 class Catalogue:

@@ -5,7 +5,6 @@ configuration cannot be understood; 3 it cannot be started or read; 130 interrup
 logs and errors to stderr, an error in one line.
 """
 
-import os
 import sys
 import time
 from contextlib import closing
@@ -25,8 +24,10 @@ from .cli_common import (
     FailedError,
     line_of,
     loaded_from,
+    open_streams,
     print_json,
     root_of,
+    settle,
     told,
 )
 
@@ -60,6 +61,7 @@ _Stream = Annotated[str, typer.Argument(metavar="ID", help="A stream, or the beg
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """What `wiretape` runs. Always ends in SystemExit."""
+    open_streams()
     if not __debug__:  # what cannot happen would no longer be noticed
         _fail("python -O takes out the assertions that guard the tapes: start without it", CANNOT_START)
     try:
@@ -69,7 +71,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except typer.TyperException as error:
         _fail(error.format_message(), error.exit_code)
     except BrokenPipeError:  # whoever read us has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        settle()
         sys.exit(0)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
@@ -89,6 +91,7 @@ def _asked(arguments: list[str]) -> object:
 
 def _fail(message: str, code: int) -> NoReturn:
     typer.echo(f"wiretape: {' '.join(message.split())}", err=True)
+    settle()
     sys.exit(code)
 
 

@@ -1,7 +1,9 @@
 """What all verbs of the command line share: exit codes, an error in one line, the options that they have in common"""
 
+import io
 import json
 import os
+import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,10 +23,13 @@ __all__ = [
     "ConfigFile",
     "DataFolder",
     "FailedError",
+    "announce",
     "line_of",
     "loaded_from",
+    "open_streams",
     "print_json",
     "root_of",
+    "settle",
     "told",
 ]
 
@@ -32,6 +37,9 @@ FOUND_WRONG: Final = 1
 BAD_USAGE: Final = 2
 CANNOT_START: Final = 3
 INTERRUPTED: Final = 130
+
+_STDOUT: Final = 1
+_STDERR: Final = 2
 
 DataFolder = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data folder.", show_default=False)]
 ConfigFile = Annotated[
@@ -49,6 +57,42 @@ class FailedError(Exception):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+def open_streams() -> None:
+    """stdin, stdout and stderr are there, and what their encoding lacks is written as an escape.
+
+    One that was closed at the start is nowhere: its number is given to the next file that is opened, perhaps a tape.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    sys.stdout = sys.stdout or os.fdopen(_STDOUT, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(_STDERR, "w", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def announce(text: str) -> bool:
+    """What a server says on stdout before it serves; False where nobody can have read it, which stops no server."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()  # whoever reads us through a pipe waits for the first line
+    except OSError:
+        settle()
+        return False
+    return sys.__stdout__ is not None
+
+
+def settle() -> None:
+    """stdout has all that was written to it, or whoever read it is gone and the rest goes nowhere."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def loaded_from(
@@ -102,10 +146,20 @@ def _alone(error: BaseException) -> BaseException:
 
 
 def line_of(value: Mapping[str, Any]) -> str:
-    """JSON on one line."""
-    return json.dumps(value, ensure_ascii=False)
+    """JSON on one line, for stdout."""
+    return _json(value, None)
 
 
 def print_json(value: Any) -> None:
     """JSON that a person can read too."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    typer.echo(_json(value, 2))
+
+
+def _json(value: Any, indent: int | None) -> str:
+    """All escaped where stdout lacks a letter, or a text has half of one: JSON has no other way to say it."""
+    said = json.dumps(value, ensure_ascii=False, indent=indent)
+    try:
+        said.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent)
+    return said

@@ -3,7 +3,6 @@
 import os
 import resource
 import shutil
-import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -28,6 +27,7 @@ from .limits import (
     STREAM_DESCRIPTORS,
 )
 from .routes import request_target, upstream_url
+from .server import BindError, listening
 from .upstream import UpstreamTransport, body_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ __all__ = ["Check", "State", "examine", "lines", "upstreams"]
 
 State = Literal["ok", "note", "wrong"]
 
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _MARKS: Final[dict[State, str]] = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 
 
@@ -78,15 +77,14 @@ def _server(config: Config) -> Iterator[Check]:
     if holder(config.data) is not None:
         yield Check("address", "ok", f"{where}, not tried since a server runs")
         return
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((config.host.strip("[]"), config.port))
-        except OSError as error:
-            yield Check("address", "wrong", f"{where} cannot be had: {error.strerror}")
-        else:
-            yield Check("address", "ok", f"{where} is free")
+    try:
+        sockets = listening(config.host, config.port)
+    except BindError as error:
+        yield Check("address", "wrong", str(error))
+        return
+    for sock in sockets:
+        sock.close()
+    yield Check("address", "ok", f"{where} is free")
 
 
 def _folder(root: Path) -> Iterator[Check]:

@@ -1,6 +1,5 @@
 """`wiretape serve`: says where it listens and what to paste, and serves until it is told to stop"""
 
-import sys
 from functools import partial
 from typing import Final
 
@@ -8,6 +7,7 @@ import trio
 
 from wiretape.events.errors import WiretapeError
 
+from .cli_common import announce
 from .config import Config
 from .headers import masked
 from .log import Log, stderr_fd
@@ -29,7 +29,7 @@ def serve_until_told(config: Config) -> None:
     """Until SIGTERM or SIGINT. Raises what keeps it from starting."""
     log = Log(stderr_fd(), mask=partial(_masked, config))
     try:
-        trio.run(partial(run, config, log=log, on_ready=_announce))
+        trio.run(partial(run, config, log=log, on_ready=partial(_announce, log)))
     except BindError as error:
         raise CannotListenError(str(error)) from error
     finally:
@@ -42,9 +42,9 @@ def announcement(url: str) -> str:
     return f"{base}\nexport OPENAI_BASE_URL={base}\n{_CURL.format(base=base)}\n"
 
 
-def _announce(url: str) -> None:
-    sys.stdout.write(announcement(url))
-    sys.stdout.flush()  # whoever reads us through a pipe waits for the first line
+def _announce(log: Log, url: str) -> None:
+    if not announce(announcement(url)):
+        log.warn("not_announced", url=url, why="nobody reads stdout")
 
 
 def _masked(config: Config, text: str) -> str:

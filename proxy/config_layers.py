@@ -108,6 +108,8 @@ def open_layers(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path)
         raise ConfigError(f"{line(str(chosen or FILE))}: not TOML {place if place.startswith('at ') else ''}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{line(str(chosen or FILE))}: not TOML: not UTF-8") from None
+    except (ValueError, RecursionError):  # tomllib's bounds are Python's own
+        raise ConfigError(f"{line(str(chosen or FILE))}: a number too long, or too many brackets") from None
     layers = Layers(
         document=document,
         file=line(str(chosen or FILE)),
@@ -138,16 +140,17 @@ def _content(path: Path, *, required: bool) -> bytes:
         raise ConfigError(f"{line(path.name)}: cannot be read: {exc.strerror}") from None
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """All texts of a document; among them the variables that it names."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():  # pyright: ignore[reportUnknownVariableType] - looked at by the next call
-            yield from _texts(inner)
-    elif isinstance(value, list):
-        for inner in value:  # pyright: ignore[reportUnknownVariableType] - looked at by the next call
-            yield from _texts(inner)
+def _texts(document: Mapping[str, Any]) -> Iterator[str]:
+    """All texts of a document, however deep; among them the variables that it names."""
+    left: list[Any] = [document]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
 
 
 def _no_typos(environ: Mapping[str, str], named: set[str]) -> None:

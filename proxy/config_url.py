@@ -34,9 +34,10 @@ def checked(url: str, *, allow_plain_http: bool) -> str:
         raise UrlError("must not hold a fragment (#)")
     try:
         base, parsed = base_of(url), httpx.URL(url)
-    except httpx.InvalidURL:
+        host = parsed.host
+    except (httpx.InvalidURL, UnicodeError):  # the second where a label of the host is no Punycode
         raise UrlError(_NO_URL) from None
-    if not parsed.host or not (parsed.port is None or 1 <= parsed.port <= PORT_MAX):
+    if not host or not (parsed.port is None or 1 <= parsed.port <= PORT_MAX):
         raise UrlError(_NO_URL)
     if not is_plain(base.path + b"/"):
         raise UrlError("must not hold . or .. in its path")
@@ -44,7 +45,7 @@ def checked(url: str, *, allow_plain_http: bool) -> str:
         raise UrlError(f"is a base URL, which ends before {_OWN_TAIL}")
     if holds_key(base.query):
         raise UrlError("must not hold a key in its query; name the key's variable in key_env")
-    if parsed.scheme == "http" and not is_loopback(parsed.host) and not allow_plain_http:
+    if parsed.scheme == "http" and not is_loopback(host) and not allow_plain_http:
         raise UrlError("must begin with https://, or say allow_plain_http = true beside it")
     return url
 

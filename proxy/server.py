@@ -71,6 +71,8 @@ def listening(host: str, port: int) -> list[socket.socket]:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as exc:
         raise BindError(f"cannot listen on {host} port {port}: {exc.strerror or exc}") from exc
+    except UnicodeError as exc:  # an empty label, or one of more than 63 letters
+        raise BindError(f"cannot listen on {host} port {port}: no machine can have this name") from exc
     for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
         try:
             opened.append(_bound(family, (address[0], port, *address[2:])))

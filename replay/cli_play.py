@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from wiretape.proxy.cli_common import BAD_USAGE, CANNOT_START, FOUND_WRONG, FailedError, told
+from wiretape.proxy.cli_common import BAD_USAGE, CANNOT_START, FOUND_WRONG, FailedError, announce, told
 
 from .cli_out import refuse_folder, write_whole
 
@@ -122,7 +122,7 @@ async def _until_told(serving: "Serving", host: str, port: int) -> None:
 
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with listening(serving.choose, port, host, say=_say, ended=serving.ended) as (url, _):
-            typer.echo(_announcement(url), nl=False)
+            announce(_announcement(url))  # whoever has closed stdout may know the port
             async for _ in signals:
                 break
     for line in serving.behind():

@@ -3,7 +3,6 @@
 Nothing but loopback is used. The client takes the frames as they come, like any SDK.
 """
 
-import json
 import shlex
 import shutil
 import sys
@@ -27,6 +26,7 @@ from wiretape.events.json_text import as_object, dumps, parse
 from wiretape.events.model import Event, Finish, Terminator, TextDelta, ToolArgumentsDelta, ToolCallStarted, Usage
 from wiretape.events.sse import encode
 from wiretape.events.tape import Recorder
+from wiretape.proxy.cli_common import print_json
 from wiretape.proxy.cli_show import ID_CHARS, Saying, console
 from wiretape.proxy.cli_tapes import find, read_tape
 from wiretape.proxy.config import Config, Route, Target
@@ -239,7 +239,7 @@ def run_demo(data: Path | None, *, as_json: bool = False) -> bool:
     folder = data or Path(tempfile.mkdtemp(prefix="wiretape-demo-"))
     if as_json:
         found = trio.run(played, folder)
-        sys.stdout.write(json.dumps([one.to_json() for one in found], ensure_ascii=False, indent=2) + "\n")
+        print_json([one.to_json() for one in found])
     else:
         out = console()
 

@@ -15,6 +15,7 @@ from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
 from wiretape.events.emit import emit
 from wiretape.events.record import Record, encode
 from wiretape.events.settings import Settings
+from wiretape.events.tape import Recorder
 from wiretape.proxy.cli import main
 from wiretape.proxy.cli_common import BAD_USAGE, CANNOT_START, FOUND_WRONG
 from wiretape.proxy.config import Config
@@ -115,6 +116,7 @@ REFUSED = {
         '"strict" or "transparent"',
     ),
     "a URL that is none": (["serve", "--upstream", "x.test"], BAD_USAGE, "--upstream"),
+    "a URL whose host is no name": (["serve", "--upstream", "https://xn--a/v1"], BAD_USAGE, "--upstream: is no URL"),
     "no upstream at all": (["serve"], BAD_USAGE, "give --upstream URL"),
     "a file of configuration that is not there": (["ls", "--config", "no.toml"], BAD_USAGE, "there is no such file"),
     "another address without a key": (
@@ -146,6 +148,33 @@ def test_a_file_that_is_no_toml_names_the_place(run: Run) -> None:
     said = run("config", "show")
     assert (said.code, said.err.count("\n")) == (BAD_USAGE, 1)
     assert "wiretape.toml: not TOML at line 2" in said.err.replace("(", "")
+
+
+UNREADABLE = {
+    "a number of thousands of digits": "port = " + "9" * 5_000,
+    "lists in lists": "a = " + "[" * 3_000,
+    "tables in tables": "keys" + ".a" * 3_000 + " = 1",
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_a_file_beyond_all_bounds_is_one_line(case: str, run: Run) -> None:
+    Path("wiretape.toml").write_text(UNREADABLE[case], encoding="utf-8")
+    said = run("config", "show")
+    assert (said.code, said.out, said.err.count("\n")) == (BAD_USAGE, "", 1)
+    assert said.err.startswith("wiretape: wiretape.toml: ")
+
+
+@pytest.mark.parametrize("host", ["a" * 70, "a..b"], ids=["a label too long", "an empty label"])
+def test_a_host_that_no_name_can_be_is_one_line(
+    host: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIRETAPE_KEY", "k" * 40)
+    given = ["--upstream", "http://127.0.0.1:9/v1", "--host", host, "--data", tmp_path / "d"]
+    said = run("serve", *given)
+    assert (said.code, said.out) == (CANNOT_START, "")
+    assert said.err == f"wiretape: cannot listen on {host} port 8787: no machine can have this name\n"
+    assert f"cannot listen on {host} port 8787" in run("doctor", *given).out
 
 
 def test_a_port_in_use_is_one_line(run: Run, tmp_path: Path) -> None:
@@ -282,6 +311,22 @@ def test_show_events_are_lines(run: Run, data: Path) -> None:
     lines = run("show", DONE, "--data", data, "--events").out.splitlines()
     assert "text_delta" in "".join(lines)
     assert "ending='completed'" in lines[-1]
+
+
+def half_an_emoji(stream: str) -> list[Record]:
+    """A text as an upstream sends it that cuts an emoji in two."""
+    recorder, told = Recorder(), flat(stream_of(stream))
+    said = [record.raw and record.raw.replace(b"word 1", rb"\u2026 \ud83d") for record in told]
+    return [recorder.record(record.kind, record.t, record.keys, raw) for record, raw in zip(told, said, strict=True)]
+
+
+@pytest.mark.parametrize("verb", [["show", "--events"], ["follow"]], ids=" ".join)
+def test_half_an_emoji_is_json_like_any_text(verb: list[str], run: Run, data: Path) -> None:
+    put(data / DAY, "half", half_an_emoji("half"))
+    said = run(*verb, "half", "--data", data, "--json")
+    assert (said.code, said.err) == (0, "")
+    assert "\\u2026 \\ud83d" in said.out
+    assert run(*verb, "half", "--data", data).code == run("show", "half", "--data", data).code == 0
 
 
 def test_an_unknown_id_is_not_found(run: Run, data: Path) -> None:

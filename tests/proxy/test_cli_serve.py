@@ -160,6 +160,72 @@ def test_whoever_stops_reading_is_no_error(verb: list[str], tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def shell(script: str, *arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """A line of the shell, in which "$@" is the command with these arguments."""
+    words = ["sh", "-c", script, "sh", *COMMAND, *arguments]
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=30, env={**os.environ, **environ}, encoding="utf-8"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", [["ls"], ["ls", "--json"], ["show", "s1"], ["show", "s1", "--tape"]], ids=" ".join)
+def test_a_stdout_that_is_closed_is_no_error(verb: list[str], tmp_path: Path) -> None:
+    (tmp_path / "live").mkdir()
+    (tmp_path / "live/s1.tape").write_bytes(b"".join(encode(record) for record in flat(stream_of("s1"))))
+    for closed in (">&-", ">&- <&-"):
+        done = shell(f'"$@" {closed}', *verb, "--data", tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert shell('"$@" >&- 2>&-', *verb, "--data", tmp_path).returncode == 0
+    assert shell('"$@" >&- 2>&-', "config", "show").returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nobody", ["", ">&-", "> /dev/full"], ids=["it has left", "closed", "full"])
+def test_it_serves_although_nobody_reads_its_first_lines(nobody: str, tmp_path: Path) -> None:
+    """`wiretape serve | true` ended at once, with exit code 0 and no word."""
+    arguments = ["--upstream", "http://127.0.0.1:9/v1", "--port", "0", "--data", str(tmp_path / "data")]
+    words = ["sh", "-c", f'exec "$@" {nobody}', "sh", *COMMAND, "serve", *arguments]
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.Popen(words, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    try:
+        said = json.loads(line)
+        assert said["event"] == "not_announced"
+        with urllib.request.urlopen(f"{said['url']}/wiretape/healthz", timeout=10) as answer:  # noqa: S310
+            assert json.load(answer) == {"alive": True}
+    finally:
+        process.terminate()
+        rest = process.communicate(timeout=10)[1]
+    assert (process.returncode, "Traceback" in line + rest) == (0, False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("console", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}], ids=str)
+def test_a_console_that_lacks_a_letter_gets_all_others(console: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "live").mkdir()
+    tape = b"".join(encode(record) for record in flat(stream_of("s1", model="caf\u00e9", end=False)))
+    (tmp_path / "live/s1.tape").write_bytes(tape)
+    said = shell('"$@"', "show", "s1", "--data", tmp_path, **console)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert r"caf\xe9" in said.stdout
+    for verb in (["show", "s1"], ["ls"]):
+        asked = shell('"$@"', *verb, "--json", "--data", tmp_path, **console)
+        assert r"caf\u00e9" in asked.stdout, "JSON has an escape of its own"
+        assert json.loads(asked.stdout)
+
+
+@pytest.mark.slow
+def test_a_catalogue_without_room_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "live").mkdir()
+    done = shell('ulimit -f 1; "$@"', "reindex", "--data", tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
+    assert done.stderr.startswith(f"wiretape: the catalogue of {tmp_path} cannot be written: ")
+
+
 @pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_one_line() -> None:
     done = told("serve", "--upstream", "https://x.test/v1", "--port", "0", "--data", "/proc/wiretape")

@@ -23,6 +23,7 @@ from wiretape.proxy.config import Route, Target
 
 from .base_urls import base_urls
 from .compare import compare, verdict
+from .compare_bytes import ending_of
 from .faults import FaultError, Faults
 from .key import key_of
 from .load import Recording, parse
@@ -347,6 +348,7 @@ class Tape:
             return ""
         if not streams:
             return "nothing was asked of the upstream, so there is nothing to keep"
+        self.notes += [f"{self.plan.nodeid}: {each}" for each in _stopped(streams, self._thread.settle_s)]
         sealed = seal(streams)
         differences = list(
             compare(*paired(self._recorded, parse(sealed).streams), "shape" if self.plan.mode == "verify" else "fold")
@@ -363,6 +365,16 @@ class Tape:
         if differences:
             self.notes.append(f"{self.plan.files[0]}: the upstream differs where it breaks nothing:\n{told}")
         return ""
+
+
+def _stopped(streams: _Streams, settle_s: float) -> list[str]:
+    """Those that were not waited for."""
+    stopped = [number for number, records in enumerate(streams, 1) if ending_of(records) == "shutdown"]
+    return [
+        f"stream {number} still ran {settle_s:g} s after the test, and is taped up to there; "
+        "a test that reads its answer to the end tapes all of it"
+        for number in stopped
+    ]
 
 
 def _aged(plan: Plan, recordings: Sequence[Recording]) -> str:

@@ -8,9 +8,10 @@ import pytest
 
 from tests.support.tapes import Turn, calls, conversation, text, write
 from wiretape.replay import pytest_tape
+from wiretape.replay.compare_bytes import ending_of
 from wiretape.replay.load import load
 from wiretape.replay.pytest_thread import Thread
-from wiretape.replay.script import Request, Script, event_stream
+from wiretape.replay.script import Fault, Request, Script, event_stream
 
 pytestmark = pytest.mark.slow
 
@@ -259,12 +260,15 @@ class Upstream:
         self.says = text("hi", "sunny", " day")
         #: Of requests with these words.
         self.each: dict[bytes, Turn] = {}
+        #: Behind the first piece of each answer.
+        self.fault: Fault | None = None
         self.url = self.thread.serve("up", self._choose) + "/v1"
 
     def _choose(self, request: Request) -> Script:
         self.asked += 1
         says = next((says for words, says in self.each.items() if words in request.body), self.says)
-        return event_stream(data for _, data in says.reads)
+        reads = [data for _, data in says.reads]
+        return event_stream(reads[:1], end=self.fault) if self.fault is not None else event_stream(reads)
 
 
 @pytest.fixture
@@ -530,6 +534,31 @@ def test_verify_compares_the_shape_of_what_the_upstream_says_now(pytester: pytes
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["the upstream has drifted from *test_weather.tape:", "*breaking: stream 1*"])
     assert file.read_bytes() == old
+
+
+LEAVES_EARLY = (
+    CLIENT
+    + """
+@pytest.mark.tape
+def test_it(tape):
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    with httpx.stream("POST", tape.url + "/chat/completions", json=body) as answer:
+        assert next(answer.iter_bytes())
+"""
+)
+
+
+def test_a_stream_that_runs_on_is_ended_and_told(
+    pytester: pytest.Pytester, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Thread, "settle_s", 0.1)
+    upstream.fault = Fault.STALL
+    file = project(pytester, LEAVES_EARLY) / "tapes/test_it/test_it.tape"
+    result = run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["test_it.py::test_it: stream 1 still ran 0.1 s after the test, and is taped up to *"])
+    assert ending_of(load(file).streams[0]) == "shutdown"
+    run(pytester).assert_outcomes(passed=1)
 
 
 def test_off_asks_the_upstream_and_keeps_nothing(pytester: pytest.Pytester, upstream: Upstream) -> None:

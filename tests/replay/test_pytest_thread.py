@@ -118,3 +118,16 @@ def test_a_proxy_gives_back_every_page_of_what_it_taped(
     asked = [[each.raw for each in records if each.kind == "request"] for records in proxy.streams()]
     assert asked == [[b"%d" % number] for number in range(requests)]
     assert len(proxy.stop()) == requests
+
+
+def test_what_runs_on_when_a_proxy_stops_ends_as_shutdown(thread: Thread, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was on the tape without an end."""
+    monkeypatch.setattr(thread, "settle_s", 0.1)
+    origin = thread.serve("up", lambda _: event_stream([b'data: {"choices":[]}\n\n'], end=Fault.STALL))
+    proxy = thread.record(origin + "/v1")
+    with httpx.Client(verify=False, timeout=10) as client:
+        with client.stream("POST", proxy.url + "/v1/chat/completions", json={"stream": True}) as response:
+            assert next(response.iter_bytes())
+        assert [records[-1].kind for records in proxy.streams()] == ["gone"], "it still runs, and is not ended yet"
+        (records,) = proxy.stop()
+    assert (records[-1].kind, records[-1].keys["ending"]) == ("end", "shutdown")

@@ -77,16 +77,15 @@ class StreamsApi:
         except _BadParameterError as bad:
             return _bad(*bad.args)
         rows: list[StreamRow] = []
+        wanted = min(limit + 1, PAGE_MAX)  # with one more than is shown it is known whether there is another page
         while True:
-            page = await self._store.list(which, limit)
+            page = await self._store.list(which, wanted)
             rows += [row for row in page if row.ending or not ended_only]
-            if len(rows) >= limit or len(page) < limit:
+            if len(rows) > limit or len(page) < wanted:
                 break
             which = replace(which, before=page[-1])
-        more = len(page) == limit or len(rows) > limit
-        rows = rows[:limit]
-        last = f"{rows[-1].created}.{rows[-1].stream}" if rows and more else None
-        return json_answer(200, {"streams": [_row(row) for row in rows], "next": last})
+        last = f"{rows[limit - 1].created}.{rows[limit - 1].stream}" if len(rows) > limit else None
+        return json_answer(200, {"streams": [_row(row) for row in rows[:limit]], "next": last})
 
     async def one(self, caller: str, stream: str, query: Mapping[str, str]) -> Answer:
         """`/wiretape/streams/{id}`."""

@@ -88,6 +88,32 @@ async def test_pages_neither_skip_nor_repeat(home: House, live: str) -> None:
     assert seen == ["s6", *(["x"] if not live else []), "s5", "s4", "s3", "s2", "s1", "s0"]
 
 
+@pytest.mark.parametrize("live", ["", "&live=0"])
+@pytest.mark.parametrize("limit", [1, 3, 6])
+async def test_behind_a_last_page_that_is_full_there_is_none(home: House, limit: int, live: str) -> None:
+    for number in range(6):
+        await put(home.store, f"s{number}", mine(f"s{number}", created=CREATED + number))
+    if live:
+        await put(home.store, "runs", mine("runs", created=CREATED - 1, end=False))
+    seen: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = (await home.get(f"/wiretape/streams?limit={limit}{live}{cursor}")).json
+        assert page["streams"], "no page is empty"
+        seen += [row["id"] for row in page["streams"]]
+        cursor = page["next"] and f"&before={page['next']}"
+    assert seen == ["s5", "s4", "s3", "s2", "s1", "s0"]
+
+
+async def test_the_longest_page_knows_whether_there_is_another(home: House) -> None:
+    for number in range(PAGE_MAX):
+        await put(home.store, f"s{number}", mine(f"s{number}", created=CREATED + number, reads=1))
+    assert (await home.get(f"/wiretape/streams?limit={PAGE_MAX}")).json["next"] is None
+    await put(home.store, "one-more", mine("one-more", created=CREATED - 1, reads=1))
+    page = (await home.get(f"/wiretape/streams?limit={PAGE_MAX}")).json
+    assert (len(page["streams"]), page["next"]) == (PAGE_MAX, f"{CREATED}.s0")
+
+
 FILTERS: list[tuple[str, list[str]]] = [
     ("model=m1", ["a", "b"]),
     ("route=r2", ["b", "c"]),

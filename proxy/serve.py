@@ -229,5 +229,6 @@ def _settle() -> None:
 
 
 def _url(config: Config, sockets: Sequence[socket.socket]) -> str:
-    host = f"[{config.host}]" if ":" in config.host else config.host
+    bare = config.host.strip("[]")
+    host = f"[{bare}]" if ":" in bare else bare
     return f"http://{host}:{sockets[0].getsockname()[1]}"

@@ -64,11 +64,11 @@ class ServerSettings:
 
 
 def listening(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of the host; port 0 is one free port for all of them."""
+    """A socket for each address of the host, which may stand in brackets; port 0 is one free port for all of them."""
     opened: list[socket.socket] = []
     failed: OSError | None = None
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as exc:
         raise BindError(f"cannot listen on {host} port {port}: {exc.strerror or exc}") from exc
     except UnicodeError as exc:  # an empty label, or one of more than 63 letters

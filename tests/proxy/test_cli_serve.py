@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -121,6 +122,24 @@ def test_what_is_no_http_is_counted_among_the_refused(tmp_path: Path) -> None:
             assert client.recv(100).startswith(b"HTTP/1.1 400 ")
         with urllib.request.urlopen(f"{base.removesuffix('/v1')}/wiretape/metrics", timeout=10) as answer:  # noqa: S310
             assert b'wiretape_refused_total{status="400"} 1\n' in answer.read()
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_ipv6(), reason="a machine without IPv6")
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_an_address_in_brackets_is_served_as_one_without(host: str, tmp_path: Path) -> None:
+    with served("http://127.0.0.1:9/v1", tmp_path / "data", "--host", host) as (_, base, _lines):
+        assert re.fullmatch(r"http://\[::1\]:\d+/v1", base)
+        with urllib.request.urlopen(f"{base.removesuffix('/v1')}/wiretape/healthz", timeout=10) as answer:  # noqa: S310
+            assert json.load(answer) == {"alive": True}
 
 
 @pytest.mark.slow

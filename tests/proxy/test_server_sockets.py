@@ -134,6 +134,12 @@ def test_localhost_is_one_port_on_all_its_addresses() -> None:
         sock.close()
 
 
+def test_brackets_around_an_address_are_no_part_of_it() -> None:
+    (sock,) = listening("[127.0.0.1]", 0)
+    with sock:
+        assert sock.getsockname()[0] == "127.0.0.1"
+
+
 def test_an_address_that_this_machine_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.1", 0))  # of the addresses for documentation
     having = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))

@@ -66,6 +66,8 @@ class Target:
     key_header: KeyHeader = "authorization"
     #: Without a key of its own: whether the caller's passes. Not to another provider that stands in for the first.
     caller_key: bool = True
+    #: http:// to another machine was asked for.
+    allow_plain_http: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,7 +125,7 @@ def _target(
     key = _key(given, prefix, layers, serving=serving)
     host = origin_of(url)[1]
     values: dict[str, Any] = {"key_header": "api-key" if host.endswith(_AZURE) else "authorization"}
-    values |= {name: given[name].value for name in ("key_header", "caller_key") if name in given}
+    values |= {name: given[name].value for name in ("key_header", "caller_key", "allow_plain_http") if name in given}
     if origins is not None:
         origins |= {prefix + name: found.origin for name, found in given.items()}
     return Target(name=plain_name(url), url=url, key=key, **values)

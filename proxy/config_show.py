@@ -3,7 +3,8 @@
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from .config import Config, Route
+from .config import Route
+from .config_layers import DEFAULT
 from .config_load import Loaded
 from .config_table import ROUTE, SERVER
 
@@ -23,7 +24,7 @@ def rows(loaded: Loaded) -> list[Row]:
     config, origins = loaded
     table: list[Row] = []
     for setting in SERVER:
-        value = attrgetter(setting.place)(config) if setting.place else _egress(config, setting.name)
+        value = attrgetter(setting.place)(config) if setting.place else _egress(loaded, setting.name)
         table.append(Row(setting.name, shown(value), origins[setting.name]))
     table += [Row(name, "***", origin) for name, origin in origins.items() if name.startswith("keys.")]
     for name, route in config.routes.items():
@@ -54,7 +55,7 @@ def _route(route: Route, prefix: str, loaded: Loaded) -> list[Row]:
         ("key_file", "***"),
         ("key_header", first.key_header),
         ("caller_key", shown(first.caller_key)),
-        ("allow_plain_http", "true" if first.url.startswith("http:") else ""),
+        ("allow_plain_http", shown(first.allow_plain_http)),
     ):
         if prefix + name in origins:
             table.append(Row(prefix + name, value, origins[prefix + name]))
@@ -67,12 +68,13 @@ def _route(route: Route, prefix: str, loaded: Loaded) -> list[Row]:
     return table
 
 
-def _egress(config: Config, name: str) -> str:
-    egress = config.upstream.egress
-    if egress is None:
+def _egress(loaded: Loaded, name: str) -> str:
+    egress = loaded.config.upstream.egress
+    if egress is None or loaded.origins[name] == DEFAULT:
         return ""
+    host = f"[{egress.host}]" if ":" in egress.host else egress.host
     values = {
-        "egress_proxy": f"{'https' if egress.tls else 'http'}://{egress.host}:{egress.port}",
+        "egress_proxy": f"{'https' if egress.tls else 'http'}://{host}:{egress.port}",
         "egress_user": egress.user or "",
     }
-    return values.get(name, "***" if egress.user else "")
+    return values.get(name, "***")

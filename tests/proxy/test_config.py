@@ -335,10 +335,32 @@ def test_an_egress_proxy_with_a_user(house: House) -> None:
     assert with_password.config.upstream.egress == dataclasses.replace(expected, password=KEY)
     assert KEY not in repr(with_password)
     assert [row.value for row in rows(with_password) if row.name.startswith("egress")] == [
-        "https://::1:443",
+        "https://[::1]:443",
         "me",
         "***",
     ]
+
+
+def shown_rows(house: House, flags: Flags | None = None, **environ: str) -> dict[str, tuple[str, str]]:
+    loaded = load(flags or {}, house.environ | environ, house.folder, serving=False)
+    return {row.name: (row.value, row.origin) for row in rows(loaded)}
+
+
+def test_a_password_that_nobody_gave_is_not_shown(house: House) -> None:
+    house.file(f'upstream = "{OPENAI}"\negress_proxy = "http://p.test:1"\negress_user = "me"')
+    assert shown_rows(house)["egress_password_env"] == ("", "default")
+    given = {"egress_password_env": "OPENAI"}
+    assert shown_rows(house, given)["egress_password_env"] == ("***", "--egress-password-env")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", OPENAI])
+@pytest.mark.parametrize("word", ["true", "false"])
+def test_what_was_said_of_plain_http_is_shown_as_it_was_said(house: House, url: str, word: str) -> None:
+    flags: Flags = {"upstream": url, "allow_plain_http": word}
+    assert shown_rows(house, flags)["allow_plain_http"] == (word, "--allow-plain-http")
+    assert "allow_plain_http" not in shown_rows(house, {"upstream": url})
+    house.file(f'[routes.a]\nupstream = "{url}"\nallow_plain_http = {word}')
+    assert shown_rows(house)["routes.a.allow_plain_http"] == (word, "wiretape.toml")
 
 
 def test_wiretapes_own_keys(house: House) -> None:

@@ -8,7 +8,7 @@ import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -27,7 +27,7 @@ from .edited import Text
 from .scalars import Path, Scalar, Sort, scalars
 from .strings import Joined, Piece, piece_at, pieces_of, plain
 
-__all__ = ["channels", "folded"]
+__all__ = ["channels", "folded", "last_said"]
 
 #: Numbers that say which of several streams inside a stream a piece belongs to.
 _INDEXES: Final = frozenset({"choice", "contentBlockIndex", "content_index", "index", "output_index", "summary_index"})
@@ -54,6 +54,8 @@ _CONTINUED: Final[Mapping[tuple[bytes, Path], tuple[bytes, Path]]] = MappingProx
 )
 #: Of an answer's end that was cut, so many strings may belong to any stream inside it: their index was still to come.
 _TORN_MAX: Final = 16
+#: So many strings that each begin with the one before say all of it again each time.
+_AGAIN_MIN: Final = 3
 #: A private key; others are shorter.
 _SECRET_CHARS: Final = 20_000
 #: Texts of one frame that are put together from several of its strings; each is a look at all of them.
@@ -108,11 +110,39 @@ def _of_attempt(texts: Iterator[tuple[int, Text]]) -> Iterator[Joined]:
     alone: dict[tuple[object, ...], list[Piece]] = {}
     for key, pieces in found.items():
         if len(pieces) > 1:
-            yield Joined.of(pieces)
+            if not _is_all_so_far(pieces):
+                yield Joined.of(pieces)
         else:  # an index that is another one in each frame counts them
             alone.setdefault((key.kind, key.steps), []).extend(pieces)
     yield from (Joined.of(pieces) for pieces in alone.values() if len(pieces) > 1)
     yield from _with_torn(found, torn[-_TORN_MAX:])
+
+
+def _is_all_so_far(pieces: Sequence[Piece]) -> bool:
+    """Whether each says again what the one before said, and more, as some upstreams stream: no parts of one text.
+
+    Seen: joined, a key went on with the first word of the frame behind it, so it was two keys, and the word was gone.
+    """
+    return (
+        len(pieces) >= _AGAIN_MIN
+        and len(pieces[-1].said) > len(pieces[0].said)
+        and all(following.said.startswith(piece.said) for piece, following in pairwise(pieces))
+    )
+
+
+def last_said(records: Sequence[Record], texts: Sequence[Text]) -> Iterator[Joined]:
+    """How each of the strings of the last attempt ends, whether it came in pieces or whole."""
+    begun = max((at for at, record in enumerate(records) if record.kind == "attempt"), default=0)
+    found: dict[_Key, list[Piece]] = {}
+    last: list[Piece] = []
+    for number, text in enumerate(texts):
+        if text.kind in ("frame", "rest", "body") and text.of[0] > begun:
+            for key, piece in _pieces(text, number):
+                found.setdefault(key, []).append(piece)
+            if not text.spans:  # what was torn out of its JSON, or is none
+                last = list(pieces_of(text, number))[-1:]
+    for pieces in (*found.values(), *([last] if last else [])):
+        yield Joined.of(pieces[-1:] if _is_all_so_far(pieces) else _last(pieces))
 
 
 def _with_torn(found: Mapping[_Key, list[Piece]], torn: Sequence[tuple[_Key, Piece]]) -> Iterator[Joined]:
@@ -251,7 +281,7 @@ def folded(records: Sequence[Record], texts: Sequence[Text]) -> Iterator[Joined]
         if number not in left:
             left[number] = _Left(pieces_of(texts[number], number, names=False))
         found.setdefault(key, []).extend(left[number].spelling(said))
-    yield from (Joined.of(pieces) for pieces in found.values() if len(pieces) > 1)
+    yield from (Joined.of(pieces) for pieces in found.values() if len(pieces) > 1 and not _is_all_so_far(pieces))
 
 
 class _Left:

@@ -1,7 +1,7 @@
 """A failing tape made of a good one: cut at a place, with an ending, and the name of its parent in the header"""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from wiretape.events.errors import TapeError
@@ -10,8 +10,9 @@ from wiretape.events.record import Record
 from .faults import overlay
 from .load import parse
 from .player import ORIGINAL, script_of
+from .redact import redact
 from .seal import seal
-from .sealed import MARK, decode, encode
+from .sealed import MARK, encode
 from .told import as_played
 
 __all__ = ["CutEnding", "cut"]
@@ -25,13 +26,12 @@ _FAULTS: Final = frozenset({"reset", "eof", "stall", "cut"})
 def cut(data: bytes, place: str, ending: CutEnding, *, stream: int | None = None, name: str = "") -> bytes:
     """The sealed tape that is left of these bytes of a file: the streams before the one that is cut, and that one.
 
-    Without a number it is the last one that has such a place. Raises FaultError for what is no place, TapeError where
-    no stream has it.
+    A live tape is sealed first, so its places are those of the sealed one. Without a number it is the last stream that
+    has such a place. Raises FaultError for what is no place, TapeError where no stream has it.
     """
     assert ending in _FAULTS, f"no such ending: {ending}"
     fault = overlay(f"{ending}@{place}")
-    recording = parse(data)
-    streams = recording.streams
+    header, streams = parse(_sealed(data))
     if stream is not None and not 1 <= stream <= len(streams):
         raise TapeError(f"there is no stream {stream}, but {len(streams)}")
     numbers = [stream] if stream is not None else range(len(streams), 0, -1)
@@ -40,18 +40,19 @@ def cut(data: bytes, place: str, ending: CutEnding, *, stream: int | None = None
         if script is not None:
             left = [*streams[: number - 1], as_played(streams[number - 1], script)]
             parent = {"sha256": hashlib.sha256(data).hexdigest(), "stream": number, "cut": place, "ending": ending}
-            return _sealed(data, left, {"parent": {"name": name, **parent} if name else parent})
+            return _left(header, left, {"parent": {"name": name, **parent} if name else parent})
     where = f"stream {stream} has" if stream is not None else "none of its streams has"
     raise TapeError(f"{where} no {place}" if stream is not None else f"{where} a {place}")
 
 
-def _sealed(data: bytes, streams: Sequence[Sequence[Record]], more: dict[str, Any]) -> bytes:
-    """With the header of the file it is of; of a live tape the one that sealing gives it."""
-    if data.startswith(MARK):
-        header = dict(decode(data, verify=False).header)
-    else:
-        made = decode(seal(streams), verify=False)
-        header, streams = dict(made.header), made.streams
-    for said in ("wiretape", "format"):
-        header.pop(said, None)
-    return encode({**header, "streams": len(streams), **more}, streams)
+def _sealed(data: bytes) -> bytes:
+    """Before it is cut: of a secret that the place is inside of nobody could tell any more that it was one."""
+    return data if data.startswith(MARK) else seal(parse(data).streams)
+
+
+def _left(header: Mapping[str, Any], streams: Sequence[Sequence[Record]], more: dict[str, Any]) -> bytes:
+    """With the header of the file it is of; where that is redacted, what only its end makes a secret is gone too."""
+    if header.get("redacted"):
+        streams = redact(streams)
+    kept = {name: value for name, value in header.items() if name not in ("wiretape", "format")}
+    return encode({**kept, "streams": len(streams), **more}, streams)

@@ -27,6 +27,7 @@ from .vendors import PLACEHOLDER, Hit
 
 __all__ = ["Finding", "blanked", "blanked_path", "findings", "names_of", "redact", "shown_path", "unmatched"]
 
+_ASKED: Final = frozenset({"request", "upload"})
 #: What is left when a neighbour is gone may be a secret by itself: so often it is looked for again.
 _PASSES: Final = 4
 
@@ -99,8 +100,8 @@ def redact(streams: Sequence[Sequence[Record]], redaction: Redaction | None = No
 def findings(streams: Sequence[Sequence[Record]], redaction: Redaction | None = None) -> list[Finding]:
     """What `redact` would take out."""
     asked = redaction or Redaction()
-    known = Known()
     plain = opened(streams, numbered=False)
+    known = _in_all_keys(plain)
     parts = [texts(records) for records in plain]
     each = _each_spans(plain, parts, asked, known, range(len(plain)))
     found: list[Finding] = []
@@ -111,7 +112,7 @@ def findings(streams: Sequence[Sequence[Record]], redaction: Redaction | None = 
             if span.secret is not None
         ]
         for record in records:
-            found += [Finding(number, record.n, vendor, where) for vendor, where in _in_keys(record, known)]
+            found += [Finding(number, record.n, vendor, where) for vendor, _, where in _in_keys(record, known)]
     return found
 
 
@@ -153,7 +154,7 @@ def _redacted(
 ) -> list[list[Record]]:
     """What one stream gave away is gone in all of them."""
     place = placeholders or _Placeholders(streams)
-    known = Known()
+    known = _in_all_keys(streams)
     new = [list(records) for records in streams]
     differ: set[int] = set()
     left: Iterable[int] = range(len(new))
@@ -213,17 +214,26 @@ def _each_spans(
     known: Known,
     numbers: Iterable[int],
 ) -> dict[int, list[Span]]:
-    """What goes, of each of these streams; what a name gives away in one of them is `known` from then on."""
+    """What goes, of each of these streams; what is found in one of them is `known` from then on."""
     each = {number: _spans(streams[number], parts[number], asked) for number in numbers}
     for taken in each.values():
         known.add((span.vendor, span.secret or "") for spans in taken.values() for span in spans)
     for number, taken in each.items():
         _elsewhere(streams[number], parts[number], taken, known)
         _logprobs(parts[number], taken)
-    return {
-        number: sorted((span for spans in taken.values() for span in spans), key=lambda span: (span.text, span.start))
-        for number, taken in each.items()
-    }
+    return {number: _in_order(taken, known) for number, taken in each.items()}
+
+
+def _in_order(taken: Mapping[int, Sequence[Span]], known: Known) -> list[Span]:
+    """Of all texts; where an answer says all it said so far again and again, a key that grows is one."""
+    return sorted(
+        (
+            span if span.secret is None else span._replace(secret=known.whole(span.vendor, span.secret))
+            for spans in taken.values()
+            for span in spans
+        ),
+        key=lambda span: (span.text, span.start),
+    )
 
 
 def _spans(records: Sequence[Record], parts: Sequence[Text], asked: Redaction) -> dict[int, list[Span]]:
@@ -235,18 +245,20 @@ def _spans(records: Sequence[Record], parts: Sequence[Text], asked: Redaction) -
 
 
 def _elsewhere(records: Sequence[Record], parts: Sequence[Text], taken: dict[int, list[Span]], known: Known) -> None:
-    """What a name gave away, where it stands without one."""
+    """What a name gave away, where it stands without one; and of any secret the beginning, where a text ends in it."""
     if not known:
         return
     several = list(channels(records, parts))
     single = [piece for number, text in enumerate(parts) for piece in pieces_of(text, number)]
     here = known.within([*(joined.said for joined in several), *(piece.said for piece in single)])
-    for joined in several if here else ():
-        for hit in here.hits(joined.said):
+    for joined in several:
+        for hit in (*here.hits(joined.said), *known.begun(joined.said)):
             take(taken, cut(joined, hit))
-    for piece in single if here else ():
-        name = piece.path[-1] if piece.path else ""
-        for hit in here.hits_in_name(piece.said) if piece.name else here.hits(piece.said, str(name)):
+    for piece in single:
+        name = str(piece.path[-1]) if piece.path else ""
+        hits = here.hits_in_name(piece.said) if piece.name else here.hits(piece.said, name)
+        asked = parts[piece.text].kind in _ASKED
+        for hit in (*hits, *known.begun(piece.said, "" if piece.name else name, asked=asked)):
             take(taken, cut(Joined.of([piece]), hit))
 
 
@@ -293,6 +305,8 @@ def _around(said: str) -> Iterator[tuple[Hit, int]]:
 
 #: By vendor and secret.
 _Place = Callable[[str, str], str]
+#: Records whose keys say nothing but how their bytes came.
+_RECEIVED: Final = frozenset({"frame", "rest", "body", "upload"})
 #: What the bytes say already.
 _OF_BYTES: Final = frozenset({"cuts", "event", "sse"})
 
@@ -316,35 +330,44 @@ def _with_keys(
     return record._replace(keys=keys or NO_KEYS) if keys != record.keys else record
 
 
-def _in_keys(record: Record, known: Known) -> list[tuple[str, str]]:
-    noted = _Noted()
-    found: list[tuple[str, str]] = []
+def _in_all_keys(streams: Sequence[Sequence[Record]]) -> Known:
+    """What is known before any bytes are looked at."""
+    known, nothing = Known(), Known()
+    kept = (record for records in streams for record in records if record.kind not in _RECEIVED)
+    known.add((vendor, secret) for record in kept for vendor, secret, _ in _in_keys(record, nothing))
+    return known
+
+
+def _in_keys(record: Record, known: Known) -> list[tuple[str, str, str]]:
+    """Vendor, secret, and in which of them."""
+    found: list[tuple[str, str, str]] = []
     for where, value in record.keys.items():
         if where not in _OF_BYTES:
-            _cleaned(value, where, noted.of, known)
-        found += [(vendor, where) for vendor in noted.vendors]
-        noted.vendors.clear()
+            noted: list[tuple[str, str]] = []
+            _cleaned(value, where, _noting(noted), known)
+            found += [(vendor, secret, where) for vendor, secret in noted]
     return found
 
 
-class _Noted:
+def _noting(noted: list[tuple[str, str]]) -> _Place:
     """What would have been replaced."""
 
-    def __init__(self) -> None:
-        self.vendors: list[str] = []
-
-    def of(self, vendor: str, secret: str) -> str:
-        del secret
-        self.vendors.append(vendor)
+    def place(vendor: str, secret: str) -> str:
+        noted.append((vendor, secret))
         return ""
+
+    return place
 
 
 def _cleaned(value: Any, name: str, place: _Place, known: Known) -> Any:
     if isinstance(value, str):
         said, at = "", 0
         hits = hits_of(Piece(0, (name,), name=False, said=value, places=()))
-        for hit in merged([*hits, *known.within([value]).hits(value, name)]) if known else hits:
-            said += value[at : hit.start] + place(hit.vendor, hit.secret)
+        if known:
+            begun = known.begun(value, name, asked=True)
+            hits = merged([*hits, *known.within([value]).hits(value, name), *begun])
+        for hit in hits:
+            said += value[at : hit.start] + place(hit.vendor, known.whole(hit.vendor, hit.secret))
             at = hit.end
         return said + value[at:]
     if is_object(value):

@@ -11,7 +11,8 @@ from typing import Final, Literal, NamedTuple
 
 from wiretape.events.record import Record
 
-from .channels import channels, folded
+from .beginnings import torn
+from .channels import channels, folded, last_said
 from .edited import Text
 from .names import is_header, is_pair, is_secret_number, is_secret_value
 from .scalars import Path, Sort, scalars
@@ -29,6 +30,8 @@ _SCHEME: Final = re.compile(r"(?:(?i:bearer|basic|token)\s+)?")
 _NAMES_NUMBERS: Final = re.compile(rb"(?i)pass|pwd|secret|api.?key")
 #: Strings, and characters of each, whose search is kept for the next frame that says the same: below a megabyte.
 _REPEATED_MAX, _REPEATED_CHARS_MAX = 2048, 64
+#: As each dialect says that the model was stopped.
+_CUT_SHORT: Final = re.compile(rb'"(?:length|max_tokens|MAX_TOKENS|max_output_tokens)"')
 _SAYS_NAME: Final = frozenset({"header", "key", "name"})
 
 
@@ -62,6 +65,17 @@ def found(records: Sequence[Record], parts: Sequence[Text], taken: dict[int, lis
             for piece in outside(text, number):
                 for hit in find(piece.said):
                     take(taken, cut(Joined.of([piece]), hit))
+    for joined in last_said(records, parts) if _is_torn(records, parts) else ():
+        for hit in torn(joined.said):
+            take(taken, cut(joined, hit))
+
+
+def _is_torn(records: Sequence[Record], parts: Sequence[Text]) -> bool:
+    """Whether its answer stopped before its end: the stream did, or the model, at the most that it may say."""
+    last = records[-1] if records else None
+    if last is not None and last.kind == "end" and last.keys.get("ending") == "completed":
+        return any(_CUT_SHORT.search(text.raw) for text in parts if text.kind in ("frame", "body"))
+    return True
 
 
 def _escaped(joined: Joined) -> set[tuple[int, int]]:

@@ -1,0 +1,230 @@
+"""A secret that a stream stopped inside, or that it says again and again, is gone as the whole one is."""
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.replay.canaries import CANARIES
+from tests.replay.made import asked, live, stream
+from wiretape.events.json_text import as_list, as_object, dumps
+from wiretape.events.record import Record
+from wiretape.replay.beginnings import Beginnings, is_telling, torn
+from wiretape.replay.check import check
+from wiretape.replay.cutting import cut
+from wiretape.replay.load import parse
+from wiretape.replay.match import Deck, Taken, prepare_of
+from wiretape.replay.script import Fault, Request, event_stream
+from wiretape.replay.seal import Rules, seal
+
+KEY: Final = CANARIES["openai-project"]
+TOKEN: Final = CANARIES["huggingface"]
+#: As a name gives it away.
+WORD: Final = "hunter2-Tiger/9"
+
+
+def saying(*pieces: str, asked_for: str = "hi", end: Fault | None = None, done: bool = False) -> list[Record]:
+    """A chat stream of these pieces."""
+    chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in pieces]
+    chunks += [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}] if done else []
+    frames = [b"data: %b\n\n" % dumps(chunk) for chunk in chunks] + [b"data: [DONE]\n\n"] * done
+    return stream(event_stream(frames, end=end), asked_for)
+
+
+def contents(records: Sequence[Record]) -> list[str]:
+    """What its frames say."""
+    values = [record.read().value for record in records if record.kind == "frame" and record.payload is not None]
+    deltas = [as_object(choice)["delta"] for value in values for choice in as_list(as_object(value).get("choices"))]
+    return [delta["content"] for delta in deltas if "content" in delta]
+
+
+def cuts(text: str, chars: int) -> list[str]:
+    return [text[at : at + chars] for at in range(0, len(text), chars)]
+
+
+def wrong(data: bytes) -> list[str]:
+    return [each.code for each in check(Path("a.tape"), data, date(2026, 11, 19)) if each.wrong]
+
+
+def sealed(*streams: list[Record]) -> bytes:
+    """Sealed, and what holds of all that is."""
+    data = seal(streams)
+    header, again = parse(data)
+    assert seal(again, headers=[header]) == data, "idempotent"
+    assert wrong(data) == []
+    return data
+
+
+# -- cut --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vendor", sorted(CANARIES))
+def test_an_echo_that_a_reset_cut_keeps_nothing_of_the_key(vendor: str) -> None:
+    """Seen: the request said `[redacted-huggingface-1]`, the frames and the fold line 36 of its 37 characters."""
+    said = f"my token is {CANARIES[vendor]}"
+    echo = saying(*cuts(said[:-1], 4), asked_for=f"{said} thanks", end=Fault.RESET)
+    data = sealed(echo)
+    placeholder = f"[redacted-{vendor.partition('-')[0]}-1]"
+    joined = "".join(contents(parse(data).streams[0]))
+    assert joined.rstrip("-") == f"my token is {placeholder}"  # of the last line of a private key dashes stay
+    assert CANARIES[vendor][10:-1].encode() not in data
+    exact = seal([echo], Rules(exact=True, secrets_allowed=True))
+    assert wrong(exact).count("secret") >= 2
+
+
+@pytest.mark.parametrize("pieces", [1, 4, 100])
+def test_of_a_secret_that_a_name_gave_away_too(pieces: int) -> None:
+    named = f'{{"db_password": "{WORD}"}}'
+    data = sealed(saying(*cuts(f"it is {WORD[:-3]}", pieces), asked_for=named, end=Fault.CUT))
+    assert "".join(contents(parse(data).streams[0])) == "it is [redacted-secret-1]"
+
+
+@pytest.mark.parametrize("behind", ["", '"', '"}]', " ", "..."])
+def test_where_the_cut_text_was_closed(behind: str) -> None:
+    text = f"it is {TOKEN[:12]}{behind}"
+    [_, records] = parse(sealed(stream(text=f"use {TOKEN}"), saying(text, done=True))).streams
+    assert contents(records) == [f"it is [redacted-huggingface-1]{behind}"]
+
+
+def test_who_asks_again_with_the_beginning_is_answered() -> None:
+    """An agent goes on from what it has: only another request of the file tells that it is the beginning of a key."""
+    goes_on = f"you said: it is {TOKEN[:20]}"
+    data = sealed(stream(text=f"use {TOKEN}"), stream(text=goes_on))
+    assert TOKEN[:12].encode() not in data
+    header, streams = parse(data)
+    deck = Deck(streams, prepares=[prepare_of(header)] * len(streams))
+    request = Request(b"POST", b"/v1/chat/completions", [(b"content-type", b"application/json")], asked(goes_on))
+    taken = deck.take(request)
+    assert isinstance(taken, Taken)
+    assert taken.place == 1
+
+
+def test_what_a_key_in_a_path_begins_is_gone_too() -> None:
+    records = saying("it is ", KEY[:30], end=Fault.RESET)
+    records[1] = records[1]._replace(keys={**records[1].keys, "path": f"/v1/files/{KEY}/chat/completions"})
+    assert contents(parse(sealed(records)).streams[0]) == ["it is ", "[redacted-openai-1]"]
+
+
+@pytest.mark.parametrize("end", [Fault.RESET, None])
+def test_a_vendors_beginning_at_a_torn_end_is_enough(end: Fault | None) -> None:
+    """Nobody says the whole key: `check` of a tape that was sealed before, or of one that was cut by hand."""
+    for begun in (KEY[:20], CANARIES["anthropic"][:22], TOKEN[:30], CANARIES["github"][:12]):
+        data = sealed(saying("it is ", begun[:3], begun[3:], end=end))
+        assert begun.encode() not in data
+        assert "".join(contents(parse(data).streams[0])).startswith("it is [redacted-")
+    [whole] = parse(sealed(saying(f"it is {KEY[:20]}", done=True))).streams
+    assert contents(whole) == [f"it is {KEY[:20]}"]
+
+
+@pytest.mark.parametrize("place", ["frame:4", "frame:5", "byte:300"])
+def test_a_live_tape_is_sealed_before_it_is_cut(place: str) -> None:
+    """Seen: cut first, sealing was not told of the key any more."""
+    records = saying("so ", KEY[:40], KEY[40:80], KEY[80:], " ok", done=True)
+    data = cut(live(records), place, "reset")
+    assert wrong(data) == []
+    assert b"[redacted-openai-1]" in data
+    assert KEY[8:30].encode() not in data
+
+
+def test_what_is_left_of_a_sealed_tape_is_redacted_as_it_was() -> None:
+    begun = f"it is {KEY[:20]}"
+    whole = saying(begun, " ...", done=True)
+    assert begun.encode() in seal([whole])
+    assert KEY[:20].encode() not in cut(seal([whole]), "frame:1", "reset")
+    exact = seal([whole], Rules(exact=True, secrets_allowed=True))
+    assert begun.encode() in cut(exact, "frame:1", "reset")
+
+
+# -- said again and again ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vendor", ["huggingface", "openai-project", "aws", "jwt"])
+def test_of_what_is_all_so_far_each_time_no_frame_keeps_the_key(vendor: str) -> None:
+    """Seen: the frames before the key was long enough kept the most of it, the growing key had two placeholders, and
+    the first word of the frame behind it was taken for its end.
+    """
+    text = f"my token is {CANARIES[vendor]} thanks"
+    data = sealed(saying(*(text[:at] for at in range(4, len(text) + 5, 5)), done=True))
+    [records] = parse(data).streams
+    assert data.count(b"-2]") == 0
+    for said in contents(records):
+        left = said.removeprefix("my token is ")
+        open_ = CANARIES[vendor].rindex("eyJ") + 3 if vendor == "jwt" else 8  # what all of its kind begin with
+        assert len(left) < open_ + 5 or left.startswith("[redacted-")
+        assert f"my token is {CANARIES[vendor]} thanks".startswith(said) or "[redacted-" in said
+    assert contents(records)[-1] == f"my token is [redacted-{vendor.partition('-')[0]}-1] thanks"
+
+
+def test_pieces_that_only_begin_alike_are_joined() -> None:
+    [records] = parse(sealed(saying("a", "b ", KEY[:30], KEY[30:], done=True))).streams
+    assert contents(records) == ["a", "b ", "[redacted-openai-1]", ""]
+
+
+# -- what is one ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("begun", "due"),
+    [
+        ("sk-proj-", False),
+        ("sk-" + "ant-api03-", False),
+        ("sk-" + "ant-api03-7aB", False),
+        ("sk-" + "ant-api03-7aBc", True),
+        ("hf_7aPz", False),
+        ("hf_7aPzK", True),
+        ("-----BEGIN RSA PRIVATE KEY-----\n", False),
+        ("eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJ", False),
+        ("eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIi", True),
+        ("hunter2-", True),
+        ("password", False),
+        ("12345678", False),
+        ("correct-horse", False),
+    ],
+)  # fmt: skip
+def test_what_tells(begun: str, *, due: bool) -> None:
+    assert is_telling(begun) is due
+    assert not is_telling(begun, "path")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("it is sk-" + "proj-ab12cd", "openai"),
+        ("it is sk-" + "ant-api03-x9y8z7", "anthropic"),
+        ("it is hf_7aPzKZCXS", "huggingface"),
+        ('{"key": "gh' + 'p_ab12cd34"}', "github"),
+        ("it is sk-" + "proj-ab12cd and", ""),
+        ("it is sk-" + "proj-...", ""),
+        ("use sk-learn-2024", ""),
+        ("call hf_hub_download", ""),
+        ("set npm_config_registry", ""),
+        ("call npm_config2024", ""),
+        ("xsk-" + "proj-ab12cd", ""),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_what_is_torn(text: str, found: str) -> None:
+    assert "".join(hit.vendor for hit in torn(text)) == found
+
+
+def test_which_it_is_the_beginning_of() -> None:
+    begun = Beginnings()
+    for secret in ("hunter2-a", "hunter2-abc", "hunter2-abc", "word"):
+        begun.add("secret", secret)
+    assert len(begun) == 2
+    assert [hit[:] for hit in begun.hits("x hunter2-ab")] == [(2, 12, "secret", "hunter2-abc")]
+    assert [hit.secret for hit in begun.hits("hunter2-")] == ["hunter2-abc"]
+    for text in ("xhunter2-ab", "hunter2-abc", "hunter2-ab x", "hunter2", ""):
+        assert list(begun.hits(text)) == []
+    assert begun.whole("secret", "hunter2-a") == "hunter2-abc"
+    assert begun.whole("jwt", "hunter2-a") == "hunter2-a"
+
+
+def test_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wiretape.replay.beginnings._BEGUN_MAX", 1)
+    begun = Beginnings()
+    begun.add("secret", "hunter2-a")
+    begun.add("secret", "hunter3-a")
+    assert len(begun) == 1

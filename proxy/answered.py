@@ -14,7 +14,7 @@ from .headers import taped_answer
 from .inflate import CODINGS, Inflater
 from .keys import Secret
 from .limits import ERROR_BODY_BYTES_MAX
-from .masking import KeyMask
+from .masking import ErrorMask, KeyMask
 from .order import Order
 
 __all__ = ["Asked", "Shape", "shape_of"]
@@ -32,9 +32,11 @@ class Shape(Enum):
 
 
 class Asked:
-    """`secrets` are what this upstream was given and its answer may echo."""
+    """`secrets` are what this upstream was given and its answer may echo; `quoted` is what it may in errors alone."""
 
-    def __init__(self, head: Head, body: Body, secrets: Sequence[Secret] = ()) -> None:
+    def __init__(
+        self, head: Head, body: Body, secrets: Sequence[Secret] = (), *, quoted: Sequence[Secret] = ()
+    ) -> None:
         self.status = head.status
         self.headers: tuple[Header, ...] = tuple(head.headers)
         self.body = body
@@ -44,6 +46,10 @@ class Asked:
         self._mask = KeyMask(secrets) if secrets else None
         if self._mask is not None:
             self.headers = tuple((name, self._mask.whole(value)) for name, value in head.headers)
+        self.searchable = self._mask is not None and self.header(b"content-encoding").strip().lower() in CODINGS
+        """It may echo a key of ours, in a coding that we can look into."""
+        if quoted:
+            self._mask = ErrorMask(quoted, frames="json" not in self.kind)
         self._peeked: list[Read | None] = []
         self._kept: list[bytes] = []
         self._kept_bytes = 0
@@ -72,13 +78,13 @@ class Asked:
 
     @property
     def masked(self) -> bool:
-        """A key of ours was in it."""
+        """A key was in it that nobody is to read."""
         return self._mask is not None and self._mask.found
 
     @property
-    def searchable(self) -> bool:
-        """It may echo a key of ours, in a coding that we can look into."""
-        return self._mask is not None and self.header(b"content-encoding").strip().lower() in CODINGS
+    def kind(self) -> str:
+        """What its content type says that it is."""
+        return self.header(b"content-type").partition(";")[0].strip().lower()
 
     def header(self, name: bytes) -> str:
         """The first of this name, or the empty word."""
@@ -112,10 +118,10 @@ class Asked:
         """What the next socket read brought; a cancelled call has lost nothing."""
         if self._mask is None and self._inflater is None and not self._peeked:
             return self.body.receive()  # no layer of ours around each read
-        return self._received()
+        return self._received() if self._peeked else self._next()
 
     async def _received(self) -> Read | None:
-        return self._peeked.pop(0) if self._peeked else await self._next()
+        return self._peeked.pop(0)
 
     async def peek(self) -> bool:
         """One read ahead; whether there was one."""
@@ -191,7 +197,7 @@ class Asked:
 
 def shape_of(order: Order, asked: Asked) -> Shape:
     """By status and content type; a word that we do not know leaves it to the first bytes."""
-    kind = asked.header(b"content-type").partition(";")[0].strip().lower()
+    kind = asked.kind
     if order.verbatim:
         plain = asked.header(b"content-encoding").strip().lower() in ("", "identity")
         return Shape.FRAMES if kind == "text/event-stream" and plain else Shape.BODY

@@ -170,7 +170,11 @@ class Asking:
             done.set()
 
     async def _take(self, head: Head, body: Body) -> None:
-        answered = Asked(head, body, self._secrets(head.status))
+        ours, callers = self._secrets()
+        if head.status >= 400:
+            answered = Asked(head, body, ours or callers)
+        else:
+            answered = Asked(head, body, ours, quoted=callers if self._reads(head) else ())
         if not self._order.verbatim or answered.searchable:
             try:
                 answered.decode()
@@ -248,16 +252,19 @@ class Asking:
         self.gave_up = True
         return failure_answer(failure, stream, self.headers, said, exhausted=decision.exhausted)
 
-    def _secrets(self, status: int) -> tuple[Secret, ...]:
-        """What the upstream that is asked was given, and may echo.
+    def _secrets(self) -> tuple[tuple[Secret, ...], tuple[Secret, ...]]:
+        """What the upstream that is asked was given, and may echo: a key of ours, or else the caller's own.
 
-        A caller's own key is looked for in errors alone, where upstreams quote it, and only if it is long enough to be
-        no word: changing what a model says would be worse.
+        That is looked for in errors alone, where upstreams quote it, and only if it is long enough to be no word:
+        changing what a model says would be worse.
         """
         key = self._order.route.targets[self._target].key
         if key is not None:
-            return (key,)
-        if status < 400:
-            return ()
+            return (key,), ()
         presented = [credential.decode("latin-1") for credential in credentials(self._order.headers)]
-        return tuple(Secret(text) for text in presented if len(text) >= CALLER_KEY_CHARS_MIN)
+        return (), tuple(Secret(text) for text in presented if len(text) >= CALLER_KEY_CHARS_MIN)
+
+    def _reads(self, head: Head) -> bool:
+        """Whether an answer that says it is well may be an error all the same; a file that passes through is none."""
+        kind = next((value.lower() for name, value in head.headers if name.lower() == b"content-type"), b"")
+        return self._order.dialect == "chat" or b"json" in kind or b"event-stream" in kind

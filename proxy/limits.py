@@ -46,6 +46,7 @@ __all__ = [
     "INFLATE_RATIO_MAX",
     "INFLATE_STEP_BYTES_MAX",
     "INFORMATIONAL_MAX",
+    "JUDGED_BYTES_MAX",
     "KEEPALIVE_S",
     "KEY_CHARS_MIN",
     "KEY_FILE_BYTES_MAX",
@@ -384,6 +385,10 @@ FRAMES_A_TURN_MAX: Final = 128
 
 #: Of a caller's own key that is looked for in an upstream's error: shorter ones are words ("not-needed", "lm-studio").
 CALLER_KEY_CHARS_MIN: Final = 20
+
+#: Of an answer that waits, because a caller's key is in it and nothing has said yet whether it is an error: the longest
+#: one captured has 3 KB, and nearly all begin with the word.
+JUDGED_BYTES_MAX: Final = 16 * 1024
 
 #: Calls of one caller with one id, one name and the same arguments that are compared with a result, the latest: only a
 #: provider that reuses its ids has more than one, and a week of `list_dir:0` without arguments has hundreds.

@@ -5,9 +5,13 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
+from tests.support.house import DONE, answer, house, role, streams, text
+from wiretape.events.json_text import dumps
 from wiretape.proxy.keys import Secret
-from wiretape.proxy.masking import KeyMask
+from wiretape.proxy.limits import JUDGED_BYTES_MAX
+from wiretape.proxy.masking import ErrorMask, KeyMask
 
 KEY = "sk/key-of-ours+1"
 FORMS = [KEY, KEY.replace("/", "\\/"), "sk/key-of-ours%2B1", "sk%2Fkey-of-ours%2B1"]
@@ -45,3 +49,97 @@ def test_only_what_may_be_a_key_waits() -> None:
 def test_a_word_that_is_too_short_for_a_key_is_left() -> None:
     mask = KeyMask([Secret("EMPTY")])
     assert (mask.feed(b"EMPTY"), mask.close(), mask.found) == (b"EMPTY", b"", False)
+
+
+# -- a caller's own, in errors ---------------------------------------------------------------------------------------
+
+CALLER = "sk-CALLER-0123456789abcdef"
+STARS = b"*" * len(CALLER)
+SAID = "Incorrect API key provided: " + CALLER
+ERRORS = {
+    "of OpenAI": dumps({"error": {"message": SAID, "code": 401}}),
+    "with white space": b'{"error" : {"message": "%b"}}' % SAID.encode(),
+    "as a word": dumps({"error": SAID}),
+    "of Anthropic": dumps({"type": "error", "error": {"message": SAID}}),
+    "that says it late": dumps({"message": SAID, "object": "error"}),
+    "of MiniMax": dumps({"base_resp": {"status_msg": SAID, "status_code": 1004}}),
+    "on a chunk": dumps({"id": "c1", "choices": [], "error": {"message": SAID}}),
+}
+WORDS = {
+    "a chunk": text(SAID),
+    "a chunk that says error": text('{"error": {"level": "error"}} ' + SAID),
+    "a chunk with no error": b'data: {"error":null,"text":"%b"}\n\n' % SAID.encode(),
+    "what is like an error and is behind one": b"data: {}\r\n\r\ndata: %b\r\n\r\n" % SAID.encode(),
+}
+
+
+def told(*pieces: bytes, frames: bool = True) -> bytes:
+    mask = ErrorMask([Secret(CALLER)], frames=frames)
+    return b"".join(map(mask.feed, pieces)) + mask.close()
+
+
+def cut_everywhere(data: bytes) -> list[list[bytes]]:
+    """Whole, in two at each place, and in single bytes."""
+    return [[data], *([data[:at], data[at:]] for at in range(1, len(data))), [bytes([each]) for each in data]]
+
+
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+def test_a_caller_s_key_in_an_error_becomes_stars_however_it_is_cut(error: bytes) -> None:
+    masked = error.replace(CALLER.encode(), STARS)
+    stream = text("hi") + b"data: " + error + b"\n\n" + DONE
+    for pieces in cut_everywhere(stream):
+        assert told(*pieces) == stream.replace(error, masked), pieces[0][-20:]
+    for pieces in cut_everywhere(error):
+        assert told(*pieces, frames=False) == masked, pieces[0][-20:]
+
+
+@pytest.mark.parametrize("said", WORDS.values(), ids=WORDS)
+def test_what_a_model_says_is_never_changed(said: bytes) -> None:
+    stream = said + b'data: {"error":{"message":"no"}}\n\n' + said
+    for pieces in cut_everywhere(stream):
+        assert told(*pieces) == stream
+
+
+def test_what_may_be_an_error_is_waited_for_within_bounds() -> None:
+    mask = ErrorMask([Secret(CALLER)], frames=True)
+    begun = b'data: {"message":"' + CALLER.encode()
+    assert mask.feed(begun) == begun[: -len(CALLER)]
+    more = b"x" * (JUDGED_BYTES_MAX - len(CALLER))
+    assert mask.feed(more) == b""
+    assert mask.feed(b"x") == CALLER.encode() + more + b"x"
+
+
+def test_a_read_that_holds_nothing_of_a_key_is_the_same_object() -> None:
+    mask = ErrorMask([Secret(CALLER)], frames=True)
+    for data in (text("hi"), text("sk-"), b'data: {"choi', b'ces":[]}\n\n'):
+        assert mask.feed(data) is data
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+@pytest.mark.parametrize("every_s", [0.0, 0.1], ids=["in one read", "in reads of their own"])
+async def test_no_tape_and_no_client_has_it_from_an_error_in_the_stream(
+    path: str, every_s: float, autojump_clock: MockClock
+) -> None:
+    error = b"data: " + ERRORS["of OpenAI"] + b"\n\n"
+    frames = [role(), text("hi " + CALLER), error[:60], error[60:]]
+    async with house(streams(*frames, every_s=every_s)) as home:
+        answered = await home.ask({"model": "m", "stream": True}, f"Authorization: Bearer {CALLER}", path=path)
+        assert answered.body.count(CALLER.encode()) == 1, "what the model said"
+        assert STARS in answered.body
+        assert b"".join(record.raw or b"" for record in await home.tape()).count(CALLER.encode()) == 1
+        assert (await home.ending())[1] == ["key_masked"]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models"])
+async def test_nor_from_an_error_that_says_200(path: str, autojump_clock: MockClock) -> None:
+    async with house(answer(200, ERRORS["of OpenAI"])) as home:
+        body = {"model": "m", "stream": path != "/v1/models"}
+        answered = await home.ask(body, f"Authorization: Bearer {CALLER}", path=path)
+        assert CALLER.encode() not in answered.body
+        assert not any(CALLER.encode() in (record.raw or b"") for record in await home.tape())
+
+
+async def test_a_file_that_passes_through_is_not_looked_at(autojump_clock: MockClock) -> None:
+    async with house(answer(200, ERRORS["of OpenAI"], kind="application/octet-stream")) as home:
+        answered = await home.ask(None, f"Authorization: Bearer {CALLER}", path="/v1/files/f/content", method="GET")
+        assert answered.body == ERRORS["of OpenAI"]

@@ -98,16 +98,19 @@ def settle() -> None:
 def loaded_from(
     config: str | None, context: typer.Context | None = None, *, serving: bool = True, **flags: str | None
 ) -> "Loaded":
-    """The configuration of this call: flags, environment, file."""
+    """The configuration of this call: flags, environment, file. Who takes settings as options hears of strangers."""
     from .cli_flags import UnknownOptionError, flags_of
     from .config import ConfigError
     from .config_load import load
 
     try:
         more = flags_of(context.args) if context is not None else {}
-        return load({**flags, **more, "config": config}, os.environ, Path.cwd(), serving=serving)
+        loaded = load({**flags, **more, "config": config}, os.environ, Path.cwd(), serving=serving)
     except (ConfigError, UnknownOptionError) as error:
         raise FailedError(str(error), BAD_USAGE) from error
+    if context is not None and loaded.unknown:
+        typer.echo(f"wiretape: no settings, passed over: {', '.join(loaded.unknown)}", err=True)
+    return loaded
 
 
 def root_of(data: str | None, config: str | None) -> Path:

@@ -1,9 +1,10 @@
 """The layers of the configuration: flags over environment over wiretape.toml, each value with its origin"""
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,9 +19,16 @@ DEFAULT: Final = "default"
 #: What stands at the top of the file besides settings.
 _TABLES: Final = ("fallbacks", "keys", "routes")
 _NAME_CHARS_MAX: Final = 60
-#: How much of a variable's name must be that of a setting for it to be a typo. Below lie the variables that container
-#: platforms set for a service of this name, such as WIRETAPE_SERVICE_HOST.
+#: How much of a variable's name must be that of a setting for it to be a typo; below, it may be meant for another.
 _TYPO: Final = 0.87
+#: What Kubernetes tells every container of a service `wiretape`, or `wiretape-NAME`, whether or not it asks.
+_SERVICE: Final = re.compile(
+    PREFIX + r"(?:[A-Z0-9_]+?_)??(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?"
+    r"|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?|(?P<also_ours>PORT))"
+)
+_SERVICE_PORT: Final = re.compile(r"(?:tcp|udp|sctp)://[0-9A-Fa-f.:\[\]]+:[0-9]+")
+#: Where the tests of this repository look for captures, and how long they go on.
+_OF_TESTS: Final = frozenset({PREFIX + "CORPUS", PREFIX + "LAWS"})
 
 
 class Given(NamedTuple):
@@ -42,6 +50,8 @@ class Layers:
     environ: Mapping[str, str]
     flags: Mapping[str, Any]
     cwd: Path
+    #: Variables that begin like settings and are none.
+    unknown: tuple[str, ...] = ()
 
     def above(self, setting: Setting, *, flags: bool = True) -> Given | None:
         """From a flag (unless they do not matter) or the environment."""
@@ -49,7 +59,7 @@ class Layers:
             if flags and name and self.flags.get(name) is not None:
                 return Given(self._read(setting, self.flags[name], setting.flag, self.cwd), setting.flag, 3)
         text = self.environ.get(setting.environment, "")
-        if text:
+        if text and not _is_of_service(setting.environment, text):
             value = self._read(setting, text, setting.environment, self.cwd)
             return Given(value, setting.environment, 2)
         return None
@@ -119,8 +129,7 @@ def open_layers(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path)
         cwd=cwd,
     )
     layers.table(document, "", [*(setting.name for setting in (*SERVER, *ROUTE, *TARGET)), *_TABLES])
-    _no_typos(environ, set(_texts(document)))
-    return layers
+    return replace(layers, unknown=tuple(_unknown(environ, {*_texts(document), *map(str, flags.values())})))
 
 
 def line(text: str) -> str:
@@ -153,10 +162,19 @@ def _texts(document: Mapping[str, Any]) -> Iterator[str]:
             left += value
 
 
-def _no_typos(environ: Mapping[str, str], named: set[str]) -> None:
+def _unknown(environ: Mapping[str, str], named: set[str]) -> Iterator[str]:
+    """Variables that nobody here reads; raises ConfigError for one that is nearly a setting."""
     known = {setting.environment for setting in (*SERVER, *ROUTE, *TARGET)} | {PREFIX + "CONFIG", PREFIX + "KEY"}
-    for name in sorted(environ):
-        if name.startswith(PREFIX) and name not in known and name not in named:
-            meant = difflib.get_close_matches(name, known, 1, _TYPO)
-            if meant:
-                raise ConfigError(f"{line(name)} is no setting; did you mean {meant[0]}?")
+    named |= {environ[name] for name in known if name in environ}  # as WIRETAPE_UPSTREAM_KEY_ENV names one
+    for name in sorted({name for name in environ if name.startswith(PREFIX)} - known - named - _OF_TESTS):
+        if _is_of_service(name, environ[name]):
+            continue
+        meant = difflib.get_close_matches(name, known, 1, _TYPO)
+        if meant:
+            raise ConfigError(f"{line(name)} is no setting; did you mean {meant[0]}?")
+        yield line(name)
+
+
+def _is_of_service(name: str, text: str) -> bool:
+    found = _SERVICE.fullmatch(name)
+    return found is not None and (found["also_ours"] is None or _SERVICE_PORT.fullmatch(text) is not None)

@@ -34,6 +34,8 @@ class Loaded(NamedTuple):
 
     config: Config
     origins: Mapping[str, str]
+    #: Variables that begin like settings and are none; whoever starts a server says so.
+    unknown: tuple[str, ...] = ()
 
 
 def load(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, *, serving: bool = True) -> Loaded:
@@ -53,7 +55,7 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, *, ser
     config = replace(config, routes=routes, keys=_keys(layers, origins, serving=serving))
     if serving:
         _servable(config)
-    return Loaded(config, origins)
+    return Loaded(config, origins, layers.unknown)
 
 
 def _server(layers: Layers, origins: dict[str, str], *, serving: bool) -> Config:

@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
 def rows(loaded: Loaded) -> list[Row]:
     """The server's first, then each route's."""
-    config, origins = loaded
+    config, origins = loaded.config, loaded.origins
     table: list[Row] = []
     for setting in SERVER:
         value = attrgetter(setting.place)(config) if setting.place else _egress(loaded, setting.name)

@@ -388,6 +388,21 @@ def test_config_show_says_where_each_value_is_from(run: Run) -> None:
     assert "--port" in run("config", "show", "--port=1").out
 
 
+def test_a_variable_that_is_no_setting_is_told_by_who_takes_settings(
+    run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WIRETAPE_TIMEOUT_S", "WIRETAPE_STRICT\n\x1b[2J", "WIRETAPE_SERVICE_HOST"):
+        monkeypatch.setenv(name, "5")
+    said = run("config", "show", "--json")
+    assert (said.code, said.err) == (
+        0,
+        "wiretape: no settings, passed over: WIRETAPE_STRICT??[2J, WIRETAPE_TIMEOUT_S\n",
+    )
+    assert said.value
+    monkeypatch.setenv("WIRETAPE_DATA", str(data))
+    assert run("ls").err == ""
+
+
 def test_the_help_names_the_defaults(run: Run) -> None:
     said, config, settings = run("serve", "--help").out, Config(data=Path()), Settings()
     assert re.findall(r"\[default:\s+(\S+)\]", said) == [

@@ -608,7 +608,7 @@ def test_what_is_said_of_no_upstream_is_a_mistake(house: House) -> None:
 
 def test_flags_and_variables_are_named_as_they_are_written(house: House) -> None:
     assert house.refusal({"port": "x"}) == "--port: must be a whole number from 0 to 65535"
-    assert house.refusal(WIRETAPE_PORT="tcp://10.0.0.1:80") == "WIRETAPE_PORT: must be a whole number from 0 to 65535"
+    assert house.refusal(WIRETAPE_PORT="http://a") == "WIRETAPE_PORT: must be a whole number from 0 to 65535"
     assert house.refusal({"upstream": OPENAI, "upstream_key_env": "UNSET"}).startswith("--upstream-key-env: ")
     unset = {"WIRETAPE_UPSTREAM": OPENAI, "WIRETAPE_UPSTREAM_KEY_ENV": "UNSET"}
     assert house.refusal(None, **unset).startswith("WIRETAPE_UPSTREAM_KEY_ENV: the environment variable that it names")
@@ -621,11 +621,46 @@ def test_a_variable_that_is_a_typo_is_told(house: House) -> None:
         == "WIRETAPE_ON_PARTAIL is no setting; did you mean WIRETAPE_ON_PARTIAL?"
     )
     assert "WIRETAPE_KEY?" in house.refusal(flags, WIRETAPE_KEYS="x")
-    # What container platforms set for a service of this name, and what the file itself names.
-    platform = {"WIRETAPE_SERVICE_HOST": "x", "WIRETAPE_SERVICE_PORT": "1", "WIRETAPE_PORT_8787_TCP_ADDR": "x"}
-    assert house.config(flags, **platform).routes
     house.file('[keys]\na = { env = "WIRETAPE_KEY_A" }')
     assert house.config(flags, WIRETAPE_KEY_A=OWN).keys
+
+
+#: What Kubernetes 1.31 sets in each container beside a service `wiretape` with a port 8787 of the name `http`.
+KUBERNETES = {
+    "WIRETAPE_SERVICE_HOST": "10.0.171.239",
+    "WIRETAPE_SERVICE_PORT": "8787",
+    "WIRETAPE_SERVICE_PORT_HTTP": "8787",
+    "WIRETAPE_PORT": "tcp://10.0.171.239:8787",
+    "WIRETAPE_PORT_8787_TCP": "tcp://10.0.171.239:8787",
+    "WIRETAPE_PORT_8787_TCP_PROTO": "tcp",
+    "WIRETAPE_PORT_8787_TCP_PORT": "8787",
+    "WIRETAPE_PORT_8787_TCP_ADDR": "10.0.171.239",
+}
+
+
+@pytest.mark.parametrize("port", ["tcp://10.0.0.1:8787", "tcp://[fd00::1]:8787", "udp://10.0.0.1:1"])
+def test_what_kubernetes_says_of_a_service_of_this_name_is_no_setting(house: House, port: str) -> None:
+    loaded = load({"upstream": OPENAI}, house.environ | KUBERNETES | {"WIRETAPE_PORT": port}, house.folder)
+    assert (loaded.config.port, loaded.origins["port"], loaded.unknown) == (8787, "default", ())
+    house.file("port = 9")
+    assert house.config({"upstream": OPENAI}, WIRETAPE_PORT=port).port == 9
+    beside = {name.replace("WIRETAPE", "WIRETAPE_STAGING"): value for name, value in KUBERNETES.items()}
+    assert load({"upstream": OPENAI}, house.environ | beside, house.folder).unknown == ()
+    assert "must begin" in house.refusal(WIRETAPE_UPSTREAM=port), "which no service's name comes to"
+
+
+def test_a_variable_that_is_no_setting_is_passed_over_and_known(house: House) -> None:
+    house.file('[keys]\na = { env = "WIRETAPE_ALICE" }')
+    environ = {"WIRETAPE_TIMEOUT_S": "5", "WIRETAPE_STRICT": "1", "WIRETAPE_ALICE": OWN, "WIRETAPE_CORPUS": "x"}
+    loaded = load({"upstream": OPENAI}, house.environ | environ, house.folder)
+    assert loaded.unknown == ("WIRETAPE_STRICT", "WIRETAPE_TIMEOUT_S")
+    assert load({"upstream": OPENAI}, house.environ | {"WIRETAPE_ALICE": OWN}, house.folder).unknown == ()
+    named = house.environ | {"WIRETAPE_ALICE": OWN, "WIRETAPE_MINE": "k" * 40}
+    for flags, more in (
+        ({"upstream_key_env": "WIRETAPE_MINE"}, {}),
+        ({}, {"WIRETAPE_UPSTREAM_KEY_ENV": "WIRETAPE_MINE"}),
+    ):
+        assert load({"upstream": OPENAI, **flags}, named | more, house.folder).unknown == ()
 
 
 def test_a_file_that_is_asked_for_is_there(house: House) -> None:

@@ -16,9 +16,14 @@ Drawn from `proxy/config_table.py` by `make docs`.
 
 `wiretape serve --upstream URL` needs no file. Flags go over the environment, the environment goes over `wiretape.toml`
 (in the working folder, or the one that `--config` or `WIRETAPE_CONFIG` names), and that over the defaults;
-`wiretape config show` says where each value came from. Whatever is unknown or of another kind stops the start with one
-line that names the place. Lists in the environment have commas between their items; relative paths count from the
-folder of the file that they stand in, else from the working folder.
+`wiretape config show` says where each value came from. A value of another kind stops the start with one line that
+names the place, and so does an unknown name in the file or as a flag. A variable that begins with `WIRETAPE_` and is no
+setting stops it where it is nearly the name of one; any other is passed over, and `serve`, `record`, `doctor` and
+`config show` say so on stderr, since it may be somebody else's. Nothing is said of those that the file or a setting
+like `key_env` names, of `WIRETAPE_CORPUS` and `WIRETAPE_LAWS` (for the tests of this repository), and of what
+Kubernetes sets beside a service named `wiretape` or `wiretape-NAME`, such as `WIRETAPE_SERVICE_HOST`: a `WIRETAPE_PORT`
+like `tcp://10.0.0.1:8787` is not read as a port. Lists in the environment have commas between their items; relative
+paths count from the folder of the file that they stand in, else from the working folder.
 """
 
 _EXAMPLE = """## An example

@@ -1,5 +1,7 @@
-"""The chunked coding of an answer's body, taken apart read by read: as strict as h11, at a third of its cost
+"""The chunked coding of a body, taken apart read by read: stricter than h11 where two readers could differ
 
+h11 takes a bare LF for the end of the trailers, and folded ones: a front that reads only CRLF sees one request there
+where h11 sees two. Of answers it is about cost, a third of h11's.
 A provider writes one event a chunk, so a read of 64 KiB holds 250 of them; h11 makes an object of each (3.8 us), which
 was the largest part of what a frame cost.
 """
@@ -123,6 +125,8 @@ class Dechunker:
             return at + 2
         end = data.find(b"\r\n\r\n", at)
         if end < 0:
+            if data.count(b"\n", at) != data.count(b"\r\n", at):  # nothing that follows can make it right
+                raise ProtocolError("the answer is not HTTP/1.1: a trailer ends without CR")
             self._pending = data[at:]
             if len(self._pending) > HEAD_BYTES_MAX:
                 raise ProtocolError("the answer is not HTTP/1.1: its trailers are too long")

@@ -23,6 +23,8 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import suppress_body
 
+from .chunked import Dechunker
+from .errors import ProtocolError
 from .inbox import Inbox
 from .limits import PIPELINED_BYTES_MAX
 from .plain import PHRASES, answer_head
@@ -32,6 +34,9 @@ __all__ = ["App", "Exchange", "Http1", "Line"]
 
 #: In a request: h11 is asked what they mean.
 _ODD: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
+
+#: The end of a chunked body.
+_LAST: Final = b"0\r\n\r\n"
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -95,6 +100,8 @@ class Http1(H11Protocol):
         self._served = app
         self._nursery = nursery
         self._whole = False
+        #: Of a request whose body comes in chunks.
+        self._chunks: Dechunker | None = None
         #: Where not None, what hypercorn writes is kept here instead: a head that goes out with its first piece.
         self.held: bytes | None = None
 
@@ -130,8 +137,35 @@ class Http1(H11Protocol):
         elif self._whole:
             self.behind += data
             return
-        self.connection.receive_data(bytes(data))
+        if self._chunks is not None:
+            await self._unchunked(self._chunks, data)
+            return
+        asked = self.guard.asked
+        assert asked is not None, "the guard has let it through"
+        if b"transfer-encoding" not in asked.single:
+            self.connection.receive_data(bytes(data))
+            await self._handle_events()
+            return
+        self.connection.receive_data(bytes(data[: asked.end]))
         await self._handle_events()
+        self._chunks = Dechunker()
+        if len(data) > asked.end:
+            await self._unchunked(self._chunks, data[asked.end :])
+
+    async def _unchunked(self, chunks: Dechunker, data: bytes | bytearray) -> None:
+        """What a read brought of a chunked body, which h11 reads too kindly: of that it sees the last chunk alone."""
+        try:
+            chunks.feed(bytes(data))
+        except ProtocolError:
+            self._garbled(400)
+            return
+        if chunks.parts:
+            await self._inbox.put(b"".join(chunks.parts))
+        if chunks.done and not self.line.over:
+            self._chunks = None
+            self.behind += chunks.behind
+            self.connection.receive_data(_LAST)
+            await self._handle_events()
 
     async def _begun(self, whole: bytes) -> bool:
         """A request that came whole and says nothing odd: the guard has read all of it, and h11 need not."""
@@ -168,7 +202,7 @@ class Http1(H11Protocol):
             try:
                 event = self.connection.next_event()
             except h11.RemoteProtocolError as error:
-                self._garbled(error)
+                self._garbled(error.error_status_hint)
                 return
             if isinstance(event, h11.Request):
                 await self._create_stream(event)
@@ -182,11 +216,11 @@ class Http1(H11Protocol):
             else:
                 return  # more is needed
 
-    def _garbled(self, error: h11.RemoteProtocolError) -> None:
+    def _garbled(self, status: int) -> None:
         """The body is not what its head said. The app may be answering: only where nothing was said yet may we."""
         if self.connection.our_state is h11.SEND_RESPONSE:
-            self.line.refused(error.error_status_hint)
-            self.line.send_now(refusal_bytes(Refusal(error.error_status_hint, "the request's body is not HTTP/1.1")))
+            self.line.refused(status)
+            self.line.send_now(refusal_bytes(Refusal(status, "the request's body is not HTTP/1.1")))
             self.line.exchanged(stays=False, read=False)
         else:
             self.line.abort()
@@ -417,7 +451,7 @@ class Exchange(HTTPStream):
             await trio.lowlevel.checkpoint()
             return
         if self.plain:
-            end = b"0\r\n\r\n"
+            end = _LAST
         else:
             connection = self._http.connection
             assert isinstance(connection, h11.Connection)

@@ -370,6 +370,44 @@ async def test_a_body_that_is_no_http(autojump_clock: MockClock, answers_first: 
         assert connect.open == 0
 
 
+CHUNKS = request("POST", "/", "Transfer-Encoding: chunked") + b"3;a=b\r\nabc\r\n"
+TRAILERS = {
+    "none": (b"0\r\n\r\n", 200),
+    "one": (b"0\r\nX: y\r\n\r\n", 200),
+    "a bare LF for the last line": (b"0\r\n\n", 400),
+    "a bare LF behind one": (b"0\r\nX: y\n\r\n", 400),
+    "two of them": (b"0\r\nX: y\n\n", 400),
+    "a folded one": (b"0\r\nX: y\r\n z\r\n\r\n", 400),
+    "one without a name": (b"0\r\nGET / HTTP/1.1\r\n\r\n", 400),
+    "a bare LF behind the last size": (b"0\n\r\n", 400),
+    "a bare LF behind a chunk": (b"1\r\nx\n0\r\n\r\n", 400),
+}
+
+
+@pytest.mark.parametrize("size", [1, 7, 1_000])
+@pytest.mark.parametrize(("trailers", "status"), TRAILERS.values(), ids=TRAILERS)
+async def test_where_a_chunked_body_ends_nobody_can_see_another_request(
+    autojump_clock: MockClock, trailers: bytes, status: int, size: int
+) -> None:
+    del autojump_clock
+    async with connected(echo) as connect:
+        client = await connect()
+        sent = CHUNKS + trailers
+        behind = CLOSING if status == 200 else b""  # what is refused waits for nothing that could make it whole
+        for at in range(0, len(sent), size):
+            await client.send(sent[at : at + size])
+        await client.send(behind)
+        answers = [await client.response()]
+        if status == 200:
+            assert answers[0].body == b"abc"
+            answers.append(await client.response())
+        assert [answer.status for answer in answers] == ([200, 200] if status == 200 else [400])
+        assert answers[0].at < 1
+        assert await client.receive() == b""
+        await trio.sleep(2)
+        assert connect.open == 0
+
+
 async def test_an_answer_before_the_end_of_a_long_body_arrives_whole(autojump_clock: MockClock) -> None:
     """And the app that reads nothing of it does not wait for itself."""
     del autojump_clock

@@ -22,6 +22,7 @@ __all__ = [
     "TextDelta",
     "ToolArgumentsComplete",
     "ToolArgumentsDelta",
+    "ToolCallDamaged",
     "ToolCallStarted",
     "ToolNameDelta",
     "ToolProgress",
@@ -133,6 +134,15 @@ class ToolArgumentsComplete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallDamaged:
+    """Something that the upstream said of a call, or may have said, could not be read: nobody may run it."""
+
+    n: int
+    choice: int
+    call: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResultSeen:
     """The request answers a call of the turn before. `output` is a preview; `name` is empty for an orphan."""
 
@@ -236,6 +246,7 @@ Event = (
     | ToolNameDelta
     | ToolArgumentsDelta
     | ToolArgumentsComplete
+    | ToolCallDamaged
     | ToolResultSeen
     | ToolProgress
     | Usage

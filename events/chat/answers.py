@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from ..json_text import dumps, is_list, is_object, members
+from ..json_text import as_object, dumps, is_list, is_object, members
 from ..sse import encode
 from .write import CHUNK
 
@@ -63,13 +63,20 @@ def failure_of(n: int, payload: bytes, value: dict[str, Any]) -> Failure:
 
 
 def news_of(answer: dict[str, Any], unfinished: list[int]) -> list[dict[str, Any]]:
-    """Q60: a stream that repeats its message as one last object; news are its usage and a finish not yet given."""
+    """Q60: a stream that repeats its message as one last object; news are its usage, a finish not yet given, and what
+    it says of calls, of which the stream may have said nothing.
+    """
     finishes: list[dict[str, Any]] = [
-        {"index": choice["index"], "delta": {}, "finish_reason": choice["finish_reason"]}
+        {"index": choice["index"], "delta": {}, **_calls_of(choice), "finish_reason": choice["finish_reason"]}
         for choice in choices_of(answer)
         if is_object(choice) and choice.get("index") in unfinished and choice.get("finish_reason")
     ]
     return [*([{"choices": finishes}] if finishes else []), *_usage_of(answer)]
+
+
+def _calls_of(choice: dict[str, Any]) -> dict[str, Any]:
+    calls: Any = as_object(choice.get("message")).get("tool_calls")
+    return {"message": {"tool_calls": calls}} if is_list(calls) and calls else {}
 
 
 def chunks_of(answer: dict[str, Any], *, one: bool) -> list[dict[str, Any]]:

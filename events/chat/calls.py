@@ -4,78 +4,25 @@ A call is known by neither index nor id alone. The key is the index, unless a ne
 rules. Without an index, the id, the arrival of a name, the place in the list or else the last call decides (Q9, Q10).
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ..json_text import dumps, is_object
 from ..limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
-from ..model import Event, ToolArgumentsDelta, ToolCallStarted
-from ..splice import Action, Op, Path
+from ..model import Event, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
+from ..splice import Action, Path
 from .entry import Entry
 from .known import KnownCall
-from .write import Envelope, call_said, chunk
+from .work import Work, say
+from .write import call_said, chunk
 
-__all__ = ["Calls", "Work"]
+__all__ = ["Calls"]
 
 #: Arguments of one whole object without members, or a seed that real fragments will follow (Q20, Q25).
 _SEED: Final = "{}"
 _OWN_KEYS: Final = frozenset({"index", "id", "type", "function", "custom"})
 #: Members beside those that wait with a call for its name; no dialect has more than one (`extra_content`, Q30).
 _EXTRAS_MAX: Final = 16
-
-
-class Work:
-    """One chunk under repair: what to change in it, and what comes out beside it."""
-
-    # fmt: off
-    __slots__ = (
-        "_ops", "after", "base", "before", "envelope", "events", "failure", "finished", "flags", "n", "seeds",
-        "touched", "value",
-    )
-    # fmt: on
-
-    def __init__(self, n: int, value: dict[str, Any], envelope: Envelope, *, base: int = 0) -> None:
-        self.n = n
-        #: Where the chunk's frame stands among the bytes of its record.
-        self.base = base
-        self.value = value
-        self.envelope = envelope
-        self._ops: dict[tuple[Path, str], Op] = {}
-        #: Frames of our own that go before and behind the chunk: the name of the repair and the payload.
-        self.before: list[tuple[str, bytes]] = []
-        self.after: list[tuple[str, bytes]] = []
-        self.events: list[Event] = []
-        self.flags: list[str] = []
-        #: A choice of this chunk finished.
-        self.finished = False
-        #: The upstream's finish was one that says it failed.
-        self.failure = ""
-        #: Entries of this chunk whose arguments may be mere seeds (Q20), and whose they are.
-        self.seeds: list[tuple[Entry, KnownCall, Calls]] = []
-        #: The last entry of this chunk for each call that it speaks of.
-        self.touched: dict[KnownCall, Entry] = {}
-
-    @property
-    def ops(self) -> list[Op]:
-        """The changes, at most one a member."""
-        return list(self._ops.values())
-
-    def op(self, repair: str, path: Path, action: Action, key: str = "", value: bytes = b"") -> None:
-        """One more change; it takes the place of an earlier one of the same member."""
-        self._ops[path, key] = Op(repair, path, action, key, value)
-
-    def keep(self, path: Path, key: str) -> None:
-        """No change of this member after all."""
-        self._ops.pop((path, key), None)
-
-    def settle(self) -> None:
-        """Nothing more can show what the `{}` of this chunk are: seeds, if any `{}` of their choice was one (Q20)."""
-        for entry, call, calls in self.seeds:
-            if call.seed and calls.seeding:
-                call.forget_seed()
-                call.seed_dropped = True
-            if call.seed_dropped:
-                _say(self, entry, "arguments_seed", "arguments", "")
-            call.seed = call.seed_dropped = False
 
 
 class Calls:
@@ -89,6 +36,8 @@ class Calls:
         self._ids = ids
         self._by_index: dict[int, KnownCall] = {}
         self._by_id: dict[str, KnownCall] = {}
+        #: Something stood where a call was due.
+        self.lost = False
         #: A `{}` of this stream was a seed, so that each one is (Q20).
         self.seeding = False
 
@@ -104,6 +53,7 @@ class Calls:
         for place, given in enumerate(entries):
             if not is_object(given):
                 hidden.append(("call_not_object", (*path, place)))
+                self.lost = True
                 continue
             entry, position = Entry.of((*path, place), given), place if len(entries) > 1 else -1
             if len(work.after) > behind:  # behind the call that was split off before it: numbers rise
@@ -141,13 +91,53 @@ class Calls:
                 if call.announced and call.opening != "{":
                     work.flags.append("arguments_not_object")  # Q21: serialised twice, perhaps
                 continue
+            if call.damaged or (call.followed_by is not None and call.followed_by.says_more):
+                work.events += self.damage([call], work.n)  # nobody knows that it takes none
+                continue
+            call.supplied = True
             call.take(_SEED)
             if (entry := work.touched.get(call)) is not None:
-                _say(work, entry, "arguments_empty", "arguments", _SEED)
+                say(work, entry, "arguments_empty", "arguments", _SEED)
             else:
                 delta = {"tool_calls": [{"index": call.number, "function": {"arguments": _SEED}}]}
                 apart = work.after or work.before  # behind the start, if that is in this chunk's own company
                 apart.append(("arguments_empty", chunk(work.envelope, self._choice, delta)))
+
+    def damage(self, calls: Iterable[KnownCall], n: int) -> list[Event]:
+        """A part of these could not be read; told once of each."""
+        damaged = [call for call in calls if not call.damaged]
+        for call in damaged:
+            call.damaged = True
+        return [ToolCallDamaged(n=n, choice=self._choice, call=call.number) for call in damaged]
+
+    def missed(self, work: Work, entries: list[Any]) -> None:
+        """What a whole message says of calls, where the stream said nothing: arguments that never came, and calls."""
+        for place, given in enumerate(entries):
+            if not is_object(given):
+                continue
+            entry = Entry.of((), given)
+            at_place = self.known[place] if place < len(self.known) else None
+            call = self._by_id.get(entry.id) or (at_place if at_place and entry.name in ("", at_place.name) else None)
+            if call is None and entry.name and place == len(self.known):
+                call = self._start(place, entry.id)
+                call.name, call.custom, call.id = entry.name, entry.custom, self._unique_id(entry.id, call)
+                self._start_apart(work, "message_beside", call, entry.text)
+            elif call is not None and call.announced and not call.has_arguments and entry.text:
+                call.take(entry.text)
+                delta = {"tool_calls": [{"index": call.number, **call.says(entry.text)}]}
+                work.after.append(("message_beside", chunk(work.envelope, self._choice, delta)))
+
+    def late(self, work: Work, entries: list[Any]) -> list[Event]:
+        """Arguments behind the finish, of calls that were handed over as if they had none."""
+        late: list[KnownCall] = []
+        for place, given in enumerate(entries):
+            entry = Entry.of((), given) if is_object(given) else None
+            call = self._continued(work, entry, place) if entry is not None else None
+            if call is None or entry is None or not (call.supplied and entry.text and entry.may_be_of(call)):
+                continue
+            if entry.name in ("", call.name) and (not entry.id or self._is_id_of(call, entry)):
+                late.append(call)
+        return self.damage(late, work.n)
 
     # -- which call -----------------------------------------------------------------------------------------------
 
@@ -160,8 +150,10 @@ class Calls:
             call = self._start(entry.place, entry.id)
         elif self._starts(work, call, entry):
             name = entry.name or (call.name if entry.may_be_of(call) else "")  # Q8: the same tool again
-            call = self._start(entry.place, entry.id)
+            before, call = call, self._start(entry.place, entry.id)
             call.name = name
+            if before.name == name and not before.has_arguments:  # Q6 with Q15, or Q7: nobody can tell
+                before.followed_by = call
         if entry.function is None and call.custom is not None:  # it says nothing, of whichever it is
             entry = entry._replace(custom=call.custom)
         elif entry.function is not None and call.custom is None:
@@ -306,19 +298,19 @@ class Calls:
 
     def _first_arguments(self, work: Work, entry: Entry, call: KnownCall) -> None:
         if entry.name != call.name:
-            _say(work, entry, "call_name", "name", call.name)
+            say(work, entry, "call_name", "name", call.name)
         text = "".join([*call.early, entry.text])
         if call.early_chars:
-            _say(work, entry, "call_without_name", entry.arguments, text)
+            say(work, entry, "call_without_name", entry.arguments, text)
         elif not entry.text:
-            _say(work, entry, "arguments_null", entry.arguments, "")  # Q19
+            say(work, entry, "arguments_null", entry.arguments, "")  # Q19
         else:
             self._as_text(work, entry)
         call.early.clear()
         if call.custom or text.strip() != _SEED:
             self._feed(work, entry, call, text, may_split=True)
         elif self.seeding:
-            _say(work, entry, "arguments_seed", "arguments", "")
+            say(work, entry, "arguments_seed", "arguments", "")
         else:
             call.take(text)
             call.seed = call.bare = True
@@ -380,7 +372,7 @@ class Calls:
         call.last_piece = text
         at = call.take(text)
         if at is not None and may_split and not call.bare and self.known[-1].announced:
-            _say(work, entry, "call_split", "arguments", text[:at])
+            say(work, entry, "call_split", "arguments", text[:at])
             self._start_apart(work, "call_split", self._following(call), text[at:])
 
     def _start_apart(self, work: Work, repair: str, call: KnownCall, text: str) -> None:
@@ -421,13 +413,3 @@ class Calls:
     def _set_index(work: Work, entry: Entry, call: KnownCall) -> None:
         if entry.place != call.number:
             work.op("call_index", entry.path, Action.SET, "index", dumps(call.number))
-
-
-def _say(work: Work, entry: Entry, repair: str, key: str, text: str) -> None:
-    """A member of what the entry says its name and arguments in says this."""
-    if entry.function is None:
-        work.op(repair, entry.path, Action.SET, entry.member, dumps({key: text}))
-    elif entry.function.get(key) == text:
-        work.keep((*entry.path, entry.member), key)
-    else:
-        work.op(repair, (*entry.path, entry.member), Action.SET, key, dumps(text))

@@ -6,11 +6,13 @@ from typing import Any, Final
 
 from ..json_text import as_object, dumps, is_list, is_object
 from ..limits import LISTS_OF_A_DELTA_MAX
-from ..model import ForeignFrame, ToolArgumentsDelta
+from ..model import Event, ForeignFrame, ToolArgumentsDelta, ToolCallDamaged
 from ..settings import Facts, Settings
 from ..splice import Action, Path
-from .calls import Calls, Work
+from .calls import Calls
+from .read import LEGACY_CALL
 from .think import Think
+from .work import Work
 from .write import Envelope, chunk
 
 __all__ = ["CUT_FINISHES", "Choices"]
@@ -54,8 +56,8 @@ _PARTS_DEPTH_MAX: Final = 4
 class _Choice:
     # fmt: off
     __slots__ = (
-        "calls", "entries", "finish", "legacy_arguments", "legacy_name", "number", "parts", "said", "structured",
-        "text", "think", "thinking",
+        "calls", "entries", "finish", "legacy_arguments", "legacy_damaged", "legacy_name", "legacy_supplied", "number",
+        "parts", "said", "structured", "text", "think", "thinking",
     )
     # fmt: on
 
@@ -78,6 +80,15 @@ class _Choice:
         #: The legacy `function_call` of this choice, and whether any argument of it has come (Q29).
         self.legacy_name = ""
         self.legacy_arguments = False
+        #: A part of it could not be read; it had none, and they became `{}`.
+        self.legacy_damaged = self.legacy_supplied = False
+
+    def damage_legacy(self, n: int) -> list[Event]:
+        """As `Calls.damage`."""
+        if not self.legacy_name or self.legacy_damaged:
+            return []
+        self.legacy_damaged = True
+        return [ToolCallDamaged(n=n, choice=self.number, call=LEGACY_CALL)]
 
 
 class Choices:
@@ -92,6 +103,8 @@ class Choices:
         self._ids: set[str] = set()
         self._choices: dict[int, _Choice] = {}
         self._merged: set[int] = set()
+        #: A frame that spoke of calls could not be read, and may have been all that was said of one.
+        self._call_lost = False
         #: Choices that have their role and no finish, and whose text may pass unseen.
         self.flowing: set[int] = set()
 
@@ -104,6 +117,25 @@ class Choices:
     def unfinished(self) -> list[int]:
         """Choices without a finish."""
         return [number for number, choice in self._choices.items() if not choice.finish]
+
+    def damaged(self, n: int, payload: bytes) -> list[Event]:
+        """These bytes may have been a chunk and cannot be read: no call that they may have been about is to run."""
+        if b"{" not in payload and b'"' not in payload:  # a word, by which some say that they are still there
+            return []
+        self._call_lost = self._call_lost or b"tool_calls" in payload or b"function_call" in payload
+        events: list[Event] = []
+        for choice in self._choices.values():
+            if not choice.finish:
+                events += [*choice.calls.damage(choice.calls.known, n), *choice.damage_legacy(n)]
+        return events
+
+    def garbled(self, work: Work) -> None:
+        """Some bytes of this chunk were no text, and what stands for them is not what was said."""
+        for choice in self._choices.values():
+            touched = [call for call in choice.calls.known if call in work.touched]
+            work.events += choice.calls.damage(touched, work.n)
+            if work.finished or not choice.finish:
+                work.events += choice.damage_legacy(work.n)
 
     def repair(self, work: Work) -> None:
         """Make every choice of the chunk canonical."""
@@ -158,8 +190,12 @@ class Choices:
             choice = self._choices[number] = _Choice(number, calls, Think() if self._settings.think else None)
         choice.said = ""
         delta = given.get("delta")
+        missed: list[Any] = []
         if is_object(given.get("message")):  # Q59: cumulative, and some read it as the whole answer
             work.op("message_beside", path, Action.DROP, "message")
+            said = given["message"].get("tool_calls")
+            if is_list(said) and given.get("finish_reason") and not choice.finish:
+                missed = said
         if is_object(delta):
             self._role(work, (*path, "delta"), delta, number)
             self._delta(work, (*path, "delta"), delta, choice)
@@ -167,6 +203,7 @@ class Choices:
             role = b"{}" if number in self._roles else b'{"role":"assistant"}'
             work.op("delta_missing", path, Action.SET, "delta", role)
         self._roles.add(number)
+        choice.calls.missed(work, missed)
         self._finish(work, path, given, choice, merged=merged)
         if choice.think is not None:
             self._split_thought(work, (*path, "delta"), delta if is_object(delta) else {}, choice)
@@ -205,6 +242,9 @@ class Choices:
             work.op("late_call" if choice.finish else "calls_not_list", path, Action.DROP, "tool_calls")
             if choice.finish:
                 work.events.append(ForeignFrame(n=work.n, why="late_call"))
+                work.events += choice.calls.late(work, calls) if is_list(calls) else ()
+            else:
+                choice.calls.lost = True
         if is_object(delta.get("function_call")) and (choice.calls.announced or calls) and not choice.legacy_name:
             # llama-cpp-python says each call under both names; the newer one counts.
             work.op("legacy_call_twin", path, Action.DROP, "function_call")
@@ -319,6 +359,8 @@ class Choices:
                 work.op("late_call" if choice.finish else "calls_not_list", path, Action.DROP, "function_call")
             if choice.finish:
                 work.events.append(ForeignFrame(n=work.n, why="late_call"))
+                if choice.legacy_supplied and as_object(call).get("arguments"):
+                    work.events += choice.damage_legacy(work.n)
             return
         if not choice.legacy_name and not any(call.get(key) for key in ("name", "arguments")):
             work.op("legacy_call_empty", path, Action.DROP, "function_call")  # held, it would go out as a call
@@ -362,7 +404,13 @@ class Choices:
         work.finished = True
         if word not in CUT_FINISHES:
             choice.calls.close(work)
-            if choice.legacy_name and not choice.legacy_arguments:  # Q25
+            lost = self._call_lost or (choice.calls.lost and word != "stop")
+            if lost and not choice.calls.known and not choice.legacy_name:
+                work.events.append(ToolCallDamaged(n=work.n, choice=choice.number, call=0))
+            if choice.legacy_name and not choice.legacy_arguments and choice.calls.announced:
+                work.events += choice.damage_legacy(work.n)  # the same call under its newer name, perhaps
+            elif choice.legacy_name and not choice.legacy_arguments and not choice.legacy_damaged:  # Q25
+                choice.legacy_supplied = True
                 self._legacy_arguments(work, path, as_object(given.get("delta")), choice)
         if work.after:
             work.op("finish_apart", path, Action.SET, "finish_reason", b"null")  # behind the calls that follow

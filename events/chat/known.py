@@ -8,6 +8,8 @@ __all__ = ["KnownCall"]
 
 #: Pieces shorter than this repeat by chance: indentation, digits, escaped line ends (Q22).
 _REPEATED_CHARS_MIN: Final = 8
+#: As much of arguments as tells whether they are `{}`.
+_HEAD_CHARS: Final = 4
 
 
 class KnownCall:
@@ -15,8 +17,9 @@ class KnownCall:
 
     # fmt: off
     __slots__ = (
-        "announced", "bare", "boundary", "custom", "early", "early_chars", "extras", "has_arguments", "id",
-        "last_piece", "name", "number", "opening", "place", "seed", "seed_dropped", "told",
+        "announced", "bare", "boundary", "custom", "damaged", "early", "early_chars", "extras", "followed_by",
+        "has_arguments", "head", "id", "last_piece", "name", "number", "opening", "place", "seed", "seed_dropped",
+        "supplied", "told",
     )
     # fmt: on
 
@@ -37,7 +40,15 @@ class KnownCall:
         #: They are `{}`, and that is out.
         self.bare = False
         self.boundary = Boundary()
+        #: A part of it could not be read: it must not run.
+        self.damaged = False
+        #: The upstream closed it without a byte of arguments, and they became `{}`.
+        self.supplied = False
+        #: The same tool under another id, begun while this one had no arguments: perhaps this one under a new id.
+        self.followed_by: KnownCall | None = None
         self.opening = ""
+        #: Their first characters.
+        self.head = ""
         self.last_piece = ""
         #: What came before its name: whether the fold knows of the call, pieces of arguments, other members.
         self.told = False
@@ -55,11 +66,18 @@ class KnownCall:
         """Its arguments have begun and are not whole."""
         return self.has_arguments and not self.boundary.complete
 
+    @property
+    def says_more(self) -> bool:
+        """Its arguments are more than none."""
+        return self.has_arguments and not (self.supplied or self.head.strip() == "{}")
+
     def take(self, text: str) -> int | None:
         """The next piece of arguments; where in it a second value opens."""
         if text and not self.has_arguments:
             self.has_arguments = True
             self.opening = text.lstrip()[:1]
+        if len(self.head) < _HEAD_CHARS:
+            self.head += text[:_HEAD_CHARS]
         return None if self.custom else self.boundary.feed(text)
 
     def says(self, text: str) -> dict[str, Any]:
@@ -97,4 +115,5 @@ class KnownCall:
     def forget_seed(self) -> None:
         """The `{}` was no argument."""
         self.seed = self.bare = self.has_arguments = False
+        self.head = ""
         self.boundary = Boundary()

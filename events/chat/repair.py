@@ -17,10 +17,10 @@ from ..settings import Facts, Settings
 from ..splice import Action, Op, Splicer, locate
 from ..sse import BOM, Frame, encode, parse_block
 from .answers import Failure, choices_of, chunks_of, delivers, error_of, failure_of, has_delta, has_message, news_of
-from .calls import Work
 from .choices import Choices
 from .flowing import flowing, is_text
 from .hermes import Progress, Retold, ended_by_length, failure_of_agent
+from .work import Work
 from .write import CHUNK, DONE, PROGRESS_EVENT, Envelope
 
 __all__ = ["Chunk", "Done", "Item", "Repair", "Unknown", "role_moved", "without_claims"]
@@ -73,6 +73,8 @@ class Unknown(NamedTuple):
 
     n: int
     why: str
+    #: What is lost with it.
+    events: tuple[Event, ...] = ()
 
 
 Item = Chunk | Done | Failure | Progress | Unknown
@@ -121,6 +123,10 @@ class Repair:
         self._last_n = 0
         #: The last frame was one more piece of text of a choice that flows, and nothing but its splice came of it.
         self._steady = False
+        #: Something beyond a role has come.
+        self._said = False
+        #: Of the frame under repair some bytes were no UTF-8.
+        self._garbled = False
         self._synthesise = settings.synthesise or not facts.stream
         self._hermes = settings.hermes
         self._retold = Retold()
@@ -204,7 +210,11 @@ class Repair:
             self._ledger.withheld(n, "comment")
             return []
         self._ledger.withheld(n, "unframed")
-        return self.answer(n, frame.raw)
+        items = self.answer(n, frame.raw)
+        if any(isinstance(item, Failure) for item in items):
+            return items
+        lost = self._choices.damaged(n, frame.raw)
+        return [*items, Unknown(n, "unframed", tuple(lost))] if lost else items
 
     def _payload(self, record: Record, frame: Frame) -> list[Item]:
         n, payload = record.n, frame.payload
@@ -221,6 +231,7 @@ class Repair:
         if value is ABSENT:
             payload = payload.decode("utf-8", "replace").encode()
             value = parse(payload)
+            self._garbled = value is not ABSENT
             if value is not ABSENT:
                 payload = payload.replace(b"\n", b" ")
                 frame = frame._replace(canonical=False)  # what came is not what goes out
@@ -245,7 +256,7 @@ class Repair:
             self._ledger.withheld(n, "empty_data")
             return []
         self._ledger.withheld(n, "not_json")
-        return [Unknown(n, "not_json")]
+        return [Unknown(n, "not_json", tuple(self._choices.damaged(n, payload)))]
 
     def _object(self, n: int, payload: bytes, value: dict[str, Any], frame: Frame) -> list[Item]:
         given: Any = value.get("choices", ABSENT)
@@ -262,14 +273,15 @@ class Repair:
             return self._failed_chunk(n, payload, value, failure, usable=usable)
         if any(map(has_message, choices)) and not any(map(has_delta, choices)):
             self._ledger.withheld(n, "whole_object")
-            return self._news(n, value) if self._choices.started else self._synthesised(n, value)
+            return self._news(n, value) if self._said else self._synthesised(n, value)
         usage = value.get("usage")
         counts = is_object(usage) and bool(usage)
         if given is None or (given is ABSENT and counts):  # Q48
             value, usable = {**value, "choices": list[Any]()}, True
         if not usable:
             self._ledger.withheld(n, "foreign")
-            return [Unknown(n, "foreign")]
+            lost = self._choices.damaged(n, payload) if given is not ABSENT else ()  # else it is something else's
+            return [Unknown(n, "foreign", tuple(lost))]
         if not value["choices"] and not counts:
             self._ledger.withheld(n, "choiceless")  # Azure's filter results come first (Q46), others anywhere
             return []
@@ -283,6 +295,10 @@ class Repair:
         news = any(key in work.value and self._sent_once.get(key, ABSENT) != work.value[key] for key in _SENT_ONCE)
         self._envelope_ops(work)
         self._choices.repair(work)
+        self._said = self._said or any(map(delivers, work.value["choices"]))
+        if self._garbled:
+            self._choices.garbled(work)
+            self._garbled = False
         if self._hermes:
             self._look_for_retries(work)
         self._steady = flows and not news and bool(work.ops) and not self._waiting and self._choices.only_text(work)

@@ -40,7 +40,6 @@ from .results import Results
 
 __all__ = ["ChatStream"]
 
-_DATA: Final = b"data: "
 #: What a frame that came in several reads has to say of itself, and no more.
 _CUTS: Final = frozenset({"cuts"})
 
@@ -125,7 +124,7 @@ class ChatStream:
         self._t = record.t
         self._items(self._repair.frame(record))
         if self.wire.overflow and not self._closed:
-            self._cut(record.n, self.wire.ending("limit"))
+            self._cut(record.n, "limit")
 
     def _other(self, record: Record) -> None:
         match record.kind:
@@ -155,8 +154,6 @@ class ChatStream:
             case "body":
                 self._fresh, self._t = False, record.t
                 self._take_body(record.n, record.raw or b"")
-            case _:
-                pass
 
     def _begin_attempt(self) -> None:
         """What an attempt before this one brought counts for nothing: no client has seen it."""
@@ -210,6 +207,8 @@ class ChatStream:
                 self._ran(item)
             else:
                 self._event(ForeignFrame(n=item.n, why=item.why))
+                for event in item.events:
+                    self._event(event)
 
     def _late(self, item: Item) -> None:
         if isinstance(item, Done):
@@ -335,10 +334,8 @@ class ChatStream:
     # -- endings ------------------------------------------------------------------------------------------------------
 
     def _done(self, done: Done) -> None:
-        unfinished = {index: None for index, choice in self.wire.choices.items() if not choice.finish}
-        calls = [call for call in self.wire.calls() if call.choice in unfinished]
-        if self.wire.content and all(call.valid() and call.closes_itself for call in calls):
-            for index in unfinished:
+        if self.wire.said_whole:
+            for index in self.wire.unfinished:
                 self._supply_finish(done.n, index)
         self._event(Terminator(n=done.n))
         if self.wire.finished:
@@ -358,23 +355,30 @@ class ChatStream:
 
     def _complete(self, n: int, done: bytes) -> None:
         lost = [call for call in self.wire.calls() if call.reason in ("malformed", SIBLING)]
+        late = self.wire.late_calls
+        if (lost or late) and done:
+            self.ledger.removed(n, "malformed_claim", done)
         if lost:
-            if done:
-                self.ledger.removed(n, "malformed_claim", done)
             self._close_partial(n, "malformed_call", lost)
             return
         self._send_usage()
-        if not done:
-            self.ledger.added(n, "done_supplied", write.DONE)
-        self._outbox.send(n, done or write.DONE)
+        if late:  # in every mode: the client has the calls, and only an error keeps it from running them
+            self._outbox.add(n, "error_frame", write.late(late))
+        elif done:
+            self._outbox.send(n, done)
+        else:
+            self._outbox.add(n, "done_supplied", write.DONE)
         self._close()
 
     def _cut(self, n: int, ending: str) -> None:
+        self._close_partial(n, ending, self._dropped(n, ending, told=self._settings.on_partial != "error"))
+
+    def _dropped(self, n: int, ending: str, *, told: bool) -> list[Call]:
+        """All calls that nobody is to run; those that a limit or a filter cut are `told` of already, in words."""
         dropped = self.wire.drop_open(ending)
         self._held.drop_all()
         self._send_lifecycle(n, [*dropped, *self.wire.drop_running(ending)])
-        lost = [call for call in self.wire.calls() if call.reason and call.reason not in CUT_FINISHES]
-        self._close_partial(n, ending, lost)
+        return [call for call in self.wire.calls() if call.reason and not (told and call.reason in CUT_FINISHES)]
 
     def _close_partial(self, n: int, code: str, lost: list[Call]) -> None:
         """The stream must not be taken for whole: told as `on_partial` says."""
@@ -396,11 +400,9 @@ class ChatStream:
         if failure.usage is not None:
             self._event(Usage(n=failure.n, counts=failure.usage))
         self._event(UpstreamError(n=failure.n, message=failure.message, code=failure.code))
-        dropped = self.wire.drop_open("upstream_error")
-        self._held.drop_all()
-        self._send_lifecycle(failure.n, [*dropped, *self.wire.drop_running("upstream_error")])
-        if dropped and self._settings.on_partial != "error":
-            self._send_warning(failure.n, "upstream_error", dropped)
+        lost = self._dropped(failure.n, "upstream_error", told=True)
+        if lost and self._settings.on_partial != "error":
+            self._send_warning(failure.n, "upstream_error", lost)
         self._send_usage()
         self._outbox.send(failure.n, failure.frame)
         if self._settings.hermes:  # it has tried again itself; on an HTTP error LangChain.js did, seven times

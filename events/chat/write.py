@@ -27,6 +27,7 @@ from ..model import (
     TextDelta,
     ToolArgumentsComplete,
     ToolArgumentsDelta,
+    ToolCallDamaged,
     ToolCallStarted,
     ToolNameDelta,
     ToolProgress,
@@ -48,6 +49,7 @@ __all__ = [
     "call_said",
     "chunk",
     "error",
+    "late",
     "lifecycle_of_call",
     "lifecycle_of_result",
     "payloads",
@@ -146,6 +148,7 @@ def payloads(events: Iterable[Event], envelope: Envelope) -> Iterator[bytes]:
                 AttemptStarted()
                 | ResponseStarted()
                 | ToolArgumentsComplete()
+                | ToolCallDamaged()
                 | ToolResultSeen()
                 | ToolProgress()
                 | ForeignFrame()
@@ -233,14 +236,17 @@ def warning(code: str, calls: Sequence[Call]) -> str:
     """What happened, which tools it hit, and that none of them ran."""
     if not calls:
         return f"⚠ {_OPENINGS.get(code, _ENDED)}: the answer is incomplete."
-    bad = [call for call in calls if call.state is State.MALFORMED]
+    bad = [call for call in calls if call.state is State.MALFORMED and not call.damaged]
+    torn = [call for call in calls if call.state is State.MALFORMED and call.damaged]
     beside = [call for call in calls if call.reason == SIBLING]
-    cut = [call for call in calls if call not in bad and call not in beside]
+    cut = [call for call in calls if call.state is not State.MALFORMED and call not in beside]
     said: list[str] = []
     if cut:
         said.append(f"{_OPENINGS.get(code, _ENDED)} mid tool-call: {_names(cut)} {_were(cut)} cut short")
     if bad:
         said.append(f"{'' if cut else 'Malformed tool call: '}the arguments of {_names(bad)} are not valid JSON")
+    if torn:
+        said.append(f"{'' if cut or bad else 'Malformed tool call: '}a part of {_names(torn)} could not be read")
     if beside:
         said.append(f"so {_names(beside)} {_were(beside)} not run either")
     return f"⚠ {', '.join(said)}. Nothing was executed."
@@ -260,9 +266,21 @@ def _were(calls: Sequence[Call]) -> str:
     return "was" if len(calls) == 1 else "were"
 
 
+def late(calls: Sequence[Call]) -> bytes:
+    """The frame that ends a stream in which more was said of calls that had been handed over already: whoever runs
+    what it was asked to at the end runs nothing, and of others nobody can say so.
+    """
+    said = f"⚠ Malformed tool call: arguments of {_names(calls)} came behind its finish, as if there were none."
+    return _error("malformed_call", said, calls)
+
+
 def error(code: str, calls: Sequence[Call]) -> bytes:
     """The frame that ends a stream which must not be taken for whole."""
+    return _error(code, warning(code, calls), calls)
+
+
+def _error(code: str, said: str, calls: Sequence[Call]) -> bytes:
     dropped = [{"id": call.id, "name": _named(call)} for call in calls if not call.internal]
     kind = "malformed_call" if code == "malformed_call" else "stream_truncated"
-    body = {"message": warning(code, calls), "type": kind, "code": code, "dropped_tools": dropped}
+    body = {"message": said, "type": kind, "code": code, "dropped_tools": dropped}
     return encode(dumps({"error": body}))

@@ -18,6 +18,7 @@ from ..model import (
     TextDelta,
     ToolArgumentsComplete,
     ToolArgumentsDelta,
+    ToolCallDamaged,
     ToolCallStarted,
     ToolNameDelta,
     ToolProgress,
@@ -107,6 +108,7 @@ class Message:
                 said.finish = said.finish or event.reason
             case (
                 ToolArgumentsComplete()
+                | ToolCallDamaged()
                 | ToolResultSeen()
                 | ToolProgress()
                 | Usage()

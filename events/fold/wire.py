@@ -26,6 +26,7 @@ from ..model import (
     TextDelta,
     ToolArgumentsComplete,
     ToolArgumentsDelta,
+    ToolCallDamaged,
     ToolCallStarted,
     ToolNameDelta,
     ToolProgress,
@@ -70,7 +71,7 @@ _CALL_OR_CHOICE: Final = 1_024
 class Call:
     """One tool call as far as it has come."""
 
-    __slots__ = ("_pieces", "_text", "choice", "custom", "id", "name", "number", "reason", "state")
+    __slots__ = ("_pieces", "_text", "choice", "custom", "damaged", "id", "name", "number", "reason", "state")
 
     def __init__(self, choice: int, number: int, id: str, name: str) -> None:  # noqa: A002 - the field's name
         self.choice = choice
@@ -79,6 +80,8 @@ class Call:
         self.name = name
         #: Its arguments are free text.
         self.custom = False
+        #: A part of it could not be read.
+        self.damaged = False
         self._text: list[str] = []
         self._pieces: list[str] = []
         self.state = State.ANNOUNCED
@@ -97,8 +100,10 @@ class Call:
         return self.name.startswith("_")
 
     def valid(self) -> bool:
-        """Whether it could run: it has a name and its arguments are JSON, unless they are free text."""
-        return bool(self.name) and (self.custom or parse(self._joined().encode("utf-8", "replace")) is not ABSENT)
+        """Whether it could run: all of it was read, it has a name, and its arguments are JSON or free text."""
+        return bool(self.name and not self.damaged) and (
+            self.custom or parse(self._joined().encode("utf-8", "replace")) is not ABSENT
+        )
 
     @property
     def closes_itself(self) -> bool:
@@ -166,6 +171,8 @@ class Wire:
                 self._arguments(event)
             case ToolArgumentsComplete():
                 self._closed(self._call(event))
+            case ToolCallDamaged():
+                self._call(event).damaged = True
             case Finish():
                 self._finished(event)
             case Terminator():
@@ -215,6 +222,25 @@ class Wire:
         return [call for call in self.calls() if call.state is State.MALFORMED]
 
     @property
+    def unfinished(self) -> list[int]:
+        """Choices without a finish."""
+        return [index for index, choice in self.choices.items() if not choice.finish]
+
+    @property
+    def said_whole(self) -> bool:
+        """Whether an answer that ends here without a finish lacks nothing else: each call tells that it is whole, and
+        no tool of the upstream's own runs.
+        """
+        calls = [call for index in self.unfinished for call in self.choices[index].calls.values()]
+        runs = any(call.state is State.RUNNING for call in self.ran.values())
+        return self.content and not runs and all(call.valid() and call.closes_itself for call in calls)
+
+    @property
+    def late_calls(self) -> list[Call]:
+        """Calls of which more was heard when they had been handed over: what they would run is not what was asked."""
+        return [call for call in self.calls() if call.damaged and call.state is State.RUNNING]
+
+    @property
     def finished(self) -> bool:
         """The protocol's own terminator has come: a finish for every choice that started."""
         return bool(self.choices) and all(choice.finish for choice in self.choices.values())
@@ -223,10 +249,10 @@ class Wire:
         """The one ending, if the bytes end now for this cause."""
         if self.error is not None:
             return "upstream_error"
-        if self.finished:
-            return "completed"
         if self.overflow:
             return "limit"
+        if self.finished:
+            return "completed"
         if self.terminated:
             return "truncated"
         if cause == "eof" and not self._dispatched and "not_a_stream" in self.flags:
@@ -238,7 +264,7 @@ class Wire:
         flags = list(self.flags)
         if self.finished and not self.terminated and self.error is None and "synthesised" not in self.flags:
             flags.append("no_done")
-        if self.malformed_calls:
+        if self.malformed_calls or self.late_calls:
             flags.append("malformed_call")
         return tuple(flags)
 
@@ -262,7 +288,7 @@ class Wire:
         elif call is not None and call.state is State.RUNNING and event.status in _RAN:
             call.state = step(call.state, _RAN[event.status])
 
-    def _call(self, event: ToolNameDelta | ToolArgumentsDelta | ToolArgumentsComplete) -> Call:
+    def _call(self, event: ToolNameDelta | ToolArgumentsDelta | ToolArgumentsComplete | ToolCallDamaged) -> Call:
         choice = self.choice(event.choice)
         call = choice.calls.get(event.call)
         if call is None:  # a legacy or foreign stream that never announced it

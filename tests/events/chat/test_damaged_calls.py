@@ -1,0 +1,246 @@
+"""A call of which a part was lost, or may have been, is never run as if it were whole: told, in every mode."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from tests.support.chat import DONE, Run, call, chunk, finish, frame, run, sse, tape, text
+
+START: Final = call(role=True, index=0, id="call_a", type="function", name="write_file", arguments="")
+#: A frame that its gateway cut in two, and of which the second half never came.
+TORN: Final = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"pa\n\n'
+MESSAGE: Final[dict[str, Any]] = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [
+        {"id": "call_a", "type": "function", "function": {"name": "write_file", "arguments": '{"path":"x"}'}}
+    ],
+}
+LEGACY: Final = frame({"role": "assistant", "function_call": {"name": "write_file", "arguments": ""}})
+
+
+def arguments(piece: str) -> bytes:
+    return call(index=0, arguments=piece)
+
+
+DAMAGED: Final[Mapping[str, list[bytes]]] = {
+    "all of the arguments": [START, TORN, finish("tool_calls"), DONE],
+    "a member between two pieces": [START, arguments('{"a":1'), TORN, arguments("}"), finish("tool_calls"), DONE],
+    "and a finish that would be supplied": [START, arguments('{"a":1'), TORN, arguments("}"), DONE],
+    "behind whole arguments": [START, arguments('{"a":1}'), TORN, finish("tool_calls"), DONE],
+    "all that was said of the call": [text("hi", role=True), TORN, finish("tool_calls"), DONE],
+    "and a finish that speaks of no call": [text("hi", role=True), TORN, finish("stop"), DONE],
+    "the first line of a payload over several": [
+        START,
+        b'data: {"choices":[{"index":0,\n"delta":{"tool_calls":[]}}]}\n\n',
+        finish("tool_calls"),
+        DONE,
+    ],
+    "a chunk without its field": [START, b'{"choices":[{"index":0,"delta":{}}]}\n\n', finish("tool_calls"), DONE],
+    "choices that are no list": [START, sse({"choices": {"index": 0}}), finish("tool_calls"), DONE],
+    "calls that are no list": [frame({"role": "assistant", "tool_calls": {"index": 0}}), finish("tool_calls"), DONE],
+    "a call that is no object": [frame({"role": "assistant", "tool_calls": ["x"]}), finish("tool_calls"), DONE],
+    "bytes that are no text": [
+        START,
+        call(index=0, arguments='{"path":"/tmp/?"}').replace(b"?", b"\xc3"),
+        finish("tool_calls"),
+        DONE,
+    ],
+    "bytes that are no text, in one frame": [
+        call(role=True, index=0, id="a", type="function", name="f", arguments='{"p":"?"}').replace(b"?", b"\xc3"),
+        finish("tool_calls"),
+        DONE,
+    ],
+    "bytes of a legacy call that are no text": [
+        frame({"role": "assistant", "function_call": {"name": "f", "arguments": '{"p":"?"}'}}).replace(b"?", b"\xc3"),
+        finish("function_call"),
+        DONE,
+    ],
+    "a part of a legacy call": [LEGACY, TORN, finish("function_call"), DONE],
+    "another id for the same tool, before any argument": [
+        START,
+        call(index=0, id="call_b", type="function", name="write_file", arguments='{"path":"x"}'),
+        finish("tool_calls"),
+        DONE,
+    ],
+    "the same call under its newer name": [
+        LEGACY,
+        call(index=0, id="a", type="function", name="write_file", arguments='{"path":"x"}'),
+        finish("tool_calls"),
+        DONE,
+    ],
+}
+SETTINGS: Final = [(mode, tools) for mode in ("error", "warn", "both") for tools in ("live", "held")]
+
+
+def chunks(result: Run) -> list[dict[str, Any]]:
+    return [json.loads(sent.partition(b"data: ")[2]) for sent in result.sent if sent != DONE]
+
+
+def said_by(result: Run) -> list[dict[str, Any]]:
+    """The arguments that a client has of each call, which it runs if nothing tells it not to."""
+    calls: list[dict[str, Any]] = []
+    for value in chunks(result):
+        for choice in value.get("choices", ()):
+            for entry in choice["delta"].get("tool_calls", ()):
+                if "id" in entry:
+                    calls.append({"name": entry["function"]["name"], "arguments": ""})
+                calls[entry["index"]]["arguments"] += entry["function"].get("arguments", "")
+    return calls
+
+
+def finishes(result: Run) -> set[str]:
+    choices = [choice for value in chunks(result) for choice in value.get("choices", ())]
+    return {choice["finish_reason"] for choice in choices if choice["finish_reason"]}
+
+
+@pytest.mark.parametrize(("mode", "tools"), SETTINGS)
+@pytest.mark.parametrize("lost", sorted(DAMAGED))
+def test_a_call_that_may_lack_a_part_is_never_run(lost: str, mode: str, tools: str) -> None:
+    result = run(tape(DAMAGED[lost], on_partial=mode, tools=tools))
+    told = result.out.decode()
+    assert "Nothing was executed." in told
+    assert not finishes(result) & {"tool_calls", "function_call", "stop"}
+    assert '"status":"running"' not in told
+    assert ('"error":' in told) == (mode != "warn")
+    assert not (tools == "held" and said_by(result))
+    assert result.ended.ending == "truncated" or "malformed_call" in result.ended.flags
+
+
+def test_what_is_not_there_is_not_called_empty() -> None:
+    result = run(tape([START, TORN, finish("tool_calls"), DONE]))
+    assert said_by(result) == [{"name": "write_file", "arguments": ""}]
+    assert "a part of write_file could not be read" in result.out.decode()
+
+
+@pytest.mark.parametrize("word", [b"data: ping\n\n", b": {\n\n", b"data:\n\n", b'event: x\ndata: {"type":"ping"}\n\n'])
+def test_a_sign_of_life_inside_a_call_harms_nothing(word: bytes) -> None:
+    result = run(tape([START, word, arguments('{"a":1}'), finish("tool_calls"), DONE]))
+    assert said_by(result) == [{"name": "write_file", "arguments": '{"a":1}'}]
+    assert finishes(result) == {"tool_calls"}
+
+
+def test_what_is_lost_harms_no_choice_that_has_finished() -> None:
+    whole = call(role=True, index=0, id="a", type="function", name="f", arguments='{"a":1}')
+    other = text("hi", role=True, index=1)
+    garbled = text("?", index=1).replace(b"?", b"\xc3")
+    legacy = frame({"role": "assistant", "function_call": {"name": "g", "arguments": "{}"}}, index=2)
+    torn = b'data: {"x\n\n'
+    came = [whole, legacy, finish("tool_calls"), finish("function_call", 2), other, torn, garbled, finish("stop", 1)]
+    result = run(tape([*came, DONE], request={"stream": True, "n": 3}))
+    assert result.ended.flags == ("not_json",)
+    assert result.sent[-1] == DONE
+
+
+def test_text_goes_on_behind_a_frame_that_is_lost() -> None:
+    result = run(tape([text("a", role=True), b'data: {"x\n\n', text("b"), finish("stop"), DONE]))
+    assert result.ended.ending == "completed"
+    assert result.ended.flags == ("not_json",)
+
+
+# -- arguments behind the finish --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mode", "tools"), SETTINGS)
+def test_arguments_behind_the_finish_end_in_an_error(mode: str, tools: str) -> None:
+    """The call went out with `{}`, so only an error keeps who runs it at the end from doing so: in `warn`, too."""
+    result = run(tape([START, finish("tool_calls"), arguments('{"path":"x"}'), DONE], on_partial=mode, tools=tools))
+    error = chunks(result)[-1]["error"]
+    assert (error["code"], error["dropped_tools"]) == ("malformed_call", [{"id": "call_a", "name": "write_file"}])
+    assert "came behind its finish" in error["message"]
+    assert DONE not in result.sent
+    assert {"late_call", "malformed_call"} <= set(result.ended.flags)
+
+
+def test_legacy_arguments_behind_the_finish_end_in_an_error() -> None:
+    late = frame({"function_call": {"arguments": '{"path":"x"}'}})
+    result = run(tape([LEGACY, finish("function_call"), late, DONE]))
+    assert "came behind its finish" in chunks(result)[-1]["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        arguments(""),
+        call(index=0, id="call_b", type="function", name="write_file", arguments='{"a":1}'),
+        call(index=0, name="read_file", arguments='{"a":1}'),
+    ],
+)
+def test_another_call_behind_the_finish_is_withheld(late: bytes) -> None:
+    result = run(tape([START, finish("tool_calls"), late, DONE]))
+    assert result.sent[-1] == DONE
+    assert result.ended.flags == ("late_call",)
+
+
+def test_a_call_with_arguments_is_not_said_again_behind_its_finish() -> None:
+    whole = arguments('{"a":1}')
+    result = run(tape([START, whole, finish("tool_calls"), whole, DONE]))
+    assert result.sent[-1] == DONE
+    assert said_by(result) == [{"name": "write_file", "arguments": '{"a":1}'}]
+
+
+# -- a whole message behind its own stream ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tools", ["live", "held"])
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("begun", [[START], [text("hi", role=True)], [frame({"role": "assistant"})]])
+def test_what_only_the_whole_message_says_of_a_call_is_delivered(begun: list[bytes], beside: bool, tools: str) -> None:
+    if beside:
+        whole = chunk({"index": 0, "delta": {}, "message": MESSAGE, "finish_reason": "tool_calls"})
+    else:
+        choice = {"index": 0, "message": MESSAGE, "finish_reason": "tool_calls"}
+        whole = sse({"id": "chatcmpl-1", "object": "chat.completion", "created": 7, "model": "m", "choices": [choice]})
+    result = run(tape([*begun, whole, DONE], tools=tools))
+    assert said_by(result) == [{"name": "write_file", "arguments": '{"path":"x"}'}]
+    assert finishes(result) == {"tool_calls"}
+    assert result.sent[-1] == DONE
+
+
+def test_what_is_no_call_in_a_whole_message_is_none() -> None:
+    message = {**MESSAGE, "tool_calls": [7, {"type": "function"}, {"function": {"name": "far", "arguments": "{}"}}]}
+    whole = chunk({"index": 0, "delta": {}, "message": message, "finish_reason": "tool_calls"})
+    result = run(tape([START, whole, DONE]))
+    assert said_by(result) == [{"name": "write_file", "arguments": "{}"}]
+
+
+def test_what_the_stream_had_said_is_not_said_again() -> None:
+    whole = chunk({"index": 0, "delta": {}, "message": MESSAGE, "finish_reason": "tool_calls"})
+    result = run(tape([START, arguments('{"path":"x"}'), whole, DONE]))
+    assert said_by(result) == [{"name": "write_file", "arguments": '{"path":"x"}'}]
+
+
+# -- several endings in one stream ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["warn", "both"])
+def test_an_error_behind_a_malformed_call_names_it(mode: str) -> None:
+    broken = call(role=True, index=0, id="a", type="function", name="write_file", arguments='{"a')
+    result = run(tape([broken, finish("tool_calls"), sse({"error": {"message": "boom"}})], on_partial=mode))
+    assert "the arguments of write_file are not valid JSON. Nothing was executed." in result.out.decode()
+
+
+def test_a_cut_names_a_call_that_the_limit_of_another_choice_cut() -> None:
+    other = call(role=True, choice=1, index=0, id="call_b", type="function", name="read", arguments='{"a')
+    result = run(tape([START, other, finish("length")], request={"stream": True, "n": 2}))
+    error = chunks(result)[-1]["error"]
+    assert [dropped["name"] for dropped in error["dropped_tools"]] == ["write_file", "read"]
+
+
+@pytest.mark.parametrize("mode", ["error", "warn"])
+def test_a_stop_is_not_supplied_while_a_tool_of_the_upstream_runs(mode: str) -> None:
+    runs = b'event: hermes.tool.progress\ndata: {"tool":"terminal","toolCallId":"t1","status":"running"}\n\n'
+    result = run(tape([text("I check.", role=True), runs, DONE], hermes=True, on_partial=mode))
+    assert result.ended.ending == "truncated"
+    assert "stop" not in finishes(result)
+
+
+def test_a_bound_that_the_last_chunk_passes_is_a_limit() -> None:
+    piece = "x" * (6 << 20)
+    last = chunk({"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"arguments": f'{piece}"}}'}}]}})
+    last = last.replace(b'"finish_reason":null', b'"finish_reason":"tool_calls"')
+    result = run(tape([START, arguments('{"a":"' + piece), arguments(piece), last]))
+    assert result.ended.ending == "limit"
+    assert chunks(result)[-1]["error"]["code"] == "limit"

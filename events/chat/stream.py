@@ -311,7 +311,7 @@ class ChatStream:
         self._cards.of_results(n, self._results.due(), self._own_envelope)
 
     def _send_warning(self, n: int, code: str, lost: list[Call]) -> None:
-        delta = {"content": ("\n\n" if self._texted else "") + write.warning(code, lost)}
+        delta = {"content": ("\n\n" if self._texted else "") + write.warning(code, lost, alone=self.wire.idle)}
         self._outbox.add(n, "warning_text", self._own_chunk(lost[0].choice, delta))
 
     def _send_usage(self) -> None:
@@ -391,7 +391,7 @@ class ChatStream:
                 self._outbox.add(n, "warn_finish", self._own_chunk(index, {}, "length"))
             self._outbox.add(n, "warn_done", write.DONE)
         else:
-            self._outbox.add(n, "error_frame", write.error(code, lost))
+            self._outbox.add(n, "error_frame", write.error(code, lost, alone=self.wire.idle))
         self._close()
 
     def _failed(self, failure: Failure) -> None:

@@ -89,7 +89,7 @@ _TORN: Final = f"(?>a part of {_NAMES} could not be read)"
 WARNING: Final = re.compile(
     f"⚠ (?:{_CAUSE}: the answer is incomplete\\.|(?:{_CAUSE} mid tool-call: (?>{_NAMES} (?:was|were) cut short)"
     f"(?:, {_BAD})?(?:, {_TORN})?|Malformed tool call: (?:{_BAD}(?:, {_TORN})?|{_TORN}))"
-    f"(?:, (?>so {_NAMES} (?:was|were) not run either))?\\. Nothing was executed\\.)"
+    f"(?:, (?>so {_NAMES} (?:was|were) not run either))?\\. (?:Nothing was|None of these was) executed\\.)"
 )
 
 
@@ -232,8 +232,8 @@ def short(label: str) -> str:
     return label if len(label) <= LABEL_CHARS_MAX else label[: LABEL_CHARS_MAX - 1] + "…"
 
 
-def warning(code: str, calls: Sequence[Call]) -> str:
-    """What happened, which tools it hit, and that none of them ran."""
+def warning(code: str, calls: Sequence[Call], *, alone: bool = True) -> str:
+    """What happened, which tools it hit, and that none of them ran; nothing at all did if they are `alone`."""
     if not calls:
         return f"⚠ {_OPENINGS.get(code, _ENDED)}: the answer is incomplete."
     bad = [call for call in calls if call.state is State.MALFORMED and not call.damaged]
@@ -249,7 +249,7 @@ def warning(code: str, calls: Sequence[Call]) -> str:
         said.append(f"{'' if cut or bad else 'Malformed tool call: '}a part of {_names(torn)} could not be read")
     if beside:
         said.append(f"so {_names(beside)} {_were(beside)} not run either")
-    return f"⚠ {', '.join(said)}. Nothing was executed."
+    return f"⚠ {', '.join(said)}. {'Nothing' if alone else 'None of these'} was executed."
 
 
 def _names(calls: Sequence[Call]) -> str:
@@ -274,9 +274,9 @@ def late(calls: Sequence[Call]) -> bytes:
     return _error("malformed_call", said, calls)
 
 
-def error(code: str, calls: Sequence[Call]) -> bytes:
+def error(code: str, calls: Sequence[Call], *, alone: bool = True) -> bytes:
     """The frame that ends a stream which must not be taken for whole."""
-    return _error(code, warning(code, calls), calls)
+    return _error(code, warning(code, calls, alone=alone), calls)
 
 
 def _error(code: str, said: str, calls: Sequence[Call]) -> bytes:

@@ -236,6 +236,11 @@ class Wire:
         return self.content and not runs and all(call.valid() and call.closes_itself for call in calls)
 
     @property
+    def idle(self) -> bool:
+        """Whether no client runs any call."""
+        return not any(call.state is State.RUNNING for call in self.calls())
+
+    @property
     def late_calls(self) -> list[Call]:
         """Calls of which more was heard when they had been handed over: what they would run is not what was asked."""
         return [call for call in self.calls() if call.damaged and call.state is State.RUNNING]

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.chat import DONE, Run, call, chunk, finish, frame, run, sse, tape, text
+from wiretape.events.chat.write import WARNING
 
 START: Final = call(role=True, index=0, id="call_a", type="function", name="write_file", arguments="")
 #: A frame that its gateway cut in two, and of which the second half never came.
@@ -227,6 +228,17 @@ def test_a_cut_names_a_call_that_the_limit_of_another_choice_cut() -> None:
     result = run(tape([START, other, finish("length")], request={"stream": True, "n": 2}))
     error = chunks(result)[-1]["error"]
     assert [dropped["name"] for dropped in error["dropped_tools"]] == ["write_file", "read"]
+
+
+@pytest.mark.parametrize("mode", ["error", "warn", "both"])
+def test_a_cut_behind_a_call_that_runs_does_not_say_that_nothing_does(mode: str) -> None:
+    whole = call(role=True, index=0, id="a", type="function", name="read", arguments="{}")
+    other = call(role=True, choice=1, index=0, id="b", type="function", name="write_file", arguments='{"a')
+    result = run(tape([whole, other, finish("tool_calls")], request={"stream": True, "n": 2}, on_partial=mode))
+    told = result.out.decode()
+    assert "write_file was cut short. None of these was executed." in told
+    assert "Nothing was executed" not in told
+    assert WARNING.search(told) is not None
 
 
 @pytest.mark.parametrize("mode", ["error", "warn"])

@@ -114,7 +114,9 @@ SERVER: Final[tuple[Setting, ...]] = (
         name="origins",
         place="origins",
         kind=Names("origins like `app://name` or `https://name:port`", _ORIGIN),
-        reason="Pages and desktop applications that may call this server, besides its own pages.",
+        reason="Desktop applications and extensions whose requests are let through, besides this server's own pages. "
+        "No answer has a CORS header and a preflight is refused, so a browser's page of another origin can neither "
+        "read an answer nor send JSON.",
     ),
     Setting(
         name="streams_max",
@@ -184,7 +186,8 @@ ROUTE: Final[tuple[Setting, ...]] = (
         name="profile",
         place="settings.profile",
         kind=_words(Profile),
-        reason="`strict` is a stream that every official SDK reads, `transparent` the upstream's bytes untouched.",
+        reason="`strict` is a stream that every official SDK reads, `transparent` the upstream's bytes untouched; of "
+        "an event stream frame by frame, so half of one waits for its rest.",
     ),
     Setting(
         name="on_partial",
@@ -277,7 +280,8 @@ ROUTE: Final[tuple[Setting, ...]] = (
         name="tape",
         place="tape",
         kind=OnOff(),
-        reason="Record what speaks no dialect too, such as the list of models.",
+        reason="Record what speaks no dialect too, such as the list of models. Off, the id of such an exchange stands "
+        "in its answer and in the log, and nothing can be asked of it.",
     ),
     Setting(
         name="emoji",

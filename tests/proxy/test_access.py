@@ -156,6 +156,13 @@ def test_what_is_not_relayed(method: str) -> None:
     assert (b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE") in answer.headers
 
 
+def test_an_origin_that_is_let_through_gets_no_preflight_and_no_cors_header() -> None:
+    """docs/configuration.md says so of `origins`."""
+    page = (b"origin", b"app://obsidian.md")
+    assert asked(page) is None
+    assert status_of(asked(page, (b"access-control-request-method", b"POST"), method="OPTIONS")) == 405
+
+
 KEYED: list[tuple[str, Headers, bytes, int]] = [
     ("ours", OWN, b"/v1/models", 200),
     ("ours, under another name", [(b"x-api-key", VALUE.encode())], b"/azure/v1/models", 200),

@@ -6,7 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.support.house import DONE, answer, call, finish, house, post, role, streams, text
+from tests.proxy.scripted import chunk, request_of
+from tests.support.house import DONE, HEAD, answer, call, finish, house, post, role, streams, text
 from wiretape.events.settings import Settings
 from wiretape.events.tape import Recorder
 from wiretape.proxy.asking import Asking
@@ -74,6 +75,36 @@ async def test_models_are_relayed(autojump_clock: MockClock) -> None:
         answered = await home.ask(b"", path="/v1/models", method="GET")
         assert (answered.status, answered.body, answered.ended) == (200, b'{"data":[]}', "length")
         assert await home.ending() == ("completed", [])
+
+
+async def test_what_is_not_taped_has_an_id_that_nothing_can_be_asked_of(autojump_clock: MockClock) -> None:
+    """docs/streams-api.md says so of the header."""
+    async with house(answer(200, b"{}"), route={"tape": False}, check=False) as home:
+        answered = await home.ask(b"", path="/v1/models", method="GET")
+        await home.settled()
+        assert answered.header(b"x-wiretape-stream") == home.streams[-1].encode()
+        for path in ("", "/tape", "/events"):
+            asked = await home.ask(b"", path=f"/wiretape/streams/{home.streams[-1]}{path}", method="GET")
+            assert asked.status == 404
+
+
+@pytest.mark.parametrize("dialect", ["chat/completions", "responses"])
+async def test_half_a_frame_of_an_event_stream_waits_for_its_rest(autojump_clock: MockClock, dialect: str) -> None:
+    """docs/configuration.md says so of the profile."""
+    whole = text("hi")
+
+    async def script(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await stream.send_all(HEAD + chunk(whole[:20]))
+        await trio.sleep(5)
+        await stream.send_all(chunk(whole[20:]) + chunk(DONE) + b"0\r\n\r\n")
+
+    async with house(script, settings=Settings(profile="transparent")) as home:
+        client, asked = await home.connect(), trio.current_time()
+        await client.send(post(path=f"/v1/{dialect}"))
+        answered = await client.response(until=lambda so_far: bool(so_far.pieces))
+        assert (answered.pieces[0][0] - asked, answered.body[: len(whole)]) == (5, whole)
+        client.close()
 
 
 async def test_a_transparent_stream_ends_where_its_upstream_ends_it(autojump_clock: MockClock) -> None:

@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.failures.judged import each_its_own
+from tests.proxy.scripted import request_of
 from tests.support.house import ASKED, DONE, House, answer, call, finish, frame, house, role, streams, text
 from tests.support.http import Answer
 from wiretape.events.json_text import dumps, parse
@@ -147,17 +148,17 @@ async def _attempts(home: House) -> int:
 
 
 @pytest.mark.parametrize(
-    "failing",
+    ("failing", "status"),
     [
-        streams(LOST, end=b""),
-        streams(role(), LOST),
-        streams(end=b""),
-        answer(503, b'{"error":{"message":"busy"}}'),
-        answer(429, b'{"error":{"message":"slow down"}}', "Retry-After: 1"),
+        (streams(LOST, end=b""), 502),
+        (streams(role(), LOST), 502),
+        (streams(end=b""), 502),
+        (answer(503, b'{"error":{"message":"busy"}}'), 503),
+        (answer(429, b'{"error":{"message":"slow down"}}', "Retry-After: 1"), 429),
     ],
     ids=["connection lost, in band", "the same behind a role", "nothing", "503", "429"],
 )
-async def test_what_may_pass_is_tried_three_times(failing: Any, autojump_clock: MockClock) -> None:
+async def test_what_may_pass_is_tried_three_times(failing: Any, status: int, autojump_clock: MockClock) -> None:
     async with house(failing, failing, streams(role(), text("at last"), finish(), DONE)) as home:
         each_its_own(home)
         answered = await home.ask()
@@ -166,25 +167,25 @@ async def test_what_may_pass_is_tried_three_times(failing: Any, autojump_clock: 
     async with house(failing) as home:
         each_its_own(home)
         answered = await home.ask()
-        assert answered.status >= 400
+        assert answered.status == status
         assert answered.header(b"x-should-retry") == b"false"
         assert await _attempts(home) == 3
 
 
 @pytest.mark.parametrize(
-    "failing",
+    ("failing", "status"),
     [
-        answer(400, b'{"error":{"message":"no such tool","type":"invalid_request_error"}}'),
-        answer(401, b'{"error":{"message":"who are you?"}}'),
-        answer(404, b'{"error":{"message":"no such model"}}'),
-        streams(b'data: {"error":{"message":"bad schema","type":"invalid_request_error","code":400}}\n\n'),
+        (answer(400, b'{"error":{"message":"no such tool","type":"invalid_request_error"}}'), 400),
+        (answer(401, b'{"error":{"message":"who are you?"}}'), 401),
+        (answer(404, b'{"error":{"message":"no such model"}}'), 404),
+        (streams(b'data: {"error":{"message":"bad schema","type":"invalid_request_error","code":400}}\n\n'), 400),
     ],
     ids=["400", "401", "404", "a bad request, in band"],
 )
-async def test_what_will_not_pass_is_tried_once(failing: Any, autojump_clock: MockClock) -> None:
+async def test_what_will_not_pass_is_tried_once(failing: Any, status: int, autojump_clock: MockClock) -> None:
     async with house(failing) as home:
         answered = await home.ask()
-        assert answered.status >= 400
+        assert answered.status == status
         assert await _attempts(home) == 1
 
 
@@ -196,13 +197,27 @@ async def test_once_text_was_delivered_nothing_is_tried_again(autojump_clock: Mo
         assert await _attempts(home) == 1
 
 
+class Unstreamed:
+    """Refuses whatever asks for a stream, and answers all else; keeps which was which."""
+
+    def __init__(self) -> None:
+        self.streamed: list[bool] = []
+
+    async def __call__(self, stream: trio.abc.Stream) -> None:
+        while request := await request_of(stream):
+            self.streamed.append(parse(request.partition(b"\r\n\r\n")[2])["stream"])
+            status, body = (b"400 Bad Request", NO_STREAMS) if self.streamed[-1] else (b"200 OK", UNSTREAMED)
+            head = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            await stream.send_all(head % (status, len(body)) + body)
+
+
 async def test_that_streaming_is_not_supported_is_remembered(autojump_clock: MockClock) -> None:
-    whole = answer(200, UNSTREAMED)
-    async with house(answer(400, NO_STREAMS, "Connection: close"), whole) as home:
+    async with house(upstream := Unstreamed()) as home:
         first = await home.ask()
         assert (content(first), await _attempts(home)) == ("whole", 2)
         second = await home.ask()
         assert (content(second), await _attempts(home)) == ("whole", 1)
+        assert upstream.streamed == [True, False, False]
 
 
 # -- what breaks ------------------------------------------------------------------------------------------------------

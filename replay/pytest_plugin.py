@@ -5,6 +5,7 @@ our own files: so no import of ours stands at its top.
 """
 
 import hashlib
+import inspect
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ __all__ = [
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_configure",
+    "pytest_fixture_setup",
     "pytest_generate_tests",
     "pytest_runtest_call",
     "pytest_runtest_makereport",
@@ -61,6 +63,8 @@ _MARKER: Final = (
 )
 
 _TAPE: "pytest.StashKey[Tape]" = pytest.StashKey()
+#: Why a test was expected to fail, of one that did not.
+_XPASSED: "pytest.StashKey[str | None]" = pytest.StashKey()
 _STATE: "pytest.StashKey[_State]" = pytest.StashKey()
 
 
@@ -225,6 +229,25 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
     tape.close()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+    """Those that stand on the tape are torn down before it, and what they ask then is a part of the test. Another
+    plugin is about to wrap those that are async, so this comes first; and it answers nothing, so they are set up.
+    """
+    tape = request.node.stash.get(_TAPE, None)
+    if tape is None or tape.standing.isdisjoint(fixturedef.argnames):
+        return
+    tape.standing.add(fixturedef.argname)
+    tape.asked_later = tape.asked_later or _has_teardown(fixturedef, request.node)
+
+
+def _has_teardown(fixturedef: pytest.FixtureDef[Any], item: pytest.Item) -> bool:
+    """Whether it may do something when the test is over: behind its `yield`, or by `request.addfinalizer`."""
+    if inspect.isasyncgenfunction(fixturedef.func):
+        return item.get_closest_marker("trio") is None  # pytest-trio tears them down inside of the test
+    return inspect.isgeneratorfunction(fixturedef.func) or "request" in fixturedef.argnames
+
+
 def _plan(item: pytest.Item, prefix: "Prefix | None", marked: Mapping[str, Any]) -> "Plan":
     from .player import Speed
     from .pytest_tape import Plan
@@ -343,7 +366,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """What is wrong with the tape fails the test itself, not what comes after it."""
+    """What is wrong with the tape fails the test itself, unless a teardown that is still to come may mend it."""
     tape = item.stash.get(_TAPE, None)
     if tape is None:
         return (yield)
@@ -367,14 +390,26 @@ def pytest_runtest_makereport(
     if call.when == "call":
         if report.failed:
             report.sections.append(("tape", tape.report()))
-        if not report.passed:
-            tape.discard()
+        if report.passed:
+            tape.passed()
+            item.stash[_XPASSED] = getattr(report, "wasxfail", None)
     if call.when == "teardown":
         del item.stash[_TAPE]  # the node stays to the end of the run
-        if report.passed and (problem := tape.keep()):
-            report.outcome, report.longrepr = "failed", problem
+        _end(report, tape, item.stash.get(_XPASSED, None))
     report.tape_notes = tape.taken_notes()  # type: ignore[attr-defined] # a report takes whatever JSON can say
     return report
+
+
+def _end(report: pytest.TestReport, tape: "Tape", xpassed: str | None) -> None:
+    """What a teardown did wrong itself comes before what is wrong with the tape. Whose failure was expected fails as
+    expected, though it is only here.
+    """
+    if tape.late:
+        report.sections.append(("tape", tape.report()))
+    if report.passed and (problem := tape.keep()):
+        report.outcome, report.longrepr = "failed", problem
+        if xpassed is not None:
+            report.outcome, report.wasxfail = "skipped", xpassed
 
 
 # -- tapes that belong to no test -------------------------------------------------------------------------------------

@@ -104,6 +104,13 @@ class Tape:
         self.obstacle = obstacle or _aged(plan, recordings)
         #: What came of it that is no fault, for the end of the run.
         self.notes: list[str] = []
+        #: Fixtures that stand on it, which are torn down before it is; and whether their teardown may ask something.
+        self.standing: set[str] = {"tape"}
+        self.asked_later = False
+        #: The test itself has passed.
+        self._passed = False
+        #: What was wrong with it when everything that stands on it was torn down.
+        self.late = ""
         #: What it recorded, until the test has ended wholly; and what is said of it then.
         self._unkept: tuple[bytes, str] | None = None
         self._id = id_
@@ -268,15 +275,21 @@ class Tape:
     # -- how it ended -------------------------------------------------------------------------------------------------
 
     def problem(self) -> str:
-        """What fails a test that passed by itself; empty where nothing does. What it recorded waits for `keep`."""
+        """What fails a test that passed by itself; empty where nothing does. Where a teardown may still ask for the
+        rest, that is looked at when it has (`close`). What was recorded waits for `keep`.
+        """
+        return self._wrong() if self.asked_later else self._judged()
+
+    def passed(self) -> None:
+        """The test itself has, and `problem` was empty."""
+        self._passed = True
+
+    def _judged(self) -> str:
+        """Of all that was asked."""
         playback = self._playback
         if playback is None:
             return self._taken()
-        if playback.broken is not None:
-            return f"the tape cannot be played: {playback.broken!r}"
-        if playback.misses:
-            return "it asked for what is not on its tape"
-        if problem := self._prefix_problem or self._uncut():
+        if problem := self._wrong() or self._uncut():
             return problem
         if self._prefix is None and playback.faults.unapplied:
             return f"no answer had a place for {', '.join(playback.faults.unapplied)}"
@@ -284,6 +297,15 @@ class Tape:
             return f"{len(playback.unused)} of {len(playback.streams)} recorded streams were not asked for"
         self.notes += [f"{self.plan.nodeid}: {each}" for each in playback.loose]
         return ""
+
+    def _wrong(self) -> str:
+        """What no further request can mend."""
+        playback = self._playback
+        if playback is None:
+            return ""
+        if playback.broken is not None:
+            return f"the tape cannot be played: {playback.broken!r}"
+        return "it asked for what is not on its tape" if playback.misses else self._prefix_problem
 
     def _uncut(self) -> str:
         """A run that is to see one stream cut has shown nothing where it never asked for it."""
@@ -305,10 +327,10 @@ class Tape:
 
     def keep(self) -> str:
         """The test has ended, and all that it had set up with it: what it recorded becomes the tape. Why that cannot
-        be, where it cannot.
+        be, where it cannot; and what else was wrong when its fixtures were torn down.
         """
-        if self._unkept is None:
-            return ""
+        if self.late or self._unkept is None or not self._passed:
+            return self.late
         (sealed, note), file = self._unkept, self.plan.files[0]
         try:
             _write(file, sealed)
@@ -317,21 +339,23 @@ class Tape:
         self.notes.append(note)
         return ""
 
-    def discard(self) -> None:
-        """What it recorded is not kept."""
-        self._unkept = None
-
     def taken_notes(self) -> list[str]:
         """Those since the last time."""
         taken, self.notes = self.notes, []
         return taken
 
     def close(self) -> None:
-        """Nothing of it is served any more."""
-        if self._proxy is not None:
-            self._proxy.stop()
-        if self._origin:
-            self._thread.forget(self._id)
+        """What stands on it is torn down: of a test that passed, that is looked at which its teardown may have asked.
+        Nothing of it is served any more.
+        """
+        try:
+            if self._passed:
+                self.late = self._judged() if self.asked_later else self._wrong()
+        finally:
+            if self._proxy is not None:
+                self._proxy.stop()
+            if self._origin:
+                self._thread.forget(self._id)
 
     # -- live ---------------------------------------------------------------------------------------------------------
 

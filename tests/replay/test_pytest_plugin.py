@@ -600,6 +600,155 @@ def test_it(tape):
         run(pytester).assert_outcomes(passed=1)
 
 
+# -- what a teardown asks ---------------------------------------------------------------------------------------------
+
+#: A fixture that makes a thing and, when its test is over, does away with it.
+THING = (
+    CLIENT
+    + """
+@pytest.fixture
+def thing(tape):
+    ask(tape.url, "make it")
+    yield tape
+    assert ask(tape.url, "do away with it").status_code == 200
+
+@pytest.mark.tape
+def test_it(thing):
+    assert "sunny" in ask(thing.url, "use it").text
+"""
+)
+ASKED_LAST = 'assert ask(tape.url, "do away with it").status_code == 200'
+ALL_OF_IT = conversation(*(text(words, "sunny") for words in ("make it", "use it", "do away with it")))
+#: In the same file.
+MORE_FIXTURES = """
+@pytest.fixture
+def client(tape, request):
+    request.addfinalizer(lambda: ask(tape.url, "do away with it"))
+
+@pytest.fixture
+def session(client):
+    return None
+
+@pytest.mark.tape
+def test_finalizer(tape, session):
+    ask(tape.url, "make it"), ask(tape.url, "use it")
+"""
+
+
+@pytest.mark.parametrize("mode", ["once", "rewrite", "verify", "off", "replay"])
+def test_what_a_teardown_asks_is_a_part_of_the_test(
+    pytester: pytest.Pytester, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Recording refused its connections, so that no tape was kept, and a replay said that nobody had asked."""
+    monkeypatch.delenv("CI")
+    names = ("test_it", "test_finalizer")
+    tapes = {} if mode in ("once", "off") else dict.fromkeys(names, ALL_OF_IT)
+    folder = project(pytester, THING + MORE_FIXTURES, **tapes) / "tapes/test_it"
+    result = run(pytester, f"--tape={mode}", "--tape-upstream", upstream.url)
+    result.assert_outcomes(passed=2)
+    assert upstream.asked == (0 if mode == "replay" else 6)
+    if mode in ("once", "rewrite"):
+        assert [len(load(folder / f"{name}.tape").streams) for name in names] == [3, 3]
+        run(pytester, "--tape=replay").assert_outcomes(passed=2)
+
+
+def test_what_a_teardown_does_not_ask_either_fails_the_teardown(pytester: pytest.Pytester) -> None:
+    project(pytester, THING.replace(ASKED_LAST, "print()"), test_it=ALL_OF_IT)
+    result = run(pytester)
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_it*", "1 of 3 recorded streams were not asked for"])
+
+
+MISSING = THING.replace(ASKED_LAST, 'ask(tape.url, "something else")')
+
+
+def test_a_miss_in_a_teardown_that_does_not_look_fails_it(pytester: pytest.Pytester) -> None:
+    project(pytester, MISSING.replace("mark.tape", "mark.tape(partly=True)"), test_it=ALL_OF_IT)
+    result = run(pytester)
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        ["it asked for what is not on its tape", '  messages*: "do away with it" -> "something else"']
+    )
+
+
+@pytest.mark.parametrize(
+    ("way", "outcomes", "first"),
+    [
+        (("something else", 'else")\n    raise OSError("mine'), {"passed": 1, "errors": 1}, "E * OSError: mine"),
+        (('"sunny" in', '"rain" in'), {"failed": 1}, "E * assert 'rain' in *"),
+        (('    assert "sunny" in ', '    pytest.skip("no weather")\n    '), {"skipped": 1}, "*1 skipped*"),
+    ],
+)
+def test_a_failure_of_its_own_comes_first(
+    pytester: pytest.Pytester, way: tuple[str, str], outcomes: dict[str, int], first: str
+) -> None:
+    project(pytester, MISSING.replace(*way), test_it=ALL_OF_IT)
+    result = run(pytester)
+    result.assert_outcomes(**outcomes)
+    result.stdout.fnmatch_lines([first])
+    result.stdout.no_fnmatch_line("it asked for what is not on its tape")
+
+
+def test_a_failure_that_was_expected_is_expected_in_the_teardown_too(pytester: pytest.Pytester) -> None:
+    project(pytester, MISSING.replace("@pytest.mark.tape", "@pytest.mark.xfail\n@pytest.mark.tape"), test_it=ALL_OF_IT)
+    result = run(pytester)
+    result.assert_outcomes(xpassed=1, xfailed=1)
+    assert result.ret == 0
+
+
+def test_where_no_teardown_may_ask_it_is_the_test_that_fails(pytester: pytest.Pytester) -> None:
+    source = THING.replace("yield tape", "return tape")
+    project(pytester, source, test_it=ALL_OF_IT)
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["1 of 3 recorded streams were not asked for"])
+
+
+ASYNC = (
+    CLIENT
+    + """
+import pytest_trio
+
+@pytest.fixture
+async def thing(tape):
+    async with httpx.AsyncClient(transport=tape.transport, base_url="https://api.example.com/v1") as client:
+        async def ask(question):
+            body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": question}]}
+            return await client.post("/chat/completions", json=body)
+        await ask("make it")
+        yield ask
+        await ask("do away with it")
+
+@pytest.mark.tape
+async def test_it(thing):
+    await thing("use it")
+"""
+)
+
+
+def test_an_async_fixture_is_torn_down_inside_its_test(pytester: pytest.Pytester) -> None:
+    folder = project(pytester, ASYNC, test_it=ALL_OF_IT)
+    run(pytester, "-o", "trio_mode=true").assert_outcomes(passed=1)
+    more = conversation(*(text(words, "sunny") for words in ("make it", "use it", "do away with it", "and more")))
+    write(folder / "tapes/test_it/test_it.tape", more)
+    run(pytester, "-o", "trio_mode=true").assert_outcomes(failed=1)
+
+
+def test_what_a_teardown_hears_drifts_too(pytester: pytest.Pytester, upstream: Upstream) -> None:
+    project(pytester, THING, test_it=ALL_OF_IT)
+    upstream.each = {b"do away": calls("do away with it", "f", "{}")}
+    result = run(pytester, "--tape=verify", "--tape-upstream", upstream.url)
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["the upstream has drifted from *", "  breaking: stream 3*"])
+
+
+def test_a_worker_of_xdist_tells_what_was_wrong_in_a_teardown(pytester: pytest.Pytester) -> None:
+    project(pytester, MISSING, test_it=ALL_OF_IT)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n", "1")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["it asked for what is not on its tape"])
+
+
 # -- prefixes, faults, pieces -----------------------------------------------------------------------------------------
 
 AGENT = (

@@ -264,24 +264,25 @@ def _show(
             for t, event in events_of(records):
                 typer.echo(line_of(event_json(t, event)) if json_ else event_line(t, event))
         else:
-            _summary(root, path.stem, records, damage, as_json=json_)
+            _summary(root, path, records, damage, as_json=json_)
     if damage:
         raise typer.Exit(FOUND_WRONG)
 
 
-def _summary(root: Path, stream: str, records: "list[Record]", damage: "list[Damage]", *, as_json: bool) -> None:
+def _summary(root: Path, path: Path, records: "list[Record]", damage: "list[Damage]", *, as_json: bool) -> None:
     from .catalogue import peek_fates
     from .cli_show import console, summary_view
+    from .cli_tapes import without_end
     from .summary import Summary
 
-    summary = Summary(stream)
+    summary = Summary(path.stem)
     for record in records:
         summary.feed(record)
-    said = summary.to_json(whole=True, damage=damage, fates=peek_fates(root, stream, time.time()))
+    said = summary.to_json(whole=True, damage=damage, fates=peek_fates(root, path.stem, time.time()))
     if as_json:
         print_json(said)
     else:
-        console().print(summary_view(said))
+        console().print(summary_view(said, without_end(path)))
 
 
 @app.command("follow")
@@ -305,9 +306,7 @@ def _follow(stream: _Stream, *, data: DataFolder = None, config: ConfigFile = No
         for at, reason in tape.damage:
             typer.echo(f"wiretape: {stream}: byte {at}: {reason}", err=True)
         if not tape.ended:
-            raise FailedError(
-                "it has no end, and no server is left that could write it; the next start will", FOUND_WRONG
-            )
+            raise FailedError(tape.lacking, FOUND_WRONG)
 
 
 # -- keeping ----------------------------------------------------------------------------------------------------------

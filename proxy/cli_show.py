@@ -123,9 +123,9 @@ def settings_table(rows: Iterable[Row]) -> Table:
 # -- one stream -------------------------------------------------------------------------------------------------------
 
 
-def summary_view(said: Mapping[str, Any]) -> RenderableType:
-    """The JSON of `summary.py`, made with `whole`."""
-    parts: list[RenderableType] = [_facts(said)]
+def summary_view(said: Mapping[str, Any], without_end: str = LIVE) -> RenderableType:
+    """The JSON of `summary.py`, made with `whole`, and what the stream is called if it has no ending."""
+    parts: list[RenderableType] = [_facts(said, without_end)]
     parts += [Text(f"⚠ {line}", style="bold red") for line in _warnings(said)]
     if said["tools"]:
         parts += [Text(), _tools(said["tools"])]
@@ -138,7 +138,7 @@ def summary_view(said: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def _facts(said: Mapping[str, Any]) -> Table:
+def _facts(said: Mapping[str, Any], without_end: str) -> Table:
     timing, received = said["timing"], said["received"]
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
@@ -148,7 +148,7 @@ def _facts(said: Mapping[str, Any]) -> Table:
         ("stream", said["id"]),
         ("when", _when(said["created"] or 0)),
         ("asked", f"{_clean(str(said['model'] or '-'))}, {dialect}, profile {said['profile']}"),
-        ("ending", _ending(said["ending"] or LIVE, said["flags"])),
+        ("ending", _ending(said["ending"] or without_end, said["flags"])),
     ]
     rows += [(f"attempt {number}", _attempt(keys)) for number, keys in enumerate(said["attempts"], 1)]
     first, pause = _seconds(timing["first_content_us"]), _seconds(timing["longest_pause_us"])

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -20,12 +21,15 @@ from .entry import StreamRow
 from .folder import is_held
 from .store import Filter, is_stream_id
 
-__all__ = ["LIVE", "NotFoundError", "TapeFollower", "find", "holder", "read_tape", "streams"]
+__all__ = ["LIVE", "NO_END", "NotFoundError", "TapeFollower", "find", "holder", "read_tape", "streams", "without_end"]
 
 #: How a stream that has not ended is called, where an ending is due.
 LIVE: Final = "live"
+#: And one whose tape lies where only ended streams do, without an end: somebody cut or damaged it.
+NO_END: Final = "no end"
 
 _SUFFIX: Final = ".tape"
+_LIVE_FOLDER: Final = "live"
 #: Longer ones no system has, and int() refuses thousands of digits in its own words.
 _PID_CHARS_MAX: Final = 20
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -51,12 +55,13 @@ def streams(root: Path, which: Filter, limit: int) -> list[StreamRow]:
     """The latest first. `which.ending` may be the empty word, for those that live."""
     rows = {row.stream: row for row in _live(root) if which.admits(row)}
     if which.ending != "":
-        rows |= {row.stream: row for row in _ended(root, which, limit)}
+        ended = _ended(root, which, limit)
+        rows |= {row.stream: row if row.ending else replace(row, ending=NO_END) for row in ended}
     return sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
 
 
 def _live(root: Path) -> Iterator[StreamRow]:
-    for stream, path in _tapes(root / "live"):
+    for stream, path in _tapes(root / _LIVE_FOLDER):
         entry = read_entry(stream, path)
         if entry is not None:  # else it has just ended and moved
             yield entry.stream
@@ -81,7 +86,7 @@ def _ended(root: Path, which: Filter, limit: int) -> Iterator[StreamRow]:
 
 def find(root: Path, prefix: str) -> Path:
     """The tape of the only stream whose id begins like this, or is this."""
-    found = {stream: path for folder in [root / "live", *_days(root)] for stream, path in _tapes(folder, prefix)}
+    found = {stream: path for folder in [root / _LIVE_FOLDER, *_days(root)] for stream, path in _tapes(folder, prefix)}
     path = found.get(prefix) or (next(iter(found.values())) if len(found) == 1 else None)
     if path is not None:
         return path
@@ -91,10 +96,17 @@ def find(root: Path, prefix: str) -> Path:
     raise NotFoundError(f"{len(found)} streams begin with {prefix[:80]!r} ({some}): say more of it")
 
 
+def without_end(path: Path) -> str:
+    """What a stream without an ending is, by where its tape lies."""
+    return LIVE if path.parent.name == _LIVE_FOLDER else NO_END
+
+
 def read_tape(path: Path) -> tuple[list[Record], list[Damage]]:
-    """All records that are there, and what is wrong with the tape."""
+    """All records that are there, and what is wrong with the tape: also that it should have an end and has none."""
     with closing(TapeFollower(path)) as follower:
-        return [record for records in iter(follower.more, []) for record in records], follower.damage
+        records = [record for records in iter(follower.more, []) for record in records]
+        lacking = [] if follower.ended or follower.grows else [Damage(path.stat().st_size, follower.lacking)]
+        return records, follower.damage + lacking
 
 
 class TapeFollower:
@@ -106,6 +118,8 @@ class TapeFollower:
         except OSError as error:
             raise NotFoundError(f"{path} cannot be read: {error.strerror}") from error
         self._reader = Reader()
+        #: Whether somebody may still write to it, now or at the next start.
+        self.grows = without_end(path) == LIVE
         #: Behind the last whole line: a torn one may be cut off by the recovery of a server that starts meanwhile.
         self._at = 0
 
@@ -113,6 +127,13 @@ class TapeFollower:
     def ended(self) -> bool:
         """Nothing more will come."""
         return self._reader.ended
+
+    @property
+    def lacking(self) -> str:
+        """Of one that has not ended, and will not by itself: why."""
+        if self.grows:
+            return "it has no end, and no server is left that could write it; the next start will"
+        return "it has no end, and nothing will be written to it any more"
 
     @property
     def damage(self) -> list[Damage]:
@@ -150,7 +171,7 @@ class TapeFollower:
             written = alive()
             while records := self.more():
                 yield records
-            if self.ended or not written:
+            if self.ended or not written or not self.grows:
                 return
             time.sleep(_POLL_S)
 

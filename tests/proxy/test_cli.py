@@ -5,6 +5,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -353,6 +354,25 @@ def test_damage_is_told_with_its_place(run: Run, data: Path) -> None:
     assert said.code == FOUND_WRONG
     assert "checksum does not match" in said.err
     assert "word 0 word 2" in said.out
+
+
+@pytest.mark.parametrize("kept", [0, 1, -1], ids=["empty", "its first line", "all but its end"])
+def test_a_tape_without_an_end_among_those_that_have_ended_is_damaged_and_not_live(
+    kept: int, run: Run, data: Path
+) -> None:
+    lines = (data / DAY / f"{CUT}.tape").read_bytes().splitlines(keepends=True)
+    (data / DAY / "noend.tape").write_bytes(b"".join(lines[:kept]))
+    shown = run("show", "noend", "--data", data)
+    assert (shown.code, shown.err.count("\n")) == (FOUND_WRONG, 1)
+    assert "it has no end, and nothing will be written to it any more" in shown.err
+    assert re.search(r"^ending +no end *$", shown.out, re.MULTILINE)
+    with closing(Folder(data)):  # nor does a server that runs
+        followed = run("follow", "noend", "--data", data)
+    assert (followed.code, followed.err.count("\n")) == (FOUND_WRONG, 1)
+    assert followed.err.startswith("wiretape: it has no end, and nothing will be written to it any more")
+    (row,) = [row for row in run("ls", "--data", data, "--json").value if row["id"] == "noend"]
+    assert (row["live"], row["ending"]) == (False, "no end")
+    assert run("show", LIVE, "--data", data).code == 0, "one that lives has no end yet"
 
 
 def test_a_text_cannot_move_the_cursor(run: Run, data: Path) -> None:

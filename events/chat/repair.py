@@ -163,7 +163,7 @@ class Repair:
         frame = record.frame()
         self._last_n = record.n
         self._ledger.came(record.n, frame.raw)
-        self._steady = False
+        self._steady = self._garbled = False
         items = self._without_payload(record.n, frame) if frame.payload is None else self._payload(record, frame)
         return [*self._release(), *items] if items else items
 
@@ -298,7 +298,6 @@ class Repair:
         self._said = self._said or any(map(delivers, work.value["choices"]))
         if self._garbled:
             self._choices.garbled(work)
-            self._garbled = False
         if self._hermes:
             self._look_for_retries(work)
         self._steady = flows and not news and bool(work.ops) and not self._waiting and self._choices.only_text(work)

@@ -135,6 +135,13 @@ def test_what_is_lost_harms_no_choice_that_has_finished() -> None:
     assert result.sent[-1] == DONE
 
 
+def test_bytes_that_are_no_text_harm_no_frame_behind_theirs() -> None:
+    foreign = sse({"type": "note", "text": "?"}).replace(b"?", b"\xc3")
+    result = run(tape([START, foreign, arguments('{"a":1}'), finish("tool_calls"), DONE]))
+    assert said_by(result) == [{"name": "write_file", "arguments": '{"a":1}'}]
+    assert finishes(result) == {"tool_calls"}
+
+
 def test_text_goes_on_behind_a_frame_that_is_lost() -> None:
     result = run(tape([text("a", role=True), b'data: {"x\n\n', text("b"), finish("stop"), DONE]))
     assert result.ended.ending == "completed"

@@ -48,10 +48,23 @@ class Recorder:
         self._pending_bytes = 0
 
     def record(
-        self, kind: str, t: int, keys: Mapping[str, Any] = NO_KEYS, body: bytes | None = None, *, verbatim: bool = True
+        self,
+        kind: str,
+        t: int,
+        keys: Mapping[str, Any] = NO_KEYS,
+        body: bytes | None = None,
+        *,
+        verbatim: bool = True,
+        value: Any = ABSENT,
     ) -> Record:
-        """Any record but a frame. `body` stands as `data` where it is JSON on one line (and `verbatim` allows it)."""
-        value = parse(body) if verbatim and body is not None and _LF not in body else ABSENT
+        """Any record but a frame. `body` stands as `data` where it is JSON on one line (and `verbatim` allows it).
+
+        `value` is what it parses to, where that is known: nobody else gets on while 20 MB are parsed once more.
+        """
+        if not verbatim or body is None or _LF in body:
+            value = ABSENT
+        elif value is ABSENT:
+            value = parse(body)
         return self._append(Record(self._n, t, kind, keys, body, None if value is ABSENT else body, value))
 
     def attempt(self, t: int, keys: Mapping[str, Any]) -> list[Record]:

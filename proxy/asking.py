@@ -2,19 +2,21 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import trio
 
 from wiretape.events.emit import EMITTER_VERSION
 from wiretape.events.errors import LocalError
-from wiretape.events.json_text import as_list, as_object
+from wiretape.events.json_text import ABSENT, as_list, as_object
 from wiretape.events.record import Record
 from wiretape.events.upcast import FORMAT
 
 from .answered import Asked
 from .answering import Answering
 from .answers import Answer
+from .asked_body import aside
 from .attempts import Decision, Failure, Next, decide
 from .body import Body
 from .connection import Connection, Outgoing
@@ -59,6 +61,8 @@ class Asking:
         #: The connection on which it has begun, because it waited for a request; or was closed while it waited.
         self._begun: Connection | None = None
         self._fresh = False
+        #: Of the body, where the tape has nothing else of it.
+        self._sha256 = ""
 
     def beginning(self, taping: Taping, attempt: int) -> Sequence[Record]:
         """The records of an attempt that begins; behind the first ones of the tape."""
@@ -102,9 +106,10 @@ class Asking:
         if body is None:
             asked["streamed"] = True
         elif config.requests == "hash":
-            asked |= {"bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+            asked |= {"bytes": len(body), "sha256": self._sha256}
             body = None
-        records = [taping.record("open", opened), taping.record("request", asked, body or None)]
+        value = order.asked if order.dialect == "chat" else ABSENT
+        records = [taping.record("open", opened), taping.record("request", asked, body or None, value)]
         if order.history:
             records.append(taping.record("history", history_keys(order, whole=config.requests == "full")))
         return records
@@ -127,8 +132,8 @@ class Asking:
         """The request goes out now where it can without waiting, and then no task is needed for it."""
         self._fresh = False
         try:
-            self._outgoing = self._request()
-            self._begun = await self._services.transport.begun(self._outgoing)
+            self._outgoing = outgoing = await self._request()
+            self._begun = await self._services.transport.begun(outgoing)
         except LocalError:
             self._outgoing = None  # raised again by `ask`
 
@@ -158,7 +163,7 @@ class Asking:
             if begun is not None:
                 said = await transport.answered(begun)
                 self._fresh = said is None
-            outgoing, self._outgoing = self._outgoing or self._request(), None
+            outgoing, self._outgoing = self._outgoing or await self._request(), None
             await self._take(*(said or await transport.exchange(outgoing, fresh=self._fresh)))
             if isinstance(self._order.body, Upload):
                 self._order.body.abandon()
@@ -196,15 +201,13 @@ class Asking:
         if isinstance(answered, Asked):
             await answered.body.aclose()
 
-    def _request(self) -> Outgoing:
+    async def _request(self) -> Outgoing:
         order = self._order
         target = order.route.targets[self._target]
-        body = cleaned(order, order.body) if isinstance(order.body, bytes) else order.body
-        if isinstance(body, bytes) and order.streams:
-            if order.route.include_usage and not order.facts.usage and not self._unstreamed:
-                body = with_usage(body, order.asked)
-            if self._unstreamed:
-                body = unstreamed(body)
+        body = order.body
+        if isinstance(body, bytes):
+            with trio.CancelScope(shield=True):  # nothing is on the tape yet, which must have a beginning
+                body = await self._prepared(body)
         headers = to_upstream(order.headers, target, own_key=order.own_key, hermes=order.route.hermes)
         if isinstance(body, bytes) and body:  # which may have been edited
             headers = [header for header in headers if header[0].lower() != b"content-length"]
@@ -212,6 +215,25 @@ class Asking:
         return self._services.transport.addressed(
             base_of(target.url).origin, order.method.encode("ascii"), path, headers, body
         )
+
+    async def _prepared(self, body: bytes) -> bytes:
+        if self._services.config.requests == "hash" and not self._sha256:
+            self._sha256 = await aside(body, partial(_sha256, body))
+        if self._order.cleaning or self._asks_usage or self._unstreamed:
+            return await aside(body, partial(self._edited, body))
+        return body
+
+    def _edited(self, body: bytes) -> bytes:
+        """As this attempt sends it."""
+        body = cleaned(self._order, body)
+        if self._asks_usage:
+            body = with_usage(body, self._order.asked)
+        return unstreamed(body) if self._unstreamed else body
+
+    @property
+    def _asks_usage(self) -> bool:
+        order = self._order
+        return order.streams and order.route.include_usage and not order.facts.usage and not self._unstreamed
 
     def decide(self, failure: Failure, now: float) -> Decision:
         """What follows this failure."""
@@ -268,3 +290,7 @@ class Asking:
         """Whether an answer that says it is well may be an error all the same; a file that passes through is none."""
         kind = next((value.lower() for name, value in head.headers if name.lower() == b"content-type"), b"")
         return self._order.dialect == "chat" or b"json" in kind or b"event-stream" in kind
+
+
+def _sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

@@ -108,7 +108,10 @@ def history_keys(order: Order, *, whole: bool) -> dict[str, Any]:
 
 
 def with_usage(body: bytes, asked: Any) -> bytes:
-    """The body, asking for a usage chunk too."""
+    """The body, asking for a usage chunk too. Where it says nothing of them it is not read: 20 MB take 0.2 s."""
+    if is_object(asked) and "stream_options" not in asked:
+        behind = body.index(b"{") + 1
+        return b'%b"stream_options":{"include_usage":true},%b' % (body[:behind], body[behind:])
     if is_object(asked) and is_object(asked.get("stream_options")):
         return _edited(body, Op("include_usage", ("stream_options",), Action.SET, "include_usage", b"true"))
     return _edited(body, Op("include_usage", (), Action.SET, "stream_options", b'{"include_usage":true}'))

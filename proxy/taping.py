@@ -9,6 +9,7 @@ from typing import Any, Final
 import trio
 
 from wiretape.events.emit import Emitter
+from wiretape.events.json_text import ABSENT
 from wiretape.events.model import Ending
 from wiretape.events.record import NO_KEYS, Record
 from wiretape.events.stretch import Stretch
@@ -73,9 +74,11 @@ class Taping:
         """Microseconds since `open`, of trio's time."""
         return int(((trio.current_time() if at is None else at) - self._began) * _MICROSECONDS)
 
-    def record(self, kind: str, keys: Mapping[str, Any] = NO_KEYS, body: bytes | None = None) -> Record:
-        """The next record, not written yet."""
-        return self.recorder.record(kind, self.t(), keys, body)
+    def record(
+        self, kind: str, keys: Mapping[str, Any] = NO_KEYS, body: bytes | None = None, value: Any = ABSENT
+    ) -> Record:
+        """The next record, not written yet; `value` is what the body parses to, where that is known."""
+        return self.recorder.record(kind, self.t(), keys, body, value=value)
 
     def later(self, *records: Record) -> None:
         """To be written with the next batch, because nothing is shown on their account."""

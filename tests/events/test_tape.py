@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.make_fixtures import TAPES
 from wiretape.events.errors import LocalError, TapeError
+from wiretape.events.json_text import ABSENT, parse
 from wiretape.events.limits import DAMAGES_MAX, SLICE_BYTES, TAPE_LINE_BYTES_MAX
 from wiretape.events.record import NO_KEYS, Record, encode
 from wiretape.events.sse import BOM, Decoder
@@ -362,6 +363,8 @@ def test_a_body_stands_as_data_where_it_is_json_on_one_line(body: bytes, payload
         assert (record.raw, record.payload) == (body, payload)
         assert payload is None or record.value == value
         assert read_back(encode(record))[0] == [record]
+    known = Recorder().record("request", 1, {"method": "POST"}, body, value=parse(body))
+    assert (known.payload, known.value is ABSENT) == (payload, payload is None)
     verbatim = Recorder().record("request", 1, NO_KEYS, body, verbatim=False)
     assert (verbatim.raw, verbatim.payload, verbatim.keys) == (body, None, NO_KEYS)
 

@@ -1,15 +1,34 @@
 """What one request chose for itself, and the edits of its body: nothing else of it changes."""
 
+import threading
+from hashlib import sha256
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
-from wiretape.events.json_text import parse
+from tests.proxy.scripted import request_of
+from tests.support.house import house
+from wiretape.events.json_text import dumps, parse
 from wiretape.events.settings import Settings
+from wiretape.proxy.asked_body import aside
 from wiretape.proxy.config import Route, Target
+from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX
 from wiretape.proxy.order import settings_for, unstreamed, with_usage
 
 ROUTE = Route(name="", targets=(Target(name="u", url="http://127.0.0.1:1/v1"),), settings=Settings(on_partial="both"))
+
+REFUSED = b'{"error":{"message":"streaming is not supported"}}'
+WHOLE = dumps(
+    {
+        "id": "c1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
+    }
+)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +70,47 @@ def test_a_request_changes_what_it_names(headers: dict[bytes, bytes], changed: d
 def test_a_usage_chunk_is_asked_for_in_place(body: bytes, edited: bytes) -> None:
     assert parse(with_usage(body, parse(body))) == parse(edited)
     assert b"123456789012345678901" in with_usage(body, parse(body)) or b"123456789012345678901" not in body
+
+
+def test_of_a_body_that_says_nothing_of_options_no_more_is_read_than_its_beginning() -> None:
+    """20 MB would take 0.2 s, in which nobody else gets on."""
+    torn = b' {"stream":true,"messages":["'
+    assert (
+        with_usage(torn, {"stream": True}) == b' {"stream_options":{"include_usage":true},"stream":true,"messages":["'
+    )
+
+
+@pytest.mark.parametrize("size", [PARSE_INLINE_BYTES_MAX - 1, PARSE_INLINE_BYTES_MAX, PARSE_INLINE_BYTES_MAX + 1])
+async def test_a_long_body_is_worked_on_in_a_thread(size: int) -> None:
+    where = await aside(b"x" * size, threading.get_ident)
+    assert (where == threading.get_ident()) is (size <= PARSE_INLINE_BYTES_MAX)
+
+
+@pytest.mark.parametrize("route", [{"include_usage": True}, {"synthesise": True}], ids=["usage", "unstreamed"])
+@pytest.mark.parametrize("config", [{}, {"requests": "hash"}], ids=["full", "hash"])
+async def test_what_is_edited_of_a_long_body_is_what_is_edited_of_a_short_one(
+    route: dict[str, bool], config: dict[str, str], autojump_clock: MockClock
+) -> None:
+    asked: list[bytes] = []
+
+    async def script(stream: trio.abc.Stream) -> None:
+        while said := await request_of(stream):
+            asked.append(said.partition(b"\r\n\r\n")[2])
+            status, body = (400, REFUSED) if "synthesise" in route and len(asked) == 1 else (200, WHOLE)
+            head = b"HTTP/1.1 %d x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            await stream.send_all(head % (status, len(body)) + body)
+
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "x" * PARSE_INLINE_BYTES_MAX}]}
+    async with house(script, route=route, config=config) as home:
+        await home.ask(body)
+        sent = {"stream": False} if "synthesise" in route else {"stream_options": {"include_usage": True}}
+        assert parse(asked[-1]) == {**body, **sent}
+        (request,) = [record for record in await home.tape() if record.kind == "request"]
+        whole = dumps(body)
+        if config:
+            assert (request.raw, request.keys["sha256"]) == (None, sha256(whole).hexdigest())
+        else:
+            assert (request.raw, request.payload, request.value) == (whole, whole, body)
 
 
 @pytest.mark.parametrize(

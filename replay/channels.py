@@ -258,12 +258,16 @@ def _steps(path: Path, numbered: Mapping[Path, bytes], depths: set[int]) -> tupl
 
 
 def folded(records: Sequence[Record], texts: Sequence[Text]) -> Iterator[Joined]:
-    """The texts and calls that a chat stream comes to, by the pieces that they were read from."""
+    """The texts and calls that a chat stream comes to, by the pieces that they were read from.
+
+    Where one cannot be told, another text begins: joined over the gap, what stands behind it would be taken for more of
+    what stands before (seen: the brace that closes arguments for the end of a password).
+    """
     if not records or records[0].keys.get("dialect") != "chat":
         return
     frames = {records[text.of[0]].n: number for number, text in enumerate(texts) if text.kind == "frame" and text.spans}
     frames |= {records[at].n: number for number, text in enumerate(texts) if text.kind == "body" for at in text.of}
-    found: dict[object, list[Piece]] = {}
+    found: dict[object, list[list[Piece]]] = {}
     left: dict[int, _Left] = {}
     for event in events(records, repairs=False):
         match event:
@@ -280,8 +284,14 @@ def folded(records: Sequence[Record], texts: Sequence[Text]) -> Iterator[Joined]
             continue
         if number not in left:
             left[number] = _Left(pieces_of(texts[number], number, names=False))
-        found.setdefault(key, []).extend(left[number].spelling(said))
-    yield from (Joined.of(pieces) for pieces in found.values() if len(pieces) > 1 and not _is_all_so_far(pieces))
+        runs = found.setdefault(key, [[]])
+        if spelled := left[number].spelling(said):
+            runs[-1] += spelled
+        else:
+            runs.append([])
+    for pieces in (run for runs in found.values() for run in runs):
+        if len(pieces) > 1 and not _is_all_so_far(pieces):
+            yield Joined.of(pieces)
 
 
 class _Left:

@@ -17,6 +17,12 @@ _END: Final = r"(?=[\s\"'`\\,;)}\]]|\Z)"
 _MIXED: Final = r"(?=[^\s\d]{0,64}\d)(?=[^\sA-Za-z]{0,64}[A-Za-z])"
 _BARE: Final = r"[^\s\"'`\\,;<>(){}\[\]|]{6,512}+(?![(\[{])"
 _COMMAND: Final = r"[^\n|;]{0,200}?\s"
+#: Of a command's word without quotes: an escape belongs to it, unless it closes what the command stands in, or ends a
+#: line. Half of an escape would leave a reader of the JSON around it without its end.
+_WORD: Final = r"(?:[^\s\"'$\\]|\\[^\snrt](?=[^\s\"'\\,;)}\]]))"
+#: In quotes all of it goes: up to the same one, which an escape or a second one is not.
+_ESCAPED: Final = r"(?:(?!(?P=q))[^\\\n]|\\.)"
+_QUOTED: Final = r"(?=[^\d\"'\n]{0,64}\d)(?=[^A-Za-z\"'\n]{0,64}[A-Za-z])"
 
 #: With a name that is sure, so any value that a program has not written for it.
 _NAMED: Final = (
@@ -36,6 +42,17 @@ _NAMED: Final = (
     re.compile(
         r"(?<![A-Za-z0-9_-])((?i:(?:x-)?(?:[a-z]{1,20}-){0,2}api-key|x-(?:[a-z]{1,20}-)?token|private-token"
         r"|ocp-apim-subscription-key)):[ \t]{1,3}(?P<value>[A-Za-z0-9+/=_.~-]{8,512}+)(?=[\"'\r\n]|\\|\Z)"
+    ),
+)
+#: The same, where words are none of its own: with its own quote in it, behind a backslash or twice.
+_QUOTING: Final = (
+    re.compile(
+        rf"(?<![A-Za-z0-9_.-])({SURE})\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}\"(?=[^\s\d]{{0,64}}\d)(?=[^\s\"\\]{{0,256}}\\)"
+        r"(?P<value>(?:[^\s\"\\]|\\\S){6,256})\""
+    ),
+    re.compile(
+        rf"(?<![A-Za-z0-9_.-])({SURE})\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}'(?=[^\s\d]{{0,64}}\d)(?=[^\s'\\]{{0,256}}(?:\\|''))"
+        r"(?P<value>(?:[^\s'\\]|\\\S|''){6,256})'(?!')"
     ),
 )
 #: With nothing to choose from.
@@ -59,10 +76,20 @@ _FIXED: Final = (
         r"(?<![A-Za-z0-9-])--(?i:(?:[a-z]{1,20}-){0,2}(?:password|passwd|pass|passphrase|api-?key|token|secret|secret-key))"
         rf"(?:=|[\"']?\s{{1,3}}|[\"'],\s{{0,3}})[\"']?{_MIXED}(?P<value>{_BARE})"
     ),
-    re.compile(rf"\bcurl\b{_COMMAND}(?:-u|--user)[\s=]{{0,3}}[\"']?[^\s:\"']{{1,64}}:(?P<value>[^\s\"'$]{{4,256}})"),
-    re.compile(rf"\b(?:mysql|mysqldump|mysqladmin|mariadb){_COMMAND}-p[\"']?{_MIXED}(?P<value>[^\s\"'$]{{4,256}})"),
     re.compile(
-        rf"\b(?:sshpass|(?:docker|podman|registry)\s{{1,3}}login){_COMMAND}?-p\s{{0,3}}[\"']?(?P<value>[^\s\"'$]{{4,256}})"
+        rf"\bcurl\b{_COMMAND}(?:-u|--user)[\s=]{{0,3}}(?P<q>[\"'])[^\s:\"']{{1,64}}:(?P<value>(?!\$){_ESCAPED}{{4,256}}+)(?P=q)"
+    ),
+    re.compile(rf"\bcurl\b{_COMMAND}(?:-u|--user)[\s=]{{0,3}}[^\s:\"']{{1,64}}:(?P<value>(?!\\){_WORD}{{4,256}})"),
+    re.compile(
+        rf"\b(?:mysql|mysqldump|mysqladmin|mariadb){_COMMAND}-p(?P<q>[\"']){_QUOTED}(?P<value>{_ESCAPED}{{4,256}}+)(?P=q)"
+    ),
+    re.compile(rf"\b(?:mysql|mysqldump|mysqladmin|mariadb){_COMMAND}-p{_MIXED}(?P<value>(?!\\){_WORD}{{4,256}})"),
+    re.compile(
+        rf"\b(?:sshpass|(?:docker|podman|registry)\s{{1,3}}login){_COMMAND}?-p\s{{0,3}}(?P<q>[\"'])"
+        rf"(?P<value>(?!\$){_ESCAPED}{{4,256}}+)(?P=q)"
+    ),
+    re.compile(
+        rf"\b(?:sshpass|(?:docker|podman|registry)\s{{1,3}}login){_COMMAND}?-p\s{{0,3}}(?P<value>(?!\\){_WORD}{{4,256}})"
     ),
 )
 #: Of keys as JSON (RFC 7517) what is private.
@@ -82,6 +109,10 @@ def noted(text: str) -> Iterator[Hit]:
     for pattern in _NAMED:
         for match in pattern.finditer(text):
             if is_surely(match[1], match["value"]) and not _SAID.search(match["value"]):
+                yield Hit(*match.span("value"), "secret", match["value"])
+    for pattern in _QUOTING:
+        for match in pattern.finditer(text):
+            if is_surely(match[1], match["value"]):
                 yield Hit(*match.span("value"), "secret", match["value"])
     for pattern in (*_FIXED, *([_OF_JWK] if _KEY_TYPE.search(text) else [])):
         for match in pattern.finditer(text):

@@ -21,6 +21,7 @@ from .known import Known
 from .prompts import is_prompt
 from .scalars import Path, Sort, scalars
 from .shapes import find, merged
+from .sound import keep_json
 from .spans import Form, Span, cut, found, hits_of, take
 from .strings import Joined, Piece, pieces_of
 from .vendors import PLACEHOLDER, Hit
@@ -196,6 +197,8 @@ def _written(new: str, form: Form) -> bytes:
     match form:
         case "arguments":  # whoever reads arguments parses them
             return dumps(dumps({"redacted": new}).decode())
+        case "inside":
+            return dumps(dumps({"redacted": new}).decode())[1:-1]
         case "json":  # the whole value, quotes included
             return dumps(new)
         case "url":
@@ -220,6 +223,7 @@ def _each_spans(
         known.add((span.vendor, span.secret or "") for spans in taken.values() for span in spans)
     for number, taken in each.items():
         _elsewhere(streams[number], parts[number], taken, known)
+        keep_json(streams[number], parts[number], taken)
         _logprobs(parts[number], taken)
     return {number: _in_order(taken, known) for number, taken in each.items()}
 

@@ -22,8 +22,9 @@ from .vendors import Hit
 
 __all__ = ["Form", "Span", "cut", "found", "hits_of", "take"]
 
-#: How what stands for a secret is written: as it is, as a string of JSON, as arguments of a tool, or escaped for a URL.
-Form = Literal["plain", "json", "arguments", "url"]
+#: How what stands for a secret is written: as it is, as a string of JSON, as arguments of a tool, with quotes or inside
+#: those that stand there, or escaped for a URL.
+Form = Literal["plain", "json", "arguments", "inside", "url"]
 
 _SCHEME: Final = re.compile(r"(?:(?i:bearer|basic|token)\s+)?")
 #: Numbers under a name are only looked for where there is such a name.

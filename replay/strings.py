@@ -13,7 +13,10 @@ from .scalars import Path, Scalar, Sort, scalars
 
 __all__ = ["Joined", "Piece", "outside", "piece_at", "pieces_of", "plain"]
 
-_ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)|([^\\]+)|\\", re.DOTALL)
+#: Two escapes may be one character: as two of them it is none that a model or a fold says.
+_ESCAPE: Final = re.compile(
+    r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\(.)|([^\\]+)|\\", re.DOTALL
+)
 _SIMPLE: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _LINE: Final = re.compile(rb"[^\r\n]+")
 
@@ -107,16 +110,24 @@ def _unquoted(inside: bytes, at: int) -> tuple[str, Sequence[int]]:
     said: list[str] = []
     places: list[int] = []
     for match in _ESCAPE.finditer(text):
-        if match[3]:
-            said.append(match[3])
-            inner = _places(match[3], at)
+        if match[5]:
+            said.append(match[5])
+            inner = _places(match[5], at)
             places += inner[:-1]
             at = inner[-1]
         else:
-            said.append(chr(int(match[1], 16)) if match[1] else _SIMPLE.get(match[2] or "", match[2] or "\\"))
+            said.append(_char(match))
             places.append(at)
             at += len(match[0].encode("utf-8", "surrogateescape"))
     return "".join(said), [*places, at]
+
+
+def _char(escape: re.Match[str]) -> str:
+    if escape[1]:
+        return bytes.fromhex(escape[1] + escape[2]).decode("utf-16-be")
+    if escape[3]:
+        return chr(int(escape[3], 16))
+    return _SIMPLE.get(escape[4] or "", escape[4] or "\\")
 
 
 def _places(text: str, at: int) -> Sequence[int]:

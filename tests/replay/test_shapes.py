@@ -379,7 +379,8 @@ _UNITS: Final = (
     "'password':\"", "cookie:", "cookie: a=", "bearer ", "Basic ", "a://", "a://b:", "a://b:c@", "a://b:c/", ":a@",
     'name="password"\n', '["x-api-key","', '"name":"password","value":"', "{{", "<", "your-",
     "\\", "\\u0073", "%25", "%5C", "&amp;", "&#", "=", "a", "A", "0", "-", "_", "key", "token-", "/",
-    "curl ", "curl -u ", "mysql ", "--password ", "<password>", "login a password ", "authorization:",
+    "curl ", "curl -u ", 'curl -u "a:', "curl -u a:b\\", "mysql ", 'mysql -p"', "sshpass -p", "password='a1''",
+    'password="a1\\"', "--password ", "<password>", "login a password ", "authorization:",
     '"kty":"EC","d":"', "cookie: a=b; c", "X-Api-Key: ", "docker login ", "password = ", "A_", "x-a-",
     "a" * 64 + "\n", '"a" : \'', " ", "\n", "MAAAAAAAAAAAAAAAAAAAAAAA.", "JQQJ9", "aJQQJ9", "x\x1b[32m",
 )  # fmt: skip

@@ -1,0 +1,129 @@
+"""Arguments that were JSON are JSON still, whatever was found in them, and in whatever pieces they came."""
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from tests.replay.test_redact import arguments, tape
+from wiretape.events.json_text import dumps
+from wiretape.events.record import Record
+from wiretape.replay.asked import Redaction
+from wiretape.replay.edited import texts
+from wiretape.replay.redact import blanked, findings, redact
+from wiretape.replay.sound import keep_json
+from wiretape.replay.spans import Span
+
+#: With a quote in them, as a shell writes it; which is the password.
+COMMANDS: Final = {
+    'curl -u bob:hunt"er22 https://x': 'hunt"er22',
+    "curl -u 'bob:hunt\"er22' https://x": 'hunt"er22',
+    'curl --user "bob:hunt er22" x': "hunt er22",
+    'mysql -u root -p"hunt er22" db': "hunt er22",
+    'sshpass -p "hunt er22" ssh x': "hunt er22",
+    'export DB_PASSWORD="S3cr\\"et!pw9"': 'S3cr\\"et!pw9',
+    'password="a\\"b7cdefgh" x': 'a\\"b7cdefgh',
+    "password='it''s8long'": "it''s8long",
+    'echo "curl -u bob:hunter22"': "hunter22",
+}
+
+
+def cuts(text: str, chars: int, first: int = 0) -> list[str]:
+    return [text[:first]] * bool(first) + [text[at : at + chars] for at in range(first, len(text), chars)]
+
+
+def joined(records: list[Record]) -> str:
+    calls = [record.value["choices"][0]["delta"]["tool_calls"] for record in records if record.kind == "frame"]
+    return "".join(call[0]["function"]["arguments"] for call in calls)
+
+
+def redacted(*pieces: str, redaction: Redaction | None = None) -> str:
+    """What is left of them, and what holds of all that is left."""
+    [done] = redact([tape(*arguments(*pieces))], redaction)
+    assert redact([done], redaction) == [done], "idempotent"
+    assert findings([done], redaction) == []
+    return joined(done)
+
+
+@pytest.mark.parametrize("chars", [1000, 5, 1])
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_of_a_password_with_a_quote_in_it_nothing_is_left(command: str, chars: int) -> None:
+    """Seen: `\\"` lost its backslash to the placeholder, so no reader could parse it, and `er22` stayed."""
+    said = json.dumps({"cmd": command, "n": 1})
+    expected = command.replace(COMMANDS[command], "[redacted-secret-1]")
+    assert json.loads(redacted(*cuts(said, chars))) == {"cmd": expected, "n": 1}
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {'curl -u bob:hunt"er22 https://x'}))
+def test_in_a_text_too(command: str) -> None:
+    body = dumps({"messages": [{"role": "user", "content": command}]})
+    said = json.loads(blanked(body))["messages"][0]["content"]
+    assert said == command.replace(COMMANDS[command], "[redacted-secret]")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "curl -u 'bob:$PASS' x",
+        'curl -u "$USER:$PASS" x',
+        "password='a' 'b7'",
+        "password='' x='y7'",
+        'mysql -p"$PW1" db',
+    ],
+)
+def test_what_is_none(command: str) -> None:
+    body = dumps({"messages": [{"role": "user", "content": command}]})
+    assert blanked(body) == body
+
+
+@pytest.mark.parametrize("chars", [1, 2, 3])
+@pytest.mark.parametrize("ascii_only", [True, False])
+@pytest.mark.parametrize("password", ["\\ü😀", "x\\ü7abcd", "😀😀😀7", "a\\😀7\\"])
+def test_of_one_that_ends_beyond_ascii_the_brace_stays(password: str, *, ascii_only: bool, chars: int) -> None:
+    """Seen: a frame wrote 😀 as two escapes, so the piece was none of the fold's, and the brace behind it was taken for
+    the end of the password.
+    """
+    said = json.dumps({"password": password, "n": 1}, ensure_ascii=ascii_only)
+    for first in range(chars):
+        calls: list[Any] = [
+            {"index": 0, "id": "c", "function": {"name": "f", "arguments": piece}} for piece in cuts(said, chars, first)
+        ]
+        chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in calls]
+        [done] = redact([tape(*(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks))])
+        assert json.loads(joined(done)) == {"password": "[redacted-secret-1]", "n": 1}
+
+
+@pytest.mark.parametrize("chars", [1000, 4])
+def test_under_a_path_all_pieces_are_one_placeholder(chars: int) -> None:
+    path = "choices[*].delta.tool_calls[*].function.arguments"
+    said = redacted(*cuts('{"a": "some words"}', chars), redaction=Redaction(paths=(path,)))
+    assert json.loads(said) == {"redacted": "[redacted-path-1]"}
+
+
+def test_what_would_break_it_is_replaced_whole() -> None:
+    """The net below all rules: one that takes a brace."""
+    records = tape(*arguments('{"a": "some', ' words"', "}"))
+    parts = texts(records)
+    [brace] = [number for number, text in enumerate(parts) if b'"}"' in text.raw]
+    at = parts[brace].raw.index(b'"}"') + 1
+    path: Any = ("choices", 0, "delta", "tool_calls", 0, "function", "arguments")
+    taken = {brace: [Span(brace, at, at + 1, path, "secret", "}")]}
+    keep_json(records, parts, taken)
+    spans = [span for number in sorted(taken) for span in taken[number]]
+    assert [span.form for span in spans] == ["inside", "plain", "plain"]
+    assert [span.secret for span in spans] == ['{"a": "some words"}', None, None]
+
+
+def test_what_breaks_nothing_stays_as_it_was_found() -> None:
+    records = tape(*arguments('{"a": "some', ' words"}'))
+    parts = texts(records)
+    first = next(number for number, text in enumerate(parts) if b"some" in text.raw)
+    at = parts[first].raw.index(b"some")
+    for start, vendor in ((at, "secret"), (0, "event")):
+        span = Span(first, start, start + 4, ("choices",), vendor, "some")
+        taken = {first: [span]}
+        keep_json(records, parts, taken)
+        assert taken == {first: [span]}
+    nothing: dict[int, list[Span]] = {}
+    keep_json(records, parts, nothing)
+    assert nothing == {}

@@ -1,4 +1,4 @@
-"""The whole body of a request, within bounds of size and time, and what JSON it is."""
+"""The whole body of a request, within bounds of size and time, decoded, and what JSON it is."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,9 +13,12 @@ from wiretape.events.splice import Edit
 
 from .answers import Answer, error
 from .asgi import Receive
-from .limits import PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
+from .errors import LimitError, WireError
+from .exchange import Header
+from .inflate import CODINGS, Inflater
+from .limits import INFLATE_RATIO_MAX, PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
 
-__all__ = ["CLOSE", "BodyError", "aside", "marked", "parsed", "too_long", "whole_body"]
+__all__ = ["CLOSE", "BodyError", "aside", "marked", "parsed", "read_as", "too_long", "whole_body"]
 
 
 T = TypeVar("T")
@@ -68,6 +71,35 @@ def _checked(parts: list[bytes], bytes_max: int) -> bytes:
     return parts[0]
 
 
+async def read_as(body: bytes, headers: Sequence[Header], bytes_max: int) -> bytes:
+    """What it says: itself, or what it was before it was compressed. In a thread, since a little may say much."""
+    codings = b", ".join(value for name, value in headers if name.lower() == b"content-encoding")
+    coding = codings.decode("latin-1").strip().lower()
+    if coding in ("", "identity"):
+        return body
+    if coding not in CODINGS:
+        raise BodyError(_not_read(coding))
+    try:
+        return await trio.to_thread.run_sync(_inflated, body, coding, bytes_max)
+    except LimitError:
+        message = f"the body, decoded, is longer than {bytes_max} bytes or {INFLATE_RATIO_MAX} times what was sent"
+        raise BodyError(error(413, message, type="invalid_request_error", code="body_too_large")) from None
+    except WireError:
+        message = f"the body is not {coding}, or not all of it"
+        raise BodyError(error(400, message, type="invalid_request_error", code="invalid_encoding")) from None
+
+
+def _inflated(body: bytes, coding: str, bytes_max: int) -> bytes:
+    inflater, pieces, size = Inflater(coding), list[bytes](), 0
+    for piece in inflater.feed(body):
+        size += len(piece)
+        if size > bytes_max:
+            raise LimitError("the body is longer than the limit")
+        pieces.append(piece)
+    inflater.close()
+    return b"".join(pieces)
+
+
 async def aside(body: bytes, do: Callable[[], T]) -> T:
     """What is done to a body; to a large one in a thread, because the loop may stall for 10 ms at most.
 
@@ -107,6 +139,13 @@ def too_long(bytes_max: int) -> Answer:
     """The answer to a body beyond the limit."""
     message = f"the body is longer than {bytes_max} bytes"
     return error(413, message, type="invalid_request_error", code="body_too_large", headers=(CLOSE,))
+
+
+def _not_read(coding: str) -> Answer:
+    """RFC 9110 15.5.16: with what could be read."""
+    message = f"the body is coded as {coding[:80]}, which is not read here; gzip and deflate are"
+    read = (b"accept-encoding", b"gzip, deflate")
+    return error(415, message, type="invalid_request_error", code="unsupported_encoding", headers=(read,))
 
 
 def _too_slow() -> Answer:

@@ -108,7 +108,7 @@ class Asking:
         elif config.requests == "hash":
             asked |= {"bytes": len(body), "sha256": self._sha256}
             body = None
-        value = order.asked if order.dialect == "chat" else ABSENT
+        value = order.asked if order.dialect == "chat" and order.plain is None else ABSENT
         records = [taping.record("open", opened), taping.record("request", asked, body or None, value)]
         if order.history:
             records.append(taping.record("history", history_keys(order, whole=config.requests == "full")))
@@ -210,7 +210,8 @@ class Asking:
                 body = await self._prepared(body)
         headers = to_upstream(order.headers, target, own_key=order.own_key, hermes=order.route.hermes)
         if isinstance(body, bytes) and body:  # which may have been edited
-            headers = [header for header in headers if header[0].lower() != b"content-length"]
+            changed = {b"content-length"} if body is order.body else {b"content-length", b"content-encoding"}
+            headers = [header for header in headers if header[0].lower() not in changed]
         path = request_target(target, order.tail, order.query)
         return self._services.transport.addressed(
             base_of(target.url).origin, order.method.encode("ascii"), path, headers, body
@@ -220,7 +221,8 @@ class Asking:
         if self._services.config.requests == "hash" and not self._sha256:
             self._sha256 = await aside(body, partial(_sha256, body))
         if self._order.cleaning or self._asks_usage or self._unstreamed:
-            return await aside(body, partial(self._edited, body))
+            plain = self._order.plain or body
+            return await aside(plain, partial(self._edited, plain))
         return body
 
     def _edited(self, body: bytes) -> bytes:

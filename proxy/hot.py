@@ -12,7 +12,7 @@ from wiretape.events.settings import Facts
 from .access import content_type_refusal, refusal
 from .answers import Answer, error, send_answer
 from .asgi import Receive, Send
-from .asked_body import CLOSE, BodyError, marked, parsed, too_long, whole_body
+from .asked_body import CLOSE, BodyError, marked, parsed, read_as, too_long, whole_body
 from .exchange import Header
 from .headers import masked_path
 from .keys import Keys
@@ -85,33 +85,37 @@ class Hot:
             refused = content_type_refusal(headers)
             if refused is not None:
                 return refused
-        body, asked = await self._body(headers, receive, scope["extensions"]["wiretape"], chat=chat)
+        body = await self._body(headers, receive, scope["extensions"]["wiretape"], chat=chat)
         if body is None:
             return None
-        if chat:
+        plain, asked = body, None
+        if chat and isinstance(body, bytes):
+            plain = await read_as(body, headers, config.body_bytes_max)
+            asked = await parsed(plain)
             refused = _never_asked(asked)
             if refused is not None:
                 return refused
         ordered = self._ordered(scope, where, caller, headers, body, asked, chat=chat)
-        if not chat or where.route.history == "off":
+        if not isinstance(plain, bytes) or not chat:
             return ordered
-        marks, cleaning = await marked(body, asked, repair=where.route.history == "repair")
+        if plain is not body:
+            ordered = replace(ordered, plain=plain)
+        if where.route.history == "off":
+            return ordered
+        marks, cleaning = await marked(plain, asked, repair=where.route.history == "repair")
         return replace(ordered, history=marks, cleaning=cleaning) if marks else ordered
 
     async def _body(
         self, headers: list[Header], receive: Receive, wire: Mapping[str, Any], *, chat: bool
-    ) -> tuple[Any, Any]:
+    ) -> bytes | Upload | None:
         bytes_max = self._services.config.body_bytes_max
         length = next((value for name, value in headers if name.lower() == b"content-length"), b"")
         chunked = any(name.lower() == b"transfer-encoding" for name, _ in headers)
         if not chat and (chunked or (length.isdigit() and int(length) > UPLOAD_INLINE_BYTES_MAX)):
             if length.isdigit() and int(length) > bytes_max:
                 raise BodyError(too_long(bytes_max))
-            return Upload(receive, bytes_max), None
-        body = await self._whole(receive, length, bytes_max, wire["at_hand"]())
-        if body is None or not chat:
-            return body, None
-        return body, await parsed(body)
+            return Upload(receive, bytes_max)
+        return await self._whole(receive, length, bytes_max, wire["at_hand"]())
 
     async def _whole(self, receive: Receive, length: bytes, bytes_max: int, at_hand: Any) -> bytes | None:
         """A stop of the proxy waits for no body: whoever sends one is told to come again."""

@@ -45,8 +45,10 @@ class Order:
     path: str = ""
     #: Markers and warnings of ours in the history that was sent.
     history: Sequence[Found] = ()
-    #: What is taken out of the body before it goes upstream.
+    #: What is taken out of the body (or of what it says) before it goes upstream.
     cleaning: Sequence[Edit] = ()
+    #: What the body says, where it came compressed; what is edited is this, and goes upstream as it is.
+    plain: bytes | None = None
     #: The credential was for Wiretape, and goes no further.
     own_key: bool = False
 

@@ -1,0 +1,123 @@
+"""Chat requests that come compressed: read within bounds, and sent on as they came where nothing edits them."""
+
+import gzip
+import zlib
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.proxy.scripted import Script, chunk, request_of
+from tests.proxy.test_history import asked as history
+from tests.support.house import DONE, HEAD, House, finish, house, role, text
+from wiretape.events.json_text import dumps, parse
+from wiretape.events.splice import Edit, apply
+from wiretape.replay.load import parse as load
+from wiretape.replay.match import Deck, Taken, asked_of
+from wiretape.replay.seal import seal
+
+BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi " + "there " * 40}]}
+PLAIN = dumps(BODY)
+CODED = {"gzip": gzip.compress(PLAIN), "x-gzip": gzip.compress(PLAIN), "deflate": zlib.compress(PLAIN)}
+
+
+def keeping(asked: list[tuple[dict[str, str], bytes]]) -> Script:
+    """Answers each request with a stream."""
+
+    async def script(stream: trio.abc.Stream) -> None:
+        while said := await request_of(stream):
+            head, _, body = said.partition(b"\r\n\r\n")
+            lines = (line.partition(": ") for line in head.decode().split("\r\n")[1:])
+            asked.append(({name.lower(): value for name, _, value in lines}, body))
+            await stream.send_all(HEAD + chunk(role() + text("hi") + finish() + DONE) + b"0\r\n\r\n")
+
+    return script
+
+
+async def sent(home: House, body: bytes, coding: str) -> Any:
+    return await home.ask(body, f"Content-Encoding: {coding}")
+
+
+@pytest.mark.parametrize("coding", CODED)
+async def test_it_is_read_and_goes_on_as_it_came(coding: str, autojump_clock: MockClock) -> None:
+    asked: list[tuple[dict[str, str], bytes]] = []
+    async with house(keeping(asked)) as home:
+        answered = await sent(home, CODED[coding], coding)
+        assert (answered.status, b"hi" in answered.body) == (200, True)
+        [(headers, body)] = asked
+        assert body == CODED[coding]
+        assert (headers["content-encoding"], headers["content-length"]) == (coding, str(len(body)))
+        (request,) = [record for record in await home.tape() if record.kind == "request"]
+        assert (request.raw, request.keys["facts"]["model"], request.keys["messages"]) == (body, "m", 1)
+        assert await home.ending() == ("completed", [])
+
+
+@pytest.mark.parametrize("coding", CODED)
+async def test_where_it_is_edited_it_goes_on_as_what_it_says(coding: str, autojump_clock: MockClock) -> None:
+    asked: list[tuple[dict[str, str], bytes]] = []
+    async with house(keeping(asked), route={"include_usage": True}) as home:
+        assert (await sent(home, CODED[coding], coding)).status == 200
+        [(headers, body)] = asked
+        assert parse(body) == {**BODY, "stream_options": {"include_usage": True}}
+        assert "content-encoding" not in headers
+        assert headers["content-length"] == str(len(body))
+        (request,) = [record for record in await home.tape() if record.kind == "request"]
+        assert request.raw == CODED[coding]
+
+
+async def test_a_history_that_is_cleaned_goes_on_as_what_is_left_of_it(autojump_clock: MockClock) -> None:
+    asked: list[tuple[dict[str, str], bytes]] = []
+    async with house(keeping(asked), route={"history": "repair"}) as home:
+        marked = dumps({**BODY, **history()})
+        assert (await sent(home, gzip.compress(marked), "gzip")).status == 200
+        [(headers, body)] = asked
+        assert (parse(body)["messages"][1]["content"], "content-encoding" in headers) == ("Here they are.", False)
+        (noted,) = [record for record in await home.tape() if record.kind == "history"]
+        assert apply(marked, [Edit("", start, end, new.encode()) for start, end, new in noted.keys["edits"]]) == body
+
+
+async def test_what_it_asked_is_found_again_by_a_replay(autojump_clock: MockClock) -> None:
+    async with house(keeping([])) as home:
+        await sent(home, CODED["gzip"], "gzip")
+        await home.settled()
+        [records] = load(seal([await home.tape()])).streams
+        assert b"there there" in b"".join(record.raw or b"" for record in records)
+        assert isinstance(Deck([records]).take(asked_of(records)), Taken)
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress"])
+async def test_another_coding_is_named_and_not_guessed(coding: str, autojump_clock: MockClock) -> None:
+    asked: list[tuple[dict[str, str], bytes]] = []
+    async with house(keeping(asked)) as home:
+        answered = await sent(home, PLAIN, coding)
+        assert (answered.status, answered.header(b"accept-encoding")) == (415, b"gzip, deflate")
+        assert parse(answered.body)["error"]["message"].startswith(f"the body is coded as {coding}, which")
+        assert asked == []
+
+
+async def test_identity_is_no_coding(autojump_clock: MockClock) -> None:
+    asked: list[tuple[dict[str, str], bytes]] = []
+    async with house(keeping(asked)) as home:
+        assert (await sent(home, PLAIN, "identity")).status == 200
+        assert asked[0][1] == PLAIN
+
+
+WRONG = {
+    "damaged": (b"\x1f\x8b" + b"x" * 60, 400, "invalid_encoding"),
+    "half of it": (CODED["gzip"][:-20], 400, "invalid_encoding"),
+    "no JSON": (gzip.compress(b"{"), 400, "invalid_json"),
+    "a bomb": (gzip.compress(b" " * 400_000), 413, "body_too_large"),
+    "too long": (gzip.compress(bytes(range(256)) * 8), 413, "body_too_large"),
+}
+
+
+@pytest.mark.parametrize(("body", "status", "code"), WRONG.values(), ids=WRONG)
+async def test_what_cannot_be_read_is_refused(body: bytes, status: int, code: str, autojump_clock: MockClock) -> None:
+    asked: list[tuple[dict[str, str], bytes]] = []
+    async with house(keeping(asked), config={"body_bytes_max": 2_000}) as home:
+        answered = await sent(home, body, "gzip")
+        assert (answered.status, parse(answered.body)["error"]["code"]) == (status, code)
+        assert asked == []
+        answered = await sent(home, gzip.compress(PLAIN + b" " * (2_000 - len(PLAIN))), "gzip")
+        assert answered.status == 200

@@ -9,7 +9,7 @@ from wiretape.events.record import NO_KEYS, Record
 from wiretape.events.tape import Reader
 
 from .beside import read
-from .sealed import MARK, decode, spoilt
+from .sealed import MARK, Sealed, decode, spoilt
 
 __all__ = ["Recording", "load", "parse"]
 
@@ -30,9 +30,13 @@ def load(path: Path, *, verify: bool = True) -> Recording:
 
 
 def parse(data: bytes, *, verify: bool = True) -> Recording:
-    """From the bytes of a file. A live tape may still run: it is whole up to its last record."""
+    """From the bytes of a file. A live tape may still run: it is whole up to its last record. A sealed one has as many
+    streams as its header says, if that says a number; where it is to be sealed anew too, which would hide the loss.
+    """
     if data.startswith(MARK):
         sealed = decode(data, verify=verify)
+        if reason := _missing(sealed):
+            raise TapeError(reason)
         return Recording(sealed.header, sealed.streams)
     if reason := spoilt(data):
         raise TapeError(reason)
@@ -44,3 +48,13 @@ def parse(data: bytes, *, verify: bool = True) -> Recording:
     if not records:
         raise TapeError("no recording: neither a live tape nor a sealed one")
     return Recording(NO_KEYS, [records])
+
+
+def _missing(sealed: Sealed) -> str:
+    """Why it is not whole. A file that was cut short behind a stream's fold line looks whole otherwise."""
+    said, found = sealed.header.get("streams"), len(sealed.streams)
+    if type(said) is not int or said == found:
+        return ""
+    there = "is 1" if found == 1 else f"are {found}"
+    how = f'record it anew, or, where streams were taken out or added by hand, say "streams":{found} there'
+    return f"line 1: the header says {said} streams, and there {there}: was the file cut short? {how}"

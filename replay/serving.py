@@ -6,7 +6,7 @@ from http.client import INTERNAL_SERVER_ERROR
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from wiretape.events.errors import WiretapeError
+from wiretape.events.errors import TapeError, WiretapeError
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
 
@@ -32,7 +32,7 @@ _LISTED_MAX: Final = 20
 def deck_of(paths: Sequence[Path], how: How, *, attempts: Attempts = "answered", repeat: bool = False) -> Deck:
     """The streams of these files, each named after its own; with `recorded` each attempt is an answer of its own.
 
-    Raises TapeError.
+    Raises TapeError, also where no stream could answer anything.
     """
     rows = list(_named(paths, attempts))
     return Deck(
@@ -56,6 +56,8 @@ class _Row(NamedTuple):
 def _named(paths: Sequence[Path], attempts: Attempts) -> Iterator[_Row]:
     for conversation, path in enumerate(paths):
         header, streams = load(path)
+        if not streams:
+            raise TapeError(f"{path}: it holds no stream")
         prepare = prepare_of(header)
         for number, records in enumerate(streams, 1):
             name = f"{path}, stream {number}" if len(streams) > 1 else str(path)

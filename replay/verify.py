@@ -68,7 +68,11 @@ def age_of(header: Mapping[str, Any], today: date) -> Age:
 
 
 async def verified(recording: Recording, url: str, key: Secret | None = None) -> list[Difference]:
-    """What is different today, in all streams. Raises TapeError for a request that cannot be sent again."""
+    """What is different today, in all streams. Raises TapeError for a request that cannot be sent again, and where
+    there is none.
+    """
+    if not recording.streams:
+        raise TapeError("the tape holds no stream that could be asked again")
     requests = [_request_of(records, number) for number, records in enumerate(recording.streams, 1)]
     tapes: list[list[Record]] = []
     carried, lost = Carried(), ""

@@ -19,6 +19,7 @@ from wiretape.events.record import Record
 from wiretape.events.record import encode as line_of
 from wiretape.events.sse import BOM
 from wiretape.events.tape import Reader, Recorder, reads
+from wiretape.replay import load
 from wiretape.replay.script import event_stream, json_answer
 from wiretape.replay.sealed import FORMAT, decode, encode
 
@@ -224,6 +225,29 @@ def test_what_is_no_sealed_tape_is_refused_with_its_place(name: str) -> None:
     assert data != _SMALL
     with pytest.raises(TapeError, match=why):
         decode(data)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        (2, ""),
+        (1, r"line 1: the header says 2 streams, and there is 1: was the file cut short\? .* say \"streams\":1 there"),
+        (0, "and there are 0: .*"),
+    ],
+)
+def test_a_file_that_was_cut_short_behind_a_stream_is_refused(left: int, why: str, verify: bool) -> None:
+    """It is whole up to there, and was replayed, verified and sealed anew as one of fewer streams."""
+    streams = [STREAMS[-1], STREAMS[-1]]
+    whole = encode({"streams": 2}, streams).split(b'\n{"k":"open"')
+    data = b'\n{"k":"open"'.join(whole[: left + 1]) + b"\n" * (left < 2)
+    if not why:
+        assert len(load.parse(data, verify=verify).streams) == 2
+        return
+    with pytest.raises(TapeError, match=why):
+        load.parse(data, verify=verify)
+    for by_hand in (data.replace(b'"streams":2', b'"streams":%d' % left), data.replace(b',"streams":2', b"")):
+        assert len(load.parse(by_hand, verify=verify).streams) == left
 
 
 def test_a_stream_without_records_cannot_be_sealed() -> None:

@@ -16,6 +16,7 @@ from wiretape.replay.match import LOOSELY, How, Taken
 from wiretape.replay.player import ORIGINAL
 from wiretape.replay.script import Fault, Request, Script, event_stream
 from wiretape.replay.seal import seal
+from wiretape.replay.sealed import encode
 from wiretape.replay.server import Outcome
 from wiretape.replay.serving import Attempts, Serving, deck_of
 
@@ -39,6 +40,12 @@ def tape(tmp_path: Path) -> Path:
     path = tmp_path / "a.tape"
     path.write_bytes(sealed(stream(text="a"), stream(event_stream(ANSWERS["chat"][:3], end=Fault.CUT), "b")))
     return path
+
+
+def test_a_tape_without_streams_answers_nothing_and_is_refused(tmp_path: Path) -> None:
+    (path := tmp_path / "a.tape").write_bytes(encode({}, []))
+    with pytest.raises(TapeError, match=f"{path}: it holds no stream"):
+        deck_of([path], "key")
 
 
 def test_each_request_is_a_line(tape: Path) -> None:

@@ -239,6 +239,11 @@ async def test_what_cannot_be_sent_again_is_said_before_anything_is_sent(
         await verified(Recording({}, [records]), "http://127.0.0.1:9/v1")
 
 
+async def test_a_tape_without_streams_is_not_the_same_as_anything() -> None:
+    with pytest.raises(TapeError, match="holds no stream"):
+        await verified(Recording({}, []), "http://127.0.0.1:9/v1")
+
+
 async def test_an_upstream_that_is_not_there_is_no_drift() -> None:
     with pytest.raises(TapeError, match="stream 1: no connection"):
         await verified(Recording({}, [recorded(TEXT)]), "http://127.0.0.1:9/v1")

@@ -269,7 +269,7 @@ def _failing(script: Script, place: Place, message: str) -> Script | None:
     point = body.marks.point(place)
     if point is None or not body.marks.dialect:
         return None
-    body.until(point.kept, point.tail, None)
+    body.until(point.kept if point.tail else body.marks.whole(point.kept), point.tail, None)
     body.pieces.append((0.0, error_frame(body.marks.dialect, message, len(body.marks.frames))))
     return body.script()
 

@@ -135,6 +135,10 @@ class Marks:
                 found = self.finish if place.word == "finish" else self.done
                 return Point(found.start) if found is not None else None
 
+    def whole(self, kept: int) -> int:
+        """So many of these bytes are whole frames: behind a half line nobody could read another frame."""
+        return max((frame.end for frame in self.frames if frame.end <= kept), default=0)
+
     @property
     def finish(self) -> Marked | None:
         """The frame that says why it ends."""

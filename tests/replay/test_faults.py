@@ -236,6 +236,22 @@ def test_an_error_frame_in_the_dialects_own_words_and_then_a_proper_end(dialect:
     assert ending(changed) is None
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_error_frame_never_stands_behind_half_a_line(dialect: str) -> None:
+    """`data: {"iddata: {"error":...` was no frame that anybody could read."""
+    frames = ANSWERS[dialect]
+    whole, ends = b"".join(frames), list(accumulate(map(len, frames)))
+    for at in range(0, len(whole) + 1, 5):
+        changed = said(over(answer(dialect), f"error@byte:{at}=M"))
+        kept = whole[: max((end for end in ends if end <= at), default=0)]
+        assert changed.startswith(kept)
+        assert [as_object(value).get("type") for value in values(changed[len(kept) :])] == [ERRORS[dialect].get("type")]
+    inside = said(over(answer(dialect), "error@frame:3+10=M"))
+    assert inside == said(over(answer(dialect), "error@frame:3=M"))
+    torn = event_stream([*frames[:3], frames[3][:-1]])
+    assert said(over(torn, "error@end=M"))[ends[2] :].startswith((b"event: error\n", b'data: {"error"'))
+
+
 # -- pieces and time --------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 Response, message and call ids (also in the histories of later requests), times of creation, fingerprints, obfuscation
 padding, request ids, rate limits and processing times; what `results` records know from elsewhere; ports of loopback.
+Of answers that are no conversation the ids and times that objects.py finds.
 """
 
 import re
@@ -13,6 +14,7 @@ from wiretape.events.json_text import as_list, dumps, is_object
 from wiretape.events.record import Record
 
 from .edited import Change, Text, edited, texts
+from .objects import ID_NAMES, TIME_NAMES, holders, is_seconds, kind_of
 from .scalars import Path, Scalar, Sort, scalars
 from .spots import dialect_of
 
@@ -29,6 +31,7 @@ _IDS: Final = frozenset(
     {
         "approval_request_id",
         "call_id",
+        "container_id",
         "generation_id",
         "id",
         "item_id",
@@ -55,8 +58,12 @@ _MARKED: Final = re.compile(_PREFIX.pattern + r"[\w.:-]+")
 #: Padding that says the alphabet up to some letter.
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _WORTH_A_LOOK: Final = re.compile(
-    rb'"(?:' + "|".join([*sorted(_IDS | _TIMES), "system_fingerprint", "obfuscation", "p"]).encode() + rb')"'
+    rb'"(?:'
+    + "|".join([*sorted(_IDS | _TIMES | ID_NAMES), "system_fingerprint", "obfuscation", "p"]).encode()
+    + rb')"|(?:_at|Time|_ids?)"'
 )
+#: Members that name an object: with the id that an answer gave it, if one did.
+_NAMING: Final = re.compile(r".*_ids?")
 
 #: In a frame that was cut.
 _OURS: Final = re.compile(rb'"type": ?"(?:response\.|message|content_block)|"object": ?"(?:response|chat\.)')
@@ -65,7 +72,9 @@ _OURS: Final = re.compile(rb'"type": ?"(?:response\.|message|content_block)|"obj
 _WORD_CHARS_MAX: Final = 12
 
 _REQUEST_IDS: Final = frozenset({"request-id", "x-client-request-id", "x-request-id"})
-_RATE_LIMIT: Final = re.compile(r"(?:x-|anthropic-)?ratelimit-.*(?:remaining|reset).*|openai-processing-ms")
+_RATE_LIMIT: Final = re.compile(
+    r"(?:x-|anthropic-)?ratelimit-.*(?:remaining|reset).*|openai-processing-ms|retry-after-ms"
+)
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]")
 _LOOPBACK: Final = r"127(?:\.\d{1,3}){3}"
@@ -81,6 +90,7 @@ class _Names:
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
         self._count: dict[str, int] = {}
+        self._asked: set[str] = set()
 
     def of(self, name: str, kind: str = "") -> str:
         """Its new name."""
@@ -90,6 +100,16 @@ class _Names:
             number = self._count[prefix] = self._count.get(prefix, 0) + 1
             self._known[name] = f"{prefix}{number}"
         return self._known[name]
+
+    def asked(self, name: str) -> None:
+        """A request says it: unless an answer gave it out before, it was there before all of this, and stays."""
+        if kind_of(name) and name not in self._known:
+            self._asked.add(name)
+
+    def of_object(self, name: str) -> str | None:
+        """The new name of one that was made up for an object; None of any other."""
+        kind = kind_of(name)
+        return self.of(name, kind) if kind and name not in self._asked else None
 
     def known(self, name: str) -> str:
         """The new name of what was seen already, else the same; no word of a path is taken for one."""
@@ -103,6 +123,10 @@ def normalise(streams: Sequence[Sequence[Record]]) -> list[list[Record]]:
 
 
 def _stream(records: Sequence[Record], names: _Names) -> list[Record]:
+    for record in records:
+        path = record.keys.get("path") if record.kind == "request" else None
+        for part in _parts(path) if isinstance(path, str) else ():
+            names.asked(part)
     new = edited(records, [(text, list(_changes(text, names))) for text in texts(records)])
     return [_keys(record, names) for record in new]
 
@@ -114,10 +138,15 @@ def _changes(text: Text, names: _Names) -> Iterator[Change]:
     json = text.json
     if not json or not _WORTH_A_LOOK.search(json):
         return
-    volatile: Callable[[Path, str], bool] = _asked if text.kind in ("request", "upload") else _answered(text)
+    asked = text.kind in ("request", "upload")
+    volatile: Callable[[Path, str], bool] = _asked if asked else _answered(text)
+    objects = frozenset[Path]() if asked or text.kind == "rest" else holders(text.value)
     for scalar in scalars(json):
-        new = _new(scalar, json[scalar.start : scalar.end], volatile, names)
-        if new is not None and new != json[scalar.start : scalar.end]:
+        token = json[scalar.start : scalar.end]
+        new = _new(scalar, token, volatile, names)
+        if new is None:
+            new = _of_object(scalar, token, objects, names, asked=asked)
+        if new is not None and new != token:
             yield Change(text.place(scalar.start), text.place(scalar.end), new)
 
 
@@ -146,6 +175,36 @@ def _new(scalar: Scalar, token: bytes, volatile: Callable[[Path, str], bool], na
     if name == "obfuscation" or (path == ("p",) and len(value) > 1 and _ALPHABET.startswith(value)):
         return b'""'
     return None
+
+
+def _of_object(scalar: Scalar, token: bytes, objects: frozenset[Path], names: _Names, *, asked: bool) -> bytes | None:
+    """The same in an answer that is no conversation, and where anything names what such an answer gave out."""
+    path = scalar.path
+    name = path[-1] if path else ""
+    if isinstance(name, int):
+        name = path[-2] if len(path) > 1 else ""  # an element of `file_ids`
+    if not isinstance(name, str) or not _CONTENT.isdisjoint(path[:-1] if not asked else _written(path)):
+        return None
+    here = path[:-1] in objects
+    said = token.decode("utf-8", "replace")
+    if scalar.sort is Sort.OTHER:
+        return _CREATED if here and TIME_NAMES.fullmatch(name) and is_seconds(said) else None
+    if scalar.sort is not Sort.STRING or "\\" in said:
+        return None
+    said = said[1:-1]
+    if here and TIME_NAMES.fullmatch(name) and _DAY.match(said):
+        return dumps(_CREATED_TEXT)
+    if here and name in ID_NAMES and said:
+        return dumps(names.of(said))
+    new = names.of_object(said) if here and name == "id" else None
+    if asked:
+        names.asked(said)
+    return dumps(new or names.known(said)) if new or _NAMING.fullmatch(name) else None
+
+
+def _written(path: Path) -> Path:
+    """Without what holds the items of a request, and the tools that are set up with what was made before."""
+    return tuple(step for at, step in enumerate(path[:-1]) if step != "tools" and (at, step) != (0, "input"))
 
 
 def _answered(text: Text) -> Callable[[Path, str], bool]:
@@ -200,8 +259,12 @@ def _request(record: Record, names: _Names) -> Record:
     path = record.keys.get("path")
     if not isinstance(path, str):
         return record
-    renamed = "".join(names.known(part) for part in re.split(r"([/?&=])", path))
+    renamed = "".join(names.known(part) for part in _parts(path))
     return record._replace(keys={**record.keys, "path": renamed})
+
+
+def _parts(path: str) -> list[str]:
+    return re.split(r"([/?&=])", path)
 
 
 def _results(record: Record, names: _Names) -> Record:

@@ -1,0 +1,175 @@
+"""Answers that are no conversation are the same in every recording too; what lasts keeps its name."""
+
+import json
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import pytest
+
+from tests.replay.made import stream
+from wiretape.events.json_text import dumps
+from wiretape.events.record import Record
+from wiretape.replay.normalise import normalise
+from wiretape.replay.objects import holders, is_seconds, kind_of
+from wiretape.replay.script import Script, event_stream, json_answer
+
+
+def exchange(answer: Any, body: Any = None, path: str = "/v1/files", **headers: str) -> list[Record]:
+    """What was asked there, and the JSON that answered."""
+    script = json_answer(dumps(answer))
+    pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    records = stream(Script(status=200, headers=(*script.headers, *pairs), steps=script.steps))
+    raw = dumps(body or {"model": "m"})
+    keys = {**records[1].keys, "path": path}
+    records[1] = records[1]._replace(raw=raw, payload=raw, value=json.loads(raw), keys=keys)
+    return records
+
+
+def streamed(*frames: Any) -> list[Record]:
+    return stream(event_stream([b"data: %b\n\n" % dumps(frame) for frame in frames]), dialect="responses")
+
+
+def answers(records: Sequence[Record]) -> list[Any]:
+    values = [record.raw for record in records if record.kind == "body"]
+    return [json.loads(raw) for raw in values if raw] or [record.value for record in records if record.kind == "frame"]
+
+
+def normalised(*streams: list[Record]) -> list[list[Record]]:
+    done = normalise(streams)
+    assert normalise(done) == done, "idempotent"
+    return done
+
+
+ID: Final = "5fL4v5HttlejQ9kd9HzA"
+#: By kind: what one recording says, and what the sealed tape does.
+OBJECTS: Final[Mapping[str, tuple[Any, Any]]] = MappingProxyType(
+    {
+        "pictures": ({"created": 1705158799, "data": [{"url": "u"}]}, {"created": 10**9, "data": [{"url": "u"}]}),
+        "vectors": (
+            {
+                "object": "list",
+                "data": [{"object": "embedding", "index": 7}],
+                "id": f"embd-{ID}",
+                "created": 1703981847,
+            },
+            {"object": "list", "data": [{"object": "embedding", "index": 7}], "id": "embd-1", "created": 10**9},
+        ),
+        "a file": (
+            {"id": f"file-{ID}", "object": "file", "created_at": 1700598234, "bytes": 1700598234, "expires_at": None},
+            {"id": "file-1", "object": "file", "created_at": 10**9, "bytes": 1700598234, "expires_at": None},
+        ),
+        "a batch": (
+            {"id": f"batch_{ID}", "object": "batch", "in_progress_at": 1701523894, "request_counts": {"total": 3}},
+            {"id": "batch_1", "object": "batch", "in_progress_at": 10**9, "request_counts": {"total": 3}},
+        ),
+        "a list of files": (
+            {"object": "list", "data": [{"id": f"file-{ID}", "object": "file"}], "last_id": f"file-{ID}"},
+            {"object": "list", "data": [{"id": "file-1", "object": "file"}], "last_id": "file-1"},
+        ),
+        "a vector store": (
+            {"id": f"vs_{ID}", "object": "vector_store", "last_active_at": 1700446539, "usage_bytes": 0},
+            {"id": "vs_1", "object": "vector_store", "last_active_at": 10**9, "usage_bytes": 0},
+        ),
+    }
+)
+#: What stays as it came.
+CONTENT: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "a model": {"id": f"file-{ID}", "object": "model", "created": 1686935002},
+        "models": {"object": "list", "data": [{"id": "gpt-4o-2024-05-13", "object": "model", "created": 1686935002}]},
+        "models of others": {"data": [{"id": "gpt-4o-2024-05-13", "created": 1686935002}]},
+        "a row of somebody's": {"id": 1704443587, "name": "x", "created": 1704443587},
+        "a name": {"id": "my-own-tool-2024", "object": "tool", "size_at": 12, "created": 17004439},
+        "metadata": {"object": "file", "metadata": {"id": f"file-{ID}", "created_at": 1704443587}},
+    }
+)
+
+
+@pytest.mark.parametrize("kind", sorted(OBJECTS))
+def test_an_object_is_the_same_in_every_recording(kind: str) -> None:
+    """Seen: what was recorded again changed two body lines of each of these."""
+    said, sealed = OBJECTS[kind]
+    [done] = normalised(exchange(said))
+    assert answers(done) == [sealed]
+
+
+@pytest.mark.parametrize("kind", sorted(CONTENT))
+def test_what_is_content_stays(kind: str) -> None:
+    [done] = normalised(exchange(CONTENT[kind]))
+    assert answers(done) == [CONTENT[kind]]
+
+
+def test_of_gemini_and_of_runs_each_frame() -> None:
+    gemini = {"candidates": [{"index": 0}], "responseId": ID, "createTime": "2026-11-11T02:33:27.054Z"}
+    run = {"id": f"run_{ID}", "object": "thread.run", "created_at": 1703100479, "thread_id": f"thread_{ID}"}
+    assert answers(normalised(streamed(gemini, gemini))[0]) == [
+        {"candidates": [{"index": 0}], "responseId": "id-1", "createTime": "2001-09-09T01:46:40Z"}
+    ] * 2  # fmt: skip
+    [first, *_] = answers(normalised(streamed(run))[0])
+    assert first == {"id": "run_1", "object": "thread.run", "created_at": 10**9, "thread_id": f"thread_{ID}"}
+    [done] = normalised(exchange([gemini]))
+    assert answers(done)[0][0]["responseId"] == "id-1"
+
+
+def test_a_container_of_a_responses_item() -> None:
+    item = {"id": "ci_" + ID, "container_id": "cntr_" + ID, "type": "code_interpreter_call"}
+    [done] = normalised(streamed({"type": "response.output_item.added", "output_index": 0, "item": item}))
+    assert answers(done)[0]["item"] == {**item, "id": "ci_1", "container_id": "id-1"}
+
+
+def test_what_an_answer_gave_out_is_renamed_wherever_it_is_named() -> None:
+    file, store = f"file-{ID}", f"vs_{ID}"
+    tools = [{"type": "file_search", "vector_store_ids": [store]}]
+    asked = {
+        "input_file_id": file,
+        "tools": tools,
+        "input": [{"content": [{"file_id": file}]}],
+        "metadata": {"a_id": file},
+    }
+    done = normalised(
+        exchange({"id": file, "object": "file"}),
+        exchange({"id": store, "object": "vector_store"}),
+        exchange({"id": f"batch_{ID}", "object": "batch", "input_file_id": file}, asked, f"/v1/files/{file}/content"),
+    )
+    assert answers(done[2]) == [{"id": "batch_1", "object": "batch", "input_file_id": "file-1"}]
+    assert done[2][1].keys["path"] == "/v1/files/file-1/content"
+    assert json.loads(done[2][1].raw or b"") == {
+        "input_file_id": "file-1",
+        "tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}],
+        "input": [{"content": [{"file_id": "file-1"}]}],
+        "metadata": {"a_id": file},
+    }
+
+
+@pytest.mark.parametrize("by", ["path", "body"])
+def test_what_was_there_before_keeps_its_name(by: str) -> None:
+    """An assistant that was set up once is asked for by its id, in every recording."""
+    lasting = f"asst_{ID}"
+    answer = {"id": lasting, "object": "assistant"}
+    path, body = (f"/v1/assistants/{lasting}", None) if by == "path" else ("/v1/assistants", {"assistant_id": lasting})
+    [done, again] = normalised(exchange(answer, body, path), exchange(answer))
+    assert answers(done) == answers(again) == [answer]
+
+
+def test_how_long_to_wait_in_milliseconds() -> None:
+    [done] = normalised(exchange({"error": {}}, retry_after_ms="4815", retry_after="7"))
+    headers = next(record.keys["headers"] for record in done if record.kind == "head")
+    assert ["retry-after-ms", "1"] in headers
+    assert ["retry-after", "7"] in headers
+
+
+def test_what_is_where() -> None:
+    assert holders({"object": "list", "data": [{"object": "file"}, {"object": "model"}, 1]}) == {(), ("data", 0)}
+    assert holders([{"candidates": [], "responseId": "x"}, {"candidates": []}]) == {(0,)}
+    assert holders(1) == holders({}) == frozenset()
+    assert [kind_of(each) for each in ("file-abc", "vs_abc", "file", "profile-abc", "gpt-4")] == [
+        "file-",
+        "vs_",
+        "",
+        "",
+        "",
+    ]
+    assert [is_seconds(each) for each in ("1700000000", "1700000000.25", "17000000", "1700000000000", "null")] == [
+        *[True] * 2, *[False] * 3
+    ]  # fmt: skip

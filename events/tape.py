@@ -33,6 +33,8 @@ class Recorder:
         self.decoder = decoder or Decoder()
         #: Frames that it knows are kept without being read: their value is itself.
         self.familiar: Familiar | None = None
+        #: Of a stream that goes on behind an event above a limit: what its reads are from there, `body` or `rest`.
+        self.beyond = ""
         self.ended = False
         self._n = 0
         self._t = 0
@@ -95,9 +97,24 @@ class Recorder:
         """The same one by one, for who learns from a frame what is `familiar` in the next; to be read to its end."""
         assert data, "an empty read is no read"
         self._take(t, data)
+        return self._onwards(data) if self.beyond else self._each(data)
+
+    def _each(self, data: bytes) -> Iterator[Record | Stretch]:
         if self._pending_bytes and len(data) <= SLICE_BYTES_MIN and not self.decoder.overflow:
             return iter(self._sliced(data))  # a frame may come in single bytes (U27)
         return self._framed(data)
+
+    def _onwards(self, data: bytes) -> Iterator[Record | Stretch]:
+        """What there is of such an event is `rest` at once, and nothing behind it is framed any more."""
+        limit = self.decoder.overflow
+        if not limit:
+            yield from self._each(data)
+            if self.decoder.overflow:
+                yield from self.rest(self._read_t)
+        elif self.beyond == "body":
+            yield self.record("body", self._read_t, NO_KEYS, data)
+        else:
+            yield self.record("rest", self._read_t, {"limit": limit}, data, verbatim=False)
 
     def _framed(self, data: bytes) -> Iterator[Record | Stretch]:
         """A read is framed in slices; it stays one read, because cuts at a frame's own time are none.

@@ -46,6 +46,8 @@ class Pump:
         self._services = services
         self._live = live
         self._taping = taping
+        if order.verbatim:  # what we cannot read passes all the same
+            taping.recorder.beyond = "rest" if order.dialect else "body"
         self._asking = Asking(live.stream, order, services)
         if isinstance(order.body, Upload):
             order.body.onto(taping, self._uploading, hashed=services.config.requests == "hash")
@@ -265,12 +267,11 @@ class Pump:
                 for records, frames in taping.turns(read.t, read.data):
                     await self._took(read.t, records, frames)
                     await trio.lowlevel.checkpoint()
-        if self._order.verbatim:  # it ends where the upstream ends it
-            return "limit" if taping.recorder.decoder.overflow else ""
-        return self._frames_end()
+        return "" if self._order.verbatim else self._frames_end()  # it ends where the upstream ends it
 
     async def _took(self, t: float, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
-        if any(map(lives if self._order.route.hermes else speaks, records)):
+        says = lives if self._order.route.hermes else speaks
+        if (records and records[-1].kind != "frame") or any(map(says, records)):
             self._deadlines.progress(t)
         await self._write(records, frames)
 

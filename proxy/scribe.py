@@ -139,7 +139,10 @@ class Scribe:
 
     def _ending(self, cause: str) -> tuple[str, Sequence[str]]:
         if self._order.dialect == "chat":
-            return self._taping.ending("limit" if cause == "upload" else chat_cause(cause))
+            ending, flags = self._taping.ending("limit" if cause == "upload" else chat_cause(cause))
+            # All of it has passed, and nobody read whether it said its last word.
+            unread = ending == "truncated" and cause in WHOLE and self._taping.recorder.decoder.overflow
+            return ("limit" if unread else ending), flags
         return exchange_ending(self._asking.status, cause, cut=self.fault is not None)
 
     def _cut(self, cause: str, ending: str) -> bool:

@@ -20,13 +20,14 @@ from trio.testing import MockClock
 from tests.failures.judged import Fed, Peer, connecting, error_of, faulty, judged
 from tests.proxy.scripted import chunk, request_of
 from tests.rooms.tree import ROOT
-from tests.support.house import DONE, HEAD, finish, post, role, text
+from tests.support.house import DONE, HEAD, finish, house, post, role, text
 from tests.support.http import Answer as HttpAnswer
 from tests.support.pace import paced
 from wiretape.events.limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
 from wiretape.events.settings import Settings
+from wiretape.events.tape import reads
 from wiretape.proxy import pump
-from wiretape.proxy.limits import STREAM_BYTES_MAX
+from wiretape.proxy.limits import RECEIVE_BYTES_MAX, STREAM_BYTES_MAX
 from wiretape.proxy.store_files import open_files
 
 PIECE = 60_000
@@ -222,6 +223,51 @@ async def _serve_one(name: str, folder: str) -> None:
 
 
 # -- real sockets -----------------------------------------------------------------------------------------------------
+
+
+BIG = b'data: {"type":"image","b64":"' + b"A" * (EVENT_BYTES_MAX + 1_000_000) + b'"}\n\n'
+BEHIND = b'data: {"type":"response.completed","key":"of nobody"}\n\n'
+
+
+@pytest.mark.case("U29", "U30")
+@pytest.mark.parametrize("size", [700, 60_000], ids=["small reads at the cap", "large ones"])
+@pytest.mark.parametrize(
+    ("path", "profile", "ending"),
+    [("/v1/responses", "strict", "completed"), ("/v1/chat/completions", "transparent", "limit")],
+    ids=["an exchange", "a transparent stream"],
+)
+async def test_what_only_passes_passes_beyond_the_cap_of_an_event(
+    path: str, profile: Any, ending: str, size: int, autojump_clock: MockClock
+) -> None:
+    near = EVENT_BYTES_MAX - 30_000
+    whole = role() + BIG
+    parts = [whole[:near], *(whole[at : at + size] for at in range(near, near + 60_000, size))]
+    parts += [whole[at : at + 60_000] for at in range(near + -(-60_000 // size) * size, len(whole), 60_000)]
+    assert b"".join(parts) == whole
+
+    async def script(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await stream.send_all(HEAD)
+        for part in parts:
+            await stream.send_all(chunk(part))
+        await trio.sleep(250)  # and is no silence before it
+        await stream.send_all(chunk(BEHIND[:20]))
+        await trio.sleep(250)
+        await stream.send_all(chunk(BEHIND[20:]) + b"0\r\n\r\n")
+
+    async with house(script, settings=Settings(profile=profile)) as home:
+        answered = await home.ask(path=path)
+        assert (answered.status, answered.ended) == (200, "chunked")
+        assert answered.body == whole + BEHIND
+        assert await home.ending() == (ending, [])
+        tape = await home.tape()
+        came = list(reads(tape))
+        assert b"".join(data for _, data in came) == whole + BEHIND
+        assert [data for _, data in came[-2:]] == [BEHIND[:20], BEHIND[20:]]
+        assert (tape[-1].keys["bytes"], tape[-1].keys["framed"]) == (len(whole + BEHIND), True)
+        rests = [record for record in tape if record.kind == "rest"]
+        assert rests[0].keys["limit"] in ("line", "event")
+        assert len(rests[0].raw or b"") <= EVENT_BYTES_MAX + RECEIVE_BYTES_MAX
 
 
 @pytest.mark.case("U18", "U17")

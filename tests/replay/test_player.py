@@ -14,9 +14,12 @@ from tests.support.http import Answer, Client
 from wiretape.events.emit import emit
 from wiretape.events.record import Record, encode
 from wiretape.events.settings import Settings
+from wiretape.events.sse import Decoder
+from wiretape.events.tape import Recorder, reads
 from wiretape.replay.load import parse
 from wiretape.replay.player import INSTANT, ORIGINAL, Speed, attempts_of, each_attempt, script_of
 from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
+from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.server import Upstream
 
 CHAT = "/v1/chat/completions"
@@ -416,3 +419,51 @@ async def _answer(script: Script, asked: bytes) -> Answer:
 def test_a_client_that_left_before_it_was_told_anything_was_told_nothing() -> None:
     tape = [Record(0, 0, "open", {"dialect": "chat"}), Record(1, 0, "attempt"), Record(2, 9, "end")]
     assert script_of(tape, side="client").unanswered is Fault.STALL
+
+
+# -- an event that is longer than any may be ---------------------------------------------------------------------------
+
+FRAMES = [b'data: {"a":1}\n\n', b'data: {"long":"' + b"x" * 100 + b'"}\n\n', b'data: {"b":2}\n\n']
+
+
+def beyond(kind: str, *data: bytes) -> list[Record]:
+    """As the proxy tapes what only passes, with caps of 50 bytes."""
+    recorder = Recorder(Decoder(50, 50))
+    recorder.beyond = kind
+    records = [
+        recorder.record("open", 0, {"format": 1, "stream": "s", "dialect": "chat" if kind == "rest" else ""}),
+        recorder.record("request", 0, {"method": "POST", "path": "/v1/responses", "headers": []}, b"{}"),
+        recorder.record("attempt", 0, {"number": 1}),
+        recorder.record("head", 1, {"status": 200, "headers": [], "framing": "close"}),
+    ]
+    for at, part in enumerate(data):
+        records += recorder.read(1_000 * (at + 1), part)
+    records += recorder.rest(1_000_000)
+    return [*records, recorder.end(1_000_001, {"cause": "eof", "ending": "completed", "flags": [], "framed": True})]
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 1_000])
+@pytest.mark.parametrize("kind", ["body", "rest"])
+@pytest.mark.parametrize("rules", [EXACT, Rules()], ids=["exact", "as by default"])
+def test_what_passed_beyond_the_cap_is_sealed_and_played_as_it_came(rules: Rules, kind: str, size: int) -> None:
+    whole = b"".join(FRAMES)
+    parts = [whole[at : at + size] for at in range(0, len(whole), size)]
+    records = beyond(kind, *parts)
+    assert [data for _, data in reads(records)] == parts
+    [sealed] = parse(seal([records], rules)).streams
+    assert [data for _, data in reads(sealed)] == parts
+    assert [step.what for step in script_of(sealed).steps] == parts
+    assert {record.kind for record in records[4:-1]} <= {"frame", "rest", kind}
+    if rules is EXACT:
+        assert sealed == records
+
+
+def test_what_is_shown_of_it_waits_for_no_further_read() -> None:
+    for kind in ("body", "rest"):
+        records = beyond(kind, FRAMES[0], FRAMES[1], FRAMES[2])
+        assert [(record.kind, record.raw) for record in records[4:-1]] == [
+            ("frame", FRAMES[0]),
+            ("rest", FRAMES[1]),
+            (kind, FRAMES[2]),
+        ]
+        assert [record.keys.get("limit") for record in records[5:-1]] == ["event", "event" if kind == "rest" else None]

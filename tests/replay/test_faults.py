@@ -245,7 +245,9 @@ def test_an_error_frame_never_stands_behind_half_a_line(dialect: str) -> None:
         changed = said(over(answer(dialect), f"error@byte:{at}=M"))
         kept = whole[: max((end for end in ends if end <= at), default=0)]
         assert changed.startswith(kept)
-        assert [as_object(value).get("type") for value in values(changed[len(kept) :])] == [ERRORS[dialect].get("type")]
+        assert [as_object(value).get("type") for value in values(changed[len(kept) :])] == [
+            as_object(ERRORS[dialect]).get("type")
+        ]
     inside = said(over(answer(dialect), "error@frame:3+10=M"))
     assert inside == said(over(answer(dialect), "error@frame:3=M"))
     torn = event_stream([*frames[:3], frames[3][:-1]])

@@ -21,7 +21,18 @@ from .entry import StreamRow
 from .folder import is_held
 from .store import Filter, is_stream_id
 
-__all__ = ["LIVE", "NO_END", "NotFoundError", "TapeFollower", "find", "holder", "read_tape", "streams", "without_end"]
+__all__ = [
+    "LIVE",
+    "NO_END",
+    "NotFoundError",
+    "SeveralError",
+    "TapeFollower",
+    "find",
+    "holder",
+    "read_tape",
+    "streams",
+    "without_end",
+]
 
 #: How a stream that has not ended is called, where an ending is due.
 LIVE: Final = "live"
@@ -39,6 +50,10 @@ _POLL_S: Final = 0.05
 
 class NotFoundError(WiretapeError):
     """No stream, or more than one, begins like this; one line that says so."""
+
+
+class SeveralError(NotFoundError):
+    """More than one does."""
 
 
 def holder(root: Path) -> int | None:
@@ -93,7 +108,7 @@ def find(root: Path, prefix: str) -> Path:
     if not found:
         raise NotFoundError(f"no stream begins with {prefix[:80]!r} in {root}")
     some = ", ".join([*sorted(found)[:3], *(["..."] if len(found) > 3 else [])])
-    raise NotFoundError(f"{len(found)} streams begin with {prefix[:80]!r} ({some}): say more of it")
+    raise SeveralError(f"{len(found)} streams begin with {prefix[:80]!r} ({some}): say more of it")
 
 
 def without_end(path: Path) -> str:

@@ -1,7 +1,9 @@
 """`wiretape seal` and `wiretape check`: tapes become fixtures for git, and fixtures are looked over"""
 
+import os
 import sys
 from collections.abc import Sequence
+from errno import ENOENT
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +11,7 @@ import typer
 
 from wiretape.proxy.cli_common import (
     BAD_USAGE,
+    CANNOT_START,
     FOUND_WRONG,
     AsJson,
     ConfigFile,
@@ -75,10 +78,12 @@ def _seal(
     if exact and (redact_prompts or redact_path):
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
     with told():
-        from .asked import Redaction
+        from .asked import Redaction, is_path
         from .load import parse
         from .seal import Rules, seal
 
+        if wrong := [path for path in redact_path or () if not is_path(path)]:
+            raise FailedError(f"--redact-path: {wrong[0]!r} is no path, as messages[*].content is one", BAD_USAGE)
         recordings = [_recording(name, data, config) for name in _each_once(tapes)]
         streams = _streams(recordings)
         rules = Rules(
@@ -136,10 +141,22 @@ def _recording(name: str, data: str | None, config: str | None) -> "Recording":
 
     path = Path(name)
     if not path.exists() and path.name == name and not path.suffix:
-        from wiretape.proxy.cli_tapes import find
-
-        path = find(root_of(data, config), name)
+        path = _of_stream(name, data, config)
     return load(path, verify=False)  # an edited one is what it is sealed anew for
+
+
+def _of_stream(name: str, data: str | None, config: str | None) -> Path:
+    """Whose id begins so. What is no file either is one that is not there, as it is to every verb that reads files."""
+    from wiretape.proxy.cli_tapes import NotFoundError, SeveralError, find
+
+    try:
+        return find(root_of(data, config), name)
+    except SeveralError:
+        raise
+    except (FailedError, NotFoundError) as error:
+        if isinstance(error, FailedError) and error.code != FOUND_WRONG:  # the configuration cannot be understood
+            raise
+        raise FailedError(f"{name}: {os.strerror(ENOENT)}, and {error}", CANNOT_START) from error
 
 
 def _write(out: Path, sealed: bytes, *, blobs: bool) -> None:

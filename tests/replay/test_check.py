@@ -24,6 +24,7 @@ from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
 from wiretape.events.tape import Reader, Recorder
 from wiretape.proxy.cli import app
+from wiretape.proxy.cli_common import FailedError
 from wiretape.replay.check import check, check_files
 from wiretape.replay.difference import shortened
 from wiretape.replay.expected import expected
@@ -422,6 +423,26 @@ def test_a_stream_of_the_data_folder_by_the_beginning_of_its_id(tmp_path: Path) 
     done = CliRunner().invoke(app, ["seal", "aaa", "-o", str(out), "--data", str(tmp_path)])
     assert done.exit_code == 0, done.exception
     assert found(out.read_bytes()) == ["12 unfinished note"]
-    done = CliRunner().invoke(app, ["seal", "zz", "-o", str(out), "--data", str(tmp_path)])
-    assert done.exit_code == 1
-    assert "no stream begins with 'zz'" in str(done.exception)
+    (live / f"aab{'a' * 23}.tape").write_bytes(TAPES["text"])
+    done = CliRunner().invoke(app, ["seal", "aa", "-o", str(out), "--data", str(tmp_path)])
+    assert isinstance(done.exception, FailedError)
+    assert (done.exception.code, "2 streams begin with 'aa'" in str(done.exception)) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"), [("", "no stream begins with 'missing' in "), ("nowhere", "there is no data folder ")]
+)
+def test_what_is_neither_a_file_nor_a_stream_is_said_as_by_any_verb_that_reads_files(
+    tmp_path: Path, data: str, why: str
+) -> None:
+    """It spoke of the data folder alone, with another exit code than the same name with `.tape` behind it."""
+    more = ["-o", str(tmp_path / "out.tape"), "--data", str(tmp_path / data)]
+    done = CliRunner().invoke(app, ["seal", "missing", *more])
+    assert isinstance(done.exception, FailedError)
+    assert done.exception.code == 3
+    assert str(done.exception).startswith(f"missing: No such file or directory, and {why}")
+    bad = tmp_path / "bad.toml"
+    bad.write_text("nonsense = 1")
+    done = CliRunner().invoke(app, ["seal", "missing", *more[:2], "--config", str(bad)])
+    assert isinstance(done.exception, FailedError)
+    assert done.exception.code == 2

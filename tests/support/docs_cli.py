@@ -38,9 +38,9 @@ What a verb finds goes to stdout, logs and errors to stderr. An error is one lin
 | exit code | says |
 |---|---|
 | 0 | all is well |
-| 1 | something is wrong with what was asked about, or it is not there |
+| 1 | something is wrong with what was asked about, or it is not there, or there are several |
 | 2 | the command line or the configuration cannot be understood |
-| 3 | it cannot be started or read: a port, a folder, a lock |
+| 3 | it cannot be started or read: a port, a file, a folder, a lock |
 | 130 | interrupted |
 
 Every setting of [the configuration](configuration.md) is an option of `serve`, `doctor` and `config show`:

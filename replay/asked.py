@@ -13,8 +13,9 @@ from .scalars import Path, Sort, scalars
 from .spans import Form, Span
 from .vendors import PLACEHOLDER
 
-__all__ = ["Redaction", "asked_for", "matches", "pattern_of"]
+__all__ = ["Redaction", "asked_for", "is_path", "matches", "pattern_of"]
 
+_PATH: Final = re.compile(r"\$?\.?(?:[^.\[\]]+|(?:\[[^.\[\]]+\])+)(?:\.[^.\[\]]+|\.?\[[^.\[\]]+\])*")
 #: What stands there already; of the arguments of a tool, inside JSON.
 _GONE: Final = re.compile(rf'{PLACEHOLDER.pattern}|\{{"redacted":"{PLACEHOLDER.pattern}"\}}')
 
@@ -52,6 +53,11 @@ def asked_for(parts: Sequence[Text], asked: Redaction) -> Iterator[Span]:
 def _value(token: bytes) -> str:
     value = parse(token)
     return value if isinstance(value, str) else token.decode("utf-8", "replace")
+
+
+def is_path(path: str) -> bool:
+    """Whether it has steps, and each is one: of no step all would be, and half of one is taken for a name."""
+    return path != "$" and _PATH.fullmatch(path) is not None
 
 
 def pattern_of(path: str) -> tuple[str, ...]:

@@ -11,8 +11,7 @@ from wiretape.proxy.cli_common import BAD_USAGE, AsJson, FailedError, print_json
 from .cli_out import refuse_folder, write_whole
 
 if TYPE_CHECKING:
-    from wiretape.events.record import Record
-
+    from .formats.imported import Outcome
     from .formats.losses import Loss
 
 __all__ = ["FORMAT_NAMES", "add"]
@@ -52,7 +51,7 @@ def _import(
             name, outcome = read(file.read_bytes(), format_)
         except TapeError as error:
             raise TapeError(f"{file}: {error}") from error
-        write_whole(out, _sealed(outcome.streams, exact=exact))
+        write_whole(out, _sealed(outcome, exact=exact))
     endings = [str(records[-1].keys.get("ending")) for records in outcome.streams]
     if json_:
         print_json({"format": name, "tape": str(out), "endings": endings, "lost": _lost(outcome.losses)})
@@ -86,14 +85,14 @@ def _export(
         from .formats.sse import to_sse
         from .load import load
 
-        streams = load(tape).streams
+        header, streams = load(tape)
         if stream is not None:
             if stream > len(streams):
                 raise TapeError(f"{tape}: it has {len(streams)} streams")
             streams = [streams[stream - 1]]
         if format_ == "sse" and len(streams) > 1:
             raise FailedError(f"{tape} has {len(streams)} streams: --stream chooses one", BAD_USAGE)
-        data, losses = to_har(streams) if format_ == "har" else to_sse(streams[0], client=side == "client")
+        data, losses = to_har(streams, header) if format_ == "har" else to_sse(streams[0], client=side == "client")
         write_whole(out, data)
     if json_:
         print_json({"format": format_, "file": str(out), "bytes": len(data), "lost": _lost(losses)})
@@ -102,10 +101,12 @@ def _export(
     _tell(losses)
 
 
-def _sealed(streams: "Sequence[Sequence[Record]]", *, exact: bool) -> bytes:
+def _sealed(outcome: "Outcome", *, exact: bool) -> bytes:
+    """Of what another tool wrote nobody knows that it is exact, unless the user says so."""
     from .seal import EXACT, seal
 
-    return seal(streams, EXACT if exact else None)
+    before = [outcome.header, {} if exact else {"exact": False}]
+    return seal(outcome.streams, EXACT if exact else None, headers=before)
 
 
 def _lost(losses: "Sequence[Loss]") -> list[dict[str, object]]:

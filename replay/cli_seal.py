@@ -78,10 +78,12 @@ def _seal(
     if exact and (redact_prompts or redact_path):
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
     with told():
-        from .asked import Redaction
+        from .asked import Redaction, is_path
         from .load import parse
         from .seal import Rules, seal
 
+        if wrong := [path for path in redact_path or () if not is_path(path)]:
+            raise FailedError(f"--redact-path: {wrong[0]!r} is no path, as messages[*].content is one", BAD_USAGE)
         recordings = [_recording(name, data, config) for name in _each_once(tapes)]
         streams = _streams(recordings)
         rules = Rules(

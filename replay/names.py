@@ -59,6 +59,7 @@ _DUMMY: Final = re.compile(
 #: What stands for a secret that is kept elsewhere.
 _REFERENCE: Final = re.compile(
     r"(?:arn:aws:(?:secretsmanager|ssm|kms):|env[:.]|vault:|op://|file://|ssm:|secretref:|projects/[^/\s]+/secrets/"
+    r"|\.{1,2}/(?:[\w.-]+/)*[\w.-]+\.(?:crt|json|key|p12|pem|pfx|txt)\Z"
     r"|/(?:home|run/secrets|etc|var|tmp|usr|opt|mnt|Users|root|app|workspace)/)\S*"
 )
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")

@@ -2,6 +2,7 @@
 
 "_chunks": [{"at_us": 300000, "bytes": 120}, ...]   each read: microseconds since startedDateTime, and its size
 "_ending": {"cause": "eof", "ending": "truncated", "flags": [], "framed": false, "broke": "reset"}
+"_wiretape": {"exact": false, "redacted": {...}}    of the log: what sealing did to it
 "_wiretape": {"request_us": 40, "attempt_us": 90, "head_us": 250000, "end_us": 1000000, "framing": {...}}
 """
 
@@ -30,6 +31,8 @@ _TIMES_MAX: Final = 2**53
 _PHASES: Final = ("blocked", "dns", "connect", "send", "wait")
 #: What an `end` says of how it ended.
 _ENDING: Final = ("cause", "ending", "flags", "framed", "broke")
+#: What the header of a sealed tape says of what was done to its bytes.
+_SEALING: Final = ("exact", "normalised", "redacted")
 _TEXT_STREAM: Final = "text/event-stream"
 
 
@@ -39,7 +42,12 @@ def from_har(data: bytes) -> Outcome:
     if "entries" not in log:
         raise TapeError("no log with entries, which a HAR file has")
     losses: list[Loss] = []
-    return outcome("har", data, list(_all(as_list(log["entries"]), losses)), losses)
+    found = outcome("har", data, list(_all(as_list(log["entries"]), losses)), losses)
+    return found._replace(header=_sealing(as_object(log.get("_wiretape"))))
+
+
+def _sealing(header: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: header[name] for name in _SEALING if name in header}
 
 
 def _all(entries: list[Any], losses: list[Loss]) -> Iterator[Imported]:
@@ -192,8 +200,8 @@ def _created(value: Any) -> int | None:
 # -- and back ---------------------------------------------------------------------------------------------------------
 
 
-def to_har(streams: Iterable[Sequence[Record]]) -> tuple[bytes, list[Loss]]:
-    """One entry a stream."""
+def to_har(streams: Iterable[Sequence[Record]], header: Mapping[str, Any] = NO_KEYS) -> tuple[bytes, list[Loss]]:
+    """One entry a stream; with what sealing did to the tape of this header."""
     lost = {"client": 0, "settings": 0}
     entries: list[dict[str, Any]] = []
     for records in streams:
@@ -204,7 +212,9 @@ def to_har(streams: Iterable[Sequence[Record]]) -> tuple[bytes, list[Loss]]:
             lost["attempts"] = lost.get("attempts", 0) + 1
         if all(record.kind != "head" for record in last_attempt(records)):
             lost["headless"] = lost.get("headless", 0) + 1
-    log = {"version": "1.2", "creator": {"name": "wiretape", "version": "1"}, "entries": entries}
+    log: dict[str, Any] = {"version": "1.2", "creator": {"name": "wiretape", "version": "1"}, "entries": entries}
+    if said := _sealing(header):
+        log["_wiretape"] = said
     return dumps({"log": log}) + b"\n", [Loss(code, count) for code, count in sorted(lost.items())]
 
 

@@ -1,7 +1,7 @@
 """An exchange that somebody else recorded, as the records that the proxy would have written of it"""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -11,7 +11,7 @@ from wiretape.events.emit import EMITTER_VERSION, Emitter, events
 from wiretape.events.errors import TapeError
 from wiretape.events.json_text import ABSENT, as_list, as_object, dumps, parse
 from wiretape.events.model import ForeignFrame, Repaired, Terminator
-from wiretape.events.record import Record
+from wiretape.events.record import NO_KEYS, Record
 from wiretape.events.settings import Settings
 from wiretape.events.sse import BOM, Decoder
 from wiretape.events.tape import Recorder
@@ -100,6 +100,8 @@ class Outcome(NamedTuple):
 
     streams: list[list[Record]]
     losses: list[Loss]
+    #: What was done to it before, where that is said: as the header of a sealed tape says it.
+    header: Mapping[str, Any] = NO_KEYS
 
 
 def outcome(source: str, data: bytes, found: Iterable[Imported], losses: Iterable[Loss]) -> Outcome:

@@ -1,6 +1,7 @@
 """The YAML that cassettes are written in, strictly: block and flow collections, every scalar, no objects of Python
 
-What stands outside of it (directives, several documents, complex keys, tags of programs) is refused with its line.
+What stands outside of it (directives but the version, several documents, complex keys, tags of programs) is refused
+with its line.
 """
 
 import base64
@@ -58,8 +59,11 @@ class _Reader:
         self._anchors: dict[str, tuple[Any, int]] = {}
 
     def document(self) -> Any:
-        if re.match(r"---[ \t]*(?:#[^\n]*)?\n", self._text):
-            self._at = self._text.index("\n") + 1
+        # As Ruby's VCR and others begin a cassette; the versions differ in nothing that one is written in.
+        if (version := re.match(r"%YAML 1\.[12][ \t]*\n(?=---)", self._text)) is not None:
+            self._at = version.end()
+        if (begin := re.compile(r"---[ \t]*(?:#[^\n]*)?\n").match(self._text, self._at)) is not None:
+            self._at = begin.end()
         if self._skip() < 0:
             return None
         value = self._value(-1, in_mapping=False)

@@ -22,6 +22,7 @@ from wiretape.events.model import Repaired
 from wiretape.events.record import Record
 from wiretape.events.tape import Reader, reads
 from wiretape.proxy.cli import app
+from wiretape.replay.asked import Redaction
 from wiretape.replay.cli_formats import FORMAT_NAMES
 from wiretape.replay.compare import compare
 from wiretape.replay.compare_bytes import last_attempt
@@ -30,6 +31,7 @@ from wiretape.replay.formats.losses import LOSSES, Loss
 from wiretape.replay.formats.sse import from_sse, to_sse
 from wiretape.replay.formats.table import EXPORTS, FORMATS, read
 from wiretape.replay.load import load as load_tape
+from wiretape.replay.seal import Rules, seal
 from wiretape.replay.sealed import decode, encode
 
 EACH = [(name, data) for name, files in SAMPLES.items() for data in files]
@@ -491,3 +493,26 @@ def test_import_redacts_as_seal_does_and_exact_is_refused(tmp_path: Path, name: 
     assert canary not in out.read_text()
     refused = CliRunner().invoke(app, ["import", str(source), "-o", str(out), "--exact"])
     assert "exact and redacted exclude each other" in str(refused.exception)
+
+
+def test_what_sealing_did_is_not_forgotten_by_har_and_an_import_is_exact_only_where_somebody_says_so(
+    tmp_path: Path,
+) -> None:
+    """Seen: exported with `"exact":false` and imported again, it said `"exact":true`, and nothing of what was gone."""
+    sealed, har, back = tmp_path / "a.tape", tmp_path / "a.har", tmp_path / "b.tape"
+    sealed.write_bytes(seal([recorded(TEXT)], Rules(redaction=Redaction(prompts=True))))
+    run = CliRunner()
+    before = load_tape(sealed).header
+    assert before["exact"] is False
+    assert run.invoke(app, ["export", str(sealed), "--format", "har", "-o", str(har)]).exit_code == 0
+    for more in ([], ["--exact"]):
+        assert run.invoke(app, ["import", str(har), "-o", str(back), *more]).exit_code == 0
+        after = load_tape(back).header
+        assert [after[name] for name in ("exact", "redacted", "normalised")] == [
+            before[name] for name in ("exact", "redacted", "normalised")
+        ]
+    har.write_bytes(to_har([recorded(TEXT)])[0])
+    assert b'"_wiretape":{"exact"' not in har.read_bytes()
+    for more, exact in (([], False), (["--exact"], True)):
+        run.invoke(app, ["import", str(har), "-o", str(back), *more])
+        assert load_tape(back).header["exact"] is exact

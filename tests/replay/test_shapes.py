@@ -205,6 +205,7 @@ def test_notations(text: str, secret: str) -> None:
         'api_key="lm-studio" api_key="not-needed" API_KEY="test-key" api_key="fake-key-123" api_key="test_key_1"',
         '{"password":"incorrect","secret":"disabled","apiKey":"apiKeyAuth","authorization":"Authorization"}',
         "private_key=/etc/ssh/id_rsa2 secret=/run/secrets/db_pass1 api_key: env:OPENAI_KEY_1",
+        "private_key: ./keys/server.key, private_key=../certs/my-server2.pem",
         "secret: arn:aws:secretsmanager:us-east-1:123456789012:secret:x-AbCdEf",
         '{"progressToken":"abcdefghij-0123456789x","cancellationToken":"abcdefghij0123456789x"}',
         "pagination_token=abcdefghijklmnop1234567 resume_token=abcdefghijklmnop1234567",

@@ -83,6 +83,15 @@ def test_what_is_refused(data: bytes, said: str) -> None:
         read_yaml(data)
 
 
+@pytest.mark.parametrize("version", ["%YAML 1.1", "%YAML 1.2"])
+def test_the_version_of_yaml_may_stand_before_the_document(version: str) -> None:
+    """Seen: a cassette that says it was refused as having no document."""
+    assert read_yaml(f"{version}\n---\na: 1\n".encode()) == {"a": 1}
+    for other in ("%TAG ! tag:x,2000:", "%YAML 2.0", f"{version}\na: 1"):
+        with pytest.raises(TapeError, match="line 1"):
+            read_yaml(f"{other}\n---\na: 1\n".encode())
+
+
 @given(st.text(alphabet="ab:-#'\"[]{},&*!|>%@`?\\ \n\t01", max_size=60))
 def test_any_text_is_a_value_or_refused(text: str) -> None:
     with suppress(TapeError):

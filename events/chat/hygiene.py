@@ -35,7 +35,7 @@ _FENCED: Final = re.compile(
     re.MULTILINE,
 )
 #: Behind a warning: the end of its line, and of the text.
-_LINE_END: Final = re.compile("[ \t]*\r?$", re.MULTILINE)
+_LINE_END: Final = re.compile("\r?$", re.MULTILINE)
 _TEXT_END: Final = re.compile("\\s*\\Z")
 #: Before a quotation, on its line.
 _QUOTES: Final = ('"', "'", "`", "“", "\u2018", "„", "«", "(", "[", ">", "-", "*", "#", "|")

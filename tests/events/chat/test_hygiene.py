@@ -49,6 +49,10 @@ def cleaned(body: bytes) -> Any:
         (f"I.\n\n{WARNED}\n\n{WARNED}\n\nI try.", "I.\n\nI try."),
         (f"I.\n\n{WARNED}\n\nI try.\n\n{WARNED}", "I.\n\nI try."),
         (f"````\n```\n````\n{WARNED}", "````\n```\n````"),
+        ("```\r\nx\r\n```\r\n`💻 ls`\r\nok", "```\r\nx\r\n```\r\nok"),
+        ("`💻 ls`\n\n\n`⏰ list`\nok", "ok"),
+        (f"I will.{WARNED}\n", "I will."),
+        (f"I.\r\n\r\n{WARNED}\r\nI try.", "I.\r\n\r\n\r\nI try."),
         ("~~~ `x`\ny\n ~~~~ \n`💻 ls`\nok", "~~~ `x`\ny\n ~~~~ \nok"),
         ("Run `a`\n    ```\n`💻 ls`\nok", "Run `a`\n    ```\nok"),
         ("``` `a`\n`💻 ls`\nok", "``` `a`\nok"),
@@ -98,7 +102,7 @@ def test_what_only_looks_like_it_stays(said: Any) -> None:
         pytest.param("~~~\n`💻 ls -la`\n~~~\n", id="a block of tildes"),
         pytest.param("~~~\n```\n`💻 ls -la`\n", id="a block of tildes that no backticks end"),
         pytest.param("````\n~~~~\n`💻 ls -la`\n", id="a block of backticks that no tildes end"),
-        pytest.param("   ```\n`💻 ls -la`\n    ```\n", id="a block that no line ends which is four blanks in"),
+        pytest.param("   ```\n    ```\n`💻 ls -la`\n", id="a block that no line ends which is four blanks in"),
         pytest.param("```\n``` sh\n`💻 ls -la`\n", id="a block that no line ends which says more"),
         pytest.param("```\r\n`💻 ls -la`\r\n```\r\n", id="a block in Windows' lines"),
         pytest.param(f"The log says:\n```\n\n{WARNED}\n\n```\nso retry.", id="a warning in a block"),
@@ -123,6 +127,7 @@ def test_what_is_shown_stays(said: str) -> None:
         pytest.param(f"> {WARNED}\n\nThat means...", id="in a quotation"),
         pytest.param(f"You saw:\n\n- {WARNED}", id="in a list"),
         pytest.param(f"You saw:\n\n`{WARNED}`", id="in backticks"),
+        pytest.param(f"You saw:\n{WARNED}\nIt means...", id="as a line inside a paragraph"),
         pytest.param(f"You saw {WARNED}\nIt means...", id="at the end of a sentence"),
         pytest.param(f"You saw:\n\n{WARNED} It means...", id="at the beginning of a sentence"),
         pytest.param(f"You saw:\n\n    {WARNED}\n\nIt means...", id="further in"),
@@ -146,9 +151,10 @@ def test_a_warning_that_somebody_quotes_stays(said: str) -> None:
         ),
         pytest.param("⚠ Malformed tool call: a was cut short. Nothing was executed.", id="the end of another one"),
         pytest.param("⚠ Stream stalled mid tool-call: was cut short. Nothing was executed.", id="no name"),
+        pytest.param("⚠ Stream stalled mid tool-call:  was cut short. Nothing was executed.", id="a blank for a name"),
         pytest.param("⚠ Lunch mid tool-call: a was cut short. Nothing was executed.", id="a cause that is none"),
         pytest.param("⚠ Stream stalled mid tool-call: a was cut short, or b. Nothing was executed.", id="more besides"),
-        pytest.param("⚠ Stream stalled mid tool-call: a\nwas cut short. Nothing was executed.", id="two lines"),
+        pytest.param("⚠ Stream stalled mid tool-call: a\nb was cut short. Nothing was executed.", id="two lines"),
         pytest.param("⚠ Stream stalled mid tool-call: a was cut short.\nNothing was executed.", id="in two lines"),
     ],
 )
@@ -167,6 +173,8 @@ def test_what_no_warning_of_ours_says_stays(said: str) -> None:
         pytest.param("Labels:\n\n`📝 docs`\n`none`\n", id="a list, one without a picture"),
         pytest.param("Labels:\n\n`none`\n\n`📝 docs`\n", id="a list, one without a picture before"),
         pytest.param("Labels:\n\n`📝 docs`\n  `🔧 fix`\n", id="a list, one further in"),
+        pytest.param("Labels:\n\n  `🔧 fix`\n`📝 docs`\n", id="a list, the first one further in"),
+        pytest.param("Labels:\n\n`🐛 bug` \n`📝 docs`\n", id="a list, one with a blank behind it"),
         pytest.param("`👨‍💻 python`\nok", id="a picture that has one of a tool in it"),
         pytest.param("`🗂️ files`\nok", id="a picture of no tool of hermes"),
         pytest.param("`💻💻 ls`\nok", id="two pictures"),
@@ -261,38 +269,41 @@ def test_every_warning_that_we_ever_send_is_known(cause: str, names: list[str]) 
         assert (mark.warnings, mark.rest) == (1, "x")
 
 
-def lost(name: str, state: State, reason: str) -> Call:
+def lost(name: str, state: State, reason: str, *, damaged: bool = False) -> Call:
     """A call that came to nothing."""
     made = Call(0, 0, "c", name)
-    made.state, made.reason = state, reason
+    made.state, made.reason, made.damaged = state, reason, damaged
     return made
 
 
 CUT = lost("a", State.DROPPED, "truncated")
 BAD = lost("a b", State.MALFORMED, "malformed_call")
+TORN = lost("d", State.MALFORMED, "malformed_call", damaged=True)
 BESIDE = lost("c", State.DROPPED, SIBLING)
 
 
+@pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize(
-    "said",
+    "code", ["length", "stalled", "reset", "upstream_error", "malformed_call", "internal", "crashed"]
+)
+@pytest.mark.parametrize(
+    "calls",
     [
-        *[
-            pytest.param(
-                warning(code, calls), id=f"{code}: {len(calls)} calls, {' and '.join(call.name for call in calls)}"
-            )
-            for code in ("length", "stalled", "reset", "upstream_error", "malformed_call", "internal", "crashed")
-            for calls in ([], [CUT], [CUT, CUT], [BAD], [BAD, BESIDE], [CUT, BAD], [CUT, BAD, BAD, BESIDE, BESIDE])
-        ],
-        "⚠ Malformed tool call: a part of a, b could not be read. Nothing was executed.",
-        "⚠ Connection dropped mid tool-call: a was cut short, a part of b could not be read. Nothing was executed.",
-        (
-            "⚠ Malformed tool call: the arguments of a are not valid JSON, a part of b could not be read, so c was "
-            "not run either. Nothing was executed."
-        ),
-        "⚠ Malformed tool call: a part of a could not be read, so b, c were not run either. Nothing was executed.",
+        pytest.param([], id="no call"),
+        pytest.param([CUT], id="one cut short"),
+        pytest.param([CUT, CUT], id="two cut short"),
+        pytest.param([BAD], id="one that is no JSON"),
+        pytest.param([TORN], id="one that could not be read"),
+        pytest.param([BAD, BESIDE], id="one that is no JSON and one beside it"),
+        pytest.param([TORN, BESIDE, BESIDE], id="one that could not be read and two beside it"),
+        pytest.param([BAD, TORN], id="one of both"),
+        pytest.param([CUT, BAD], id="one cut short and one that is no JSON"),
+        pytest.param([CUT, TORN], id="one cut short and one that could not be read"),
+        pytest.param([CUT, BAD, TORN, BESIDE], id="one of each"),
     ],
 )
-def test_a_warning_is_known_whatever_it_names(said: str) -> None:
+def test_a_warning_is_known_whatever_it_names(calls: list[Call], code: str, *, alone: bool) -> None:
+    said = warning(code, calls, alone=alone)
     assert WARNING.fullmatch(said)
     (mark,) = found(history(f"I.\n\n{said}"), parse(history(f"I.\n\n{said}")))
     assert (mark.warnings, mark.rest) == (1, "I.")

@@ -28,6 +28,7 @@ from .cli_out import refuse_folder, write_whole
 if TYPE_CHECKING:
     from wiretape.events.record import Record
 
+    from .asked import Redaction
     from .load import Recording
 
 __all__ = ["add"]
@@ -78,18 +79,15 @@ def _seal(
     if exact and (redact_prompts or redact_path):
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
     with told():
-        from .asked import Redaction, is_path
         from .load import parse
         from .seal import Rules, seal
 
-        if wrong := [path for path in redact_path or () if not is_path(path)]:
-            raise FailedError(f"--redact-path: {wrong[0]!r} is no path, as messages[*].content is one", BAD_USAGE)
         recordings = [_recording(name, data, config) for name in _each_once(tapes)]
         streams = _streams(recordings)
         rules = Rules(
             exact=exact,
             secrets_allowed=allow_secrets,
-            redaction=Redaction(paths=tuple(redact_path or ()), prompts=redact_prompts),
+            redaction=_redaction(redact_path or (), prompts=redact_prompts),
             max_age_days=max_age,
         )
         sealed = seal(streams, rules, headers=[recording.header for recording in recordings])
@@ -101,6 +99,14 @@ def _seal(
         exactly = "exact" if header["exact"] else "not exact"
         several = "stream" if header["streams"] == 1 else "streams"
         typer.echo(line_of(said) if json_ else f"{out}: {header['streams']} {several}, {len(sealed)} bytes, {exactly}")
+
+
+def _redaction(paths: Sequence[str], *, prompts: bool) -> "Redaction":
+    from .asked import Redaction, is_path
+
+    if wrong := [path for path in paths if not is_path(path)]:
+        raise FailedError(f"--redact-path: {wrong[0]!r} is no path, as messages[*].content is one", BAD_USAGE)
+    return Redaction(paths=tuple(paths), prompts=prompts)
 
 
 def _streams(recordings: "list[Recording]") -> "list[Sequence[Record]]":

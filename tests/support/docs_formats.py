@@ -47,6 +47,9 @@ MEMBERS = {
 }
 
 HOW = """\
+`_wiretape` of the log itself says what sealing did to the tape: `exact`, `redacted`, `normalised`, as its header does.
+An import is `exact` only with `--exact`, and not then where the log says that it is none.
+
 A body that is not UTF-8 is base64, in an answer as HAR says it (`encoding`), in a request as `_encoding` beside
 `postData.text`.
 

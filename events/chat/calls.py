@@ -112,13 +112,14 @@ class Calls:
 
     def missed(self, work: Work, entries: list[Any]) -> None:
         """What a whole message says of calls, where the stream said nothing: arguments that never came, and calls."""
+        begun = bool(self.known)
         for place, given in enumerate(entries):
             if not is_object(given):
                 continue
             entry = Entry.of((), given)
             at_place = self.known[place] if place < len(self.known) else None
             call = self._by_id.get(entry.id) or (at_place if at_place and entry.name in ("", at_place.name) else None)
-            if call is None and entry.name and place == len(self.known):
+            if call is None and entry.name and place == len(self.known) and (entry.id or not begun):
                 call = self._start(place, entry.id)
                 call.name, call.custom, call.id = entry.name, entry.custom, self._unique_id(entry.id, call)
                 self._start_apart(work, "message_beside", call, entry.text)

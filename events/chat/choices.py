@@ -1,5 +1,6 @@
 """Choices of one stream: one role, one finish, a delta that is an object, reasoning under one name."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -48,6 +49,10 @@ _REPAIRED: Final = frozenset({"content", "function_call", "role", "tool_calls"})
 CUT_FINISHES: Final = frozenset({"length", "content_filter"})
 
 
+#: Where a chunk says something of a call.
+_CALL: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{|"function_call"\s*:\s*\{')
+#: Stands for bytes that are no UTF-8.
+_REPLACED: Final = "\ufffd"
 #: An index beyond it is junk: no upstream gives as many answers.
 _INDEX_MAX: Final = 2**31 - 1
 _PARTS_DEPTH_MAX: Final = 4
@@ -120,9 +125,9 @@ class Choices:
 
     def damaged(self, n: int, payload: bytes) -> list[Event]:
         """These bytes may have been a chunk and cannot be read: no call that they may have been about is to run."""
-        if b"{" not in payload and b'"' not in payload:  # a word, by which some say that they are still there
+        if b"{" not in payload and b"}" not in payload:  # words, by which some say that they are still there
             return []
-        self._call_lost = self._call_lost or b"tool_calls" in payload or b"function_call" in payload
+        self._call_lost = self._call_lost or _CALL.search(payload) is not None
         events: list[Event] = []
         for choice in self._choices.values():
             if not choice.finish:
@@ -131,10 +136,14 @@ class Choices:
 
     def garbled(self, work: Work) -> None:
         """Some bytes of this chunk were no text, and what stands for them is not what was said."""
+        torn = [call for call, entry in work.touched.items() if _REPLACED in f"{entry.id}{entry.name}{entry.text}"]
         for choice in self._choices.values():
-            touched = [call for call in choice.calls.known if call in work.touched]
-            work.events += choice.calls.damage(touched, work.n)
-            if work.finished or not choice.finish:
+            work.events += choice.calls.damage([call for call in choice.calls.known if call in torn], work.n)
+        for given in filter(is_object, work.value["choices"]):
+            index = given.get("index")
+            choice = self._choices.get(index if type(index) is int else 0)
+            said = as_object(as_object(given.get("delta")).get("function_call")).get("arguments")
+            if choice is not None and isinstance(said, str) and _REPLACED in said:
                 work.events += choice.damage_legacy(work.n)
 
     def repair(self, work: Work) -> None:
@@ -194,7 +203,7 @@ class Choices:
         if is_object(given.get("message")):  # Q59: cumulative, and some read it as the whole answer
             work.op("message_beside", path, Action.DROP, "message")
             said = given["message"].get("tool_calls")
-            if is_list(said) and given.get("finish_reason") and not choice.finish:
+            if is_list(said) and given.get("finish_reason") and not (choice.finish or choice.legacy_name):
                 missed = said
         if is_object(delta):
             self._role(work, (*path, "delta"), delta, number)

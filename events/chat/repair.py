@@ -34,6 +34,8 @@ _ERROR_FIELD: Final = re.compile(rb"(?:^(?:\xef\xbb\xbf)?|[\r\n])error: ?(\{[^\r
 _SILENT_BLOCK: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:(?::|(?:event|id|retry)(?=[:\r\n]))[^\r\n]*+[\r\n]++|[\r\n]++)*+"
 )
+#: A line that lacks the name of its field, and no field of somebody else's.
+_UNFRAMED: Final = re.compile(rb'(?:^|[\r\n])[ \t]*(?:[{"]|data)')
 #: How a line of a stream may begin; `rest` that begins otherwise never was one (Q93, Q96).
 _LINE_OF_STREAM: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry|)(?::|\Z)")
 #: Members of a delta that are text to every client.
@@ -213,7 +215,7 @@ class Repair:
         items = self.answer(n, frame.raw)
         if any(isinstance(item, Failure) for item in items):
             return items
-        lost = self._choices.damaged(n, frame.raw)
+        lost = self._choices.damaged(n, frame.raw) if _UNFRAMED.search(frame.raw) else ()
         return [*items, Unknown(n, "unframed", tuple(lost))] if lost else items
 
     def _payload(self, record: Record, frame: Frame) -> list[Item]:
@@ -280,7 +282,7 @@ class Repair:
             value, usable = {**value, "choices": list[Any]()}, True
         if not usable:
             self._ledger.withheld(n, "foreign")
-            lost = self._choices.damaged(n, payload) if given is not ABSENT else ()  # else it is something else's
+            lost = self._choices.damaged(n, payload) if is_object(given) else ()  # else it is something else's
             return [Unknown(n, "foreign", tuple(lost))]
         if not value["choices"] and not counts:
             self._ledger.withheld(n, "choiceless")  # Azure's filter results come first (Q46), others anywhere

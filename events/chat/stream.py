@@ -358,13 +358,11 @@ class ChatStream:
         late = self.wire.late_calls
         if (lost or late) and done:
             self.ledger.removed(n, "malformed_claim", done)
-        if lost:
+        if lost or late:
             self._close_partial(n, "malformed_call", lost)
             return
         self._send_usage()
-        if late:  # in every mode: the client has the calls, and only an error keeps it from running them
-            self._outbox.add(n, "error_frame", write.late(late))
-        elif done:
+        if done:
             self._outbox.send(n, done)
         else:
             self._outbox.add(n, "done_supplied", write.DONE)
@@ -383,10 +381,12 @@ class ChatStream:
     def _close_partial(self, n: int, code: str, lost: list[Call]) -> None:
         """The stream must not be taken for whole: told as `on_partial` says."""
         self._send_usage()
-        mode = self._settings.on_partial
+        mode, late = self._settings.on_partial, self.wire.late_calls
         if lost and mode != "error":
             self._send_warning(n, code, lost)
-        if mode == "warn":
+        if late:  # in every mode: the client has these, and only an error keeps it from running them
+            self._outbox.add(n, "error_frame", write.late(code, late, lost))
+        elif mode == "warn":
             for index in sorted((set(self.wire.choices) or {0}) - self._finished):
                 self._outbox.add(n, "warn_finish", self._own_chunk(index, {}, "length"))
             self._outbox.add(n, "warn_done", write.DONE)

@@ -266,12 +266,13 @@ def _were(calls: Sequence[Call]) -> str:
     return "was" if len(calls) == 1 else "were"
 
 
-def late(calls: Sequence[Call]) -> bytes:
+def late(code: str, calls: Sequence[Call], lost: Sequence[Call]) -> bytes:
     """The frame that ends a stream in which more was said of calls that had been handed over already: whoever runs
     what it was asked to at the end runs nothing, and of others nobody can say so.
     """
     said = f"⚠ Malformed tool call: arguments of {_names(calls)} came behind its finish, as if there were none."
-    return _error("malformed_call", said, calls)
+    beside = f" {warning(code, lost, alone=False)}" if lost else ""
+    return _error(code, said + beside, [*calls, *lost])
 
 
 def error(code: str, calls: Sequence[Call], *, alone: bool = True) -> bytes:
@@ -280,7 +281,7 @@ def error(code: str, calls: Sequence[Call], *, alone: bool = True) -> bytes:
 
 
 def _error(code: str, said: str, calls: Sequence[Call]) -> bytes:
-    dropped = [{"id": call.id, "name": _named(call)} for call in calls if not call.internal]
+    dropped = [{"id": call.id, "name": _named(call)} for call in calls if (call.id or call.name) and not call.internal]
     kind = "malformed_call" if code == "malformed_call" else "stream_truncated"
     body = {"message": said, "type": kind, "code": code, "dropped_tools": dropped}
     return encode(dumps({"error": body}))

@@ -116,7 +116,19 @@ def test_what_is_not_there_is_not_called_empty() -> None:
     assert "a part of write_file could not be read" in result.out.decode()
 
 
-@pytest.mark.parametrize("word", [b"data: ping\n\n", b": {\n\n", b"data:\n\n", b'event: x\ndata: {"type":"ping"}\n\n'])
+@pytest.mark.parametrize(
+    "word",
+    [
+        b"data: ping\n\n",
+        b": {\n\n",
+        b"data:\n\n",
+        b'event: x\ndata: {"type":"ping"}\n\n',
+        b'event: keepalive\ndata: waiting for "m"\n\n',
+        b'x-meta: {"region":"eu"}\n\n',
+        b'data: {"object":"router.debug","choices":"none"}\n\n',
+        b'data: {"choices":[null]}\n\n',
+    ],
+)
 def test_a_sign_of_life_inside_a_call_harms_nothing(word: bytes) -> None:
     result = run(tape([START, word, arguments('{"a":1}'), finish("tool_calls"), DONE]))
     assert said_by(result) == [{"name": "write_file", "arguments": '{"a":1}'}]
@@ -142,6 +154,26 @@ def test_bytes_that_are_no_text_harm_no_frame_behind_theirs() -> None:
     assert finishes(result) == {"tool_calls"}
 
 
+@pytest.mark.parametrize("index", [0, None, "x", [], {}, 7])
+def test_bytes_of_a_text_that_are_none_harm_no_call_beside_it(index: Any) -> None:
+    call_beside = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    delta = {"role": "assistant", "content": "caf?", "tool_calls": [call_beside], "function_call": None}
+    both = chunk({"index": index, "delta": delta, "finish_reason": "tool_calls"}).replace(b"?", b"\xe9")
+    result = run(tape([both, DONE]))
+    assert [each["arguments"] for each in said_by(result)] == ["{}"]
+    assert finishes(result) == {"tool_calls"}
+
+
+@pytest.mark.parametrize(
+    "lost", [b'"tool_calls":null,"content":"hel', b'"content":"use tool_calls in', b'"content":"{']
+)
+def test_a_lost_text_that_speaks_of_calls_is_no_call(lost: bytes) -> None:
+    torn = b'data: {"choices":[{"index":0,"delta":{' + lost + b"\n\n"
+    result = run(tape([text("a", role=True), torn, text("b"), finish("stop"), DONE]))
+    assert (result.ended.ending, result.ended.flags) == ("completed", ("not_json",))
+    assert finishes(result) == {"stop"}
+
+
 def test_text_goes_on_behind_a_frame_that_is_lost() -> None:
     result = run(tape([text("a", role=True), b'data: {"x\n\n', text("b"), finish("stop"), DONE]))
     assert result.ended.ending == "completed"
@@ -160,6 +192,18 @@ def test_arguments_behind_the_finish_end_in_an_error(mode: str, tools: str) -> N
     assert "came behind its finish" in error["message"]
     assert DONE not in result.sent
     assert {"late_call", "malformed_call"} <= set(result.ended.flags)
+
+
+@pytest.mark.parametrize("mode", ["error", "warn", "both"])
+@pytest.mark.parametrize("ends", [b"", finish("tool_calls", 1) + DONE])
+def test_so_they_do_beside_a_call_that_was_cut(mode: str, ends: bytes) -> None:
+    other = call(role=True, choice=1, index=0, id="b", type="function", name="read", arguments='{"a')
+    came = [START, other, finish("tool_calls"), arguments('{"path":"x"}'), ends]
+    result = run(tape(came, on_partial=mode, request={"stream": True, "n": 2}))
+    error = chunks(result)[-1]["error"]
+    assert [dropped["name"] for dropped in error["dropped_tools"]] == ["write_file", "read"]
+    assert "None of these was executed." in error["message"]
+    assert DONE not in result.sent
 
 
 def test_legacy_arguments_behind_the_finish_end_in_an_error() -> None:
@@ -205,6 +249,15 @@ def test_what_only_the_whole_message_says_of_a_call_is_delivered(begun: list[byt
     assert said_by(result) == [{"name": "write_file", "arguments": '{"path":"x"}'}]
     assert finishes(result) == {"tool_calls"}
     assert result.sent[-1] == DONE
+
+
+@pytest.mark.parametrize("begun", [[START, arguments('{"path":"x"}')], [LEGACY]])
+def test_a_message_that_says_a_call_again_without_an_id_begins_none(begun: list[bytes]) -> None:
+    again = {"type": "function", "function": {"name": "write_file", "arguments": '{"path":"x"}'}}
+    message = {**MESSAGE, "tool_calls": [again, again]}
+    whole = chunk({"index": 0, "delta": {}, "message": message, "finish_reason": "tool_calls"})
+    result = run(tape([*begun, whole, DONE]))
+    assert result.out.decode().count('"status":"running"') == 1
 
 
 def test_what_is_no_call_in_a_whole_message_is_none() -> None:

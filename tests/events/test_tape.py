@@ -564,6 +564,19 @@ def test_a_read_of_many_slices_is_one_read(frame: bytes) -> None:
     assert list(reads(records)) == [(7, data)]
 
 
+@pytest.mark.parametrize("beyond", ["body", "rest"])
+def test_what_goes_on_beyond_a_limit_is_kept_read_by_read(beyond: Any) -> None:
+    """Law L2 holds for what only passes: no byte is lost, and each read stays one."""
+    upstream = [(1, b"data: 1\n\n"), (2, b"data: " + b"x" * 30), (3, b"x" * 10), (4, b"\n\ndata: 2\n\n")]
+    recorder = Recorder(Decoder(20, 20))
+    recorder.beyond = beyond
+    records = [record for t, data in upstream for record in recorder.read(t, data)]
+    assert [record.kind for record in records] == ["frame", "rest", beyond, beyond]
+    records += [*recorder.rest(5), recorder.end(5, {"cause": "eof"})]
+    found, damage, _ = read_back(lines(records))
+    assert (list(reads(found)), damage) == (upstream, [])
+
+
 def test_what_comes_behind_a_limit_in_the_same_read_is_kept() -> None:
     recorder = Recorder(Decoder(line_bytes_max=100, event_bytes_max=100))
     data = b"data: 1\n\n" + b"x" * 200 + b"\n" * (2 * SLICE_BYTES)

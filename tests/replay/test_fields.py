@@ -26,6 +26,7 @@ SAID: Final[dict[str, dict[str, Any]]] = {
     "gone": {"k": "gone", "at": 3},
     "history": {"k": "history", "marks": [], "edits": []},
     "results": {"k": "results", "results": [], "after": 1},
+    "upload": {"k": "upload", "bytes": 3, "sha256": "a" * 64, "part": True},
 }
 for _tape in SEALED.values():
     first, *others = _tape.splitlines()

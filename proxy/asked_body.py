@@ -16,7 +16,13 @@ from .asgi import Receive
 from .errors import LimitError, WireError
 from .exchange import Header
 from .inflate import CODINGS, Inflater
-from .limits import INFLATE_RATIO_MAX, PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
+from .limits import (
+    INFLATE_MEMBERS_MAX,
+    INFLATE_RATIO_MAX,
+    INFLATED_AT_ONCE,
+    PARSE_INLINE_BYTES_MAX,
+    UPLOAD_TIMEOUT_S,
+)
 
 __all__ = ["CLOSE", "BodyError", "aside", "marked", "parsed", "read_as", "too_long", "whole_body"]
 
@@ -25,6 +31,8 @@ _T = TypeVar("_T")
 
 #: Of an answer to a request that is not read to its end.
 CLOSE: Final = (b"connection", b"close")
+
+_limiters: Final = trio.lowlevel.RunVar[trio.CapacityLimiter]("threads that decode requests")
 
 
 class BodyError(Exception):
@@ -80,9 +88,13 @@ async def read_as(body: bytes, headers: Sequence[Header], bytes_max: int) -> byt
     if coding not in CODINGS:
         raise BodyError(_not_read(coding))
     try:
-        return await trio.to_thread.run_sync(_inflated, body, coding, bytes_max)
+        decode = partial(_inflated, body, coding, bytes_max)
+        return await trio.to_thread.run_sync(decode, abandon_on_cancel=True, limiter=_limiter())
     except LimitError:
-        message = f"the body, decoded, is longer than {bytes_max} bytes or {INFLATE_RATIO_MAX} times what was sent"
+        message = (
+            f"the body, decoded, is longer than {bytes_max} bytes or {INFLATE_RATIO_MAX} times what was sent, "
+            f"or has more than {INFLATE_MEMBERS_MAX} members"
+        )
         raise BodyError(error(413, message, type="invalid_request_error", code="body_too_large")) from None
     except WireError:
         message = f"the body is not {coding}, or not all of it"
@@ -90,14 +102,19 @@ async def read_as(body: bytes, headers: Sequence[Header], bytes_max: int) -> byt
 
 
 def _inflated(body: bytes, coding: str, bytes_max: int) -> bytes:
-    inflater, pieces, size = Inflater(coding), list[bytes](), 0
-    for piece in inflater.feed(body):
-        size += len(piece)
-        if size > bytes_max:
-            raise LimitError("the body is longer than the limit")
-        pieces.append(piece)
+    inflater = Inflater(coding, bytes_max)
+    plain = b"".join(inflater.feed(body))
     inflater.close()
-    return b"".join(pieces)
+    return plain
+
+
+def _limiter() -> trio.CapacityLimiter:
+    """One for each run of the loop: a thread that was abandoned gives its place back to the loop that it is of."""
+    try:
+        return _limiters.get()
+    except LookupError:
+        _limiters.set(trio.CapacityLimiter(INFLATED_AT_ONCE))
+        return _limiters.get()
 
 
 async def aside(body: bytes, do: Callable[[], _T]) -> _T:

@@ -43,7 +43,11 @@ __all__ = [
     "IDLE_CONNECTIONS_MAX",
     "IDLE_CONNECTION_TIMEOUT_S",
     "IDLE_TIMEOUT_S",
+    "INFLATED_AT_ONCE",
+    "INFLATE_FREE_BYTES",
+    "INFLATE_MEMBERS_MAX",
     "INFLATE_RATIO_MAX",
+    "INFLATE_SLICE_BYTES",
     "INFLATE_STEP_BYTES_MAX",
     "INFORMATIONAL_MAX",
     "JUDGED_BYTES_MAX",
@@ -271,6 +275,21 @@ FINAL_SEND_TIMEOUT_S: Final = 5.0
 
 #: Bytes for each byte of a compressed answer: text shrinks ten times, a bomb a thousand (U52).
 INFLATE_RATIO_MAX: Final = 100
+
+#: Of a request, decoded, before that proportion counts: one line of a log over and over shrinks three hundred times,
+#: and this is more text than any model reads.
+INFLATE_FREE_BYTES: Final = 8 * 1024 * 1024
+
+#: Of a compressed request: bgzip, which begins one each 64 KiB, makes 2,000 of the largest. Empty ones of 20 bytes are
+#: worth no time: so many take 50 ms.
+INFLATE_MEMBERS_MAX: Final = 10_000
+
+#: What zlib is handed at a time: at the end of each member it copies all that is behind it.
+INFLATE_SLICE_BYTES: Final = 16 * 1024
+
+#: Threads that decode requests. More would only share the processor, and one that nobody waits for any more cannot be
+#: stopped: it must not take the place of others' writes.
+INFLATED_AT_ONCE: Final = 4
 
 #: Of one read, decoded: 64 KiB of text compressed twenty times would be 1.3 MB, and take 3 ms.
 INFLATE_STEP_BYTES_MAX: Final = 256 * 1024

@@ -27,6 +27,10 @@ _LAYERS_MAX: Final = 5
 _BODY_BYTES_MAX: Final = 128 * 1024 * 1024
 #: Of all bodies of a file together: a bomb is a thousand times its size, and a file may have a hundred.
 _FILE_BYTES_MAX: Final = 256 * 1024 * 1024
+#: Of one body: each event of an answer may be one. A million of them, empty, are 20 MB and take a second.
+_MEMBERS_MAX: Final = 100_000
+#: What zlib is handed at a time: at the end of each member it copies all that is behind it.
+_SLICE_BYTES: Final = 16 * 1024
 #: zlib's windows: gzip alone, zlib's own, and none at all, as some have it (RFC 9110 8.4.1.2).
 _GZIP, _ZLIB, _BARE = 31, 15, -15
 _COMPRESSIONS: Final[Mapping[str, int]] = MappingProxyType({"gzip": _GZIP, "x-gzip": _GZIP, "deflate": _ZLIB})
@@ -173,21 +177,23 @@ def _inflated(coding: str, pieces: Sequence[bytes], bytes_max: int) -> list[byte
         window = _BARE
     inflate = zlib.decompressobj(window)
     plain: list[bytes] = []
-    left = bytes_max
+    left, members = bytes_max, 1
     for piece in pieces:
         parts: list[bytes] = []
-        waiting = piece
-        while waiting:
+        slices = (piece[at : at + _SLICE_BYTES] for at in range(0, len(piece), _SLICE_BYTES))
+        waiting = b""
+        while waiting := waiting or next(slices, b""):
             if inflate.eof:  # gzip may have several members (RFC 1952 2.2)
                 if window != _GZIP:
                     raise _UnreadableError("damaged")
                 inflate = zlib.decompressobj(window)
+                members += 1
             try:
                 parts.append(inflate.decompress(waiting, left + 1))
             except zlib.error:
                 raise _UnreadableError("damaged") from None
             left -= len(parts[-1])
-            if left < 0:
+            if left < 0 or members > _MEMBERS_MAX:
                 raise _UnreadableError("size")
             waiting = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
         plain.append(b"".join(parts))

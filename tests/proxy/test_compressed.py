@@ -1,6 +1,7 @@
 """Chat requests that come compressed: read within bounds, and sent on as they came where nothing edits them."""
 
 import gzip
+import threading
 import zlib
 from typing import Any
 
@@ -13,6 +14,8 @@ from tests.proxy.test_history import asked as history
 from tests.support.house import DONE, HEAD, House, finish, house, role, text
 from wiretape.events.json_text import dumps, parse
 from wiretape.events.splice import Edit, apply
+from wiretape.proxy.asked_body import read_as
+from wiretape.proxy.limits import INFLATED_AT_ONCE
 from wiretape.replay.load import parse as load
 from wiretape.replay.match import Deck, Taken, asked_of
 from wiretape.replay.seal import seal
@@ -121,3 +124,38 @@ async def test_what_cannot_be_read_is_refused(body: bytes, status: int, code: st
         assert asked == []
         answered = await sent(home, gzip.compress(PLAIN + b" " * (2_000 - len(PLAIN))), "gzip")
         assert answered.status == 200
+
+
+async def test_one_line_of_a_log_over_and_over_is_no_bomb(autojump_clock: MockClock) -> None:
+    log = dumps({**BODY, "messages": [{"role": "user", "content": "2026-01-01 00:00:00 INFO ok\n" * 4_000}]})
+    async with house(keeping([])) as home:
+        assert (await sent(home, gzip.compress(log), "gzip")).status == 200
+
+
+async def test_very_many_members_are_refused(autojump_clock: MockClock) -> None:
+    asked: list[tuple[dict[str, str], bytes]] = []
+    async with house(keeping(asked)) as home:
+        answered = await sent(home, gzip.compress(b"") * 60_000 + CODED["gzip"], "gzip")
+        assert (answered.status, parse(answered.body)["error"]["code"]) == (413, "body_too_large")
+        assert asked == []
+
+
+async def test_nobody_waits_for_a_thread_that_decodes_for_somebody_who_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = threading.Event()
+
+    def stuck(*_: Any) -> bytes:
+        goes_on.wait(10)
+        return PLAIN
+
+    monkeypatch.setattr("wiretape.proxy.asked_body._inflated", stuck)
+    try:
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                headers = [(b"content-encoding", b"gzip")]
+                for _ in range(2 * INFLATED_AT_ONCE):
+                    nursery.start_soon(read_as, CODED["gzip"], headers, 2_000)
+                await trio.sleep(0.05)
+                assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+                nursery.cancel_scope.cancel()
+    finally:
+        goes_on.set()

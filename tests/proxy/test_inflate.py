@@ -2,13 +2,20 @@
 
 import gzip
 import zlib
+from typing import Any
 
 import pytest
 
 from wiretape.events.errors import WiretapeError
 from wiretape.proxy.errors import LimitError, ProtocolError, TruncatedError
 from wiretape.proxy.inflate import Inflater
-from wiretape.proxy.limits import INFLATE_STEP_BYTES_MAX
+from wiretape.proxy.limits import (
+    INFLATE_FREE_BYTES,
+    INFLATE_MEMBERS_MAX,
+    INFLATE_RATIO_MAX,
+    INFLATE_SLICE_BYTES,
+    INFLATE_STEP_BYTES_MAX,
+)
 
 TEXT = bytes(range(256)) * 40
 
@@ -55,3 +62,51 @@ def test_one_step_is_never_longer_than_its_bound() -> None:
     pieces = list(Inflater("gzip").feed(wire))
     assert max(map(len, pieces)) <= INFLATE_STEP_BYTES_MAX
     assert len(pieces) > 2
+
+
+EMPTY = gzip.compress(b"", mtime=0)
+
+
+class Counted:
+    """zlib's inflaters that know how much they were handed, which each of them copies at its end."""
+
+    def __init__(self, window: int) -> None:
+        self._inner = INFLATER(window)
+
+    def decompress(self, data: bytes, bytes_max: int) -> bytes:
+        HANDED.append(len(data))
+        return self._inner.decompress(data, bytes_max)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+HANDED: list[int] = []
+INFLATER = zlib.decompressobj
+
+
+def test_no_member_costs_all_that_is_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wiretape.proxy.inflate.zlib.decompressobj", Counted)
+    HANDED.clear()
+    wire = EMPTY * 5_000 + gzip.compress(TEXT)
+    assert decoded("gzip", wire, len(wire)) == TEXT
+    assert max(HANDED) <= INFLATE_SLICE_BYTES
+
+
+def test_what_is_all_there_has_so_many_members_and_no_more() -> None:
+    wire = EMPTY * (INFLATE_MEMBERS_MAX - 1) + gzip.compress(TEXT)
+    assert b"".join(Inflater("gzip", len(TEXT)).feed(wire)) == TEXT
+    with pytest.raises(LimitError):
+        list(Inflater("gzip", len(TEXT)).feed(EMPTY + wire))
+
+
+def test_of_what_is_all_there_only_the_size_counts_until_it_is_large() -> None:
+    line = b"2026-01-01 00:00:00 INFO ok\\n"
+    text = line * (INFLATE_FREE_BYTES // len(line))
+    wire = gzip.compress(text)
+    assert len(text) > 2 * len(wire) * INFLATE_RATIO_MAX
+    assert b"".join(Inflater("gzip", len(text)).feed(wire)) == text
+    with pytest.raises(LimitError):
+        list(Inflater("gzip", len(text) - 1).feed(wire))
+    with pytest.raises(LimitError):
+        list(Inflater("gzip", 2 * len(text)).feed(gzip.compress(text + 100 * line)))

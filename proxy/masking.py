@@ -1,7 +1,8 @@
 """Keys that an upstream echoes: stars of their length, in whatever pieces they come; a caller's in errors alone (V7)"""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Final
 
 from .headers import key_forms
@@ -13,9 +14,15 @@ __all__ = ["ErrorMask", "KeyMask"]
 #: How a frame or a whole answer says that it is an error, in all forms that the dialects know (Q65, Q89-Q92). Inside a
 #: string of JSON the quotes would be escaped.
 _ERROR: Final = re.compile(
-    rb'"error"\s*:\s*[{\["]|:\s*"error"|(?:^|[\r\n])(?:event: ?error|error:)|"status_code"\s*:\s*"?[1-9]'
+    rb'"error"\s{0,64}:\s{0,64}[{\["]|:\s{0,64}"error"|(?:^|[\r\n])(?:event: ?error|error:)'
+    rb'|"status_code"\s{0,64}:\s{0,64}"?[1-9]'
 )
+#: One of these is in all of that, which is found a hundred times faster; and no such text is longer.
+_WORDS: Final = (b"error", b"status_code")
+_TOLD_BYTES: Final = 160
 _ENDS: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+#: As much of one may have come.
+_BLANK_BYTES: Final = 3
 _BLANK: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
 #: Of a key, what is looked for first: its end is chance where its beginning is a vendor's word, and found faster.
 _PROBE_BYTES: Final = 16
@@ -73,7 +80,8 @@ class ErrorMask(KeyMask):
     """The same of a caller's own keys, where a frame or a whole answer tells of an error: upstreams quote them there.
 
     Whatever else holds such a key passes as it came: changing what a model says would be worse. So a frame is judged
-    when the key is seen in it, and waits for its end only if it has not said yet that it is an error, for 16 KiB.
+    when the key is seen in it, and waits for its end only if it has not said yet that it is an error, for 16 KiB: what
+    it says behind those does not count, in whatever reads it came. Each byte is looked at once.
     """
 
     def __init__(self, secrets: Iterable[Secret], *, frames: bool) -> None:
@@ -81,30 +89,40 @@ class ErrorMask(KeyMask):
         super().__init__(secrets)
         self._frames = frames
         self._probes = tuple(form[-_PROBE_BYTES:] for form in self._forms)
-        #: What has passed of the frame that is not over.
-        self._before = bytearray()
+        #: Of the frame that is not over: the end of what has passed, and behind it what waits.
+        self._text = bytearray()
+        self._shown = 0
+        #: So much of it was searched for what tells of an error, and where that ends; below 0, where it is cut off.
+        self._searched = 0
+        self._told: float = inf
+
+    @property
+    def waits(self) -> bool:
+        """What came last may be the beginning of a key, or in an error."""
+        return self._shown < len(self._text)
 
     def feed(self, data: bytes) -> bytes:
         """One more piece; what holds a key, or may be the beginning of one, waits until it is known what it is in."""
-        if not self._held and self._clear(data):
+        text = self._text
+        if self._shown == len(text) and self._clear(data):
             self._passed(data)
             return data
-        data, self._held = self._held + data, b""
+        begun = max(0, len(text) - _BLANK_BYTES)
+        text += data
         shown: list[bytes] = []
-        at = 0
-        tail = bytes(self._before[-3:])  # where a blank line may have begun
-        for end in _ENDS.finditer(tail + data) if self._frames else ():
-            behind = max(0, end.end() - len(tail))
-            shown.append(self._judged(data[at:behind]))
-            self._before.clear()
-            at = behind
-        shown.append(self._unended(data[at:]))
-        self._passed(shown[-1])
+        while self._frames and (blank := _ENDS.search(text, begun)) is not None:
+            shown += self._given(blank.end(), over=True)
+            self._next(blank.end())
+            begun = 0
+        shown += self._given(len(text), over=False)
+        self._trim()
         return b"".join(shown)
 
     def close(self) -> bytes:
         """What waited: there is no more that could say what it is in."""
-        return self._judged(super().close())
+        shown = self._given(len(self._text), over=True)
+        self._next(len(self._text))
+        return b"".join(shown)
 
     def _clear(self, data: bytes) -> bool:
         for probe in self._probes:
@@ -112,34 +130,69 @@ class ErrorMask(KeyMask):
                 return False
         return data.endswith(b"\n") or not self._begun(data)
 
-    def _judged(self, data: bytes) -> bytes:
-        return self.whole(data) if self._tells(data) else data
+    def _given(self, end: int, *, over: bool) -> Iterator[bytes]:
+        """What can go on of the frame, of which so much is there, and no more will come where it is `over`."""
+        text = self._text
+        self._search(end)
+        while (key := self._key(end)) >= 0:
+            yield self._pass(key)
+            bound = key + JUDGED_BYTES_MAX
+            if self._told <= bound:  # and so it is with all behind it
+                text[key:end] = self.whole(bytes(text[key:end]))
+                break
+            if end <= bound and not over:
+                return  # it may still be told
+            yield self._pass(key + 1)
+        yield self._pass(
+            end if over else end - self._begun(bytes(text[max(self._shown, end - self._tail_bytes) : end]))
+        )
 
-    def _unended(self, data: bytes) -> bytes:
-        """As much of a frame that is not over as can go on."""
-        if self._tells(data):
-            data = self.whole(data)
-            held = self._begun(data)
-        elif len(data) > JUDGED_BYTES_MAX:
-            held = self._begun(data)
-        else:
-            found = [at for form in self._forms if (at := data.find(form)) >= 0]
-            held = max(self._begun(data), len(data) - min(found, default=len(data)))
-        self._held = data[len(data) - held :]
-        return data[: len(data) - held]
+    def _key(self, end: int) -> int:
+        """Where in what waits the next key is, or -1."""
+        text, shown = self._text, self._shown
+        if text.startswith(self._forms, shown):  # as long as it waits
+            return shown if any(text.startswith(form, shown, end) for form in self._forms) else -1
+        return min((at for form in self._forms if (at := text.find(form, shown, end)) >= 0), default=-1)
 
-    def _tells(self, data: bytes) -> bool:
-        return _ERROR.search(self._before + data) is not None
+    def _pass(self, end: int) -> bytes:
+        passed, self._shown = bytes(self._text[self._shown : end]), end
+        return passed
+
+    def _search(self, end: int) -> None:
+        """Whether so much of the frame tells of an error."""
+        text, begin = self._text, max(0, self._searched - _TOLD_BYTES)
+        if self._told == inf and any(text.find(word, begin, end) >= 0 for word in _WORDS):
+            error = _ERROR.search(text, begin, end)
+            self._told = inf if error is None else error.end()
+        self._searched = end
 
     def _passed(self, data: bytes) -> None:
-        before = self._before
+        text = self._text
         if self._frames and data.endswith(_BLANK):
-            before.clear()
+            if text:
+                self._next(len(text))
             return
-        seen = max(0, len(before) - 3)  # where one of them may have begun
-        before += data
+        begun = max(0, len(text) - _BLANK_BYTES)
+        text += data
         if self._frames:
-            end = max(before.rfind(blank, seen) for blank in _BLANK)
-            del before[: end + 1]  # what is left of a blank line says nothing
-        if len(before) > 2 * JUDGED_BYTES_MAX:
-            del before[:-JUDGED_BYTES_MAX]
+            end = max(at + len(blank) if (at := text.rfind(blank, begun)) >= 0 else 0 for blank in _BLANK)
+            if end:
+                self._next(end)
+        self._shown = len(text)
+        self._trim()
+
+    def _next(self, end: int) -> None:
+        """Another frame begins there."""
+        del self._text[:end]
+        self._shown = self._searched = 0
+        self._told = inf
+
+    def _trim(self) -> None:
+        """Of what has passed no more is kept than is looked at again."""
+        if self._shown > 2 * JUDGED_BYTES_MAX:
+            self._search(len(self._text))
+            cut = self._shown - 2 * _TOLD_BYTES
+            del self._text[:cut]
+            self._shown -= cut
+            self._searched -= cut
+            self._told -= cut

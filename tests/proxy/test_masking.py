@@ -1,6 +1,7 @@
 """Our keys in an answer: every form of them, in whatever pieces they come."""
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given
@@ -107,6 +108,83 @@ def test_what_may_be_an_error_is_waited_for_within_bounds() -> None:
     more = b"x" * (JUDGED_BYTES_MAX - len(CALLER))
     assert mask.feed(more) == b""
     assert mask.feed(b"x") == CALLER.encode() + more + b"x"
+
+
+def _long(before: int, behind: int, error: bytes = b'"error":{}') -> bytes:
+    return b'{"w":"%b","m":"%b","x":"%b",%b}' % (b"w" * before, CALLER.encode(), b"y" * behind, error)
+
+
+#: An error frame, and whether it tells of it within the bound.
+LONG = {
+    "far behind the key": (_long(0, JUDGED_BYTES_MAX + 600), False),
+    "at the last byte of the bound": (_long(0, JUDGED_BYTES_MAX - len(CALLER) - 18), True),
+    "a byte behind it": (_long(0, JUDGED_BYTES_MAX - len(CALLER) - 17), False),
+    "far before the key": (b'{"error":{},' + _long(3 * JUDGED_BYTES_MAX, 10)[1:], True),
+    "near behind a key that is far in": (_long(3 * JUDGED_BYTES_MAX, 10), True),
+}
+
+
+@pytest.mark.parametrize("frames", [True, False])
+@pytest.mark.parametrize(("error", "told_in_time"), LONG.values(), ids=LONG)
+def test_of_a_long_one_the_bound_decides_and_not_the_reads(error: bytes, told_in_time: bool, frames: bool) -> None:
+    error = b"data: " + error + b"\n\n" if frames else error
+    expected = error.replace(CALLER.encode(), STARS) if told_in_time else error
+    key, size = error.index(CALLER.encode()), len(error)
+    near = [at for place in (0, key, key + JUDGED_BYTES_MAX, size) for at in range(place - 40, place + 60)]
+    cuts = [[at] for at in (*near, 12_674) if 0 < at < size]
+    cuts += [[12_674, 16_615], [*range(1, size)], [*range(1_400, size, 1_400)], [*range(64, size, 64)]]
+    for places in cuts:
+        ends = [place for place in places if place < size]
+        pieces = [error[start:end] for start, end in itertools.pairwise([0, *ends, size])]
+        assert told(*pieces, frames=frames) == expected, places[:5]
+    assert told(error, frames=frames) == expected
+
+
+@pytest.mark.parametrize("error", [b"", b'"error":{}'])
+def test_a_key_over_and_over_is_judged_at_each_of_its_places(error: bytes) -> None:
+    said = b'{"m":"%b%b",%b}' % (CALLER.encode() * 400, b"y" * 10_000, error)
+    whole = told(said, frames=False)
+    assert whole.startswith(said[: 6 + len(CALLER)])
+    assert (whole.count(STARS) > 0) == bool(error)
+    for size in (1, 7, 1_400):
+        assert told(*(said[at : at + size] for at in range(0, len(said), size)), frames=False) == whole
+
+
+@given(st.data())
+def test_any_frames_in_any_reads(data: st.DataObject) -> None:
+    key = CALLER.encode()
+    said = [
+        b"data: {}",
+        key,
+        key[:9],
+        b'"error":',
+        b'"error" : {"m":"',
+        b"event: error",
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b"y" * 9_000,
+    ]
+    stream = b"".join(data.draw(st.lists(st.sampled_from(said), max_size=14)))
+    frames = data.draw(st.booleans())
+    places = sorted(set(data.draw(st.lists(st.integers(0, len(stream)), max_size=8))))
+    pieces = [stream[start:end] for start, end in itertools.pairwise([0, *places, len(stream)])]
+    assert told(*pieces, frames=frames) == told(stream, frames=frames)
+
+
+@pytest.mark.parametrize("words", [b"w", b'"error" ', b"\n"], ids=["words", "nearly an error", "line ends"])
+@pytest.mark.parametrize("frames", [True, False])
+def test_single_bytes_are_looked_at_once(words: bytes, frames: bool) -> None:
+    """Twenty times slower it was, since all of the frame was searched for each of them."""
+    body = (words * 30_000)[:30_000]
+
+    def taken_s(data: bytes) -> float:
+        began = time.process_time()
+        told(*(bytes([each]) for each in data), frames=frames)
+        return time.process_time() - began
+
+    clean = min(taken_s(b"w" * 30_000) for _ in range(2))
+    assert min(taken_s(CALLER.encode() + body) for _ in range(2)) < 12 * clean + 0.05
 
 
 def test_a_read_that_holds_nothing_of_a_key_is_the_same_object() -> None:

@@ -42,6 +42,8 @@ class Dechunker:
         #: Of a chunk's end that are still to come.
         self._footer = b""
         self._trailing = False
+        #: As much of the trailers as has come.
+        self._trailer = bytearray()
         self._excess_bytes = 0
 
     def feed(self, data: bytes) -> None:
@@ -52,6 +54,7 @@ class Dechunker:
         if self._pending:
             data, self._pending = self._pending + data, b""
         at, size, chunks = 0, len(data), 0
+        framing = size + len(self._trailer)
         body_bytes = 0
         while at < size and not self.done:
             if self._left:
@@ -85,7 +88,8 @@ class Dechunker:
                 at = header.end()
                 self._left = int(header[1], 16)
                 self._trailing = not self._left
-        self._account(size - body_bytes - len(self._pending) - len(self.behind), chunks, body_bytes)
+        held = len(self._pending) + len(self._trailer)
+        self._account(framing - held - body_bytes - len(self.behind), chunks, body_bytes)
 
     def _one(self, data: bytes) -> bool:
         """Whether this read is exactly one chunk, as it is where an upstream sends one event a write, or one byte."""
@@ -119,28 +123,32 @@ class Dechunker:
         return at + len(piece)
 
     def _trailers(self, data: bytes, at: int) -> int:
-        """Dropped, every one of them; they end with an empty line."""
-        if data.startswith(b"\r\n", at):
-            self._over(data, at + 2)
-            return at + 2
-        end = data.find(b"\r\n\r\n", at)
+        """Dropped, every one of them; they end with an empty line. Each byte is looked at once, however they come."""
+        text = self._trailer
+        seen = len(text)
+        text += data[at:]
+        if text.startswith(b"\r\n"):
+            return self._over(data, 2)
+        end = text.find(b"\r\n\r\n", max(0, seen - 3))
         if end < 0:
-            if data.count(b"\n", at) != data.count(b"\r\n", at):  # nothing that follows can make it right
+            if text.count(b"\n", seen) != text.count(b"\r\n", max(0, seen - 1)):  # nothing can make it right
                 raise ProtocolError("the answer is not HTTP/1.1: a trailer ends without CR")
-            self._pending = data[at:]
-            if len(self._pending) > HEAD_BYTES_MAX:
+            if len(text) > HEAD_BYTES_MAX:
                 raise ProtocolError("the answer is not HTTP/1.1: its trailers are too long")
             return len(data)
-        if end - at > HEAD_BYTES_MAX:
+        if end > HEAD_BYTES_MAX:
             raise ProtocolError("the answer is not HTTP/1.1: its trailers are too long")
-        if not all(_TRAILER.fullmatch(line) for line in data[at:end].split(b"\r\n")):
+        if not all(_TRAILER.fullmatch(line) for line in text[:end].split(b"\r\n")):
             raise ProtocolError("the answer is not HTTP/1.1: illegal trailer")
-        self._over(data, end + 4)
-        return end + 4
+        return self._over(data, end + 4)
 
-    def _over(self, data: bytes, at: int) -> None:
+    def _over(self, data: bytes, end: int) -> int:
+        """The trailers end there: what lies behind them is all of this read."""
         self.done = True
+        at = len(data) - (len(self._trailer) - end)
         self.behind = data[at:]
+        self._trailer.clear()
+        return at
 
     def _account(self, framing_bytes: int, chunks: int, body_bytes: int) -> None:
         """Framing must stay in proportion to what it frames."""

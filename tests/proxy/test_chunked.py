@@ -1,5 +1,7 @@
 """The chunked coding taken apart as h11 takes it apart, whatever the reads; h11 is the measure."""
 
+import time
+
 import h11
 import pytest
 from hypothesis import given
@@ -135,3 +137,38 @@ def test_framing_has_its_limit_over_all_reads() -> None:
     costly = b"1;" + b"x" * 1_000 + b"\r\na\r\n"
     at = fault_of(costly * 40, len(costly))
     assert CHUNK_EXCESS_BYTES_MAX - len(costly) <= at <= CHUNK_EXCESS_BYTES_MAX + 2 * len(costly)
+
+
+@pytest.mark.parametrize("line", [b"X-Some: words\r\n", b"X:" + b"w" * 60_000], ids=["lines", "one long line"])
+def test_trailers_in_single_bytes_are_looked_at_once(line: bytes) -> None:
+    def taken_s(begin: bytes, wire: bytes) -> float:
+        dechunker = Dechunker()
+        dechunker.feed(begin)
+        began = time.process_time()
+        for byte in wire:
+            dechunker.feed(bytes([byte]))
+        return time.process_time() - began
+
+    trailers = (line * 60_000)[:60_000]
+    body = min(taken_s(b"EA60\r\n", trailers) for _ in range(2))
+    assert min(taken_s(b"0\r\n", trailers) for _ in range(2)) < 6 * body
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [b"X: 1\r\nY: 2\r\n\r\nbehind", b"\r\nbehind", b"X: 1\n\n", b"X\r\n\r\n", b"X: 1\r\n", b"X:" + b"w" * 70_000]
+    + [b"X:" + b"w" * size + b"\r\n\r\n" for size in (16_000, 20_000)],
+)
+def test_trailers_in_two_reads_are_those_of_one(tail: bytes) -> None:
+    wire = b"2\r\nhi\r\n0\r\n" + tail
+    whole = ours([wire])
+    for at in [*range(1, min(len(wire), 40)), *range(max(1, len(wire) - 12), len(wire))]:
+        body, done, behind = ours([wire[:at], wire[at:]])
+        assert (done, behind) == whole[1:], at
+        assert done is None or body == whole[0]
+
+
+def test_trailers_in_single_bytes_have_the_bounds_they_had() -> None:
+    assert fault_of(b"0\r\nX:" + b"w" * 2 * HEAD_BYTES_MAX, 1) == 3 + HEAD_BYTES_MAX
+    assert fault_of(b"0\r\nX: 1\n\n", 1) == 7
+    assert fault_of(b"0\r\nX:" + b"w" * 20_000 + b"\r\n\r\n", 1) == 20_008

@@ -121,13 +121,13 @@ class Scribe:
             answer = our_error(cause, live.stream)
             await self.commit(answer, answer.body)
         await self.batch(taping.recorder.rest(taping.t()))
-        ending, flags = self._ending(cause)
+        said = self._said(cause)
+        ending, flags = self._ending(said)
         if ending == "completed":
             self._asking.worked()
         if live.answer is None and not live.left and cause != "client_gone":
             await self.commit(self._head())
         untaped = ["untaped"] if taping.untaped else []
-        said = chat_cause(cause) if self._order.dialect == "chat" else cause
         keys = {"cause": said, "ending": ending, "flags": [*flags, *self.flags, *untaped], **_framed(self.body)}
         record = taping.recorder.end(taping.t(), keys)
         frames = taping.emitted([record])
@@ -137,13 +137,18 @@ class Scribe:
             live.show(frames, record.n)
         live.end(cut=self._cut(cause, ending))
 
-    def _ending(self, cause: str) -> tuple[str, Sequence[str]]:
+    def _said(self, cause: str) -> str:
+        """The cause as the tape has it: whoever reads that must come to the same ending."""
+        if self._order.dialect != "chat":
+            return cause
+        # All of it has passed, and nobody read whether it said its last word.
+        unread = cause in ("framed", "closed") and self._taping.recorder.decoder.overflow
+        return "limit" if unread or cause == "upload" else chat_cause(cause)
+
+    def _ending(self, said: str) -> tuple[str, Sequence[str]]:
         if self._order.dialect == "chat":
-            ending, flags = self._taping.ending("limit" if cause == "upload" else chat_cause(cause))
-            # All of it has passed, and nobody read whether it said its last word.
-            unread = ending == "truncated" and cause in WHOLE and self._taping.recorder.decoder.overflow
-            return ("limit" if unread else ending), flags
-        return exchange_ending(self._asking.status, cause, cut=self.fault is not None)
+            return self._taping.ending(said)
+        return exchange_ending(self._asking.status, said, cut=self.fault is not None)
 
     def _cut(self, cause: str, ending: str) -> bool:
         """Whether the client's connection has to break: where the answer passed as it came, and its end never did."""
@@ -189,10 +194,11 @@ class Scribe:
 
     async def gone(self) -> None:
         """The client has left: written once, whoever saw it. Of an upload a piece may be on its way to the tape."""
-        if self._gone:
-            return
-        self._gone, taping = True, self._taping
+        taping = self._taping
         async with taping.turn:
+            if self._gone:
+                return
+            self._gone = True  # not before: who is called off while it waits has written nothing
             record = taping.record("gone", {"at": self._live.sent_n})
             taping.emitted([record])
             await taping.write([record])

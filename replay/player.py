@@ -193,7 +193,7 @@ def _told(records: Sequence[Record], commit: Record, end: Record | None, size: i
     cause, ending = keys.get("cause"), keys.get("ending")
     if end is None or cause == "client_gone":
         return Fault.STALL
-    if commit.raw is not None or _is_ours(records) or (keys.get("framed") is True and cause == "eof"):
+    if commit.raw is not None or _is_ours(records) or (keys.get("framed") is True and cause in ("eof", "limit")):
         return None
     if isinstance(cause, str) and cause in WHOLE:
         return Fault.CUT if cause == "closed" and _is_verbatim(records) and size < (_promised(records) or 0) else None

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,12 +24,21 @@ from tests.rooms.tree import ROOT
 from tests.support.house import DONE, HEAD, finish, house, post, role, text
 from tests.support.http import Answer as HttpAnswer
 from tests.support.pace import paced
+from wiretape.events.emit import events
 from wiretape.events.limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
+from wiretape.events.model import Ended
+from wiretape.events.record import Record
 from wiretape.events.settings import Settings
 from wiretape.events.tape import reads
 from wiretape.proxy import pump
 from wiretape.proxy.limits import RECEIVE_BYTES_MAX, STREAM_BYTES_MAX
 from wiretape.proxy.store_files import open_files
+from wiretape.proxy.summary import Summary
+from wiretape.replay.expected import expected
+from wiretape.replay.load import parse as load
+from wiretape.replay.player import script_of
+from wiretape.replay.script import Fault
+from wiretape.replay.seal import seal
 
 PIECE = 60_000
 
@@ -268,6 +278,23 @@ async def test_what_only_passes_passes_beyond_the_cap_of_an_event(
         rests = [record for record in tape if record.kind == "rest"]
         assert rests[0].keys["limit"] in ("line", "event")
         assert len(rests[0].raw or b"") <= EVENT_BYTES_MAX + RECEIVE_BYTES_MAX
+        if profile == "transparent":  # whoever reads the tape comes to the same one ending
+            assert [event.ending for event in events(tape) if isinstance(event, Ended)] == [ending]
+            assert _summary(tape)["ending"] == ending
+            assert tape[-1].keys["cause"] == "limit"
+            [sealed] = load(seal([tape])).streams
+            assert [event.ending for event in events(sealed) if isinstance(event, Ended)] == [ending]
+            assert expected(tape)["ending"] == ending
+            steps = script_of(tape, side="client").steps
+            assert b"".join(step.what for step in steps if isinstance(step.what, bytes)) == answered.body
+            assert not any(isinstance(step.what, Fault) for step in steps), "it ended as it came"
+
+
+def _summary(tape: Sequence[Record]) -> Any:
+    summary = Summary("s1")
+    for record in tape:
+        summary.feed(record)
+    return summary.to_json(whole=True)
 
 
 @pytest.mark.case("U18", "U17")

@@ -4,8 +4,8 @@ Each is a pattern with the name, where there is a choice of it, and the value; `
 """
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from .names import SURE, is_directory, is_harmless, is_surely
 from .vendors import Hit
@@ -20,9 +20,23 @@ _COMMAND: Final = r"[^\n|;]{0,200}?\s"
 #: Of a command's word without quotes: an escape belongs to it, unless it closes what the command stands in, or ends a
 #: line. Half of an escape would leave a reader of the JSON around it without its end.
 _WORD: Final = r"(?:[^\s\"'$\\]|\\[^\snrt](?=[^\s\"'\\,;)}\]]))"
-#: In quotes all of it goes: up to the same one, which an escape or a second one is not.
-_ESCAPED: Final = r"(?:(?!(?P=q))[^\\\n]|\\.)"
-_QUOTED: Final = r"(?=[^\d\"'\n]{0,64}\d)(?=[^A-Za-z\"'\n]{0,64}[A-Za-z])"
+#: The same whatever quote opens it, and wherever that is closed: up to the next blank or quote, but no escape of that,
+#: which counts as its last character only. Nothing of a long one is left.
+_CHAR: Final = r"(?:[^\s\"'$\\]|\\(?!\\{0,8}[\"']))"
+_UP_TO: Final = rf"({_CHAR}{{4,1024}}+|{_CHAR}{{3}}(?=\\))"
+#: In quotes all of it goes, up to the same one: in single ones a backslash is a character as any other, and a quote is
+#: written outside, `'\''`.
+_DOUBLE: Final = r"((?!\$)(?:[^\"\\\n]|\\.){4,256}+)\""
+_SINGLE: Final = r"((?!\$)(?:[^'\n]|'\\''){4,256}+)'"
+#: Where nobody closes them, as the text is torn there, or its line ends: no other quote may stand before that, as it
+#: would be one of the text around the command.
+_TORN: Final = r"(?=\n|\.\.\.|…|\Z)"
+_OPEN: Final = rf"((?!\$)(?:[^\"'\\\n]|\\.){{4,256}}?\\?){_TORN}"
+#: Whoever says less as a password says nothing with it.
+_CHARS_MIN: Final = 3
+#: A text that is JSON, and in it all up to the end of a line.
+_OF_JSON: Final = re.compile(r"\s*(?:\{\s*\"|\[\s*[\"{\[])")
+_LINE: Final = re.compile(r"(?:[^\\]|\\[^nrt])*+")
 
 #: With a name that is sure, so any value that a program has not written for it.
 _NAMED: Final = (
@@ -76,22 +90,42 @@ _FIXED: Final = (
         r"(?<![A-Za-z0-9-])--(?i:(?:[a-z]{1,20}-){0,2}(?:password|passwd|pass|passphrase|api-?key|token|secret|secret-key))"
         rf"(?:=|[\"']?\s{{1,3}}|[\"'],\s{{0,3}})[\"']?{_MIXED}(?P<value>{_BARE})"
     ),
-    re.compile(
-        rf"\bcurl\b{_COMMAND}(?:-u|--user)[\s=]{{0,3}}(?P<q>[\"'])[^\s:\"']{{1,64}}:(?P<value>(?!\$){_ESCAPED}{{4,256}}+)(?P=q)"
-    ),
-    re.compile(rf"\bcurl\b{_COMMAND}(?:-u|--user)[\s=]{{0,3}}[^\s:\"']{{1,64}}:(?P<value>(?!\\){_WORD}{{4,256}})"),
-    re.compile(
-        rf"\b(?:mysql|mysqldump|mysqladmin|mariadb){_COMMAND}-p(?P<q>[\"']){_QUOTED}(?P<value>{_ESCAPED}{{4,256}}+)(?P=q)"
-    ),
-    re.compile(rf"\b(?:mysql|mysqldump|mysqladmin|mariadb){_COMMAND}-p{_MIXED}(?P<value>(?!\\){_WORD}{{4,256}})"),
-    re.compile(
-        rf"\b(?:sshpass|(?:docker|podman|registry)\s{{1,3}}login){_COMMAND}?-p\s{{0,3}}(?P<q>[\"'])"
-        rf"(?P<value>(?!\$){_ESCAPED}{{4,256}}+)(?P=q)"
-    ),
-    re.compile(
-        rf"\b(?:sshpass|(?:docker|podman|registry)\s{{1,3}}login){_COMMAND}?-p\s{{0,3}}(?P<value>(?!\\){_WORD}{{4,256}})"
-    ),
 )
+
+
+class _Command(NamedTuple):
+    """How a command takes a password, each with the value for its group."""
+
+    #: Closed by the same quote, of the one sort or the other, or open.
+    quoted: re.Pattern[str]
+    bare: Sequence[re.Pattern[str]]
+
+    @staticmethod
+    def of(option: str, user: str = "", *, in_quotes: str = "", without: str = "") -> "_Command":
+        """What stands before it, in its quotes too, and what holds of it there and without."""
+        double, single = rf"\"{user}{in_quotes}", rf"'{user}{in_quotes}"
+        return _Command(
+            re.compile(rf"{option}(?:{double}{_DOUBLE}|{single}{_SINGLE}|{double}{_OPEN}|{single}{_OPEN})"),
+            (
+                re.compile(rf"{option}[\"']?{user}{without}{_UP_TO}"),
+                re.compile(rf"{option}{user}{without}((?!\\){_WORD}{{4,256}})"),
+            ),
+        )
+
+
+_COMMANDS: Final = (
+    _Command.of(rf"\bcurl\b{_COMMAND}(?:-u|--user)[\s=]{{0,3}}", r"[^\s:\"']{1,64}:"),
+    _Command.of(
+        rf"\b(?:mysql|mysqldump|mysqladmin|mariadb){_COMMAND}-p",
+        in_quotes=r"(?=[^\d\"'\n]{0,64}\d)(?=[^A-Za-z\"'\n]{0,64}[A-Za-z])",
+        without=_MIXED,
+    ),
+    _Command.of(rf"\b(?:sshpass|(?:docker|podman|registry)\s{{1,3}}login){_COMMAND}?-p\s{{0,3}}"),
+)
+#: Of the groups of what is quoted those of quotes that somebody closes; behind others prose may stand.
+_CLOSED: Final = 2
+#: Without one of them none of those.
+_COMMAND_NAMES: Final = re.compile(r"curl|mysql|mariadb|sshpass|login")
 #: Of keys as JSON (RFC 7517) what is private.
 _OF_JWK: Final = re.compile(
     r"[\"'](?:d|p|q|dp|dq|qi|k)[\"']\s{0,3}:\s{0,3}[\"'](?P<value>[A-Za-z0-9_-]{20,8192}+)[\"']"
@@ -116,5 +150,30 @@ def noted(text: str) -> Iterator[Hit]:
                 yield Hit(*match.span("value"), "secret", match["value"])
     for pattern in (*_FIXED, *([_OF_JWK] if _KEY_TYPE.search(text) else [])):
         for match in pattern.finditer(text):
-            if not is_harmless(match["value"]) and not is_directory("pwd", match["value"]):
+            if not _is_none(match["value"]):
                 yield Hit(*match.span("value"), "secret", match["value"])
+    yield from _in_commands(text)
+
+
+def _in_commands(text: str) -> Iterator[Hit]:
+    if _COMMAND_NAMES.search(text) is None:
+        return
+    in_json = _OF_JSON.match(text) is not None
+    for command in _COMMANDS:
+        for match in command.quoted.finditer(text):
+            group = match.lastindex or 0
+            if group <= _CLOSED or not _is_none(match[group].split(maxsplit=1)[0]):
+                yield from _in_command(text, *match.span(group))
+        for pattern in command.bare:
+            for match in pattern.finditer(text):
+                line = _LINE.match(text, *match.span(1)) if in_json else None
+                yield from _in_command(text, match.start(1), line.end() if line else match.end(1))
+
+
+def _in_command(text: str, start: int, end: int) -> Iterator[Hit]:
+    if end - start >= _CHARS_MIN and not _is_none(text[start:end]):
+        yield Hit(start, end, "secret", text[start:end])
+
+
+def _is_none(value: str) -> bool:
+    return is_harmless(value) or is_directory("pwd", value)

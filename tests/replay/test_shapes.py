@@ -193,6 +193,86 @@ def test_notations(text: str, secret: str) -> None:
     assert [text[hit.start : hit.end] for hit in find(text)] == [secret]
 
 
+#: Its quote is not closed: the text ends there, or its line, or what stands behind it was left out. Or it ends in `\\`.
+_UNCLOSED: Final = (
+    "run: curl -u 'me:{}",
+    'run: curl -u "me:{}',
+    "curl --user='me:{}",
+    '{{"cmd":"curl -u \\"me:{}',
+    '{{"cmd":"curl -u \\"me:{}\\',
+    '{{"cmd":"curl -u \'me:{}',
+    "curl -u 'me:{}\n' https://x",
+    '{{"cmd":"curl -u \'me:{}\\n\' https://x"}}',
+    'curl -u "me:{}\\\n  https://x"',
+    "curl -u 'me:{} and then",
+    "curl -u 'me:{}\\' https://x",
+    "curl --user='me:{}\\'",
+    "mysql -u root -p'{}",
+    "mysql -u root -p'{} and then",
+    "mysql -u root -p'{}\\'",
+    '{{"cmd":"mysql -u root -p\'{} and then","n":1}}',
+    "sshpass -p '{}",
+    "sshpass -p '{}\\'",
+    "sshpass -p '{}\\' ssh x",
+    "docker login -u me -p '{}...",
+    "docker login -u me -p '{}\u2026 and more",
+    'docker login -u me -p "{}\\"',
+    'docker login -u me -p "{}\\" registry.example',
+    "docker login -u me -p '{}\nLogin Succeeded",
+)
+
+
+@pytest.mark.parametrize("secret", ["hunter2s3cret", "hunter2" + "s3cret" * 80, "c\\next1\\temp2"])
+@pytest.mark.parametrize("text", _UNCLOSED)
+def test_a_password_whose_quote_nobody_closes(text: str, secret: str) -> None:
+    """Seen: it stayed, as only what stands between two quotes was looked for where one opens."""
+    secret = json.dumps(secret)[1:-1] if text.startswith("{{") else secret
+    said = text.format(secret)
+    start = said.index(secret)
+    assert any(hit.start <= start and start + len(secret) <= hit.end for hit in find(said))
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("curl -u 'me:hunter2 s3cret", "hunter2 s3cret"),
+        ('curl -u "me:hunt\\"er2', 'hunt\\"er2'),
+        ("curl -u 'me:ab1\\\"cd2", 'ab1\\"cd2'),
+        ('curl -u \'me:ab1\\"cd2 "x', "ab1"),
+        ("sshpass -p 'hunter2 s3cret...", "hunter2 s3cret"),
+        ("sshpass -p 'hunter2 s3cret\nnext", "hunter2 s3cret"),
+        ("mysql -p'h1nt'\\''er2 3' db", "h1nt'\\''er2 3"),
+        ("sshpass -p 'tr4iling\\' ssh 'x'", "tr4iling\\"),
+        ("curl -u me:hunter\\next2 x", "hunter\\next2"),
+        ('{"cmd":"curl -u me:hunter2x\\nnext"}', "hunter2x"),
+        ('{"cmd":"curl -u me:hunter2\\\\next"}', "hunter2\\\\next"),
+        ('{"a":"{\\"cmd\\":\\"echo \\\\\\"curl -u me:hunter2\\\\\\"\\"}"}', "hunter2"),
+        ('{"cmd":"mysql -p\'hunter2 and then"}', "hunter2"),
+        ('mysql -p\'hunter2 and "then"', "hunter2"),
+    ],
+)
+def test_how_far_a_password_of_a_command_reaches(text: str, secret: str) -> None:
+    assert [text[hit.start : hit.end] for hit in find(text)] == [secret]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "curl -u 'me:password and then",
+        'curl -u "$USER:$PASS',
+        "sshpass -p '$PASS",
+        "sshpass -p '<password> ssh",
+        "mysql -p'",
+        "mysql -p'password",
+        "docker login -u me -p '...",
+        "curl -u 'me:",
+        "curl -u 'me:abc\n",
+    ],
+)
+def test_what_is_none_behind_an_open_quote(text: str) -> None:
+    assert find(text) == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -380,7 +460,7 @@ _UNITS: Final = (
     "'password':\"", "cookie:", "cookie: a=", "bearer ", "Basic ", "a://", "a://b:", "a://b:c@", "a://b:c/", ":a@",
     'name="password"\n', '["x-api-key","', '"name":"password","value":"', "{{", "<", "your-",
     "\\", "\\u0073", "%25", "%5C", "&amp;", "&#", "=", "a", "A", "0", "-", "_", "key", "token-", "/",
-    "curl ", "curl -u ", 'curl -u "a:', "curl -u a:b\\", "mysql ", 'mysql -p"', "sshpass -p", "password='a1''",
+    "curl ", "curl -u ", 'curl -u "a:', "curl -u a:b\\", "mysql ", 'mysql -p"', "sshpass -p", "password='a1''", "curl -u 'a:bcd ", "sshpass -p 'a1 ", "curl -u a:b\\\\",
     'password="a1\\"', "--password ", "<password>", "login a password ", "authorization:",
     '"kty":"EC","d":"', "cookie: a=b; c", "X-Api-Key: ", "docker login ", "password = ", "A_", "x-a-",
     "a" * 64 + "\n", '"a" : \'', " ", "\n", "MAAAAAAAAAAAAAAAAAAAAAAA.", "JQQJ9", "aJQQJ9", "x\x1b[32m",

@@ -76,6 +76,26 @@ def test_what_is_none(command: str) -> None:
     assert blanked(body) == body
 
 
+@pytest.mark.parametrize("chars", [1000, 5, 1])
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("mysql -p'hunter2s3cret and then", "mysql -p'[redacted-secret-1] and then"),
+        ("sshpass -p 'tr4iling\\'", "sshpass -p '[redacted-secret-1]'"),
+        ('docker login -p "tr4iling\\"', 'docker login -p "[redacted-secret-1]'),
+        ("curl -u 'me:hunter2s3cret\n' x", "curl -u 'me:[redacted-secret-1]' x"),
+        ("curl -u me:hunter2s3cret\nnext", "curl -u me:[redacted-secret-1]\nnext"),
+    ],
+)
+def test_where_its_quote_is_open(command: str, left: str, chars: int) -> None:
+    assert json.loads(redacted(*cuts(json.dumps({"cmd": command, "n": 1}), chars))) == {"cmd": left, "n": 1}
+
+
+@pytest.mark.parametrize("chars", [1000, 5, 1])
+def test_of_arguments_that_are_torn_inside_it(chars: int) -> None:
+    assert redacted(*cuts('{"cmd":"curl -u \\"me:hunter2s3cret', chars)) == '{"cmd":"curl -u \\"me:[redacted-secret-1]'
+
+
 @pytest.mark.parametrize("chars", [1, 2, 3])
 @pytest.mark.parametrize("ascii_only", [True, False])
 @pytest.mark.parametrize("password", ["\\ü😀", "x\\ü7abcd", "😀😀😀7", "a\\😀7\\"])

@@ -17,8 +17,13 @@ __all__ = ["ID_NAMES", "TIME_NAMES", "holders", "is_seconds", "kind_of"]
 ID_NAMES: Final = frozenset({"responseId"})
 #: In these alone: a run says when it began and when it failed, a batch a dozen of them.
 TIME_NAMES: Final = re.compile(r"created|createTime|[a-z]+(?:_[a-z]+)*_at")
-#: As providers make them up. A model, a tool, or what is set up once is called by a name.
-_MADE: Final = re.compile(r"((?:embd|file|batch|vs|vsfb|run|thread|asst|step|upload|part|ftjob)[-_])[\w-]+")
+#: As providers make them up, with a run in which no words are, or a UUID; and as they are here already. A model, a tool
+#: and what is set up once are called by a name, also by one that begins so: `batch-process`, `step-by-step`.
+_MADE: Final = re.compile(
+    r"((?:embd|file|batch|vs|vsfb|run|thread|asst|step|upload|part|ftjob)[-_])"
+    r"(?:[1-9]\d{0,2}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"|(?=[\w-]*?(?:(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16}|(?=[a-z]*[A-Z])(?=[A-Z]*[a-z])[A-Za-z]{20}))[\w-]+)"
+)
 #: From 2001 to 2286: fewer digits are a number, more are no seconds.
 _SECONDS: Final = re.compile(r"[1-9]\d{9}(?:\.\d+)?")
 #: A model was made once, and its id is its name.

@@ -244,12 +244,12 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_body_of_very_many_members() -> None:
     """Each of them copied all that was behind it: 1.6 MB took seconds, and 128 MB hours."""
     headers = [("content-encoding", "gzip")]
-    some = gzip.compress(b"", mtime=0) * 30_000 + gzip.compress(CLEAN)
+    some = gzip.compress(b"", mtime=0) * 90_000 + gzip.compress(CLEAN)
     began = time.process_time()
     assert plain_body(headers, some) == CLEAN
-    assert time.process_time() - began < 0.4
-    assert plain_body(headers, some * 4) == some * 4
-    assert [one.why for one in unreadable([whole(some * 4, coding="gzip")])] == ["size"]
+    assert time.process_time() - began < 1.5
+    assert plain_body(headers, some * 2) == some * 2
+    assert [one.why for one in unreadable([whole(some * 2, coding="gzip")])] == ["size"]
 
 
 @given(st.sampled_from(sorted(CODED)), st.text(st.characters(exclude_categories=["Cs", "Cc"])), st.data())

@@ -141,10 +141,10 @@ class Choices:
             work.events += choice.calls.damage([call for call in choice.calls.known if call in torn], work.n)
         for given in filter(is_object, work.value["choices"]):
             index = given.get("index")
-            choice = self._choices.get(index if type(index) is int else 0)
+            legacy = self._choices.get(index if type(index) is int else 0)
             said = as_object(as_object(given.get("delta")).get("function_call")).get("arguments")
-            if choice is not None and isinstance(said, str) and _REPLACED in said:
-                work.events += choice.damage_legacy(work.n)
+            if legacy is not None and isinstance(said, str) and _REPLACED in said:
+                work.events += legacy.damage_legacy(work.n)
 
     def repair(self, work: Work) -> None:
         """Make every choice of the chunk canonical."""

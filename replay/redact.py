@@ -222,8 +222,9 @@ def _each_spans(
     for taken in each.values():
         known.add((span.vendor, span.secret or "") for spans in taken.values() for span in spans)
     for number, taken in each.items():
-        _elsewhere(streams[number], parts[number], taken, known)
-        keep_json(streams[number], parts[number], taken)
+        several = list(channels(streams[number], parts[number])) if known or any(taken.values()) else []
+        _elsewhere(several, parts[number], taken, known)
+        keep_json(several, parts[number], taken)
         _logprobs(parts[number], taken)
     return {number: _in_order(taken, known) for number, taken in each.items()}
 
@@ -248,11 +249,10 @@ def _spans(records: Sequence[Record], parts: Sequence[Text], asked: Redaction) -
     return taken
 
 
-def _elsewhere(records: Sequence[Record], parts: Sequence[Text], taken: dict[int, list[Span]], known: Known) -> None:
+def _elsewhere(several: Sequence[Joined], parts: Sequence[Text], taken: dict[int, list[Span]], known: Known) -> None:
     """What a name gave away, where it stands without one; and of any secret the beginning, where a text ends in it."""
     if not known:
         return
-    several = list(channels(records, parts))
     single = [piece for number, text in enumerate(parts) for piece in pieces_of(text, number)]
     here = known.within([*(joined.said for joined in several), *(piece.said for piece in single)])
     for joined in several:

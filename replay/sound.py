@@ -8,9 +8,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from wiretape.events.record import Record
-
-from .channels import channels
 from .edited import Text
 from .spans import Form, Span
 from .strings import Joined, Piece, pieces_of
@@ -22,14 +19,14 @@ _PLACEHOLDER: Final = "[redacted]"
 _NUMBERS: Final = frozenset({"bytes", "digits"})
 
 
-def keep_json(records: Sequence[Record], parts: Sequence[Text], taken: dict[int, list[Span]]) -> None:
-    """The spans, so changed that each string, and each that came in pieces, is JSON behind them if it was before."""
+def keep_json(several: Iterable[Joined], parts: Sequence[Text], taken: dict[int, list[Span]]) -> None:
+    """The spans, so changed that each string, and each of `several` pieces, is JSON behind them if it was before."""
     if not any(taken.values()):
         return
     for number in [*taken]:
         for piece in pieces_of(parts[number], number, names=False):
             _keep(Joined.of([piece]), taken)
-    for joined in channels(records, parts):
+    for joined in several:
         _keep(joined, taken)
 
 

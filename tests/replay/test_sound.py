@@ -9,6 +9,7 @@ from tests.replay.test_redact import arguments, tape
 from wiretape.events.json_text import dumps
 from wiretape.events.record import Record
 from wiretape.replay.asked import Redaction
+from wiretape.replay.channels import channels
 from wiretape.replay.edited import texts
 from wiretape.replay.redact import blanked, findings, redact
 from wiretape.replay.sound import keep_json
@@ -128,7 +129,7 @@ def test_what_would_break_it_is_replaced_whole() -> None:
     at = parts[brace].raw.index(b'"}"') + 1
     path: Any = ("choices", 0, "delta", "tool_calls", 0, "function", "arguments")
     taken = {brace: [Span(brace, at, at + 1, path, "secret", "}")]}
-    keep_json(records, parts, taken)
+    keep_json(channels(records, parts), parts, taken)
     spans = [span for number in sorted(taken) for span in taken[number]]
     assert [span.form for span in spans] == ["inside", "plain", "plain"]
     assert [span.secret for span in spans] == ['{"a": "some words"}', None, None]
@@ -142,8 +143,8 @@ def test_what_breaks_nothing_stays_as_it_was_found() -> None:
     for start, vendor in ((at, "secret"), (0, "event")):
         span = Span(first, start, start + 4, ("choices",), vendor, "some")
         taken = {first: [span]}
-        keep_json(records, parts, taken)
+        keep_json(channels(records, parts), parts, taken)
         assert taken == {first: [span]}
     nothing: dict[int, list[Span]] = {}
-    keep_json(records, parts, nothing)
+    keep_json(channels(records, parts), parts, nothing)
     assert nothing == {}

@@ -18,7 +18,7 @@ _INSIDES: Final = re.compile(rb'[^"\\\x00-\x1f]*(?:(?:\n|\\["\\/bfnrt])[^"\\\x00
 class Familiar:
     """`before` and `behind` are the edges of a JSON text that is one for every string between them."""
 
-    __slots__ = ("_edges", "_head", "_next", "_tail", "before", "behind")
+    __slots__ = ("_between", "_edges", "_head", "_seam", "_tail", "before", "behind")
 
     def __init__(self, before: bytes, behind: bytes) -> None:
         self.before = before
@@ -26,7 +26,10 @@ class Familiar:
         self._edges = len(before) + len(behind)
         self._head = b"data: " + before
         self._tail = behind + b"\n\n"
-        self._next = self._tail + self._head
+        #: What stands between two texts, and as much of it as is looked for: a needle of 230 bytes takes 440 ns a find,
+        #: one of 50 takes 160, and 40 to take the rest off.
+        self._between = len(self._tail) + len(self._head)
+        self._seam = self._tail + b"data: "
 
     def knows(self, payload: bytes) -> bool:
         """Whether the payload is these edges and a string's inside."""
@@ -47,10 +50,13 @@ class Familiar:
         begin, stop = at + len(self._head), data.rfind(self._tail, at, end)
         if stop < begin or not data.startswith(self._head, at):
             return [], at
-        insides = data[begin:stop].split(self._next)
+        first, *others = data[begin:stop].split(self._seam)
+        insides = [first, *[other.removeprefix(self.before) for other in others]]
         lines = b"\n".join(insides)
-        # A line end inside of one would look like one between two.
-        if _INSIDES.fullmatch(lines) is None or lines.count(b"\n") != len(insides) - 1 or not _is_text(lines):
+        seams = len(others)
+        # One that does not begin as they do is longer by that; a line end inside of one would look like one between two.
+        whole = len(lines) == stop - begin - seams * (self._between - 1) and lines.count(b"\n") == seams
+        if not whole or _INSIDES.fullmatch(lines) is None or not _is_text(lines):
             first = data.find(self._tail, begin)
             return self.stretch(data, at, first + len(self._tail)) if first < stop else ([], at)
         return insides, stop + len(self._tail)

@@ -10,6 +10,7 @@ import json
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 __all__ = ["Heard", "ask", "from_json"]
@@ -74,20 +75,24 @@ def ask(
     key: str = "x",
     patience_s: float = 15.0,
     method: str = "POST",
+    now: Callable[[], float] = time.monotonic,
+    took: Callable[[int], object] = lambda _: None,
 ) -> Heard:
-    """One request on a connection of its own, and everything that comes of it."""
+    """One request on a connection of its own, and everything that comes of it. `took` is told of the head, with 0, and
+    of each read of the body, with its length; each read's time was taken before.
+    """
     lines = [
         f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Content-Type: application/json",
         f"Authorization: Bearer {key}", f"Content-Length: {len(body)}", "Connection: close", "", "",
     ]  # fmt: skip
     with socket.create_connection(("127.0.0.1", port), timeout=patience_s) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        began = time.monotonic()
+        began = now()
         connection.sendall("\r\n".join(lines).encode("latin-1") + body)
-        return _heard(connection, began)
+        return _heard(connection, lambda: now() - began, took)
 
 
-def _heard(connection: socket.socket, began: float) -> Heard:
+def _heard(connection: socket.socket, since: Callable[[], float], took: Callable[[int], object]) -> Heard:
     held, head_s, status = b"", 0.0, 0
     headers: list[tuple[str, str]] = []
     framing = _Framing()
@@ -96,24 +101,26 @@ def _heard(connection: socket.socket, began: float) -> Heard:
         try:
             data = connection.recv(_READ_BYTES)
         except ConnectionResetError:
-            return Heard(status, headers, head_s, reads, "reset", time.monotonic() - began)
+            return Heard(status, headers, head_s, reads, "reset", since())
         except TimeoutError:
-            return Heard(status, headers, head_s, reads, "silent", time.monotonic() - began)
-        now = time.monotonic() - began
+            return Heard(status, headers, head_s, reads, "silent", since())
+        at = since()
         if not data:
-            return Heard(status, headers, head_s, reads, "ended" if framing.closed() else "cut", now)
+            return Heard(status, headers, head_s, reads, "ended" if framing.closed() else "cut", at)
         if not status:
             held += data
             if b"\r\n\r\n" not in held:
                 continue
             head, _, data = held.partition(b"\r\n\r\n")
-            status, headers, head_s = int(head.split(b" ")[1]), _headers(head), now
+            status, headers, head_s = int(head.split(b" ")[1]), _headers(head), at
             framing = _Framing(headers)
+            took(0)
         content = framing.feed(data)
         if content:
-            reads.append((now, content))
+            reads.append((at, content))
+            took(len(content))
         if framing.done:
-            return Heard(status, headers, head_s, reads, "ended", now)
+            return Heard(status, headers, head_s, reads, "ended", at)
 
 
 def _headers(head: bytes) -> list[tuple[str, str]]:

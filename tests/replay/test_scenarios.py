@@ -1,8 +1,10 @@
 """The seven scenarios: recorded through the real proxy, sealed, replayed, heard on a bare socket: nothing is lost."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import trio
@@ -14,19 +16,20 @@ from tests.replay.virtual import taped
 from wiretape.events.record import Record
 from wiretape.events.settings import Settings
 from wiretape.events.tape import reads
+from wiretape.proxy.body import Body
 from wiretape.proxy.config import Config, Route, Target
+from wiretape.proxy.connection import Read
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import running
 from wiretape.replay.load import parse
 from wiretape.replay.player import INSTANT, ORIGINAL, Speed, script_of
 from wiretape.replay.record import recorded
-from wiretape.replay.script import Request
+from wiretape.replay.script import Request, Script
 from wiretape.replay.seal import EXACT, seal
 from wiretape.replay.server import listening
 
-#: Of each read, at original speed.
-ERROR_S_MAX = 0.005
-TRIES_MAX = 3
+#: Of each read, at original speed: what a clock of floats, cut to microseconds, does to it.
+ERROR_S_MAX = 0.000_005
 
 
 def resealed(records: Sequence[Record]) -> Sequence[Record]:
@@ -38,9 +41,49 @@ def resealed(records: Sequence[Record]) -> Sequence[Record]:
 # -- on sockets -------------------------------------------------------------------------------------------------------
 
 
+class Turns:
+    """Real sockets, and a clock that stands still until all that is due has been read: then it jumps to what is due
+    next. So however late a busy machine wakes anybody, no two pieces meet and no time is late by it.
+    """
+
+    def __init__(self, clock: MockClock) -> None:
+        self._clock = clock
+        #: Of the body, what its reader has; -1 while that has no head.
+        self._read = -1
+        self._more = trio.Event()
+        self._asked = trio.Event()
+
+    def answered(self, script: Script) -> Script:
+        """From now on it is played."""
+        self._asked.set()
+        return script
+
+    def took(self, size: int) -> None:
+        """What its reader tells."""
+        self._read = max(0, self._read) + size
+        self._more.set()
+        self._more = trio.Event()
+
+    async def play(self, script: Script) -> None:
+        """One answer, from the request on."""
+        await self._asked.wait()
+        at, due = trio.current_time() + script.head_delay_s, 0
+        self._jump(at)
+        for delay_s, what in script.steps:
+            while self._read < due:
+                await self._more.wait()
+            at += delay_s
+            self._jump(at)
+            due += len(what) if isinstance(what, bytes) else 0
+
+    def _jump(self, at: float) -> None:
+        """A little further, lest a rounded time be one that has not come yet."""
+        self._clock.jump(max(0.0, at + 1e-7 - trio.current_time()))
+
+
 @asynccontextmanager
-async def proxy_before(upstream: str, data: Path) -> AsyncGenerator[int]:
-    """The real one; its port."""
+async def proxy_before(upstream: str, data: Path) -> AsyncGenerator[str]:
+    """The real one; its URL."""
     route = Route(
         name="",
         targets=(Target(name="scripted", url=upstream),),
@@ -49,60 +92,87 @@ async def proxy_before(upstream: str, data: Path) -> AsyncGenerator[int]:
     log = Log(None)
     try:
         async with running(Config(data=data, port=0, routes={"": route}), log=log) as server:
-            yield int(server.url.rpartition(":")[2])
+            yield server.url
     finally:
         log.close()
 
 
-async def heard(port: int, name: str) -> Heard:
-    return await trio.to_thread.run_sync(ask, port, BODY[name])
+async def heard(url: str, name: str, script: Script, turns: Turns, *, direct: bool = True) -> Heard:
+    """What a client hears that asks there and is answered with this script; with a proxy between, that reads it."""
+    port = int(url.removesuffix("/v1").rpartition(":")[2])
+    now = trio.lowlevel.current_clock().current_time
+
+    def took(size: int) -> None:
+        if direct:
+            trio.from_thread.run_sync(turns.took, size)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(turns.play, script)
+        found = await trio.to_thread.run_sync(partial(ask, port, BODY[name], now=now, took=took))
+        nursery.cancel_scope.cancel()
+    return found
 
 
-async def replayed(records: Sequence[Record], name: str, speed: Speed) -> Heard:
-    script = script_of(records, speed=speed)
-    async with listening(lambda _: script) as (url, _):
-        return await heard(int(url.removesuffix("/v1").rpartition(":")[2]), name)
+def telling(turns: Turns) -> Callable[[Body], Awaitable[Read | None]]:
+    """The proxy's reading of an answer, which is told."""
+    receive = Body.receive
+
+    async def received(body: Body) -> Read | None:
+        turns.took(0)
+        read = await receive(body)
+        turns.took(0 if read is None else len(read.data))
+        return read
+
+    return received
 
 
-async def in_all_forms(name: str, data: Path) -> tuple[Heard, Heard, Sequence[Record]]:
+async def replayed(records: Sequence[Record], name: str, speed: Speed, clock: MockClock) -> Heard:
+    script, turns = script_of(records, speed=speed), Turns(clock)
+    async with listening(lambda _: turns.answered(script)) as (url, _):
+        return await heard(url, name, script, turns)
+
+
+async def in_all_forms(name: str, data: Path, clock: MockClock) -> tuple[Heard, Heard, Sequence[Record]]:
     """Asked directly, asked while it is recorded, and the recording."""
-    async with listening(chosen) as (upstream, _):
-        direct = await heard(int(upstream.removesuffix("/v1").rpartition(":")[2]), name)
-        async with proxy_before(upstream, data) as port:
-            through = await heard(port, name)
+    direct = await asked_of(name, None, clock)
+    through = await asked_of(name, data, clock)
     (records,), _ = recorded(data)
     return direct, through, resealed(records)
 
 
+async def asked_of(name: str, data: Path | None, clock: MockClock) -> Heard:
+    """Through the proxy where it has a folder."""
+    script, turns = SCENARIOS[name].script, Turns(clock)
+    async with listening(lambda request: turns.answered(chosen(request))) as (upstream, _):
+        if data is None:
+            return await heard(upstream, name, script, turns)
+        async with proxy_before(upstream, data) as url:
+            with mock.patch.object(Body, "receive", telling(turns)):
+                through = await heard(url, name, script, turns, direct=False)
+            clock.rate = 1.0  # it stops in its own time
+            return through
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_what_comes_back_is_what_came(name: str, tmp_path: Path) -> None:
+async def test_what_comes_back_is_what_came(name: str, tmp_path: Path, mock_clock: MockClock) -> None:
     scenario = SCENARIOS[name]
-    direct, through, records = await in_all_forms(name, tmp_path)
+    direct, through, records = await in_all_forms(name, tmp_path, mock_clock)
     assert records[-1].keys["ending"] == scenario.ending
     assert direct.ending == scenario.heard
     assert through.ending == {"reset": "cut"}.get(scenario.heard, scenario.heard), "the proxy itself resets nobody"
 
-    instant = await replayed(records, name, INSTANT)
-    original, errors = await at_original_speed(records, name)
+    mock_clock.rate = 0.0
+    instant = await replayed(records, name, INSTANT, mock_clock)
+    original = await replayed(records, name, ORIGINAL, mock_clock)
     for again in (instant, original):
         assert again.sha256 == direct.sha256 == through.sha256
         assert (again.status, again.ending) == (direct.status, direct.ending)
         assert again.header("retry-after") == direct.header("retry-after")
     assert original.sizes == [len(data) for _, data in reads(records)] == direct.sizes
-    assert max(errors) < ERROR_S_MAX, f"late by {[round(error * 1e3, 1) for error in errors]} ms"
-
-
-async def at_original_speed(records: Sequence[Record], name: str) -> tuple[Heard, list[float]]:
-    """And how far each read is from its time since the request; once more where others had the machine meanwhile."""
     began = next(record.t for record in reversed(records) if record.kind == "attempt")
-    due = [(t - began) / 1e6 for t, _ in reads(records)]
-    tries = 0
-    while True:
-        again, tries = await replayed(records, name, ORIGINAL), tries + 1
-        errors = [abs(at - when) for (at, _), when in zip(again.reads, due, strict=False)]
-        if max(errors) < ERROR_S_MAX or tries == TRIES_MAX:
-            return again, errors
+    errors = [at - (t - began) / 1e6 for (at, _), (t, _) in zip(original.reads, reads(records), strict=True)]
+    assert max(map(abs, errors)) < ERROR_S_MAX, f"late by {[round(error * 1e3, 3) for error in errors]} ms"
 
 
 # -- in virtual time --------------------------------------------------------------------------------------------------

@@ -1,12 +1,13 @@
 """The openai SDK for Python reads what we send: nothing raises that is not due, and it holds what our folds hold."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 
 from tests.laws.generated import streams
-from tests.support.corpus import Stream, load, needs_corpus
+from tests.support.corpus import Stream, load, needs_corpus, sampled
 
 from .openai_python import read
 from .report import PLACE
@@ -52,10 +53,18 @@ def test_a_generated_stream_is_read_as_our_folds_read_it(upstream: bytes) -> Non
     assert wrong(upstream) == []
 
 
+def captured() -> Iterator[tuple[int, Stream]]:
+    """None where there is no corpus: the names of the tests hang on it."""
+    return sampled(one_in=3) if load() else iter(())
+
+
 def by_source() -> dict[str, list[Stream]]:
-    """The captures of each repository, and so the work in pieces that can run side by side."""
+    """The captures of each repository, and so the work in pieces that can run side by side.
+
+    All in `make laws` (and in `make conformance`), one of three in the default suite.
+    """
     sources: dict[str, list[Stream]] = {}
-    for stream in load():
+    for _, stream in captured():
         sources.setdefault(stream.id.partition(":")[0], []).append(stream)
     return sources
 
@@ -72,4 +81,8 @@ def test_a_captured_stream_is_read_as_our_folds_read_it(source: str) -> None:
 @pytest.mark.slow
 def test_the_document_lists_exactly_the_streams_that_end_with_an_error() -> None:
     listed = set(re.findall(r"^\| `(.+:.+)` \| `\w+` \|$", PLACE.read_text(encoding="utf-8"), re.MULTILINE))
-    assert {stream.id for stream in load() if truth(stream.body).error_due} == listed, "`make conformance`"
+    asked = dict(captured()).values()
+    due = {stream.id for stream in asked if truth(stream.body).error_due}
+    assert due == listed & {stream.id for stream in asked}, "`make conformance`"
+    assert due
+    assert listed <= {stream.id for stream in load()}, "`make conformance`"

@@ -55,7 +55,7 @@ def test_every_prefix_of_any_stream_has_a_state(body: bytes, hermes: bool) -> No
     check(body, hermes=hermes)
 
 
-@settings(max_examples=1_000 if FULL else 30)
+@settings(max_examples=1_000 if FULL else 15)
 @given(body=streams() | agent_streams(), hermes=st.booleans())
 def test_every_prefix_of_its_bytes_is_a_stream(body: bytes, hermes: bool) -> None:
     for end in range(0, len(body), 7):

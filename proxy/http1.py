@@ -257,6 +257,7 @@ class Http1(H11Protocol):
         self._inbox = inbox = Inbox(self._continue, self.line.has_left)
         scope["extensions"]["wiretape"] = {
             "abort": exchange.cut,
+            "open": exchange.open,
             "offer": exchange.offer,
             "flush": self.line.send,
             "on_left": inbox.on_left,
@@ -385,13 +386,35 @@ class Exchange(HTTPStream):
             headers = self.response["headers"] if hasattr(self, "response") else ()
             self._line.cut(framed=framed or any(name.lower() == b"content-length" for name, _ in headers))
 
+    def open(self, message: Any) -> bool:
+        """In the scope as `extensions.wiretape.open`: a start that is `held`, if it can be had without waiting; else it
+        is to be sent the usual way.
+        """
+        if not self._unread or self._line.over or self.state is not ASGIHTTPState.REQUEST:
+            return False
+        self.closes |= self._http.keep_alive_requests >= self.config.keep_alive_max_requests  # the server stops
+        headers = message.get("headers", ())
+        head = answer_head(message["status"], headers, closes=self.closes) if self._is_chunked(message) else None
+        if head is None:
+            return False
+        self.response, self._unread, self._head = message, b"", head
+        self.state = ASGIHTTPState.RESPONSE
+        self._chunked = self.plain = True
+        return True
+
     def offer(self, body: bytes) -> bytes | None:
-        """In the scope as `extensions.wiretape.offer`: a piece of the body, sent at once as far as the socket takes it.
+        """In the scope as `extensions.wiretape.offer`: a piece of the body, sent at once as far as the socket takes it,
+        behind the head where that was held.
 
         What is left of it comes back framed, and goes through `flush` before anything else is sent; None where nothing
         was sent, and the piece is to be sent the usual way.
         """
-        return self._line.offer(b"%x\r\n%b\r\n" % (len(body), body)) if self._chunked and not self._head else None
+        if not self._chunked:
+            return None
+        left = self._line.offer(b"%b%x\r\n%b\r\n" % (self._head, len(body), body))
+        if left is not None:
+            self._head = b""
+        return left
 
     async def app_send(self, message: Any) -> None:
         """ASGI's `send`. Never raises for a client that left; what is sent to it then goes nowhere.
@@ -414,23 +437,15 @@ class Exchange(HTTPStream):
             await super().app_send(message)
 
     async def _start(self, message: Any) -> None:
-        chunked = self._is_chunked(message)
+        if self.open(message):
+            if not message.get("held", False):
+                head, self._head = self._head, b""
+                await self._line.send(head)
+            return
         unread, self._unread = self._unread, b""
         if unread:
-            self.closes |= self._http.keep_alive_requests >= self.config.keep_alive_max_requests  # the server stops
-            plain = chunked and self.state is ASGIHTTPState.REQUEST
-            headers = message.get("headers", ())
-            head = answer_head(message["status"], headers, closes=self.closes) if plain else None
-            if head is not None:
-                self.response = message
-                self.state = ASGIHTTPState.RESPONSE
-                self._chunked = self.plain = True
-                if message.get("held", False):
-                    self._head = head
-                else:
-                    await self._line.send(head)
-                return
             self._http.reread(unread)
+        chunked = self._is_chunked(message)
         if not (chunked and message.get("held", False)):
             await super().app_send(message)
         else:

@@ -66,7 +66,9 @@ class Scribe:
             commit = taping.recorder.record("commit", records[-1].t, {"status": answer.status})
             frames += taping.emitted([commit], records)
             await taping.write([*records, commit])
-            self._live.commit(answer)
+            # What is whole goes out in one send with its end; the first byte of all else waits for no other task (60 to
+            # 260 us of the 1.7 ms that it takes).
+            self._live.commit(answer, at_once=not taping.emitter.wire.terminated)
         else:
             await taping.write(records)
         if frames:

@@ -1,6 +1,6 @@
 """One client's side of a stream: sends what the pump shows, at the client's own pace, and notices that it has left."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ import trio
 from wiretape.events.emit import Emitter
 from wiretape.events.record import Record
 
+from .answers import Answer
 from .asgi import Receive, Send
 from .limits import FINAL_SEND_TIMEOUT_S, SEND_BYTES_MAX, SLICE_RECORDS
 from .live import Live, News
@@ -26,7 +27,7 @@ async def tail(
     """Returns when the answer is whole, cut, or nobody is left to have it.
 
     `behind` reads what the client still says, where its body was not read before; `wire` is what the connection class
-    has beyond ASGI: `abort`, `offer`, `flush`, `on_left`.
+    has beyond ASGI: `abort`, `open`, `offer`, `flush`, `on_left`.
     """
     ending: News | None = News.CUT
     try:
@@ -67,12 +68,13 @@ def _left(live: Live, scope: trio.CancelScope) -> None:
 
 async def _send_all(live: Live, store: Store, send: Send, wire: Mapping[str, Any], *, head: bool) -> News | None:
     """How the answer is to end; None where its end went out with its last piece."""
+    if not head:
+        live.open, live.offer = partial(_open, wire["open"]), wire["offer"]
     answer = await live.answered()
     if answer is None:
         return News.CUT
-    held = live.waits and not head  # with the first piece: one send less before the first byte
-    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers, "held": held})
-    live.offer = None if head else wire["offer"]
+    if not live.opened:
+        await send(_start(answer, held=live.waits and not head))  # with the first piece: one send less before it
     while True:
         taken = await live.take()
         if isinstance(taken, bytes):
@@ -92,6 +94,14 @@ async def _send_all(live: Live, store: Store, send: Send, wire: Mapping[str, Any
             await wire["flush"](live.leftover())
         else:
             return taken
+
+
+def _open(begin: Callable[[Any], bool], answer: Answer) -> bool:
+    return begin(_start(answer, held=True))
+
+
+def _start(answer: Answer, *, held: bool) -> dict[str, Any]:
+    return {"type": "http.response.start", "status": answer.status, "headers": answer.headers, "held": held}
 
 
 async def _from_tape(live: Live, store: Store, send: Send) -> bool:

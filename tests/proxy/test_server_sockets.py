@@ -174,6 +174,46 @@ async def test_an_answer_cut_in_a_stream_arrives_to_its_last_byte() -> None:
         assert not answer.endswith(b"0\r\n\r\n")
 
 
+_LONG = bytes(8 * 2**20)
+
+
+async def first_piece_at_once(scope: Any, _receive: Any, send: Any) -> None:
+    """As a stream's first piece goes out where its client waits for it; more than any socket takes at once."""
+    wire = scope["extensions"]["wiretape"]
+    head = {"type": "http.response.start", "status": 200, "headers": [(b"x-first", b"1")], "held": True}
+    assert wire["offer"](b"too soon") is None
+    assert wire["open"](head)
+    assert not wire["open"](head), "an answer has one head"
+    left = wire["offer"](_LONG)
+    assert 0 < len(left) < len(_LONG)
+    await wire["flush"](left)
+    assert wire["offer"](b"more") == b""
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def test_a_head_and_a_first_piece_that_the_socket_takes_in_part_arrive_whole() -> None:
+    async with serving(first_piece_at_once) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
+        await client.send_all(request("GET", "/", "Connection: close"))
+        head, _, body = (await said(client)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert b"x-first: 1" in head
+    assert body == b"%x\r\n%b\r\n4\r\nmore\r\n0\r\n\r\n" % (len(_LONG), _LONG)
+
+
+async def with_a_length(scope: Any, _receive: Any, send: Any) -> None:
+    head = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")], "held": True}
+    assert not scope["extensions"]["wiretape"]["open"](head)
+    await send(head)
+    assert scope["extensions"]["wiretape"]["offer"](b"ok") is None
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+async def test_an_answer_that_is_not_chunked_begins_the_usual_way() -> None:
+    async with serving(with_a_length) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
+        await client.send_all(request("GET", "/", "Connection: close"))
+        assert (await said(client)).endswith(b"\r\n\r\nok")
+
+
 async def test_a_long_body_that_is_refused_does_not_lose_the_answer_to_a_reset() -> None:
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"3")]})

@@ -5,6 +5,7 @@ and replayed are equal by construction. Clock, chance, configuration and other t
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any, Final, get_args
 
 from .chat.stream import ChatStream
@@ -38,7 +39,11 @@ class Emitter:
         self._sink = sink
         self._repairs = repairs
         self._verbatim = self._foreign = True
-        self.stream = ChatStream(Settings(), "", 0, sink)
+
+    @cached_property
+    def stream(self) -> ChatStream:
+        """What reads the records; before `open`, if anybody asks, one that has seen nothing."""
+        return ChatStream(Settings(), "", 0, self._sink)
 
     @property
     def wire(self) -> Wire:

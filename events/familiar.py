@@ -54,11 +54,11 @@ class Familiar:
         insides = [first, *[other.removeprefix(self.before) for other in others]]
         lines = b"\n".join(insides)
         seams = len(others)
-        # One that does not begin as they do is longer by that; a line end inside of one would look like one between two.
+        # What does not begin as they do is longer by that; a line end inside of one would look like one between two.
         whole = len(lines) == stop - begin - seams * (self._between - 1) and lines.count(b"\n") == seams
         if not whole or _INSIDES.fullmatch(lines) is None or not _is_text(lines):
-            first = data.find(self._tail, begin)
-            return self.stretch(data, at, first + len(self._tail)) if first < stop else ([], at)
+            end_of_one = data.find(self._tail, begin)
+            return self.stretch(data, at, end_of_one + len(self._tail)) if end_of_one < stop else ([], at)
         return insides, stop + len(self._tail)
 
 

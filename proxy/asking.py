@@ -205,7 +205,7 @@ class Asking:
         order = self._order
         target = order.route.targets[self._target]
         body = order.body
-        if isinstance(body, bytes):
+        if isinstance(body, bytes) and (self._hashes or self._edits):
             with trio.CancelScope(shield=True):  # nothing is on the tape yet, which must have a beginning
                 body = await self._prepared(body)
         headers = to_upstream(order.headers, target, own_key=order.own_key, hermes=order.route.hermes)
@@ -217,10 +217,18 @@ class Asking:
             base_of(target.url).origin, order.method.encode("ascii"), path, headers, body
         )
 
+    @property
+    def _hashes(self) -> bool:
+        return self._services.config.requests == "hash" and not self._sha256
+
+    @property
+    def _edits(self) -> bool:
+        return bool(self._order.cleaning) or self._asks_usage or self._unstreamed
+
     async def _prepared(self, body: bytes) -> bytes:
-        if self._services.config.requests == "hash" and not self._sha256:
+        if self._hashes:
             self._sha256 = await aside(body, partial(_sha256, body))
-        if self._order.cleaning or self._asks_usage or self._unstreamed:
+        if self._edits:
             plain = self._order.plain or body
             return await aside(plain, partial(self._edited, plain))
         return body

@@ -22,7 +22,7 @@ from .proxy_load import CASES, MANY, Case, Run, medians, run
 from .proxy_parties import Party, quiet_upstream, started, upstream
 from .proxy_report import report, verdicts
 
-_PROXIES: Final = ("wiretape", "relay", "litellm")
+_PROXIES: Final = ("wiretape", "floor", "relay", "litellm")
 _TURNS: Final = 3
 #: Beyond the idle streams: those of the warm-up may still be ending.
 _SPARE: Final = 500

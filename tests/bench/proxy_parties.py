@@ -70,6 +70,9 @@ def started(
                 environ["PYTHONPATH"] = str(rooms)
             serve = [str(Path(sys.executable).parent / "wiretape"), "serve", "--port", "9300", "--data", str(data)]
             running = _running(name, 9300, [*serve, "--upstream", f"http://127.0.0.1:{to}/v1"], environ)
+        case "floor":
+            floor = [sys.executable, "-m", "tests.bench.floor", "9207"]
+            running = _running(name, 9207, floor, {"PYTHONPATH": str(ROOT)})
         case "relay":
             uvicorn = [str(CACHE / "relay/bin/uvicorn"), "relay:app", "--port", "9206", "--log-level", "warning"]
             running = _running(name, 9206, uvicorn)

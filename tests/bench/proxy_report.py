@@ -9,6 +9,7 @@ __all__ = ["report", "verdicts"]
 
 _PARTIES: Final = {
     "wiretape": "Wiretape, as it comes: parsed, taped, folded, normalised",
+    "floor": "floor: hypercorn, trio and h11 alone, each frame read as JSON and written again",
     "relay": "relay: Starlette, uvicorn (uvloop), httpx",
     "litellm": "LiteLLM proxy 1.106, one worker",
     "direct": "the upstream itself",

@@ -35,19 +35,15 @@ _PIECES: Final = (
 )  # fmt: skip
 
 _BODIES: Final = st.lists(st.sampled_from(_PIECES) | st.binary(max_size=30), max_size=8).map(b"".join)
-_JSON_BODIES: Final = st.sampled_from(
-    [
-        b'{"model":"m","messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}],"tools":[ {} ]}',
-        b'{"messages": [{"a": 1}, {"b": 2}], "messages": [], "input": [1, "x"]}',
-        b'{"messages":[],"messages":[{"a":1}]}',
-        b'{\n  "messages": [\n    {}\n  ]\n}',
-        b"[1,2]",
-        b'"text"',
-        b"\x00\xff\n\xfe",
-        b"12\n34\n",
-        b"x" * 20_000 + b"\n" + "ü".encode() * 20_000,
-        b'{"input":"' + b"y" * 300_000 + b'"}',
-    ]
+_JSON_BODIES: Final = (
+    b'{"model":"m","messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}],"tools":[ {} ]}',
+    b'{"messages": [{"a": 1}, {"b": 2}], "messages": [], "input": [1, "x"]}',
+    b'{"messages":[],"messages":[{"a":1}]}',
+    b'{\n  "messages": [\n    {}\n  ]\n}',
+    b"[1,2]",
+    b'"text"',
+    b"\x00\xff\n\xfe",
+    b"12\n34\n",
 )
 _KEYS: Final = st.dictionaries(
     st.sampled_from(["status", "headers", "split", "own", "at", "cuts_", "é", "more"]),
@@ -69,22 +65,24 @@ def _reads_of(draw: st.DrawFn) -> list[tuple[int, bytes]]:
 
 
 @st.composite
-def tapes(draw: st.DrawFn) -> list[Record]:
+def tapes(draw: st.DrawFn, long: int = 300_000) -> list[Record]:
     """What a recorder may make: several attempts, streams and bodies, whatever stands between, ended or not."""
     recorder, t = Recorder(), 0
+    lengthy = (b"x" * (long // 15) + b"\n" + "ü".encode() * (long // 15), b'{"input":"' + b"y" * long + b'"}')
+    bodies = st.sampled_from([*_JSON_BODIES, *lengthy])
     dialect = draw(st.sampled_from(["chat", "", "novel"]))
     opened = {"format": 1, "stream": "s", "created": draw(st.integers(0, 9)), "dialect": dialect, "caller": "c"}
     records = [recorder.record("open", 0, opened)] if draw(st.booleans()) else []
 
     def between() -> None:
         for _ in range(draw(st.integers(0, 2))):
-            body = draw(st.none() | _JSON_BODIES | st.binary(max_size=9))
+            body = draw(st.none() | bodies | st.binary(max_size=9))
             verbatim = draw(st.booleans())
             records.append(recorder.record(draw(_KINDS), t, draw(_KEYS), body, verbatim=verbatim))
 
     def uploaded() -> None:
         for _ in range(draw(st.integers(0, 3))):
-            body = draw(_JSON_BODIES | st.binary(min_size=1, max_size=5))
+            body = draw(bodies | st.binary(min_size=1, max_size=5))
             records.append(recorder.record("upload", t, body=body, verbatim=False))
 
     for number in range(draw(st.integers(1, 2))):

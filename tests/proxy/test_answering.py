@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +93,43 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path, autojump_clock: 
     if request.param == "memory":
         yield MemoryStore()
         return
-    autojump_clock.autojump_threshold = 0.1
-    async with opened_files(tmp_path) as files:
-        yield files
+    autojump_clock.autojump_threshold = inf
+    async with opened_files(tmp_path) as files, trio.open_nursery() as nursery:
+        counted = _Counted(files)
+        nursery.start_soon(counted.jump, autojump_clock)
+        yield counted
+        nursery.cancel_scope.cancel()
+
+
+class _Counted:
+    """A store that knows how many are waiting for it, and a clock that jumps while nobody is."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting = 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name not in ("append", "create", "expire", "fates", "find_calls", "list", "release"):
+            return found
+
+        async def counted(*arguments: Any, **more: Any) -> Any:
+            self._waiting += 1
+            try:
+                return await found(*arguments, **more)
+            finally:
+                self._waiting -= 1
+
+        return counted
+
+    async def jump(self, clock: MockClock) -> None:
+        """What reads an ended tape does so in threads of trio's."""
+        limiter = trio.to_thread.current_default_thread_limiter()
+        while True:
+            await trio.testing.wait_all_tasks_blocked(0.001)
+            seconds = trio.lowlevel.current_statistics().seconds_to_next_deadline
+            if not self._waiting and not limiter.borrowed_tokens and seconds < inf:
+                clock.jump(max(0.0, seconds))
 
 
 async def turn(home: House, *messages: Mapping[str, Any], key: str = ME) -> list[Told]:

@@ -115,10 +115,12 @@ class Folder:
                 yield path.stem, path
 
     def day_path(self, day: date, stream: str) -> str:
-        """Of a stream that has ended; its folder is made."""
-        folder = self.root / day.isoformat()
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return f"{folder}/{stream}{_SUFFIX}"
+        """Of a stream that has ended."""
+        return f"{self.root}/{day.isoformat()}/{stream}{_SUFFIX}"
+
+    def make_day(self, day: date) -> None:
+        """The folder for the tapes of a day, if it is not there."""
+        (self.root / day.isoformat()).mkdir(mode=0o700, exist_ok=True)
 
     def ended_path(self, stream: str) -> str | None:
         """Where the tape of an ended stream lies."""

@@ -174,6 +174,7 @@ def _moved(folder: Folder, stream: str, path: Path, what: Mended | str) -> Recov
         path.unlink()
         return Recovered(stream=stream, path=None, torn=what.torn)
     day = day_of(what.created or path.stat().st_mtime)
+    folder.make_day(day)
     target = Path(folder.day_path(day, stream))
     if target.exists():
         return Recovered(stream=stream, path=None, refused=f"{target} exists already")

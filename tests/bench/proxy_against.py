@@ -14,7 +14,7 @@ from typing import Final
 from .against import short, tree
 from .document import put
 from .proxy_load import CASES, Case, Run, run
-from .proxy_parties import started, upstream
+from .proxy_parties import CACHE, started, upstream
 
 __all__ = ["main"]
 
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("commit")
     asked = parser.parse_args()
     turns: dict[str, list[dict[str, Run]]] = {"before": [], "now": []}
-    with tempfile.TemporaryDirectory(prefix="wiretape-against-") as folder, upstream():
+    with tempfile.TemporaryDirectory(prefix="against-", dir=CACHE) as folder, upstream():
         places = {"before": tree(Path(folder) / "before", asked.commit), "now": tree(Path(folder) / "now", "HEAD")}
         for number in range(_TURNS):
             for which in ("before", "now") if number % 2 else ("now", "before"):

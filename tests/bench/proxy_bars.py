@@ -26,6 +26,8 @@ class Figures(NamedTuple):
     runs: Mapping[tuple[str, str], Run]
     peak_mb: float | None
     idle: Idle | None
+    #: What making one file costs where the tapes are.
+    file_us: float | None = None
 
     def cpu(self, party: str, case: str) -> float | None:
         """Microseconds a frame."""

@@ -19,6 +19,7 @@ _TEXT: Final = """\
 
 Written by `make bench-proxy`: Wiretape as anybody starts it, a raw relay of twenty lines that looks at nothing, and
 the LiteLLM proxy, all in one run, in turns, before one upstream ([the yardstick](../tests/bench/yardstick/README.md)).
+The floor (tests/bench/floor.py) is what our own libraries cost with nothing of ours between them; it promises nothing.
 Medians of {turns}. Upstream, proxy and client share {machine}, so times of waiting say little; CPU time of the
 proxy's process is what can be compared.
 
@@ -69,6 +70,19 @@ def _costs(figures: Figures) -> list[str]:
 
 
 def _notes(figures: Figures) -> str:
+    return _disk_note(figures) + _idle_note(figures)
+
+
+def _disk_note(figures: Figures) -> str:
+    if figures.file_us is None:
+        return ""
+    return (
+        f"\nMaking a file took {figures.file_us:.0f} us where the tapes lay: ext4 takes 20, and more for some minutes "
+        "behind many deletions there.\n"
+    )
+
+
+def _idle_note(figures: Figures) -> str:
     if (idle := figures.idle) is None:
         return ""
     each_us = idle.share * idle.seconds / max(1, idle.keepalives) * 1e6

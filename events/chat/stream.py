@@ -99,15 +99,16 @@ class ChatStream:
         """One more piece of text, or of a call's arguments, if it is no more than that."""
         if record.value is self.familiar and record.value is not None:  # null is a value, too
             return record.raw
+        frame = None if self.ledger.whole else self._repair.steady(payload)  # first: the dearest of what is usual
         value = record.read().value  # if it was familiar, something else has happened meanwhile
-        plain = self._repair.plain(value)
-        if not plain and b'"tool_calls"' in payload and not self._settings.held and self.wire.has_room(len(payload)):
+        plain = frame is None and self._repair.plain(value)
+        frame = record.raw if plain else frame
+        if not frame and b'"tool_calls"' in payload and not self._settings.held and self.wire.has_room(len(payload)):
             arguments = self._repair.arguments(value, record.n)
             if arguments is not None:
                 self._event(arguments)
                 return record.raw
         self._texted = self._texted or read.says_text(value)
-        frame = record.raw if plain else None if self.ledger.whole else self._repair.steady(payload)
         if self._sink is not None and frame is not None:  # told here; the live fold knows it already
             for event in read.texts(value if plain else parse(frame[6:-2]), record.n):
                 self._sink(event)

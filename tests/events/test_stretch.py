@@ -16,6 +16,9 @@ def frame(text: bytes) -> bytes:
     return b'data: {"a":"%b","b":1}\n\n' % text
 
 
+MANY = frame(b"x" * 80) * 40
+
+
 def texts(data: bytes, at: int = 0) -> list[bytes]:
     found, end = KNOWN.stretch(data, at, len(data))
     assert data[at:end] == b"".join(map(frame, found))
@@ -45,6 +48,8 @@ def test_all_that_stand_side_by_side_before_the_limit() -> None:
         b'data: {"a":","b":1}\n\n',
         b'data: {"a":"x","b":2}\n\n',
         b'event: a\ndata: {"a":"x","b":1}\n\n',
+        b'data: {"A":"x","b":1}\n\n',
+        b'data: x","b":1}\n\n',
     ],
     ids=[
         "a comment",
@@ -60,12 +65,21 @@ def test_all_that_stand_side_by_side_before_the_limit() -> None:
         "edges that overlap",
         "another end",
         "an event",
+        "another beginning",
+        "no beginning",
     ],
 )
 def test_another_one_is_left_to_be_read(other: bytes) -> None:
     assert texts(other + frame(b"two")) == []
     assert texts(frame(b"one") + other) == [b"one"]
     assert texts(frame(b"one") + other + frame(b"two")) == [b"one"]
+    assert texts(frame(b"one") + other + MANY) == [b"one"]
+
+
+def test_many_are_parted_in_another_way() -> None:
+    """Python's split prepares a long needle anew for each find where there is much to look through."""
+    assert texts(frame(b"one") + MANY) == [b"one"] + [b"x" * 80] * 40
+    assert KNOWN._parted(MANY) == MANY.split(KNOWN._next)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_character_in_two_halves_is_no_text() -> None:

@@ -116,7 +116,7 @@ async def test_a_listener_with_a_full_backlog_is_a_black_hole() -> None:
             began = trio.current_time()
             answered = await home.ask()
             assert answered.status == 504
-            assert 0.9 < trio.current_time() - began < 3
+            assert 0.9 < trio.current_time() - began < 30, "the kernel would try for two minutes"
             await judged(home, answered, "refused", came=b"")
     finally:
         for each in (*fillers, listener):

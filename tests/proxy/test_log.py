@@ -156,10 +156,10 @@ def test_what_is_no_secret_stays(harmless: str) -> None:
 
 
 def test_masking_is_linear() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     for evil in ("key=" * 100_000, "sk-" * 100_000, "bearer " * 100_000, "://" * 100_000, "a@" * 100_000):
         masked_keys(evil)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(("size", "kept"), [(-1, -1), (0, 0), (1, 1)])
@@ -269,7 +269,7 @@ def test_a_full_pipe_loses_lines_and_tells_how_many_when_it_can() -> None:
         began = time.perf_counter()
         for number in range(LOG_LINES_MAX + 500):
             log.info("line", number=number)
-        assert time.perf_counter() - began < 1
+        assert time.perf_counter() - began < 5, "nobody reads, and nobody is waited for"
         assert log.dropped == 500
         data = drained(reading, b'"number": %d}\n' % (LOG_LINES_MAX - 1))
         lines = [json.loads(line) for line in data.lstrip(b"#").splitlines()]
@@ -324,7 +324,7 @@ def test_closing_waits_for_a_moment_at_most_and_nothing_is_said_after() -> None:
         began = time.perf_counter()
         log.close()
         log.close()
-        assert LOG_CLOSE_S <= time.perf_counter() - began < LOG_CLOSE_S + 1
+        assert LOG_CLOSE_S <= time.perf_counter() - began < LOG_CLOSE_S + 5, "nobody will ever read"
         log.info("y")
         assert b'"y"' not in drained(reading, b'"x"}\n')
 

@@ -130,17 +130,19 @@ def test_at_the_original_speed_the_reads_and_their_times_come_back(tmp_path: Pat
     script = Script(steps=[*(Step(*step) for step in zip(gaps, pieces, strict=True)), Step(0.05, Fault.RESET)])
     tape = tmp_path / "a.tape"
     tape.write_bytes(sealed(stream(script)))
-    late: list[float] = []
+    late: list[list[float]] = []
     with replaying(tape, "--speed", "original", "--repeat") as replay:
-        for _ in range(5):  # the machine may be busy
+        for _ in range(20):
             heard = replay.ask()
-            assert heard.sizes == [len(piece) for piece in pieces]
-            assert heard.ending == "reset"
+            assert (heard.body, heard.ending) == (b"".join(pieces), "reset")
+            if heard.sizes != [len(piece) for piece in pieces]:
+                continue  # woken later than a whole gap
             due = [heard.head_s + sum(gaps[: number + 1]) for number in range(len(gaps))]
-            late.append(max(abs(at - time_due) for (at, _), time_due in zip(heard.reads, due, strict=True)))
-            if late[-1] < 0.005:
-                break
-    assert min(late) < 0.005, late
+            late.append([abs(at - time_due) for (at, _), time_due in zip(heard.reads, due, strict=True)])
+            # A busy machine wakes its client late for some read; a replay that is late is so for the same each time.
+            if max(map(min, zip(*late, strict=True))) < 0.005:
+                return
+    pytest.fail(f"some read was late each time: {late}")
 
 
 @pytest.mark.slow

@@ -146,7 +146,7 @@ class Live:
 
     async def take(self) -> bytes | News:
         """The bytes that wait, or what else there is; what was taken before has been sent."""
-        self.sent_n = self._taken_n
+        self.sent(self._taken_n)
         while True:
             if self._leftover:
                 return News.LEFTOVER
@@ -166,6 +166,11 @@ class Live:
                 self._keepalive = False
                 return News.KEEPALIVE
             await self._news()
+
+    def sent(self, n: int) -> None:
+        """All up to this record has been; not the rest that waits, nor what broke off because the client left."""
+        if not (self._leftover or self.left):
+            self.sent_n = n
 
     def leftover(self) -> bytes:
         """Of a piece that went out in part: the rest, framed as it is."""

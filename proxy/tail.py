@@ -118,7 +118,7 @@ async def _from_tape(live: Live, store: Store, send: Send) -> bool:
                 if fresh:
                     live.sent_bytes = at
                     await send({"type": "http.response.body", "body": fresh, "more_body": True})
-                    live.sent_n = n
+                    live.sent(n)
                 else:
                     await trio.lowlevel.checkpoint()
             await live.reached(live.sent_bytes)

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import chunk, request_of
 from tests.support.house import DONE, HEAD, answer, call, finish, house, post, role, streams, text
+from wiretape.events.emit import emit
 from wiretape.events.settings import Settings
 from wiretape.events.tape import Recorder
 from wiretape.proxy.asking import Asking
@@ -68,6 +69,26 @@ async def test_a_client_that_leaves_closes_the_upstream(autojump_clock: MockCloc
         assert trio.current_time() - left <= 0.05
         assert await home.ending() == ("client_gone", [])
         assert "gone" in await home.kinds()
+
+
+@pytest.mark.parametrize("how", ["close", "rst", "fin"])
+@pytest.mark.parametrize("pieces", [(200_000,), (1, 200_000), (1, 200_000, 300_000, 300_000)], ids=["1", "2", "tape"])
+async def test_a_client_that_leaves_within_a_piece_was_not_sent_it(
+    autojump_clock: MockClock, pieces: tuple[int, ...], how: str
+) -> None:
+    """Of four the third comes from the tape, because more waits than is kept. The upstream says no end."""
+    async with house(streams(role(), *(text("x" * size) for size in pieces), every_s=1, end=b"5\r\n")) as home:
+        client = await home.connect(capacity=8_192)
+        await client.send(post())
+        got = await client.receive()
+        await trio.sleep(len(pieces) + 1)
+        while len(got) < sum(pieces[:3]) - 100_000:
+            got += await client.receive()
+        getattr(client, how)()
+        await home.settled()
+        tape = await home.tape()
+        (at,) = [record.keys["at"] for record in tape if record.kind == "gone"]
+        assert len(emit(tape[: at + 1])) <= sum(pieces[:3]) - 50_000
 
 
 async def test_models_are_relayed(autojump_clock: MockClock) -> None:

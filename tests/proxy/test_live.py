@@ -74,10 +74,12 @@ async def test_a_first_piece_that_goes_out_in_part_is_followed_by_its_rest() -> 
         taken = await _waiting(live, nursery)
         live.commit(_ANSWER, at_once=True)
         live.show([b"one"], 1)
+        assert (await live.answered(), await live.take()) == (_ANSWER, News.LEFTOVER)
+        assert live.sent_n == 0, "its rest waits"
         live.show([b"two"], 2)
         live.end(cut=False)
     assert wire.sent == [200, b"o"]
-    assert taken == [_ANSWER, News.LEFTOVER, b"ne", b"two", News.ENDED]
+    assert (taken, live.sent_n) == ([_ANSWER, News.LEFTOVER, b"ne", b"two", News.ENDED], 2)
 
 
 async def test_a_first_piece_that_the_socket_does_not_take_waits_for_the_client() -> None:

@@ -105,7 +105,7 @@ docs: install ## the documents that are drawn from the code
 
 .PHONY: failures
 failures: install ## every failure case through the whole proxy, and docs/failures.md anew
-	$(PYTEST) --numprocesses auto -p tests.failures.report tests/failures
+	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto -p tests.failures.report tests/failures
 
 .PHONY: coverage
 coverage: install ## branch coverage of events/ by its fast tests (100 %)
@@ -114,7 +114,7 @@ coverage: install ## branch coverage of events/ by its fast tests (100 %)
 
 # Of these too the default suite takes a sample: of the captures, of the cancels, of what is sealed.
 SAMPLED := tests/events/test_emit.py tests/proxy/test_catalogue.py tests/conformance/test_openai_python.py \
-    tests/proxy/test_cancellation.py tests/failures/test_upstream_limits.py
+    tests/proxy/test_cancellation.py tests/failures/test_upstream_limits.py tests/failures/test_upstream_frames.py
 .PHONY: laws
 laws: replay-laws ## the laws over the full product of splits, line endings and cuts
 	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto tests/laws $(SAMPLED) tests/proxy/test_cancel_sweep.py

@@ -196,6 +196,10 @@ def test_a_stdout_that_is_closed_is_no_error(verb: list[str], tmp_path: Path) ->
         done = shell(f'"$@" {closed}', *verb, "--data", tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert shell('"$@" >&- 2>&-', *verb, "--data", tmp_path).returncode == 0
+
+
+@pytest.mark.slow
+def test_nor_is_it_one_of_who_shows_the_configuration() -> None:
     assert shell('"$@" >&- 2>&-', "config", "show").returncode == 0
 
 

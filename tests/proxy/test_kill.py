@@ -1,4 +1,4 @@
-"""A proxy that is killed under load loses nothing that a client was given (P04); ten of the kills of `make kills`"""
+"""A proxy that is killed under load loses nothing that a client was given (P04); six of the kills of `make kills`"""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from tests.proxy.kills import killed
 @pytest.mark.slow
 @pytest.mark.case("P04")
 async def test_whatever_was_delivered_before_a_kill_is_on_the_tape(tmp_path: Path) -> None:
-    figures = await killed(10, tmp_path)
+    figures = await killed(6, tmp_path)
     assert figures.wrong == []
-    assert figures.kills == 10
-    assert figures.running > 10, "hardly a stream ran when its process was killed"
-    assert figures.frames > 200, "hardly anything was delivered"
+    assert figures.kills == 6
+    assert figures.running > 6, "hardly a stream ran when its process was killed"
+    assert figures.frames > 120, "hardly anything was delivered"
     assert min(figures.recoveries_s) < 1, "what a busy machine adds it does not add each time"
 
 

@@ -449,7 +449,7 @@ _GROWING: Final[Mapping[str, Callable[[int], list[Record]]]] = MappingProxyType(
 @pytest.mark.parametrize("shape", sorted(_GROWING))
 def test_four_times_as_much_takes_about_four_times_as_long(shape: str) -> None:
     """By CPU time of this process, and not by chance: of four tries one is enough."""
-    small, large = (_GROWING[shape](count) for count in (1_000, 4_000))
+    small, large = (_GROWING[shape](count) for count in (400, 1_600))
     _spent_s(small)  # what is made once is made
     ratios = (_spent_s(large) / _spent_s(small) for _ in range(4))
     assert any(ratio < 8 for ratio in ratios)
@@ -548,7 +548,7 @@ def test_who_has_the_secret_and_who_has_the_placeholder_ask_the_same() -> None:
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
 def test_nothing_in_any_capture_is_taken_for_a_secret(protocol: str) -> None:
     """1,464 captures, 23.4 MB, 72,013 frames; their keys were masked by those who published them."""
-    for seed, capture in sampled(protocol):
+    for seed, capture in sampled(protocol, one_in=40):
         records = recorded(capture.body, protocol, seed)
         assert findings([records]) == [], capture.id
         assert redact([records]) == [records], capture.id
@@ -559,7 +559,7 @@ def test_nothing_in_any_capture_is_taken_for_a_secret(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
 def test_what_is_put_into_a_capture_is_found_there(protocol: str) -> None:
     keys = sorted(CANARIES.items())
-    for seed, capture in sampled(protocol):
+    for seed, capture in sampled(protocol, one_in=40):
         vendor, key = keys[seed % len(keys)]
         if vendor.startswith("pem") or b'"model":"' not in capture.body:
             continue

@@ -9,7 +9,7 @@ connection that stays 375 us before, 150 us now; 18 KB for a stream that is open
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import unquote
 
 import h11
@@ -27,10 +27,11 @@ from .chunked import Dechunker
 from .errors import ProtocolError
 from .inbox import Inbox
 from .limits import PIPELINED_BYTES_MAX
+from .line import Line
 from .plain import PHRASES, answer_head
 from .request_guard import Asked, Guard, Refusal, refusal_bytes
 
-__all__ = ["App", "Exchange", "Http1", "Line"]
+__all__ = ["App", "Exchange", "Http1"]
 
 #: In a request: h11 is asked what they mean.
 _ODD: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
@@ -39,40 +40,6 @@ _ODD: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
 _LAST: Final = b"0\r\n\r\n"
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
-
-
-class Line(Protocol):
-    """What the protocol needs of its connection."""
-
-    over: bool
-
-    async def send(self, data: bytes) -> None:
-        """Whole, or the connection is aborted; nothing where it is over."""
-
-    def send_now(self, data: bytes) -> None:
-        """As `send`, without waiting: what does not fit at once aborts the connection."""
-
-    def has_left(self) -> bool:
-        """Whether the client's end has come, past all that is not read yet."""
-        ...
-
-    def exchanged(self, *, stays: bool, read: bool) -> None:
-        """An answer is whole: the connection waits for its next request, or ends."""
-
-    def offer(self, data: bytes) -> bytes | None:
-        """As much of it as can be sent without waiting: what is left, or None where nothing was sent."""
-
-    def abort(self) -> None:
-        """A reset where there is one."""
-
-    def cut(self, *, framed: bool) -> None:
-        """The end of an answer that is not whole, such that the client can tell."""
-
-    def failed(self, exc: BaseException) -> None:
-        """An app raised."""
-
-    def refused(self, status: int) -> None:
-        """A request that no app was asked, or whose body was no HTTP before it was answered."""
 
 
 class Http1(H11Protocol):

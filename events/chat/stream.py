@@ -104,8 +104,7 @@ class ChatStream:
         plain = frame is None and self._repair.plain(value)
         frame = record.raw if plain else frame
         if not frame and b'"tool_calls"' in payload and not self._settings.held and self.wire.has_room(len(payload)):
-            arguments = self._repair.arguments(value, record.n)
-            if arguments is not None:
+            if (arguments := self._repair.arguments(value, record.n)) is not None:
                 self._event(arguments)
                 return record.raw
         self._texted = self._texted or read.says_text(value)

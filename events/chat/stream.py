@@ -103,10 +103,10 @@ class ChatStream:
         value = record.read().value  # if it was familiar, something else has happened meanwhile
         plain = frame is None and self._repair.plain(value)
         frame = record.raw if plain else frame
-        if not frame and b'"tool_calls"' in payload and not self._settings.held and self.wire.has_room(len(payload)):
-            if (arguments := self._repair.arguments(value, record.n)) is not None:
-                self._event(arguments)
-                return record.raw
+        calls = not frame and b'"tool_calls"' in payload and not self._settings.held
+        if calls and self.wire.has_room(len(payload)) and (said := self._repair.arguments(value, record.n)) is not None:
+            self._event(said)
+            return record.raw
         self._texted = self._texted or read.says_text(value)
         if self._sink is not None and frame is not None:  # told here; the live fold knows it already
             for event in read.texts(value if plain else parse(frame[6:-2]), record.n):

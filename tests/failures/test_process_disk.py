@@ -302,7 +302,15 @@ def _delete(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["deleted", "moved away"])
 async def test_a_data_folder_that_goes_is_noticed_within_a_second(tmp_path: Path, what: str) -> None:
-    root, go = tmp_path / "data", trio.Event()
+    """What a busy machine adds to the second it does not add each time."""
+    for number in range(4):
+        if await _noticed_s(tmp_path / str(number), what) <= 1.2:
+            return
+    pytest.fail("it was noticed later each time")
+
+
+async def _noticed_s(folder: Path, what: str) -> float:
+    root, go = folder / "data", trio.Event()
 
     async def script(stream: trio.abc.Stream) -> None:
         await request_of(stream)
@@ -314,10 +322,12 @@ async def test_a_data_folder_that_goes_is_noticed_within_a_second(tmp_path: Path
         client = await home.connect()
         await client.send(post())
         await client.stream.receive_some(10)
-        await trio.to_thread.run_sync(_delete, root) if what == "deleted" else root.rename(tmp_path / "away")
-        with trio.fail_after(3):  # a second, and what a busy machine adds to it
+        await trio.to_thread.run_sync(_delete, root) if what == "deleted" else root.rename(folder / "away")
+        went = trio.current_time()
+        with trio.fail_after(10):
             while store.gone is None:  # noqa: ASYNC110 - it is noticed in a thread
                 await trio.sleep(0.02)
+        noticed_s = trio.current_time() - went
         assert (await home.ask()).status == 503
         assert (await readiness(home))[1] == b'{"ready":false,"reasons":["data_folder_gone"]}'
         go.set()
@@ -328,6 +338,7 @@ async def test_a_data_folder_that_goes_is_noticed_within_a_second(tmp_path: Path
         client.close()
         assert b'"code":"internal"' in got, (got, home.log)
         await home.settled()
+        return noticed_s
 
 
 @pytest.mark.case("P06", "C04")

@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from wiretape.events.settings import Settings
@@ -167,7 +167,7 @@ def _asker(chance: random.Random, number: int) -> Asker:
         if chance.random() < 0.15
     ]
     reply = _reply if streams else _plain
-    return Asker(
+    asker = Asker(
         at_s=chance.choice([0.0, 0.0, chance.uniform(0, 3)]),
         body=body,
         headers=headers,
@@ -178,6 +178,8 @@ def _asker(chance: random.Random, number: int) -> Asker:
         replies=[reply(chance, choices) for _ in range(chance.choice([1, 2, 4]))],
         followers=[_follower(chance) for _ in range(chance.choice([0, 0, 1, 1, 2]))],
     )
+    # Some that leave do so within a piece of which their socket has taken a part.
+    return replace(asker, capacity=64) if manner in ("fin", "rst", "half") and asker.pause_s < 0.75 else asker
 
 
 def _follower(chance: random.Random) -> Follower:

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, cast
@@ -274,7 +274,8 @@ class _Run:
         manner = asker.manner
         if manner in ("fin", "rst", "half"):
             self.left.add(number)
-            await self._read(client, trio.current_time() + asker.moment_s)
+            pause_s = asker.pause_s if asker.capacity is not None else 0.0
+            await self._read(client, trio.current_time() + asker.moment_s, pause_s=pause_s)
             _leave(client, manner)
             return
         if manner == "stuck":
@@ -417,7 +418,8 @@ class _Run:
 
 
 def _leave(client: Client, how: str) -> None:
-    {"fin": client.close, "rst": client.rst, "half": client.fin}[how]()
+    with suppress(OSError):  # the connection has been cut
+        {"fin": client.close, "rst": client.rst, "half": client.fin}[how]()
 
 
 # -- playing ----------------------------------------------------------------------------------------------------------

@@ -103,9 +103,11 @@ docs: install ## the documents that are drawn from the code
 
 # --- heavy -----------------------------------------------------------------------------------------------------------
 
+# Tests beside those of tests/failures that name the case which they show.
+NAMED := aborts cancel_sweep durability kill recovery
 .PHONY: failures
 failures: install ## every failure case through the whole proxy, and docs/failures.md anew
-	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto -p tests.failures.report tests/failures
+	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto -p tests.failures.report tests/failures $(NAMED:%=tests/proxy/test_%.py)
 
 .PHONY: coverage
 coverage: install ## branch coverage of events/ by its fast tests (100 %)

@@ -18,6 +18,9 @@ __all__ = ["CASES", "DOCUMENT", "WITHOUT", "Outcomes", "collected", "document", 
 
 _ROOT: Final = Path(__file__).parents[2]
 DOCUMENT: Final = _ROOT / "docs" / "failures.md"
+#: Where tests name cases, as `make failures` has them.
+_ELSEWHERE: Final = ("aborts", "cancel_sweep", "durability", "kill", "recovery")
+_PLACES: Final = ("tests/failures", *[f"tests/proxy/test_{room}.py" for room in _ELSEWHERE])
 _COLLECTED: Final = "-- cases --"
 _CASE: Final = "wiretape-case"
 
@@ -151,7 +154,6 @@ CASES: Final[Mapping[str, str]] = {
 WITHOUT: Final[Mapping[str, str]] = {
     "U62": "those dialects are not read yet: their streams pass as plain exchanges",
     "C23": "there are no runs yet",
-    "P04": "tests/proxy/test_durability.py kills a writer; the whole proxy is not killed yet",
     **{
         f"L{number:02}": "a figure, not a test: `make bench-proxy`, `make bench`, `make soak`"
         for number in range(1, 11)
@@ -206,7 +208,7 @@ def document(tests: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
         "Written by `make failures`, which runs the tests that are named here. Each asserts the one ending of its",
         f"stream, and what holds in every case (`tests/failures/judged.py`). {shown} of {len(CASES)} cases have tests.",
         "",
-        "| case | what goes wrong | tests in `tests/failures` | came out |",
+        "| case | what goes wrong | tests in `tests/failures` and `tests/proxy` | came out |",
         "|---|---|---|---|",
     ]
     for case, what in CASES.items():
@@ -225,7 +227,7 @@ def collected() -> dict[str, set[str]]:
     """The tests of each case, as pytest finds them."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "--quiet", "-p", "tests.failures.report"]
     found = subprocess.run(
-        [*command, "-p", "no:cacheprovider", "tests/failures"], cwd=_ROOT, check=True, capture_output=True, text=True
+        [*command, "-p", "no:cacheprovider", *_PLACES], cwd=_ROOT, check=True, capture_output=True, text=True
     ).stdout
     tests: dict[str, set[str]] = {}
     for line in found.partition(_COLLECTED)[2].splitlines():

@@ -157,12 +157,12 @@ class EntryFold:
                 self._first_frame_us = record.t
             if self._first is None and record.payload is not None:
                 self._first = record
-            if not self._content and self._emitter.wire.content:
-                self._content, self._first_content_us = True, record.t
             if record.payload is not None and _USAGE.search(record.payload) and not self._over(record.n):
                 self._usage = record
         else:
             self._other(record)
+        if not self._content and self._emitter.wire.content:  # of a call that was waited with, by the end alone
+            self._content, self._first_content_us = True, record.t
 
     def _over(self, n: int) -> bool:
         """What comes behind an end counts for nothing; an error may bring its own count."""

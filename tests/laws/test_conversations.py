@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
@@ -140,7 +140,7 @@ class Conversation:
 
     def knows(self, how: str, stream: str) -> None:
         """The calls that this request answered, the first time."""
-        made = self.open[1:] if how == "some" else [] if how == "none" or self.own else self.open
+        made = [] if how == "none" or self.own else self.open[1:] if how == "some" else self.open
         for number, each in enumerate(made):
             if not each.answered_by:
                 each.answered_by, each.failed = stream, how == "failed" and number == 0
@@ -311,8 +311,13 @@ def played(steps: Sequence[Step]) -> World:
     return world
 
 
+def _step(client: str, provider: str, calls: int = 1) -> Step:
+    return Step(0, client, provider, "unique", calls, same=False, internal=False, again=False, restart=False)
+
+
 @settings(max_examples=1_000 if FULL else 100)
 @given(steps=STEPS)
+@example(steps=[_step("all", "calls", 2), _step("renamed", "cut"), _step("some", "calls")])
 def test_every_call_of_any_conversation_ends_once_and_is_told_once(steps: list[Step]) -> None:
     played(steps)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.laws.generated import streams
@@ -460,6 +460,7 @@ def check_against_the_folds(records: list[Record]) -> None:
 
 
 @given(body=streams())
+@example(body=call(index=0, id="a", type="function", name="f", arguments="{}"))
 def test_the_row_of_any_stream_is_what_the_folds_say(body: bytes) -> None:
     check_against_the_folds(chat_tape(body, reads=97))
 

@@ -70,7 +70,7 @@ serve: $(RUN) build/types/wiretape ## before a provider: make serve UPSTREAM=htt
 
 .PHONY: test
 test: install ## the default suite, on a fresh machine too (under 5 minutes)
-	$(PYTEST) --numprocesses auto
+	$(PYTEST) --numprocesses auto --dist worksteal
 
 # pyright keeps one core busy for as long as the tests need both: side by side, each one's words in one piece.
 .PHONY: check
@@ -90,7 +90,7 @@ types: install
 
 .PHONY: fast
 fast: install
-	$(PYTEST) --numprocesses auto -m "not slow"
+	$(PYTEST) --numprocesses auto --dist worksteal -m "not slow"
 
 .PHONY: format
 format: install ## rewrites what `make check` would only complain about

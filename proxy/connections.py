@@ -31,7 +31,7 @@ from .limits import (
     SENDS_A_TURN,
     WRITE_TIMEOUT_S,
 )
-from .reaper import Reaper
+from .reaper import Reaper, together
 from .request_guard import Guard
 
 __all__ = ["Connection", "Stream", "Timeouts"]
@@ -137,7 +137,7 @@ class Connection:
     async def _serve(self) -> None:
         stream = self._stream
         transport = stream
-        self._reaper.watch(self._watched.often, trio.current_time() + self._poll_s)
+        self._reaper.watch(self._watched.often, self._next_look(trio.current_time()))
         if isinstance(stream, trio.SSLStream):
             transport = stream.transport_stream
             with trio.CancelScope(deadline=trio.current_time() + self._timeouts.head_s) as self._reading:
@@ -417,9 +417,8 @@ class Connection:
 
     # Deadlines.
 
-    @property
-    def _poll_s(self) -> float:
-        return min(self._timeouts.write_s, self._timeouts.idle_s)
+    def _next_look(self, now: float) -> float:
+        return together(now, now + min(self._timeouts.write_s, self._timeouts.idle_s))
 
     def look(self, now: float) -> float | None:
         """The reaper asks."""
@@ -436,7 +435,7 @@ class Connection:
         if other <= now:
             self._end()
             return None
-        return min(now + self._poll_s, sent_by, other)
+        return min(self._next_look(now), sent_by, other)
 
 
 def _said(exc: BaseException) -> str:

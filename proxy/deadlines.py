@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import inf
 
 from .order import Order
-from .reaper import Reaper
+from .reaper import Reaper, together
 
 __all__ = ["Deadlines"]
 
@@ -97,7 +97,7 @@ class Deadlines:
     def _look_by(self, now: float) -> float:
         """No deadline that a read sets meanwhile is sooner."""
         route = self._route
-        return now + min(route.first_byte_s, route.idle_s, route.keepalive_s if self.keepalives else inf)
+        return together(now, now + min(route.first_byte_s, route.idle_s, route.keepalive_s if self.keepalives else inf))
 
     def _passed(self, _: float) -> None:
         self._look()

@@ -7,14 +7,14 @@ Whoever has a deadline says when it is to be looked at, and is asked then: by th
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from math import inf
+from math import floor, inf
 from typing import Final
 
 import trio
 
 from .limits import LATE_S
 
-__all__ = ["Check", "Reaper"]
+__all__ = ["Check", "Reaper", "together"]
 
 #: Between two questions about one thing: a check that were due again at once would never end.
 _STEP_S: Final = 0.001
@@ -24,6 +24,14 @@ Check = Callable[[float], float | None]
 
 None where nothing is left to look after. It must not raise.
 """
+
+
+def together(now: float, by: float) -> float:
+    """For a look that has to come by then and may come sooner: with all others of its quarter of a second. 5,000 idle
+    connections, each at its own moment, woke the process 170 times a second for 1.2 % of a core.
+    """
+    at = floor(by * 4) / 4 if by < inf else by
+    return at if at > now else by
 
 
 class Reaper:

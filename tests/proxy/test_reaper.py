@@ -1,9 +1,12 @@
 """One task for every deadline: asked when it is due, not before, and as long as there is something to look after."""
 
+from math import inf
+
+import pytest
 import trio
 from trio.testing import MockClock
 
-from wiretape.proxy.reaper import Reaper
+from wiretape.proxy.reaper import Reaper, together
 
 
 async def test_a_deadline_that_moved_on_is_asked_about_again_when_it_is_due(
@@ -42,3 +45,19 @@ async def test_one_that_is_due_sooner_than_all_others_is_not_kept_waiting(
     noting("past")
     await trio.sleep(100)
     assert asked == [("past", 5), ("soon", 7), ("late", 50)]
+
+
+@pytest.mark.parametrize(
+    ("now", "by", "at"),
+    [
+        (10.1, 40.1, 40.0),
+        (10.2, 40.24, 40.0),
+        (10.2, 40.25, 40.25),
+        (10.1, 10.2, 10.2),
+        (10.0, 10.0, 10.0),
+        (1.0, inf, inf),
+    ],
+    ids=["a little sooner", "up to a quarter", "at it", "nothing between", "now", "never"],
+)
+def test_looks_that_may_be_sooner_are_taken_together(now: float, by: float, at: float) -> None:
+    assert together(now, by) == at

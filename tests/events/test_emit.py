@@ -34,6 +34,13 @@ def test_a_dialect_that_is_not_known_is_emitted_as_it_came(dialect: object) -> N
     assert emit(reopened(tape(STREAM), dialect=dialect)) == b"".join(STREAM)
 
 
+def test_before_open_nothing_has_been_said() -> None:
+    emitter = Emitter()
+    assert emitter.stream is emitter.stream
+    assert (emitter.wire.content, emitter.wire.terminated, emitter.stream.delivered) == (False, False, False)
+    assert emitter.ending("internal")[0] == "internal"
+
+
 def test_a_tape_without_an_open_record_is_emitted_as_it_came() -> None:
     assert emit(tape(STREAM)[1:]) == b"".join(STREAM)
 

@@ -15,7 +15,7 @@ async def test_whatever_was_delivered_before_a_kill_is_on_the_tape(tmp_path: Pat
     assert figures.kills == 6
     assert figures.running > 6, "hardly a stream ran when its process was killed"
     assert figures.frames > 120, "hardly anything was delivered"
-    assert min(figures.recoveries_s) < 1, "what a busy machine adds it does not add each time"
+    assert sorted(figures.recoveries_s)[3] < 1
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The first piece of an answer goes out without its client's task, and never out of turn."""
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
@@ -82,28 +83,22 @@ async def test_a_first_piece_that_goes_out_in_part_is_followed_by_its_rest() -> 
     assert (taken, live.sent_n) == ([_ANSWER, News.LEFTOVER, b"ne", b"two", News.ENDED], 2)
 
 
-async def test_a_first_piece_that_the_socket_does_not_take_waits_for_the_client() -> None:
-    wire = _Wire(room=None)
+@pytest.mark.parametrize(
+    ("wire", "at_once", "sent"),
+    [(_Wire(room=None), True, [200]), (_Wire(opens=False), True, []), (_Wire(), False, [])],
+    ids=["the socket takes nothing, and the head is framed", "it cannot begin so", "it is not to begin so"],
+)
+async def test_a_piece_that_does_not_go_out_at_once_waits_for_the_client(
+    wire: _Wire, at_once: bool, sent: list[bytes | int]
+) -> None:
     live = _live(wire)
     async with trio.open_nursery() as nursery:
         taken = await _waiting(live, nursery)
-        live.commit(_ANSWER, at_once=True)
+        live.commit(_ANSWER, at_once=at_once)
         live.show([b"one"], 1)
         live.end(cut=False)
-    assert live.opened, "the head is framed, and goes out with the piece"
-    assert (wire.sent, taken) == ([200], [_ANSWER, b"one", News.ENDED])
-
-
-async def test_what_cannot_begin_at_once_begins_in_the_clients_task() -> None:
-    for wire, at_once in ((_Wire(opens=False), True), (_Wire(), False)):
-        live = _live(wire)
-        async with trio.open_nursery() as nursery:
-            taken = await _waiting(live, nursery)
-            live.commit(_ANSWER, at_once=at_once)
-            live.show([b"one"], 1)
-            live.end(cut=False)
-        assert not live.opened
-        assert (wire.sent, taken) == ([], [_ANSWER, b"one", News.ENDED])
+    assert live.opened == bool(sent)
+    assert (wire.sent, taken) == (sent, [_ANSWER, b"one", News.ENDED])
 
 
 async def test_nothing_begins_at_once_for_who_does_not_wait_yet_or_has_left() -> None:

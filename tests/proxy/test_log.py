@@ -317,16 +317,19 @@ def test_without_stderr_there_is_nothing_to_write_to() -> None:
 
 
 def test_closing_waits_for_a_moment_at_most_and_nothing_is_said_after() -> None:
-    with pipe() as (reading, writing):
-        log = Log(writing, human=False)
-        fill(writing)
-        log.info("x")
-        began = time.perf_counter()
-        log.close()
-        log.close()
-        assert LOG_CLOSE_S <= time.perf_counter() - began < LOG_CLOSE_S + 5, "nobody will ever read"
-        log.info("y")
-        assert b'"y"' not in drained(reading, b'"x"}\n')
+    took_s: list[float] = []
+    while len(took_s) < 3 and min(took_s, default=9.0) >= LOG_CLOSE_S + 1:  # a busy machine adds to it, not each time
+        with pipe() as (reading, writing):
+            log = Log(writing, human=False)
+            fill(writing)
+            log.info("x")
+            began = time.perf_counter()
+            log.close()
+            log.close()
+            took_s.append(time.perf_counter() - began)
+            log.info("y")
+            assert b'"y"' not in drained(reading, b'"x"}\n')
+    assert LOG_CLOSE_S <= min(took_s) < LOG_CLOSE_S + 1
 
 
 def test_what_waits_in_a_full_queue_is_written_when_it_closes() -> None:

@@ -71,6 +71,11 @@ async def endless(_scope: Any, _receive: Any, send: Any) -> None:
 
 
 async def test_a_shutdown_ends_in_time_with_readers_that_stall() -> None:
+    """What a busy machine adds, it does not add each time."""
+    assert min([await _shutdown_s() for _ in range(3)]) < 1.3
+
+
+async def _shutdown_s() -> float:
     settings = ServerSettings(graceful_s=0.3)
     async with (
         serving(endless, settings) as (port, shutdown, returned),
@@ -80,22 +85,31 @@ async def test_a_shutdown_ends_in_time_with_readers_that_stall() -> None:
         await trio.sleep(0.2)  # until the kernel's buffers are full
         began = trio.current_time()
         shutdown.set()
-        with trio.fail_after(5):  # the reader would stall for ever
+        with trio.fail_after(10):  # the reader would stall for ever
             await returned.wait()
-        assert trio.current_time() - began >= 0.3
+        took_s = trio.current_time() - began
+        assert took_s >= 0.3
+    return took_s
 
 
 async def test_a_shutdown_stops_accepting_and_closes_idle_connections_at_once() -> None:
+    assert min([await _closed_s() for _ in range(5)]) < 0.1
+
+
+async def _closed_s() -> float:
     async with serving(hello) as (port, shutdown, returned):
         async with await trio.open_tcp_stream("127.0.0.1", port) as client:
             await client.send_all(request())
             assert b"hello" in bytes(await client.receive_some())
+            began = trio.current_time()
             shutdown.set()
-            with trio.fail_after(5):  # an answer would be given 30 s
+            with trio.fail_after(10):  # an answer would be given 30 s
                 assert await client.receive_some() == b""
                 await returned.wait()
+            took_s = trio.current_time() - began
         with pytest.raises(OSError, match="all attempts to connect"):
             await trio.open_tcp_stream("127.0.0.1", port)
+    return took_s
 
 
 async def test_a_reader_that_stalls_is_reset_at_the_write_timeout() -> None:

@@ -132,11 +132,14 @@ def test_a_second_process_is_refused_at_once_with_one_line(tmp_path: Path) -> No
     with child("hold", tmp_path) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        begun = time.perf_counter()
-        with pytest.raises(FolderRefusedError) as refused:
-            Folder(tmp_path)
-        assert time.perf_counter() - begun < 5, "the other one goes when it is told to"
-        assert str(refused.value) == f"data folder {tmp_path} is in use by another process (pid {holder.pid})"
+        took_s: list[float] = []
+        for _ in range(5):  # a machine that is busy may stop us, but not each time
+            begun = time.perf_counter()
+            with pytest.raises(FolderRefusedError) as refused:
+                Folder(tmp_path)
+            took_s.append(time.perf_counter() - begun)
+            assert str(refused.value) == f"data folder {tmp_path} is in use by another process (pid {holder.pid})"
+        assert min(took_s) < 0.1
         assert holder.stdin is not None
         holder.stdin.close()
         holder.wait(10)

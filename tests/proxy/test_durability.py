@@ -57,16 +57,22 @@ async def test_the_tapes_of_a_round_are_asked_for_once(tmp_path: Path) -> None:
 
 
 async def test_an_ending_hurries_the_round_and_closes_the_tape(tmp_path: Path) -> None:
+    """What a busy machine adds, it does not add each time."""
+    assert min([await _hurried_s(tmp_path / str(number)) for number in range(3)]) < 1
+
+
+async def _hurried_s(folder: Path) -> float:
     disk = Disk()
-    async with opened_files(tmp_path, sync=disk, round_s=60) as store:
+    async with opened_files(folder, sync=disk, round_s=60) as store:
         await store.create("a")
         for batch in stream_of("a"):
             await store.append("a", batch)
         begun = time.monotonic()
         await until(lambda: any("a.tape" in names for names in disk.rounds))
-        assert time.monotonic() - begun < 30, "it did not wait for its round"
+        took_s = time.monotonic() - begun
         assert {"live", "2026-11-18", "a.tape"} in disk.rounds
         await until(lambda: not any("a.tape" in str(path) for path in open_paths()))
+    return took_s
 
 
 def open_paths() -> list[str]:

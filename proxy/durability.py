@@ -183,9 +183,7 @@ class Committer:
                 tape.dirty = False
         if current.tapes:
             began = time.perf_counter()
-            self.syncing = True
             self._commit(current)
-            self.syncing = False
             self._took_s = time.perf_counter() - began
         if current.awaited or current.lost:
             self._tell(self._through, current)
@@ -212,9 +210,11 @@ class Committer:
     def _failed(self, fds: Collection[int], days: Collection[str]) -> Mapping[int, str]:
         """The files that a sync failed for; a name that did not become durable may lose any of them."""
         folders = [self._folder, *(os.open(day, os.O_RDONLY | os.O_CLOEXEC) for day in days)]
+        self.syncing = True
         try:
             failed = self._sync([*folders, *fds])
         finally:
+            self.syncing = False
             for fd in folders[1:]:
                 os.close(fd)
         lost_name = next((why for fd, why in failed.items() if fd in folders), None)

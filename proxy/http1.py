@@ -316,6 +316,8 @@ class Exchange(HTTPStream):
         self.plain = False
         #: The connection ends with this answer.
         self.closes = False
+        #: Its end went out with its last piece.
+        self._ended = False
 
     async def begin(self, asked: Asked, whole: bytes) -> None:
         """As `handle` begins one that h11 has read."""
@@ -369,18 +371,20 @@ class Exchange(HTTPStream):
         self._chunked = self.plain = True
         return True
 
-    def offer(self, body: bytes) -> bytes | None:
+    def offer(self, body: bytes, /, *, last: bool = False) -> bytes | None:
         """In the scope as `extensions.wiretape.offer`: a piece of the body, sent at once as far as the socket takes it,
-        behind the head where that was held.
+        behind the head where that was held; and the end with the last one, which must be said all the same.
 
         What is left of it comes back framed, and goes through `flush` before anything else is sent; None where nothing
         was sent, and the piece is to be sent the usual way.
         """
         if not self._chunked:
             return None
-        left = self._line.offer(b"%b%x\r\n%b\r\n" % (self._head, len(body), body))
+        end = _LAST if last and self.plain else b""
+        left = self._line.offer(b"%b%x\r\n%b\r\n%b" % (self._head, len(body), body, end))
         if left is not None:
             self._head = b""
+            self._ended = bool(end)
         return left
 
     async def app_send(self, message: Any) -> None:
@@ -432,7 +436,9 @@ class Exchange(HTTPStream):
         if self._line.over or self.state is ASGIHTTPState.CLOSED:
             await trio.lowlevel.checkpoint()
             return
-        if self.plain:
+        if self._ended:
+            end = b""
+        elif self.plain:
             end = _LAST
         else:
             connection = self._http.connection
@@ -441,5 +447,6 @@ class Exchange(HTTPStream):
         self.state = ASGIHTTPState.CLOSED
         self._chunked = False
         head, self._head = self._head, b""
-        await self._line.send(b"%b%x\r\n%b\r\n%b" % (head, len(body), body, end) if body else head + end)
+        if not self._ended:
+            await self._line.send(b"%b%x\r\n%b\r\n%b" % (head, len(body), body, end) if body else head + end)
         self._http.finished()

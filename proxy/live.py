@@ -6,13 +6,14 @@ The one client that asked takes its bytes here. A client that falls far behind i
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import Protocol
 
 import trio
 
 from .answers import Answer
 from .limits import WINDOW_BYTES_MAX
 
-__all__ = ["Live", "News"]
+__all__ = ["Live", "News", "Offer"]
 
 
 class News(Enum):
@@ -26,6 +27,16 @@ class News(Enum):
     ENDED = "ended"
     #: It ended in a way that must look like a cut.
     CUT = "cut"
+
+
+class Offer(Protocol):
+    """What a connection does with a piece that is shown while its client waits."""
+
+    def __call__(self, body: bytes, /, *, last: bool = False) -> bytes | None:
+        """As far as the socket takes it: what is left, framed, or None where nothing was sent. With the `last` one the
+        end of the answer may go out too; it is said all the same.
+        """
+        ...
 
 
 def _nobody() -> None:
@@ -58,9 +69,9 @@ class Live:
         #: Begins the answer at once, where its head goes out with its first piece; and whether it did.
         self.open: Callable[[Answer], bool] | None = None
         self.opened = False
-        #: Sends a piece to the client at once, as far as its socket takes it: what is left, framed, or None where
-        #: nothing was sent. A client that keeps up costs no task switch (20 us of the 80 of a frame at token pace).
-        self.offer: Callable[[bytes], bytes | None] | None = None
+        #: Sends a piece to the client at once: one that keeps up costs no task switch (20 us of the 80 of a frame at
+        #: token pace).
+        self.offer: Offer | None = None
         #: Bytes that the client was sent, or is being sent.
         self.sent_bytes = 0
         self._leftover = b""
@@ -74,15 +85,15 @@ class Live:
 
     # -- the pump -----------------------------------------------------------------------------------------------------
 
-    def show(self, frames: Sequence[bytes], n: int) -> None:
-        """Bytes that stand on the tape up to record `n`."""
+    def show(self, frames: Sequence[bytes], n: int, *, last: bool = False) -> None:
+        """Bytes that stand on the tape up to record `n`; `last`: an end that is no cut follows."""
         self.shown_n = n
         data = frames[0] if len(frames) == 1 else b"".join(frames)
         self.shown += len(data)
         if self.left or self._behind:
             self._tell()
             return
-        if self.offer is not None and self._offered(self.offer, data):
+        if self.offer is not None and self._offered(self.offer, data, last=last):
             return
         if self.taped and self._parts and self._waiting_bytes + len(data) > WINDOW_BYTES_MAX:
             self._behind = True
@@ -92,11 +103,11 @@ class Live:
             self._waiting_bytes += len(data)
         self._tell()
 
-    def _offered(self, offer: Callable[[bytes], bytes | None], data: bytes) -> bool:
+    def _offered(self, offer: Offer, data: bytes, *, last: bool) -> bool:
         """Only to a client that waits, so that order is kept."""
         if self._wake is None or self._parts or self._leftover or self._keepalive:
             return False
-        left = offer(data)
+        left = offer(data, last=last)
         if left is None:
             return False
         self.sent_bytes += len(data)

@@ -44,6 +44,10 @@ class Scribe:
         #: An answer that passes as it came has come to its end: only then may it be ended as a whole one.
         self._whole = False
         self._gone = False
+        #: What goes out with the next write: frames, up to which record, and the head where they are the first.
+        self._frames: list[bytes] = []
+        self._frames_n = 0
+        self._first: Answer | None = None
         self._order = order
         self._live = live
         self._taping = taping
@@ -57,21 +61,39 @@ class Scribe:
 
     async def write(self, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
         """What was emitted on account of these records is shown when they are written."""
-        if not records:
-            return
+        if records:
+            self.hold(records, frames)
+            await self._taping.write(())
+            self._show()
+
+    def hold(self, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
+        """To be written and shown with what is written next."""
         taping = self._taping
-        if frames and self._live.answer is None:
-            answer = self._head()
+        self._frames_n = records[-1].last_n
+        if frames and self._unanswered:
+            self._first = self._head()
             # At the time of its frames: more of the same read may follow.
-            commit = taping.recorder.record("commit", records[-1].t, {"status": answer.status})
+            commit = taping.recorder.record("commit", records[-1].t, {"status": self._first.status})
             frames += taping.emitted([commit], records)
-            await taping.write([*records, commit])
+            records = [*records, commit]
+        taping.hold(records)
+        self._frames += frames
+
+    @property
+    def _unanswered(self) -> bool:
+        """Whether the client's status is still free."""
+        return self._live.answer is None and self._first is None
+
+    def _show(self, *, last: bool = False) -> None:
+        """What was held; `last`: it ends a whole answer."""
+        live = self._live
+        if self._first is not None:
             # For the client's task it would wait 150 to 260 us (of 2 ms), while more is read, or the end is written.
-            self._live.commit(answer, at_once=True)
-        else:
-            await taping.write(records)
-        if frames:
-            self._live.show(frames, records[-1].last_n)
+            live.commit(self._first, at_once=True)
+            self._first = None
+        if self._frames:
+            frames, self._frames = self._frames, []
+            live.show(frames, self._frames_n, last=last)
             self._deadlines.shown_at = trio.current_time()
 
     async def commit(self, answer: Answer, body: bytes | None = None) -> None:
@@ -109,7 +131,7 @@ class Scribe:
         does behind a call that was held: the end of that is told as `on_partial` says, and after an HTTP error clients
         that know no `x-should-retry` ask again, LangChain.js seven times.
         """
-        if self._live.answer is None and next(self._taping.emitter.wire.calls(), None) is None:
+        if self._unanswered and next(self._taping.emitter.wire.calls(), None) is None:
             answer = self._asking.answer_of(failure, decision, self._live.stream, said)
             await self.commit(answer, answer.body)
         await self.finish("status" if failure.answered else CAUSE_OF.get(failure.ending, "internal"))
@@ -118,7 +140,7 @@ class Scribe:
         """The one ending."""
         taping, live = self._taping, self._live
         self.cause = cause
-        if cause in OUR_CAUSES and live.answer is None and not live.left:
+        if cause in OUR_CAUSES and self._unanswered and not live.left:
             answer = our_error(cause, live.stream)
             await self.commit(answer, answer.body)
         await self.batch(taping.recorder.rest(taping.t()))
@@ -126,17 +148,18 @@ class Scribe:
         ending, flags = self._ending(said)
         if ending == "completed":
             self._asking.worked()
-        if live.answer is None and not live.left and cause != "client_gone":
+        if self._unanswered and not live.left and cause != "client_gone":
             await self.commit(self._head())
         untaped = ["untaped"] if taping.untaped else []
         keys = {"cause": said, "ending": ending, "flags": [*flags, *self.flags, *untaped], **_framed(self.body)}
         record = taping.recorder.end(taping.t(), keys)
-        frames = taping.emitted([record])
-        self._whole = not self._cut(cause, ending)
+        self._frames += taping.emitted([record])
+        self._frames_n = record.n
+        cut = self._cut(cause, ending)
+        self._whole = not cut
         await taping.write([record])
-        if frames:
-            live.show(frames, record.n)
-        live.end(cut=self._cut(cause, ending))
+        self._show(last=not cut)
+        live.end(cut=cut)
 
     def _said(self, cause: str) -> str:
         """The cause as the tape has it: whoever reads that must come to the same ending."""
@@ -181,8 +204,10 @@ class Scribe:
         live = self._live
         self.cause = "internal"
         answer = our_error(reason, live.stream) if live.answer is None else None
-        behind, tells = await self._taping.closing(live.shown, flag, answer)
-        if answer is not None and not live.left:
+        behind, tells, committed = await self._taping.closing(live.shown, flag, answer)
+        if committed and self._first is not None:
+            live.commit(self._first)
+        elif answer is not None and not live.left:
             live.commit(answer)
             live.show([answer.body], 0)
             live.end(cut=False)

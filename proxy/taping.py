@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -30,6 +30,17 @@ _ALONE: Final = nullcontext()
 
 def _nobody(_: float) -> None:
     pass
+
+
+class Closing(NamedTuple):
+    """What is left to do for a client whose tape, or our reading of it, failed."""
+
+    #: What goes out behind the bytes that it was shown.
+    behind: bytes
+    #: Whether that tells how the stream ended.
+    tells: bool
+    #: The status that waited to be written with its first frames is on the tape now, and they are.
+    committed: bool
 
 
 class Taping:
@@ -85,6 +96,10 @@ class Taping:
         self._waiting += records
         for record in records:
             self.emit(record)
+
+    def hold(self, records: Sequence[Record | Stretch]) -> None:
+        """The same of what has been emitted, and is shown when it is written."""
+        self._waiting += records
 
     def emit(self, record: Record) -> list[bytes]:
         """What goes out on account of this record, once it is written."""
@@ -180,16 +195,18 @@ class Taping:
             self.entry = self.entry._replace(stream=row)
         await _released(store, self.stream)
 
-    async def closing(self, shown: int, flag: str, answer: Answer | None = None) -> tuple[bytes, bool]:
+    async def closing(self, shown: int, flag: str, answer: Answer | None = None) -> Closing:
         """After a failure of the log or of our own reading: what goes out behind the bytes shown, as the tape has it.
 
         The emitter of the live path has had records that the tape has not, or is what failed; so another one reads the
         tape. The `end` is written where there is room for it; else recovery writes its own. The answer, where none was
-        given yet, is recorded before it. Also whether a client can be told how it ended.
+        given yet, is recorded before it.
         """
         store, self.store = self.store or MemoryStore(), None
         waiting, self._waiting = self._waiting, []
-        ended = bool(waiting) and await self._closed(store, waiting) and waiting[-1].kind == "end"
+        written = bool(waiting) and await self._closed(store, waiting)
+        ended = written and waiting[-1].kind == "end"
+        committed = written and any(record.kind == "commit" for record in waiting)
         fresh = Emitter()
         emitter: Emitter | None = fresh
         self._fold = EntryFold(self.stream, fresh)
@@ -207,20 +224,20 @@ class Taping:
             records = [] if ended else [Record(0, self.t(), "end", keys)]
         else:
             records = self.recorder.rest(self.t())
-            if answer is not None:
+            if answer is not None and not committed:
                 records.append(self.record("commit", {"status": answer.status}, answer.body))
             records.append(self.recorder.end(self.t(), keys))
             ended = await self._closed(store, records)
         if not ended:
             await _released(store, self.stream)  # who follows it must not wait for what will never be written
         if emitter is None or behind is None:
-            return b"", False
+            return Closing(b"", tells=False, committed=committed)
         for record in records:
             if ended or record.kind != "rest":  # which is no more than what a frame began with that is lost, too
                 behind += b"".join(emitter.feed(record))
                 self._fold.look(record)
         self.entry = self._fold.entry()
-        return behind, True
+        return Closing(behind, tells=True, committed=committed)
 
     async def _closed(self, store: Store, records: Sequence[Record | Stretch]) -> bool:
         try:

@@ -14,7 +14,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.proxy.scripted import Script, chunk, request_of
-from tests.support.house import ASKED, DONE, HEAD, House, call, finish, house, post, role, streams, text
+from tests.support.house import ASKED, DONE, HEAD, House, at_once, call, finish, house, post, role, streams, text
 from tests.support.http import Answer
 from wiretape.events.emit import emit
 from wiretape.events.tape import Reader
@@ -27,6 +27,8 @@ from wiretape.proxy.store_files import FileStore, open_files
 from wiretape.proxy.store_memory import MemoryStore
 
 FRAMES: Final = (role(), text("hi"), call("{", "look"), call("}"), finish("tool_calls"), DONE)
+#: How the same answer may come.
+WAYS: Final = {"frame by frame": streams(*FRAMES, every_s=0.002), "at once": at_once(*FRAMES)}
 #: How writing may fail: the error, and what the proxy may hope for after it.
 FAULTS: Final = {"full": errno.ENOSPC, "input/output": errno.EIO}
 
@@ -143,8 +145,9 @@ async def readiness(home: House) -> tuple[int, bytes]:
 @pytest.mark.case("P06", "P07", "P11", "P22")
 @pytest.mark.parametrize("on", [False, True], ids=["once", "from there on"])
 @pytest.mark.parametrize("fault", [*FAULTS, "short"])
+@pytest.mark.parametrize("way", WAYS)
 async def test_whichever_call_of_the_disk_fails_the_stream_ends_with_the_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, on: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, fault: str, on: bool
 ) -> None:
     """on_log_failure = stop. Each call in turn, until a run has fewer."""
     at = 0
@@ -152,7 +155,7 @@ async def test_whichever_call_of_the_disk_fails_the_stream_ends_with_the_cause(
         at += 1
         root, faulty = tmp_path / str(at), Faulty(at, fault, on=on)
         with monkeypatch.context() as patched:
-            async with filed(root, streams(*FRAMES, every_s=0.002)) as (home, store):
+            async with filed(root, WAYS[way]) as (home, store):
                 patched.setattr(tape_file, "os", faulty)
                 first = await home.ask()
                 await home.settled()
@@ -180,8 +183,9 @@ async def test_whichever_call_of_the_disk_fails_the_stream_ends_with_the_cause(
 @pytest.mark.slow
 @pytest.mark.case("P06", "P07", "P11", "P22")
 @pytest.mark.parametrize(("fault", "on"), [("full", False), ("input/output", True), ("short", False)])
+@pytest.mark.parametrize("way", WAYS)
 async def test_whichever_call_of_the_disk_fails_streams_go_on_where_the_user_said_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, on: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, fault: str, on: bool
 ) -> None:
     """on_log_failure = serve: every stream is whole, and says that it is untaped."""
     at = 0
@@ -189,10 +193,7 @@ async def test_whichever_call_of_the_disk_fails_streams_go_on_where_the_user_sai
         at += 1
         root, faulty = tmp_path / str(at), Faulty(at, fault, on=on)
         with monkeypatch.context() as patched:
-            async with filed(root, streams(*FRAMES, every_s=0.002), config={"on_log_failure": "serve"}) as (
-                home,
-                store,
-            ):
+            async with filed(root, WAYS[way], config={"on_log_failure": "serve"}) as (home, store):
                 patched.setattr(tape_file, "os", faulty)
                 answers = [await home.ask() for _ in range(2)]
                 await home.settled()

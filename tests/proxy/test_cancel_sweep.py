@@ -20,7 +20,22 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.laws.checker import check, transcript_of
 from tests.proxy.scripted import Reset, Script, chunk, request_of
 from tests.proxy.store_cases import stream_of
-from tests.support.house import ASKED, DONE, HEAD, House, answer, call, finish, house, post, role, streams, text, usage
+from tests.support.house import (
+    ASKED,
+    DONE,
+    HEAD,
+    House,
+    answer,
+    at_once,
+    call,
+    finish,
+    house,
+    post,
+    role,
+    streams,
+    text,
+    usage,
+)
 from tests.support.http import Client
 from wiretape.events.emit import emit
 from wiretape.events.record import encode
@@ -158,6 +173,10 @@ class Scene:
 LONG: Final = text("a" * 3_000)
 SCENES: Final = {
     "a stream with a call": Scene(),
+    "all of it in one read": Scene(scripts=(at_once(*FRAMES),)),
+    "all of it in one read, for a slow client": Scene(
+        play=partial(asks, capacity=1_000, pause_s=0.1), scripts=(at_once(*[LONG] * 3, finish(), DONE),)
+    ),
     "a call that is held": Scene(how={"settings": Settings(on_partial="warn")}),
     "a call that is cut": Scene(scripts=(streams(*FRAMES[:3], every_s=1, end=b""),)),
     "the transparent profile": Scene(how={"settings": Settings(profile="transparent")}),

@@ -23,7 +23,8 @@ class _Wire:
             self.sent.append(answer.status)
         return self.opens
 
-    def offer(self, data: bytes) -> bytes | None:
+    def offer(self, body: bytes, /, *, last: bool = False) -> bytes | None:
+        data = body + b"." * last
         if self.room is None:
             return None
         self.sent.append(data[: self.room])
@@ -66,6 +67,17 @@ async def test_a_client_that_waits_is_sent_the_head_and_all_pieces_without_being
         assert (wire.sent, taken, live.sent_bytes) == ([200, b"one", b"two"], [], 6)
         live.end(cut=False)
     assert taken == [_ANSWER, News.ENDED]
+
+
+async def test_the_end_goes_out_with_the_last_piece_if_that_is_no_cut() -> None:
+    wire = _Wire(room=4)
+    live = _live(wire)
+    async with trio.open_nursery() as nursery:
+        taken = await _waiting(live, nursery)
+        live.commit(_ANSWER, at_once=True)
+        live.show([b"one"], 1, last=True)
+        live.end(cut=False)
+    assert (wire.sent, taken, live.sent_n, live.sent_bytes) == ([200, b"one."], [_ANSWER, News.ENDED], 1, 3)
 
 
 async def test_a_first_piece_that_goes_out_in_part_is_followed_by_its_rest() -> None:

@@ -214,6 +214,29 @@ async def test_a_head_and_a_first_piece_that_the_socket_takes_in_part_arrive_who
     assert body == b"%x\r\n%b\r\n4\r\nmore\r\n0\r\n\r\n" % (len(_LONG), _LONG)
 
 
+async def last_piece_at_once(scope: Any, _receive: Any, send: Any) -> None:
+    """The end goes out with the last piece, of which the path's size tells how much; it is said all the same."""
+    wire = scope["extensions"]["wiretape"]
+    assert wire["open"]({"type": "http.response.start", "status": 200, "headers": [], "held": True})
+    left = wire["offer"](bytes(int(scope["path"][1:])), last=True)
+    if left:
+        await wire["flush"](left)
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize("size", [5, len(_LONG)], ids=["whole", "in part"])
+async def test_an_end_that_went_out_with_the_last_piece_is_not_said_twice(size: int) -> None:
+    async with serving(last_piece_at_once) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
+        whole = b"%x\r\n%b\r\n0\r\n\r\n" % (size, bytes(size))
+        for last in (False, True):  # the connection goes on behind it
+            await client.send_all(request("GET", f"/{size}", *["Connection: close"] * last))
+            answer = b""
+            while not answer.endswith(b"0\r\n\r\n"):
+                answer += await client.receive_some(2**20)
+            assert answer.partition(b"\r\n\r\n")[2] == whole
+        assert await client.receive_some(1) == b""
+
+
 async def with_a_length(scope: Any, _receive: Any, send: Any) -> None:
     head = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")], "held": True}
     assert not scope["extensions"]["wiretape"]["open"](head)

@@ -43,6 +43,7 @@ __all__ = [
     "HEAD",
     "House",
     "answer",
+    "at_once",
     "call",
     "finish",
     "frame",
@@ -110,6 +111,17 @@ def streams(*frames: bytes, head: bytes = HEAD, every_s: float = 0.0, end: bytes
             if not end:
                 return
             await stream.send_all(end)
+
+    return script
+
+
+def at_once(*frames: bytes) -> Script:
+    """Answers each request with these frames and the end of the body, all in one write."""
+    whole = HEAD + b"".join(map(chunk, frames)) + b"0\r\n\r\n"
+
+    async def script(stream: trio.abc.Stream) -> None:
+        while await request_of(stream):
+            await stream.send_all(whole)
 
     return script
 

@@ -432,9 +432,9 @@ def _bounds(plan: Plan, behind: list[str]) -> Generator[None]:
     pump: Any = pump_module
     window, most, show = live.WINDOW_BYTES_MAX, pump.STREAM_BYTES_MAX, live.Live.show
 
-    def noted(self: Any, *given: Any) -> None:
+    def noted(self: Any, *given: Any, **how: Any) -> None:
         before = self._behind
-        show(self, *given)
+        show(self, *given, **how)
         if self._behind and not before:
             behind.append(self.stream)
 

@@ -82,10 +82,10 @@ def test_a_frame_that_is_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     show: Callable[..., None] = Live.show
     shown: Counter[Any] = Counter()
 
-    def forgetful(self: Any, frames: Sequence[bytes], n: int) -> None:
+    def forgetful(self: Any, frames: Sequence[bytes], n: int, **how: Any) -> None:
         shown[self] += 1
         if shown[self] != 2:
-            show(self, frames, n)
+            show(self, frames, n, **how)
 
     monkeypatch.setattr(Live, "show", forgetful)
     found = wrong_of(range(8))

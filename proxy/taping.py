@@ -21,7 +21,7 @@ from .limits import FRAMES_A_TURN_MAX
 from .store import Store, StoreError
 from .store_memory import MemoryStore
 
-__all__ = ["Taping"]
+__all__ = ["Closing", "Taping"]
 
 _MICROSECONDS: Final = 1_000_000
 #: Of a stream that one task writes: nothing to wait for.
@@ -245,6 +245,12 @@ class Taping:
         except Exception:  # noqa: BLE001 - the client is told, whatever else fails
             return False
         return True
+
+    @property
+    def whole(self) -> bool:
+        """The stream has said its last word, and content before it; no error, and nothing failed."""
+        stream = self.emitter.stream
+        return self.store is not None and stream.delivered and stream.wire.terminated and stream.wire.error is None
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """What `end` is to say."""

@@ -12,6 +12,7 @@ from .connect import Origin
 from .errors import ResetError, StalledError, WireError
 from .exchange import Exchange, Header, machine
 from .limits import READS_A_TURN, RECEIVE_BYTES_MAX, SEND_BYTES_MAX, WRITE_TIMEOUT_S
+from .reading import received
 from .tls import TlsStream
 
 __all__ = ["Connection", "Direct", "Outgoing", "Read"]
@@ -158,7 +159,7 @@ class Connection:
             await trio.lowlevel.checkpoint()
         while True:
             try:
-                data = direct.recv(RECEIVE_BYTES_MAX)
+                data = direct.recv(RECEIVE_BYTES_MAX) if self._socket is None else received(self._socket)
             except BlockingIOError:
                 self._unyielded = 0
                 if self._socket is None:

@@ -31,6 +31,7 @@ from .limits import (
     SENDS_A_TURN,
     WRITE_TIMEOUT_S,
 )
+from .reading import received
 from .reaper import Reaper, together
 from .request_guard import Guard
 
@@ -197,7 +198,7 @@ class Connection:
             await trio.lowlevel.checkpoint()
         while True:
             try:
-                data = raw.recv(RECEIVE_BYTES_MAX)
+                data = received(raw)
             except BlockingIOError:
                 self._unwaited = 0
                 await trio.lowlevel.wait_readable(raw)

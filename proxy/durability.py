@@ -28,7 +28,7 @@ Durability = Literal["process", "disk"]
 ROUND_S: Final = 1.0
 #: Endings within this time share a round, or a thousand short streams a second would be a thousand rounds.
 _GATHER_S: Final = 0.05
-#: On a slow disk they share longer ones: while a round is on its way a tape is begun in a thread, which costs 0.2 ms.
+#: On a slow disk they share longer ones: during a sync a tape is begun in a thread, which costs 0.2 ms.
 _REST: Final = 4
 #: As many as a disk takes at once; more only wait (500 tapes: 31 ms from 16 threads, 80 ms one by one).
 _FSYNC_THREADS: Final = 8
@@ -117,7 +117,7 @@ class Committer:
         self._round = _Round()
         self._wanted = threading.Event()
         self._hurry = threading.Event()
-        #: A round is on its way: whoever needs the disk's journal now may wait for it.
+        #: The disk's journal is being written: whoever needs it now may wait.
         self.syncing = False
         #: How long the last one took.
         self._took_s = 0.0

@@ -58,7 +58,7 @@ class Pump:
         #: What others want of it, attended to between two batches.
         self._wanted: set[str] = set()
         self._pausing: trio.CancelScope | None = None
-        self._deadlines = Deadlines(order, services.reaper, live.started, self._look)
+        self._deadlines = Deadlines(order, services.reaper, live.started, lambda: self.poke("look"))
         self._scribe = Scribe(order, live, taping, self._asking, self._deadlines, services.log)
         if order.history:
             self._scribe.flags["history_marked"] = None
@@ -73,9 +73,6 @@ class Pump:
     def _uploading(self) -> None:
         """While the client still asks, nobody waits for an answer."""
         self._deadlines.progress_at = trio.current_time()
-
-    def _look(self) -> None:
-        self.poke("look")
 
     # -- from outside -------------------------------------------------------------------------------------------------
 
@@ -140,7 +137,7 @@ class Pump:
             return answered
         async with answered.body as self._scribe.body:
             cause = await self._take(answered, shape_of(self._order, answered))
-            return await self._judged(answered, cause)
+            return cause if self._taping.recorder.ended else await self._judged(answered, cause)
 
     async def _asked(self) -> Asked | Failure | str:
         """The head of the answer; the tape begins while the upstream is asked."""
@@ -260,8 +257,8 @@ class Pump:
             records, frames = taping.read(read.t, read.data)
             if not records and not taping.recorder.decoder.overflow:
                 return ""
-            if frames and answered.over and taping.whole and not (self._wanted or self._order.verbatim):
-                self._scribe.hold(records, frames)  # its end follows at once: 5 % of a stream that came in one read
+            if frames and answered.over and taping.whole and not (self._order.verbatim or answered.masked):
+                await self._scribe.finish("closed", records, frames)
                 return "closed"
             await self._took(read.t, records, frames)
         else:

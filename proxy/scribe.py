@@ -62,11 +62,11 @@ class Scribe:
     async def write(self, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
         """What was emitted on account of these records is shown when they are written."""
         if records:
-            self.hold(records, frames)
+            self._hold(records, frames)
             await self._taping.write(())
             self._show()
 
-    def hold(self, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
+    def _hold(self, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
         """To be written and shown with what is written next."""
         taping = self._taping
         self._frames_n = records[-1].last_n
@@ -136,10 +136,16 @@ class Scribe:
             await self.commit(answer, answer.body)
         await self.finish("status" if failure.answered else CAUSE_OF.get(failure.ending, "internal"))
 
-    async def finish(self, cause: str) -> None:
-        """The one ending."""
+    async def finish(self, cause: str, records: Sequence[Record | Stretch] = (), frames: Sequence[bytes] = ()) -> None:
+        """The one ending; with the last records and frames, where they and it came in one read: a write and a send less
+        are 5 % of a stream that came whole in one. Nothing may wait between them: a client that left would get nothing.
+        """
         taping, live = self._taping, self._live
+        if taping.recorder.ended:
+            return
         self.cause = cause
+        if records:
+            self._hold(records, [*frames])
         if cause in OUR_CAUSES and self._unanswered and not live.left:
             answer = our_error(cause, live.stream)
             await self.commit(answer, answer.body)
@@ -191,8 +197,6 @@ class Scribe:
         if self._taping.failed:
             await self.without("failed_here", "internal")
             return
-        if self._taping.recorder.ended:
-            return
         try:
             await self.finish(cause)
         except Exception as error:  # noqa: BLE001 - the emitter itself may be what failed
@@ -202,21 +206,22 @@ class Scribe:
     async def without(self, flag: str, reason: str) -> None:
         """The log failed and the stream stops, or our own reading of it did: closed as far as the disk lets us."""
         live = self._live
-        self.cause = "internal"
         answer = our_error(reason, live.stream) if live.answer is None else None
-        behind, tells, committed = await self._taping.closing(live.shown, flag, answer)
-        if committed and self._first is not None:
+        closed = await self._taping.closing(live.shown, flag, answer, held=self._first is not None)
+        self.cause = self.cause if closed.as_meant else "internal"
+        if closed.committed and self._first is not None:
             live.commit(self._first)
         elif answer is not None and not live.left:
             live.commit(answer)
             live.show([answer.body], 0)
             live.end(cut=False)
             return
-        if not tells and self._order.streams:
+        behind = closed.behind
+        if not closed.tells and self._order.streams:
             behind = b"data: %b\n\n" % our_error("internal", live.stream).body
         if behind:
             live.show([behind], live.shown_n)
-        live.end(cut=self._order.verbatim or not (self._order.streams or (tells and self._whole)))
+        live.end(cut=self._order.verbatim or not (self._order.streams or (closed.tells and self._whole)))
 
     async def gone(self) -> None:
         """The client has left: written once, whoever saw it. Of an upload a piece may be on its way to the tape."""

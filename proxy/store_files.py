@@ -83,8 +83,8 @@ class FileStore:
         self._warn = warn
         self._live: dict[str, LiveTape] = {}
         self._large = trio.CapacityLimiter(4)  # threads that write a large body; more would only share the disk
-        # Names are made in a thread where they may have to wait: while a round is on its way, for up to 10 ms, or where
-        # the last one took its time. More threads would only wait for the same journal.
+        # Names are made in a thread where they may have to wait: during a sync, for up to 10 ms, or where the last one
+        # took its time. More threads would only wait for the same journal.
         self._names = trio.CapacityLimiter(4)
         self._named_s = 0.0
         self._catalogue = Catalogue(folder, warn)
@@ -140,19 +140,23 @@ class FileStore:
         try:
             await self._write(live, records)
             self._written(live, records)
-            if ended:
-                self._end(stream, live, entry)
         except StoreError as error:
             live.lost = True
             self._failed(error)
             raise
         finally:
             live.writing = False
+        if ended:  # the next commit round moves it to its day; until then it is read as it lies
+            live.tape.created, live.tape.ended = live.row.created, True
         self._committer.mark(live.tape)
         try:
             if self._durable:
                 with trio.CancelScope(shield=True):  # one round: what is written is shown
                     await self._committer.committed(live.tape)
+            if ended:
+                self._catalogue.enter(stream, live.tape.path, entry)
+                if self._durable:  # the round that would have written it is over
+                    self._catalogue.write()
             live.show(records, at)
         finally:
             if ended:
@@ -244,12 +248,6 @@ class FileStore:
         """A disk that is full may have room again; one that lied about a write is not believed again."""
         if self.failure is None or self._full:
             self.failure, self._full = str(error), isinstance(error, StoreFullError)
-
-    def _end(self, stream: str, live: LiveTape, entry: Entry | None) -> None:
-        """The next commit round moves it to its day; until then it is read as it lies. The catalogue has it at once."""
-        live.tape.created = live.row.created
-        live.tape.ended = True
-        self._catalogue.enter(stream, live.tape.path, entry)
 
     def _moved(self, tapes: Collection[TapeFile]) -> None:
         """A commit round has closed them. One that could not be moved is whole, and the next start moves it."""

@@ -67,7 +67,7 @@ def _left(live: Live, scope: trio.CancelScope) -> None:
 
 
 async def _send_all(live: Live, store: Store, send: Send, wire: Mapping[str, Any], *, head: bool) -> News | None:
-    """How the answer is to end; None where its end went out with its last piece."""
+    """How the answer is to end; None where it has, with a last piece that was sent here."""
     if not head:
         live.open, live.offer = partial(_open, wire["open"]), wire["offer"]
     answer = await live.answered()

@@ -39,8 +39,10 @@ class Closing(NamedTuple):
     behind: bytes
     #: Whether that tells how the stream ended.
     tells: bool
-    #: The status that waited to be written with its first frames is on the tape now, and they are.
+    #: The status that was held is on the tape after all, and the frames that were held with it.
     committed: bool
+    #: So is the end, as it was meant.
+    as_meant: bool
 
 
 class Taping:
@@ -98,7 +100,7 @@ class Taping:
             self.emit(record)
 
     def hold(self, records: Sequence[Record | Stretch]) -> None:
-        """The same of what has been emitted, and is shown when it is written."""
+        """To be written with the next batch, emitted already, and shown only then."""
         self._waiting += records
 
     def emit(self, record: Record) -> list[bytes]:
@@ -195,18 +197,18 @@ class Taping:
             self.entry = self.entry._replace(stream=row)
         await _released(store, self.stream)
 
-    async def closing(self, shown: int, flag: str, answer: Answer | None = None) -> Closing:
+    async def closing(self, shown: int, flag: str, answer: Answer | None = None, *, held: bool = False) -> Closing:
         """After a failure of the log or of our own reading: what goes out behind the bytes shown, as the tape has it.
 
         The emitter of the live path has had records that the tape has not, or is what failed; so another one reads the
         tape. The `end` is written where there is room for it; else recovery writes its own. The answer, where none was
-        given yet, is recorded before it.
+        given yet, is recorded before it; not where another status was `held`, and can be written now.
         """
         store, self.store = self.store or MemoryStore(), None
         waiting, self._waiting = self._waiting, []
         written = bool(waiting) and await self._closed(store, waiting)
-        ended = written and waiting[-1].kind == "end"
-        committed = written and any(record.kind == "commit" for record in waiting)
+        as_meant = ended = written and waiting[-1].kind == "end"
+        committed = written and held
         fresh = Emitter()
         emitter: Emitter | None = fresh
         self._fold = EntryFold(self.stream, fresh)
@@ -231,17 +233,17 @@ class Taping:
         if not ended:
             await _released(store, self.stream)  # who follows it must not wait for what will never be written
         if emitter is None or behind is None:
-            return Closing(b"", tells=False, committed=committed)
+            return Closing(b"", tells=False, committed=committed, as_meant=as_meant)
         for record in records:
             if ended or record.kind != "rest":  # which is no more than what a frame began with that is lost, too
                 behind += b"".join(emitter.feed(record))
                 self._fold.look(record)
         self.entry = self._fold.entry()
-        return Closing(behind, tells=True, committed=committed)
+        return Closing(behind, tells=True, committed=committed, as_meant=as_meant)
 
     async def _closed(self, store: Store, records: Sequence[Record | Stretch]) -> bool:
         try:
-            await store.append(self.stream, records)
+            self.written_bytes += await store.append(self.stream, records)
         except Exception:  # noqa: BLE001 - the client is told, whatever else fails
             return False
         return True

@@ -1,11 +1,18 @@
-"""An answer that comes in one read, its end included: written as one batch, and sent as one piece."""
+"""An answer whose last read holds its last word and its end: written as one batch, and sent as one piece."""
 
+from contextlib import suppress
 from typing import Any, Final
 
 import pytest
+import trio
 from trio.testing import MockClock
 
-from tests.support.house import DONE, at_once, call, finish, house, role, streams, text
+from tests.proxy.scripted import Script, chunk, request_of
+from tests.proxy.test_cancel_sweep import Nth
+from tests.support.house import DONE, HEAD, House, at_once, call, finish, house, post, role, streams, text
+from wiretape.events.emit import Emitter, emit
+from wiretape.events.record import Record
+from wiretape.events.settings import Settings
 from wiretape.proxy.store_memory import MemoryStore
 
 FRAMES: Final = (role(), text("hi"), text(" you"), call("{}", "look"), finish("tool_calls"), DONE)
@@ -42,13 +49,123 @@ async def test_an_end_that_comes_later_is_not_waited_for(autojump_clock: MockClo
     assert store.kinds[-1] == ["end"]
 
 
-@pytest.mark.parametrize(
-    "last", [(), (b'data: {"error":{"message":"no"}}\n\n',)], ids=["no last word", "an error of the upstream's"]
-)
-async def test_what_ends_in_another_way_is_judged_first(autojump_clock: MockClock, last: tuple[bytes, ...]) -> None:
+async def test_they_may_follow_frames_that_came_before(autojump_clock: MockClock) -> None:
+    async def in_two(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await stream.send_all(HEAD + chunk(b"".join(FRAMES[:2])))
+        await trio.sleep(1)
+        await stream.send_all(chunk(b"".join(FRAMES[2:])) + b"0\r\n\r\n")
+
     store = Batches()
-    async with house(at_once(role(), text("hi"), *last), store=store) as home:
+    async with house(in_two, store=store) as home:
         answered = await home.ask()
+    assert [at for at, _ in answered.pieces] == [answered.at, answered.at + 1]
+    assert store.kinds[-2:] == [["head", "frame", "frame", "commit"], [*["frame"] * (len(FRAMES) - 2), "end"]]
+
+
+@pytest.mark.parametrize(
+    ("frames", "settings"),
+    [
+        ((role(), text("hi")), Settings()),
+        ((role(), text("hi"), b'data: {"error":{"message":"no"}}\n\n', DONE), Settings()),
+        (FRAMES, Settings(profile="transparent")),
+    ],
+    ids=["no last word", "an error of the upstream's", "what passes as it came"],
+)
+async def test_what_ends_in_another_way_is_judged_first(
+    autojump_clock: MockClock, frames: tuple[bytes, ...], settings: Settings
+) -> None:
+    store = Batches()
+    async with house(at_once(*frames), store=store, settings=settings) as home:
+        answered = await home.ask()
+        cause = (await home.tape())[-1].keys["cause"]
     assert answered.ended == "chunked"
-    assert store.kinds[-2][0] == "head"
     assert store.kinds[-1] == ["end"]
+    assert cause == ("closed" if b"error" in answered.body and DONE in frames else "eof")
+
+
+async def asked_and_left(nth: int, script: Script, **route: Any) -> bool:
+    """Whether there was such a step; the client leaves at it, and is sent all, or its tape says that it was not."""
+    async with house(script, check=False, route=route) as home:
+        client = await home.connect()
+
+        def leave() -> None:
+            with suppress(OSError):  # the proxy was faster
+                client.fin()
+
+        instrument = Nth(nth, leave)
+        trio.lowlevel.add_instrument(instrument)
+        got = b""
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await client.send(post())
+            while data := await client.receive():
+                got += data
+        trio.lowlevel.remove_instrument(instrument)
+        client.close()
+        await home.settled()
+        if home.streams:
+            await told(home, got)
+        return instrument.left <= 0
+
+
+async def told(home: House, got: bytes) -> None:
+    """Who was sent nothing is `gone` on its tape."""
+    tape = await home.tape()
+    if got.endswith(b"0\r\n\r\n"):
+        assert b"".join(FRAMES[:2]) in got
+    else:
+        assert "gone" in [record.kind for record in tape], "it was not sent all"
+
+
+@pytest.mark.parametrize("how", ["cancel", "drain"])
+async def test_who_leaves_at_any_step_is_sent_all_or_is_gone(autojump_clock: MockClock, how: str) -> None:
+    """The upstream closes its connection, which takes a turn of the scheduler."""
+
+    async def closing(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        head = HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        await stream.send_all(head + b"".join(map(chunk, FRAMES)) + b"0\r\n\r\n")
+
+    nth = 1
+    while await asked_and_left(nth, closing, on_client_gone=how):
+        nth += 1
+    assert nth > 10
+
+
+@pytest.mark.parametrize("kind", ["commit", "end"])
+async def test_where_our_own_reading_fails_the_client_gets_what_its_tape_says(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    await read_badly(monkeypatch, kind, at_once(*FRAMES))
+
+
+async def test_so_it_does_where_a_keepalive_had_fixed_the_status(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await trio.sleep(40)
+        await stream.send_all(HEAD + b"".join(map(chunk, FRAMES)) + b"0\r\n\r\n")
+
+    await read_badly(monkeypatch, "keepalive", silent)
+
+
+async def read_badly(monkeypatch: pytest.MonkeyPatch, kind: str, script: Script) -> None:
+    """The live emitter fails once, at the first record of a kind."""
+    feed, failed = Emitter.feed, list[Record]()
+
+    def failing(self: Emitter, record: Record) -> list[bytes]:
+        if record.kind == kind and not failed:
+            failed.append(record)
+            raise RuntimeError("a fault of our own")
+        return feed(self, record)
+
+    async with house(script, check=False) as home:
+        monkeypatch.setattr(Emitter, "feed", failing)
+        answered = await home.ask()
+        await home.settled()
+        tape = await home.tape()
+    assert failed
+    assert answered.body == emit(tape)
+    assert tape[-1].kind == "end"
+    assert [record.keys["status"] for record in tape if record.kind == "commit"][-1] == answered.status

@@ -217,7 +217,9 @@ async def test_a_head_and_a_first_piece_that_the_socket_takes_in_part_arrive_who
 async def last_piece_at_once(scope: Any, _receive: Any, send: Any) -> None:
     """The end goes out with the last piece, of which the path's size tells how much; it is said all the same."""
     wire = scope["extensions"]["wiretape"]
-    assert wire["open"]({"type": "http.response.start", "status": 200, "headers": [], "held": True})
+    head = {"type": "http.response.start", "status": 200, "headers": [], "held": True}
+    if not wire["open"](head):  # a request that h11 had to read, and whose end it has to say
+        await send(head)
     left = wire["offer"](bytes(int(scope["path"][1:])), last=True)
     if left:
         await wire["flush"](left)
@@ -225,14 +227,16 @@ async def last_piece_at_once(scope: Any, _receive: Any, send: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [5, len(_LONG)], ids=["whole", "in part"])
-async def test_an_end_that_went_out_with_the_last_piece_is_not_said_twice(size: int) -> None:
+@pytest.mark.parametrize("odd", [(), ("Expect: 100-continue",)], ids=["plain", "read by h11"])
+async def test_an_end_that_went_out_with_the_last_piece_is_not_said_twice(size: int, odd: tuple[str, ...]) -> None:
     async with serving(last_piece_at_once) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
         whole = b"%x\r\n%b\r\n0\r\n\r\n" % (size, bytes(size))
         for last in (False, True):  # the connection goes on behind it
-            await client.send_all(request("GET", f"/{size}", *["Connection: close"] * last))
+            await client.send_all(request("GET", f"/{size}", *odd, *["Connection: close"] * last))
             answer = b""
-            while not answer.endswith(b"0\r\n\r\n"):
-                answer += await client.receive_some(2**20)
+            with trio.fail_after(10):
+                while not answer.endswith(b"0\r\n\r\n"):
+                    answer += await client.receive_some(2**20)
             assert answer.partition(b"\r\n\r\n")[2] == whole
         assert await client.receive_some(1) == b""
 

@@ -257,7 +257,8 @@ class Pump:
             records, frames = taping.read(read.t, read.data)
             if not records and not taping.recorder.decoder.overflow:
                 return ""
-            if frames and answered.over and taping.whole and not (self._order.verbatim or answered.masked):
+            odd = self._order.verbatim or answered.masked
+            if frames and answered.over and not odd and taping.whole(records):
                 await self._scribe.finish("closed", records, frames)
                 return "closed"
             await self._took(read.t, records, frames)

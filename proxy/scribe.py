@@ -138,7 +138,8 @@ class Scribe:
 
     async def finish(self, cause: str, records: Sequence[Record | Stretch] = (), frames: Sequence[bytes] = ()) -> None:
         """The one ending; with the last records and frames, where they and it came in one read: a write and a send less
-        are 5 % of a stream that came whole in one. Nothing may wait between them: a client that left would get nothing.
+        are 5 % of a stream that came whole in one. Nothing waits from that read to the send: a client that left
+        meanwhile would get nothing.
         """
         taping, live = self._taping, self._live
         if taping.recorder.ended:
@@ -156,6 +157,8 @@ class Scribe:
             self._asking.worked()
         if self._unanswered and not live.left and cause != "client_gone":
             await self.commit(self._head())
+        if live.left and live.sent_n < live.shown_n:  # while something was written, and nobody attends any more
+            await self.gone()
         untaped = ["untaped"] if taping.untaped else []
         keys = {"cause": said, "ending": ending, "flags": [*flags, *self.flags, *untaped], **_framed(self.body)}
         record = taping.recorder.end(taping.t(), keys)

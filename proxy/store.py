@@ -104,6 +104,10 @@ class Store(Protocol):
         """Begin the tape of a stream that no tape has yet."""
         ...
 
+    def waits_for(self, records: Sequence[Record | Stretch]) -> bool:
+        """Whether `append` of these has to wait, so that meanwhile a reader may leave."""
+        ...
+
     async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
         """Write one batch whole, so many bytes; it is written when this returns, and only then do readers see it.
 

@@ -126,6 +126,10 @@ class FileStore:
             raise failure from error
         self._live[stream] = LiveTape(stream, tape)
 
+    def waits_for(self, records: Sequence[Record | Stretch]) -> bool:
+        """For a round, or for a thread."""
+        return self._durable or _size(records) > INLINE_BYTES_MAX
+
     async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
         """Write one batch."""
         live = self._live.get(stream)
@@ -140,23 +144,19 @@ class FileStore:
         try:
             await self._write(live, records)
             self._written(live, records)
+            if ended:
+                self._end(stream, live, entry)
         except StoreError as error:
             live.lost = True
             self._failed(error)
             raise
         finally:
             live.writing = False
-        if ended:  # the next commit round moves it to its day; until then it is read as it lies
-            live.tape.created, live.tape.ended = live.row.created, True
         self._committer.mark(live.tape)
         try:
             if self._durable:
                 with trio.CancelScope(shield=True):  # one round: what is written is shown
                     await self._committer.committed(live.tape)
-            if ended:
-                self._catalogue.enter(stream, live.tape.path, entry)
-                if self._durable:  # the round that would have written it is over
-                    self._catalogue.write()
             live.show(records, at)
         finally:
             if ended:
@@ -227,11 +227,7 @@ class FileStore:
         return tape
 
     async def _write(self, live: LiveTape, records: Sequence[Record | Stretch]) -> None:
-        size = 0
-        for record in records:
-            if record.raw is not None:
-                size += len(record.raw)
-        if size <= INLINE_BYTES_MAX:
+        if _size(records) <= INLINE_BYTES_MAX:
             live.tape.write(lines(records))
         else:
             with trio.CancelScope(shield=True):  # whoever is cancelled here must know that it is written
@@ -248,6 +244,12 @@ class FileStore:
         """A disk that is full may have room again; one that lied about a write is not believed again."""
         if self.failure is None or self._full:
             self.failure, self._full = str(error), isinstance(error, StoreFullError)
+
+    def _end(self, stream: str, live: LiveTape, entry: Entry | None) -> None:
+        """The next commit round moves it to its day; until then it is read as it lies. The catalogue has it at once."""
+        live.tape.created = live.row.created
+        live.tape.ended = True
+        self._catalogue.enter(stream, live.tape.path, entry)
 
     def _moved(self, tapes: Collection[TapeFile]) -> None:
         """A commit round has closed them. One that could not be moved is whole, and the next start moves it."""
@@ -293,6 +295,14 @@ def _describe(live: LiveTape, records: Sequence[Record | Stretch]) -> None:
     for record in records:
         if isinstance(record, Record) and record.kind in ("open", "request"):
             live.row = opened(live.row, record)
+
+
+def _size(records: Sequence[Record | Stretch]) -> int:
+    size = 0
+    for record in records:
+        if record.raw is not None:
+            size += len(record.raw)
+    return size
 
 
 def _write_large(tape: TapeFile, records: Sequence[Record | Stretch]) -> None:

@@ -80,6 +80,10 @@ class MemoryStore:
             raise StoreError(f"{stream} has a tape already")
         self._tapes[stream] = _Tape(stream)
 
+    def waits_for(self, records: Sequence[Record | Stretch]) -> bool:  # noqa: ARG002 - as a store has it
+        """Never."""
+        return False
+
     async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
         """Keep one batch."""
         tape = self._tapes.get(stream)

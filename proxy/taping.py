@@ -175,6 +175,9 @@ class Taping:
                 if entry is not None:
                     self._waiting = list(records)  # the end is tried once more
                 await self._failed(error)
+            except Exception:
+                self._waiting, self.failed = list(records), True
+                raise
 
     async def create(self) -> None:
         """The tape begins; what is uploaded waits for it."""
@@ -248,11 +251,14 @@ class Taping:
             return False
         return True
 
-    @property
-    def whole(self) -> bool:
-        """The stream has said its last word, and content before it; no error, and nothing failed."""
+    def whole(self, records: Sequence[Record | Stretch]) -> bool:
+        """Whether the stream has said its last word with these, and content before it, and its end can be written with
+        them at once: a client that leaves while that waits would be neither sent anything nor `gone`.
+        """
+        if self.store is None or self.store.waits_for([*self._waiting, *records]):
+            return False
         stream = self.emitter.stream
-        return self.store is not None and stream.delivered and stream.wire.terminated and stream.wire.error is None
+        return stream.delivered and stream.wire.terminated and stream.wire.error is None
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """What `end` is to say."""

@@ -217,7 +217,7 @@ async def test_a_head_and_a_first_piece_that_the_socket_takes_in_part_arrive_who
 async def last_piece_at_once(scope: Any, _receive: Any, send: Any) -> None:
     """The end goes out with the last piece, of which the path's size tells how much; it is said all the same."""
     wire = scope["extensions"]["wiretape"]
-    head = {"type": "http.response.start", "status": 200, "headers": [], "held": True}
+    head: dict[str, Any] = {"type": "http.response.start", "status": 200, "headers": [], "held": True}
     if not wire["open"](head):  # a request that h11 had to read, and whose end it has to say
         await send(head)
     left = wire["offer"](bytes(int(scope["path"][1:])), last=True)

@@ -74,7 +74,7 @@ test: install ## the default suite, on a fresh machine too (under 5 minutes)
 
 # pyright keeps one core busy for as long as the tests need both: side by side, each one's words in one piece.
 .PHONY: check
-check: lint ## format, lint, rooms, types, fast tests (about a minute)
+check: lint ## format, lint, rooms, types, fast tests (a minute to a minute and a half)
 	@$(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) types quick
 
 .PHONY: lint

@@ -436,17 +436,14 @@ class Exchange(HTTPStream):
         if self._line.over or self.state is ASGIHTTPState.CLOSED:
             await trio.lowlevel.checkpoint()
             return
-        if self._ended:
-            end = b""
-        elif self.plain:
-            end = _LAST
-        else:
-            connection = self._http.connection
-            assert isinstance(connection, h11.Connection)
-            end = connection.send(h11.EndOfMessage())
         self.state = ASGIHTTPState.CLOSED
         self._chunked = False
-        head, self._head = self._head, b""
         if not self._ended:
+            end = _LAST
+            if not self.plain:
+                connection = self._http.connection
+                assert isinstance(connection, h11.Connection)
+                end = connection.send(h11.EndOfMessage())
+            head, self._head = self._head, b""
             await self._line.send(b"%b%x\r\n%b\r\n%b" % (head, len(body), body, end) if body else head + end)
         self._http.finished()

@@ -212,7 +212,8 @@ class Scribe:
         answer = our_error(reason, live.stream) if live.answer is None else None
         closed = await self._taping.closing(live.shown, flag, answer, held=self._first is not None)
         self.cause = self.cause if closed.as_meant else "internal"
-        if closed.committed and self._first is not None:
+        if closed.committed:
+            assert self._first is not None, "a status was held"
             live.commit(self._first)
         elif answer is not None and not live.left:
             live.commit(answer)

@@ -252,13 +252,11 @@ class Taping:
         return True
 
     def whole(self, records: Sequence[Record | Stretch]) -> bool:
-        """Whether the stream has said its last word with these, and content before it, and its end can be written with
-        them at once: a client that leaves while that waits would be neither sent anything nor `gone`.
+        """Whether the stream has said its last word with these, and its end can be written with them at once: a client
+        that leaves while that waits would be neither sent anything nor `gone`.
         """
-        if self.store is None or self.store.waits_for([*self._waiting, *records]):
-            return False
-        stream = self.emitter.stream
-        return stream.delivered and stream.wire.terminated and stream.wire.error is None
+        waits = self.store is None or self.store.waits_for([*self._waiting, *records])
+        return not waits and self.emitter.wire.terminated
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """What `end` is to say."""

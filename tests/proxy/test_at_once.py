@@ -12,8 +12,11 @@ from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.test_cancel_sweep import Nth
 from tests.support.house import DONE, HEAD, House, at_once, call, finish, house, post, role, streams, text
 from wiretape.events.emit import Emitter, emit
-from wiretape.events.record import Record
+from wiretape.events.record import Record, encode
 from wiretape.events.settings import Settings
+from wiretape.proxy.config import Target
+from wiretape.proxy.keys import Secret
+from wiretape.proxy.store import StoreFullError
 from wiretape.proxy.store_memory import MemoryStore
 
 FRAMES: Final = (role(), text("hi"), text(" you"), call("{}", "look"), finish("tool_calls"), DONE)
@@ -22,7 +25,7 @@ FRAMES: Final = (role(), text("hi"), text(" you"), call("{}", "look"), finish("t
 class Batches(MemoryStore):
     """Says what was written together; may have to wait for it, or fail once in a way that no store should."""
 
-    def __init__(self, *, waits_s: float = 0, fails: bool = False) -> None:
+    def __init__(self, *, waits_s: float = 0, fails: Exception | None = None) -> None:
         super().__init__()
         self.kinds: list[list[str]] = []
         self._waits_s = waits_s
@@ -34,9 +37,9 @@ class Batches(MemoryStore):
     async def append(self, stream: str, records: Any, entry: Any = None) -> int:
         self.kinds.append([record.kind for record in records])
         await trio.sleep(self._waits_s)
-        if self._fails and "frame" in self.kinds[-1]:
-            self._fails = False
-            raise RuntimeError("can't start new thread")
+        if self._fails is not None and "frame" in self.kinds[-1]:
+            fails, self._fails = self._fails, None
+            raise fails
         return await super().append(stream, records, entry)
 
 
@@ -157,7 +160,7 @@ async def test_where_a_write_waits_it_is_not_waited_for_with_the_end(autojump_cl
 
 
 async def test_a_store_that_fails_as_none_should_hides_no_end(autojump_clock: MockClock) -> None:
-    async with house(at_once(*FRAMES), store=Batches(fails=True), check=False) as home:
+    async with house(at_once(*FRAMES), store=Batches(fails=RuntimeError("no thread")), check=False) as home:
         answered = await home.ask()
         await home.settled()
         tape = await home.tape()
@@ -165,6 +168,27 @@ async def test_a_store_that_fails_as_none_should_hides_no_end(autojump_clock: Mo
     assert (answered.status, answered.ended) == (200, "chunked")
     assert tape[-1].kind == "end"
     assert answered.body == emit(tape)
+
+
+async def test_where_the_second_try_has_room_all_is_as_it_was_meant(autojump_clock: MockClock) -> None:
+    """For the client, the tape, the log and the count of bytes."""
+    async with house(at_once(*FRAMES), store=Batches(fails=StoreFullError("no room")), check=False) as home:
+        answered = await home.ask()
+        assert await home.ending() == ("completed", [])
+        tape = await home.tape()
+        assert [how for level, _, how in home.log if level == "ended"] == [{"cause": "closed", "attempts": 1}]
+        written = sum(len(encode(record)) for record in tape)
+        assert f"wiretape_log_bytes_total {written}".encode() in home.assembly.metrics.text()
+    assert (answered.status, answered.body) == (200, emit(tape))
+
+
+async def test_a_key_that_was_masked_is_flagged(autojump_clock: MockClock) -> None:
+    key = "sk-0123456789abcdefghij"
+    targets = [Target(name="upstream", url="http://127.0.0.1:9/v1", key=Secret(key))]
+    async with house(at_once(role(), text(f"it is {key}"), finish(), DONE), targets=targets) as home:
+        answered = await home.ask()
+        assert await home.ending() == ("completed", ["key_masked"])
+    assert key.encode() not in answered.body
 
 
 @pytest.mark.parametrize("kind", ["commit", "end"])

@@ -22,7 +22,7 @@ from tests.rooms.tree import ROOT
 from wiretape.events.record import Record, encode
 from wiretape.events.tape import Reader
 from wiretape.proxy.cli_tapes import holder
-from wiretape.proxy.durability import best_sync
+from wiretape.proxy.durability import Durability, best_sync
 from wiretape.proxy.folder import Folder
 from wiretape.proxy.recovery import recover
 from wiretape.proxy.retention import Keep
@@ -495,3 +495,13 @@ async def test_what_is_not_ours_in_the_folder_is_left_alone(tmp_path: Path) -> N
         assert list(await store.expire(0, Keep(bytes=0))) == ["s1"]
         assert await store.list(Filter()) == []
     assert [path.read_text() for path in foreign] == ["mine"] * 3
+
+
+@pytest.mark.parametrize(
+    ("durability", "size", "waits"),
+    [("process", 1_000, False), ("process", INLINE_BYTES_MAX + 1, True), ("disk", 1_000, True)],
+    ids=["in the loop", "in a thread", "for a round"],
+)
+async def test_what_waits_is_known_before(tmp_path: Path, durability: Durability, size: int, waits: bool) -> None:
+    async with open_files(tmp_path, warn=lambda _: None, durability=durability) as store:
+        assert store.waits_for([Record(0, 0, "body", raw=bytes(size))]) is waits

@@ -1,4 +1,4 @@
-"""125 of the aborted requests of `make aborts`: real sockets and descriptors, nothing is left (G10, G11)"""
+"""175 of the aborted requests of `make aborts`: real sockets and descriptors, nothing is left (G10, G11)"""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.proxy.aborts import aborted
 @pytest.mark.slow
 @pytest.mark.case("C01", "C02")
 async def test_requests_that_are_aborted_leave_nothing(tmp_path: Path) -> None:
-    figures = await aborted(125, tmp_path)
+    figures = await aborted(175, tmp_path)
     assert figures.left == []
     assert figures.aborted > 60
     assert len(figures.closed_s) > 35

@@ -55,7 +55,7 @@ $(RUN): requirements.txt
 	$(PYTHON) -m venv --clear $(RUN_VENV)
 	$(RUN_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r requirements.txt
 	@pwd | sed 's|$$|/build/types|' > "$$(echo $(RUN_VENV)/lib/python*/site-packages)/wiretape.pth"
-	@printf '#!%s/$(RUN_VENV)/bin/python\nfrom wiretape.proxy.cli import main\n\nmain()\n' "$$(pwd)" > $@
+	@printf '#!%s/$(RUN_VENV)/bin/python\nfrom wiretape.proxy.cli.main import main\n\nmain()\n' "$$(pwd)" > $@
 	@chmod +x $@
 
 .PHONY: demo

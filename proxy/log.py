@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from .limits import LOG_CLOSE_S, LOG_GATHER_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, LOG_VALUE_CHARS_MAX
 
 if TYPE_CHECKING:
-    from .registry import Ended
+    from .relay.registry import Ended
 
 __all__ = ["Level", "Log", "masked_keys", "stderr_fd"]
 

@@ -14,24 +14,24 @@ from typing import Final, NamedTuple
 
 import trio
 
-from .asgi import App
-from .config import Config, ConfigError
-from .control import control_app
-from .front import front
+from .api.control import control_app
+from .api.front import front
+from .api.metrics import Metrics
+from .config.model import Config, ConfigError
 from .heap import give_back, one_heap
-from .hot import Hot
-from .keys import Keys, salt_of
 from .limits import EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
-from .metrics import Metrics
-from .names import Resolver
-from .reaper import Reaper
-from .registry import Ended, Registry
-from .server import ServerSettings, listening, serve, shielded
-from .services import Log, Services
-from .store import Store, StoreError
-from .store_files import open_files
-from .store_memory import MemoryStore
-from .upstream import UpstreamTransport
+from .relay.app import Hot
+from .relay.registry import Ended, Registry
+from .relay.services import Log, Services
+from .security.keys import Keys, salt_of
+from .server.asgi import App
+from .server.reaper import Reaper
+from .server.server import ServerSettings, listening, serve, shielded
+from .store.files import open_files
+from .store.memory import MemoryStore
+from .store.store import Store, StoreError
+from .upstream.names import Resolver
+from .upstream.transport import UpstreamTransport
 
 __all__ = ["Assembly", "Running", "assembled", "new_stream_id", "run", "running"]
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import as_list, as_object
-from wiretape.events.record import NO_KEYS, Record
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import as_list, as_object
+from wiretape.events.tape.record import NO_KEYS, Record
 
-from .asked import Redaction
-from .coded import unreadable
-from .edited import summed
-from .key import exact_key_of, key_of
-from .normalise import NAMES, normalise
-from .redact import blanked, blanked_path, findings, names_of, redact, unmatched
-from .sealed import beside, encode
-from .shapes import find
-from .whole import asked_keys
+from .matching.key import exact_key_of, key_of
+from .normalize.normalize import NAMES, normalise
+from .redaction.body_codec import unreadable
+from .redaction.redact import blanked, blanked_path, findings, names_of, redact, unmatched
+from .redaction.shapes import find
+from .redaction.user_rules import Redaction
+from .sealed.edits import summed
+from .sealed.joined_bodies import asked_keys
+from .sealed.sealed import beside, encode
 
 __all__ = ["EXACT", "Rules", "in_order", "key_of_record", "seal"]
 

@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from ..json_text import as_object, dumps, is_list, is_object, members
-from ..sse import encode
+from ..core.json_text import as_object, dumps, is_list, is_object, members
+from ..wire.sse import encode
 from .write import CHUNK
 
 __all__ = [

@@ -7,10 +7,10 @@ rules. Without an index, the id, the arrival of a name, the place in the list or
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ..json_text import dumps, is_object
-from ..limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
-from ..model import Event, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
-from ..splice import Action, Path
+from ..core.json_text import dumps, is_object
+from ..core.limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
+from ..core.model import Event, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
+from ..core.splice import Action, Path
 from .entry import Entry
 from .known import KnownCall
 from .work import Work, say

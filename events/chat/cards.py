@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ..fold.wire import Call
-from ..ledger import Ledger
-from ..lifecycle import STATUS_ON_WIRE
-from ..limits import CALL_ID_CHARS_MAX
-from ..model import ToolResultSeen
-from ..settings import Settings
+from ..core.lifecycle import STATUS_ON_WIRE
+from ..core.limits import CALL_ID_CHARS_MAX
+from ..core.model import ToolResultSeen
+from ..core.settings import Settings
+from ..emission.ledger import Ledger
+from ..emission.outbox import Outbox
+from ..folds.wire import Call
 from . import write
-from .outbox import Outbox
 
 __all__ = ["Cards"]
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..json_text import as_object, dumps, is_list, is_object
-from ..limits import LISTS_OF_A_DELTA_MAX
-from ..model import Event, ForeignFrame, ToolArgumentsDelta, ToolCallDamaged
-from ..settings import Facts, Settings
-from ..splice import Action, Path
+from ..core.json_text import as_object, dumps, is_list, is_object
+from ..core.limits import LISTS_OF_A_DELTA_MAX
+from ..core.model import Event, ForeignFrame, ToolArgumentsDelta, ToolCallDamaged
+from ..core.settings import Facts, Settings
+from ..core.splice import Action, Path
 from .calls import Calls
 from .read import LEGACY_CALL
 from .think import Think

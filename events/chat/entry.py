@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from ..json_text import dumps, is_object
-from ..splice import Path
+from ..core.json_text import dumps, is_object
+from ..core.splice import Path
 from .known import KnownCall
 
 __all__ = ["Entry", "said_in"]

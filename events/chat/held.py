@@ -2,13 +2,13 @@
 
 from typing import Any, Final
 
-from ..json_text import is_list
-from ..ledger import Ledger
-from ..limits import HELD_BYTES_MAX
-from ..splice import Action, Op
-from ..sse import encode
+from ..core.json_text import is_list
+from ..core.limits import HELD_BYTES_MAX
+from ..core.splice import Action, Op
+from ..emission.ledger import Ledger
+from ..emission.outbox import Outbox
+from ..wire.sse import encode
 from . import write
-from .outbox import Outbox
 from .read import says_content
 from .repair import Chunk
 

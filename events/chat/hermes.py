@@ -8,10 +8,9 @@ import re
 from collections.abc import Container
 from typing import Any, Final, NamedTuple
 
-from ..fold.wire import Wire
-from ..json_text import dumps, is_object, members
-from ..lifecycle import STATUS_ON_WIRE, State
-from ..limits import (
+from ..core.json_text import dumps, is_object, members
+from ..core.lifecycle import STATUS_ON_WIRE, State
+from ..core.limits import (
     CALL_ID_CHARS_MAX,
     EMOJI_CHARS_MAX,
     NAME_CHARS_MAX,
@@ -20,8 +19,9 @@ from ..limits import (
     RETOLD_CHARS_MIN,
     RETOLD_PLACES_MAX,
 )
-from ..model import ToolProgress
-from ..sse import encode
+from ..core.model import ToolProgress
+from ..folds.wire import Wire
+from ..wire.sse import encode
 from .answers import Failure, choices_of
 from .write import PROGRESS_EVENT, Envelope, chunk, short
 

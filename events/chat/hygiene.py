@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from ..json_text import as_list, as_object, dumps
-from ..splice import Action, Edit, Op, locate
+from ..core.json_text import as_list, as_object, dumps
+from ..core.splice import Action, Edit, Op, locate
 from .hermes import NOTE
 from .write import WARNING
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ..json_text import Boundary
+from ..core.json_text import Boundary
 
 __all__ = ["KnownCall"]
 

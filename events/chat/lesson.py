@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from ..familiar import Familiar
-from ..json_text import as_object, dumps, parse
+from ..core.json_text import as_object, dumps, parse
+from ..tape.familiar import Familiar
 
 __all__ = ["learn"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..json_text import as_list, as_object, is_object
-from ..model import (
+from ..core.json_text import as_list, as_object, is_object
+from ..core.model import (
     Event,
     Finish,
     ReasoningDelta,

@@ -8,14 +8,14 @@ stands for), so one `Repair` follows one attempt of one stream. It never raises 
 import re
 from typing import Any, Final, NamedTuple
 
-from ..json_text import ABSENT, as_object, dumps, is_list, is_object, parse
-from ..ledger import Ledger
-from ..limits import CHUNKS_WAITING_MAX, UNDELIVERED_BYTES_MAX
-from ..model import Event, ForeignFrame, ToolArgumentsDelta
-from ..record import Record
-from ..settings import Facts, Settings
-from ..splice import Action, Op, Splicer, locate
-from ..sse import BOM, Frame, encode, parse_block
+from ..core.json_text import ABSENT, as_object, dumps, is_list, is_object, parse
+from ..core.limits import CHUNKS_WAITING_MAX, UNDELIVERED_BYTES_MAX
+from ..core.model import Event, ForeignFrame, ToolArgumentsDelta
+from ..core.settings import Facts, Settings
+from ..core.splice import Action, Op, Splicer, locate
+from ..emission.ledger import Ledger
+from ..tape.record import Record
+from ..wire.sse import BOM, Frame, encode, parse_block
 from .answers import Failure, choices_of, chunks_of, delivers, error_of, failure_of, has_delta, has_message, news_of
 from .choices import Choices
 from .flowing import flowing, is_text

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ..json_text import as_list, as_object, is_object
-from ..settings import Facts
+from ..core.json_text import as_list, as_object, is_object
+from ..core.settings import Facts
 
 __all__ = ["facts"]
 

@@ -8,11 +8,11 @@ Nothing here raises: a history is whatever a client made of it.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..json_text import as_list, as_object
-from ..ledger import Ledger
-from ..limits import CALL_ID_CHARS_MAX, PREVIEW_BYTES_MAX, RESULTS_MAX
-from ..model import ToolResultSeen
-from ..record import Record
+from ..core.json_text import as_list, as_object
+from ..core.limits import CALL_ID_CHARS_MAX, PREVIEW_BYTES_MAX, RESULTS_MAX
+from ..core.model import ToolResultSeen
+from ..emission.ledger import Ledger
+from ..tape.record import Record
 from . import read
 from .entry import said_in
 

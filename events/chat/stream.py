@@ -3,13 +3,10 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ..familiar import Familiar
-from ..fold.wire import SIBLING, Call, Wire
-from ..json_text import parse
-from ..ledger import Ledger, Sink
-from ..lifecycle import State
-from ..limits import BODY_BYTES_MAX, LESSONS_MAX
-from ..model import (
+from ..core.json_text import parse
+from ..core.lifecycle import State
+from ..core.limits import BODY_BYTES_MAX, LESSONS_MAX
+from ..core.model import (
     AttemptStarted,
     Ended,
     Ending,
@@ -23,10 +20,14 @@ from ..model import (
     UpstreamError,
     Usage,
 )
-from ..record import Record
-from ..settings import Facts, Settings
-from ..splice import Op
-from ..sse import encode
+from ..core.settings import Facts, Settings
+from ..core.splice import Op
+from ..emission.ledger import Ledger, Sink
+from ..emission.outbox import Outbox
+from ..folds.wire import SIBLING, Call, Wire
+from ..tape.familiar import Familiar
+from ..tape.record import Record
+from ..wire.sse import encode
 from . import read, write
 from .answers import Failure
 from .cards import Cards
@@ -34,7 +35,6 @@ from .choices import CUT_FINISHES
 from .held import HeldCalls
 from .hermes import AgentTools, Progress, frame_of
 from .lesson import learn
-from .outbox import Outbox
 from .repair import Chunk, Done, Item, Repair, Unknown, role_moved, without_claims
 from .results import Results
 

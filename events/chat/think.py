@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ..limits import THINK_HEAD_CHARS_MAX
+from ..core.limits import THINK_HEAD_CHARS_MAX
 
 __all__ = ["Think"]
 

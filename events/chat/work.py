@@ -2,9 +2,9 @@
 
 from typing import Any, Protocol
 
-from ..json_text import dumps
-from ..model import Event
-from ..splice import Action, Op, Path
+from ..core.json_text import dumps
+from ..core.model import Event
+from ..core.splice import Action, Op, Path
 from .entry import Entry
 from .known import KnownCall
 from .write import Envelope

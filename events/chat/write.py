@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, assert_never
 
-from ..fold.wire import SIBLING, Call
-from ..json_text import dumps, is_object, parse
-from ..lifecycle import State
-from ..limits import LABEL_CHARS_MAX, NAME_CHARS_MAX, PREVIEW_BYTES_MAX
-from ..model import (
+from ..core.json_text import dumps, is_object, parse
+from ..core.lifecycle import State
+from ..core.limits import LABEL_CHARS_MAX, NAME_CHARS_MAX, PREVIEW_BYTES_MAX
+from ..core.model import (
     AttemptStarted,
     Ended,
     Event,
@@ -35,7 +34,8 @@ from ..model import (
     UpstreamError,
     Usage,
 )
-from ..sse import encode
+from ..folds.wire import SIBLING, Call
+from ..wire.sse import encode
 from .emoji import emoji_of
 from .results import preview
 

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import ABSENT, is_object, parse
-from wiretape.events.sse import encode
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import ABSENT, is_object, parse
+from wiretape.events.wire.sse import encode
 
 from .imported import Imported, Outcome, guessed_target, outcome
 from .losses import Loss

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from wiretape.events.chat.write import CALLS, Envelope, payloads
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import as_list, as_object, dumps, is_object, parse
-from wiretape.events.model import (
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import as_list, as_object, dumps, is_object, parse
+from wiretape.events.core.model import (
     Event,
     Finish,
     ReasoningDelta,
@@ -20,7 +20,7 @@ from wiretape.events.model import (
     ToolCallStarted,
     Usage,
 )
-from wiretape.events.sse import encode
+from wiretape.events.wire.sse import encode
 
 from .imported import Imported, Outcome, outcome, text_of
 from .losses import Loss

@@ -4,9 +4,9 @@ import re
 from dataclasses import replace
 from typing import Any, Final
 
-from wiretape.events.errors import TapeError
-from wiretape.proxy.chunked import Dechunker
-from wiretape.proxy.errors import ProtocolError
+from wiretape.events.core.errors import TapeError
+from wiretape.proxy.upstream.chunked import Dechunker
+from wiretape.proxy.upstream.errors import ProtocolError
 
 from .imported import Imported, Outcome, decoded, frames_of, guessed_target, in_frames, outcome
 from .losses import Loss

@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import as_list, as_object, dumps, parse
-from wiretape.events.record import NO_KEYS, Record
-from wiretape.events.tape import reads
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import as_list, as_object, dumps, parse
+from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.tape import reads
 
-from ..compare_bytes import last_attempt
+from ..compare.bytes import last_attempt
 from .imported import Clock, Imported, Outcome, decoded, frames_of, outcome
 from .losses import Loss
 

@@ -7,21 +7,21 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.chat.request import facts
 from wiretape.events.chat.results import results_in
-from wiretape.events.emit import EMITTER_VERSION, Emitter, events
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import ABSENT, as_list, as_object, dumps, parse
-from wiretape.events.model import ForeignFrame, Repaired, Terminator
-from wiretape.events.record import NO_KEYS, Record
-from wiretape.events.settings import Settings
-from wiretape.events.sse import BOM, Decoder
-from wiretape.events.tape import Recorder
-from wiretape.events.upcast import FORMAT
-from wiretape.proxy.entry import digests, request_digest
-from wiretape.proxy.errors import WireError
-from wiretape.proxy.headers import masked_path, taped_answer, taped_request
-from wiretape.proxy.inflate import CODINGS, Inflater
-from wiretape.proxy.outcome import exchange_ending
-from wiretape.proxy.verdict import chat_cause
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, parse
+from wiretape.events.core.model import ForeignFrame, Repaired, Terminator
+from wiretape.events.core.settings import Settings
+from wiretape.events.emission.emit import EMITTER_VERSION, Emitter, events
+from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.tape import Recorder
+from wiretape.events.tape.upcast import FORMAT
+from wiretape.events.wire.sse import BOM, Decoder
+from wiretape.proxy.relay.outcome import exchange_ending
+from wiretape.proxy.relay.verdict import chat_cause
+from wiretape.proxy.security.headers import masked_path, taped_answer, taped_request
+from wiretape.proxy.store.catalogue_row import digests, request_digest
+from wiretape.proxy.upstream.decompression import CODINGS, Inflater
+from wiretape.proxy.upstream.errors import WireError
 
 from .last_words import lacks_last_word, lines_lack_it
 from .losses import Loss
@@ -180,7 +180,7 @@ def _request(recorder: Recorder, one: Imported, asked: Any, *, chat: bool) -> li
 
 
 def _results(asked: Any, body: bytes) -> dict[str, Any] | None:
-    """As `proxy/answering.py` says it of a request whose calls no catalogue knows."""
+    """As `proxy/relay/tool_results.py` says it of a request whose calls no catalogue knows."""
     found = results_in(asked)
     if found is None:
         return None
@@ -196,7 +196,7 @@ def _results(asked: Any, body: bytes) -> dict[str, Any] | None:
 
 
 def _is_framed(one: Imported, *, chat: bool, streams: bool) -> bool:
-    """As `proxy/answered.py` decides."""
+    """As `proxy/relay/upstream_response.py` decides."""
     if not chat or not streams:
         return one.content_type == _EVENT_STREAM
     if one.status >= 400 or one.content_type == "application/json":

@@ -6,7 +6,7 @@ Each protocol is told by what its payloads say; one that is none of these has no
 from collections.abc import Iterable
 from typing import Any, Final
 
-from wiretape.events.json_text import ABSENT, as_list, as_object, parse
+from wiretape.events.core.json_text import ABSENT, as_list, as_object, parse
 
 __all__ = ["lacks_last_word", "lines_lack_it"]
 

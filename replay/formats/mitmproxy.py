@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Any, Final
 
-from wiretape.events.json_text import as_list, as_object
+from wiretape.events.core.json_text import as_list, as_object
 
 from .imported import Clock, Imported, Outcome, decoded, outcome
 from .losses import Loss

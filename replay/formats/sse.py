@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from wiretape.events.emit import emit
-from wiretape.events.record import Record
-from wiretape.events.tape import reads
+from wiretape.events.emission.emit import emit
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import reads
 
-from ..compare_bytes import last_attempt
+from ..compare.bytes import last_attempt
 from .imported import Imported, Outcome, frames_of, guessed_target, outcome
 from .losses import Loss
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import ABSENT, as_object, is_object, parse
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import ABSENT, as_object, is_object, parse
 
-from ..sealed import MARK
+from ..sealed.sealed import MARK
 from .ai_sdk import from_chunks
 from .aimock import from_aimock
 from .curl import from_curl

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from wiretape.events.errors import TapeError
+from wiretape.events.core.errors import TapeError
 
 __all__ = ["read_all"]
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse
 
 from .imported import Imported, Outcome, decoded, in_frames, outcome
 from .losses import Loss

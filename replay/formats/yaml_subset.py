@@ -9,8 +9,8 @@ import binascii
 import re
 from typing import Any, Final
 
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import is_list
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import is_list
 
 from .yaml_scalars import block_scalar, double_quoted, folded, resolved, single_quoted
 

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import orjson
 
 from tests.support.corpus import load
-from wiretape.events.json_text import ABSENT, parse
-from wiretape.events.sse import Decoder
+from wiretape.events.core.json_text import ABSENT, parse
+from wiretape.events.wire.sse import Decoder
 
 from . import core
 from .frames import PER_READ, ROLE, ROUND, payloads, reads, stream

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from wiretape.events.emit import Emitter
-from wiretape.events.record import encode
-from wiretape.events.settings import Facts
-from wiretape.events.stretch import lines
-from wiretape.events.tape import Reader, Recorder
-from wiretape.proxy.taping import Taping
+from wiretape.events.core.settings import Facts
+from wiretape.events.emission.emit import Emitter
+from wiretape.events.tape.record import encode
+from wiretape.events.tape.stretch import lines
+from wiretape.events.tape.tape import Reader, Recorder
+from wiretape.proxy.relay.recording import Taping
 
 __all__ = ["TAPE_READ_BYTES", "Stream", "live", "replay", "tape"]
 

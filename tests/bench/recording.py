@@ -103,7 +103,14 @@ def _upstream() -> Generator[int]:
 
 @contextmanager
 def _proxy(upstream: int, options: _Options, data: str) -> Generator[int]:
-    command = [sys.executable, "-m", "wiretape.proxy.cli", "serve", "--upstream", f"http://127.0.0.1:{upstream}/v1"]
+    command = [
+        sys.executable,
+        "-m",
+        "wiretape.proxy.cli.main",
+        "serve",
+        "--upstream",
+        f"http://127.0.0.1:{upstream}/v1",
+    ]
     command += ["--port", "0", "--data", data, "--profile", "transparent", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None

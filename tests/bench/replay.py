@@ -19,16 +19,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from wiretape.events.emit import Emitter
-from wiretape.events.fold.message import Message
-from wiretape.events.fold.tools import Tools
-from wiretape.events.fold.usage import UsageFold
-from wiretape.events.fold.warnings import Warnings
-from wiretape.events.json_text import as_object, dumps, parse
-from wiretape.events.model import Event
-from wiretape.events.record import encode
-from wiretape.events.settings import Facts
-from wiretape.events.tape import Reader, Recorder
+from wiretape.events.core.json_text import as_object, dumps, parse
+from wiretape.events.core.model import Event
+from wiretape.events.core.settings import Facts
+from wiretape.events.emission.emit import Emitter
+from wiretape.events.folds.message import Message
+from wiretape.events.folds.tools import Tools
+from wiretape.events.folds.usage import UsageFold
+from wiretape.events.folds.warnings import Warnings
+from wiretape.events.tape.record import encode
+from wiretape.events.tape.tape import Reader, Recorder
 
 from .core import TAPE_READ_BYTES
 from .document import put

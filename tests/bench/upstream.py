@@ -13,7 +13,7 @@ from typing import Final
 import httpx
 import trio
 
-from wiretape.proxy.upstream import UpstreamTransport, body_of
+from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
 
 __all__ = ["main"]
 

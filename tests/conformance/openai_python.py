@@ -8,7 +8,7 @@ import openai
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from wiretape.events.json_text import as_object, joined_surrogates
+from wiretape.events.core.json_text import as_object, joined_surrogates
 
 from .said import Answer, Reading
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support.corpus import ABSENT, Stream, load
-from wiretape.events.tape import Recorder
+from wiretape.events.tape.tape import Recorder
 
 from . import openai_node, openai_python
 from .damage import HELPER_RAISES, ROWS, Check, hit

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.support.chat import tape
-from wiretape.events.emit import Emitter, events
-from wiretape.events.fold.message import Message
-from wiretape.events.fold.usage import UsageFold
-from wiretape.events.model import Ended, Repaired
+from wiretape.events.core.model import Ended, Repaired
+from wiretape.events.emission.emit import Emitter, events
+from wiretape.events.folds.message import Message
+from wiretape.events.folds.usage import UsageFold
 
 __all__ = ["Answer", "Reading", "Truth", "differences", "truth"]
 

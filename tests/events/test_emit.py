@@ -6,12 +6,12 @@ import pytest
 
 from tests.support.chat import DONE, call, finish, frame, tape, text
 from tests.support.corpus import needs_corpus, sampled
-from wiretape.events import emit as emission
 from wiretape.events.chat.stream import ChatStream
-from wiretape.events.emit import Emitter, emit, events
-from wiretape.events.model import Ended, Event, Repaired, TextDelta
-from wiretape.events.record import Record
-from wiretape.events.tape import Recorder
+from wiretape.events.core.model import Ended, Event, Repaired, TextDelta
+from wiretape.events.emission import emit as emission
+from wiretape.events.emission.emit import Emitter, emit, events
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
 
 STREAM = [text("hi", role=True), b": ping\n\n", text("\xfc"), finish(), DONE, b"rest"]
 

@@ -1,7 +1,7 @@
 """The tree as it is drawn."""
 
-from wiretape.events import errors
-from wiretape.events.errors import LocalError, TapeError, WiretapeError
+from wiretape.events.core import errors
+from wiretape.events.core.errors import LocalError, TapeError, WiretapeError
 
 
 def test_the_tree_is_the_one_in_the_docstring() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from wiretape.events.familiar import Familiar
-from wiretape.events.json_text import ABSENT, parse
+from wiretape.events.core.json_text import ABSENT, parse
+from wiretape.events.tape.familiar import Familiar
 
 KNOWN = Familiar(b'{"a":"', b'","b":1}')
 

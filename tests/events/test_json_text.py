@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wiretape.events.json_text import (
+from wiretape.events.core.json_text import (
     ABSENT,
     Boundary,
     Member,
@@ -23,7 +23,7 @@ from wiretape.events.json_text import (
     members,
     parse,
 )
-from wiretape.events.limits import JSON_NESTING_MAX
+from wiretape.events.core.limits import JSON_NESTING_MAX
 
 INFINITY: Final = float("inf")
 
@@ -95,7 +95,7 @@ def test_how_deep_does_not_hang_on_the_stack() -> None:
     assert deeper(200) is not ABSENT
     too_deep: Callable[[str], Any] = lambda _: deeper(10_000)  # noqa: E731 - so that its argument has a type
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wiretape.events.json_text._decode", too_deep)
+        patch.setattr("wiretape.events.core.json_text._decode", too_deep)
         assert parse(HALF) is ABSENT
 
 

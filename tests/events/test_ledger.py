@@ -2,9 +2,9 @@
 
 import pytest
 
-from wiretape.events.ledger import Ledger
-from wiretape.events.model import Repaired
-from wiretape.events.splice import Edit
+from wiretape.events.core.model import Repaired
+from wiretape.events.core.splice import Edit
+from wiretape.events.emission.ledger import Ledger
 
 
 def used(ledger: Ledger) -> None:

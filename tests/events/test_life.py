@@ -3,10 +3,10 @@
 import pytest
 
 from tests.support.chat import DONE, frame, sse, text
-from wiretape.events.familiar import Familiar
-from wiretape.events.life import lives, speaks
-from wiretape.events.stretch import Stretch
-from wiretape.events.tape import Recorder
+from wiretape.events.tape.familiar import Familiar
+from wiretape.events.tape.stall_signals import lives, speaks
+from wiretape.events.tape.stretch import Stretch
+from wiretape.events.tape.tape import Recorder
 
 KEEPALIVE = b": keepalive\n\n"
 

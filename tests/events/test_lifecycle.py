@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.chat import DONE, call, finish, run, tape
-from wiretape.events.fold.tools import Tools
-from wiretape.events.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State, Trigger, step
+from wiretape.events.core.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State, Trigger, step
+from wiretape.events.folds.tools import Tools
 
 
 def test_every_state_is_in_the_table_and_every_trigger_is_used() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.events import limits
+from wiretape.events.core import limits
 
 TESTS = Path(__file__).parent
 

@@ -3,8 +3,8 @@
 import dataclasses
 from typing import get_args
 
-from wiretape.events import model
-from wiretape.events.model import Event
+from wiretape.events.core import model
+from wiretape.events.core.model import Event
 
 
 def test_every_event_is_a_frozen_slotted_value_with_the_number_of_its_record_first() -> None:

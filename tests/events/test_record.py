@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.familiar import Familiar
-from wiretape.events.json_text import ABSENT, dumps
-from wiretape.events.limits import QUOTED_BYTES_MAX
-from wiretape.events.record import NO_KEYS, Record, decode, encode
-from wiretape.events.sse import BOM, Frame, parse_block
+from wiretape.events.core.json_text import ABSENT, dumps
+from wiretape.events.core.limits import QUOTED_BYTES_MAX
+from wiretape.events.tape.familiar import Familiar
+from wiretape.events.tape.record import NO_KEYS, Record, decode, encode
+from wiretape.events.wire.sse import BOM, Frame, parse_block
 
 
 def sealed(body: bytes) -> bytes:

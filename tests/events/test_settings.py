@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from wiretape.events.settings import Facts, Settings
+from wiretape.events.core.settings import Facts, Settings
 
 
 def test_the_defaults() -> None:

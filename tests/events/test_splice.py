@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.splice import Action, Edit, Op, Path, Splicer, apply, locate
+from wiretape.events.core.splice import Action, Edit, Op, Path, Splicer, apply, locate
 
 DROP, SET, RENAME, QUOTE, OMIT = Action.DROP, Action.SET, Action.RENAME, Action.QUOTE, Action.OMIT
 

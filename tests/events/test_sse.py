@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wiretape.events.errors import LocalError
-from wiretape.events.sse import BOM, Decoder, Frame, encode, is_block, parse_block
+from wiretape.events.core.errors import LocalError
+from wiretape.events.wire.sse import BOM, Decoder, Frame, encode, is_block, parse_block
 
 
 class Dispatched(NamedTuple):

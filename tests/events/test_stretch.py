@@ -2,12 +2,12 @@
 
 import pytest
 
-from wiretape.events.familiar import Familiar
-from wiretape.events.limits import SLICE_BYTES, SLICE_BYTES_MIN
-from wiretape.events.record import Record, encode
-from wiretape.events.sse import Decoder
-from wiretape.events.stretch import Stretch, lines, single
-from wiretape.events.tape import Recorder
+from wiretape.events.core.limits import SLICE_BYTES, SLICE_BYTES_MIN
+from wiretape.events.tape.familiar import Familiar
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.stretch import Stretch, lines, single
+from wiretape.events.tape.tape import Recorder
+from wiretape.events.wire.sse import Decoder
 
 KNOWN = Familiar(b'{"a":"', b'","b":1}')
 

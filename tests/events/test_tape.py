@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.make_fixtures import TAPES
-from wiretape.events.errors import LocalError, TapeError
-from wiretape.events.json_text import ABSENT, parse
-from wiretape.events.limits import DAMAGES_MAX, SLICE_BYTES, TAPE_LINE_BYTES_MAX
-from wiretape.events.record import NO_KEYS, Record, encode
-from wiretape.events.sse import BOM, Decoder
-from wiretape.events.tape import Damage, Reader, Recorder, reads
+from wiretape.events.core.errors import LocalError, TapeError
+from wiretape.events.core.json_text import ABSENT, parse
+from wiretape.events.core.limits import DAMAGES_MAX, SLICE_BYTES, TAPE_LINE_BYTES_MAX
+from wiretape.events.tape.record import NO_KEYS, Record, encode
+from wiretape.events.tape.tape import Damage, Reader, Recorder, reads
+from wiretape.events.wire.sse import BOM, Decoder
 
 Reads = list[tuple[int, bytes]]
 

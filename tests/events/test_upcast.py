@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 
 from tests.support.make_fixtures import FOLDER, TAPES, UPSTREAM
-from wiretape.events.record import Record, encode
-from wiretape.events.tape import Reader, reads
-from wiretape.events.upcast import FORMAT, STEPS, upcast
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.tape import Reader, reads
+from wiretape.events.tape.upcast import FORMAT, STEPS, upcast
 
 OLD: Final = Record(3, 5, "x", {"seen": ()})
 

@@ -16,12 +16,12 @@ import trio
 
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import HEAD, post, role, text
-from wiretape.events.record import Record
-from wiretape.events.tape import Reader
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Reader
 
 __all__ = ["COMMAND", "Child", "answered", "asking", "ended_tapes", "endless", "reset", "serving"]
 
-COMMAND: Final = [sys.executable, "-m", "wiretape.proxy.cli", "serve"]
+COMMAND: Final = [sys.executable, "-m", "wiretape.proxy.cli.main", "serve"]
 
 
 class Child:

@@ -20,16 +20,16 @@ import trio
 from tests.proxy.scripted import Reset, Script, chunk, request_of
 from tests.support.house import ASKED, HEAD, House, house, streams
 from tests.support.http import Answer
-from wiretape.events.emit import Emitter, events
-from wiretape.events.fold.tools import Tools
-from wiretape.events.fold.wire import Call
-from wiretape.events.json_text import ABSENT, as_list, as_object, is_object, parse
-from wiretape.events.lifecycle import State
-from wiretape.events.record import Record, encode
-from wiretape.events.settings import Settings
-from wiretape.events.sse import Decoder
-from wiretape.proxy.config import Target
-from wiretape.proxy.keys import Secret
+from wiretape.events.core.json_text import ABSENT, as_list, as_object, is_object, parse
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.settings import Settings
+from wiretape.events.emission.emit import Emitter, events
+from wiretape.events.folds.tools import Tools
+from wiretape.events.folds.wire import Call
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.wire.sse import Decoder
+from wiretape.proxy.config.model import Target
+from wiretape.proxy.security.keys import Secret
 
 __all__ = [
     "CALLER_KEY",

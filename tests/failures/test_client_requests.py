@@ -15,9 +15,9 @@ from tests.failures.test_client_leaving import at_once, busy
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, House, finish, house, post, streams, text
 from tests.support.pace import paced
-from wiretape.events.json_text import dumps
-from wiretape.events.record import encode
-from wiretape.proxy.keys import Key, Secret
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import encode
+from wiretape.proxy.security.keys import Key, Secret
 
 STREAMING: Final = streams(text("hi"), finish(), DONE)
 KEY: Final = "wt-" + "k" * 40

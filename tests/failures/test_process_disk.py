@@ -16,15 +16,15 @@ from trio.testing import MockClock
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, House, at_once, call, finish, house, post, role, streams, text
 from tests.support.http import Answer
-from wiretape.events.emit import emit
-from wiretape.events.tape import Reader
-from wiretape.proxy import tape_file
-from wiretape.proxy.durability import Durability
-from wiretape.proxy.folder import Folder
-from wiretape.proxy.recovery import recover
-from wiretape.proxy.store import StoreFullError
-from wiretape.proxy.store_files import FileStore, open_files
-from wiretape.proxy.store_memory import MemoryStore
+from wiretape.events.emission.emit import emit
+from wiretape.events.tape.tape import Reader
+from wiretape.proxy.store import tape_file
+from wiretape.proxy.store.durability import Durability
+from wiretape.proxy.store.files import FileStore, open_files
+from wiretape.proxy.store.folder import Folder
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.recovery import recover
+from wiretape.proxy.store.store import StoreFullError
 
 FRAMES: Final = (role(), text("hi"), call("{", "look"), call("}"), finish("tool_calls"), DONE)
 #: How the same answer may come.

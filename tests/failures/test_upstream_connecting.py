@@ -13,10 +13,10 @@ from tests.failures.judged import PLAIN, Peer, broken, connecting, error_of, fau
 from tests.proxy.certificates import HOST, needs_openssl, over_tls, server_context, trusting
 from tests.proxy.scripted import Reset, Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, finish, role, text
-from wiretape.events.settings import Settings
-from wiretape.proxy.config import Target
+from wiretape.events.core.settings import Settings
+from wiretape.proxy.config.model import Target
 from wiretape.proxy.limits import CONNECT_TIMEOUT_S
-from wiretape.proxy.upstream import UpstreamSettings
+from wiretape.proxy.upstream.transport import UpstreamSettings
 
 GOOD = (role(), text("hi"), finish(), DONE)
 HTTPS = f"https://{HOST}/v1"

@@ -7,8 +7,8 @@ from trio.testing import MockClock
 
 from tests.failures.judged import PLAIN, TOOL, End, Peer, each_its_own, error_of, faulty, judged, sent_payloads
 from tests.support.house import ASKED, DONE, HEAD, call, finish, frame, role, text, usage
-from wiretape.events.json_text import as_object
-from wiretape.events.settings import Settings
+from wiretape.events.core.json_text import as_object
+from wiretape.events.core.settings import Settings
 
 UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n"

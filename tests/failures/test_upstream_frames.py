@@ -21,11 +21,11 @@ from tests.failures.judged import (
 from tests.laws.variants import FULL
 from tests.support.house import ASKED, DONE, HEAD, call, finish, frame, role, text, usage
 from tests.support.pace import paced
-from wiretape.events.emit import events
-from wiretape.events.fold.message import Message
-from wiretape.events.json_text import as_object
-from wiretape.events.settings import Settings
-from wiretape.proxy.config import Target
+from wiretape.events.core.json_text import as_object
+from wiretape.events.core.settings import Settings
+from wiretape.events.emission.emit import events
+from wiretape.events.folds.message import Message
+from wiretape.proxy.config.model import Target
 
 STRICT, TRANSPARENT = Settings(), Settings(profile="transparent")
 BOTH = pytest.mark.parametrize("settings", [STRICT, TRANSPARENT], ids=["strict", "transparent"])

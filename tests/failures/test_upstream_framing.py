@@ -11,9 +11,9 @@ from trio.testing import MockClock
 from tests.failures.judged import PLAIN, Peer, error_of, faulty, judged, length, received
 from tests.proxy.scripted import chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, finish, post, role, text
-from wiretape.events.json_text import dumps
-from wiretape.events.settings import Settings
-from wiretape.proxy.config import Target
+from wiretape.events.core.json_text import dumps
+from wiretape.events.core.settings import Settings
+from wiretape.proxy.config.model import Target
 
 GOOD = role() + text("hi") + finish() + DONE
 WHOLE = dumps(

@@ -25,21 +25,21 @@ from tests.rooms.tree import ROOT
 from tests.support.house import DONE, HEAD, finish, house, post, role, text
 from tests.support.http import Answer as HttpAnswer
 from tests.support.pace import QUIET_S, paced
-from wiretape.events.emit import events
-from wiretape.events.limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
-from wiretape.events.model import Ended
-from wiretape.events.record import Record
-from wiretape.events.settings import Settings
-from wiretape.events.tape import reads
-from wiretape.proxy import pump
+from wiretape.events.core.limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
+from wiretape.events.core.model import Ended
+from wiretape.events.core.settings import Settings
+from wiretape.events.emission.emit import events
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import reads
+from wiretape.proxy.api.summary import Summary
 from wiretape.proxy.limits import RECEIVE_BYTES_MAX, STREAM_BYTES_MAX
-from wiretape.proxy.store_files import open_files
-from wiretape.proxy.summary import Summary
-from wiretape.replay.expected import expected
-from wiretape.replay.load import parse as load
-from wiretape.replay.player import script_of
-from wiretape.replay.script import Fault
+from wiretape.proxy.relay import pump
+from wiretape.proxy.store.files import open_files
+from wiretape.replay.playback.player import script_of
+from wiretape.replay.playback.script import Fault
 from wiretape.replay.seal import seal
+from wiretape.replay.sealed.expected import expected
+from wiretape.replay.sealed.load import parse as load
 
 PIECE = 60_000
 

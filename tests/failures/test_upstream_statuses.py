@@ -21,9 +21,9 @@ from tests.failures.judged import (
 )
 from tests.proxy.scripted import request_of
 from tests.support.house import ASKED, DONE, HEAD, finish, role, text
-from wiretape.events.json_text import dumps, parse
-from wiretape.events.settings import Settings
-from wiretape.proxy.config import Target
+from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.core.settings import Settings
+from wiretape.proxy.config.model import Target
 
 GOOD = (role(), text("hi"), finish(), DONE)
 WHOLE = dumps(

@@ -13,16 +13,16 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, get_args
 
-from wiretape.events.emit import Emitter, events
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import ABSENT, parse
-from wiretape.events.model import Ended, Ending
-from wiretape.events.record import Record, decode, encode
-from wiretape.events.settings import Facts, OnPartial, Profile, Reasoning
-from wiretape.events.sse import Decoder
-from wiretape.events.stretch import Stretch, single
-from wiretape.events.stretch import lines as lines_of
-from wiretape.events.tape import Reader, Recorder, reads
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import ABSENT, parse
+from wiretape.events.core.model import Ended, Ending
+from wiretape.events.core.settings import Facts, OnPartial, Profile, Reasoning
+from wiretape.events.emission.emit import Emitter, events
+from wiretape.events.tape.record import Record, decode, encode
+from wiretape.events.tape.stretch import Stretch, single
+from wiretape.events.tape.stretch import lines as lines_of
+from wiretape.events.tape.tape import Reader, Recorder, reads
+from wiretape.events.wire.sse import Decoder
 
 __all__ = ["TARGETS", "lines", "stream", "tape"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from wiretape.events.settings import Settings
+from wiretape.events.core.settings import Settings
 
 __all__ = ["FAULTS", "MANNERS", "Asker", "Follower", "Piece", "Plan", "Reply", "planned"]
 

@@ -27,14 +27,14 @@ from tests.laws.plans import FAULTS, MANNERS, Asker, Follower, Plan, Reply, plan
 from tests.proxy.scripted import Reset, request_of
 from tests.support.house import House, house, post
 from tests.support.http import Client
-from wiretape.events.emit import Emitter, emit
-from wiretape.events.record import Record, encode
-from wiretape.events.stretch import Stretch, single
-from wiretape.proxy import live as live_module
-from wiretape.proxy import pump as pump_module
-from wiretape.proxy.connect import OpenTcp
-from wiretape.proxy.store import StoreFullError
-from wiretape.proxy.store_memory import MemoryStore
+from wiretape.events.emission.emit import Emitter, emit
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.stretch import Stretch, single
+from wiretape.proxy.relay import live as live_module
+from wiretape.proxy.relay import pump as pump_module
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.store import StoreFullError
+from wiretape.proxy.upstream.connect import OpenTcp
 
 __all__ = ["Played", "play", "played"]
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tests.laws.generated import agent_streams, streams
 from tests.laws.variants import FULL
 from tests.support.chat import run, text
-from wiretape.events.emit import Emitter
-from wiretape.events.fold.message import Message
-from wiretape.events.fold.tools import Tools
-from wiretape.events.fold.usage import UsageFold
-from wiretape.events.fold.warnings import Warnings
-from wiretape.events.model import AttemptStarted, Event
-from wiretape.events.record import Record
-from wiretape.events.tape import Recorder
+from wiretape.events.core.model import AttemptStarted, Event
+from wiretape.events.emission.emit import Emitter
+from wiretape.events.folds.message import Message
+from wiretape.events.folds.tools import Tools
+from wiretape.events.folds.usage import UsageFold
+from wiretape.events.folds.warnings import Warnings
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
 
 pytestmark = pytest.mark.slow
 

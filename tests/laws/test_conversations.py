@@ -24,13 +24,13 @@ from tests.laws.variants import FULL
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.store_cases import opened_files
 from tests.support.house import DONE, HEAD, House, finish, frame, house, role, text
-from wiretape.events.lifecycle import TERMINAL
-from wiretape.events.record import Record
-from wiretape.proxy.entry import CallRow
-from wiretape.proxy.linking import Fate
-from wiretape.proxy.store import Filter, Store
-from wiretape.proxy.store_memory import MemoryStore
-from wiretape.proxy.summary import Summary
+from wiretape.events.core.lifecycle import TERMINAL
+from wiretape.events.tape.record import Record
+from wiretape.proxy.api.summary import Summary
+from wiretape.proxy.store.catalogue_row import CallRow
+from wiretape.proxy.store.linking import Fate
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.store import Filter, Store
 
 pytestmark = pytest.mark.slow
 
@@ -359,9 +359,9 @@ def again_and_again(self: Any) -> Any:
 @pytest.mark.parametrize(
     ("place", "broken", "again"),
     [
-        ("wiretape.proxy.linking._chosen", first_of_all, False),
-        ("wiretape.proxy.answering.request_digest", no_digest, True),
-        ("wiretape.proxy.linking.ABANDONED_AFTER_S", 10**9, False),
+        ("wiretape.proxy.store.linking._chosen", first_of_all, False),
+        ("wiretape.proxy.relay.tool_results.request_digest", no_digest, True),
+        ("wiretape.proxy.store.linking.ABANDONED_AFTER_S", 10**9, False),
         ("wiretape.events.chat.results.Results.due", again_and_again, False),
     ],
     ids=[

@@ -8,13 +8,13 @@ import pytest
 from tests.laws.variants import FULL
 from tests.support.chat import DONE, tape
 from tests.support.corpus import Stream, drawn, load, needs_corpus
-from wiretape.events.emit import Emitter, emit, events
-from wiretape.events.fold.message import Message
-from wiretape.events.fold.warnings import Warnings
-from wiretape.events.lifecycle import State
-from wiretape.events.model import Ended, Event
-from wiretape.events.record import Record
-from wiretape.events.sse import Decoder
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.model import Ended, Event
+from wiretape.events.emission.emit import Emitter, emit, events
+from wiretape.events.folds.message import Message
+from wiretape.events.folds.warnings import Warnings
+from wiretape.events.tape.record import Record
+from wiretape.events.wire.sse import Decoder
 
 pytestmark = [pytest.mark.slow, needs_corpus]
 

@@ -17,13 +17,13 @@ from tests.laws.runs import play, played
 from tests.proxy.scripted import request_of
 from tests.rooms.tree import ROOT
 from tests.support.house import DONE, call, finish, house, post, role, streams, text, usage
-from wiretape.events.record import Record, encode
-from wiretape.events.settings import Settings
-from wiretape.events.stretch import Stretch
-from wiretape.proxy.live import Live
-from wiretape.proxy.pump import Pump
-from wiretape.proxy.store import StoreFullError
-from wiretape.proxy.store_memory import MemoryStore
+from wiretape.events.core.settings import Settings
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.stretch import Stretch
+from wiretape.proxy.relay.live import Live
+from wiretape.proxy.relay.pump import Pump
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.store import StoreFullError
 
 
 #: A log that fails at the end of an answer that came whole; inside of a frame; in the middle of a whole

@@ -14,10 +14,10 @@ from tests.support.chat import DONE, call, finish, tape, text
 from tests.support.corpus import load, needs_corpus, sampled
 from wiretape.events.chat.calls import Calls
 from wiretape.events.chat.repair import Repair
-from wiretape.events.emit import Emitter
-from wiretape.events.limits import KEPT_CHARS_MAX
-from wiretape.events.model import Event
-from wiretape.events.record import Record
+from wiretape.events.core.limits import KEPT_CHARS_MAX
+from wiretape.events.core.model import Event
+from wiretape.events.emission.emit import Emitter
+from wiretape.events.tape.record import Record
 
 pytestmark = pytest.mark.slow
 

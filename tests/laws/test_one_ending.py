@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.laws.generated import agent_streams, streams
 from tests.support.chat import DONE, Run, run, tape
 from tests.support.corpus import load, needs_corpus
-from wiretape.events.model import Ended, Ending, Finish, Usage
-from wiretape.events.record import Record
+from wiretape.events.core.model import Ended, Ending, Finish, Usage
+from wiretape.events.tape.record import Record
 
 pytestmark = pytest.mark.slow
 

@@ -10,13 +10,13 @@ from tests.laws.generated import agent_streams, streams
 from tests.laws.variants import FULL
 from tests.support.chat import tape
 from tests.support.corpus import load, needs_corpus
-from wiretape.events.emit import Emitter, emit
-from wiretape.events.fold.message import Message
-from wiretape.events.fold.timing import Timing
-from wiretape.events.fold.tools import Tools
-from wiretape.events.fold.usage import UsageFold
-from wiretape.events.fold.warnings import Warnings
-from wiretape.events.model import Ending, Event
+from wiretape.events.core.model import Ending, Event
+from wiretape.events.emission.emit import Emitter, emit
+from wiretape.events.folds.message import Message
+from wiretape.events.folds.timing import Timing
+from wiretape.events.folds.tools import Tools
+from wiretape.events.folds.usage import UsageFold
+from wiretape.events.folds.warnings import Warnings
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from tests.laws.generated import agent_streams, streams
 from tests.laws.variants import FULL, VARIANTS, Variant, chosen, reads, rewritten
 from tests.support.chat import tape
 from tests.support.corpus import needs_corpus, sampled
-from wiretape.events.emit import Emitter, emit, events
-from wiretape.events.model import Ended, Event, ForeignFrame, Repaired
-from wiretape.events.record import Record
+from wiretape.events.core.model import Ended, Event, ForeignFrame, Repaired
+from wiretape.events.emission.emit import Emitter, emit, events
+from wiretape.events.tape.record import Record
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from wiretape.proxy.tls import client_context
+from wiretape.proxy.upstream.tls import client_context
 
 from .scripted import Script
 

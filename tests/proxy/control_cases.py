@@ -9,14 +9,14 @@ from urllib.parse import unquote
 import trio
 
 from tests.proxy.store_cases import CREATED, Batch
-from wiretape.events.json_text import parse
-from wiretape.proxy.config import Config
-from wiretape.proxy.control import control_app
-from wiretape.proxy.keys import Key, Keys, Secret
-from wiretape.proxy.live import Live
-from wiretape.proxy.metrics import Metrics
-from wiretape.proxy.store import Store
-from wiretape.proxy.store_memory import MemoryStore
+from wiretape.events.core.json_text import parse
+from wiretape.proxy.api.control import control_app
+from wiretape.proxy.api.metrics import Metrics
+from wiretape.proxy.config.model import Config
+from wiretape.proxy.relay.live import Live
+from wiretape.proxy.security.keys import Key, Keys, Secret
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.store import Store
 
 __all__ = ["KEY", "ME", "OTHER", "Answered", "House", "Running", "Said", "house", "put", "sse"]
 

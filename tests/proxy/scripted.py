@@ -8,9 +8,9 @@ import httpx
 import trio
 from trio.testing import MemoryReceiveStream, memory_stream_pair
 
-from wiretape.proxy.connection import Direct
-from wiretape.proxy.tls import client_context
-from wiretape.proxy.upstream import UpstreamSettings, UpstreamTransport
+from wiretape.proxy.upstream.connection import Direct
+from wiretape.proxy.upstream.tls import client_context
+from wiretape.proxy.upstream.transport import UpstreamSettings, UpstreamTransport
 
 __all__ = [
     "CONTEXT",

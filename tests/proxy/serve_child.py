@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import trio
 
-from wiretape.proxy.config import Config, Route, Target
+from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.serve import Running, running
-from wiretape.proxy.tape_file import TapeFile
+from wiretape.proxy.store.tape_file import TapeFile
 
 _BUFFER_BYTES: Final = 8 * 1024
 

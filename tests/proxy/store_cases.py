@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.chat import DONE, call, finish, text
-from wiretape.events.emit import Emitter
-from wiretape.events.record import Record
-from wiretape.events.tape import Recorder
-from wiretape.proxy.durability import Durability
-from wiretape.proxy.store import Batches
-from wiretape.proxy.store_files import FileStore, open_files
+from wiretape.events.emission.emit import Emitter
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
+from wiretape.proxy.store.durability import Durability
+from wiretape.proxy.store.files import FileStore, open_files
+from wiretape.proxy.store.store import Batches
 
 __all__ = ["CREATED", "Batch", "flat", "gathered", "opened_files", "stream_of"]
 

@@ -11,10 +11,10 @@ from typing import BinaryIO
 import trio
 
 from tests.proxy.store_cases import Batch, stream_of
-from wiretape.events.record import Record, encode
-from wiretape.proxy.durability import Durability
-from wiretape.proxy.store import StoreError
-from wiretape.proxy.store_files import FileStore, open_files
+from wiretape.events.tape.record import Record, encode
+from wiretape.proxy.store.durability import Durability
+from wiretape.proxy.store.files import FileStore, open_files
+from wiretape.proxy.store.store import StoreError
 
 __all__ = ["PREFIX", "batches_of"]
 

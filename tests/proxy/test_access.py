@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.proxy.access import METHODS, OPEN_PATHS, content_type_refusal, refusal
-from wiretape.proxy.answers import Answer
-from wiretape.proxy.config import Config, Route, Target
-from wiretape.proxy.keys import Key, Keys, Secret
+from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.relay.http_responses import Answer
+from wiretape.proxy.security.access import METHODS, OPEN_PATHS, content_type_refusal, refusal
+from wiretape.proxy.security.keys import Key, Keys, Secret
 
 Headers = list[tuple[bytes, bytes]]
 

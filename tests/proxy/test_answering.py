@@ -14,13 +14,13 @@ from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.store_cases import opened_files
 from tests.support.house import DONE, HEAD, House, finish, frame, house, post, role, streams, text
 from tests.support.http import Answer
-from wiretape.events.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
-from wiretape.events.settings import Settings
-from wiretape.proxy.entry import AnswerRow
+from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
+from wiretape.events.core.settings import Settings
 from wiretape.proxy.limits import LOOK_UP_AGAIN_S
-from wiretape.proxy.linking import NOTHING_RUNS, Key, Link
-from wiretape.proxy.store import Store
-from wiretape.proxy.store_memory import MemoryStore
+from wiretape.proxy.store.catalogue_row import AnswerRow
+from wiretape.proxy.store.linking import NOTHING_RUNS, Key, Link
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.store import Store
 
 #: Long after everything.
 LATER_S = 1_700_000_000.0 + 10_000_000

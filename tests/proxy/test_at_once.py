@@ -11,13 +11,13 @@ from tests.laws.checker import transcript_of
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.test_cancel_sweep import Nth
 from tests.support.house import DONE, HEAD, House, at_once, call, finish, house, post, role, streams, text
-from wiretape.events.emit import Emitter, emit
-from wiretape.events.record import Record, encode
-from wiretape.events.settings import Settings
-from wiretape.proxy.config import Target
-from wiretape.proxy.keys import Secret
-from wiretape.proxy.store import StoreFullError
-from wiretape.proxy.store_memory import MemoryStore
+from wiretape.events.core.settings import Settings
+from wiretape.events.emission.emit import Emitter, emit
+from wiretape.events.tape.record import Record, encode
+from wiretape.proxy.config.model import Target
+from wiretape.proxy.security.keys import Secret
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.store import StoreFullError
 
 FRAMES: Final = (role(), text("hi"), text(" you"), call("{}", "look"), finish("tool_calls"), DONE)
 

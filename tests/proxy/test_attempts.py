@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wiretape.proxy.attempts import Decision, Failure, Next, decide, in_band, refuses_streaming, retry_after_s
+from wiretape.proxy.relay.attempts import Decision, Failure, Next, decide, in_band, refuses_streaming, retry_after_s
 
 REFUSED = Failure(ending="refused", message="")
 STATUS = Failure(ending="upstream_error", message="", status=500)

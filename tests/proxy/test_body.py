@@ -5,11 +5,11 @@ import trio
 from trio.testing import MockClock
 
 from tests.proxy.scripted import HEAD, OK, Script, answers, chunk, post, request_of, says, served
-from wiretape.events.errors import LocalError
-from wiretape.proxy.errors import ResetError, TruncatedError
-from wiretape.proxy.exchange import End
+from wiretape.events.core.errors import LocalError
 from wiretape.proxy.limits import DRAIN_BYTES_MAX, DRAIN_TIMEOUT_S
-from wiretape.proxy.upstream import body_of
+from wiretape.proxy.upstream.errors import ResetError, TruncatedError
+from wiretape.proxy.upstream.exchange import End
+from wiretape.proxy.upstream.transport import body_of
 
 LAST = b"0\r\n\r\n"
 

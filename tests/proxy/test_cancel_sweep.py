@@ -37,14 +37,14 @@ from tests.support.house import (
     usage,
 )
 from tests.support.http import Client
-from wiretape.events.emit import emit
-from wiretape.events.record import encode
-from wiretape.events.settings import Settings
-from wiretape.proxy.body import Body
-from wiretape.proxy.durability import Durability
-from wiretape.proxy.scribe import Scribe
-from wiretape.proxy.store import StreamMissingError
-from wiretape.proxy.store_files import INLINE_BYTES_MAX, open_files
+from wiretape.events.core.settings import Settings
+from wiretape.events.emission.emit import emit
+from wiretape.events.tape.record import encode
+from wiretape.proxy.relay.scribe import Scribe
+from wiretape.proxy.store.durability import Durability
+from wiretape.proxy.store.files import INLINE_BYTES_MAX, open_files
+from wiretape.proxy.store.store import StreamMissingError
+from wiretape.proxy.upstream.body import Body
 
 KEEPALIVE: Final = b": keepalive\n\n"
 FULL: Final = os.environ.get("WIRETAPE_LAWS") == "full"

@@ -18,14 +18,15 @@ from tests.support.chat import DONE, call, finish, frame, sse, text
 from tests.support.chat import tape as chat_tape
 from tests.support.corpus import needs_corpus, sampled
 from tests.support.pace import Pace, paced
-from wiretape.events.emit import Emitter
-from wiretape.events.fold.usage import UsageFold
-from wiretape.events.json_text import dumps
-from wiretape.events.lifecycle import State
-from wiretape.events.model import Event
-from wiretape.events.record import Record
-from wiretape.proxy.catalogue import Book, peek_fates, reindex
-from wiretape.proxy.entry import (
+from wiretape.events.core.json_text import dumps
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.model import Event
+from wiretape.events.emission.emit import Emitter
+from wiretape.events.folds.usage import UsageFold
+from wiretape.events.tape.record import Record
+from wiretape.proxy.limits import DIGEST_SLOW_BYTES_MAX, DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
+from wiretape.proxy.store.catalogue import Book, peek_fates, reindex
+from wiretape.proxy.store.catalogue_row import (
     AnswerRow,
     CallRow,
     Entry,
@@ -36,12 +37,11 @@ from wiretape.proxy.entry import (
     entry_of,
     request_digest,
 )
-from wiretape.proxy.folder import Folder
-from wiretape.proxy.limits import DIGEST_SLOW_BYTES_MAX, DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
-from wiretape.proxy.linking import Fate, link_of
-from wiretape.proxy.retention import Keep
-from wiretape.proxy.store import Filter
-from wiretape.proxy.store_files import FileStore, open_files
+from wiretape.proxy.store.files import FileStore, open_files
+from wiretape.proxy.store.folder import Folder
+from wiretape.proxy.store.linking import Fate, link_of
+from wiretape.proxy.store.retention import Keep
+from wiretape.proxy.store.store import Filter
 
 ROW = StreamRow(stream="", created=CREATED, caller="c1", route="", dialect="chat", model="m", ending="completed")
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
@@ -414,7 +414,7 @@ async def test_one_batch_writes_many_rows_and_a_question_sees_them(tmp_path: Pat
 async def test_of_calls_that_are_all_alike_the_latest_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over: int
 ) -> None:
-    monkeypatch.setattr("wiretape.proxy.catalogue.SAME_CALLS_MAX", 3)
+    monkeypatch.setattr("wiretape.proxy.store.catalogue.SAME_CALLS_MAX", 3)
     async with opened_files(tmp_path) as store:
         for number in range(3 + over):
             await put(store, f"s{number}", call_id="call_0", created=CREATED + number, messages=1 + number)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.proxy.chunked import Dechunker
-from wiretape.proxy.errors import ProtocolError
 from wiretape.proxy.limits import CHUNK_EXCESS_BYTES_MAX, HEAD_BYTES_MAX
+from wiretape.proxy.upstream.chunked import Dechunker
+from wiretape.proxy.upstream.errors import ProtocolError
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -13,16 +13,16 @@ import pytest
 import trio
 
 from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
-from wiretape.events.emit import emit
-from wiretape.events.record import Record, encode
-from wiretape.events.settings import Settings
-from wiretape.events.tape import Recorder
-from wiretape.proxy.cli import main
-from wiretape.proxy.cli_common import BAD_USAGE, CANNOT_START, FOUND_WRONG
-from wiretape.proxy.config import Config
-from wiretape.proxy.entry import digest
-from wiretape.proxy.folder import Folder
+from wiretape.events.core.settings import Settings
+from wiretape.events.emission.emit import emit
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.tape import Recorder
+from wiretape.proxy.cli.common import BAD_USAGE, CANNOT_START, FOUND_WRONG
+from wiretape.proxy.cli.main import main
+from wiretape.proxy.config.model import Config
 from wiretape.proxy.limits import ABANDONED_AFTER_S
+from wiretape.proxy.store.catalogue_row import digest
+from wiretape.proxy.store.folder import Folder
 
 DAY = "2026-11-18"
 CUT, DONE, LIVE = "cutcutcutcutcutcutcutcutcu", "donedonedonedonedonedonedo", "livelivelivelivelivelivel1"
@@ -266,14 +266,14 @@ def test_ls_writes_nothing(run: Run, data: Path) -> None:
 def test_show_says_how_a_stream_ended_and_which_tools_it_had(
     run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wiretape.proxy.cli.time.time", lambda: CREATED + 60)
+    monkeypatch.setattr("wiretape.proxy.cli.main.time.time", lambda: CREATED + 60)
     said = run("show", DONE[:6], "--data", data)
     assert said.code == 0
     for words in (DONE, "completed", "look_up", "call_7", "running", "word 0 word 1 word 2"):
         assert words in said.out
     cut = run("show", CUT[:6], "--data", data)
     assert "⚠ truncated" in cut.out
-    monkeypatch.setattr("wiretape.proxy.cli.time.time", lambda: CREATED + 2 * ABANDONED_AFTER_S)
+    monkeypatch.setattr("wiretape.proxy.cli.main.time.time", lambda: CREATED + 2 * ABANDONED_AFTER_S)
     assert "abandoned" in run("show", DONE[:6], "--data", data).out
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.proxy import cli_doctor
-from wiretape.proxy.cli_doctor import Check, examine, lines, upstreams
-from wiretape.proxy.config import Config, Route, Target
-from wiretape.proxy.config_load import Loaded
-from wiretape.proxy.folder import Folder
-from wiretape.proxy.keys import Secret
-from wiretape.replay.script import Fault, Request, Script, event_stream, json_answer
-from wiretape.replay.server import listening
+from wiretape.proxy.cli import doctor as cli_doctor
+from wiretape.proxy.cli.doctor import Check, examine, lines, upstreams
+from wiretape.proxy.config.load import Loaded
+from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.security.keys import Secret
+from wiretape.proxy.store.folder import Folder
+from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
+from wiretape.replay.playback.server import listening
 
 HERMES = b'{"object":"hermes.api_server.capabilities","features":{"run_submission":true},"endpoints":{}}'
 HEALTH = json_answer(b'{"status":"ok","platform":"hermes-agent","version":"0.19.0"}')

@@ -19,12 +19,12 @@ import pytest
 import trio
 
 from tests.proxy.store_cases import flat, stream_of
-from wiretape.events.record import encode
-from wiretape.proxy.cli_serve import announcement
-from wiretape.replay.script import Fault, Request, Script, event_stream, json_answer
-from wiretape.replay.server import listening
+from wiretape.events.tape.record import encode
+from wiretape.proxy.cli.serve import announcement
+from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
+from wiretape.replay.playback.server import listening
 
-COMMAND = [sys.executable, "-m", "wiretape.proxy.cli"]
+COMMAND = [sys.executable, "-m", "wiretape.proxy.cli.main"]
 FRAME = b'data: {"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[%s]}\n\n'
 SAYS_HI = FRAME % b'{"index":0,"delta":{"role":"assistant","content":"hi"},"finish_reason":null}'
 

@@ -12,13 +12,13 @@ from trio.testing import MockClock
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.test_history import asked as history
 from tests.support.house import DONE, HEAD, House, finish, house, role, text
-from wiretape.events.json_text import dumps, parse
-from wiretape.events.splice import Edit, apply
-from wiretape.proxy.asked_body import read_as
+from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.core.splice import Edit, apply
 from wiretape.proxy.limits import INFLATED_AT_ONCE
-from wiretape.replay.load import parse as load
-from wiretape.replay.match import Deck, Taken, asked_of
+from wiretape.proxy.relay.request_body import read_as
+from wiretape.replay.matching.match import Deck, Taken, asked_of
 from wiretape.replay.seal import seal
+from wiretape.replay.sealed.load import parse as load
 
 BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi " + "there " * 40}]}
 PLAIN = dumps(BODY)
@@ -147,7 +147,7 @@ async def test_nobody_waits_for_a_thread_that_decodes_for_somebody_who_left(monk
         goes_on.wait(10)
         return PLAIN
 
-    monkeypatch.setattr("wiretape.proxy.asked_body._inflated", stuck)
+    monkeypatch.setattr("wiretape.proxy.relay.request_body._inflated", stuck)
     try:
         with trio.fail_after(5):
             async with trio.open_nursery() as nursery:

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from wiretape.events.errors import LocalError
-from wiretape.events.settings import Settings
-from wiretape.proxy.config import Config, ConfigError, Route, Target
-from wiretape.proxy.config_load import load
-from wiretape.proxy.config_show import rows, shown
-from wiretape.proxy.config_table import ROUTE, SERVER, TARGET
-from wiretape.proxy.connect import Egress
-from wiretape.proxy.keys import Secret
+from wiretape.events.core.errors import LocalError
+from wiretape.events.core.settings import Settings
+from wiretape.proxy.config.load import load
+from wiretape.proxy.config.model import Config, ConfigError, Route, Target
+from wiretape.proxy.config.show import rows, shown
+from wiretape.proxy.config.table import ROUTE, SERVER, TARGET
 from wiretape.proxy.limits import KEY_CHARS_MIN, KEY_FILE_BYTES_MAX
-from wiretape.proxy.retention import Keep
+from wiretape.proxy.security.keys import Secret
+from wiretape.proxy.store.retention import Keep
+from wiretape.proxy.upstream.connect import Egress
 
 OPENAI = "https://api.openai.test/v1"
 OWN = "own-0123456789abcdef0123456789abcdef"
@@ -318,7 +318,7 @@ def test_paths_count_from_where_they_are_written(house: House) -> None:
 def test_the_data_folder_is_the_platforms(
     house: House, monkeypatch: pytest.MonkeyPatch, platform: str, environ: dict[str, str], expected: str
 ) -> None:
-    monkeypatch.setattr("wiretape.proxy.config_load.sys.platform", platform)
+    monkeypatch.setattr("wiretape.proxy.config.load.sys.platform", platform)
     assert house.config({"upstream": OPENAI}, **environ).data == Path(expected)
 
 

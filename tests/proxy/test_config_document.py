@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tests.support.docs import DOCS
 from tests.support.docs_configuration import configuration
-from wiretape.proxy.config_load import load
-from wiretape.proxy.config_table import ROUTE, SERVER, TARGET
+from wiretape.proxy.config.load import load
+from wiretape.proxy.config.table import ROUTE, SERVER, TARGET
 
 TEXT = (DOCS / "configuration.md").read_text(encoding="utf-8")
 

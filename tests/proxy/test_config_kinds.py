@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wiretape.proxy.config_kinds import Choice, Count, Kind, Names, OnOff, PathTo, Seconds, Size, Text
+from wiretape.proxy.config.kinds import Choice, Count, Kind, Names, OnOff, PathTo, Seconds, Size, Text
 
 COUNT, OPEN_COUNT, SIZE, SPAN = Count(1, 10), Count(0, 5, "unlimited"), Size(1, "unlimited"), Seconds()
 

@@ -6,10 +6,10 @@ import pytest
 import trio
 
 from tests.proxy.scripted import HEAD, OK, chunk
-from wiretape.proxy.connect import Origin
-from wiretape.proxy.connection import Connection, Outgoing
-from wiretape.proxy.errors import ResetError, TruncatedError
 from wiretape.proxy.limits import READS_A_TURN, SEND_BYTES_MAX
+from wiretape.proxy.upstream.connect import Origin
+from wiretape.proxy.upstream.connection import Connection, Outgoing
+from wiretape.proxy.upstream.errors import ResetError, TruncatedError
 
 ORIGIN = Origin(tls=False, host="upstream.test", port=80)
 

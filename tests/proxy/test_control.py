@@ -13,17 +13,17 @@ from tests.proxy.control_cases import KEY, ME, Answered, House, house, put, sse
 from tests.proxy.store_cases import flat, stream_of
 from tests.rooms.tree import ROOT
 from tests.support.http import Answer, connected, request
-from wiretape.events.emit import emit
-from wiretape.proxy.control import Complaints, readiness
-from wiretape.proxy.keys import Keys
+from wiretape.events.emission.emit import emit
+from wiretape.proxy.api.control import Complaints, readiness
+from wiretape.proxy.api.streams import Running as StreamsOf
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, REQUEST_BYTES_MAX
-from wiretape.proxy.live import Live
 from wiretape.proxy.log import Log
-from wiretape.proxy.registry import Registry
-from wiretape.proxy.server import shielded
-from wiretape.proxy.services import Log as ServicesLog
-from wiretape.proxy.store_memory import MemoryStore
-from wiretape.proxy.streams_api import Running as StreamsOf
+from wiretape.proxy.relay.live import Live
+from wiretape.proxy.relay.registry import Registry
+from wiretape.proxy.relay.services import Log as ServicesLog
+from wiretape.proxy.security.keys import Keys
+from wiretape.proxy.server.server import shielded
+from wiretape.proxy.store.memory import MemoryStore
 
 PATHS = [
     "/wiretape/healthz",

@@ -13,10 +13,10 @@ import trio
 import trio.lowlevel
 
 from tests.proxy.store_cases import flat, gathered, opened_files, stream_of
-from wiretape.events.record import Record
-from wiretape.proxy.durability import Durability, best_sync, fsync_each, syncfs_once
-from wiretape.proxy.store import TapeBrokenError
-from wiretape.proxy.store_files import open_files
+from wiretape.events.tape.record import Record
+from wiretape.proxy.store.durability import Durability, best_sync, fsync_each, syncfs_once
+from wiretape.proxy.store.files import open_files
+from wiretape.proxy.store.store import TapeBrokenError
 
 
 class Disk:

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.errors import LocalError
-from wiretape.proxy.errors import ProtocolError, ResetError, TruncatedError
-from wiretape.proxy.exchange import End, Exchange, Head, machine
+from wiretape.events.core.errors import LocalError
 from wiretape.proxy.limits import (
     CHUNK_BYTES_FREE,
     CHUNK_EXCESS_BYTES_MAX,
@@ -17,6 +15,8 @@ from wiretape.proxy.limits import (
     HEADERS_MAX,
     INFORMATIONAL_MAX,
 )
+from wiretape.proxy.upstream.errors import ProtocolError, ResetError, TruncatedError
+from wiretape.proxy.upstream.exchange import End, Exchange, Head, machine
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"

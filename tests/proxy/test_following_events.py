@@ -8,13 +8,13 @@ from trio.testing import MockClock
 
 from tests.proxy.control_cases import put, sse
 from tests.proxy.store_cases import flat, stream_of
-from wiretape.events.emit import emit
-from wiretape.events.record import Record
-from wiretape.events.tape import Damage
-from wiretape.proxy.following_events import Following, Place, place_of
+from wiretape.events.emission.emit import emit
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Damage
+from wiretape.proxy.api.event_feed import Following, Place, place_of
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, SLICE_RECORDS
-from wiretape.proxy.store import Batches, StreamMissingError
-from wiretape.proxy.store_memory import MemoryStore
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.store import Batches, StreamMissingError
 
 KEEPALIVE = b": keepalive\n\n"
 

@@ -6,7 +6,7 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import Reset, Script, chunk, request_of
 from tests.support.house import ASKED, DONE, call, finish, house, post, text
-from wiretape.events.settings import Settings
+from wiretape.events.core.settings import Settings
 
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 CHUNKED = EVENTS + b"Transfer-Encoding: chunked\r\n\r\n"

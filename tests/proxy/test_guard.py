@@ -9,8 +9,8 @@ from trio.testing import MockClock
 
 from tests.support.http import Answer, Client, connected, request
 from wiretape.proxy.limits import HEAD_BYTES_MAX, HEADERS_MAX
-from wiretape.proxy.request_guard import Guard, Refusal, refusal_bytes
-from wiretape.proxy.server import ServerSettings
+from wiretape.proxy.server.request_guard import Guard, Refusal, refusal_bytes
+from wiretape.proxy.server.server import ServerSettings
 
 HOST = b"Host: test\r\n"
 BODY = b"Content-Length: 2\r\n\r\nok"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from wiretape.proxy.config import Target
-from wiretape.proxy.headers import (
+from wiretape.proxy.config.model import Target
+from wiretape.proxy.security.headers import (
     holds_key,
     masked,
     masked_path,
@@ -12,7 +12,7 @@ from wiretape.proxy.headers import (
     to_client,
     to_upstream,
 )
-from wiretape.proxy.keys import Secret
+from wiretape.proxy.security.keys import Secret
 
 Headers = list[tuple[bytes, bytes]]
 

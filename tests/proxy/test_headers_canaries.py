@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.proxy.access import refusal
-from wiretape.proxy.answers import wrapped_error
-from wiretape.proxy.config import Config, Route, Target
-from wiretape.proxy.headers import masked_path, taped_answer, taped_request, to_client, to_upstream
-from wiretape.proxy.keys import Key, Keys, Secret
+from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.relay.http_responses import wrapped_error
+from wiretape.proxy.security.access import refusal
+from wiretape.proxy.security.headers import masked_path, taped_answer, taped_request, to_client, to_upstream
+from wiretape.proxy.security.keys import Key, Keys, Secret
 
 HEADERS = (
     "Authorization: Bearer {}",

@@ -9,7 +9,7 @@ import pytest
 _CHILD = """
 import trio
 from wiretape.proxy.heap import give_back, one_heap
-from wiretape.proxy.registry import resident_bytes
+from wiretape.proxy.relay.registry import resident_bytes
 
 async def main():
     one_heap()

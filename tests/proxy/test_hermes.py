@@ -9,8 +9,8 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, answer, finish, frame, house, role, streams, text
-from wiretape.proxy.attempts import Failure, Next, decide
-from wiretape.proxy.summary import summary_of
+from wiretape.proxy.api.summary import summary_of
+from wiretape.proxy.relay.attempts import Failure, Next, decide
 
 AGENT: Final[dict[str, Any]] = {"hermes": True}
 SESSION: Final = HEAD.replace(b"\r\n\r\n", b"\r\nX-Hermes-Session-Id: api-1\r\nX-Hermes-Session-Key: k\r\n\r\n")

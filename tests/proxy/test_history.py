@@ -7,8 +7,8 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, House, finish, house, text
-from wiretape.events.json_text import dumps, parse
-from wiretape.events.splice import Edit, apply
+from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.core.splice import Edit, apply
 from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX
 
 MARKED = "\n`💻 ls -la`\nHere they are.\n⚠ Stream stalled mid tool-call: ls was cut short. Nothing was executed."

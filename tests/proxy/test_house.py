@@ -8,11 +8,11 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import chunk, request_of
 from tests.support.house import DONE, HEAD, answer, call, finish, house, post, role, streams, text
-from wiretape.events.emit import emit
-from wiretape.events.settings import Settings
-from wiretape.events.tape import Recorder
-from wiretape.proxy.asking import Asking
-from wiretape.proxy.entry import EntryFold
+from wiretape.events.core.settings import Settings
+from wiretape.events.emission.emit import emit
+from wiretape.events.tape.tape import Recorder
+from wiretape.proxy.relay.upstream_request import Asking
+from wiretape.proxy.store.catalogue_row import EntryFold
 
 
 async def test_a_whole_stream_passes_and_is_on_its_tape(autojump_clock: MockClock) -> None:

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from wiretape.events.errors import WiretapeError
-from wiretape.proxy.errors import LimitError, ProtocolError, TruncatedError
-from wiretape.proxy.inflate import Inflater
+from wiretape.events.core.errors import WiretapeError
 from wiretape.proxy.limits import (
     INFLATE_FREE_BYTES,
     INFLATE_MEMBERS_MAX,
@@ -16,6 +14,8 @@ from wiretape.proxy.limits import (
     INFLATE_SLICE_BYTES,
     INFLATE_STEP_BYTES_MAX,
 )
+from wiretape.proxy.upstream.decompression import Inflater
+from wiretape.proxy.upstream.errors import LimitError, ProtocolError, TruncatedError
 
 TEXT = bytes(range(256)) * 40
 
@@ -86,7 +86,7 @@ INFLATER = zlib.decompressobj
 
 
 def test_no_member_costs_all_that_is_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wiretape.proxy.inflate.zlib.decompressobj", Counted)
+    monkeypatch.setattr("wiretape.proxy.upstream.decompression.zlib.decompressobj", Counted)
     HANDED.clear()
     wire = EMPTY * 5_000 + gzip.compress(TEXT)
     assert decoded("gzip", wire, len(wire)) == TEXT

@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 import pytest
 
-from wiretape.proxy.keys import LOCAL, Key, Keys, Secret, credentials, salt_of
 from wiretape.proxy.limits import CALLER_CHARS, SALT_BYTES
+from wiretape.proxy.security.keys import LOCAL, Key, Keys, Secret, credentials, salt_of
 
 VALUE = "sk-canary-0123456789abcdef0123456789abcdef"
 SALT = bytes(SALT_BYTES)
@@ -143,7 +143,7 @@ def test_every_key_is_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch) -
         compared.append(len(one) - len(other))
         return bool(original(one, other))
 
-    monkeypatch.setattr("wiretape.proxy.keys.hmac.compare_digest", counted)
+    monkeypatch.setattr("wiretape.proxy.security.keys.hmac.compare_digest", counted)
     for headers in (bearer(VALUE), bearer(OTHER), bearer("x")):
         NAMED.caller(headers)
     assert compared == [0] * 6

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.lifecycle import State
-from wiretape.proxy.entry import AnswerRow, CallRow
+from wiretape.events.core.lifecycle import State
 from wiretape.proxy.limits import ABANDONED_AFTER_S
-from wiretape.proxy.linking import Fate, Link, Running, fates, key_of, link_of, links
+from wiretape.proxy.store.catalogue_row import AnswerRow, CallRow
+from wiretape.proxy.store.linking import Fate, Link, Running, fates, key_of, link_of, links
 
 SECOND_US = 1_000_000
 

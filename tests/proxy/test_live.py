@@ -4,8 +4,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from wiretape.proxy.answers import Answer
-from wiretape.proxy.live import Live, News
+from wiretape.proxy.relay.http_responses import Answer
+from wiretape.proxy.relay.live import Live, News
 
 _ANSWER = Answer(200, ((b"content-type", b"text/event-stream"),), b"")
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from tests.support.house import DONE, answer, house, role, streams, text
-from wiretape.events.json_text import dumps
-from wiretape.proxy.keys import Secret
+from wiretape.events.core.json_text import dumps
 from wiretape.proxy.limits import JUDGED_BYTES_MAX
-from wiretape.proxy.masking import ErrorMask, KeyMask
+from wiretape.proxy.security.keys import Secret
+from wiretape.proxy.security.masking import ErrorMask, KeyMask
 
 KEY = "sk/key-of-ours+1"
 FORMS = [KEY, KEY.replace("/", "\\/"), "sk/key-of-ours%2B1", "sk%2Fkey-of-ours%2B1"]

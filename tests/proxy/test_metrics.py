@@ -8,13 +8,13 @@ import pytest
 from tests.proxy.control_cases import ME, put
 from tests.proxy.store_cases import CREATED, stream_of
 from tests.support.chat import text
-from wiretape.events.record import Record
-from wiretape.events.tape import Recorder
-from wiretape.proxy.entry import CallRow, Entry, StreamRow
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
+from wiretape.proxy.api.metrics import Counter, Gauge, Histogram, Metrics, Sampler, gaps_of
 from wiretape.proxy.limits import SAMPLED_RECORDS_MAX, SAMPLED_STREAMS_MAX
-from wiretape.proxy.metrics import Counter, Gauge, Histogram, Metrics, Sampler, gaps_of
-from wiretape.proxy.registry import Ended
-from wiretape.proxy.store_memory import MemoryStore
+from wiretape.proxy.relay.registry import Ended
+from wiretape.proxy.store.catalogue_row import CallRow, Entry, StreamRow
+from wiretape.proxy.store.memory import MemoryStore
 
 LINE = re.compile(r'[a-z_]+(\{[a-z]+="[^"\\]*(?:\\.[^"\\]*)*"(,[a-z]+="[^"\\]*(?:\\.[^"\\]*)*")*\})? [0-9.e+-]+')
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 import trio
 
-from wiretape.proxy.names import Resolver
+from wiretape.proxy.upstream.names import Resolver
 
 
 async def test_a_name_of_this_machine_is_found_both_ways() -> None:
@@ -28,7 +28,7 @@ async def test_a_resolver_that_hangs_takes_no_thread_that_others_need(monkeypatc
         goes_on.wait(10)
         return []
 
-    monkeypatch.setattr("wiretape.proxy.names.socket.getaddrinfo", hang)
+    monkeypatch.setattr("wiretape.proxy.upstream.names.socket.getaddrinfo", hang)
     resolver, shared = Resolver(lookups_max=2), trio.to_thread.current_default_thread_limiter()
     trio.socket.set_custom_hostname_resolver(resolver)
     async with trio.open_nursery() as nursery:

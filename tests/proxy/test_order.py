@@ -10,12 +10,12 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import request_of
 from tests.support.house import house
-from wiretape.events.json_text import dumps, parse
-from wiretape.events.settings import Settings
-from wiretape.proxy.asked_body import aside
-from wiretape.proxy.config import Route, Target
+from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.core.settings import Settings
+from wiretape.proxy.config.model import Route, Target
 from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX
-from wiretape.proxy.order import settings_for, unstreamed, with_usage
+from wiretape.proxy.relay.request_body import aside
+from wiretape.proxy.relay.stream_request import settings_for, unstreamed, with_usage
 
 ROUTE = Route(name="", targets=(Target(name="u", url="http://127.0.0.1:1/v1"),), settings=Settings(on_partial="both"))
 

@@ -4,8 +4,8 @@ import h11
 import pytest
 
 from wiretape.proxy.limits import HEAD_BYTES_MAX, HEADERS_MAX
-from wiretape.proxy.plain import answer_head, header_lines, read_answer, request_head
-from wiretape.proxy.request_guard import Guard
+from wiretape.proxy.server.plain import answer_head, header_lines, read_answer, request_head
+from wiretape.proxy.server.request_guard import Guard
 
 HEADERS = [(b"content-type", b"text/event-stream"), (b"X-Mixed", b"a  b;\tc=\xe9"), (b"x_1", b"*")]
 NASTY = [

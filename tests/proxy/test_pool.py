@@ -7,9 +7,9 @@ import trio
 from trio.testing import MockClock, memory_stream_pair
 
 from tests.proxy.scripted import Counted
-from wiretape.proxy.connect import Origin
-from wiretape.proxy.connection import Connection, Outgoing
-from wiretape.proxy.pool import Pool
+from wiretape.proxy.upstream.connect import Origin
+from wiretape.proxy.upstream.connection import Connection, Outgoing
+from wiretape.proxy.upstream.pool import Pool
 
 ORIGIN = Origin(tls=False, host="upstream.test", port=80)
 OTHER = ORIGIN._replace(port=81)

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from wiretape.proxy.limits import RECEIVE_BYTES_MAX
-from wiretape.proxy.reading import received
+from wiretape.proxy.server.reading import received
 
 _READS: Final = 2_000
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from wiretape.proxy.reaper import Reaper, together
+from wiretape.proxy.server.reaper import Reaper, together
 
 
 async def test_a_deadline_that_moved_on_is_asked_about_again_when_it_is_due(

@@ -8,13 +8,13 @@ import pytest
 
 from tests.proxy.store_cases import flat, gathered, opened_files, stream_of
 from tests.support.pace import paced
-from wiretape.events.emit import Emitter, emit
-from wiretape.events.record import Record, encode
-from wiretape.events.tape import Damage, Reader
-from wiretape.proxy.durability import best_sync
-from wiretape.proxy.folder import Folder
-from wiretape.proxy.recovery import Mended, Mending, Recovered, recover
-from wiretape.proxy.store import Filter
+from wiretape.events.emission.emit import Emitter, emit
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.tape import Damage, Reader
+from wiretape.proxy.store.durability import best_sync
+from wiretape.proxy.store.folder import Folder
+from wiretape.proxy.store.recovery import Mended, Mending, Recovered, recover
+from wiretape.proxy.store.store import Filter
 
 LINES = [encode(record) for record in flat(stream_of("s1", call_id="call-1", end=False))]
 WHOLE = b"".join(encode(record) for record in flat(stream_of("s1", call_id="call-1")))

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from wiretape.proxy.retention import Keep, Kept, day_of, expired
+from wiretape.proxy.store.retention import Keep, Kept, day_of, expired
 
 TODAY = date(2026, 11, 18)
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.proxy.config import Config, Route, Target
-from wiretape.proxy.routes import Dialect, base_of, is_plain, place, request_target, upstream_url
+from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.config.routing import Dialect, base_of, is_plain, place, request_target, upstream_url
 
 
 def route(name: str) -> Route:

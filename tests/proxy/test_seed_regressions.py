@@ -14,9 +14,9 @@ from tests.failures.judged import each_its_own
 from tests.proxy.scripted import request_of
 from tests.support.house import ASKED, DONE, House, answer, call, finish, frame, house, role, streams, text
 from tests.support.http import Answer
-from wiretape.events.json_text import dumps, parse
-from wiretape.events.settings import Settings
-from wiretape.events.sse import Decoder
+from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.core.settings import Settings
+from wiretape.events.wire.sse import Decoder
 
 LOST: Final = b'data: {"error":{"message":"Network connection lost."}}\n\n'
 UNSTREAMED: Final = dumps(

@@ -11,9 +11,9 @@ from quart_trio import QuartTrio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.support.http import Client, connected, request
-from wiretape.proxy.connections import Connection, Timeouts
 from wiretape.proxy.limits import BODY_AHEAD_BYTES_MAX, PIPELINED_BYTES_MAX, SENDS_A_TURN
-from wiretape.proxy.server import ServerSettings, shielded
+from wiretape.proxy.server.connections import Connection, Timeouts
+from wiretape.proxy.server.server import ServerSettings, shielded
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 

@@ -16,10 +16,10 @@ from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 
 from tests.proxy.certificates import authority, needs_openssl, server_context
 from tests.support.http import request
-from wiretape.proxy.connections import Timeouts
 from wiretape.proxy.limits import TCP_USER_TIMEOUT_MS
-from wiretape.proxy.reaper import Reaper
-from wiretape.proxy.server import BindError, ServerSettings, listening, serve
+from wiretape.proxy.server.connections import Timeouts
+from wiretape.proxy.server.reaper import Reaper
+from wiretape.proxy.server.server import BindError, ServerSettings, listening, serve
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -353,7 +353,7 @@ async def test_a_tls_client_that_goes_wrong_ends_in_time(stalls: bool) -> None:
 
 
 def test_the_private_names_that_are_leaned_on() -> None:
-    """hypercorn 0.18 and trio 0.35: what this names, proxy/http1.py and proxy/connections.py override or read."""
+    """Overrides and reads in proxy/server: the private names of hypercorn 0.18 and trio 0.35 still exist."""
     with socket.socket() as sock:
         assert vars(trio.socket.from_stdlib_socket(sock))["_sock"] is sock
     assert list(inspect.signature(H11Protocol.__init__).parameters)[1:] == [

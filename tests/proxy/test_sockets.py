@@ -11,9 +11,9 @@ import trio
 
 from tests.proxy.certificates import needs_openssl, over_tls, trusting
 from tests.proxy.scripted import CONTEXT, HEAD, OK, Script, answers, chunk, post, request_of, says
-from wiretape.proxy.errors import RefusedError, ResetError
-from wiretape.proxy.exchange import End
-from wiretape.proxy.upstream import UpstreamTransport, body_of
+from wiretape.proxy.upstream.errors import RefusedError, ResetError
+from wiretape.proxy.upstream.exchange import End
+from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
 
 
 @asynccontextmanager

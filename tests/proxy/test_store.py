@@ -13,22 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.proxy.store_cases import CREATED, Batch, flat, gathered, opened_files, stream_of
-from wiretape.events.errors import LocalError
-from wiretape.events.lifecycle import State
-from wiretape.events.record import Record, encode
-from wiretape.proxy.entry import AnswerRow, digest, entry_of
+from wiretape.events.core.errors import LocalError
+from wiretape.events.core.lifecycle import State
+from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.limits import ABANDONED_AFTER_S
-from wiretape.proxy.linking import Fate, Link, key_of
-from wiretape.proxy.retention import Keep
-from wiretape.proxy.store import (
-    Filter,
-    Store,
-    StoreError,
-    StreamMissingError,
-    is_stream_id,
-)
-from wiretape.proxy.store_files import INLINE_BYTES_MAX
-from wiretape.proxy.store_memory import MemoryStore
+from wiretape.proxy.store.catalogue_row import AnswerRow, digest, entry_of
+from wiretape.proxy.store.files import INLINE_BYTES_MAX
+from wiretape.proxy.store.linking import Fate, Link, key_of
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.retention import Keep
+from wiretape.proxy.store.store import Filter, Store, StoreError, StreamMissingError, is_stream_id
 
 KINDS = ("memory", "files", "files at level disk")
 DAY_S = 86_400

@@ -19,16 +19,16 @@ import trio.lowlevel
 from tests.proxy.store_cases import flat, gathered, opened_files, stream_of
 from tests.proxy.store_child import PREFIX, batches_of
 from tests.rooms.tree import ROOT
-from wiretape.events.record import Record, encode
-from wiretape.events.tape import Reader
-from wiretape.proxy.cli_tapes import holder
-from wiretape.proxy.durability import Durability, best_sync
-from wiretape.proxy.folder import Folder
-from wiretape.proxy.recovery import recover
-from wiretape.proxy.retention import Keep
-from wiretape.proxy.store import Filter, FolderRefusedError, StoreError, StoreFullError, TapeBrokenError
-from wiretape.proxy.store_files import INLINE_BYTES_MAX, FileStore, open_files
-from wiretape.proxy.tape_file import TapeFile
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.tape import Reader
+from wiretape.proxy.cli.tapes import holder
+from wiretape.proxy.store.durability import Durability, best_sync
+from wiretape.proxy.store.files import INLINE_BYTES_MAX, FileStore, open_files
+from wiretape.proxy.store.folder import Folder
+from wiretape.proxy.store.recovery import recover
+from wiretape.proxy.store.retention import Keep
+from wiretape.proxy.store.store import Filter, FolderRefusedError, StoreError, StoreFullError, TapeBrokenError
+from wiretape.proxy.store.tape_file import TapeFile
 
 FULL = os.environ.get("WIRETAPE_LAWS") == "full"
 KILLS = 200 if FULL else 6

@@ -16,18 +16,18 @@ from trio.testing import MockClock
 from tests.proxy.control_cases import ME, OTHER, House, house, put, sse
 from tests.proxy.store_cases import CREATED, Batch, flat, opened_files, stream_of
 from tests.support.chat import DONE, call, finish, frame, text
-from wiretape.events.emit import Emitter, emit
-from wiretape.events.record import Record, encode
-from wiretape.events.settings import Profile
-from wiretape.events.tape import Damage, Recorder
-from wiretape.proxy.entry import digest
+from wiretape.events.core.settings import Profile
+from wiretape.events.emission.emit import Emitter, emit
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.tape import Damage, Recorder
+from wiretape.proxy.api.streams import StreamsApi, not_found
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S, OWNERS_MAX
-from wiretape.proxy.live import Live
-from wiretape.proxy.retention import Keep
-from wiretape.proxy.store import PAGE_MAX, Batches, Store, StreamMissingError
-from wiretape.proxy.store_files import open_files
-from wiretape.proxy.store_memory import MemoryStore
-from wiretape.proxy.streams_api import StreamsApi, not_found
+from wiretape.proxy.relay.live import Live
+from wiretape.proxy.store.catalogue_row import digest
+from wiretape.proxy.store.files import open_files
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.retention import Keep
+from wiretape.proxy.store.store import PAGE_MAX, Batches, Store, StreamMissingError
 
 
 @pytest.fixture

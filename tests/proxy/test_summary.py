@@ -7,10 +7,10 @@ import pytest
 from tests.proxy.control_cases import ME
 from tests.proxy.store_cases import CREATED, flat, stream_of
 from tests.support.chat import DONE, call, finish, frame, sse, tape, text
-from wiretape.events.json_text import dumps, parse
-from wiretape.events.record import encode
-from wiretape.events.tape import Damage, Reader, Recorder
-from wiretape.proxy.summary import Summary, summary_of
+from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.tape.record import encode
+from wiretape.events.tape.tape import Damage, Reader, Recorder
+from wiretape.proxy.api.summary import Summary, summary_of
 
 WHOLE = flat(stream_of("s1", caller=ME, call_id="call-1"))
 

@@ -16,7 +16,7 @@ from trio.testing import (
 )
 
 from tests.proxy.certificates import HOST, authority, needs_openssl, server_context, trusting
-from wiretape.proxy.tls import TlsStream, client_context
+from wiretape.proxy.upstream.tls import TlsStream, client_context
 
 pytestmark = needs_openssl
 

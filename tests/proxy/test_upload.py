@@ -17,23 +17,23 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import request_of
 from tests.support.house import House, answer, house, post
-from wiretape.events.emit import emit
-from wiretape.events.record import Record
-from wiretape.events.stretch import Stretch
-from wiretape.proxy.entry import Entry
-from wiretape.proxy.inbox import Inbox
-from wiretape.proxy.keys import LOCAL
+from wiretape.events.emission.emit import emit
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.stretch import Stretch
 from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
-from wiretape.proxy.scribe import Scribe
-from wiretape.proxy.server import ServerSettings, listening, serve
-from wiretape.proxy.store import StoreFullError
-from wiretape.proxy.store_files import open_files
-from wiretape.proxy.store_memory import MemoryStore
-from wiretape.proxy.taping import Taping
-from wiretape.replay.load import parse
-from wiretape.replay.match import Deck, Miss, Taken
-from wiretape.replay.script import Request
+from wiretape.proxy.relay.recording import Taping
+from wiretape.proxy.relay.scribe import Scribe
+from wiretape.proxy.security.keys import LOCAL
+from wiretape.proxy.server.inbox import Inbox
+from wiretape.proxy.server.server import ServerSettings, listening, serve
+from wiretape.proxy.store.catalogue_row import Entry
+from wiretape.proxy.store.files import open_files
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.store import StoreFullError
+from wiretape.replay.matching.match import Deck, Miss, Taken
+from wiretape.replay.playback.script import Request
 from wiretape.replay.seal import seal
+from wiretape.replay.sealed.load import parse
 
 PATH = "/v1/files"
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"

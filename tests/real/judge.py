@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from wiretape.events.emit import Emitter, events
-from wiretape.events.fold.message import Message
-from wiretape.events.fold.usage import UsageFold
-from wiretape.events.record import Record
-from wiretape.events.tape import Reader
+from wiretape.events.emission.emit import Emitter, events
+from wiretape.events.folds.message import Message
+from wiretape.events.folds.usage import UsageFold
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Reader
 
 __all__ = ["Outcome", "Taped", "judge", "plain", "taped"]
 

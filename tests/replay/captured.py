@@ -2,8 +2,8 @@
 
 import random
 
-from wiretape.events.record import Record
-from wiretape.events.tape import Recorder
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
 
 __all__ = ["recorded"]
 

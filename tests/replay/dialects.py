@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from wiretape.events.json_text import dumps
+from wiretape.events.core.json_text import dumps
 
 __all__ = ["ANSWERS", "PATHS", "chat", "event"]
 

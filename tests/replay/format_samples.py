@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tests.support.chat import DONE, call, finish, text
-from wiretape.events.json_text import dumps, is_object
+from wiretape.events.core.json_text import dumps, is_object
 
 __all__ = ["AIMOCK", "ASKED", "BODY", "FRAMES", "HAR", "SAMPLES", "flow", "netstring"]
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.replay.dialects import ANSWERS, PATHS
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record, encode
-from wiretape.replay.script import Script, event_stream
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record, encode
+from wiretape.replay.playback.outcome import as_played
+from wiretape.replay.playback.script import Script, event_stream
 from wiretape.replay.seal import EXACT, seal
-from wiretape.replay.told import as_played
 
 __all__ = ["asked", "live", "sealed", "stream"]
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from wiretape.events.json_text import as_object, dumps, parse
-from wiretape.replay.script import EVENT_STREAM, Fault, Request, Script, Step, json_answer
+from wiretape.events.core.json_text import as_object, dumps, parse
+from wiretape.replay.playback.script import EVENT_STREAM, Fault, Request, Script, Step, json_answer
 
 __all__ = ["BODY", "COOKIE", "KEY", "PASTED", "SCENARIOS", "Scenario", "body_of", "chosen"]
 

@@ -14,11 +14,11 @@ from trio.testing import MockClock, memory_stream_pair
 
 from tests.replay.dialects import ANSWERS, PATHS
 from tests.replay.made import asked, sealed, stream
-from wiretape.events.json_text import is_list, is_object
-from wiretape.replay.faults import Faults
-from wiretape.replay.match import HOWS
-from wiretape.replay.server import Upstream
-from wiretape.replay.serving import Serving, deck_of
+from wiretape.events.core.json_text import is_list, is_object
+from wiretape.replay.faults.faults import Faults
+from wiretape.replay.matching.match import HOWS
+from wiretape.replay.playback.server import Upstream
+from wiretape.replay.playback.serving import Serving, deck_of
 
 pytestmark = pytest.mark.slow
 

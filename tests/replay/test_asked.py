@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.replay.made import live, stream
-from wiretape.proxy.cli import app
-from wiretape.replay.asked import is_path, matches, pattern_of
+from wiretape.proxy.cli.main import app
+from wiretape.replay.redaction.user_rules import is_path, matches, pattern_of
 
 PATHS = (
     "user",

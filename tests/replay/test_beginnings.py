@@ -12,16 +12,16 @@ from tests.replay.canaries import CANARIES
 from tests.replay.captured import recorded
 from tests.replay.made import asked, live, stream
 from tests.support.corpus import needs_corpus, sampled
-from wiretape.events.json_text import as_list, as_object, dumps
-from wiretape.events.record import Record
-from wiretape.replay.beginnings import Beginnings, is_telling, torn
-from wiretape.replay.check import check
-from wiretape.replay.cutting import cut
-from wiretape.replay.load import parse
-from wiretape.replay.match import Deck, Taken, prepare_of
-from wiretape.replay.redact import findings
-from wiretape.replay.script import Fault, Request, event_stream
+from wiretape.events.core.json_text import as_list, as_object, dumps
+from wiretape.events.tape.record import Record
+from wiretape.replay.faults.cutting import cut
+from wiretape.replay.matching.match import Deck, Taken, prepare_of
+from wiretape.replay.playback.script import Fault, Request, event_stream
+from wiretape.replay.redaction.beginnings import Beginnings, is_telling, torn
+from wiretape.replay.redaction.redact import findings
 from wiretape.replay.seal import Rules, seal
+from wiretape.replay.sealed.check import check
+from wiretape.replay.sealed.load import parse
 
 KEY: Final = CANARIES["openai-project"]
 TOKEN: Final = CANARIES["huggingface"]
@@ -237,7 +237,7 @@ def test_which_it_is_the_beginning_of() -> None:
 
 
 def test_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wiretape.replay.beginnings._BEGUN_MAX", 1)
+    monkeypatch.setattr("wiretape.replay.redaction.beginnings._BEGUN_MAX", 1)
     begun = Beginnings()
     begun.add("secret", "hunter2-a")
     begun.add("secret", "hunter3-a")

@@ -15,14 +15,14 @@ from typer.testing import CliRunner
 from tests.replay.made import live, stream
 from tests.replay.test_coded import KEY, answered, asked
 from tests.replay.test_sealed_format import wrong_lines
-from wiretape.events.errors import TapeError
-from wiretape.events.record import Record
-from wiretape.proxy.cli import app
-from wiretape.replay import beside
-from wiretape.replay.beside import apart, folder_of, read, strays, together, write_blobs
-from wiretape.replay.check import check, check_files
-from wiretape.replay.load import load, parse
+from wiretape.events.core.errors import TapeError
+from wiretape.events.tape.record import Record
+from wiretape.proxy.cli.main import app
 from wiretape.replay.seal import EXACT, Rules, seal
+from wiretape.replay.sealed import blobs as beside
+from wiretape.replay.sealed.blobs import apart, folder_of, read, strays, together, write_blobs
+from wiretape.replay.sealed.check import check, check_files
+from wiretape.replay.sealed.load import load, parse
 
 pytestmark = pytest.mark.slow
 

@@ -14,16 +14,16 @@ from trio.testing import MockClock
 from tests.proxy.scripted import Script
 from tests.replay.canaries import CANARIES
 from tests.support.house import ASKED, DONE, HEAD, House, answer, call, finish, frame, house, role, streams, text
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record
-from wiretape.events.record import encode as line_of
-from wiretape.replay.channels import channels
-from wiretape.replay.check import check
-from wiretape.replay.edited import texts
-from wiretape.replay.load import parse
-from wiretape.replay.redact import findings
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.record import encode as line_of
+from wiretape.replay.redaction.joined_text import channels
+from wiretape.replay.redaction.redact import findings
 from wiretape.replay.seal import EXACT, Rules, seal
+from wiretape.replay.sealed.check import check
+from wiretape.replay.sealed.edits import texts
+from wiretape.replay.sealed.load import parse
 
 KEY: Final = CANARIES
 DOCS: Final = Path(__file__).parents[2] / "docs" / "sealed-tapes.md"

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from wiretape.events.json_text import dumps, parse
-from wiretape.events.record import Record
-from wiretape.events.tape import Recorder
-from wiretape.replay.carried import Carried, LostId
+from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
+from wiretape.replay.matching.carried_ids import Carried, LostId
 
 
 def answer(*payloads: dict[str, Any], framed: bool = True) -> list[Record]:

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 
 from tests.replay.test_redact import KEY, OTHER, clean, tape
-from wiretape.events.json_text import dumps
-from wiretape.events.tape import Recorder, reads
-from wiretape.replay.redact import findings, redact
-from wiretape.replay.sealed import decode, encode
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.tape import Recorder, reads
+from wiretape.replay.redaction.redact import findings, redact
+from wiretape.replay.sealed.sealed import decode, encode
 
 _SOME: Final = ["it is ", *(KEY[at : at + 4] for at in range(0, len(KEY), 4)), ", so"]
 

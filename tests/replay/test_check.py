@@ -20,19 +20,19 @@ from tests.laws.variants import FULL
 from tests.replay.canaries import CANARIES
 from tests.replay.made import live, stream
 from tests.support.make_fixtures import TAPES
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record
-from wiretape.events.tape import Reader, Recorder
-from wiretape.proxy.cli import app
-from wiretape.proxy.cli_common import FailedError
-from wiretape.replay.check import check, check_files
-from wiretape.replay.difference import shortened
-from wiretape.replay.expected import expected
-from wiretape.replay.load import load
-from wiretape.replay.load import parse as load_bytes
-from wiretape.replay.script import event_stream
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Reader, Recorder
+from wiretape.proxy.cli.common import FailedError
+from wiretape.proxy.cli.main import app
+from wiretape.replay.compare.difference import shortened
+from wiretape.replay.playback.script import event_stream
 from wiretape.replay.seal import EXACT, Rules, seal
+from wiretape.replay.sealed.check import check, check_files
+from wiretape.replay.sealed.expected import expected
+from wiretape.replay.sealed.load import load
+from wiretape.replay.sealed.load import parse as load_bytes
 
 pytestmark = pytest.mark.slow
 

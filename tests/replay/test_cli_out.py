@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.replay.test_compare import TEXT, recorded
-from wiretape.proxy.cli import app
-from wiretape.proxy.cli_common import BAD_USAGE, FailedError
-from wiretape.replay.cli_out import refuse_folder, write_whole
-from wiretape.replay.sealed import encode
+from wiretape.proxy.cli.common import BAD_USAGE, FailedError
+from wiretape.proxy.cli.main import app
+from wiretape.replay.cli.output import refuse_folder, write_whole
+from wiretape.replay.sealed.sealed import encode
 
 
 @pytest.mark.parametrize(

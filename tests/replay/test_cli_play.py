@@ -14,13 +14,13 @@ import pytest
 from tests.replay.dialects import ANSWERS, PATHS
 from tests.replay.made import asked, sealed, stream
 from tests.replay.raw_client import Heard, ask
-from wiretape.replay.load import load
-from wiretape.replay.player import script_of
-from wiretape.replay.script import Fault, Script, Step
+from wiretape.replay.playback.player import script_of
+from wiretape.replay.playback.script import Fault, Script, Step
+from wiretape.replay.sealed.load import load
 
 pytestmark = pytest.mark.slow
 
-COMMAND = (sys.executable, "-m", "wiretape.proxy.cli")
+COMMAND = (sys.executable, "-m", "wiretape.proxy.cli.main")
 #: No connection to anywhere, and no name looked up, for as long as it runs: it is made to fail by the interpreter.
 GUARDED = """
 import sys
@@ -29,7 +29,7 @@ def guard(event, arguments):
         if event != "socket.getaddrinfo" or arguments[0] not in ("127.0.0.1", b"127.0.0.1"):
             raise SystemExit(f"GUARD: {event} {arguments[1:]}")
 sys.addaudithook(guard)
-from wiretape.proxy.cli import main
+from wiretape.proxy.cli.main import main
 main(sys.argv[1:])
 """
 
@@ -240,7 +240,7 @@ def test_a_port_that_is_taken_is_one_line(tape: Path) -> None:
 
 
 def test_the_guard_of_these_tests_guards() -> None:
-    code = GUARDED.replace("from wiretape.proxy.cli import main\nmain(sys.argv[1:])", "")
+    code = GUARDED.replace("from wiretape.proxy.cli.main import main\nmain(sys.argv[1:])", "")
     code += "import socket\nsocket.create_connection(('127.0.0.1', 9))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "GUARD: socket.connect" in done.stderr

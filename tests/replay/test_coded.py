@@ -18,27 +18,27 @@ from typer.testing import CliRunner
 from tests.replay.canaries import CANARIES
 from tests.replay.made import live
 from tests.replay.test_verify import asked as asked_again
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record
-from wiretape.proxy.cli import app
-from wiretape.proxy.config import Config, Route, Target
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
+from wiretape.proxy.cli.main import app
+from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.serve import running
-from wiretape.replay import coded
-from wiretape.replay.asked import Redaction
-from wiretape.replay.check import check
-from wiretape.replay.coded import headers_of, opened, plain_body, unreadable
-from wiretape.replay.compare import compare
-from wiretape.replay.load import Recording, parse
-from wiretape.replay.match import Deck, Taken, prepare_of
-from wiretape.replay.player import script_of
-from wiretape.replay.redact import findings
-from wiretape.replay.script import Request, json_answer
+from wiretape.replay.compare.compare import compare
+from wiretape.replay.compare.verify import asked_again as asked_of_a_proxy
+from wiretape.replay.matching.match import Deck, Taken, prepare_of
+from wiretape.replay.playback.player import script_of
+from wiretape.replay.playback.script import Request, json_answer
+from wiretape.replay.playback.server import listening
+from wiretape.replay.playback.serving import Serving
+from wiretape.replay.redaction import body_codec as coded
+from wiretape.replay.redaction.body_codec import headers_of, opened, plain_body, unreadable
+from wiretape.replay.redaction.redact import findings
+from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.server import listening
-from wiretape.replay.serving import Serving
-from wiretape.replay.verify import asked_again as asked_of_a_proxy
+from wiretape.replay.sealed.check import check
+from wiretape.replay.sealed.load import Recording, parse
 
 KEY: Final = CANARIES["openai"]
 JSON: Final = "application/json"

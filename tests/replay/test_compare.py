@@ -11,16 +11,16 @@ from tests.support.chat import DONE, call, finish, frame, sse, text
 from tests.support.corpus import needs_corpus, sampled
 from tests.support.make_fixtures import TAPES
 from wiretape.events.chat.request import facts
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record
-from wiretape.events.tape import Reader, Recorder, reads
-from wiretape.replay.compare import compare, verdict
-from wiretape.replay.difference import Difference, Level, first_difference, shortened
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Reader, Recorder, reads
+from wiretape.replay.compare.compare import compare, verdict
+from wiretape.replay.compare.difference import Difference, Level, first_difference, shortened
+from wiretape.replay.compare.json_diff import Change, changes
 from wiretape.replay.formats.har import to_har
 from wiretape.replay.formats.sse import to_sse
-from wiretape.replay.json_diff import Change, changes
-from wiretape.replay.load import parse
 from wiretape.replay.seal import seal
+from wiretape.replay.sealed.load import parse
 
 LEVELS: tuple[Level, ...] = ("fold", "shape", "bytes", "clock")
 

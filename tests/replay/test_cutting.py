@@ -6,13 +6,13 @@ import pytest
 
 from tests.replay.dialects import ANSWERS
 from tests.replay.made import live, sealed, stream
-from wiretape.events.errors import TapeError
-from wiretape.replay.cutting import CutEnding, cut
-from wiretape.replay.expected import expected
-from wiretape.replay.faults import FaultError
-from wiretape.replay.load import parse
-from wiretape.replay.player import ORIGINAL, script_of
-from wiretape.replay.script import Fault, Script, event_stream
+from wiretape.events.core.errors import TapeError
+from wiretape.replay.faults.cutting import CutEnding, cut
+from wiretape.replay.faults.faults import FaultError
+from wiretape.replay.playback.player import ORIGINAL, script_of
+from wiretape.replay.playback.script import Fault, Script, event_stream
+from wiretape.replay.sealed.expected import expected
+from wiretape.replay.sealed.load import parse
 
 ENDINGS: dict[CutEnding, tuple[Fault | None, str]] = {
     "reset": (Fault.RESET, "reset"),

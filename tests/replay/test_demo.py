@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.replay.demo import SCENES, played
+from wiretape.replay.cli.demo import SCENES, played
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ async def test_both_sides_of_every_scene(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_verb_shows_it_and_where_to_go_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "wiretape.proxy.cli"]
+    command = [sys.executable, "-m", "wiretape.proxy.cli.main"]
     done = subprocess.run(
         [*command, "demo", "--data", tmp_path / "text"], capture_output=True, text=True, check=False, timeout=60
     )

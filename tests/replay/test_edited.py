@@ -8,10 +8,10 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.record import Record
-from wiretape.events.record import encode as line_of
-from wiretape.events.tape import Reader, Recorder, reads
-from wiretape.replay.edited import Change, Text, edited, texts
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.record import encode as line_of
+from wiretape.events.tape.tape import Reader, Recorder, reads
+from wiretape.replay.sealed.edits import Change, Text, edited, texts
 
 BODY: Final = b'data: {"a":"OLD"}\n\nevent: x\ndata: {"b":["OLD","OLD"]}\n\n: OLD\n\ndata: OLD'
 

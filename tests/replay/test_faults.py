@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.replay.dialects import ANSWERS, chat
-from wiretape.events.json_text import as_object, parse
-from wiretape.events.sse import Decoder
-from wiretape.replay import faults as faults_module
-from wiretape.replay.faults import KINDS, FaultError, Faults, overlay
-from wiretape.replay.marks import PLACES
-from wiretape.replay.script import Fault, Script, Step, event_stream, json_answer
+from wiretape.events.core.json_text import as_object, parse
+from wiretape.events.wire.sse import Decoder
+from wiretape.replay.faults import faults as faults_module
+from wiretape.replay.faults.faults import KINDS, FaultError, Faults, overlay
+from wiretape.replay.faults.places import PLACES
+from wiretape.replay.playback.script import Fault, Script, Step, event_stream, json_answer
 
 DIALECTS = tuple(ANSWERS)
 GAP_S = 0.5

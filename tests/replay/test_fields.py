@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.replay.test_check import GOOD, TODAY
 from tests.replay.test_sealed_format import SCHEMA, holds
 from tests.support.make_sealed import SEALED
-from wiretape.events.json_text import dumps
-from wiretape.replay.check import check
-from wiretape.replay.expected import expected
-from wiretape.replay.fields import HEADER, LINES, REQUIRED, wrong_members
-from wiretape.replay.load import parse
+from wiretape.events.core.json_text import dumps
+from wiretape.replay.sealed.check import check
+from wiretape.replay.sealed.expected import expected
+from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.schema import HEADER, LINES, REQUIRED, wrong_members
 
 pytestmark = pytest.mark.slow
 

@@ -9,14 +9,14 @@ from trio.testing import MockClock
 
 from tests.real.record_fixtures import traces
 from tests.replay.virtual import taped
-from wiretape.events.emit import emit
-from wiretape.events.model import Ending
-from wiretape.events.record import Record
-from wiretape.events.tape import reads
-from wiretape.replay.check import check_files
-from wiretape.replay.load import load
-from wiretape.replay.match import Deck, Taken, asked_of
-from wiretape.replay.player import ORIGINAL, attempts_of, script_of
+from wiretape.events.core.model import Ending
+from wiretape.events.emission.emit import emit
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import reads
+from wiretape.replay.matching.match import Deck, Taken, asked_of
+from wiretape.replay.playback.player import ORIGINAL, attempts_of, script_of
+from wiretape.replay.sealed.check import check_files
+from wiretape.replay.sealed.load import load
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
 #: Those that a real upstream has a word in; the others are written by scripts of ours.

@@ -14,25 +14,25 @@ from tests.replay.format_samples import AIMOCK, ASKED, BODY, FRAMES, HAR, SAMPLE
 from tests.replay.test_compare import CALL, TEXT, recorded
 from tests.support.corpus import needs_corpus, sampled
 from tests.support.make_fixtures import TAPES
-from wiretape.events.emit import emit, events
-from wiretape.events.errors import TapeError
-from wiretape.events.fold.message import Message
-from wiretape.events.json_text import dumps
-from wiretape.events.model import Repaired
-from wiretape.events.record import Record
-from wiretape.events.tape import Reader, reads
-from wiretape.proxy.cli import app
-from wiretape.replay.asked import Redaction
-from wiretape.replay.cli_formats import FORMAT_NAMES
-from wiretape.replay.compare import compare
-from wiretape.replay.compare_bytes import last_attempt
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import dumps
+from wiretape.events.core.model import Repaired
+from wiretape.events.emission.emit import emit, events
+from wiretape.events.folds.message import Message
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Reader, reads
+from wiretape.proxy.cli.main import app
+from wiretape.replay.cli.formats import FORMAT_NAMES
+from wiretape.replay.compare.bytes import last_attempt
+from wiretape.replay.compare.compare import compare
 from wiretape.replay.formats.har import from_har, to_har
 from wiretape.replay.formats.losses import LOSSES, Loss
 from wiretape.replay.formats.sse import from_sse, to_sse
 from wiretape.replay.formats.table import EXPORTS, FORMATS, read
-from wiretape.replay.load import load as load_tape
+from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import Rules, seal
-from wiretape.replay.sealed import decode, encode
+from wiretape.replay.sealed.load import load as load_tape
+from wiretape.replay.sealed.sealed import decode, encode
 
 EACH = [(name, data) for name, files in SAMPLES.items() for data in files]
 IDS = [f"{name}-{number}" for name, files in SAMPLES.items() for number in range(len(files))]

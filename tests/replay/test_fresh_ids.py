@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.replay.dialects import ANSWERS, chat
-from wiretape.events.json_text import parse
-from wiretape.replay.fresh_ids import Asked, FreshIds
-from wiretape.replay.key import key_of
-from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
+from wiretape.events.core.json_text import parse
+from wiretape.replay.matching.fresh_ids import Asked, FreshIds
+from wiretape.replay.matching.key import key_of
+from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
 
 
 def said(script: Script) -> bytes:

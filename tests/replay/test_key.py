@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.json_text import dumps, is_list, is_object
-from wiretape.replay.key import IDS, LEFT_OUT, SEALED_WORDS, exact, exact_key_of, key_of, loose_key_of
-from wiretape.replay.volatile import loosened, settled
+from wiretape.events.core.json_text import dumps, is_list, is_object
+from wiretape.replay.matching.key import IDS, LEFT_OUT, SEALED_WORDS, exact, exact_key_of, key_of, loose_key_of
+from wiretape.replay.normalize.volatile import loosened, settled
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"

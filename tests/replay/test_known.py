@@ -8,16 +8,16 @@ import pytest
 
 from tests.replay.canaries import CANARIES
 from tests.replay.made import asked, live, stream
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record
-from wiretape.replay import known
-from wiretape.replay.check import check
-from wiretape.replay.key import fits, fits_as_text, gapped
-from wiretape.replay.known import Known, is_known_secret
-from wiretape.replay.load import parse
-from wiretape.replay.match import Deck, Taken, prepare_of
-from wiretape.replay.script import Request, event_stream, json_answer
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
+from wiretape.replay.matching.key import fits, fits_as_text, gapped
+from wiretape.replay.matching.match import Deck, Taken, prepare_of
+from wiretape.replay.playback.script import Request, event_stream, json_answer
+from wiretape.replay.redaction import known
+from wiretape.replay.redaction.known import Known, is_known_secret
 from wiretape.replay.seal import EXACT, Rules, seal
+from wiretape.replay.sealed.check import check
+from wiretape.replay.sealed.load import parse
 
 pytestmark = pytest.mark.slow
 

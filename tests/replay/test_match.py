@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import as_object, parse
-from wiretape.events.record import Record
-from wiretape.replay.asked import Redaction
-from wiretape.replay.match import LOOSELY, Deck, Drift, How, Miss, Taken, asked_of, blank, prepare_of
-from wiretape.replay.redact import redact
-from wiretape.replay.script import Request, Script
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import as_object, parse
+from wiretape.events.tape.record import Record
+from wiretape.replay.matching.match import LOOSELY, Deck, Drift, How, Miss, Taken, asked_of, blank, prepare_of
+from wiretape.replay.playback.script import Request, Script
+from wiretape.replay.redaction.redact import redact
+from wiretape.replay.redaction.user_rules import Redaction
 
 CHAT = "/v1/chat/completions"
 

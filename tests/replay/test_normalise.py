@@ -11,11 +11,11 @@ import pytest
 
 from tests.replay.captured import recorded
 from tests.support.corpus import needs_corpus, sampled
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record
-from wiretape.events.tape import Recorder, reads
-from wiretape.replay.normalise import normalise
-from wiretape.replay.sealed import decode, encode
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder, reads
+from wiretape.replay.normalize.normalize import normalise
+from wiretape.replay.sealed.sealed import decode, encode
 
 # -- one conversation, recorded at will -------------------------------------------------------------------------------
 

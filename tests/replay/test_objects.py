@@ -8,11 +8,11 @@ from typing import Any, Final
 import pytest
 
 from tests.replay.made import stream
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record
-from wiretape.replay.normalise import normalise
-from wiretape.replay.objects import holders, is_seconds, kind_of
-from wiretape.replay.script import Script, event_stream, json_answer
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
+from wiretape.replay.normalize.normalize import normalise
+from wiretape.replay.normalize.objects import holders, is_seconds, kind_of
+from wiretape.replay.playback.script import Script, event_stream, json_answer
 
 
 def exchange(answer: Any, body: Any = None, path: str = "/v1/files", **headers: str) -> list[Record]:

@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 
 from tests.replay.test_compare import CALL, TEXT, recorded
 from tests.support.chat import text
-from wiretape.events.errors import TapeError
-from wiretape.events.record import Record, encode
-from wiretape.proxy.cli import app, main
-from wiretape.replay import pairs
-from wiretape.replay.pairs import compared
+from wiretape.events.core.errors import TapeError
+from wiretape.events.tape.record import Record, encode
+from wiretape.proxy.cli.main import app, main
+from wiretape.replay.compare import pairs
+from wiretape.replay.compare.pairs import compared
 from wiretape.replay.seal import EXACT, seal
 
 SAME = recorded(TEXT)

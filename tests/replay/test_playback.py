@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from tests.support.tapes import CHAT, asking, records_of, text
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record
-from wiretape.replay.faults import Faults
-from wiretape.replay.match import Deck, How
-from wiretape.replay.playback import Playback, Sent
-from wiretape.replay.script import Request, Script
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
+from wiretape.replay.faults.faults import Faults
+from wiretape.replay.matching.match import Deck, How
+from wiretape.replay.playback.playback import Playback, Sent
+from wiretape.replay.playback.script import Request, Script
 
 STREAMS = [records_of(text("hi", "sunny")), records_of(text("more", "rain"))]
 

@@ -11,16 +11,16 @@ from tests.proxy.scripted import Reset
 from tests.support.house import ASKED, DONE, call, finish, house, post, text
 from tests.support.house import frame as chunk_frame
 from tests.support.http import Answer, Client
-from wiretape.events.emit import emit
-from wiretape.events.record import Record, encode
-from wiretape.events.settings import Settings
-from wiretape.events.sse import Decoder
-from wiretape.events.tape import Recorder, reads
-from wiretape.replay.load import parse
-from wiretape.replay.player import INSTANT, ORIGINAL, Speed, attempts_of, each_attempt, script_of
-from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
+from wiretape.events.core.settings import Settings
+from wiretape.events.emission.emit import emit
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.tape import Recorder, reads
+from wiretape.events.wire.sse import Decoder
+from wiretape.replay.playback.player import INSTANT, ORIGINAL, Speed, attempts_of, each_attempt, script_of
+from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
+from wiretape.replay.playback.server import Upstream
 from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.server import Upstream
+from wiretape.replay.sealed.load import parse
 
 CHAT = "/v1/chat/completions"
 TYPE = (b"content-type", b"text/event-stream")

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tapes import Turn, asking, exchange, records_of, text
-from wiretape.replay.faults import Faults
-from wiretape.replay.player import script_of
-from wiretape.replay.prefixes import Prefix, prefixes_of
-from wiretape.replay.script import Script
+from wiretape.replay.faults.faults import Faults
+from wiretape.replay.faults.prefixes import Prefix, prefixes_of
+from wiretape.replay.playback.player import script_of
+from wiretape.replay.playback.script import Script
 
 ONE = records_of(text("hi", "a"))
 SIZES = [len(record.raw or b"") for record in ONE if record.kind == "frame"]

@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.replay.test_redact import clean, tape
-from wiretape.events.json_text import as_list, dumps, is_list, is_object
-from wiretape.events.record import NO_KEYS, Record
-from wiretape.events.tape import Recorder
-from wiretape.replay.asked import Redaction
-from wiretape.replay.key import key_of
-from wiretape.replay.redact import redact
+from wiretape.events.core.json_text import as_list, dumps, is_list, is_object
+from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.tape import Recorder
+from wiretape.replay.matching.key import key_of
+from wiretape.replay.redaction.redact import redact
+from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import Rules, seal
 
 #: Stands wherever something is said, and nowhere else.

@@ -69,7 +69,7 @@ def test_curl(folder: Path) -> None:
 
 
 def test_every_option_and_every_word_of_the_marker_is_told() -> None:
-    from wiretape.replay import pytest_plugin  # noqa: PLC0415 - which is loaded, under another name of its own
+    from wiretape.replay.pytest_plugin import plugin as pytest_plugin  # noqa: PLC0415 - which is loaded, under another name of its own
 
     told = set(re.findall(r"(\w+)=", re.findall(r"@pytest\.mark\.tape\(\*files, (.*)\)", DOCUMENT)[0]))
     assert told == pytest_plugin._WORDS  # pyright: ignore[reportPrivateUsage] - the words that are told

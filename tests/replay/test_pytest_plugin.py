@@ -7,11 +7,11 @@ import httpcore
 import pytest
 
 from tests.support.tapes import Turn, calls, conversation, text, write
-from wiretape.replay import pytest_tape
-from wiretape.replay.compare_bytes import ending_of
-from wiretape.replay.load import load
-from wiretape.replay.pytest_thread import Thread
-from wiretape.replay.script import Fault, Request, Script, event_stream
+from wiretape.replay.compare.bytes import ending_of
+from wiretape.replay.playback.script import Fault, Request, Script, event_stream
+from wiretape.replay.pytest_plugin import tape as pytest_tape
+from wiretape.replay.pytest_plugin.thread import Thread
+from wiretape.replay.sealed.load import load
 
 pytestmark = pytest.mark.slow
 
@@ -1188,7 +1188,7 @@ def test_a_run_without_tapes_imports_nothing_of_ours(pytester: pytest.Pytester) 
 import sys
 def test_it():
     assert {name for name in sys.modules if name.startswith("wiretape.")} == {
-        "wiretape.replay", "wiretape.replay.pytest_plugin"}
+        "wiretape.replay", "wiretape.replay.pytest_plugin", "wiretape.replay.pytest_plugin.plugin"}
 """,
     )
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)

@@ -8,10 +8,10 @@ import httpx
 import pytest
 import trio
 
-from wiretape.proxy.config import ConfigError
-from wiretape.replay import pytest_thread
-from wiretape.replay.pytest_thread import Thread, stripped
-from wiretape.replay.script import Fault, Request, event_stream, json_answer
+from wiretape.proxy.config.model import ConfigError
+from wiretape.replay.playback.script import Fault, Request, event_stream, json_answer
+from wiretape.replay.pytest_plugin import thread as pytest_thread
+from wiretape.replay.pytest_plugin.thread import Thread, stripped
 
 pytestmark = pytest.mark.slow
 

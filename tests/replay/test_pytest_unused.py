@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.replay.pytest_unused import Claims
+from wiretape.replay.pytest_plugin.unused import Claims
 
 
 @pytest.fixture

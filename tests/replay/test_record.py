@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 import trio
 
-from wiretape.events.record import Record
-from wiretape.events.tape import reads
-from wiretape.proxy.config import Route, Target
-from wiretape.replay.base_urls import base_urls, unproxied
-from wiretape.replay.load import load
-from wiretape.replay.print_config import CLIENTS, snippet
-from wiretape.replay.record import recorded
-from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
-from wiretape.replay.server import listening
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import reads
+from wiretape.proxy.config.model import Route, Target
+from wiretape.replay.cli.base_urls import base_urls, unproxied
+from wiretape.replay.cli.print_config import CLIENTS, snippet
+from wiretape.replay.cli.recording import recorded
+from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
+from wiretape.replay.playback.server import listening
+from wiretape.replay.sealed.load import load
 
 pytestmark = pytest.mark.slow
 
-RECORD = (sys.executable, "-m", "wiretape.proxy.cli", "record")
+RECORD = (sys.executable, "-m", "wiretape.proxy.cli.main", "record")
 ONE = b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[%b]}\n\n'
 WORD = ONE % '{"index":0,"delta":{"role":"assistant","content":"Grüße"}}'.encode()
 SPLIT = WORD.index(b"\xbc")
@@ -380,7 +380,7 @@ async def test_after_kill_9_the_live_tapes_can_still_be_sealed(tmp_path: Path) -
         await trio.to_thread.run_sync(process.communicate)
     (live,) = _live(tmp_path, WORD)
     sealed = tmp_path / "sealed.tape"
-    command = [sys.executable, "-m", "wiretape.proxy.cli", "seal", str(live), "-o", str(sealed), "--exact"]
+    command = [sys.executable, "-m", "wiretape.proxy.cli.main", "seal", str(live), "-o", str(sealed), "--exact"]
     done = await trio.run_process(command, check=False, capture_stderr=True)
     assert (done.returncode, done.stderr) == (0, b"")
     (records,) = load(sealed).streams

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from tests.replay.canaries import CANARIES
 from tests.replay.captured import recorded
 from tests.support.corpus import needs_corpus, sampled
-from wiretape.events.json_text import as_list, dumps, is_object
-from wiretape.events.record import Record
-from wiretape.events.record import encode as line_of
-from wiretape.events.tape import Reader, Recorder, reads
-from wiretape.replay.asked import Redaction
-from wiretape.replay.expected import expected
-from wiretape.replay.normalise import normalise
-from wiretape.replay.redact import blanked, findings, redact, unmatched
-from wiretape.replay.sealed import decode, encode
+from wiretape.events.core.json_text import as_list, dumps, is_object
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.record import encode as line_of
+from wiretape.events.tape.tape import Reader, Recorder, reads
+from wiretape.replay.normalize.normalize import normalise
+from wiretape.replay.redaction.redact import blanked, findings, redact, unmatched
+from wiretape.replay.redaction.user_rules import Redaction
+from wiretape.replay.sealed.expected import expected
+from wiretape.replay.sealed.sealed import decode, encode
 
 pytestmark = pytest.mark.slow
 

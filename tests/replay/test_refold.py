@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.replay.test_compare import CALL, TEXT, recorded
-from wiretape.events.record import encode
-from wiretape.proxy.cli import app
-from wiretape.replay.refold import refold, refold_paths
+from wiretape.events.tape.record import encode
+from wiretape.proxy.cli.main import app
+from wiretape.replay.compare.recheck import refold, refold_paths
 from wiretape.replay.seal import seal
 
 LIVE = b"".join(map(encode, recorded(TEXT)))

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.json_text import dumps, is_list, is_object
-from wiretape.replay.scalars import Path, Sort, scalars
+from wiretape.events.core.json_text import dumps, is_list, is_object
+from wiretape.replay.sealed.scalars import Path, Sort, scalars
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 10**20) | st.text() | st.floats(allow_nan=False, allow_infinity=False),

@@ -13,20 +13,20 @@ from trio.testing import MockClock
 from tests.replay.raw_client import Heard, ask
 from tests.replay.scenarios import BODY, SCENARIOS, chosen
 from tests.replay.virtual import taped
-from wiretape.events.record import Record
-from wiretape.events.settings import Settings
-from wiretape.events.tape import reads
-from wiretape.proxy.body import Body
-from wiretape.proxy.config import Config, Route, Target
-from wiretape.proxy.connection import Read
+from wiretape.events.core.settings import Settings
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import reads
+from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import running
-from wiretape.replay.load import parse
-from wiretape.replay.player import INSTANT, ORIGINAL, Speed, script_of
-from wiretape.replay.record import recorded
-from wiretape.replay.script import Request, Script
+from wiretape.proxy.upstream.body import Body
+from wiretape.proxy.upstream.connection import Read
+from wiretape.replay.cli.recording import recorded
+from wiretape.replay.playback.player import INSTANT, ORIGINAL, Speed, script_of
+from wiretape.replay.playback.script import Request, Script
+from wiretape.replay.playback.server import listening
 from wiretape.replay.seal import EXACT, seal
-from wiretape.replay.server import listening
+from wiretape.replay.sealed.load import parse
 
 #: Of each read, at original speed: what a clock of floats, cut to microseconds, does to it.
 ERROR_S_MAX = 0.000_005

@@ -1,6 +1,6 @@
 """Scripts are data: what the two short ways to write one give."""
 
-from wiretape.replay.script import EVENT_STREAM, Fault, Script, Step, event_stream, json_answer
+from wiretape.replay.playback.script import EVENT_STREAM, Fault, Script, Step, event_stream, json_answer
 
 
 def test_a_stream_has_a_gap_before_each_piece_and_before_its_fault() -> None:

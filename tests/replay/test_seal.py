@@ -14,13 +14,13 @@ from tests.replay.made import stream
 from tests.replay.test_normalise import conversation
 from tests.replay.test_sealed import tapes
 from tests.support.corpus import needs_corpus, sampled
-from wiretape.events.errors import TapeError
-from wiretape.events.record import Record
-from wiretape.replay.asked import Redaction
-from wiretape.replay.load import parse
-from wiretape.replay.redact import findings, unmatched
-from wiretape.replay.script import event_stream
+from wiretape.events.core.errors import TapeError
+from wiretape.events.tape.record import Record
+from wiretape.replay.playback.script import event_stream
+from wiretape.replay.redaction.redact import findings, unmatched
+from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import EXACT, Rules, in_order, key_of_record, seal
+from wiretape.replay.sealed.load import parse
 
 STRICT: Final = Rules(redaction=Redaction(paths=("messages[*].content",), prompts=True))
 

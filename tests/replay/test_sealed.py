@@ -13,15 +13,15 @@ from tests.replay.captured import recorded
 from tests.replay.made import stream
 from tests.support.corpus import needs_corpus, sampled
 from tests.support.make_fixtures import TAPES
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import ABSENT, parse
-from wiretape.events.record import Record
-from wiretape.events.record import encode as line_of
-from wiretape.events.sse import BOM
-from wiretape.events.tape import Reader, Recorder, reads
-from wiretape.replay import load
-from wiretape.replay.script import event_stream, json_answer
-from wiretape.replay.sealed import FORMAT, decode, encode
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import ABSENT, parse
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.record import encode as line_of
+from wiretape.events.tape.tape import Reader, Recorder, reads
+from wiretape.events.wire.sse import BOM
+from wiretape.replay.playback.script import event_stream, json_answer
+from wiretape.replay.sealed import load
+from wiretape.replay.sealed.sealed import FORMAT, decode, encode
 
 STREAMS = [Reader().feed(TAPES[name]) for name in sorted(TAPES)]
 

@@ -12,11 +12,11 @@ from tests.replay.captured import recorded
 from tests.support.corpus import needs_corpus, sampled
 from tests.support.make_sealed import FOLDER, SEALED, STREAMS
 from tests.support.sealed_sizes import measured
-from wiretape.events.json_text import as_list, is_list, is_object
-from wiretape.events.record import Record
-from wiretape.events.tape import reads
-from wiretape.replay.load import parse
+from wiretape.events.core.json_text import as_list, is_list, is_object
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import reads
 from wiretape.replay.seal import EXACT, Rules, seal
+from wiretape.replay.sealed.load import parse
 
 ROOT: Final = Path(__file__).parents[2]
 FIXTURES: Final = sorted(path for path in (ROOT / "fixtures").rglob("*.tape") if path.parent.name != "format-1")

@@ -10,10 +10,10 @@ import pytest
 import trio
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
-from wiretape.proxy.errors import ResetError, TruncatedError
-from wiretape.proxy.upstream import UpstreamTransport, body_of
-from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
-from wiretape.replay.server import Outcome, Upstream, listening
+from wiretape.proxy.upstream.errors import ResetError, TruncatedError
+from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
+from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
+from wiretape.replay.playback.server import Outcome, Upstream, listening
 
 GET = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -8,17 +8,17 @@ import pytest
 
 from tests.replay.dialects import ANSWERS, PATHS
 from tests.replay.made import asked, live, sealed, stream
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import dumps, parse
-from wiretape.events.record import Record
-from wiretape.replay.faults import Faults
-from wiretape.replay.match import LOOSELY, How, Taken
-from wiretape.replay.player import ORIGINAL
-from wiretape.replay.script import Fault, Request, Script, event_stream
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.tape.record import Record
+from wiretape.replay.faults.faults import Faults
+from wiretape.replay.matching.match import LOOSELY, How, Taken
+from wiretape.replay.playback.player import ORIGINAL
+from wiretape.replay.playback.script import Fault, Request, Script, event_stream
+from wiretape.replay.playback.server import Outcome
+from wiretape.replay.playback.serving import Attempts, Serving, deck_of
 from wiretape.replay.seal import seal
-from wiretape.replay.sealed import encode
-from wiretape.replay.server import Outcome
-from wiretape.replay.serving import Attempts, Serving, deck_of
+from wiretape.replay.sealed.sealed import encode
 
 #: Under whatever name it stands.
 KEY = b"sk-proj-" + b"abcdefghijklmnopqrstuvwxyz0123456789"

@@ -13,9 +13,9 @@ import pytest
 
 from tests.laws.variants import FULL
 from tests.replay.canaries import CANARIES
-from wiretape.replay.names import is_secret_value
-from wiretape.replay.shapes import find
-from wiretape.replay.vendors import SHAPES
+from wiretape.replay.redaction.names import is_secret_value
+from wiretape.replay.redaction.shapes import find
+from wiretape.replay.redaction.vendors import SHAPES
 
 AZURE = "3f" + "9d0c" * 7 + "1a"
 

@@ -6,14 +6,14 @@ from typing import Any, Final
 import pytest
 
 from tests.replay.test_redact import arguments, tape
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record
-from wiretape.replay.asked import Redaction
-from wiretape.replay.channels import channels
-from wiretape.replay.edited import texts
-from wiretape.replay.redact import blanked, findings, redact
-from wiretape.replay.sound import keep_json
-from wiretape.replay.spans import Span
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
+from wiretape.replay.redaction.joined_text import channels
+from wiretape.replay.redaction.json_safety import keep_json
+from wiretape.replay.redaction.redact import blanked, findings, redact
+from wiretape.replay.redaction.spans import Span
+from wiretape.replay.redaction.user_rules import Redaction
+from wiretape.replay.sealed.edits import texts
 
 #: With a quote in them, as a shell writes it; which is the password.
 COMMANDS: Final = {

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.support.tapes import Turn, asking, calls, exchange, records_of, text
-from wiretape.events.tape import reads
-from wiretape.replay.faults import Faults
-from wiretape.replay.player import ORIGINAL, script_of
-from wiretape.replay.script import Fault, Script
-from wiretape.replay.told import Call, Told, as_played
+from wiretape.events.tape.tape import reads
+from wiretape.replay.faults.faults import Faults
+from wiretape.replay.playback.outcome import Call, Told, as_played
+from wiretape.replay.playback.player import ORIGINAL, script_of
+from wiretape.replay.playback.script import Fault, Script
 
 TEXT = records_of(text("hi", "sunny", " day", gap_s=0.5))
 CALL = records_of(calls("write", "write_file", '{"path":', '"a"}'))

@@ -12,11 +12,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from wiretape.events.record import Record
-from wiretape.events.tape import Recorder
-from wiretape.replay.player import ORIGINAL, script_of
-from wiretape.replay.script import Fault, Request, Script, Step, event_stream, json_answer
-from wiretape.replay.transport import TapeTransport
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
+from wiretape.replay.playback.player import ORIGINAL, script_of
+from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
+from wiretape.replay.playback.transport import TapeTransport
 
 PIECES = [b"data: 1\n\n", b"data: 2\n\ndata: 3\n\n", b"data: \xf0\x9f", b"\x98\x80\n\n"]
 
@@ -86,7 +86,7 @@ async def test_so_is_one_before_any_answer(library: Any, fault: Fault, autojump_
 
 @pytest.mark.parametrize("fault", ENDS)
 async def test_a_port_would_have_raised_the_same(fault: Fault) -> None:
-    from wiretape.replay.server import listening  # noqa: PLC0415
+    from wiretape.replay.playback.server import listening  # noqa: PLC0415
 
     async with (
         listening(lambda _: event_stream(PIECES, end=fault)) as (url, _),

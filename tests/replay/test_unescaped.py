@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.replay.unescaped import decoded
+from wiretape.replay.redaction.unescaped import decoded
 
 _BITS: Final = st.sampled_from(
     ["a", " ", "é", "\\", "\\\\", '\\"', "\\n", "\\u0061", "\\ud83d", "\\x61", "%41", "%C3%A9", "%25", "%2541",

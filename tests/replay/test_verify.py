@@ -16,24 +16,24 @@ from tests.replay.raw_client import ask
 from tests.replay.scenarios import SCENARIOS, body_of, chosen
 from tests.replay.test_compare import CALL, TEXT, USAGE, recorded
 from tests.support.chat import DONE, finish, text
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record, encode
-from wiretape.events.settings import Profile, Settings
-from wiretape.events.tape import Recorder
-from wiretape.proxy.cli import app
-from wiretape.proxy.config import Config, Route, Target
-from wiretape.proxy.keys import Secret
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import dumps
+from wiretape.events.core.settings import Profile, Settings
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.tape import Recorder
+from wiretape.proxy.cli.main import app
+from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.log import Log
+from wiretape.proxy.security.keys import Secret
 from wiretape.proxy.serve import running
-from wiretape.replay.compare import verdict
-from wiretape.replay.compare_bytes import ending_of
-from wiretape.replay.load import Recording, parse
-from wiretape.replay.record import recorded as all_of
-from wiretape.replay.script import Fault, Request, Script, event_stream, json_answer
+from wiretape.replay.cli.recording import recorded as all_of
+from wiretape.replay.compare.bytes import ending_of
+from wiretape.replay.compare.compare import verdict
+from wiretape.replay.compare.verify import Age, age_of, verified
+from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
+from wiretape.replay.playback.server import Upstream, listening
 from wiretape.replay.seal import seal
-from wiretape.replay.server import Upstream, listening
-from wiretape.replay.verify import Age, age_of, verified
+from wiretape.replay.sealed.load import Recording, parse
 
 pytestmark = pytest.mark.slow
 
@@ -285,7 +285,7 @@ def test_what_cannot_be_asked_is_bad_usage(tmp_path: Path, arguments: list[str],
 
 
 def test_a_tape_that_is_not_due_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wiretape.replay.sealed import encode as sealed  # noqa: PLC0415
+    from wiretape.replay.sealed.sealed import encode as sealed  # noqa: PLC0415
 
     tape = tmp_path / "a.tape"
     tape.write_bytes(sealed({"recorded": datetime.now(UTC).date().isoformat(), "max_age_days": 7}, [recorded(TEXT)]))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.errors import TapeError
-from wiretape.events.json_text import dumps
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import dumps
 from wiretape.replay.formats.tnetstring import read_all
 from wiretape.replay.formats.yaml_subset import read_yaml
 

@@ -6,11 +6,11 @@ import trio
 
 from tests.proxy.scripted import Reset
 from tests.support.house import house
-from wiretape.events.record import Record, encode
-from wiretape.events.settings import Settings
-from wiretape.replay.load import parse
-from wiretape.replay.script import Request, Script
-from wiretape.replay.server import Upstream
+from wiretape.events.core.settings import Settings
+from wiretape.events.tape.record import Record, encode
+from wiretape.replay.playback.script import Request, Script
+from wiretape.replay.playback.server import Upstream
+from wiretape.replay.sealed.load import parse
 
 __all__ = ["taped"]
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.support.docs import DOCS, DOCUMENTS
-from wiretape.events.record import Record, decode
+from wiretape.events.tape.record import Record, decode
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -26,12 +26,12 @@ READ_ONLY = frozenset({"MappingProxyType", "frozenset", "tuple"})
 READ_ONLY_TYPES = ("Final[Mapping[", "Final[Sequence[", "Final[Set[", "Final[Collection[", "Final[Iterable[")
 
 DIALECTS = ("events/chat/", "events/responses/", "events/messages/")
-SPEAKERS = (*DIALECTS, "replay/spots.py")
+SPEAKERS = (*DIALECTS, "replay/faults/dialect_words.py")
 """A recording is cut, and made to fail, in the words of its dialect: one file of that room knows them, of all three."""
 
 VENDOR_WORDS = ("choices", "tool_calls", "content_block_delta")
 
-COMPOSITION_ROOT = "proxy/cli.py"
+COMPOSITION_ROOT = "proxy/cli/main.py"
 """The one file that looks downstream: it joins the commands of both rooms."""
 
 EVENTS = [module for module in modules() if module.room == "events"]

@@ -1,48 +1,60 @@
-"""A file has one sentence, the same in its docstring and in docs/layout.md, and is small enough to be read at once."""
+"""Packages have one sentence, the same in their docstring and in docs/layout.md, and stay small."""
 
 import ast
 import re
 
 import pytest
 
-from tests.rooms.tree import ROOT, Module, modules, tracked
+from tests.rooms.tree import ROOMS, ROOT, Module, modules, tracked
 
-FILE_LINES_MAX = 400
-"""Lines of code: neither blank nor only a comment. The cores that we learned from have a biggest file of about 400."""
+MODULE_LINES_MAX = 700
+"""Raw lines, docstrings and comments included."""
+
+PACKAGE_MODULES_MAX = 12
+"""Without `__init__.py`."""
+
+STILL_LARGER = {"events/chat": 21, "proxy/relay": 19, "replay/formats": 14, "replay/redaction": 15}
+"""Packages that are being cut down; the table only shrinks, until it is empty."""
 
 FUNCTION_LINES_MAX = 60
-"""With its docstring and signature; aim at ten."""
+"""With its docstring and signature; 5 to 40 is the aim."""
 
-ROW = re.compile(r"^\| `[^`]+\.py` \| .+ \|$", re.MULTILINE)
+ROW = re.compile(r"^\| `([a-z_]+/[a-z_]+/)` \| (.+) \|$", re.MULTILINE)
 LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 each = pytest.mark.parametrize("module", modules(), ids=lambda module: module.place)
 
 
-def code_lines(source: str) -> int:
-    return sum(1 for line in source.splitlines() if line.strip() and not line.strip().startswith("#"))
+def packages() -> dict[str, list[Module]]:
+    found: dict[str, list[Module]] = {}
+    for module in modules():
+        found.setdefault(module.path.parent.relative_to(ROOT).as_posix(), []).append(module)
+    return found
 
 
-def sentence(module: Module) -> str:
-    """The first line of the docstring, without the full stop that ends it."""
-    return (ast.get_docstring(module.syntax) or "").partition("\n")[0].removesuffix(".")
+def summary(package: list[Module]) -> str:
+    """Return the first line of the package's docstring, without its full stop."""
+    (init,) = [module for module in package if module.path.name == "__init__.py"]
+    return (ast.get_docstring(init.syntax) or "").partition("\n")[0].removesuffix(".")
 
 
-def test_the_table_of_the_layout_is_what_the_files_say() -> None:
-    written = [row[0] for row in ROW.finditer((ROOT / "docs/layout.md").read_text(encoding="utf-8"))]
-    said = [f"| `{module.place}` | {sentence(module)} |" for module in modules()]
-    missing, wrong = set(said) - set(written), set(written) - set(said)
-    assert not missing | wrong, "\n".join(["docs/layout.md: add", *sorted(missing), "and take out", *sorted(wrong)])
-    assert len(written) == len(said), "a file has two rows"
+def test_layout_page_lists_every_package_with_its_docstring() -> None:
+    written = dict(ROW.findall((ROOT / "docs/layout.md").read_text(encoding="utf-8")))
+    assert written == {f"{name}/": summary(package) for name, package in packages().items() if name not in ROOMS}
+
+
+def test_no_package_has_more_modules_than_the_limit() -> None:
+    counts = {name: len(package) - 1 for name, package in packages().items()}
+    assert {name: count for name, count in counts.items() if count > STILL_LARGER.get(name, PACKAGE_MODULES_MAX)} == {}
+
+
+def test_no_module_is_longer_than_the_limit() -> None:
+    lengths = {module.place: module.source.count("\n") for module in modules()}
+    assert {place: lines for place, lines in lengths.items() if lines > MODULE_LINES_MAX} == {}
 
 
 @each
-def test_a_file_is_small(module: Module) -> None:
-    assert code_lines(module.source) <= FILE_LINES_MAX
-
-
-@each
-def test_its_functions_are_small(module: Module) -> None:
+def test_functions_are_small(module: Module) -> None:
     functions = [node for node in ast.walk(module.syntax) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     lengths = {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno}
     assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX} == {}

@@ -22,7 +22,7 @@ class Module:
 
     @property
     def place(self) -> str:
-        """As docs/layout.md writes it, and as pytest names the case: events/sse.py"""
+        """As docs/layout.md writes it, and as pytest names the case: events/wire/sse.py"""
         return self.path.relative_to(ROOT).as_posix()
 
     @property
@@ -31,7 +31,7 @@ class Module:
 
     @property
     def name(self) -> str:
-        """wiretape.events.sse; a package is named by its folder."""
+        """wiretape.events.wire.sse; a package is named by its folder."""
         return ".".join(("wiretape", *self.path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
 
     @property

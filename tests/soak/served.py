@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from wiretape.proxy.config import Config, Route, Target
+from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import run
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from wiretape.events.emit import emit
-from wiretape.events.record import Record
-from wiretape.events.tape import Reader
+from wiretape.events.emission.emit import emit
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Reader
 
 from .clients import Received
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.events.record import encode
-from wiretape.events.tape import Recorder
+from wiretape.events.tape.record import encode
+from wiretape.events.tape.tape import Recorder
 
 from .__main__ import Sample, growth_mb, slope_mb_h
 from .clients import Received

@@ -15,8 +15,8 @@ from typing import Any
 
 import trio
 
-from wiretape.replay.script import Request, Script, event_stream, json_answer
-from wiretape.replay.server import listening
+from wiretape.replay.playback.script import Request, Script, event_stream, json_answer
+from wiretape.replay.playback.server import listening
 
 #: Of each tape one test that records it; the others only read it.
 RECORDED_BY = (

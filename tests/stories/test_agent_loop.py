@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from wiretape.replay.pytest_tape import Tape
+from wiretape.replay.pytest_plugin.tape import Tape
 
 TOOLS: Any = [
     {

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.replay.pytest_tape import Tape
+from wiretape.replay.pytest_plugin.tape import Tape
 
 HERE = Path(__file__).parent
 CLIENTS = HERE / "clients"

@@ -7,7 +7,7 @@ import httpx2
 import openai
 import pytest
 
-from wiretape.replay.pytest_tape import Tape
+from wiretape.replay.pytest_plugin.tape import Tape
 
 
 class Disk:

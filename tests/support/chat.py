@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from wiretape.events.chat.repairs import REPAIRS
 from wiretape.events.chat.request import facts
-from wiretape.events.emit import Emitter
-from wiretape.events.fold.wire import Wire
-from wiretape.events.json_text import dumps
-from wiretape.events.model import Ended, Event, Repaired
-from wiretape.events.record import Record
-from wiretape.events.settings import Profile
-from wiretape.events.tape import Recorder
+from wiretape.events.core.json_text import dumps
+from wiretape.events.core.model import Ended, Event, Repaired
+from wiretape.events.core.settings import Profile
+from wiretape.events.emission.emit import Emitter
+from wiretape.events.folds.wire import Wire
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
 
 __all__ = ["DONE", "HEAD", "Run", "call", "chunk", "finish", "frame", "run", "sse", "tape", "text"]
 

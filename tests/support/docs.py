@@ -8,8 +8,8 @@ from tests.support.docs_cli import cli
 from tests.support.docs_configuration import configuration
 from tests.support.docs_formats import formats
 from wiretape.events.chat.repairs import REPAIRS
-from wiretape.events.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State
-from wiretape.events.model import Ending, Event
+from wiretape.events.core.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State
+from wiretape.events.core.model import Ending, Event
 
 __all__ = ["DOCUMENTS", "write"]
 
@@ -17,8 +17,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def lifecycle() -> str:
-    """The table of events/lifecycle.py as a diagram and as a table."""
-    lines = ["# The life of a tool call", "", "Drawn from `events/lifecycle.py` by `make docs`.", "", "```mermaid"]
+    """The table of events/core/lifecycle.py as a diagram and as a table."""
+    lines = ["# The life of a tool call", "", "Drawn from `events/core/lifecycle.py` by `make docs`.", "", "```mermaid"]
     lines += ["stateDiagram-v2", f"    [*] --> {State.ANNOUNCED.value}"]
     for state, moves in TABLE.items():
         lines += [f"    {state.value} --> {to.value}: {trigger.value}" for trigger, to in moves.items()]
@@ -32,11 +32,11 @@ def lifecycle() -> str:
 
 
 def events() -> str:
-    """The union of events/model.py as a table."""
+    """The union of events/core/model.py as a table."""
     lines = [
         "# Events",
         "",
-        "Drawn from `events/model.py` by `make docs`. Each event carries `n`, the number of its record.",
+        "Drawn from `events/core/model.py` by `make docs`. Each event carries `n`, the number of its record.",
     ]
     lines += ["", "| event | what it says | fields |", "|---|---|---|"]
     for kind in get_args(Event):

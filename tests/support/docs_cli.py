@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from wiretape.proxy.cli import app
+from wiretape.proxy.cli.main import app
 
 __all__ = ["cli"]
 
@@ -31,7 +31,7 @@ VERBS = (
 HEAD = """\
 # The command line
 
-Drawn from `proxy/cli.py` by `make docs`.
+Drawn from `proxy/cli/main.py` by `make docs`.
 
 What a verb finds goes to stdout, logs and errors to stderr. An error is one line.
 

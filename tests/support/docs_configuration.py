@@ -3,16 +3,16 @@
 from operator import attrgetter
 from pathlib import Path
 
-from wiretape.proxy.config import Config, Route, Target
-from wiretape.proxy.config_show import shown
-from wiretape.proxy.config_table import FLAGS, PREFIX, ROUTE, SERVER, TARGET, Setting
+from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.config.show import shown
+from wiretape.proxy.config.table import FLAGS, PREFIX, ROUTE, SERVER, TARGET, Setting
 from wiretape.proxy.limits import KEY_CHARS_MIN
 
 __all__ = ["configuration"]
 
 _HEAD = """# Configuration
 
-Drawn from `proxy/config_table.py` by `make docs`.
+Drawn from `proxy/config/table.py` by `make docs`.
 
 `wiretape serve --upstream URL` needs no file. Flags go over the environment, the environment goes over `wiretape.toml`
 (in the working folder, or the one that `--config` or `WIRETAPE_CONFIG` names), and that over the defaults;

@@ -25,17 +25,17 @@ import trio.testing
 
 from tests.proxy.scripted import CONTEXT, Script, Upstream, chunk, request_of
 from tests.support.http import Answer, Client, Harness, connected
-from wiretape.events.emit import emit
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record
-from wiretape.events.settings import Settings
-from wiretape.proxy.config import Config, Route, Target
-from wiretape.proxy.registry import Ended
+from wiretape.events.core.json_text import dumps
+from wiretape.events.core.settings import Settings
+from wiretape.events.emission.emit import emit
+from wiretape.events.tape.record import Record
+from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.relay.registry import Ended
 from wiretape.proxy.serve import Assembly, assembled
-from wiretape.proxy.server import ServerSettings
-from wiretape.proxy.store import Store
-from wiretape.proxy.store_memory import MemoryStore
-from wiretape.proxy.upstream import UpstreamSettings, UpstreamTransport
+from wiretape.proxy.server.server import ServerSettings
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.store import Store
+from wiretape.proxy.upstream.transport import UpstreamSettings, UpstreamTransport
 
 __all__ = [
     "ASKED",

@@ -29,8 +29,8 @@ from typing import Any, Final, Literal, cast
 
 import trio
 
-from wiretape.proxy.reaper import Reaper
-from wiretape.proxy.server import Server, ServerSettings
+from wiretape.proxy.server.reaper import Reaper
+from wiretape.proxy.server.server import Server, ServerSettings
 
 __all__ = ["Answer", "Client", "Connect", "Ended", "Harness", "connected", "request"]
 

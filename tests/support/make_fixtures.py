@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from wiretape.events.record import Record, encode
-from wiretape.events.sse import BOM
-from wiretape.events.tape import Recorder
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.tape import Recorder
+from wiretape.events.wire.sse import BOM
 
 __all__ = ["FOLDER", "TAPES", "UPSTREAM", "write"]
 

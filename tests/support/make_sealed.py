@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 from tests.support.make_fixtures import TAPES
-from wiretape.events.record import Record
-from wiretape.events.tape import Reader, Recorder
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Reader, Recorder
 from wiretape.replay.seal import EXACT, Rules, seal
 
 __all__ = ["FOLDER", "SEALED", "STREAMS", "write"]

@@ -10,10 +10,10 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record
-from wiretape.events.record import encode as line_of
-from wiretape.events.tape import Recorder
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.record import encode as line_of
+from wiretape.events.tape.tape import Recorder
 from wiretape.replay.seal import EXACT, Rules, seal
 
 __all__ = ["Sizes", "measured"]

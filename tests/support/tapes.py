@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wiretape.events.emit import Emitter
-from wiretape.events.json_text import dumps
-from wiretape.events.record import Record
-from wiretape.events.settings import Facts
-from wiretape.events.tape import Recorder
+from wiretape.events.core.json_text import dumps
+from wiretape.events.core.settings import Facts
+from wiretape.events.emission.emit import Emitter
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
 from wiretape.replay.seal import seal
 
 __all__ = ["Turn", "asking", "calls", "conversation", "exchange", "records_of", "text", "write"]

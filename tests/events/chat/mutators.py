@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.support.chat import DONE, HEAD, sse
-from wiretape.events.json_text import as_list, as_object
+from wiretape.events.core.json_text import as_list, as_object
 
 __all__ = ["MUTATORS", "Meant", "Stream", "build", "junk"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.chat import HEAD, Run, run, sse, tape
-from wiretape.events.emit import emit
-from wiretape.events.json_text import joined_surrogates
-from wiretape.events.model import ReasoningDelta, RefusalDelta, TextDelta, Usage
-from wiretape.events.record import Record
+from wiretape.events.core.json_text import joined_surrogates
+from wiretape.events.core.model import ReasoningDelta, RefusalDelta, TextDelta, Usage
+from wiretape.events.emission.emit import emit
+from wiretape.events.tape.record import Record
 
 __all__ = ["ASKED_FOR_USAGE", "Row", "after", "check", "dropped", "error", "malformed", "tools", "usage"]
 

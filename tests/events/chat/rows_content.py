@@ -199,7 +199,7 @@ REASONING = [
         ledger=[("think", 0, b'"<think>h"', b'""'), ("think", 1, b'"m</think>hi"', b'"hi"')],
     ),
     Row(
-        id="Q77 the same thought twice and no setting: left alone (events/fold/markup.py names it)",
+        id="Q77 the same thought twice and no setting: left alone (events/folds/markup.py names it)",
         came=[
             frame({"role": "assistant", "reasoning_content": "hm", "content": "<think>hm</think>hi"}),
             finish(),
@@ -210,7 +210,7 @@ REASONING = [
         thought="hm",
     ),
     Row(
-        id="Q78 <think> in content without the setting: left alone (events/fold/markup.py names it)",
+        id="Q78 <think> in content without the setting: left alone (events/folds/markup.py names it)",
         came=[text("<think>hm</think>", role=True), text("hi"), finish(), DONE],
         sent=[0, 1, 2, 3],
         text="<think>hm</think>hi",
@@ -354,13 +354,13 @@ REASONING = [
         ],
     ),
     Row(
-        id="Q81 Kimi's call markup in content: left alone (events/fold/markup.py names it)",
+        id="Q81 Kimi's call markup in content: left alone (events/folds/markup.py names it)",
         came=[text("<|tool_calls_section_begin|>", role=True), finish(), DONE],
         sent=[0, 1, 2],
         text="<|tool_calls_section_begin|>",
     ),
     Row(
-        id="Q82 DeepSeek's call markup in content and arguments: left alone (events/fold/markup.py names it)",
+        id="Q82 DeepSeek's call markup in content and arguments: left alone (events/folds/markup.py names it)",
         came=[
             text("<\uff5cDSML\uff5cx", role=True),
             call(index=0, id="a", type="function", name="f", arguments='{"x":"<\uff5cDSML\uff5c"}'),
@@ -373,7 +373,7 @@ REASONING = [
         finish=("tool_calls",),
     ),
     Row(
-        id="Q83 Qwen's call markup in content: left alone (events/fold/markup.py names it)",
+        id="Q83 Qwen's call markup in content: left alone (events/folds/markup.py names it)",
         came=[text("<tool_call>", role=True), finish(), DONE],
         sent=[0, 1, 2],
         text="<tool_call>",

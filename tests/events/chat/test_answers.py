@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.chat import sse
 from wiretape.events.chat.answers import choices_of, chunks_of, delivers, error_of, failure_of, has_delta, news_of
-from wiretape.events.json_text import parse
+from wiretape.events.core.json_text import parse
 
 
 @pytest.mark.parametrize(

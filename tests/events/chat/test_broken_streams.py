@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from tests.support.chat import DONE, call, finish, frame, run, sse, tape, text
-from wiretape.events.json_text import ABSENT, as_object, parse
-from wiretape.events.sse import Decoder
+from wiretape.events.core.json_text import ABSENT, as_object, parse
+from wiretape.events.wire.sse import Decoder
 
 CALL: Final = call(index=0, id="call_a", type="function", name="write_file", arguments="")
 OTHER: Final = call(index=1, id="call_b", type="function", name="read_file", arguments="")

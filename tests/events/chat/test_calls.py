@@ -8,10 +8,10 @@ import pytest
 from tests.events.chat.rows import Row, check
 from tests.events.chat.rows_calls import ROWS
 from tests.support.chat import DONE, Run, call, finish, frame, run, sse, tape, text
-from wiretape.events.emit import Emitter
-from wiretape.events.lifecycle import State
-from wiretape.events.limits import CALLS_IN_A_PIECE_MAX, NAME_CHARS_MAX
-from wiretape.events.model import ToolArgumentsDelta, ToolCallStarted
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.limits import CALLS_IN_A_PIECE_MAX, NAME_CHARS_MAX
+from wiretape.events.core.model import ToolArgumentsDelta, ToolCallStarted
+from wiretape.events.emission.emit import Emitter
 
 CALLS = finish("tool_calls")
 START = call(role=True, index=0, id="a", type="function", name="f", arguments="")

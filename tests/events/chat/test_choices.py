@@ -9,7 +9,7 @@ from tests.events.chat.rows_calls import FAULTS, IDENTITY
 from tests.events.chat.rows_content import REASONING
 from tests.events.chat.rows_envelope import ENVELOPE, FINISH
 from tests.support.chat import DONE, HEAD, Run, call, chunk, finish, frame, run, sse, tape, text
-from wiretape.events.limits import LISTS_OF_A_DELTA_MAX
+from wiretape.events.core.limits import LISTS_OF_A_DELTA_MAX
 
 HI = text("hi", role=True)
 ASKED: dict[str, Any] = {"stream": True, "model": "m"}

@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.chat import DONE, HEAD, Run, call, finish, frame, run, sse, tape, text
 from wiretape.events.chat.write import Envelope, payloads
-from wiretape.events.lifecycle import State
-from wiretape.events.model import Repaired, ToolCallStarted
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.model import Repaired, ToolCallStarted
 
 CALLS = finish("tool_calls")
 

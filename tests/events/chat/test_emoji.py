@@ -4,8 +4,8 @@ import pytest
 
 from tests.support.chat import DONE, call, finish, run, tape
 from wiretape.events.chat.emoji import emoji_of
-from wiretape.events.json_text import parse
-from wiretape.events.record import Record
+from wiretape.events.core.json_text import parse
+from wiretape.events.tape.record import Record
 
 CALLS = [
     call(index=0, id="c0", type="function", name="read_file", arguments='{"path":"x"}'),

@@ -10,9 +10,9 @@ import pytest
 from tests.support.chat import DONE, HEAD, call, finish, frame, run, sse, tape, text
 from wiretape.events.chat.repair import Repair
 from wiretape.events.chat.write import Envelope
-from wiretape.events.json_text import ABSENT, dumps, parse
-from wiretape.events.ledger import Ledger
-from wiretape.events.settings import Facts, Settings
+from wiretape.events.core.json_text import ABSENT, dumps, parse
+from wiretape.events.core.settings import Facts, Settings
+from wiretape.events.emission.ledger import Ledger
 
 #: Long enough that an equal value read from other bytes is another object.
 SHAPE: dict[str, Any] = {**HEAD, "model": "model-1", "created": 1_700_000_000}

@@ -12,10 +12,8 @@ import pytest
 from tests.events.chat.rows import Row, check, error
 from tests.support.chat import DONE, HEAD, Run, call, frame, run, sse, tape, text
 from wiretape.events.chat.hermes import Retold
-from wiretape.events.fold.tools import Move, Tools
-from wiretape.events.fold.warnings import Warned, Warnings
-from wiretape.events.lifecycle import State
-from wiretape.events.limits import (
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.limits import (
     CALL_ID_CHARS_MAX,
     EMOJI_CHARS_MAX,
     KEPT_CHARS_MAX,
@@ -26,8 +24,10 @@ from wiretape.events.limits import (
     RETOLD_CHARS_MIN,
     RETOLD_PLACES_MAX,
 )
-from wiretape.events.model import ForeignFrame, TextDelta, ToolProgress
-from wiretape.events.record import Record
+from wiretape.events.core.model import ForeignFrame, TextDelta, ToolProgress
+from wiretape.events.folds.tools import Move, Tools
+from wiretape.events.folds.warnings import Warned, Warnings
+from wiretape.events.tape.record import Record
 
 ROLE = frame({"role": "assistant"})
 #: Finish and usage in one chunk.

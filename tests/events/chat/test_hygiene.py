@@ -8,11 +8,11 @@ import pytest
 from tests.support.chat import call, run, tape
 from wiretape.events.chat.hygiene import edits, found
 from wiretape.events.chat.write import WARNING, error, warning
-from wiretape.events.fold.wire import SIBLING, Call
-from wiretape.events.json_text import dumps, parse
-from wiretape.events.lifecycle import State
-from wiretape.events.limits import NAME_CHARS_MAX
-from wiretape.events.splice import apply
+from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.limits import NAME_CHARS_MAX
+from wiretape.events.core.splice import apply
+from wiretape.events.folds.wire import SIBLING, Call
 
 WARNED = "⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed."
 #: As hermes-agent 0.19.0 writes it into its text, beside "⚠ Connection dropped mid tool-call; reconnecting…".

@@ -11,13 +11,13 @@ from tests.support.chat import HEAD, chunk, finish, text
 from tests.support.corpus import load, needs_corpus
 from wiretape.events.chat.lesson import learn
 from wiretape.events.chat.request import facts
-from wiretape.events.emit import Emitter
-from wiretape.events.familiar import Familiar
-from wiretape.events.json_text import dumps, parse
-from wiretape.events.limits import LESSONS_MAX
-from wiretape.events.record import Record, encode
-from wiretape.events.stretch import Stretch, lines, single
-from wiretape.events.tape import Recorder
+from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.core.limits import LESSONS_MAX
+from wiretape.events.emission.emit import Emitter
+from wiretape.events.tape.familiar import Familiar
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.stretch import Stretch, lines, single
+from wiretape.events.tape.tape import Recorder
 
 
 def live(reads: Iterable[bytes], *, learns: bool) -> tuple[bytes, bytes, int]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from wiretape.events.chat import read
-from wiretape.events.model import (
+from wiretape.events.core.model import (
     Event,
     Finish,
     ReasoningDelta,

@@ -3,15 +3,15 @@
 import ast
 from pathlib import Path
 
-from wiretape.events import chat
+from wiretape.events import chat, emission
 from wiretape.events.chat.repairs import REPAIRS
 
-FOLDER = Path(chat.__file__).parent
+FOLDERS = [Path(package.__path__[0]) for package in (chat, emission)]
 
 
 def test_every_name_stands_in_the_code() -> None:
     """That no other stands there is seen at every run of the tests: tests/support/chat.py compares the ledger."""
-    sources = [path.read_text() for path in FOLDER.glob("*.py") if path.name != "repairs.py"]
+    sources = [path.read_text() for folder in FOLDERS for path in folder.glob("*.py") if path.name != "repairs.py"]
     words = {
         node.value
         for source in sources

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from wiretape.events.chat.request import facts
-from wiretape.events.settings import Facts
+from wiretape.events.core.settings import Facts
 
 NONE: frozenset[str] = frozenset()
 

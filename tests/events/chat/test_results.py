@@ -7,9 +7,9 @@ import pytest
 
 from tests.support.chat import DONE, Run, call, finish, run, tape, text
 from wiretape.events.chat.results import LEGACY_ID, Found, Result, preview, results_in
-from wiretape.events.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
-from wiretape.events.record import Record
-from wiretape.events.tape import Recorder
+from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
 
 
 def called(*calls: tuple[str, str, str]) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from tests.support.chat import DONE, HEAD, Run, call, finish, frame, run, sse, tape, text
-from wiretape.events.emit import Emitter
-from wiretape.events.lifecycle import State
-from wiretape.events.limits import CALL_ID_CHARS_MAX, NAME_CHARS_MAX
-from wiretape.events.model import Ended, Event, Repaired, ToolResultSeen, Usage
-from wiretape.events.record import Record
-from wiretape.events.tape import Recorder
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.limits import CALL_ID_CHARS_MAX, NAME_CHARS_MAX
+from wiretape.events.core.model import Ended, Event, Repaired, ToolResultSeen, Usage
+from wiretape.events.emission.emit import Emitter
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
 
 ROLE = frame({"role": "assistant", "content": ""})
 START = call(index=0, id="call_1", type="function", name="write_file", arguments="")
@@ -654,7 +654,7 @@ def test_an_empty_stream_in_warn_mode_still_closes_a_choice() -> None:
 
 def test_endless_frames_without_content_go_out_above_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     for over, sent in ((-1, 0), (0, 0), (1, 2)):
-        monkeypatch.setattr("wiretape.events.chat.outbox.UNDELIVERED_BYTES_MAX", len(ROLE) + len(text("")) - over)
+        monkeypatch.setattr("wiretape.events.emission.outbox.UNDELIVERED_BYTES_MAX", len(ROLE) + len(text("")) - over)
         emitter = Emitter()
         made = tape([ROLE, text("")])
         assert len([frame for record in made[:-1] for frame in emitter.feed(record)]) == sent

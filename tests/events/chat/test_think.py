@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from wiretape.events.chat.think import Think
-from wiretape.events.limits import THINK_HEAD_CHARS_MAX
+from wiretape.events.core.limits import THINK_HEAD_CHARS_MAX
 
 CASES = [
     ("", "", ""),

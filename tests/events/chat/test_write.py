@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.events.chat import read, write
-from wiretape.events.fold.wire import Call
-from wiretape.events.lifecycle import State
-from wiretape.events.limits import LABEL_CHARS_MAX, PREVIEW_BYTES_MAX
-from wiretape.events.model import (
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.limits import LABEL_CHARS_MAX, PREVIEW_BYTES_MAX
+from wiretape.events.core.model import (
     AttemptStarted,
     Ended,
     Event,
@@ -32,6 +31,7 @@ from wiretape.events.model import (
     UpstreamError,
     Usage,
 )
+from wiretape.events.folds.wire import Call
 
 ENVELOPE = write.Envelope("chatcmpl-1", "m", 7)
 

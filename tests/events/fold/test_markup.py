@@ -3,9 +3,9 @@
 import pytest
 
 from tests.support.chat import DONE, finish, run, tape, text
-from wiretape.events.fold.markup import Markup
-from wiretape.events.fold.warnings import Warned, Warnings
-from wiretape.events.model import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta
+from wiretape.events.core.model import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta
+from wiretape.events.folds.markup import Markup
+from wiretape.events.folds.warnings import Warned, Warnings
 
 CASES = [
     ("Q77 Q78 <think> in text", "<think>hm</think>", ("leaked_think",)),

@@ -1,7 +1,6 @@
 """The message fold."""
 
-from wiretape.events.fold.message import Message
-from wiretape.events.model import (
+from wiretape.events.core.model import (
     AttemptStarted,
     Ended,
     Event,
@@ -22,6 +21,7 @@ from wiretape.events.model import (
     UpstreamError,
     Usage,
 )
+from wiretape.events.folds.message import Message
 
 
 def fold(*events: Event) -> Message:

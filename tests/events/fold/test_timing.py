@@ -1,7 +1,7 @@
 """When things came."""
 
-from wiretape.events.fold.timing import Timing
-from wiretape.events.model import AttemptStarted, Ended, ForeignFrame, ResponseStarted, TextDelta
+from wiretape.events.core.model import AttemptStarted, Ended, ForeignFrame, ResponseStarted, TextDelta
+from wiretape.events.folds.timing import Timing
 
 
 def test_life_and_progress_are_measured_apart() -> None:

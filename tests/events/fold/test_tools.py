@@ -1,8 +1,7 @@
 """The history of every call."""
 
-from wiretape.events.fold.tools import Move, Tools
-from wiretape.events.lifecycle import State
-from wiretape.events.model import (
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.model import (
     AttemptStarted,
     Ended,
     Event,
@@ -12,6 +11,7 @@ from wiretape.events.model import (
     ToolArgumentsDelta,
     ToolCallStarted,
 )
+from wiretape.events.folds.tools import Move, Tools
 
 
 def fold(*events: Event) -> Tools:

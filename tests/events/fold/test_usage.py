@@ -1,7 +1,7 @@
 """The usage fold."""
 
-from wiretape.events.fold.usage import UsageFold
-from wiretape.events.model import AttemptStarted, TextDelta, Usage
+from wiretape.events.core.model import AttemptStarted, TextDelta, Usage
+from wiretape.events.folds.usage import UsageFold
 
 
 def test_the_last_counts_are_taken_never_a_sum_and_none_is_none() -> None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from wiretape.events.fold.warnings import Warned, Warnings
-from wiretape.events.model import (
+from wiretape.events.core.model import (
     Ended,
     Event,
     Finish,
@@ -12,6 +11,7 @@ from wiretape.events.model import (
     ToolArgumentsDelta,
     ToolCallStarted,
 )
+from wiretape.events.folds.warnings import Warned, Warnings
 
 CALL = ToolCallStarted(n=1, choice=0, call=0, id="c", name="f")
 OTHER = ToolCallStarted(n=1, choice=1, call=0, id="d", name="g")

@@ -4,9 +4,8 @@ from typing import Any, get_args
 
 import pytest
 
-from wiretape.events.fold.wire import Wire
-from wiretape.events.lifecycle import State
-from wiretape.events.model import (
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.model import (
     AttemptStarted,
     Ended,
     Ending,
@@ -28,6 +27,7 @@ from wiretape.events.model import (
     UpstreamError,
     Usage,
 )
+from wiretape.events.folds.wire import Wire
 
 STARTED = ToolCallStarted(n=1, choice=0, call=0, id="c", name="f")
 ARGUMENTS = ToolArgumentsDelta(n=2, choice=0, call=0, text="{}")

@@ -13,7 +13,7 @@ import trio
 
 from tests.replay.raw_client import Heard, ask
 from tests.replay.scenarios import COOKIE, KEY, PASTED, SCENARIOS, body_of, chosen
-from wiretape.replay.server import listening
+from wiretape.replay.playback.server import listening
 
 from ..places import RUN
 from .paper import PLACE, Found, document

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from wiretape.replay.script import Fault, Request, Script, Step, json_answer
+from wiretape.replay.playback.script import Fault, Request, Script, Step, json_answer
 
 __all__ = ["SCENARIOS", "Model", "Scenario"]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from wiretape.replay.server import listening
+from wiretape.replay.playback.server import listening
 
 from ..places import PYTHONS, RUN, WIRETAPE, environment
 from ..processes import free_port, server

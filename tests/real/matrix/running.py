@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import trio
 
-from wiretape.replay.server import listening
+from wiretape.replay.playback.server import listening
 
 from ..places import RUN, WIRETAPE, environment
 from ..processes import LineProcess, free_port, server

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import trio
 
-from wiretape.replay.script import Fault, Request, Script, Step, json_answer
+from wiretape.replay.playback.script import Fault, Request, Script, Step, json_answer
 
 __all__ = ["CUTS", "ENDINGS", "TURNS", "Model", "Provider", "arguments_of"]
 

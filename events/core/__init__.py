@@ -1,0 +1,1 @@
+"""What a stream is: events, tool lifecycle, endings, settings, limits and the JSON codec."""

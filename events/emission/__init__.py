@@ -1,0 +1,1 @@
+"""From a tape to the frames a client gets, whatever the dialect."""

@@ -1,0 +1,1 @@
+"""Folds over events: the live state and the summary of a stream."""

@@ -1,0 +1,221 @@
+"""One record of a tape: its parts, its line of JSON, and the way back.
+
+    {"c":"<crc>","n":7,"t":81234,"k":"frame","data":{"id":"chatcmpl-1","choices":[...]}}
+
+`data` is the last key and holds JSON verbatim, so the exact bytes come back by slicing at the first `,"data":` and
+writing costs one concatenation. No earlier value can hold those bytes: inside a JSON string the quotes are escaped, and
+no nested object of ours has such a key (asserted at writing).
+"""
+
+import base64
+import codecs
+import re
+import zlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeGuard
+
+from ..core.json_text import ABSENT, dumps, is_list, is_object, parse
+from ..core.limits import QUOTED_BYTES_MAX
+from ..wire.sse import Frame, is_block, parse_block
+from .familiar import Familiar
+
+__all__ = ["NO_KEYS", "Record", "decode", "encode"]
+
+NO_KEYS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+_HEAD: Final = b'{"c":"'
+_BODY_AT: Final = 16
+_DATA: Final = b',"data":'
+_FRAME_HEAD: Final = re.compile(rb'"n":(0|[1-9]\d{0,17}),"t":(0|[1-9]\d{0,17}),"k":"frame"')
+#: Beyond 18 digits lies no number of records and no microsecond, only junk that costs memory.
+_NUMBER_END: Final = 10**18
+#: Kinds that carry bytes of the upstream, which may have come in several reads.
+_RECEIVED: Final = frozenset({"frame", "rest", "body"})
+_RESERVED: Final = frozenset({"c", "n", "t", "k", "data", "raw", "b64"})
+
+
+class Record(NamedTuple):
+    """What happened, when (microseconds since `open`), and the bytes it is about."""
+
+    n: int
+    t: int
+    kind: str
+    #: Everything but n, t, kind and the bytes; unknown keys are kept.
+    keys: Mapping[str, Any] = NO_KEYS
+    #: The bytes that this record carries, exactly as received; of a frame the whole block.
+    raw: bytes | None = None
+    #: Of a frame its SSE payload, of any other record `raw` itself, where that is JSON: then the line holds it as
+    #: `data`. None where the line holds `raw` or `b64`.
+    payload: bytes | None = None
+    #: `payload` parsed; or who knows it, where nobody needed to read it yet (`read` gives the record with its value).
+    value: Any = ABSENT
+
+    @property
+    def last_n(self) -> int:
+        """`n`: as a stretch of frames says which one is its last."""
+        return self.n
+
+    def read(self) -> "Record":
+        """The same with its value."""
+        if type(self.value) is not Familiar:
+            return self
+        assert self.payload is not None, "only a payload is familiar"
+        return self._replace(value=parse(self.payload))
+
+    def frame(self) -> Frame:
+        """The SSE frame that this `frame` record is."""
+        assert self.raw is not None, f"record {self.n} of kind {self.kind} carries no frame"
+        if self.payload is not None and not self.keys:
+            return Frame(self.raw, self.payload, canonical=True)
+        return parse_block(self.raw, first="bom" in self.keys)
+
+
+def encode(record: Record) -> bytes:
+    """The line, its LF included."""
+    n, t, kind, keys, raw, payload, _ = record
+    if payload is not None and not keys and kind == "frame":
+        body = b'"n":%d,"t":%d,"k":"frame","data":%b}' % (n, t, payload)
+    else:
+        head = b'"n":%d,"t":%d,"k":%b' % (n, t, dumps(kind))
+        if keys:
+            assert _RESERVED.isdisjoint(keys), f"reserved key in {set(keys)}"
+            head += b"," + dumps(dict(keys))[1:-1]
+        assert _DATA not in head, "a nested key named data would hide the payload"
+        body = head + _carrier(raw, payload)
+    return b'{"c":"%08x",%b\n' % (zlib.crc32(body), body)
+
+
+def _carrier(raw: bytes | None, payload: bytes | None) -> bytes:
+    if payload is not None:
+        return b',"data":%b}' % payload
+    if raw is None:
+        return b"}"
+    try:
+        return b',"raw":%b}' % _quoted(raw)
+    except UnicodeDecodeError:
+        return b',"b64":"%b"}' % base64.b64encode(raw)
+
+
+def _quoted(raw: bytes) -> bytes:
+    """The bytes as a JSON string, in slices where they are many: at once it takes four times their memory (U29)."""
+    if len(raw) <= QUOTED_BYTES_MAX:
+        return dumps(raw.decode())
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    parts = (
+        dumps(decoder.decode(raw[at : at + QUOTED_BYTES_MAX], at + QUOTED_BYTES_MAX >= len(raw)))[1:-1]
+        for at in range(0, len(raw), QUOTED_BYTES_MAX)
+    )
+    return b"".join([b'"', *parts, b'"'])
+
+
+def decode(line: bytes) -> Record | str:
+    """The record of a line (without its LF), or what is wrong with it."""
+    if line[:6] != _HEAD or line[14:16] != b'",' or line[-1:] != b"}":
+        return "not a record"
+    body = line[_BODY_AT:]
+    if line[6:14] != b"%08x" % zlib.crc32(body):
+        return "checksum does not match"
+    at = body.find(_DATA)
+    if at < 0:
+        return _without_data(body)
+    payload = body[at + len(_DATA) : -1]
+    value = parse(payload)
+    if value is ABSENT:
+        return "data is not JSON"
+    plain = _FRAME_HEAD.fullmatch(body, 0, at)
+    if plain and b"\r" not in payload:
+        raw = b"data: %b\n\n" % payload
+        return Record(int(plain[1]), int(plain[2]), "frame", NO_KEYS, raw, payload, value)
+    return _with_data(body[:at], payload, value)
+
+
+def _with_data(head: bytes, payload: bytes, value: Any) -> Record | str:
+    parts = _parts(b"{%b}" % head)
+    if isinstance(parts, str):
+        return parts
+    n, t, kind, keys = parts
+    if not _RESERVED.isdisjoint(keys):
+        return "carries its bytes twice"
+    raw = payload
+    if kind == "frame":
+        edges = _edges(keys)
+        if edges is None:
+            return "sse or event is not as it should be"
+        raw = edges[0] + payload + edges[1]
+        if parse_block(raw, first="bom" in keys).payload != payload:
+            return "sse and data make another frame"
+    return _checked(Record(n, t, kind, keys or NO_KEYS, raw, payload, value))
+
+
+def _without_data(body: bytes) -> Record | str:
+    parts = _parts(b"{" + body)
+    if isinstance(parts, str):
+        return parts
+    n, t, kind, keys = parts
+    if _RESERVED.isdisjoint(keys):
+        return "a frame without bytes" if kind == "frame" else _checked(Record(n, t, kind, keys or NO_KEYS))
+    text, encoded = keys.pop("raw", None), keys.pop("b64", None)
+    try:
+        if isinstance(text, str) and encoded is None and _RESERVED.isdisjoint(keys):
+            return _checked(Record(n, t, kind, keys or NO_KEYS, text.encode()))
+        if isinstance(encoded, str) and text is None and _RESERVED.isdisjoint(keys):
+            return _checked(Record(n, t, kind, keys or NO_KEYS, base64.b64decode(encoded, validate=True)))
+    except ValueError:  # a lone surrogate, or not base64
+        pass
+    return "its bytes are not as they should be"
+
+
+def _parts(text: bytes) -> tuple[int, int, str, dict[str, Any]] | str:
+    head = parse(text)
+    if not is_object(head):
+        return "not a JSON object"
+    keys: dict[str, Any] = head
+    n, t, kind = keys.pop("n", None), keys.pop("t", None), keys.pop("k", None)
+    if not _is_number(n) or not _is_number(t) or not isinstance(kind, str):
+        return "n, t or k is not as it should be"
+    return n, t, kind, keys
+
+
+def _is_number(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < _NUMBER_END
+
+
+def _edges(keys: Mapping[str, Any]) -> tuple[bytes, bytes] | None:
+    """What stands before and behind the payload of a frame."""
+    edges: Any = keys.get("sse", ["data: ", "\n\n"])
+    if "event" in keys:
+        event: Any = keys["event"]
+        edges = [f"event: {event}\ndata: ", "\n\n"] if "sse" not in keys and isinstance(event, str) else None
+    if not is_list(edges) or len(edges) != 2 or not all(isinstance(edge, str) for edge in edges):
+        return None
+    try:
+        return edges[0].encode(), edges[1].encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return None
+
+
+def _checked(record: Record) -> Record | str:
+    """Against what no writer of ours says, and a reader would have to believe."""
+    kind, keys, raw = record.kind, record.keys, record.raw
+    if keys and _DATA in dumps(dict(keys)):
+        return "a nested key named data"
+    if kind == "frame" and not is_block(raw or b"", first="bom" in keys):
+        return "not one frame"
+    if kind in _RECEIVED and "cuts" in keys and not _are_cuts(keys["cuts"], record):
+        return "cuts are not as they should be"
+    return record
+
+
+def _are_cuts(cuts: Any, record: Record) -> bool:
+    """Reads that ended inside the bytes, or at their very end, each later than the one before."""
+    time, place, size = -1, 0, len(record.raw or b"")
+    if not is_list(cuts):
+        return False
+    for cut in cuts:
+        if not is_list(cut) or len(cut) != 2 or not _is_number(cut[0]) or not _is_number(cut[1]):
+            return False
+        if not time < cut[0] < record.t or not place < cut[1] <= size:
+            return False
+        time, place = cut
+    return True

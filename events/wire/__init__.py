@@ -1,0 +1,1 @@
+"""SSE bytes to frames and frames to bytes."""

@@ -1,0 +1,256 @@
+"""Bytes to SSE frames and frames to bytes: both directions, one grammar, named limits.
+
+The grammar is the WHATWG text. A frame is one block: its lines up to and including the blank line, with any stray
+blank lines before it, so that the frames and `rest` together are the received bytes, in order, nothing left out.
+
+One rule is ours, because reads may be cut anywhere and no frame may depend on the cut (law L1): a CR that could end a
+block ends it at once, unless the line before ended in CRLF; then the CR waits for its LF. CR-only upstreams are thus
+never late by one byte, CRLF upstreams keep whole line ends, and the choice hangs on the bytes alone.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from ..core.errors import LocalError
+from ..core.limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
+
+__all__ = ["BOM", "Decoder", "Frame", "encode", "is_block", "parse_block"]
+
+BOM: Final = b"\xef\xbb\xbf"
+
+_LF: Final = 10
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+#: Stray blank lines before a block; at the very start of a body they may stand behind its BOM.
+_LINE_ENDS: Final = re.compile(rb"[\r\n]*")
+_BOM_AND_LINE_ENDS: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*")
+#: A line end followed by an empty line. The last form is a CR that waited for its LF and got another byte.
+_BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\r\n\r(?=[^\n])|\n\n|(?<!\r)\n\r|\r\r")
+#: The longest of these forms is four bytes, so a search may go on three bytes before the end of the last one.
+_BLANK_LINE_OVERLAP: Final = 3
+
+
+class Frame(NamedTuple):
+    """One block as it came, and what it means."""
+
+    raw: bytes
+    #: The `data` lines joined by LF; None where the standard dispatches nothing.
+    payload: bytes | None
+    event: bytes = b""
+    #: Absent, or present and free of NUL.
+    id: bytes | None = None
+    #: ASCII digits only, as they came.
+    retry: bytes | None = None
+    #: `raw` is exactly `data: ` + payload + LF LF.
+    canonical: bool = False
+
+
+class Decoder:
+    """Incremental bytes to frames, linear in the bytes however they are cut.
+
+    After a line or an event above its limit the decoder is dead: `overflow` names the limit, `rest` holds the bytes
+    from the start of the offending block, and feeding it again is our own bug. The limit is the one that a reader of
+    single bytes would have met first (the event's where both are met at once), so that no verdict hangs on the reads.
+    """
+
+    def __init__(
+        self, line_bytes_max: int = LINE_BYTES_MAX, event_bytes_max: int = EVENT_BYTES_MAX, *, first: bool = True
+    ) -> None:
+        """Without `first` the bytes do not start a body, so that a BOM is none."""
+        self.overflow = ""
+        self._line_bytes_max = line_bytes_max
+        self._event_bytes_max = event_bytes_max
+        #: No block of so many bytes is above a limit.
+        self.harmless_bytes = min(line_bytes_max, event_bytes_max)
+        self._pending = bytearray()
+        self._first = first
+        self._carriage_returns = False
+        self._closed = False
+        self._start = 0  # of the block's first line in _pending, behind the stray blank lines
+        self._searched = 0  # no block ends before this place
+        self._judged = 0  # the lines that end before this place are within the limit
+        self._line_start = 0  # of the first line not judged yet
+
+    @property
+    def rest(self) -> bytes:
+        """The bytes that are no frame (yet)."""
+        return bytes(self._pending)
+
+    def take_rest(self) -> bytes:
+        """The same, and they are kept no longer: of a decoder that is closed or dead."""
+        assert self._closed or self.overflow, "more may come"
+        rest, self._pending = self.rest, bytearray()
+        return rest
+
+    def keep(self, data: bytes) -> None:
+        """What came behind a limit: kept for `rest`, and not looked at."""
+        assert self.overflow, "more can be framed"
+        self._pending += data
+
+    def fresh(self) -> "Decoder":
+        """A new decoder with the same limits."""
+        return Decoder(self._line_bytes_max, self._event_bytes_max)
+
+    def drip(self, read: bytes) -> bool:
+        """Takes a read that only prolongs a line of a frame that has begun, and says whether it was one.
+
+        Where it was none, nothing happened. Of a frame that comes in single bytes nearly every read is one (U27).
+        """
+        pending = self._pending
+        if not pending or self._carriage_returns or b"\n" in read or b"\r" in read or self._closed:
+            return False
+        if len(pending) + len(read) > self.harmless_bytes:
+            return False
+        pending += read
+        return True
+
+    def feed(self, read: bytes) -> list[Frame]:
+        """The frames that this read completed."""
+        if self._closed or self.overflow:
+            raise LocalError(f"the SSE decoder was fed after its {self.overflow or 'end'}")
+        pending = self._pending
+        if not self._carriage_returns:
+            if b"\r" in read:
+                self._carriage_returns = True
+            elif pending and b"\n" not in read:  # of a frame that comes in single bytes nearly every read (U27)
+                pending += read
+                if len(pending) > self.harmless_bytes:
+                    self._judge(pending)
+                return []
+        pending += read
+        if self._block_ends():
+            frames, used = self._blocks(bytes(pending))
+            del pending[:used]
+            self._start = self._searched = self._judged = self._line_start = 0
+            self._block_ends()
+        else:
+            frames = []
+        if len(pending) > self.harmless_bytes:
+            self._judge(pending)  # again the same of a block that was too long as a whole
+        return frames
+
+    def close(self) -> list[Frame]:
+        """At the end of the bytes: a waiting CR was the blank line after all. What is left stays in `rest`."""
+        if self._closed or self.overflow:
+            return []
+        self._closed = True
+        if self._start < len(self._pending) and self._pending.endswith(b"\r\n\r"):
+            raw = bytes(self._pending)
+            self._pending.clear()
+            return [parse_block(raw, first=self._first)]
+        return []
+
+    def _block_ends(self) -> bool:
+        pending = self._pending
+        strays = _BOM_AND_LINE_ENDS if self._first and not self._start else _LINE_ENDS
+        ends = strays.match(pending, self._start)
+        assert ends is not None, "the pattern matches nothing, too"
+        self._start = start = ends.end()
+        search_from = max(start, self._searched)
+        if self._carriage_returns:
+            found = _BLANK_LINE.search(pending, search_from) is not None
+        else:
+            found = pending.find(b"\n\n", search_from) >= 0
+        self._searched = max(start, len(pending) - _BLANK_LINE_OVERLAP)
+        return found
+
+    def _blocks(self, data: bytes) -> tuple[list[Frame], int]:
+        """Every whole block of `data`, and how many bytes they are. Here almost all time of the codec is spent."""
+        if self._carriage_returns:
+            return self._blocks_of_any_line_end(data)
+        frames: list[Frame] = []
+        begin, start = 0, self._start
+        size = len(data)
+        while start < size:
+            line_end = data.find(b"\n", start)
+            if line_end < 0:
+                break
+            if data.startswith(b"\n", line_end + 1) and data.startswith(b"data: ", begin):
+                end = line_end + 2
+                if end - begin > self.harmless_bytes and self._too_long(data[begin:end]):
+                    break
+                frames.append(Frame(data[begin:end], data[begin + 6 : line_end], b"", None, None, True))
+            else:
+                end = data.find(b"\n\n", line_end) + 2
+                if end == 1 or self._too_long(data[begin:end]):
+                    break
+                frames.append(parse_block(data[begin:end], first=self._first))
+            self._first = False
+            begin = start = end
+            while start < size and data[start] == _LF:
+                start += 1
+        return frames, begin
+
+    def _blocks_of_any_line_end(self, data: bytes) -> tuple[list[Frame], int]:
+        frames: list[Frame] = []
+        begin, start = 0, self._start
+        while blank := _BLANK_LINE.search(data, start):
+            end = blank.end()
+            raw = data[begin:end]
+            if self._too_long(raw):
+                break
+            frames.append(parse_block(raw, first=self._first))
+            self._first = False
+            begin = end
+            ends = _LINE_ENDS.match(data, begin)
+            assert ends is not None, "the pattern matches nothing, too"
+            start = ends.end()
+        return frames, begin
+
+    def _too_long(self, block: bytes) -> bool:
+        if len(block) > self.harmless_bytes:
+            self._judged = self._line_start = 0
+            self._judge(block)
+        return bool(self.overflow)
+
+    def _judge(self, block: bytes | bytearray) -> None:
+        """Sets `overflow` if this block, or what there is of it, passes a limit; each byte is looked at once."""
+        size = min(len(block), self._event_bytes_max)
+        for line_end in _LINE_END.finditer(block, self._judged, size):
+            if line_end.start() - self._line_start > self._line_bytes_max:
+                self.overflow = "line"
+                return
+            self._line_start = line_end.end()
+        self._judged = size
+        if size - self._line_start > self._line_bytes_max:
+            self.overflow = "line"
+        elif len(block) > self._event_bytes_max:
+            self.overflow = "event"
+
+
+def parse_block(raw: bytes, *, first: bool = False) -> Frame:
+    """What one block means; `first` is the block at the very start of a body, where alone a BOM is not data."""
+    payload: list[bytes] = []
+    event = b""
+    last_id = retry = None
+    text = raw[len(BOM) :] if first and raw.startswith(BOM) else raw
+    for line in _LINE_END.split(text):
+        name, _, value = line.partition(b":")  # no name: the blank line, or a comment
+        if value.startswith(b" "):
+            value = value[1:]
+        if name == b"data":
+            payload.append(value)
+        elif name == b"event":
+            event = value
+        elif name == b"id" and b"\0" not in value:
+            last_id = value
+        elif name == b"retry" and value.isdigit():
+            retry = value
+    joined = b"\n".join(payload) if payload else None
+    canonical = joined is not None and raw == b"data: %b\n\n" % joined
+    return Frame(raw, joined, event, last_id, retry, canonical)
+
+
+def is_block(raw: bytes, *, first: bool = False) -> bool:
+    """Whether these bytes are exactly one block, as a frame's `raw` must be."""
+    decoder = Decoder(len(raw), len(raw), first=first)
+    frames = decoder.feed(raw) + decoder.close()
+    return [frame.raw for frame in frames] == [raw]
+
+
+def encode(payload: bytes, *, event: bytes = b"", id: bytes | None = None) -> bytes:  # noqa: A002 - the field's name
+    """One frame in canonical form; a payload of several lines becomes several `data` lines."""
+    lines = [b"event: " + event] if event else []
+    if id is not None:
+        lines.append(b"id: " + id)
+    lines.extend(b"data: " + line for line in payload.split(b"\n"))
+    return b"\n".join(lines) + b"\n\n"

@@ -1,0 +1,1 @@
+"""Wiretape's own HTTP endpoints: control, streams, event feed and metrics."""

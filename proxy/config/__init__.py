@@ -1,0 +1,1 @@
+"""Configuration: files, environment and flags to one frozen `Config`."""

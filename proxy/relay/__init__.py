@@ -1,0 +1,1 @@
+"""One request from acceptance to its ending: attempts, recording and delivery."""

@@ -1,0 +1,1 @@
+"""Access rules, API keys, header policy and masking of echoed keys."""

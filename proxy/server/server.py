@@ -1,0 +1,245 @@
+"""Serves an ASGI app over HTTP/1.1: listening sockets of ours, one task a connection, a stop that always ends
+
+No lifespan: the app has none. No HTTP/2: TLS offers http/1.1 only, and clear text is guarded.
+"""
+
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import trio
+from hypercorn.config import Config
+from hypercorn.logging import Logger
+from hypercorn.trio.worker_context import WorkerContext
+
+from ..limits import (
+    ACCEPT_BACKLOG,
+    ACCEPT_LOG_S,
+    ACCEPT_RETRY_S,
+    FINAL_SEND_TIMEOUT_S,
+    HEAD_BYTES_MAX,
+    SHUTDOWN_DRAIN_S,
+    SHUTDOWN_GRACE_S,
+    TCP_USER_TIMEOUT_MS,
+)
+from .connections import Connection, Stream, Timeouts
+from .http1 import App
+from .reaper import Reaper
+
+__all__ = ["BindError", "Server", "ServerSettings", "listening", "serve", "shielded"]
+
+_ENDLESS: Final = 2**62
+
+#: A host has an address that this machine lacks: `localhost` in a container without IPv6. Its others serve.
+_ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+
+
+class BindError(Exception):
+    """An address cannot be listened on; the message is one line for whoever starts the server."""
+
+
+def _silent(_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """What may differ from server to server."""
+
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    graceful_s: float = SHUTDOWN_DRAIN_S + SHUTDOWN_GRACE_S
+    """After the shutdown began; then what still runs is cancelled. Longer than the streams are drained."""
+    certfile: Path | None = None
+    keyfile: Path | None = None
+    h2c_offers: Literal["refused", "ignored"] = "refused"
+    log: Callable[[str], None] = _silent
+    """One line, without its end."""
+    on_refused: Callable[[int], None] = _silent
+    """The status of what was refused before any app was asked."""
+
+
+def listening(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of the host, which may stand in brackets; port 0 is one free port for all of them."""
+    opened: list[socket.socket] = []
+    failed: OSError | None = None
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as exc:
+        raise BindError(f"cannot listen on {host} port {port}: {exc.strerror or exc}") from exc
+    except UnicodeError as exc:  # an empty label, or one of more than 63 letters
+        raise BindError(f"cannot listen on {host} port {port}: no machine can have this name") from exc
+    for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+        try:
+            opened.append(_bound(family, (address[0], port, *address[2:])))
+        except OSError as exc:
+            failed = exc
+            if exc.errno not in _ABSENT:
+                break
+        else:
+            port = opened[0].getsockname()[1]
+    if failed is not None and (not opened or failed.errno not in _ABSENT):
+        for sock in opened:
+            sock.close()
+        raise BindError(f"cannot listen on {host} port {port}: {failed.strerror or failed}") from failed
+    return opened
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted sockets inherit it
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MS)
+        sock.bind(address)
+        sock.listen(ACCEPT_BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def shielded(app: App) -> App:
+    """For an app that leaves at `http.disconnect`, as Quart does: the last send of an answer cannot be cancelled.
+
+    Our connection says `http.disconnect` only when that send is over, so this is for the cancels of the app itself.
+    """
+
+    async def wrapped(scope: Any, receive: Any, send: Any) -> None:
+        async def sending(message: Any) -> None:
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + FINAL_SEND_TIMEOUT_S):
+                    await send(message)
+            else:
+                await send(message)
+
+        await app(scope, receive, sending)
+
+    return wrapped
+
+
+class Server:
+    """All connections of one app. `handle` one stream; `retire` when no more are to come."""
+
+    def __init__(self, app: App, settings: ServerSettings, reaper: Reaper) -> None:
+        self.settings = settings
+        self._config = _config()
+        self._context = WorkerContext(None)
+        self._make = partial(
+            Connection,
+            app,
+            self._config,
+            self._context,
+            reaper=reaper,
+            timeouts=settings.timeouts,
+            log=settings.log,
+            h2c_offers=settings.h2c_offers,
+            on_refused=settings.on_refused,
+        )
+        self._connections: set[Connection] = set()
+
+    async def handle(self, stream: Stream) -> None:
+        """One connection, from its first byte to its close."""
+        connection = self._make(stream)
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+    async def retire(self) -> None:
+        """Idle connections end at once, the others with the answer that is under way, which says so if it still can."""
+        self._config.keep_alive_max_requests = 0
+        await self._context.terminated.set()
+        for connection in list(self._connections):
+            connection.retire()
+
+
+class _NoLog(Logger):
+    def __init__(self, config: Config) -> None:
+        pass  # its own opens files, and writes to stderr
+
+    async def access(self, request: Any, response: Any, request_time: float) -> None:
+        pass
+
+
+def _config() -> Config:
+    config = Config()
+    config.logger_class = _NoLog
+    config.include_server_header = config.include_date_header = False
+    config.h11_max_incomplete_size = HEAD_BYTES_MAX
+    config.keep_alive_max_requests = _ENDLESS
+    return config
+
+
+async def serve(
+    app: App,
+    sockets: Sequence[socket.socket],
+    *,
+    settings: ServerSettings,
+    reaper: Reaper,
+    shutdown: trio.Event,
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Until `shutdown` and then as long as answers run, `settings.graceful_s` at most. Starts with the URLs it serves.
+
+    Whoever calls it drains: what runs is let be until that time, then cancelled, and a reader that stalls holds up
+    nothing. The reaper must run.
+    """
+    context = _tls(settings)
+    server = Server(app, settings, reaper)
+    scheme = "http" if context is None else "https"
+    async with trio.open_nursery() as connections:
+        async with trio.open_nursery() as accepting:
+            for sock in sockets:
+                accepting.start_soon(_accept, sock, context, server, connections)
+            task_status.started([f"{scheme}://{_authority(sock)}" for sock in sockets])
+            await shutdown.wait()
+            accepting.cancel_scope.cancel()
+        connections.cancel_scope.deadline = trio.current_time() + settings.graceful_s
+        await server.retire()
+
+
+def _authority(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if sock.family == socket.AF_INET6 else f"{host}:{port}"
+
+
+def _tls(settings: ServerSettings) -> ssl.SSLContext | None:
+    if settings.certfile is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_cert_chain(settings.certfile, settings.keyfile)
+    return context
+
+
+async def _accept(
+    sock: socket.socket, context: ssl.SSLContext | None, server: Server, connections: trio.Nursery
+) -> None:
+    logged_at = float("-inf")
+    async with trio.SocketListener(trio.socket.from_stdlib_socket(sock)) as listener:
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as exc:
+                # No descriptors (P10), or a client that left in the queue. Those who wait are served later.
+                if trio.current_time() >= logged_at + ACCEPT_LOG_S:
+                    logged_at = trio.current_time()
+                    server.settings.log(f"cannot accept connections: {exc.strerror or exc}")
+                await trio.sleep(ACCEPT_RETRY_S)
+                continue
+            if context is None:
+                connections.start_soon(server.handle, stream)
+            else:
+                # Not "https_compatible": an answer that lasts until the close is whole only if TLS says goodbye.
+                connections.start_soon(server.handle, trio.SSLStream(stream, context, server_side=True))

@@ -1,0 +1,1 @@
+"""Tape storage: memory and files, durability, recovery, retention and the catalogue."""

@@ -1,0 +1,157 @@
+"""A store in memory: for those who keep nothing (`durability = none`), and for tests under a virtual clock.
+
+No thread and no file, so that a clock which jumps as soon as all tasks wait never jumps past our work.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+
+import trio
+
+from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.stretch import Stretch, single
+from wiretape.events.tape.tape import Damage
+
+from .catalogue_row import AnswerRow, CallRow, Entry, StreamRow, entry_of, opened
+from .following import Wakes
+from .linking import NOTHING_RUNS, Fate, Key, Link, fates, key_of, link_of
+from .retention import Keep, Kept, day_of, expired
+from .store import PAGE_MAX, Filter, StoreError, StreamMissingError, checked_stream_id
+
+__all__ = ["MemoryStore"]
+
+
+class _Tape:
+    def __init__(self, stream: str) -> None:
+        self.records: list[Record] = []
+        self.size = 0
+        self.row = StreamRow(stream=stream, created=0, caller="", route="", dialect="", model="")
+        self.calls: Sequence[CallRow] = ()
+        self.answers: Sequence[AnswerRow] = ()
+        self.closed = False
+        self.wakes = Wakes()
+
+    def take(self, records: Sequence[Record], entry: Entry | None) -> None:
+        for record in records:
+            assert record.n == len(self.records), f"record {record.n} comes after {len(self.records) - 1}"
+            self.records.append(record)
+            self.size += len(encode(record))
+            if record.kind in ("open", "request"):
+                self.row = opened(self.row, record)
+        if records[-1].kind == "end":
+            self.row, self.calls, self.answers = entry or entry_of(self.row.stream, self.records)
+            self.closed = True
+        self.wakes.wake()
+
+
+class _Batches:
+    def __init__(self, tape: _Tape, from_n: int, *, waits: bool) -> None:
+        self.damage: Sequence[Damage] = ()
+        self._tape = tape
+        self._at = bisect_left(tape.records, from_n, key=lambda record: record.n)
+        self._from_n = from_n
+        self._waits = waits
+
+    def __aiter__(self) -> "_Batches":
+        return self
+
+    async def __anext__(self) -> list[Record]:
+        tape = self._tape
+        await trio.lowlevel.checkpoint()
+        while True:
+            records = tape.records[self._at :]
+            self._at += len(records)
+            if records and records[-1].n >= self._from_n:
+                return [record for record in records if record.n >= self._from_n]
+            if tape.closed or not self._waits:
+                raise StopAsyncIteration
+            await tape.wakes.wait()
+
+
+class MemoryStore:
+    """Keeps every record until it expires."""
+
+    def __init__(self) -> None:
+        self._tapes: dict[str, _Tape] = {}
+
+    async def create(self, stream: str) -> None:
+        """Begin a tape."""
+        if checked_stream_id(stream) in self._tapes:
+            raise StoreError(f"{stream} has a tape already")
+        self._tapes[stream] = _Tape(stream)
+
+    def waits_for(self, records: Sequence[Record | Stretch]) -> bool:  # noqa: ARG002 - as a store has it
+        """Never."""
+        return False
+
+    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
+        """Keep one batch."""
+        tape = self._tapes.get(stream)
+        if tape is None or tape.closed:
+            raise StreamMissingError(f"{stream} is not open")
+        before = tape.size
+        tape.take(single(records), entry)
+        return tape.size - before
+
+    async def release(self, stream: str) -> None:
+        """No more will come."""
+        tape = self._tape(stream)
+        tape.closed = True
+        tape.wakes.wake()
+
+    def read(self, stream: str, from_n: int = 0) -> _Batches:
+        """What is there now."""
+        return _Batches(self._tape(stream), from_n, waits=False)
+
+    def follow(self, stream: str, from_n: int = 0) -> _Batches:
+        """What is there, and what comes."""
+        return _Batches(self._tape(stream), from_n, waits=True)
+
+    async def list(self, which: Filter, limit: int = 100) -> Sequence[StreamRow]:
+        """One page."""
+        rows = [tape.row for tape in self._tapes.values() if which.admits(tape.row)]
+        return sorted(rows, key=lambda row: row.place, reverse=True)[: min(limit, PAGE_MAX)]
+
+    async def find_calls(
+        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS
+    ) -> Sequence[Link | None]:
+        """Among all that have ended."""
+        keys = [key_of(answer) for answer in answers]
+        return [
+            link_of(answer, *_same(self._tapes.values(), key), running.get(key, ()))
+            for answer, key in zip(answers, keys, strict=True)
+        ]
+
+    async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
+        """Of a stream that has ended."""
+        own = self._tape(stream).calls
+        return fates(own, {key_of(call): _same(self._tapes.values(), key_of(call)) for call in own}, now)
+
+    async def expire(self, now: float, keep: Keep) -> Sequence[str]:
+        """Remove what is too old or too much."""
+        ended = [tape for tape in self._tapes.values() if tape.row.ending]
+        live_bytes = sum(tape.size for tape in self._tapes.values() if not tape.row.ending)
+        facts = [Kept(day_of(t.row.created), t.row.created, t.row.stream, t.size) for t in ended]
+        gone = expired(facts, live_bytes, now, keep)
+        for stream in gone:
+            del self._tapes[stream]
+        return gone
+
+    async def aclose(self) -> None:
+        """Followers end."""
+        for tape in self._tapes.values():
+            tape.closed = True
+            tape.wakes.wake()
+
+    def _tape(self, stream: str) -> _Tape:
+        tape = self._tapes.get(stream)
+        if tape is None:
+            raise StreamMissingError(f"there is no stream {stream}")
+        return tape
+
+
+def _same(tapes: Iterable[_Tape], key: Key) -> tuple[list[CallRow], list[AnswerRow]]:
+    """All calls and answers that cannot be told apart by what they are."""
+    tapes = list(tapes)
+    calls = [row for tape in tapes for row in tape.calls if key_of(row) == key]
+    return calls, [row for tape in tapes for row in tape.answers if key_of(row) == key]

@@ -1,0 +1,1 @@
+"""The command-line verbs that record, seal, replay and compare."""

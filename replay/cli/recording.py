@@ -1,0 +1,150 @@
+"""Runs a command behind a proxy of its own: its base URLs, its signals, and the tapes of what it asked, in order"""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import trio
+
+from wiretape.events.core.errors import TapeError, WiretapeError
+from wiretape.events.tape.record import Record
+from wiretape.proxy.config.layers import DEFAULT
+from wiretape.proxy.config.model import Config, Route
+from wiretape.proxy.relay.services import Log
+from wiretape.proxy.serve import running
+
+from ..sealed.load import load
+from .base_urls import base_urls, unproxied
+
+__all__ = ["CannotRunError", "Ran", "ended_by", "recorded", "run", "tapes_in", "to_record"]
+
+#: What a terminal sends to everybody in its foreground, so also to the command.
+_TYPED: Final = (signal.SIGINT, signal.SIGQUIT)
+_PASSED: Final = (*_TYPED, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+#: Of these the second one no longer waits for streams that run on.
+_HURRY: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP})
+#: As shells have it.
+_SIGNALLED: Final = 128
+
+
+class CannotRunError(WiretapeError):
+    """The command cannot be started; one line."""
+
+
+class Ran(NamedTuple):
+    """What became of a command."""
+
+    #: Its own exit status, negative for a signal.
+    status: int
+    #: Requests that the proxy let nowhere, by the status that it gave them.
+    refused: Mapping[str, int]
+
+
+def to_record(config: Config, data: Path, origins: Mapping[str, str]) -> Config:
+    """The same upstreams, taped there. Where nobody asked for a profile, the command gets what the upstream says, and
+    so what a replay will give it; and where nobody asked for anything else, a stream that the command leaves is taped
+    to its end: SDKs hang up at `[DONE]`, sometimes before the last chunk.
+    """
+
+    def unasked(name: str, setting: str) -> bool:
+        return origins.get(f"routes.{name}.{setting}" if name else setting, DEFAULT) == DEFAULT
+
+    routes: dict[str, Route] = {}
+    for name, route in config.routes.items():
+        if unasked(name, "profile"):
+            route = replace(route, settings=replace(route.settings, profile="transparent"))  # noqa: PLW2901
+        if unasked(name, "on_client_gone"):
+            route = replace(route, on_client_gone="drain")  # noqa: PLW2901
+        routes[name] = route
+    durability = "process" if config.durability == "none" else config.durability
+    return replace(config, data=data, durability=durability, routes=routes)
+
+
+async def run(
+    config: Config,
+    command: Sequence[str],
+    *,
+    log: Log,
+    environ: Mapping[str, str],
+    on_ready: Callable[[str], None] = lambda _: None,
+) -> Ran:
+    """What still runs behind the command may come to its end for `drain_s`, or until a signal."""
+    with trio.open_signal_receiver(*_PASSED) as signals:
+        async with running(config, log=log) as server, trio.open_nursery() as nursery:
+            on_ready(server.url)
+            env = {**unproxied(environ), **base_urls(server.url, config.routes)}
+            child = await _started(command, env)
+            hurry = trio.CancelScope()
+            nursery.start_soon(_pass_on, signals, child, hurry)
+            status = await child.wait()
+            with hurry:
+                await server.assembly.registry.drain(trio.current_time() + config.drain_s)
+            nursery.cancel_scope.cancel()
+    return Ran(status, server.assembly.metrics.refusals)
+
+
+def ended_by(status: int) -> int:
+    """The exit code that says so."""
+    return status if status >= 0 else _SIGNALLED - status
+
+
+def tapes_in(folder: Path) -> dict[str, Path]:
+    """Every tape of a data folder, ended or not, by its stream."""
+    return {path.stem: path for path in folder.glob("*/*.tape")}
+
+
+def recorded(folder: Path, before: frozenset[str] = frozenset()) -> tuple[list[Sequence[Record]], list[str]]:
+    """The streams that were not there before, in the order in which they began; and what is wrong with those tapes
+    that cannot be read whole, as after a disk that was full.
+    """
+    streams: list[tuple[str, Sequence[Record]]] = []
+    damaged: list[str] = []
+    for stream, path in tapes_in(folder).items():
+        if stream in before:
+            continue
+        try:
+            streams += [(stream, records) for records in load(path).streams]
+        except TapeError as error:
+            damaged.append(str(error))
+    return [records for _, records in sorted(streams, key=_began)], damaged
+
+
+def _began(stream: tuple[str, Sequence[Record]]) -> tuple[int, str]:
+    name, records = stream
+    at = records[0].keys.get("created_us")
+    return at if isinstance(at, int) else 0, name
+
+
+async def _started(command: Sequence[str], env: Mapping[str, str]) -> trio.Process:
+    try:
+        return await trio.lowlevel.open_process(list(command), env=env)
+    except OSError as error:
+        raise CannotRunError(f"{command[0]} cannot be run: {error.strerror or error}") from error
+
+
+async def _pass_on(signals: AsyncIterator[int], child: trio.Process, hurry: trio.CancelScope) -> None:
+    async for number in signals:
+        if child.returncode is not None:
+            if number in _HURRY:
+                hurry.cancel()
+        elif number not in _TYPED or not _in_foreground():
+            with suppress(ProcessLookupError):
+                child.send_signal(signal.Signals(number))
+
+
+def _in_foreground() -> bool:
+    """Whether the terminal has told the command already: it is of our group."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

@@ -1,0 +1,1 @@
+"""Compare recordings: content, bytes and timing."""

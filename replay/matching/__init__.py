@@ -1,0 +1,1 @@
+"""Find the recorded stream that answers a request."""

@@ -1,0 +1,1 @@
+"""Rename values that change from one recording to the next."""

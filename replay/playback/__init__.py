@@ -1,0 +1,1 @@
+"""Play recorded streams: scripts, player, server and httpx transport."""

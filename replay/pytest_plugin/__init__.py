@@ -1,0 +1,1 @@
+"""The pytest plugin: the `tape` fixture and marker."""

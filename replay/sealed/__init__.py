@@ -1,0 +1,1 @@
+"""Sealed tapes: the reviewed file format for git."""

@@ -115,7 +115,7 @@ docs: install ## the documents that are drawn from the code
 # Tests beside those of tests/failures that name the case which they show.
 NAMED := aborts cancel_sweep durability kill recovery
 .PHONY: failures
-failures: install ## every failure case through the whole proxy, and docs/failures.md anew
+failures: install ## every failure case through the whole proxy, and docs/internals/failures.md anew
 	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto -p tests.failures.report tests/failures $(NAMED:%=tests/proxy/test_%.py)
 
 .PHONY: coverage
@@ -135,7 +135,7 @@ laws: replay-laws ## the laws over the full product of splits, line endings and 
 replay-laws: install ## every captured stream sealed, normalised, redacted, compared and exported; part of `make laws`
 	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto tests/replay
 
-# The default suite has a bounded number of each; here they print what they measured (docs/laws.md).
+# The default suite has a bounded number of each; here they print what they measured (docs/internals/laws.md).
 .PHONY: runs
 runs: install ## 2,000 seeded runs of the whole proxy, each twice: every reader against the tape
 	$(PY) -m tests.laws.runs 2000
@@ -201,7 +201,7 @@ soak: install ## ten minutes of mixed faults at 50 streams: memory, descriptors 
 # Real clients and real upstreams, where there is npm. All packages are locked by version and hash; the registries are the
 # machine's. From empty it takes a quarter of an hour, most of it to build llama-cpp-python, once.
 .PHONY: test-real
-test-real: test-node stories ## real clients, directly and through the proxy; writes docs/real-peers.md, compatibility.md and hermes.md
+test-real: test-node stories ## real clients, directly and through the proxy; writes docs/internals/real-peers.md, compatibility.md and hermes.md
 	@if command -v npm >/dev/null; then \
 	    $(MAKE) --no-print-directory real-peers && $(PY) -m tests.real && $(PY) -m tests.real.matrix && $(PY) -m tests.real.hermes; \
 	else \
@@ -259,7 +259,7 @@ $(REAL)/llama/.ready: $(REAL)/llama/.installed $(REAL)/wheels/.built tests/real/
 comparison-peers: tests/real/node/node_modules $(foreach each,mitmproxy vcrpy,$(REAL)/$(each)/.installed)
 
 .PHONY: replay-comparison
-replay-comparison: install ## seven scenarios through aimock, VCR.py, mitmproxy and Wiretape; writes docs/replay-comparison.md (five minutes)
+replay-comparison: install ## seven scenarios through aimock, VCR.py, mitmproxy and Wiretape; writes docs/internals/replay-comparison.md (five minutes)
 	-$(MAKE) --no-print-directory --keep-going comparison-peers
 	$(PY) -m tests.real.comparison
 
@@ -290,7 +290,7 @@ test-node: install ## the official openai SDK for Node over every captured chat 
 	fi
 
 .PHONY: conformance
-conformance: install $(NODE)/node_modules ## docs/conformance.md anew: both SDKs over every captured chat stream
+conformance: install $(NODE)/node_modules ## docs/internals/conformance.md anew: both SDKs over every captured chat stream
 	$(PY) -m tests.conformance.report
 
 # Quart has one version pair below Python 3.13 and another from there on (pyproject.toml): both are products. Each

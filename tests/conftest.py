@@ -6,7 +6,7 @@ import os
 import hypothesis
 import pytest
 
-from tests.rooms.tree import ROOT, modules
+from tests.house.tree import ROOT, modules
 from tests.support.corpus import ABSENT, corpus_folder
 
 # Deadlines measure the machine. The same commit gives the same answer, unless one asks for fresh examples with

@@ -1,1 +1,1 @@
-"""The speed of the core, of the proxy beside others, and of the upstream side; docs/benchmarks.md is written here."""
+"""Benchmarks of the core, the proxy and the upstream side; they write docs/internals/benchmarks.md."""

@@ -1,4 +1,4 @@
-"""`python -m tests.bench` measures all and writes the core's part of docs/benchmarks.md.
+"""`python -m tests.bench` measures all and writes the core's part of docs/internals/benchmarks.md.
 
 With WIRETAPE_BENCH_SECONDS it only holds the bars, within that time and with a margin: the machines that do so on every
 change are busy ones. In full they are held to the letter.

@@ -1,4 +1,4 @@
-"""The figures of the core, and docs/benchmarks.md, in which each bench writes its own part."""
+"""The figures of the core, and docs/internals/benchmarks.md, in which each bench writes its own part."""
 
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -11,7 +11,7 @@ __all__ = ["Figures", "Part", "core", "put"]
 
 Part = Literal["core", "against", "replay", "proxy", "proxy against"]
 
-_PLACE: Final = Path(__file__).parents[2] / "docs/benchmarks.md"
+_PLACE: Final = Path(__file__).parents[2] / "docs/internals/benchmarks.md"
 _HEAD: Final = "# How fast it is\n\nNothing here is typed by hand: each part is written by the command that it names.\n"
 _PARTS: Final[dict[Part, str]] = {
     "core": "\n## The core\n",

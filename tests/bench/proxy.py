@@ -1,4 +1,4 @@
-"""`python -m tests.bench.proxy` measures the proxy beside its opponents and writes its part of docs/benchmarks.md.
+"""`python -m tests.bench.proxy` measures the proxy and its opponents for docs/internals/benchmarks.md.
 
 While one thing is being made faster: `--only wiretape,relay --case paced --turns 1`; then nothing is written. The exit
 status says whether every bar holds.

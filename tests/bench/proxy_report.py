@@ -1,4 +1,4 @@
-"""The proxy's part of docs/benchmarks.md, and the same for a terminal."""
+"""The proxy's part of docs/internals/benchmarks.md, and the same for a terminal."""
 
 from typing import Final
 

@@ -1,6 +1,7 @@
 """`python -m tests.bench.replay`: tapes of 10 and 100 MB, read, folded and emitted: events a second, peak of memory
 
-Writes its part of docs/benchmarks.md. Each figure is of a process of its own, which reads the tape as a replay does, 64
+Writes its part of docs/internals/benchmarks.md.
+Each figure is of a process of its own, which reads the tape as a replay does, 64
 KiB at a time: its memory is what the operating system says. With a number of megabytes it only holds the bar, on one
 tape of that size.
 """

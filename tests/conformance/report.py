@@ -1,4 +1,4 @@
-"""Writes docs/conformance.md: what the official SDKs make of captured chat streams, as they came and as sent."""
+"""Write docs/internals/conformance.md: what the official SDKs make of captured chat streams, raw and emitted."""
 
 import sys
 import warnings
@@ -16,7 +16,7 @@ from .said import Reading, Truth, truth
 
 __all__ = ["PLACE", "document", "main"]
 
-PLACE: Final = Path(__file__).parents[2] / "docs/conformance.md"
+PLACE: Final = Path(__file__).parents[2] / "docs/internals/conformance.md"
 
 _TEXT: Final = """\
 # What the official SDKs make of it

@@ -1,4 +1,4 @@
-"""Which failure case is shown by which test, and how it came out: `make failures` runs them and writes docs/failures.md
+"""The test of each failure case and its result: `make failures` runs them and writes docs/internals/failures.md
 
 A test says its cases with `@pytest.mark.case("U07")`, at the function or at one of its rows. As a plugin of pytest
 (`-p tests.failures.report`) this file writes down how they came out; `collected` finds them without running them.
@@ -17,7 +17,7 @@ import pytest
 __all__ = ["CASES", "DOCUMENT", "WITHOUT", "Outcomes", "collected", "document", "named", "pytest_configure"]
 
 _ROOT: Final = Path(__file__).parents[2]
-DOCUMENT: Final = _ROOT / "docs" / "failures.md"
+DOCUMENT: Final = _ROOT / "docs" / "internals" / "failures.md"
 #: Where tests name cases, as `make failures` has them.
 _ELSEWHERE: Final = ("aborts", "cancel_sweep", "durability", "kill", "recovery")
 _PLACES: Final = ("tests/failures", *[f"tests/proxy/test_{room}.py" for room in _ELSEWHERE])

@@ -1,4 +1,4 @@
-"""docs/failures.md names the tests that there are, and every case that is claimed has one."""
+"""docs/internals/failures.md names the tests that there are, and every case that is claimed has one."""
 
 import pytest
 

@@ -19,9 +19,9 @@ import trio
 from trio.testing import MockClock
 
 from tests.failures.judged import Fed, Peer, connecting, error_of, faulty, judged
+from tests.house.tree import ROOT
 from tests.laws.variants import FULL
 from tests.proxy.scripted import chunk, request_of
-from tests.rooms.tree import ROOT
 from tests.support.house import DONE, HEAD, finish, house, post, role, text
 from tests.support.http import Answer as HttpAnswer
 from tests.support.pace import QUIET_S, paced

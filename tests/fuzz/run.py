@@ -1,4 +1,4 @@
-"""`make fuzz`: every target under atheris for ten minutes, two at a time, and the result as a table in docs/fuzz.md.
+"""`make fuzz`: run every target under atheris for ten minutes, two at a time, and write docs/internals/fuzz.md.
 
     python tests/fuzz/run.py [--seconds 600] [--jobs 2] [--report] [TARGET ...]
 
@@ -86,7 +86,7 @@ def _last(pattern: str, text: str) -> int:
 
 
 def table(results: list[Result]) -> str:
-    """As docs/fuzz.md shows them."""
+    """As docs/internals/fuzz.md shows them."""
     rows = [
         f"| `{r.target}` | {r.when} | {r.seconds} s | {r.executions:,} | {r.edges:,} | {r.features:,} | {r.inputs:,} "
         f"| {r.memory_mb} MB | {r.findings} |"
@@ -103,8 +103,8 @@ def stored() -> list[Result]:
 
 
 def report() -> None:
-    """Everything from the mark to the next heading of docs/fuzz.md is replaced."""
-    path = ROOT / "docs/fuzz.md"
+    """Everything from the mark to the next heading of docs/internals/fuzz.md is replaced."""
+    path = ROOT / "docs/internals/fuzz.md"
     head, _, tail = path.read_text(encoding="utf-8").partition(BEGIN)
     _, heading, tail = tail.partition("\n## ")
     path.write_text(f"{head}{table(stored())}\n{heading and chr(10) + '## '}{tail}", encoding="utf-8")
@@ -115,7 +115,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="coverage-guided fuzzing of the core")
     parser.add_argument("--seconds", type=int, default=600, help="for each target")
     parser.add_argument("--jobs", type=int, default=2, help="targets at a time")
-    parser.add_argument("--report", action="store_true", help="write docs/fuzz.md from the last run of each")
+    parser.add_argument("--report", action="store_true", help="write docs/internals/fuzz.md from the last run of each")
     parser.add_argument("targets", nargs="*", help=f"{', '.join(TARGETS)}; or none, only to report")
     given = parser.parse_args()
     if given.targets == ["none"]:

@@ -11,11 +11,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.house.tree import ROOT
 from tests.laws.checker import check, transcript_of
 from tests.laws.plans import planned
 from tests.laws.runs import play, played
 from tests.proxy.scripted import request_of
-from tests.rooms.tree import ROOT
 from tests.support.house import DONE, call, finish, house, post, role, streams, text, usage
 from wiretape.events.core.settings import Settings
 from wiretape.events.tape.record import Record, encode

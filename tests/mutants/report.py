@@ -1,4 +1,4 @@
-"""What the runs came to: stored module by module, and written as docs/mutants.md."""
+"""What the runs came to: stored module by module, and written as docs/internals/mutants.md."""
 
 import json
 import tomllib
@@ -78,7 +78,7 @@ def rate(results: list[Result]) -> float:
 
 
 def document(results: list[Result]) -> str:
-    """The whole of docs/mutants.md."""
+    """The whole of docs/internals/mutants.md."""
     reasons: dict[str, dict[str, dict[str, str]]] = tomllib.loads(REASONS.read_text(encoding="utf-8"))
     rows = [result.row() for result in results]
     rows.append(_row("all", sum(result.mutants for result in results), results, ""))

@@ -7,7 +7,8 @@ of what is committed: the tree that people work in is never mutated. Before anyt
 the copy, and a module that raises must make them fail: the file that is mutated is the file that is imported.
 
 The result stands in build/mutants/<module>.json, so that a run can be continued: module by module, and, with `--go-on`,
-inside a module whose file and tests are what they were. `--report` writes docs/mutants.md from all of them. A survivor
+inside a module whose file and tests are what they were. `--report` writes docs/internals/mutants.md from all of them.
+A survivor
 without a reason in survivors.toml is shown as not reviewed.
 """
 
@@ -192,7 +193,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=0, help="at most so many mutants a module; 0 is all")
     parser.add_argument("--seconds", type=float, default=1e9, help="at most so long a module")
     parser.add_argument("--go-on", action="store_true", help="keep the verdicts on what has not changed since")
-    parser.add_argument("--report", action="store_true", help="write docs/mutants.md from all results so far")
+    parser.add_argument("--report", action="store_true", help="write docs/internals/mutants.md from all results so far")
     parser.add_argument("modules", nargs="*", help=", ".join(TESTS))
     given = parser.parse_args()
     if given.modules != ["none"]:
@@ -209,7 +210,7 @@ def main() -> int:
                 worker.close()
     results = [known for module in TESTS if (known := stored(WORK, module))]
     if given.report:
-        (ROOT / "docs/mutants.md").write_text(document(results), encoding="utf-8")
+        (ROOT / "docs/internals/mutants.md").write_text(document(results), encoding="utf-8")
     return int(rate(results) < KILLED_MIN)
 
 

@@ -21,9 +21,9 @@ from typing import Any, Final
 
 import trio
 
+from tests.house.tree import ROOT
 from tests.laws.checker import check, lines_of, transcript_of
 from tests.proxy.scripted import chunk, request_of
-from tests.rooms.tree import ROOT
 from tests.support.house import DONE, HEAD, call, finish, post, role, text
 from wiretape.events.emission.emit import emit
 from wiretape.events.tape.tape import Reader

@@ -14,5 +14,5 @@ async def test_requests_that_are_aborted_leave_nothing(tmp_path: Path) -> None:
     assert figures.left == []
     assert figures.aborted > 60
     assert len(figures.closed_s) > 35
-    # 50 ms on a quiet machine (docs/laws.md); a second under any load (failures.md G10).
+    # 50 ms on a quiet machine (docs/internals/laws.md); a second under any load (failures.md G10).
     assert figures.at(0.99) < 1_000

@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.house.tree import ROOT
 from tests.proxy.control_cases import KEY, ME, Answered, House, house, put, sse
 from tests.proxy.store_cases import flat, stream_of
-from tests.rooms.tree import ROOT
 from tests.support.http import Answer, connected, request
 from wiretape.events.emission.emit import emit
 from wiretape.proxy.api.control import Complaints, readiness

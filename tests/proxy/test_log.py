@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.house.tree import ROOT
 from tests.proxy.control_cases import ME
 from tests.proxy.store_cases import CREATED
-from tests.rooms.tree import ROOT
 from wiretape.proxy.limits import LOG_CLOSE_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, LOG_VALUE_CHARS_MAX
 from wiretape.proxy.log import Log, masked_keys, stderr_fd
 from wiretape.proxy.relay.registry import Ended

@@ -16,9 +16,9 @@ import pytest
 import trio
 import trio.lowlevel
 
+from tests.house.tree import ROOT
 from tests.proxy.store_cases import flat, gathered, opened_files, stream_of
 from tests.proxy.store_child import PREFIX, batches_of
-from tests.rooms.tree import ROOT
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Reader
 from wiretape.proxy.cli.tapes import holder

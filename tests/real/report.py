@@ -1,4 +1,4 @@
-"""Writes docs/real-peers.md: which client got what from which upstream, directly and through Wiretape."""
+"""Writes docs/internals/real-peers.md: which client got what from which upstream, directly and through Wiretape."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from .upstreams import UPSTREAMS
 
 __all__ = ["PLACE", "Cell", "document", "said", "summary", "table"]
 
-PLACE: Final = Path(__file__).parents[2] / "docs/real-peers.md"
+PLACE: Final = Path(__file__).parents[2] / "docs/internals/real-peers.md"
 
 _TEXT: Final = """\
 # Real peers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rooms.tree import ROOT
+from tests.house.tree import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""Runs the seven scenarios through every recorder and writes docs/replay-comparison.md: `make replay-comparison`."""
+"""`make replay-comparison`: run seven scenarios through every recorder, write docs/internals/replay-comparison.md."""
 
 import argparse
 import shutil

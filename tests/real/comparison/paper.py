@@ -1,4 +1,4 @@
-"""Writes docs/replay-comparison.md."""
+"""Writes docs/internals/replay-comparison.md."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from .peers import PEERS, Peer
 
 __all__ = ["PLACE", "Found", "document"]
 
-PLACE: Final = Path(__file__).parents[3] / "docs/replay-comparison.md"
+PLACE: Final = Path(__file__).parents[3] / "docs/internals/replay-comparison.md"
 
 _HEAD: Final = """\
 # The seven scenarios, through other recorders and through this one

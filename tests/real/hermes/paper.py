@@ -1,4 +1,4 @@
-"""Writes docs/hermes.md."""
+"""Writes docs/internals/hermes.md."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from .model import SCENARIOS
 
 __all__ = ["PLACE", "document"]
 
-PLACE: Final = Path(__file__).parents[3] / "docs/hermes.md"
+PLACE: Final = Path(__file__).parents[3] / "docs/internals/hermes.md"
 
 _TEXT: Final = """\
 # hermes-agent behind Wiretape

@@ -1,1 +1,1 @@
-"""The cut matrix and the lifecycle matrix: `python -m tests.real.matrix` writes docs/compatibility.md."""
+"""The cut matrix and the lifecycle matrix: `python -m tests.real.matrix` writes docs/internals/compatibility.md."""

@@ -1,4 +1,4 @@
-"""Writes docs/compatibility.md."""
+"""Writes docs/internals/compatibility.md."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from .verdict import REQUESTS_MAX
 
 __all__ = ["PLACE", "document"]
 
-PLACE: Final = Path(__file__).parents[3] / "docs/compatibility.md"
+PLACE: Final = Path(__file__).parents[3] / "docs/internals/compatibility.md"
 
 _TEXT: Final = """\
 # Compatibility

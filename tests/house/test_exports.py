@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.rooms.tree import Module, modules
+from tests.house.tree import Module, modules
 
 
 def targets(statement: ast.stmt) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.rooms.tree import ROOT, present, tracked
+from tests.house.tree import ROOT, present, tracked
 
 # fmt: off
 TOP_LEVEL = frozenset({

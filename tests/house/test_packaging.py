@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rooms.tree import ROOMS, ROOT, modules, present
+from tests.house.tree import ROOMS, ROOT, modules, present
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.rooms.tree import ROOMS, Module, modules
+from tests.house.tree import ROOMS, Module, modules
 
 # fmt: off
 PURE = frozenset({

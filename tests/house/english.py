@@ -20,7 +20,7 @@ BANNED = re.compile(
     r"comes? to)\b",
     re.IGNORECASE,
 )
-PLAIN = re.compile(r"behind (a|the) (reverse )?proxy")
+PLAIN = re.compile(r"behind (a|the) (reverse )?proxy|(far|falls?|fell|fallen) behind")
 """A banned word in its ordinary sense."""
 
 NOT_OURS = (

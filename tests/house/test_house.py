@@ -1,4 +1,4 @@
-"""What may lie where: the top level, the locks, the decisions, and words that belong to one machine only."""
+"""Rules for the repository: top level, locks, decisions, and no machine-specific paths."""
 
 import re
 import tomllib
@@ -10,7 +10,7 @@ from tests.house.tree import ROOT, present, tracked
 
 # fmt: off
 TOP_LEVEL = frozenset({
-    "events", "proxy", "replay", "tests", "fixtures", "docs", ".ci",
+    "events", "proxy", "replay", "tests", "fixtures", "docs", "deploy", ".ci",
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE",
     "pyproject.toml", "setup.cfg", "MANIFEST.in", "Makefile", "requirements.txt", "requirements-dev.txt",
     ".gitignore", ".gitattributes", ".pre-commit-hooks.yaml",
@@ -19,9 +19,9 @@ TOP_LEVEL = frozenset({
 LOCKS = ("requirements.txt", "requirements-dev.txt")
 
 FILE_BYTES_MAX = 1024 * 1024
-"""A repository keeps every version of a file for ever."""
+"""Git keeps every version of a file forever."""
 
-# Put together here, so that this file does not hold what it looks for.
+# Assembled from parts so that this file does not match itself.
 REGISTRY = re.compile(r"\b(pypi|pythonhosted|npmjs)" + r"\.(org|com)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.:/}])/(root|home|work|Users)/\w")
 
@@ -36,11 +36,11 @@ def texts() -> Iterator[tuple[str, str]]:
             yield place, content.decode("utf-8", errors="replace")
 
 
-def test_the_top_level_holds_only_what_is_known_there() -> None:
+def test_top_level_has_only_known_entries() -> None:
     assert {place.partition("/")[0] for place in tracked()} <= TOP_LEVEL
 
 
-def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
+def test_no_file_names_a_registry_or_a_path_of_this_machine() -> None:
     found = [
         f"{place}:{number}"
         for place, text in texts()
@@ -50,14 +50,14 @@ def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
     assert found == []
 
 
-def test_no_file_is_large_and_none_is_a_link() -> None:
-    """Links turn into text files on a clone without them, and a wheel built there is empty."""
+def test_no_file_is_large_or_a_symlink() -> None:
+    """A clone without symlink support turns them into text files and builds an empty wheel."""
     assert [place for place in tracked() if (ROOT / place).is_symlink()] == []
     assert [place for place in tracked() if (ROOT / place).stat().st_size > FILE_BYTES_MAX] == []
 
 
 def requirements(lock: str) -> list[str]:
-    """Each requirement of a lock with its hashes, on one line."""
+    """Return each requirement of a lock with its hashes on one line."""
     lines = (ROOT / lock).read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
@@ -67,14 +67,14 @@ def pins(lines: list[str]) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_a_lock_pins_and_hashes_everything_and_names_no_index(lock: str) -> None:
+def test_locks_pin_and_hash_everything_and_name_no_index(lock: str) -> None:
     assert [
         line for line in requirements(lock) if not re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", line)
     ] == []
     assert "://" not in (ROOT / lock).read_text(encoding="utf-8")
 
 
-def test_the_locks_agree_with_the_project_and_with_each_other() -> None:
+def test_locks_agree_with_pyproject_and_each_other() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     runtime, development = (pins(requirements(lock)) for lock in LOCKS)
     assert pins(project["dependencies"]) <= runtime <= development, "`make lock`"
@@ -82,7 +82,7 @@ def test_the_locks_agree_with_the_project_and_with_each_other() -> None:
 
 
 @pytest.mark.parametrize("place", ["README.md", "CONTRIBUTING.md", ".ci/run"])
-def test_every_make_command_that_is_written_down_exists(place: str) -> None:
+def test_documented_make_targets_exist(place: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     written = re.findall(r"(?:`|^\s*)make ([a-z-]+)", (ROOT / place).read_text(encoding="utf-8"), re.MULTILINE)
     assert written
@@ -90,7 +90,7 @@ def test_every_make_command_that_is_written_down_exists(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", [place for place in present() if place.startswith("docs/decisions/2")])
-def test_a_decision_says_why_and_until_when(place: str) -> None:
+def test_decisions_have_their_four_parts(place: str) -> None:
     assert DECISION.fullmatch(place.removeprefix("docs/decisions/"))
     headings = re.findall(r"^## (.+)$", (ROOT / place).read_text(encoding="utf-8"), re.MULTILINE)
     assert tuple(headings) == DECISION_PARTS

@@ -1,9 +1,7 @@
-"""Who may import whom, and what the pure room may never hold."""
+"""Import rules that import-linter cannot express: the purity of events/ and where vendor words may appear."""
 
 import ast
-from collections.abc import Iterator
-
-import pytest
+from collections.abc import Callable, Iterator
 
 from tests.house.tree import ROOMS, Module, modules
 
@@ -14,12 +12,12 @@ PURE = frozenset({
     "string", "struct", "types", "typing", "zlib",
 })
 # fmt: on
-"""What events/ may import besides itself: no socket, file, clock, chance, thread, task or log among it."""
+"""What events/ may import besides itself: no sockets, files, clocks, randomness, threads, tasks or logging."""
 
 IMPURE_CALLS = frozenset(
     {"__import__", "breakpoint", "compile", "eval", "exec", "hash", "id", "input", "open", "print"}
 )
-"""Builtins that reach the world; `hash` of a string and `id` differ from run to run, so L3 would not hold."""
+"""Builtins with side effects; `hash` of a string and `id` differ from run to run and would break L3."""
 
 MUTABLE_TYPES = frozenset({"Counter", "array", "bytearray", "defaultdict", "deque", "dict", "list", "set"})
 READ_ONLY = frozenset({"MappingProxyType", "frozenset", "tuple"})
@@ -27,22 +25,23 @@ READ_ONLY_TYPES = ("Final[Mapping[", "Final[Sequence[", "Final[Set[", "Final[Col
 
 DIALECTS = ("events/chat/", "events/responses/", "events/messages/")
 SPEAKERS = (*DIALECTS, "replay/faults/dialect_words.py")
-"""A recording is cut, and made to fail, in the words of its dialect: one file of that room knows them, of all three."""
+"""Recordings are cut in the words of their dialect, so one module of replay/ knows those of all three."""
 
 VENDOR_WORDS = ("choices", "tool_calls", "content_block_delta")
 
 COMPOSITION_ROOT = "proxy/cli/main.py"
-"""The one file that looks downstream: it joins the commands of both rooms."""
+"""The one module that imports a later package: it joins the verbs of proxy and replay."""
 
 EVENTS = [module for module in modules() if module.room == "events"]
 
 
-def each(chosen: list[Module]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("module", chosen, ids=lambda module: module.place)
+def violations(chosen: list[Module], rule: Callable[[Module], Iterator[str]]) -> dict[str, list[str]]:
+    found = {module.place: list(rule(module)) for module in chosen}
+    return {place: lines for place, lines in found.items() if lines}
 
 
 def imported(module: Module) -> Iterator[tuple[str, str | None]]:
-    """Every import anywhere in the file, as (module, name taken from it), relative ones made absolute."""
+    """Yield every import anywhere in the file as (module, name taken from it), relative ones made absolute."""
     parts = module.name.split(".") if module.path.name == "__init__.py" else module.name.split(".")[:-1]
     for node in ast.walk(module.syntax):
         if isinstance(node, ast.Import):
@@ -53,38 +52,44 @@ def imported(module: Module) -> Iterator[tuple[str, str | None]]:
             yield from ((source, alias.name) for alias in node.names)
 
 
-def room_of(imported_module: str, name: str | None) -> str | None:
+def top_level_of(imported_module: str, name: str | None) -> str | None:
     parts = [*imported_module.split("."), *([name] if name else [])]
     return parts[1] if parts[0] == "wiretape" and len(parts) > 1 else None
 
 
-@each(list(modules()))
-def test_a_room_imports_only_itself_and_the_rooms_upstream(module: Module) -> None:
-    allowed = ROOMS if module.place == COMPOSITION_ROOT else ROOMS[: ROOMS.index(module.room) + 1]
-    rooms = {room for source, name in imported(module) if (room := room_of(source, name))}
-    assert rooms <= set(allowed), f"{module.place} looks downstream"
+def test_top_level_packages_import_only_earlier_ones() -> None:
+    def later(module: Module) -> Iterator[str]:
+        allowed = ROOMS if module.place == COMPOSITION_ROOT else ROOMS[: ROOMS.index(module.room) + 1]
+        yield from (
+            source for source, name in imported(module) if (top := top_level_of(source, name)) and top not in allowed
+        )
+
+    assert violations(list(modules()), later) == {}
 
 
-@each(EVENTS)
-def test_the_pure_room_imports_nothing_that_reaches_the_world(module: Module) -> None:
-    foreign = {source for source, name in imported(module) if room_of(source, name) is None}
-    assert foreign <= PURE, f"{module.place} reaches out"
+def test_events_imports_only_pure_modules() -> None:
+    def foreign(module: Module) -> Iterator[str]:
+        yield from (
+            source for source, name in imported(module) if top_level_of(source, name) is None and source not in PURE
+        )
+
+    assert violations(EVENTS, foreign) == {}
 
 
-@each(EVENTS)
-def test_the_pure_room_neither_waits_nor_asks_the_world(module: Module) -> None:
+def test_events_neither_awaits_nor_has_side_effects() -> None:
     waits = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
-    impure = [
-        f"line {node.lineno}: {ast.unparse(node)[:60]}"
-        for node in ast.walk(module.syntax)
-        if isinstance(node, waits)
-        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS)
-    ]
-    assert not impure
+
+    def impure(module: Module) -> Iterator[str]:
+        for node in ast.walk(module.syntax):
+            call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS
+            if isinstance(node, (*waits, ast.Call)) and (call or not isinstance(node, ast.Call)):
+                yield f"line {node.lineno}: {ast.unparse(node)[:60]}"
+
+    assert violations(EVENTS, impure) == {}
 
 
 def mutable_parts(value: ast.AST) -> Iterator[ast.expr]:
-    """What could be changed later in the value of a global: containers, unless made read-only on the spot."""
+    """Yield the mutable containers in the value of a global, unless they are made read-only on the spot."""
     inside = value
     match value:
         case ast.Lambda():
@@ -101,25 +106,27 @@ def mutable_parts(value: ast.AST) -> Iterator[ast.expr]:
         yield from mutable_parts(child)
 
 
-@each(EVENTS)
-def test_the_pure_room_keeps_no_global_that_can_change(module: Module) -> None:
-    changeable: list[str] = []
-    for statement in module.syntax.body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.AnnAssign(target=ast.Name(id="__all__")):
-                continue
-            case ast.AnnAssign(annotation=annotation) if ast.unparse(annotation).startswith(READ_ONLY_TYPES):
-                continue  # the type checkers refuse a change
-            case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
-                changeable += [f"line {part.lineno}: {ast.unparse(part)[:60]}" for part in mutable_parts(value)]
-            case _:
-                continue
-    rebound = [f"line {node.lineno}: global" for node in ast.walk(module.syntax) if isinstance(node, ast.Global)]
-    assert not changeable + rebound
+def test_events_has_no_mutable_global() -> None:
+    def changeable(module: Module) -> Iterator[str]:
+        for statement in module.syntax.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.AnnAssign(target=ast.Name(id="__all__")):
+                    continue
+                case ast.AnnAssign(annotation=annotation) if ast.unparse(annotation).startswith(READ_ONLY_TYPES):
+                    continue  # the type checkers refuse a change
+                case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
+                    yield from (f"line {part.lineno}: {ast.unparse(part)[:60]}" for part in mutable_parts(value))
+                case _:
+                    continue
+        for node in ast.walk(module.syntax):
+            if isinstance(node, ast.Global):
+                yield f"line {node.lineno}: global"
+
+    assert violations(EVENTS, changeable) == {}
 
 
 def literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Every literal text of a file with its line; prose (a string that stands alone) is left out."""
+    """Yield every literal text of a file with its line, docstrings excluded."""
     prose = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         match node:
@@ -131,7 +138,10 @@ def literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 continue
 
 
-@each([module for module in modules() if not module.place.startswith(SPEAKERS)])
-def test_only_a_dialect_speaks_its_vendor(module: Module) -> None:
-    spoken = [(line, text) for line, text in literals(module.syntax) for word in VENDOR_WORDS if word in text]
-    assert not spoken, f"{module.place} knows a word of the wire that only {', '.join(DIALECTS)} may know"
+def test_only_dialects_use_vendor_words() -> None:
+    def spoken(module: Module) -> Iterator[str]:
+        for line, text in literals(module.syntax):
+            if any(word in text for word in VENDOR_WORDS):
+                yield f"line {line}: {text[:60]}"
+
+    assert violations([module for module in modules() if not module.place.startswith(SPEAKERS)], spoken) == {}

@@ -1,4 +1,4 @@
-"""What users install: exactly the files of the rooms, as wiretape.*, whatever else is called events where they are."""
+"""The wheel contains exactly the product's files as wiretape.*, whichever other packages the user has."""
 
 import os
 import shutil
@@ -24,24 +24,24 @@ def run(*arguments: str | Path, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from the sdist, which was built from a copy: a build in the tree would leave its own mark there."""
+    """Build the wheel from the sdist of a copy, because a build leaves files in the tree."""
     tree, dist = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("dist")
     for place in present():
         (tree / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / place, tree / place)
-    # Without isolation setuptools is the one of the lock and no network is needed.
+    # Without isolation it uses the locked setuptools and needs no network.
     run("-m", "build", "--no-isolation", "--outdir", dist, cwd=tree)
     (built,) = dist.glob("*.whl")
     return built
 
 
-def test_the_wheel_built_from_the_sdist_holds_exactly_the_rooms(wheel: Path) -> None:
-    rooms = {f"wiretape/{place}" for place in present() if place.startswith(tuple(f"{room}/" for room in ROOMS))}
+def test_wheel_from_sdist_contains_exactly_the_product(wheel: Path) -> None:
+    product = {f"wiretape/{place}" for place in present() if place.startswith(tuple(f"{room}/" for room in ROOMS))}
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert held == rooms, "is a package missing in [tool.setuptools] of pyproject.toml?"
+    assert held == product, "is a package missing in [tool.setuptools] of pyproject.toml?"
 
 
-def test_it_imports_beside_a_users_own_events_folder(wheel: Path, tmp_path: Path) -> None:
+def test_wheel_imports_next_to_a_users_own_events_folder(wheel: Path, tmp_path: Path) -> None:
     installed, project = tmp_path / "installed", tmp_path / "project"
     run("-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", installed, wheel, cwd=tmp_path)
     (project / "events").mkdir(parents=True)
@@ -54,13 +54,13 @@ def test_it_imports_beside_a_users_own_events_folder(wheel: Path, tmp_path: Path
     assert answer == f"{installed / 'wiretape/events/__init__.py'} the user\n"
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imported_by_its_folders_name_refuses(room: str) -> None:
-    """It would be a second copy of each class, and isinstance would fail far from here."""
-    with pytest.raises(AssertionError, match=f"import it as wiretape.{room}"):
-        run("-c", f"import {room}", cwd=ROOT)
+@pytest.mark.parametrize("package", ROOMS)
+def test_importing_a_package_by_its_folder_name_raises(package: str) -> None:
+    """A second copy of each class would make isinstance fail far from the cause."""
+    with pytest.raises(AssertionError, match=f"import it as wiretape.{package}"):
+        run("-c", f"import {package}", cwd=ROOT)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_tells_checkers_that_it_has_types(room: str) -> None:
-    assert (ROOT / room / "py.typed").is_file()
+@pytest.mark.parametrize("package", ROOMS)
+def test_packages_are_marked_as_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").is_file()

@@ -1,4 +1,4 @@
-"""The repository as the tests of this folder see it: its rooms, their modules, the files that git knows."""
+"""The repository for the tests of this folder: top-level packages, their modules, the files git knows."""
 
 import ast
 import functools
@@ -11,18 +11,18 @@ __all__ = ["ROOMS", "ROOT", "Module", "modules", "present", "tracked"]
 ROOT = Path(__file__).parents[2]
 
 ROOMS = ("events", "proxy", "replay")
-"""From upstream to downstream: a room imports only those before it."""
+"""A top-level package imports only itself and those before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One Python file of a room."""
+    """A Python file of the product."""
 
     path: Path
 
     @property
     def place(self) -> str:
-        """As docs/layout.md writes it, and as pytest names the case: events/wire/sse.py"""
+        """Return its path in the repository, as in events/wire/sse.py."""
         return self.path.relative_to(ROOT).as_posix()
 
     @property
@@ -31,7 +31,7 @@ class Module:
 
     @property
     def name(self) -> str:
-        """wiretape.events.wire.sse; a package is named by its folder."""
+        """Return its import name; a package has the name of its folder."""
         return ".".join(("wiretape", *self.path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
 
     @property
@@ -45,19 +45,19 @@ class Module:
 
 @functools.cache
 def modules() -> tuple[Module, ...]:
-    """Every Python file of the rooms, committed or not."""
+    """Return every Python file of the product, committed or not."""
     return tuple(Module(path) for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))
 
 
 @functools.cache
 def tracked() -> tuple[str, ...]:
-    """The files that git holds."""
+    """Return the files in git."""
     return _listed()
 
 
 @functools.cache
 def present() -> tuple[str, ...]:
-    """The files that git holds, and those that it would take: what is new and not ignored."""
+    """Return the files in git and the new ones it does not ignore."""
     return _listed("--cached", "--others", "--exclude-standard")
 
 

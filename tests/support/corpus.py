@@ -14,14 +14,14 @@ import pytest
 
 __all__ = ["ABSENT", "Stream", "corpus_folder", "drawn", "load", "needs_corpus", "sampled"]
 
-#: 27 chat streams are longer, up to 1.6 MB, and one costs what hundreds of others do: they are for `make laws`.
+#: 27 chat streams are longer, up to 1.6 MB; each costs as much as hundreds of others, so only `make laws` reads them.
 _SAMPLED_BYTES_MAX = 100_000
 _DEFAULT = Path(__file__).parents[2] / "../shared/corpus"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """One captured answer; `synthetic_framing` means that the capture kept its JSON, not its SSE framing."""
+    """A captured response; with `synthetic_framing` the capture kept the JSON but not the SSE framing."""
 
     id: str
     provider: str
@@ -31,14 +31,14 @@ class Stream:
 
 
 def corpus_folder() -> Path | None:
-    """The folder in WIRETAPE_CORPUS, else ../shared/corpus beside the repository, if it holds any capture."""
+    """Return the folder in WIRETAPE_CORPUS, else ../shared/corpus next to the repository, if it has captures."""
     folder = Path(os.environ.get("WIRETAPE_CORPUS") or _DEFAULT).resolve()
     return folder if any(folder.glob("*.jsonl.gz")) else None
 
 
 @functools.cache
 def load(protocol: str = "chat") -> tuple[Stream, ...]:
-    """Every stream of one protocol, ordered by id; none at all where the corpus is absent."""
+    """Return every stream of one protocol, ordered by id, or none without a corpus."""
     folder = corpus_folder()
     if folder is None:
         return ()
@@ -58,18 +58,18 @@ def load(protocol: str = "chat") -> tuple[Stream, ...]:
 
 
 def sampled(protocol: str = "chat", *, one_in: int = 20) -> Iterator[tuple[int, Stream]]:
-    """Streams with their numbers: all in `make laws`, else the first of each provider and one in so many more."""
-    assert load(protocol), "the corpus has nothing of this protocol"
+    """Yield numbered streams: all in `make laws`, else the first of each provider and one in `one_in` of the rest."""
+    assert load(protocol), "the corpus has no stream of this protocol"
     yield from drawn(load(protocol), one_in)
 
 
 def drawn(streams: Sequence[Stream], one_in: int) -> Iterator[tuple[int, Stream]]:
-    """The same of any of them."""
+    """Yield the same sample from any streams."""
     full = os.environ.get("WIRETAPE_LAWS") == "full"
     providers: set[str] = set()
     for number, stream in enumerate(streams):
-        # By the hash of its id: the numbers of neighbours follow the provider's models. Not by its lowest bits: by them
-        # tests/laws/variants.py chooses, and of every third stream every third variant would be all.
+        # Drawn by the hash of the id, because neighbours are alike. Not by its lowest bits: tests/laws/variants.py uses
+        # those, and every third stream would always get the same variant.
         drawn_by_hash = (zlib.crc32(stream.id.encode()) >> 8) % one_in == 0
         bounded = len(stream.body) <= _SAMPLED_BYTES_MAX
         if full or (bounded and (drawn_by_hash or stream.provider not in providers)):
@@ -77,6 +77,6 @@ def drawn(streams: Sequence[Stream], one_in: int) -> Iterator[tuple[int, Stream]
             providers.add(stream.provider)
 
 
-ABSENT = "CORPUS ABSENT: no captured streams in WIRETAPE_CORPUS or ../shared/corpus; the tests over them are left out"
+ABSENT = "CORPUS ABSENT: no captured streams in WIRETAPE_CORPUS or ../shared/corpus; tests over them are skipped"
 
 needs_corpus = pytest.mark.skipif(corpus_folder() is None, reason=ABSENT)

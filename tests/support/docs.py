@@ -1,4 +1,4 @@
-"""The documents that are drawn from the code: `make docs` writes them, a test compares them."""
+"""Documents generated from the code: `make docs` writes them, a test compares them."""
 
 import dataclasses
 from pathlib import Path
@@ -17,28 +17,28 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def lifecycle() -> str:
-    """The table of events/core/lifecycle.py as a diagram and as a table."""
-    lines = ["# The life of a tool call", "", "Drawn from `events/core/lifecycle.py` by `make docs`.", "", "```mermaid"]
+    """Return the state table of events/core/lifecycle.py as a diagram and a table."""
+    lines = ["# Tool lifecycle", "", "Generated from `events/core/lifecycle.py` by `make docs`.", "", "```mermaid"]
     lines += ["stateDiagram-v2", f"    [*] --> {State.ANNOUNCED.value}"]
     for state, moves in TABLE.items():
         lines += [f"    {state.value} --> {to.value}: {trigger.value}" for trigger, to in moves.items()]
     lines += [f"    {state.value} --> [*]" for state in State if state in TERMINAL]
-    lines += ["```", "", "| state | what moves it | to | told on the wire as |", "|---|---|---|---|"]
+    lines += ["```", "", "| state | trigger | next state | status on the wire |", "|---|---|---|---|"]
     for state, moves in TABLE.items():
-        told = f"`{STATUS_ON_WIRE[state]}`" if state in STATUS_ON_WIRE else "not told"
-        lines += [f"| {state.value} | {trigger.value} | {to.value} | {told} |" for trigger, to in moves.items()]
-        lines += [] if moves else [f"| {state.value} | nothing | - | {told} |"]
+        status = f"`{STATUS_ON_WIRE[state]}`" if state in STATUS_ON_WIRE else "none"
+        lines += [f"| {state.value} | {trigger.value} | {to.value} | {status} |" for trigger, to in moves.items()]
+        lines += [] if moves else [f"| {state.value} | nothing | - | {status} |"]
     return "\n".join([*lines, ""])
 
 
 def events() -> str:
-    """The union of events/core/model.py as a table."""
+    """Return the event union of events/core/model.py as a table."""
     lines = [
         "# Events",
         "",
-        "Drawn from `events/core/model.py` by `make docs`. Each event carries `n`, the number of its record.",
+        "Generated from `events/core/model.py` by `make docs`. Each event carries `n`, the number of its record.",
     ]
-    lines += ["", "| event | what it says | fields |", "|---|---|---|"]
+    lines += ["", "| event | meaning | fields |", "|---|---|---|"]
     for kind in get_args(Event):
         said = " ".join((kind.__doc__ or "").split())
         fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(kind) if field.name != "n")
@@ -48,14 +48,14 @@ def events() -> str:
 
 
 def repairs() -> str:
-    """The names of events/chat/repairs.py as a table."""
+    """Return the repair names of events/chat/repairs.py as a table."""
     lines = [
         "# Repairs of chat completions",
         "",
-        "Drawn from `events/chat/repairs.py` by `make docs`. Each difference between",
+        "Generated from `events/chat/repairs.py` by `make docs`. Each difference between",
     ]
     lines += ["what came and what was emitted is one of these, in the ledger of its tape (law L8).", ""]
-    lines += ["| repair | what it says |", "|---|---|"]
+    lines += ["| repair | meaning |", "|---|---|"]
     return "\n".join([*lines, *(f"| `{name}` | {said} |" for name, said in REPAIRS.items()), ""])
 
 
@@ -70,7 +70,7 @@ DOCUMENTS = {
 
 
 def write() -> None:
-    """All of them."""
+    """Write every generated document."""
     for name, draw in DOCUMENTS.items():
         (DOCS / name).write_text(draw(), encoding="utf-8")
 

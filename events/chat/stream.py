@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ..core.json_text import parse
 from ..core.lifecycle import State
-from ..core.limits import BODY_BYTES_MAX, LESSONS_MAX
+from ..core.limits import BODY_BYTES_MAX
 from ..core.model import (
     AttemptStarted,
     Ended,
@@ -25,8 +25,7 @@ from ..core.splice import Op
 from ..emission.ledger import Ledger, Sink
 from ..emission.outbox import Outbox
 from ..folds.wire import SIBLING, Call, Wire
-from ..tape.familiar import Familiar
-from ..tape.record import Record
+from ..tape.record import Record, Shape
 from ..wire.sse import encode
 from . import read, write
 from .answers import Failure
@@ -34,7 +33,6 @@ from .cards import Cards
 from .choices import CUT_FINISHES
 from .held import HeldCalls
 from .hermes import AgentTools, Progress, frame_of
-from .lesson import learn
 from .repair import Chunk, Done, Item, Repair, Unknown, role_moved, without_claims
 from .results import Results
 
@@ -61,9 +59,9 @@ class ChatStream:
         self._cards = Cards(settings, self.ledger, self._outbox)
         #: Text has come, so that a warning begins a paragraph of its own.
         self._texted = False
-        #: Frames that it knows go out as they came, with nothing else to be done; gone when anything happens but one
-        #: more piece of a call's arguments.
-        self.familiar: Familiar | None = None
+        #: Frames of this shape pass as they came and change nothing; None once anything else has happened but one more
+        #: piece of a call's arguments.
+        self._plain_shape: Shape | None = None
         self._begin_attempt()
 
     @property
@@ -79,28 +77,29 @@ class ChatStream:
     def feed(self, record: Record) -> list[bytes]:
         """The frames for this record."""
         kind = record.kind
+        if record.shape is not None and record.shape is self._plain_shape:
+            assert record.raw is not None
+            return [record.raw]
         if kind == "frame":
             if self._flows and record.payload is not None and (not record.keys or record.keys.keys() <= _CUTS):
                 frame = self._flowing(record, record.payload)
                 if frame is not None:
                     return [frame]
-            self.familiar = None
+            self._plain_shape = None
             self._fresh = False
             self._frame(record.read())
         elif kind == "end":
             self._end(record)
             return [*self._last, *self._outbox.take()]
         else:
-            self.familiar = None
+            self._plain_shape = None
             self._other(record)
         return self._outbox.take()
 
     def _flowing(self, record: Record, payload: bytes) -> bytes | None:
         """One more piece of text, or of a call's arguments, if it is no more than that."""
-        if record.value is self.familiar and record.value is not None:  # null is a value, too
-            return record.raw
         frame = None if self.ledger.whole else self._repair.steady(payload)  # first: the dearest of what is usual
-        value = record.read().value  # if it was familiar, something else has happened meanwhile
+        value = record.read().value
         plain = frame is None and self._repair.plain(value)
         frame = record.raw if plain else frame
         calls = not frame and b'"tool_calls"' in payload and not self._settings.held
@@ -111,9 +110,8 @@ class ChatStream:
         if self._sink is not None and frame is not None:  # told here; the live fold knows it already
             for event in read.texts(value if plain else parse(frame[6:-2]), record.n):
                 self._sink(event)
-        elif plain and self.familiar is None and self._lessons:
-            self.familiar = learn(payload, value)
-            self._lessons -= self.familiar is None
+        elif plain and record.shape is not None and len(payload) > record.shape.edges:  # it says something
+            self._plain_shape = record.shape
         return frame
 
     def _frame(self, record: Record) -> None:
@@ -177,8 +175,7 @@ class ChatStream:
         self._results.begin()
         #: When a call was first handed over.
         self.handed_us: int | None = None
-        self.familiar = None
-        self._lessons = LESSONS_MAX
+        self._plain_shape = None
         self._repair = Repair(self._facts, self._settings, self._envelope, self._roles, self.ledger, self._stream_id)
 
     def _discard(self, repair: str) -> None:
@@ -411,7 +408,7 @@ class ChatStream:
 
     def _close(self) -> None:
         self._closed, self._flows = True, False
-        self.familiar = None
+        self._plain_shape = None
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """How the stream ends and with which flags, if its bytes end now for this cause: what `end` is to say."""

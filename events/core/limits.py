@@ -14,7 +14,6 @@ __all__ = [
     "JSON_NESTING_MAX",
     "KEPT_CHARS_MAX",
     "LABEL_CHARS_MAX",
-    "LESSONS_MAX",
     "LINE_BYTES_MAX",
     "LISTS_OF_A_DELTA_MAX",
     "NAME_CHARS_MAX",
@@ -24,8 +23,8 @@ __all__ = [
     "RETOLD_CHARS_MAX",
     "RETOLD_CHARS_MIN",
     "RETOLD_PLACES_MAX",
+    "SHAPES_MAX",
     "SLICE_BYTES",
-    "SLICE_BYTES_MIN",
     "TAPE_LINE_BYTES_MAX",
     "THINK_HEAD_CHARS_MAX",
     "UNDELIVERED_BYTES_MAX",
@@ -44,9 +43,6 @@ TAPE_LINE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 #: Of a read that is framed in one go. 64 KiB of empty events are 9,000 frames and 47 ms, in which nobody else gets on.
 SLICE_BYTES: Final = 8 * 1024
-#: Of the first slice of a read, which may teach what the rest is: four or five frames of a chat.
-SLICE_BYTES_MIN: Final = 1024
-
 #: Damages of one tape that are listed: a file of nothing but LF has one for every byte.
 DAMAGES_MAX: Final = 1_000
 
@@ -81,9 +77,9 @@ CHUNKS_WAITING_MAX: Final = 128
 #: A tool's name in pieces (dialects.md Q16): OpenAI takes at most 64. What goes beyond is left out.
 NAME_CHARS_MAX: Final = 1_024
 
-#: Plain frames of one attempt from which no edges could be learned (dialects.md: padding that differs from frame to
-#: frame); after that nobody tries again, and each frame is read.
-LESSONS_MAX: Final = 8
+#: Shapes of text frames that are learned in one attempt. Streams with padding that differs from frame to frame never
+#: repeat one (dialects.md), others have a handful: a new one for each change of reasoning, text and call.
+SHAPES_MAX: Final = 64
 
 #: Kinds of lists in a delta whose entries are numbered (reasoning details, annotations); no dialect has more than 3.
 LISTS_OF_A_DELTA_MAX: Final = 16

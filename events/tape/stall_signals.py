@@ -2,24 +2,21 @@
 
 from ..core.json_text import as_object
 from .record import Record
-from .stretch import Stretch
 
 __all__ = ["lives", "speaks"]
 
 
-def speaks(record: Record | Stretch) -> bool:
+def speaks(record: Record) -> bool:
     """A data frame that is no ping: comments and pings never reset the stall clock (U26)."""
-    if isinstance(record, Stretch):
-        return True
     payload, event = record.payload, b""
     if payload is None or record.keys:
         frame = record.frame()
         payload, event = frame.payload, frame.event
     if payload is None or event == b"ping" or payload.lstrip()[:1] in (b"", b":"):
         return False
-    return as_object(record.value).get("type") != "ping"
+    return b'"ping"' not in payload or as_object(record.read().value).get("type") != "ping"
 
 
-def lives(record: Record | Stretch) -> bool:
+def lives(record: Record) -> bool:
     """The same of hermes-agent, which sends only keepalives while a tool of its own runs, however long that takes."""
     return speaks(record) or (record.raw or b"").strip() == b": keepalive"

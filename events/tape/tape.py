@@ -10,11 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from ..core.errors import LocalError, TapeError
 from ..core.json_text import ABSENT, parse
-from ..core.limits import DAMAGES_MAX, SLICE_BYTES, SLICE_BYTES_MIN, TAPE_LINE_BYTES_MAX
+from ..core.limits import DAMAGES_MAX, SHAPES_MAX, SLICE_BYTES, TAPE_LINE_BYTES_MAX
 from ..wire.sse import BOM, Decoder, Frame
-from .familiar import Familiar
-from .record import NO_KEYS, Record, decode
-from .stretch import Stretch, single
+from .record import NO_KEYS, Record, Shape, decode
 from .upcast import FORMAT, upcast
 
 __all__ = ["Damage", "Reader", "Recorder", "reads"]
@@ -29,10 +27,12 @@ class Recorder:
     even under a clock that stands still. Nothing follows `end`.
     """
 
-    def __init__(self, decoder: Decoder | None = None) -> None:
+    def __init__(self, decoder: Decoder | None = None, *, skim: bool = False) -> None:
+        """With `skim`, a frame of the same shape as the one before is not parsed: its record has a `shape` instead."""
         self.decoder = decoder or Decoder()
-        #: Frames that it knows are kept without being read: their value is itself.
-        self.familiar: Familiar | None = None
+        self._skim = skim
+        self._shape: Shape | None = None
+        self._shapes_left = SHAPES_MAX
         #: Of a stream that goes on behind an event above a limit: what its reads are from there, `body` or `rest`.
         self.beyond = ""
         self.ended = False
@@ -43,7 +43,6 @@ class Recorder:
         self._frames = 0
         self._sha256 = hashlib.sha256()
         self._first_frame = True
-        self._slice_bytes = SLICE_BYTES_MIN
         # Read boundaries inside the bytes that are no frame yet: their times and places, flat, since a frame may come
         # in eight million reads.
         self._cuts = array("Q")
@@ -76,12 +75,13 @@ class Recorder:
         self._bytes = self._frames = 0
         self._sha256 = hashlib.sha256()
         self._first_frame = True
+        self._shape, self._shapes_left = None, SHAPES_MAX
         records.append(self.record("attempt", t, keys))
         return records
 
     def drip(self, t: int, data: bytes) -> bool:
         """Takes a read that only prolongs what is no frame yet, and says whether it was one; else nothing happened."""
-        if not self._pending_bytes or len(data) > SLICE_BYTES_MIN or not self.decoder.drip(data):
+        if not self._pending_bytes or len(data) > SLICE_BYTES or not self.decoder.drip(data):
             return False
         self._take(t, data)
         self._pending_bytes += len(data)
@@ -90,36 +90,27 @@ class Recorder:
         return True
 
     def read(self, t: int, data: bytes) -> list[Record]:
-        """The frames that this read completed."""
-        return single(self.each(t, data))
+        """Return a record for each frame that this read completed."""
+        return list(self.each(t, data))
 
-    def each(self, t: int, data: bytes) -> Iterator[Record | Stretch]:
-        """The same one by one, for who learns from a frame what is `familiar` in the next; to be read to its end."""
+    def each(self, t: int, data: bytes) -> Iterator[Record]:
+        """Yield the same records one by one, framing a large read in slices; it must be read to its end."""
         assert data, "an empty read is no read"
         self._take(t, data)
-        return self._onwards(data) if self.beyond else self._each(data)
-
-    def _each(self, data: bytes) -> Iterator[Record | Stretch]:
-        if self._pending_bytes and len(data) <= SLICE_BYTES_MIN and not self.decoder.overflow:
-            return iter(self._sliced(data))  # a frame may come in single bytes (U27)
-        return self._framed(data)
-
-    def _onwards(self, data: bytes) -> Iterator[Record | Stretch]:
-        """What there is of such an event is `rest` at once, and nothing behind it is framed any more."""
         limit = self.decoder.overflow
-        if not limit:
-            yield from self._each(data)
-            if self.decoder.overflow:
+        if not self.beyond or not limit:
+            yield from self._framed(data)
+            if self.beyond and self.decoder.overflow:
                 yield from self.rest(self._read_t)
         elif self.beyond == "body":
             yield self.record("body", self._read_t, NO_KEYS, data)
         else:
             yield self.record("rest", self._read_t, {"limit": limit}, data, verbatim=False)
 
-    def _framed(self, data: bytes) -> Iterator[Record | Stretch]:
-        """A read is framed in slices; it stays one read, because cuts at a frame's own time are none.
+    def _framed(self, data: bytes) -> Iterator[Record]:
+        """Frame a read in slices that end with a frame where one ends in time.
 
-        Small ones at first, so that what a frame teaches helps with the next; they grow while all is as before.
+        It stays one read, because a cut at the time of its own frame is not recorded.
         """
         at, size = 0, len(data)
         while at < size:
@@ -127,41 +118,17 @@ class Recorder:
                 self.decoder.keep(data[at:])
                 self._cut(self._read_t, size - at)
                 return
-            familiar, end = self.familiar, at + self._slice_bytes
-            if familiar is not None and not self._pending_bytes and self.decoder.harmless_bytes >= SLICE_BYTES:
-                texts, end = familiar.stretch(data, at, end)
-                if texts:
-                    yield self._stretch(data[at:end], texts, familiar)
-                    at = end
-                    continue
-                self._slice_bytes = SLICE_BYTES_MIN
-            behind = self._slice_end(data, at, one=familiar is not None)
-            yield from self._sliced(data[at:behind])
-            at = behind
-
-    def _stretch(self, raw: bytes, texts: list[bytes], familiar: Familiar) -> Stretch:
-        self._slice_bytes = min(2 * self._slice_bytes, SLICE_BYTES)
-        stretch = Stretch(self._n, self._read_t, raw, texts, familiar)
-        self._n += len(texts)
-        self._frames += len(texts)
-        return stretch
-
-    def _slice_end(self, data: bytes, at: int, *, one: bool) -> int:
-        """Behind a frame, where one ends in time; behind the first, where more may be known than this one."""
-        size = len(data)
-        if not one and size - at <= 2 * self._slice_bytes:
-            return size
-        found = data.find(b"\n\n", at if one else at + self._slice_bytes, at + SLICE_BYTES)
-        if not one:
-            self._slice_bytes = min(2 * self._slice_bytes, SLICE_BYTES)
-        return min(size, at + SLICE_BYTES) if found < 0 else found + 2
-
-    def _sliced(self, data: bytes) -> Iterable[Record]:
-        frames = self.decoder.feed(data)
-        if not frames:
-            self._cut(self._read_t, len(data))
-            return ()
-        return self._frame_records(frames, self._read_t, len(data))
+            end = size
+            if size - at > 2 * SLICE_BYTES:
+                found = data.find(b"\n\n", at + SLICE_BYTES, at + 2 * SLICE_BYTES)
+                end = at + 2 * SLICE_BYTES if found < 0 else found + 2
+            piece = data[at:end] if end - at < size else data
+            frames = self.decoder.feed(piece)
+            if frames:
+                yield from self._frame_records(frames, self._read_t, len(piece))
+            else:
+                self._cut(self._read_t, len(piece))
+            at = end
 
     def body(self, t: int, data: bytes, keys: Mapping[str, Any] = NO_KEYS) -> Record:
         """A read of an answer that is not a stream."""
@@ -207,16 +174,16 @@ class Recorder:
     def _frame_records(self, frames: list[Frame], t: int, read_bytes: int) -> Iterator[Record]:
         framed = -self._pending_bytes
         for frame in frames:
-            n = self._n  # another record may have come between
+            n = self._n  # another record may have been written since the last frame
             raw, payload, _, _, _, canonical = frame
             framed += len(raw)
-            familiar = self.familiar
-            if familiar is not None and canonical and payload and not self._pending_bytes and familiar.knows(payload):
-                record = Record(n, t, "frame", NO_KEYS, raw, payload, familiar)
+            shape = self._shape
+            if shape is not None and canonical and payload and not self._pending_bytes and shape.fits(payload):
+                record = Record(n, t, "frame", NO_KEYS, raw, payload, ABSENT, shape)
             else:
                 value = ABSENT if payload is None else parse(payload)
-                if canonical and value is not ABSENT and not self._pending_bytes:
-                    record = Record(n, t, "frame", NO_KEYS, raw, payload, value)
+                if canonical and payload and value is not ABSENT and not self._pending_bytes:
+                    record = Record(n, t, "frame", NO_KEYS, raw, payload, value, self._next_shape(payload))
                 else:
                     record = self._unusual_frame(n, t, frame, value)
                 self._first_frame = False
@@ -225,6 +192,14 @@ class Recorder:
         self._frames += len(frames)
         if frames and framed < read_bytes:
             self._cut(t, read_bytes - framed)
+
+    def _next_shape(self, payload: bytes) -> Shape | None:
+        """Return the shape to compare the next frames with; give up on a stream that never repeats one."""
+        if not self._skim or not self._shapes_left:
+            return None
+        self._shape = Shape.of(payload)
+        self._shapes_left -= self._shape is not None
+        return self._shape
 
     def _unusual_frame(self, n: int, t: int, frame: Frame, value: Any) -> Record:
         keys: dict[str, Any] = {}

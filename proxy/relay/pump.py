@@ -13,7 +13,6 @@ import trio
 from wiretape.events.core.limits import BODY_BYTES_MAX
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.stall_signals import lives, speaks
-from wiretape.events.tape.stretch import Stretch
 from wiretape.events.wire.sse import parse_block
 
 from ..limits import FRAMES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
@@ -269,7 +268,7 @@ class Pump:
                     await trio.lowlevel.checkpoint()
         return "" if self._order.verbatim else self._frames_end()  # it ends where the upstream ends it
 
-    async def _took(self, t: float, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
+    async def _took(self, t: float, records: Sequence[Record], frames: list[bytes]) -> None:
         says = lives if self._order.route.hermes else speaks
         if (records and records[-1].kind != "frame") or any(map(says, records)):
             self._deadlines.progress(t)
@@ -381,7 +380,7 @@ class Pump:
         """Emitted, written, and only then shown."""
         await self._write(records, self._taping.emitted(records))
 
-    async def _write(self, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
+    async def _write(self, records: Sequence[Record], frames: list[bytes]) -> None:
         await self._scribe.write(records, frames)
         if frames and self._taping.store is None:
             await self._untaped()

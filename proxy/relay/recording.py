@@ -12,7 +12,6 @@ from wiretape.events.core.json_text import ABSENT
 from wiretape.events.core.model import Ending
 from wiretape.events.emission.emit import Emitter
 from wiretape.events.tape.record import NO_KEYS, Record
-from wiretape.events.tape.stretch import Stretch
 from wiretape.events.tape.tape import Recorder
 
 from ..limits import FRAMES_A_TURN_MAX
@@ -59,7 +58,7 @@ class Taping:
     ) -> None:
         """`wrote` is told how long each batch took: a disk that is full of work is seen there first."""
         self.stream = stream
-        self.recorder = Recorder()
+        self.recorder = Recorder(skim=True)
         self.emitter = Emitter()
         #: None where nothing is taped: by the settings, or after the log failed and the stream goes on (`serve`).
         self.store = store
@@ -77,7 +76,7 @@ class Taping:
         self._wrote = wrote
         self._fold = EntryFold(stream, self.emitter)
         self._began = began
-        self._waiting: list[Record | Stretch] = []
+        self._waiting: list[Record] = []
 
     def shared(self) -> None:
         """Two tasks will write: the one that sends an upload, and its pump, which hears that the client has left."""
@@ -99,7 +98,7 @@ class Taping:
         for record in records:
             self.emit(record)
 
-    def hold(self, records: Sequence[Record | Stretch]) -> None:
+    def hold(self, records: Sequence[Record]) -> None:
         """To be written with the next batch, emitted already, and shown only then."""
         self._waiting += records
 
@@ -107,10 +106,9 @@ class Taping:
         """What goes out on account of this record, once it is written."""
         frames = self.emitter.feed(record)
         self._fold.look(record)
-        self.recorder.familiar = self.emitter.stream.familiar
         return frames
 
-    def emitted(self, records: Sequence[Record], behind: Sequence[Record | Stretch] = ()) -> list[bytes]:
+    def emitted(self, records: Sequence[Record], behind: Sequence[Record] = ()) -> list[bytes]:
         """The same of some; where it fails they are not lost, nor are those before them that are not written yet."""
         try:
             return [frame for record in records for frame in self.emit(record)]
@@ -123,40 +121,32 @@ class Taping:
         """Whether this read only prolongs a frame that has begun: then it is taken, and nothing comes of it yet."""
         return self.recorder.drip(int((at - self._began) * _MICROSECONDS), data)
 
-    def read(self, at: float, data: bytes) -> tuple[list[Record | Stretch], list[bytes]]:
-        """The frames that this read completed, and what goes out on their account; familiar ones need no look."""
+    def read(self, at: float, data: bytes) -> tuple[list[Record], list[bytes]]:
+        """The frames that this read completed, and what goes out on their account."""
         return self._some(self.recorder.each(self.t(at), data), inf)
 
-    def turns(self, at: float, data: bytes) -> Iterator[tuple[list[Record | Stretch], list[bytes]]]:
+    def turns(self, at: float, data: bytes) -> Iterator[tuple[list[Record], list[bytes]]]:
         """The same in parts, for a read whose frames would hold up all other streams; to be taken to its end."""
         each = self.recorder.each(self.t(at), data)
         while (some := self._some(each, FRAMES_A_TURN_MAX))[0]:
             yield some
 
-    def _some(self, each: Iterator[Record | Stretch], count: float) -> tuple[list[Record | Stretch], list[bytes]]:
-        records: list[Record | Stretch] = []
+    def _some(self, each: Iterator[Record], count: float) -> tuple[list[Record], list[bytes]]:
+        records: list[Record] = []
         frames: list[bytes] = []
-        recorder = self.recorder
         try:
             for record in each:
                 records.append(record)
-                if isinstance(record, Stretch):
-                    frames.append(record.raw)
-                elif recorder.familiar is not None and record.value is recorder.familiar:
-                    assert record.raw is not None
-                    frames.append(record.raw)
-                else:
-                    frames += self.emit(record)
-                if record.last_n - records[0].n + 1 >= count:
+                frames += self.emit(record)
+                if len(records) >= count:
                     break
         except Exception:
-            recorder.familiar = None
             self._waiting += [*records, *each]
             self.failed = True
             raise
         return records, frames
 
-    async def write(self, records: Sequence[Record | Stretch]) -> None:
+    async def write(self, records: Sequence[Record]) -> None:
         """One batch, and what waited for it; all of it has been through `emit`."""
         if self._waiting:
             records = [*self._waiting, *records]
@@ -244,14 +234,14 @@ class Taping:
         self.entry = self._fold.entry()
         return Closing(behind, tells=True, committed=committed, as_meant=as_meant)
 
-    async def _closed(self, store: Store, records: Sequence[Record | Stretch]) -> bool:
+    async def _closed(self, store: Store, records: Sequence[Record]) -> bool:
         try:
             self.written_bytes += await store.append(self.stream, records)
         except Exception:  # noqa: BLE001 - the client is told, whatever else fails
             return False
         return True
 
-    def whole(self, records: Sequence[Record | Stretch]) -> bool:
+    def whole(self, records: Sequence[Record]) -> bool:
         """Whether the stream has said its last word with these, and its end can be written with them at once: a client
         that leaves while that waits would be neither sent anything nor `gone`.
         """

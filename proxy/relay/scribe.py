@@ -9,7 +9,6 @@ from typing import Any
 import trio
 
 from wiretape.events.tape.record import Record
-from wiretape.events.tape.stretch import Stretch
 
 from ..upstream.body import Body
 from ..upstream.errors import WireError
@@ -59,17 +58,17 @@ class Scribe:
         """Emitted, written, and only then shown."""
         await self.write(records, self._taping.emitted(records))
 
-    async def write(self, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
+    async def write(self, records: Sequence[Record], frames: list[bytes]) -> None:
         """What was emitted on account of these records is shown when they are written."""
         if records:
             self._hold(records, frames)
             await self._taping.write(())
             self._show()
 
-    def _hold(self, records: Sequence[Record | Stretch], frames: list[bytes]) -> None:
+    def _hold(self, records: Sequence[Record], frames: list[bytes]) -> None:
         """To be written and shown with what is written next."""
         taping = self._taping
-        self._frames_n = records[-1].last_n
+        self._frames_n = records[-1].n
         if frames and self._unanswered:
             self._first = self._head()
             # At the time of its frames: more of the same read may follow.
@@ -136,7 +135,7 @@ class Scribe:
             await self.commit(answer, answer.body)
         await self.finish("status" if failure.answered else CAUSE_OF.get(failure.ending, "internal"))
 
-    async def finish(self, cause: str, records: Sequence[Record | Stretch] = (), frames: Sequence[bytes] = ()) -> None:
+    async def finish(self, cause: str, records: Sequence[Record] = (), frames: Sequence[bytes] = ()) -> None:
         """The one ending; with the last records and frames, where they and it came in one read: a write and a send less
         are 5 % of a stream that came whole in one. Nothing waits from that read to the send: a client that left
         meanwhile would get nothing.

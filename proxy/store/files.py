@@ -10,8 +10,7 @@ from typing import Final
 
 import trio
 
-from wiretape.events.tape.record import Record
-from wiretape.events.tape.stretch import Stretch, lines
+from wiretape.events.tape.record import Record, encode
 
 from .catalogue import Catalogue
 from .catalogue_row import AnswerRow, Entry, StreamRow, opened
@@ -126,11 +125,11 @@ class FileStore:
             raise failure from error
         self._live[stream] = LiveTape(stream, tape)
 
-    def waits_for(self, records: Sequence[Record | Stretch]) -> bool:
+    def waits_for(self, records: Sequence[Record]) -> bool:
         """For a round, or for a thread."""
         return self._durable or _size(records) > INLINE_BYTES_MAX
 
-    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
         """Write one batch."""
         live = self._live.get(stream)
         if live is None or live.tape.ended:
@@ -226,15 +225,15 @@ class FileStore:
         self._named_s = time.perf_counter() - began
         return tape
 
-    async def _write(self, live: LiveTape, records: Sequence[Record | Stretch]) -> None:
+    async def _write(self, live: LiveTape, records: Sequence[Record]) -> None:
         if _size(records) <= INLINE_BYTES_MAX:
-            live.tape.write(lines(records))
+            live.tape.write(b"".join(map(encode, records)))
         else:
             with trio.CancelScope(shield=True):  # whoever is cancelled here must know that it is written
                 await trio.to_thread.run_sync(_write_large, live.tape, records, limiter=self._large)
 
-    def _written(self, live: LiveTape, records: Sequence[Record | Stretch]) -> None:
-        live.next_n = records[-1].last_n + 1
+    def _written(self, live: LiveTape, records: Sequence[Record]) -> None:
+        live.next_n = records[-1].n + 1
         if records[0].n < _OPENING_RECORDS:
             _describe(live, records)
         if self._full:
@@ -291,13 +290,13 @@ class FileStore:
             live.close()
 
 
-def _describe(live: LiveTape, records: Sequence[Record | Stretch]) -> None:
+def _describe(live: LiveTape, records: Sequence[Record]) -> None:
     for record in records:
-        if isinstance(record, Record) and record.kind in ("open", "request"):
+        if record.kind in ("open", "request"):
             live.row = opened(live.row, record)
 
 
-def _size(records: Sequence[Record | Stretch]) -> int:
+def _size(records: Sequence[Record]) -> int:
     size = 0
     for record in records:
         if record.raw is not None:
@@ -305,8 +304,8 @@ def _size(records: Sequence[Record | Stretch]) -> int:
     return size
 
 
-def _write_large(tape: TapeFile, records: Sequence[Record | Stretch]) -> None:
-    tape.write(lines(records))
+def _write_large(tape: TapeFile, records: Sequence[Record]) -> None:
+    tape.write(b"".join(map(encode, records)))
 
 
 def _move(folder: Folder, tapes: Collection[TapeFile]) -> None:

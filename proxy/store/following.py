@@ -6,7 +6,6 @@ from typing import Final
 import trio
 
 from wiretape.events.tape.record import Record, decode
-from wiretape.events.tape.stretch import Stretch, single
 from wiretape.events.tape.tape import Damage, Reader
 
 from .catalogue_row import StreamRow
@@ -61,12 +60,12 @@ class LiveTape:
         #: Bytes that readers may see; at level `disk` fewer than are written.
         self.shown = 0
         #: The batch that begins at `last_at` and ends at `shown`, unless it is large.
-        self.last: Sequence[Record | Stretch] = ()
+        self.last: Sequence[Record] = ()
         self.last_at = 0
         self.closed = False
         self.wakes = Wakes()
 
-    def show(self, records: Sequence[Record | Stretch], at: int) -> None:
+    def show(self, records: Sequence[Record], at: int) -> None:
         """The batch that was written at this byte."""
         self.shown = self.tape.size
         self.last = records if self.shown - at <= _LAST_BYTES_MAX else ()
@@ -113,7 +112,7 @@ class LiveBatches:
         live = self._live
         await trio.lowlevel.checkpoint()
         if live.last and live.last_at == self._at and not self._tail:
-            records = single(live.last)
+            records = list(live.last)
             self._at = live.shown
         else:
             records = await self._read()

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import trio
 
 from wiretape.events.tape.record import Record, encode
-from wiretape.events.tape.stretch import Stretch, single
 from wiretape.events.tape.tape import Damage
 
 from .catalogue_row import AnswerRow, CallRow, Entry, StreamRow, entry_of, opened
@@ -80,17 +79,17 @@ class MemoryStore:
             raise StoreError(f"{stream} has a tape already")
         self._tapes[stream] = _Tape(stream)
 
-    def waits_for(self, records: Sequence[Record | Stretch]) -> bool:  # noqa: ARG002 - as a store has it
+    def waits_for(self, records: Sequence[Record]) -> bool:  # noqa: ARG002 - as a store has it
         """Never."""
         return False
 
-    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
         """Keep one batch."""
         tape = self._tapes.get(stream)
         if tape is None or tape.closed:
             raise StreamMissingError(f"{stream} is not open")
         before = tape.size
-        tape.take(single(records), entry)
+        tape.take(records, entry)
         return tape.size - before
 
     async def release(self, stream: str) -> None:

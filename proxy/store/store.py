@@ -16,7 +16,6 @@ from typing import Final, Protocol
 
 from wiretape.events.core.errors import LocalError, WiretapeError
 from wiretape.events.tape.record import Record
-from wiretape.events.tape.stretch import Stretch
 from wiretape.events.tape.tape import Damage
 
 from .catalogue_row import AnswerRow, Entry, StreamRow
@@ -104,11 +103,11 @@ class Store(Protocol):
         """Begin the tape of a stream that no tape has yet."""
         ...
 
-    def waits_for(self, records: Sequence[Record | Stretch]) -> bool:
+    def waits_for(self, records: Sequence[Record]) -> bool:
         """Whether `append` of these has to wait, so that meanwhile a reader may leave."""
         ...
 
-    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
         """Write one batch whole, so many bytes; it is written when this returns, and only then do readers see it.
 
         A batch with `end` ends the stream, and its row goes into the catalogue: `entry`, or else what the tape says.

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from wiretape.events.core.settings import Facts
 from wiretape.events.emission.emit import Emitter
 from wiretape.events.tape.record import encode
-from wiretape.events.tape.stretch import lines
 from wiretape.events.tape.tape import Reader, Recorder
 from wiretape.proxy.relay.recording import Taping
 
@@ -29,7 +28,7 @@ class Stream:
     def read(self, t: int, data: bytes) -> tuple[bytes, bytes]:
         """The batch for the log and the batch for the client, one of each a read (design: one write, one send)."""
         records, frames = self.taping.read(t, data)
-        return lines(records), b"".join(frames)
+        return b"".join(map(encode, records)), b"".join(frames)
 
 
 def live(reads: Iterable[bytes]) -> Stream:

@@ -3,9 +3,7 @@
 import pytest
 
 from tests.support.chat import DONE, frame, sse, text
-from wiretape.events.tape.familiar import Familiar
 from wiretape.events.tape.stall_signals import lives, speaks
-from wiretape.events.tape.stretch import Stretch
 from wiretape.events.tape.tape import Recorder
 
 KEEPALIVE = b": keepalive\n\n"
@@ -34,10 +32,3 @@ def test_comments_and_pings_are_none(silent: bytes) -> None:
 def test_a_keepalive_is_life_of_an_agent_alone() -> None:
     (record,) = Recorder().read(1, KEEPALIVE)
     assert (speaks(record), lives(record)) == (False, True)
-
-
-def test_frames_known_by_their_edges_are_life_together_and_each_by_itself() -> None:
-    before, _, behind = text("word").removeprefix(b"data: ").strip().partition(b"word")
-    stretch = Stretch(1, 1, text("word") * 2, [b"word", b"word"], Familiar(before, behind))
-    assert speaks(stretch)
-    assert all(map(speaks, stretch.records()))

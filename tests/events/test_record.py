@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from wiretape.events.core.json_text import ABSENT, dumps
 from wiretape.events.core.limits import QUOTED_BYTES_MAX
-from wiretape.events.tape.familiar import Familiar
-from wiretape.events.tape.record import NO_KEYS, Record, decode, encode
+from wiretape.events.tape.record import NO_KEYS, Record, Shape, decode, encode
 from wiretape.events.wire.sse import BOM, Frame, parse_block
 
 
@@ -348,9 +347,46 @@ def test_many_raw_bytes_are_the_same_json_as_few(more: int) -> None:
     assert b'"b64":' in broken
 
 
-def test_a_payload_that_is_known_by_its_edges_is_read_when_somebody_asks() -> None:
-    known = Familiar(b'{"a":"', b'"}')
-    record = frame(b'data: {"a":"x"}\n\n', b'{"a":"x"}', known)
+SHAPE = Shape(b'{"id":"content","content":"', b'","n":[]}')
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"a":1}',
+        b"[]",
+        b'{"content":""}',
+        b'{"content":null,"name":"x"}',
+        b'{"content":"x","usage":{"total_tokens":1}}',
+        rb'{"id":"\"content\":\"x\""}',
+    ],
+)
+def test_payload_without_streamed_text_has_no_shape(payload: bytes) -> None:
+    assert Shape.of(payload) is None
+
+
+@pytest.mark.parametrize("text", ["", "x", "é🎉", r"\n\"\\\/", "a" * 9_999])
+def test_shape_fits_any_text_in_its_place(text: str) -> None:
+    shape = Shape.of(b'{"id":"content","content":"x","n":[]}')
+    assert shape is not None
+    assert (shape.before, shape.after) == (SHAPE.before, SHAPE.after)
+    assert shape.fits(SHAPE.before + text.encode() + SHAPE.after)
+
+
+@pytest.mark.parametrize(
+    "text", [b'","content":"', b"\n", b"\\", b"\\u0041", b"\\x", b"\xff", b"\xed\xa0\x80", b'"', b"\x1f"]
+)
+def test_shape_rejects_text_that_needs_parsing(text: bytes) -> None:
+    assert not SHAPE.fits(SHAPE.before + text + SHAPE.after)
+
+
+def test_shape_rejects_other_payloads() -> None:
+    assert not SHAPE.fits(SHAPE.before + b"x" + SHAPE.after + b" ")
+    assert not SHAPE.fits(b" " + SHAPE.before + b"x" + SHAPE.after)
+    assert not Shape(b'{"content":"', b'"}').fits(b'{"content":"}')
+
+
+def test_record_without_value_is_parsed_on_demand() -> None:
+    record = frame(b'data: {"a":"x"}\n\n', b'{"a":"x"}')
     assert record.read().value == {"a": "x"}
     assert record.read().read() == record._replace(value={"a": "x"})
-    assert record.last_n == record.n

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.make_fixtures import TAPES
 from wiretape.events.core.errors import LocalError, TapeError
 from wiretape.events.core.json_text import ABSENT, parse
-from wiretape.events.core.limits import DAMAGES_MAX, SLICE_BYTES, TAPE_LINE_BYTES_MAX
+from wiretape.events.core.limits import DAMAGES_MAX, SHAPES_MAX, SLICE_BYTES, TAPE_LINE_BYTES_MAX
 from wiretape.events.tape.record import NO_KEYS, Record, encode
 from wiretape.events.tape.tape import Damage, Reader, Recorder, reads
 from wiretape.events.wire.sse import BOM, Decoder
@@ -591,3 +591,32 @@ def test_an_event_of_many_slices_has_one_cut_for_each_read() -> None:
     records = [*recorder.read(7, first), *recorder.read(8, second)]
     assert [record.keys["cuts"] for record in records] == [[[7, len(first)]]]
     assert list(reads(records)) == [(7, first), (8, second)]
+
+
+def test_skimming_recorder_leaves_repeated_shapes_unparsed_until_the_shape_changes() -> None:
+    recorder = Recorder(skim=True)
+    frames = [b'data: {"content":"%b"}\n\n' % text for text in (b"a", b"b", b"c\\u00e9", b"d")]
+    first, second, third, fourth = recorder.read(1, b"".join(frames))
+    assert first.shape is not None
+    assert (first.value, second.value, third.value) == ({"content": "a"}, ABSENT, {"content": "c\u00e9"})
+    assert second.shape is first.shape
+    assert third.shape is not first.shape
+    assert fourth.shape is third.shape
+    (after,) = [record for record in recorder.attempt(2, {}) + recorder.read(3, frames[0]) if record.kind == "frame"]
+    assert after.value == {"content": "a"}
+
+
+def test_skimming_recorder_gives_up_on_padding_that_never_repeats() -> None:
+    recorder = Recorder(skim=True)
+    frames = [b'data: {"content":"a","pad":%d}\n\n' % number for number in range(SHAPES_MAX + 1)]
+    *records, last = recorder.read(1, b"".join(frames))
+    assert all(record.shape for record in records)
+    assert last.shape is None
+
+
+def test_skimming_recorder_parses_frames_cut_between_reads() -> None:
+    recorder = Recorder(skim=True)
+    whole = b'data: {"content":"a"}\n\n'
+    assert recorder.read(1, whole + whole[:9])[0].shape is not None
+    (record,) = recorder.read(2, whole[9:])
+    assert (record.value, record.shape) == ({"content": "a"}, None)

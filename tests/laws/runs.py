@@ -29,7 +29,6 @@ from tests.support.house import House, house, post
 from tests.support.http import Client
 from wiretape.events.emission.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
-from wiretape.events.tape.stretch import Stretch, single
 from wiretape.proxy.relay import live as live_module
 from wiretape.proxy.relay import pump as pump_module
 from wiretape.proxy.store.memory import MemoryStore
@@ -60,8 +59,7 @@ class Written(MemoryStore):
         self._full: set[str] = set()
         self.failed: set[str] = set()
 
-    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Any = None) -> int:
-        records = single(records)
+    async def append(self, stream: str, records: Sequence[Record], entry: Any = None) -> int:
         self._writes += 1
         failing = self._plan.failing_write
         if failing is not None and (self._writes == failing[0] or stream in self._full):

@@ -19,7 +19,6 @@ from tests.proxy.scripted import request_of
 from tests.support.house import DONE, call, finish, house, post, role, streams, text, usage
 from wiretape.events.core.settings import Settings
 from wiretape.events.tape.record import Record, encode
-from wiretape.events.tape.stretch import Stretch
 from wiretape.proxy.relay.live import Live
 from wiretape.proxy.relay.pump import Pump
 from wiretape.proxy.store.memory import MemoryStore
@@ -186,7 +185,7 @@ async def test_who_follows_a_stream_whose_end_has_no_room_is_let_go(autojump_clo
     """Seed 119: the end itself could not be written, and its followers waited for ever."""
 
     class Full(MemoryStore):
-        async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Any = None) -> int:
+        async def append(self, stream: str, records: Sequence[Record], entry: Any = None) -> int:
             if records[-1].kind == "end":
                 raise StoreFullError("no room")
             return await super().append(stream, records, entry)

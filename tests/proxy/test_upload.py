@@ -19,7 +19,6 @@ from tests.proxy.scripted import request_of
 from tests.support.house import House, answer, house, post
 from wiretape.events.emission.emit import emit
 from wiretape.events.tape.record import Record
-from wiretape.events.tape.stretch import Stretch
 from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
 from wiretape.proxy.relay.recording import Taping
 from wiretape.proxy.relay.scribe import Scribe
@@ -249,7 +248,7 @@ class _Threaded(MemoryStore):
         super().__init__()
         self.writing = False
 
-    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
         assert not self.writing, "two tasks write"
         self.writing = True
         try:
@@ -332,7 +331,7 @@ async def test_who_has_left_is_not_told_to_go_on() -> None:
 
 
 class _FullForUploads(MemoryStore):
-    async def append(self, stream: str, records: Sequence[Record | Stretch], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
         if any(record.kind == "upload" for record in records):
             raise StoreFullError("no room")
         return await super().append(stream, records, entry)

@@ -85,7 +85,7 @@ class Hot:
             refused = content_type_refusal(headers)
             if refused is not None:
                 return refused
-        body = await self._body(headers, receive, scope["extensions"]["wiretape"], chat=chat)
+        body = await self._body(headers, receive, chat=chat)
         if body is None:
             return None
         plain, asked = body, None
@@ -105,9 +105,7 @@ class Hot:
         marks, cleaning = await marked(plain, asked, repair=where.route.history == "repair")
         return replace(ordered, history=marks, cleaning=cleaning) if marks else ordered
 
-    async def _body(
-        self, headers: list[Header], receive: Receive, wire: Mapping[str, Any], *, chat: bool
-    ) -> bytes | Upload | None:
+    async def _body(self, headers: list[Header], receive: Receive, *, chat: bool) -> bytes | Upload | None:
         bytes_max = self._services.config.body_bytes_max
         length = next((value for name, value in headers if name.lower() == b"content-length"), b"")
         chunked = any(name.lower() == b"transfer-encoding" for name, _ in headers)
@@ -115,12 +113,10 @@ class Hot:
             if length.isdigit() and int(length) > bytes_max:
                 raise BodyError(too_long(bytes_max))
             return Upload(receive, bytes_max)
-        return await self._whole(receive, length, bytes_max, wire["at_hand"]())
+        return await self._whole(receive, length, bytes_max)
 
-    async def _whole(self, receive: Receive, length: bytes, bytes_max: int, at_hand: Any) -> bytes | None:
+    async def _whole(self, receive: Receive, length: bytes, bytes_max: int) -> bytes | None:
         """A stop of the proxy waits for no body: whoever sends one is told to come again."""
-        if at_hand is not None:
-            return await whole_body(receive, length, bytes_max, at_hand)
         body: bytes | None = None
         with self._registry.coming() as scope:
             body = await whole_body(receive, length, bytes_max)

@@ -6,37 +6,24 @@ The one client that asked takes its bytes here. A client that falls far behind i
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Protocol
 
 import trio
 
 from ..limits import WINDOW_BYTES_MAX
 from .http_responses import Answer
 
-__all__ = ["Live", "News", "Offer"]
+__all__ = ["Live", "News"]
 
 
 class News(Enum):
     """What there is to tell besides bytes."""
 
     KEEPALIVE = "keepalive"
-    #: A piece went out in part; nothing else may be sent before its `leftover`.
-    LEFTOVER = "leftover"
     #: More waits than is kept: the rest is to be read from the tape.
     BEHIND = "behind"
     ENDED = "ended"
     #: It ended in a way that must look like a cut.
     CUT = "cut"
-
-
-class Offer(Protocol):
-    """What a connection does with a piece that is shown while its client waits."""
-
-    def __call__(self, body: bytes, /, *, last: bool = False) -> bytes | None:
-        """As far as the socket takes it: what is left, framed, or None where nothing was sent. With the `last` one the
-        end of the answer may go out too; it is said all the same.
-        """
-        ...
 
 
 def _nobody() -> None:
@@ -66,15 +53,8 @@ class Live:
         self.ended = trio.Event()
         self._cut = False
         self._on_left = on_left
-        #: Begins the answer at once, where its head goes out with its first piece; and whether it did.
-        self.open: Callable[[Answer], bool] | None = None
-        self.opened = False
-        #: Sends a piece to the client at once: one that keeps up costs no task switch (20 us of the 80 of a frame at
-        #: token pace).
-        self.offer: Offer | None = None
         #: Bytes that the client was sent, or is being sent.
         self.sent_bytes = 0
-        self._leftover = b""
         self._parts: list[bytes] = []
         self._waiting_bytes = 0
         self._behind = False
@@ -85,15 +65,13 @@ class Live:
 
     # -- the pump -----------------------------------------------------------------------------------------------------
 
-    def show(self, frames: Sequence[bytes], n: int, *, last: bool = False) -> None:
-        """Bytes that stand on the tape up to record `n`; `last`: an end that is no cut follows."""
+    def show(self, frames: Sequence[bytes], n: int) -> None:
+        """Bytes that stand on the tape up to record `n`."""
         self.shown_n = n
         data = frames[0] if len(frames) == 1 else b"".join(frames)
         self.shown += len(data)
         if self.left or self._behind:
             self._tell()
-            return
-        if self.offer is not None and self._offered(self.offer, data, last=last):
             return
         if self.taped and self._parts and self._waiting_bytes + len(data) > WINDOW_BYTES_MAX:
             self._behind = True
@@ -103,22 +81,6 @@ class Live:
             self._waiting_bytes += len(data)
         self._tell()
 
-    def _offered(self, offer: Offer, data: bytes, *, last: bool) -> bool:
-        """Only to a client that waits, so that order is kept."""
-        if self._wake is None or self._parts or self._leftover or self._keepalive:
-            return False
-        left = offer(data, last=last)
-        if left is None:
-            return False
-        self.sent_bytes += len(data)
-        self._taken_n = self.shown_n
-        if left:
-            self._leftover = left
-            self._tell()
-        else:
-            self.sent_n = self.shown_n
-        return True
-
     def room(self) -> trio.Event | None:
         """Set when the client has taken what waits for it; None where there is room now."""
         if self.left or self._waiting_bytes < WINDOW_BYTES_MAX:
@@ -126,14 +88,11 @@ class Live:
         self._room = trio.Event()
         return self._room
 
-    def commit(self, answer: Answer, *, at_once: bool = False) -> None:
-        """The status is fixed. `at_once`: its first piece is shown next, and its client need not be woken for it."""
+    def commit(self, answer: Answer) -> None:
+        """The status is fixed."""
         assert self.answer is None, "a status is given once"
         self.answer = answer
-        waits = at_once and self._wake is not None and not self.left
-        self.opened = waits and self.open is not None and self.open(answer)
-        if not self.opened:
-            self._tell()
+        self._tell()
 
     def keepalive(self) -> None:
         """A comment is due."""
@@ -159,8 +118,6 @@ class Live:
         """The bytes that wait, or what else there is; what was taken before has been sent."""
         self.sent(self._taken_n)
         while True:
-            if self._leftover:
-                return News.LEFTOVER
             if self._behind:
                 return News.BEHIND
             if self._parts:
@@ -180,13 +137,8 @@ class Live:
 
     def sent(self, n: int) -> None:
         """All up to this record has been; not the rest that waits, nor what broke off because the client left."""
-        if not (self._leftover or self.left):
+        if not self.left:
             self.sent_n = n
-
-    def leftover(self) -> bytes:
-        """Of a piece that went out in part: the rest, framed as it is."""
-        left, self._leftover = self._leftover, b""
-        return left
 
     async def reached(self, shown_bytes: int) -> None:
         """What stands on the tape is shown a moment later."""
@@ -206,16 +158,6 @@ class Live:
         """Its client wants no bytes, so it is never behind."""
         self.sent_bytes = self.shown
         self.caught_up()
-
-    @property
-    def waits(self) -> bool:
-        """Whether bytes wait to be taken."""
-        return bool(self._parts)
-
-    @property
-    def over(self) -> bool:
-        """Whether what was taken last is the end of an answer that is whole."""
-        return self.ended.is_set() and not self._cut and not (self._parts or self._leftover or self._behind)
 
     @property
     def ending(self) -> News:

@@ -140,18 +140,8 @@ class Pump:
 
     async def _asked(self) -> Asked | Failure | str:
         """The head of the answer; the tape begins while the upstream is asked."""
-        asking, cause = self._asking, ""
-        untaped: StoreError | None = None
-        await asking.begin()
-        try:
-            begun = asking.out
-            if begun:
-                await self._begin()
-                cause = await self._until(asking.answer, lambda: not asking.out)
-            if not cause and asking.answered is None:  # or the connection was closed while it waited for a request
-                cause, untaped = await self._ask_aside(begin=not begun)
-        except StoreError as error:
-            untaped = error
+        asking = self._asking
+        cause, untaped = await self._ask_aside()
         if cause or untaped is not None:
             await asking.aclose()
         if untaped is None:
@@ -171,14 +161,13 @@ class Pump:
         assert answered is not None, "asking ends with an answer or an error"
         return answered
 
-    async def _ask_aside(self, *, begin: bool) -> tuple[str, StoreError | None]:
+    async def _ask_aside(self) -> tuple[str, StoreError | None]:
         """In a task of its own: to connect and to send must not be stopped by who wants to look."""
-        done = trio.Event()
+        done, body = trio.Event(), await self._asking.prepare()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._asking.ask, done)
+            nursery.start_soon(self._asking.ask, body, done)
             try:
-                if begin:
-                    await self._begin()
+                await self._begin()
                 return await self._until(done.wait, done.is_set), None
             except StoreError as error:  # raised behind the nursery, which would put a group around it
                 return "", error
@@ -247,7 +236,7 @@ class Pump:
             return ""
         return await take(answered, late) or ("framed" if answered.over else "")
 
-    async def _take_frames(self, answered: Asked, read: Read) -> str:
+    async def _take_frames(self, _: Asked, read: Read) -> str:
         taping = self._taping
         self.received_bytes += len(read.data)
         if taping.drip(read.t, read.data):
@@ -256,10 +245,6 @@ class Pump:
             records, frames = taping.read(read.t, read.data)
             if not records and not taping.recorder.decoder.overflow:
                 return ""
-            odd = self._order.verbatim or answered.masked
-            if frames and answered.over and not odd and taping.whole(records):
-                await self._scribe.finish("closed", records, frames)
-                return "closed"
             await self._took(read.t, records, frames)
         else:
             with trio.CancelScope(shield=True):  # all of one read, and only then whoever wants it to end

@@ -241,13 +241,6 @@ class Taping:
             return False
         return True
 
-    def whole(self, records: Sequence[Record]) -> bool:
-        """Whether the stream has said its last word with these, and its end can be written with them at once: a client
-        that leaves while that waits would be neither sent anything nor `gone`.
-        """
-        waits = self.store is None or self.store.waits_for([*self._waiting, *records])
-        return not waits and self.emitter.wire.terminated
-
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """What `end` is to say."""
         return self.emitter.ending(cause)

@@ -37,11 +37,11 @@ class BodyError(Exception):
         self.answer = answer
 
 
-async def whole_body(receive: Receive, length: bytes, bytes_max: int, at_hand: Any = None) -> bytes | None:
+async def whole_body(receive: Receive, length: bytes, bytes_max: int) -> bytes | None:
     """All of it, or None where the client left; raises BodyError where it is too long or takes too long."""
     if length.isdigit() and int(length) > bytes_max:
         raise BodyError(too_long(bytes_max))
-    message = at_hand or await _first(receive)
+    message = await _first(receive)
     if message["type"] == "http.disconnect":
         return None
     if not message.get("more_body", False):

@@ -83,16 +83,15 @@ class Scribe:
         """Whether the client's status is still free."""
         return self._live.answer is None and self._first is None
 
-    def _show(self, *, last: bool = False) -> None:
-        """What was held; `last`: it ends a whole answer."""
+    def _show(self) -> None:
+        """What was held."""
         live = self._live
         if self._first is not None:
-            # For the client's task it would wait 150 to 260 us (of 2 ms), while more is read, or the end is written.
-            live.commit(self._first, at_once=True)
+            live.commit(self._first)
             self._first = None
         if self._frames:
             frames, self._frames = self._frames, []
-            live.show(frames, self._frames_n, last=last)
+            live.show(frames, self._frames_n)
             self._deadlines.shown_at = trio.current_time()
 
     async def commit(self, answer: Answer, body: bytes | None = None) -> None:
@@ -135,17 +134,12 @@ class Scribe:
             await self.commit(answer, answer.body)
         await self.finish("status" if failure.answered else CAUSE_OF.get(failure.ending, "internal"))
 
-    async def finish(self, cause: str, records: Sequence[Record] = (), frames: Sequence[bytes] = ()) -> None:
-        """The one ending; with the last records and frames, where they and it came in one read: a write and a send less
-        are 5 % of a stream that came whole in one. Nothing waits from that read to the send: a client that left
-        meanwhile would get nothing.
-        """
+    async def finish(self, cause: str) -> None:
+        """The one ending."""
         taping, live = self._taping, self._live
         if taping.recorder.ended:
             return
         self.cause = cause
-        if records:
-            self._hold(records, [*frames])
         if cause in OUR_CAUSES and self._unanswered and not live.left:
             answer = our_error(cause, live.stream)
             await self.commit(answer, answer.body)
@@ -166,7 +160,7 @@ class Scribe:
         cut = self._cut(cause, ending)
         self._whole = not cut
         await taping.write([record])
-        self._show(last=not cut)
+        self._show()
         live.end(cut=cut)
 
     def _said(self, cause: str) -> str:

@@ -1,8 +1,8 @@
 """One client's side of a stream: sends what the pump shows, at the client's own pace, and notices that it has left."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import trio
 
@@ -10,9 +10,8 @@ from wiretape.events.emission.emit import Emitter
 from wiretape.events.tape.record import Record
 
 from ..limits import FINAL_SEND_TIMEOUT_S, SEND_BYTES_MAX, SLICE_RECORDS
-from ..server.asgi import Receive, Send
+from ..server.asgi import ClientConnection, Receive, Send
 from ..store.store import Store, StoreError
-from .http_responses import Answer
 from .live import Live, News
 
 __all__ = ["tail"]
@@ -22,35 +21,29 @@ _KEEPALIVE: Final = b": keepalive\n\n"
 
 
 async def tail(
-    live: Live, store: Store, behind: Receive | None, send: Send, wire: Mapping[str, Any], *, head: bool
+    live: Live, store: Store, behind: Receive | None, send: Send, connection: ClientConnection, *, head: bool
 ) -> None:
     """Returns when the answer is whole, cut, or nobody is left to have it.
 
-    `behind` reads what the client still says, where its body was not read before; `wire` is what the connection class
-    has beyond ASGI: `abort`, `open`, `offer`, `flush`, `on_left`.
+    `behind` reads what the client still says, where its body was not read before.
     """
-    ending: News | None = News.CUT
+    ending = News.CUT
     try:
-        if behind is None:
-            with trio.CancelScope() as scope:
-                wire["on_left"](partial(_left, live, scope))
-                ending = await _send_all(live, store, send, wire, head=head)
-                wire["on_left"](None)  # before the last send, which would tell of the end of the request
-        else:
-            async with trio.open_nursery() as nursery:
-                # Told at once, also while the upstream takes nothing of what was sent before.
-                wire["on_left"](partial(_left, live, nursery.cancel_scope))
+        async with trio.open_nursery() as nursery:
+            # Told at once, also while the upstream takes nothing of what was sent before.
+            connection.on_left(partial(_left, live, nursery.cancel_scope))
+            if behind is not None:
                 nursery.start_soon(_watch, live, behind, nursery.cancel_scope)
-                ending = await _send_all(live, store, send, wire, head=head)
-                wire["on_left"](None)
-                nursery.cancel_scope.cancel()
-        if live.left or ending is None:
+            ending = await _send_all(live, store, send, head=head)
+            connection.on_left(None)  # before the last send, which would tell of the end of the request
+            nursery.cancel_scope.cancel()
+        if live.left:
             return
         if ending is News.ENDED and live.answer is not None:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + FINAL_SEND_TIMEOUT_S):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
-            wire["abort"]()
+            connection.abort()
     finally:
         live.leave_client()
 
@@ -66,23 +59,17 @@ def _left(live: Live, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _send_all(live: Live, store: Store, send: Send, wire: Mapping[str, Any], *, head: bool) -> News | None:
-    """How the answer is to end; None where it has, with a last piece that was sent here."""
-    if not head:
-        live.open, live.offer = partial(_open, wire["open"]), wire["offer"]
+async def _send_all(live: Live, store: Store, send: Send, *, head: bool) -> News:
+    """Send everything but the end; return how the answer is to end."""
     answer = await live.answered()
     if answer is None:
         return News.CUT
-    if not live.opened:
-        await send(_start(answer, held=live.waits and not head))  # with the first piece: one send less before it
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
     while True:
         taken = await live.take()
         if isinstance(taken, bytes):
             if not head:
-                over = live.over
-                await send({"type": "http.response.body", "body": taken, "more_body": not over})
-                if over:
-                    return None
+                await send({"type": "http.response.body", "body": taken, "more_body": True})
         elif taken is News.KEEPALIVE:
             await send({"type": "http.response.body", "body": _KEEPALIVE, "more_body": True})
         elif taken is News.BEHIND and head:
@@ -90,18 +77,8 @@ async def _send_all(live: Live, store: Store, send: Send, wire: Mapping[str, Any
         elif taken is News.BEHIND:
             if not await _from_tape(live, store, send):
                 return News.CUT
-        elif taken is News.LEFTOVER:
-            await wire["flush"](live.leftover())
         else:
             return taken
-
-
-def _open(begin: Callable[[Any], bool], answer: Answer) -> bool:
-    return begin(_start(answer, held=True))
-
-
-def _start(answer: Answer, *, held: bool) -> dict[str, Any]:
-    return {"type": "http.response.start", "status": answer.status, "headers": answer.headers, "held": held}
 
 
 async def _from_tape(live: Live, store: Store, send: Send) -> bool:

@@ -1,13 +1,12 @@
 """One stream's requests to its upstreams: whom to ask, what is sent, and what the head of the answer says."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import trio
 
-from wiretape.events.core.errors import LocalError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object
 from wiretape.events.emission.emit import EMITTER_VERSION
 from wiretape.events.tape.record import Record
@@ -19,7 +18,7 @@ from ..security.headers import taped_request, to_upstream
 from ..security.keys import Secret, credentials
 from ..store.store import StoreError
 from ..upstream.body import Body
-from ..upstream.connection import Connection, Outgoing
+from ..upstream.connection import Outgoing
 from ..upstream.errors import WireError
 from ..upstream.exchange import Head, Header
 from .attempts import Decision, Failure, Next, decide
@@ -57,10 +56,6 @@ class Asking:
         self.status = 0
         self.answered: Asked | WireError | UploadError | StoreError | None = None
         self.gave_up = False
-        self._outgoing: Outgoing | None = None
-        #: The connection on which it has begun, because it waited for a request; or was closed while it waited.
-        self._begun: Connection | None = None
-        self._fresh = False
         #: Of the body, where the tape has nothing else of it.
         self._sha256 = ""
 
@@ -128,43 +123,18 @@ class Asking:
             keys["unstreamed"] = True
         return keys
 
-    async def begin(self) -> None:
-        """The request goes out now where it can without waiting, and then no task is needed for it."""
-        self._fresh = False
-        try:
-            self._outgoing = outgoing = await self._request()
-            self._begun = await self._services.transport.begun(outgoing)
-        except LocalError:
-            self._outgoing = None  # raised again by `ask`
+    async def prepare(self) -> bytes | AsyncIterable[bytes]:
+        """Return the body as this attempt sends it; not cancelled, since the tape must have a beginning."""
+        body = self._order.body
+        if isinstance(body, bytes) and (self._hashes or self._edits):
+            with trio.CancelScope(shield=True):
+                return await self._prepared(body)
+        return body
 
-    @property
-    def out(self) -> bool:
-        """Whether `answer` is to be awaited; else it is `ask`."""
-        return self._begun is not None and self._begun.out
-
-    async def answer(self) -> None:
-        """Sets `answered`, where `ask` is not to be called all the same; a cancelled call has lost nothing."""
-        assert self._begun is not None, "nothing has begun"
-        try:
-            said = await self._services.transport.answered(self._begun, keeps=True)
-            if said is None:
-                self._fresh = True
-            else:
-                await self._take(*said)
-        except WireError as error:
-            self.answered = error.with_traceback(None)  # as below
-        self._begun = None
-
-    async def ask(self, done: trio.Event) -> None:
+    async def ask(self, body: bytes | AsyncIterable[bytes], done: trio.Event) -> None:
         """Sets `answered`, and then the event."""
         try:
-            transport, said = self._services.transport, None
-            begun, self._begun = self._begun, None
-            if begun is not None:
-                said = await transport.answered(begun)
-                self._fresh = said is None
-            outgoing, self._outgoing = self._outgoing or await self._request(), None
-            await self._take(*(said or await transport.exchange(outgoing, fresh=self._fresh)))
+            await self._take(*await self._services.transport.exchange(self._request(body)))
             if isinstance(self._order.body, Upload):
                 self._order.body.abandon()
         except (WireError, UploadError, StoreError) as error:
@@ -186,28 +156,20 @@ class Asking:
             except WireError:
                 await answered.body.aclose()
                 raise
-        self._outgoing = None  # its body may be long, and was sent
         self.headers, self.status = answered.headers, answered.status
         self.answered = answered
 
     async def aclose(self) -> None:
         """An answer that nobody took is closed; at once, also in a cancelled scope."""
         answered, self.answered = self.answered, None
-        begun, self._begun = self._begun, None
         if self.answering is not None:
             self.answering.stop()
-        if begun is not None:
-            await begun.aclose()
         if isinstance(answered, Asked):
             await answered.body.aclose()
 
-    async def _request(self) -> Outgoing:
+    def _request(self, body: bytes | AsyncIterable[bytes]) -> Outgoing:
         order = self._order
         target = order.route.targets[self._target]
-        body = order.body
-        if isinstance(body, bytes) and (self._hashes or self._edits):
-            with trio.CancelScope(shield=True):  # nothing is on the tape yet, which must have a beginning
-                body = await self._prepared(body)
         headers = to_upstream(order.headers, target, own_key=order.own_key, hermes=order.route.hermes)
         if isinstance(body, bytes) and body:  # which may have been edited
             changed = {b"content-length"} if body is order.body else {b"content-length", b"content-encoding"}

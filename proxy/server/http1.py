@@ -222,14 +222,16 @@ class Http1(H11Protocol):
         exchange = self.stream
         assert isinstance(exchange, Exchange)
         self._inbox = inbox = Inbox(self._continue, self.line.has_left)
-        scope["extensions"]["wiretape"] = {
-            "abort": exchange.cut,
-            "open": exchange.open,
-            "offer": exchange.offer,
-            "flush": self.line.send,
-            "on_left": inbox.on_left,
-            "at_hand": inbox.at_hand,
-        }
+        scope["extensions"]["wiretape"] = _Extension(
+            {
+                "abort": exchange.cut,
+                "open": exchange.open,
+                "offer": exchange.offer,
+                "flush": self.line.send,
+                "on_left": inbox.on_left,
+                "at_hand": inbox.at_hand,
+            }
+        )
         self._nursery.start_soon(self._run, exchange, scope, inbox)
         return inbox.put
 
@@ -290,6 +292,18 @@ class Http1(H11Protocol):
         """The client is gone: the app is told."""
         if self.stream is not None:
             self._inbox.leave()
+
+
+class _Extension(dict[str, Any]):
+    """A `ClientConnection`; also a dict, until its last reader is gone."""
+
+    def abort(self) -> None:
+        """See `ClientConnection`."""
+        self["abort"]()
+
+    def on_left(self, callback: Callable[[], None] | None) -> None:
+        """See `ClientConnection`."""
+        self["on_left"](callback)
 
 
 class Exchange(HTTPStream):

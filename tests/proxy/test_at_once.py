@@ -1,4 +1,4 @@
-"""An answer whose last read holds its last word and its end: written as one batch, and sent as one piece."""
+"""An answer that arrives whole in one read: clients that leave, stores that fail, faults of our own."""
 
 from contextlib import suppress
 from typing import Any, Final
@@ -10,8 +10,7 @@ from trio.testing import MockClock
 from tests.laws.checker import transcript_of
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.test_cancel_sweep import Nth
-from tests.support.house import DONE, HEAD, House, at_once, call, finish, house, post, role, streams, text
-from wiretape.events.core.settings import Settings
+from tests.support.house import DONE, HEAD, House, at_once, call, finish, house, post, role, text
 from wiretape.events.emission.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.config.model import Target
@@ -22,80 +21,19 @@ from wiretape.proxy.store.store import StoreFullError
 FRAMES: Final = (role(), text("hi"), text(" you"), call("{}", "look"), finish("tool_calls"), DONE)
 
 
-class Batches(MemoryStore):
-    """Says what was written together; may have to wait for it, or fail once in a way that no store should."""
+class Failing(MemoryStore):
+    """A store that once fails to write a record of this kind."""
 
-    def __init__(self, *, waits_s: float = 0, fails: Exception | None = None) -> None:
+    def __init__(self, kind: str, fails: Exception) -> None:
         super().__init__()
-        self.kinds: list[list[str]] = []
-        self._waits_s = waits_s
-        self._fails = fails
-
-    def waits_for(self, records: Any) -> bool:
-        return self._waits_s > 0 or super().waits_for(records)
+        self._kind = kind
+        self._fails: Exception | None = fails
 
     async def append(self, stream: str, records: Any, entry: Any = None) -> int:
-        self.kinds.append([record.kind for record in records])
-        await trio.sleep(self._waits_s)
-        if self._fails is not None and "frame" in self.kinds[-1]:
+        if self._fails is not None and any(record.kind == self._kind for record in records):
             fails, self._fails = self._fails, None
             raise fails
         return await super().append(stream, records, entry)
-
-
-async def test_its_frames_and_its_end_are_one_batch_and_one_piece(autojump_clock: MockClock) -> None:
-    store = Batches()
-    async with house(at_once(*FRAMES), store=store) as home:
-        answered = await home.ask()
-        assert await home.ending() == ("completed", [])
-        assert [event for _, event, _ in home.log if event == "stream_failed"] == []
-    assert len(answered.pieces) == 1
-    assert (answered.status, answered.ended) == (200, "chunked")
-    assert store.kinds[0][-1] == "attempt", "what is asked is on the tape before the answer"
-    assert store.kinds[1:] == [["head", *["frame"] * len(FRAMES), "commit", "end"]]
-
-
-async def test_an_end_that_comes_later_is_not_waited_for(autojump_clock: MockClock) -> None:
-    store = Batches()
-    async with house(streams(b"".join(FRAMES), end=b""), store=store) as home:
-        await home.ask()
-    assert store.kinds[-2][-2:] == ["frame", "commit"]
-    assert store.kinds[-1] == ["end"]
-
-
-async def test_they_may_follow_frames_that_came_before(autojump_clock: MockClock) -> None:
-    async def in_two(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        await stream.send_all(HEAD + chunk(b"".join(FRAMES[:2])))
-        await trio.sleep(1)
-        await stream.send_all(chunk(b"".join(FRAMES[2:])) + b"0\r\n\r\n")
-
-    store = Batches()
-    async with house(in_two, store=store) as home:
-        answered = await home.ask()
-    assert [at for at, _ in answered.pieces] == [answered.at, answered.at + 1]
-    assert store.kinds[-2:] == [["head", "frame", "frame", "commit"], [*["frame"] * (len(FRAMES) - 2), "end"]]
-
-
-@pytest.mark.parametrize(
-    ("frames", "settings"),
-    [
-        ((role(), text("hi")), Settings()),
-        ((role(), text("hi"), b'data: {"error":{"message":"no"}}\n\n', DONE), Settings()),
-        (FRAMES, Settings(profile="transparent")),
-    ],
-    ids=["no last word", "an error of the upstream's", "what passes as it came"],
-)
-async def test_what_ends_in_another_way_is_judged_first(
-    autojump_clock: MockClock, frames: tuple[bytes, ...], settings: Settings
-) -> None:
-    store = Batches()
-    async with house(at_once(*frames), store=store, settings=settings) as home:
-        answered = await home.ask()
-        cause = (await home.tape())[-1].keys["cause"]
-    assert answered.ended == "chunked"
-    assert store.kinds[-1] == ["end"]
-    assert cause == ("closed" if b"error" in answered.body and DONE in frames else "eof")
 
 
 async def asked_and_left(nth: int, script: Script, **route: Any) -> bool:
@@ -145,22 +83,8 @@ async def test_who_leaves_at_any_step_is_sent_all_or_is_gone(autojump_clock: Moc
     assert nth > 10
 
 
-async def test_where_a_write_waits_it_is_not_waited_for_with_the_end(autojump_clock: MockClock) -> None:
-    """Who leaves meanwhile has been sent nothing of it, and its tape says so."""
-    store = Batches(waits_s=1)
-    async with house(at_once(*FRAMES), store=store, check=False) as home:
-        client = await home.connect()
-        await client.send(post())
-        await trio.sleep(1.5)  # the opening took one, and the frames are on their way
-        client.close()
-        await home.settled()
-        tape = await home.tape()
-    assert [kinds[-1] for kinds in store.kinds] == ["attempt", "commit", "gone", "end"]
-    assert [record.keys["at"] for record in tape if record.kind == "gone"] == [0]
-
-
 async def test_a_store_that_fails_as_none_should_hides_no_end(autojump_clock: MockClock) -> None:
-    async with house(at_once(*FRAMES), store=Batches(fails=RuntimeError("no thread")), check=False) as home:
+    async with house(at_once(*FRAMES), store=Failing("frame", RuntimeError("no thread")), check=False) as home:
         answered = await home.ask()
         await home.settled()
         tape = await home.tape()
@@ -172,7 +96,7 @@ async def test_a_store_that_fails_as_none_should_hides_no_end(autojump_clock: Mo
 
 async def test_where_the_second_try_has_room_all_is_as_it_was_meant(autojump_clock: MockClock) -> None:
     """For the client, the tape, the log and the count of bytes."""
-    async with house(at_once(*FRAMES), store=Batches(fails=StoreFullError("no room")), check=False) as home:
+    async with house(at_once(*FRAMES), store=Failing("end", StoreFullError("no room")), check=False) as home:
         answered = await home.ask()
         assert await home.ending() == ("completed", [])
         tape = await home.tape()

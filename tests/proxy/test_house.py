@@ -11,7 +11,6 @@ from tests.support.house import DONE, HEAD, answer, call, finish, house, post, r
 from wiretape.events.core.settings import Settings
 from wiretape.events.emission.emit import emit
 from wiretape.events.tape.tape import Recorder
-from wiretape.proxy.relay.upstream_request import Asking
 from wiretape.proxy.store.catalogue_row import EntryFold
 
 
@@ -33,29 +32,6 @@ async def test_a_cut_inside_a_call_is_told_and_never_completed(autojump_clock: M
         assert b"write_file" in answered.body
         assert b"[DONE]" not in answered.body
         assert await home.ending() == ("truncated", [])
-
-
-async def test_a_request_on_a_connection_that_waited_goes_out_at_once_as_in_production(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> None:
-    """Without a task of its own, so that whatever is asked of the house is asked of the way that is taken there."""
-    answered: list[bool] = []
-    inline = Asking.answer
-
-    async def seen(asking: Asking) -> None:
-        await inline(asking)
-        answered.append(asking.answered is not None)
-
-    monkeypatch.setattr(Asking, "answer", seen)
-    async with house(streams(role(), text("hi"), finish(), DONE)) as home:
-        first = await home.ask()
-        assert answered == []
-        again = await home.ask()
-        assert answered == [True]
-        assert again.body == first.body
-        (connection,) = home.upstream.still_open
-        assert connection.sent_at_once == 2, "both, and the second without waiting for anything"
-        assert await home.ending() == ("completed", [])
 
 
 async def test_a_client_that_leaves_closes_the_upstream(autojump_clock: MockClock) -> None:

@@ -9,7 +9,6 @@ CPU a line, most of it for the wake and the wait for the interpreter; now it is 
 
 import json
 import os
-import re
 import select
 import sys
 import time
@@ -20,30 +19,17 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Literal
 
+from .key_patterns import MASK, is_secret_name, mask_keys
 from .limits import LOG_CLOSE_S, LOG_GATHER_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, LOG_VALUE_CHARS_MAX
 
 if TYPE_CHECKING:
     from .relay.registry import Ended
 
-__all__ = ["Level", "Log", "masked_keys", "stderr_fd"]
+__all__ = ["Level", "Log", "stderr_fd"]
 
 Level = Literal["info", "warn", "error"]
 
 _RANKS: Final[Mapping[str, int]] = {"info": 0, "warn": 1, "error": 2}
-_MASK: Final = "***"
-#: Fields that would hold a credential or a header's value, whatever is in them.
-_SECRET_NAMES: Final = re.compile(
-    r"authorization|(?:api|subscription).?key|security.?token|secret|password|cookie|credential|^headers?$",
-    re.IGNORECASE,
-)
-#: Shapes of keys in any text, for what reaches the log inside a message of somebody else's. All linear. A star may be
-#: in one, where a part of it was masked as a secret of the configuration.
-_SECRET_SHAPES: Final = re.compile(
-    r"(?i:\b(?:bearer|basic)\s+)[^\s\"',;]+"
-    r"|(?i:(?<![a-z])(?:api[-_]?key|key|token|secret|signature|sig|password)=)[^\s&\"']+"
-    r"|\b(?:sk|pk|rk|gsk|xai|hf|wt)[-_][A-Za-z0-9_*-]{12,}|\bAIza[A-Za-z0-9_*-]{12,}"
-    r"|(?<=://)[^/\s@]{1,256}@"
-)
 
 
 class Log:
@@ -191,28 +177,16 @@ class Log:
     def _clean(self, name: str, value: object) -> object:
         if value is None or isinstance(value, bool | int | float):
             return value
-        if _is_secret(name):
-            return _MASK
+        if is_secret_name(name):
+            return MASK
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else _text(value)
-        text = masked_keys(self._mask(text) if self._mask is not None else text)
+        text = mask_keys(self._mask(text) if self._mask is not None else text)
         return text if len(text) <= LOG_VALUE_CHARS_MAX else f"{text[:LOG_VALUE_CHARS_MAX]}…"
-
-
-def masked_keys(text: str) -> str:
-    """Without what looks like a key."""
-    if text.isalnum() and "AIza" not in text:  # the shapes have a space or a mark in them
-        return text
-    return _SECRET_SHAPES.sub(_MASK, text)
 
 
 @lru_cache(maxsize=1)
 def _second(whole: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
-
-
-@lru_cache(maxsize=256)
-def _is_secret(name: str) -> bool:
-    return _SECRET_NAMES.search(name) is not None
 
 
 def stderr_fd() -> int | None:

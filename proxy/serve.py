@@ -95,7 +95,7 @@ async def assembled(
     metrics.live = lambda: len(registry.live)
     metrics.log_lines_dropped = lambda: log.dropped
     hot = Hot(services, keys, registry, on_refused=metrics.refused)
-    control = control_app(registry=registry, store=store, keys=keys, config=config, metrics=metrics, log=log, wall=wall)
+    control = control_app(registry=registry, store=store, config=config, metrics=metrics, log=log, wall=wall)
     app = front(config, keys, hot, shielded(control), on_refused=metrics.refused)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reaper.run)

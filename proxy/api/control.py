@@ -5,8 +5,8 @@ in here reaches a stream: an exception is a 500 and a line in the log.
 """
 
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, cast
 
 from quart import Response, request
 from quart.wrappers.response import ResponseBody
@@ -15,7 +15,6 @@ from werkzeug.exceptions import HTTPException
 
 from ..config.model import Config
 from ..relay.http_responses import Answer, error, json_answer
-from ..security.keys import Keys
 from ..store.store import Store
 from .metrics import Metrics
 from .streams import Running, StreamsApi, not_found
@@ -42,7 +41,6 @@ def control_app(
     *,
     registry: Running,
     store: Store,
-    keys: Keys,
     config: Config,
     metrics: Metrics,
     log: Complaints,
@@ -53,7 +51,7 @@ def control_app(
     app.url_map.merge_slashes = False  # a redirect is an answer, too, and tells what is there
     app.config["RESPONSE_TIMEOUT"] = None  # the default ends every stream after 60 s without a word
     app.config["MAX_CONTENT_LENGTH"] = config.body_bytes_max
-    surface = _Surface(registry=registry, store=store, keys=keys, metrics=metrics, wall=wall)
+    surface = _Surface(registry=registry, store=store, metrics=metrics, wall=wall)
 
     def route(path: str, handler: _Handler) -> None:
         app.add_url_rule(path, path, handler, methods=["GET"], provide_automatic_options=False)
@@ -86,12 +84,9 @@ def control_app(
 class _Surface:
     """One method a path."""
 
-    def __init__(
-        self, *, registry: Running, store: Store, keys: Keys, metrics: Metrics, wall: Callable[[], float]
-    ) -> None:
+    def __init__(self, *, registry: Running, store: Store, metrics: Metrics, wall: Callable[[], float]) -> None:
         self._registry = registry
         self._store = store
-        self._keys = keys
         self._metrics = metrics
         self._api = StreamsApi(store, registry, wall)
 
@@ -106,23 +101,16 @@ class _Surface:
 
     async def metrics(self) -> Response:
         """For Prometheus."""
-        if self._caller() is None:
-            return _whole(_unauthorized())
         await self._metrics.sample(self._store)
         return Response(self._metrics.text(), 200, content_type=_METRICS)
 
     async def streams(self) -> Response:
         """A page of the caller's."""
-        caller = self._caller()
-        if caller is None:
-            return _whole(_unauthorized())
-        return _whole(await self._api.page(caller, request.args))
+        return _whole(await self._api.page(_caller(), request.args))
 
     async def stream(self, rest: str) -> Response:
         """One of the caller's, and what there is of it."""
-        caller = self._caller()
-        if caller is None:
-            return _whole(_unauthorized())
+        caller = _caller()
         stream, mark, what = rest.partition("/")
         if mark and what == "events":
             last = request.headers.get("Last-Event-ID")
@@ -131,8 +119,11 @@ class _Surface:
             return _answered(await self._api.tape(caller, stream), _TAPE)
         return _whole(await self._api.one(caller, stream if not mark else rest, request.args))
 
-    def _caller(self) -> str | None:
-        return self._keys.caller(request.scope["headers"])
+
+def _caller() -> str:
+    caller = cast("Mapping[str, Any]", request.scope)["caller"]  # set by `front`
+    assert isinstance(caller, str)
+    return caller
 
 
 def readiness(store: Store, registry: Running) -> list[str]:
@@ -161,16 +152,6 @@ def _whole(answer: Answer) -> Response:
     response.headers.clear()
     response.headers.extend(headers)
     return response
-
-
-def _unauthorized() -> Answer:
-    return error(
-        401,
-        "A key of this Wiretape is due, as Authorization: Bearer.",
-        type="authentication_error",
-        code="invalid_api_key",
-        headers=((b"www-authenticate", b"Bearer"),),
-    )
 
 
 def _http_error(fault: HTTPException) -> Answer:

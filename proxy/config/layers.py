@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from .model import ConfigError
+from .secrets import Secret, SecretError, from_environment, from_file
 from .table import PREFIX, ROUTE, SERVER, TARGET, Setting
 
-__all__ = ["DEFAULT", "FILE", "Given", "Layers", "line", "open_layers"]
+__all__ = ["DEFAULT", "FILE", "Given", "Layers", "environment_secret", "file_secret", "line", "open_layers"]
 
 FILE: Final = "wiretape.toml"
 DEFAULT: Final = "default"
@@ -178,3 +179,19 @@ def _unknown(environ: Mapping[str, str], named: set[str]) -> Iterator[str]:
 def _is_of_service(name: str, text: str) -> bool:
     found = _SERVICE.fullmatch(name)
     return found is not None and (found["also_ours"] is None or _SERVICE_PORT.fullmatch(text) is not None)
+
+
+def environment_secret(where: str, name: str, environ: Mapping[str, str]) -> Secret:
+    """Return the secret in a variable, or raise `ConfigError`."""
+    try:
+        return from_environment(name, environ)
+    except SecretError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def file_secret(where: str, path: Path) -> Secret:
+    """Return the secret in a file, or raise `ConfigError`."""
+    try:
+        return from_file(path)
+    except SecretError as error:
+        raise ConfigError(f"{where}: {error}") from None

@@ -11,12 +11,10 @@ from typing import Any, Final, NamedTuple
 from wiretape.events.core.errors import LocalError
 
 from ..limits import KEY_CHARS_MIN
-from ..security.keys import Key, Secret
-from ..upstream.connect import Egress
-from .layers import DEFAULT, Layers, line, open_layers
-from .model import Config, ConfigError
+from .layers import DEFAULT, Layers, environment_secret, file_secret, line, open_layers
+from .model import Config, ConfigError, Egress
 from .routes import default_route, named_routes
-from .secrets import from_environment, from_file
+from .secrets import Key, Secret
 from .table import PREFIX, ROUTE, SERVER, TARGET, with_values
 from .url import UrlError, checked, is_loopback, origin_of
 
@@ -83,7 +81,7 @@ def _egress(named: Mapping[str, str], layers: Layers, origins: Mapping[str, str]
         where = _where(origins, "egress_password_env")
         if user is None:
             raise ConfigError(f"{where}: needs egress_user beside it")
-        password = from_environment(where, variable, layers.environ).reveal() if serving else ""
+        password = environment_secret(where, variable, layers.environ).reveal() if serving else ""
     try:
         checked(proxy, allow_plain_http=True)
     except UrlError as exc:
@@ -103,7 +101,7 @@ def _keys(layers: Layers, origins: dict[str, str], *, serving: bool) -> tuple[Ke
     if layers.environ.get(_OWN_KEY):
         origins["keys.default"] = _OWN_KEY
         if serving:
-            keys.append(Key("default", _long(_OWN_KEY, from_environment(_OWN_KEY, _OWN_KEY, layers.environ))))
+            keys.append(Key("default", _long(_OWN_KEY, environment_secret(_OWN_KEY, _OWN_KEY, layers.environ))))
     document = layers.document.get("keys", {})
     for name, source in layers.table(document, "keys", document).items():
         where = f"{layers.file}: keys.{line(name)}"
@@ -122,9 +120,9 @@ def _own_key(where: str, source: Any, layers: Layers, *, serving: bool) -> Secre
     allowed = f"{where}: must be {{ env = VARIABLE }} or {{ file = PATH }}, never the key itself"
     match source:
         case {"env": str(variable), **rest} if not rest:
-            return _long(where, from_environment(where, variable, layers.environ)) if serving else None
+            return _long(where, environment_secret(where, variable, layers.environ)) if serving else None
         case {"file": str(path), **rest} if not rest and path and "\0" not in path:
-            return _long(where, from_file(where, layers.path(Path(path), layers.folder))) if serving else None
+            return _long(where, file_secret(where, layers.path(Path(path), layers.folder))) if serving else None
         case _:
             raise ConfigError(allowed)
 

@@ -1,5 +1,6 @@
 """What a user may choose, as frozen values; config_load.py reads them, config_table.py names each of them"""
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,33 +10,39 @@ from typing import Literal
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.settings import Settings
 
+from ..http_headers import Header
 from ..limits import (
     ATTEMPTS,
     CLIENT_DRAIN_S,
     CLIENT_KEEP_S,
+    CONNECT_TIMEOUT_S,
     FINISH_GRACE_S,
     FIRST_BYTE_TIMEOUT_S,
+    IDLE_CONNECTION_TIMEOUT_S,
+    IDLE_CONNECTIONS_MAX,
     IDLE_TIMEOUT_S,
     KEEPALIVE_S,
     REQUEST_BYTES_MAX,
     SHUTDOWN_DRAIN_S,
     STREAMS_MAX,
+    WRITE_TIMEOUT_S,
 )
-from ..security.keys import Key, Secret
-from ..store.retention import Keep
-from ..upstream.transport import UpstreamSettings
+from .secrets import Key, Secret
 
 __all__ = [
     "Config",
     "ConfigError",
     "Durability",
+    "Egress",
     "History",
+    "Keep",
     "KeyHeader",
     "OnClientGone",
     "OnLogFailure",
     "Requests",
     "Route",
     "Target",
+    "UpstreamSettings",
 ]
 
 Durability = Literal["process", "disk", "none"]
@@ -95,6 +102,47 @@ class Route:
     history: History = "warn"
     #: The upstream is hermes-agent: its own events are believed (U49).
     hermes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """How long and how much is kept; None is unlimited."""
+
+    #: What a person remembers having done.
+    days: int | None = 7
+    #: What nobody misses on a disk.
+    bytes: int | None = 5 * 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Egress:
+    """The proxy between Wiretape and all upstreams, from the settings and never from the environment."""
+
+    tls: bool = False
+    host: str
+    port: int
+    user: str | None = None
+    password: str = field(default="", repr=False)
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """The credentials that only this proxy sees."""
+        if self.user is None:
+            return ()
+        token = base64.b64encode(f"{self.user}:{self.password}".encode())
+        return ((b"Proxy-Authorization", b"Basic " + token),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamSettings:
+    """Connections to upstreams. Reading has no deadline here: the relay has its own for first byte and silence."""
+
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    write_timeout_s: float = WRITE_TIMEOUT_S
+    idle_connections_max: int = IDLE_CONNECTIONS_MAX
+    idle_connection_timeout_s: float = IDLE_CONNECTION_TIMEOUT_S
+    ca_file: Path | None = None
+    egress: Egress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ..security.keys import Secret
-from .layers import DEFAULT, Given, Layers, line
+from .layers import DEFAULT, Given, Layers, environment_secret, file_secret, line
 from .model import ConfigError, Route, Target
-from .secrets import from_environment, from_file
+from .secrets import Secret
 from .table import ROUTE, TARGET, Setting, with_values
 from .url import UrlError, checked, origin_of, plain_name
 
@@ -140,8 +139,8 @@ def _key(given: Mapping[str, Given], prefix: str, layers: Layers, *, serving: bo
     source = given[sources[0]]
     where = _where(source, prefix, sources[0])
     if sources[0] == "key_env":
-        return from_environment(where, source.value, layers.environ)
-    return from_file(where, source.value)
+        return environment_secret(where, source.value, layers.environ)
+    return file_secret(where, source.value)
 
 
 def _fallbacks(

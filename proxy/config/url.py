@@ -6,8 +6,8 @@ from typing import Final
 
 import httpx
 
+from ..key_patterns import has_secret
 from ..limits import PORT_MAX
-from ..security.headers import holds_key
 from .routing import base_of, is_plain
 
 __all__ = ["UrlError", "checked", "is_loopback", "origin_of", "plain_name"]
@@ -43,7 +43,7 @@ def checked(url: str, *, allow_plain_http: bool) -> str:
         raise UrlError("must not hold . or .. in its path")
     if base.path.endswith(_OWN_TAIL.encode()):
         raise UrlError(f"is a base URL, which ends before {_OWN_TAIL}")
-    if holds_key(base.query):
+    if has_secret(base.query):
         raise UrlError("must not hold a key in its query; name the key's variable in key_env")
     if parsed.scheme == "http" and not is_loopback(host) and not allow_plain_http:
         raise UrlError("must begin with https://, or say allow_plain_http = true beside it")

@@ -9,14 +9,14 @@ import trio
 from wiretape.events.core.json_text import is_object
 from wiretape.events.core.settings import Facts
 
-from ..config.routing import Place, place
+from ..config.routing import Place
+from ..http_headers import Headers
 from ..limits import UPLOAD_INLINE_BYTES_MAX
-from ..security.access import content_type_refusal, refusal
+from ..security.access import Admission, content_type_refusal
 from ..security.headers import masked_path
 from ..security.keys import Keys
 from ..server.asgi import Receive, Send
-from ..upstream.exchange import Header
-from .http_responses import Answer, error, send_answer
+from .http_responses import Answer, error, refused, send_answer
 from .registry import Registry
 from .request_body import CLOSE, BodyError, marked, parsed, read_as, too_long, whole_body
 from .services import Services
@@ -32,7 +32,7 @@ _NEVER_ASKED: Final = ("api_base", "base_url", "extra_headers")
 
 
 class Hot:
-    """`await hot(scope, receive, send)` for every path that is not Wiretape's own."""
+    """An ASGI app for every admitted request whose path is not Wiretape's own."""
 
     def __init__(
         self, services: Services, keys: Keys, registry: Registry, *, on_refused: Callable[[int], None]
@@ -42,11 +42,11 @@ class Hot:
         self._registry = registry
         self._on_refused = on_refused
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, admission: Admission, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """One request."""
         head = scope["method"] == "HEAD"
         try:
-            order = await self._order(scope, receive)
+            order = await self._order(admission, scope, receive)
         except BodyError as failed:
             order = failed.answer
         if order is None:
@@ -55,47 +55,38 @@ class Hot:
             self._on_refused(order.status)
             await _refuse(send, order, head=head)
             return
-        refused = self._registry.refusal()  # again: the body may have taken its time
-        if refused is not None:
-            self._on_refused(refused.status)
-            await _refuse(send, refused, head=head)
+        busy = self._registry.refusal()  # again: the body may have taken its time
+        if busy is not None:
+            self._on_refused(busy.status)
+            await _refuse(send, busy, head=head)
             return
         live = self._registry.start(order)
         behind = order.body.behind if isinstance(order.body, Upload) else None
         await tail(live, self._services.store, behind, send, scope["extensions"]["wiretape"], head=head)
 
-    async def _order(self, scope: Mapping[str, Any], receive: Receive) -> Order | Answer | None:
-        method: str = scope["method"]
-        raw_path: bytes = scope["raw_path"]
-        query: bytes = scope["query_string"]
-        headers: list[Header] = list(scope["headers"])
+    async def _order(self, admission: Admission, scope: Mapping[str, Any], receive: Receive) -> Order | Answer | None:
+        headers, where = admission.headers, admission.place
+        assert where is not None, "Wiretape's own paths are answered elsewhere"
         config = self._services.config
-        version: str = scope["http_version"]
-        refused = refusal(config, self._keys, method, raw_path, query, headers, http_version=version)
-        where = None if refused else place(config, raw_path)
-        if refused is not None or where is None:
-            return refused or error(404, "there is nothing here", type="invalid_request_error", code="not_found")
-        caller = self._keys.caller(headers)
-        assert caller is not None, "access lets nobody in whom it does not know"
-        refused = self._registry.refusal()
-        if refused is not None:
-            return refused
-        chat = where.dialect == "chat" and method == "POST"
+        busy = self._registry.refusal()
+        if busy is not None:
+            return busy
+        chat = where.dialect == "chat" and scope["method"] == "POST"
         if chat:
-            refused = content_type_refusal(headers)
-            if refused is not None:
-                return refused
+            not_json = content_type_refusal(headers)
+            if not_json is not None:
+                return refused(not_json)
         body = await self._body(headers, receive, chat=chat)
         if body is None:
             return None
         plain, asked = body, None
         if chat and isinstance(body, bytes):
-            plain = await read_as(body, headers, config.body_bytes_max)
+            plain = await read_as(body, list(headers), config.body_bytes_max)
             asked = await parsed(plain)
-            refused = _never_asked(asked)
-            if refused is not None:
-                return refused
-        ordered = self._ordered(scope, where, caller, headers, body, asked, chat=chat)
+            bad = _never_asked(asked)
+            if bad is not None:
+                return bad
+        ordered = self._ordered(scope, where, admission.caller, headers, body, asked, chat=chat)
         if not isinstance(plain, bytes) or not chat:
             return ordered
         if plain is not body:
@@ -105,10 +96,10 @@ class Hot:
         marks, cleaning = await marked(plain, asked, repair=where.route.history == "repair")
         return replace(ordered, history=marks, cleaning=cleaning) if marks else ordered
 
-    async def _body(self, headers: list[Header], receive: Receive, *, chat: bool) -> bytes | Upload | None:
+    async def _body(self, headers: Headers, receive: Receive, *, chat: bool) -> bytes | Upload | None:
         bytes_max = self._services.config.body_bytes_max
-        length = next((value for name, value in headers if name.lower() == b"content-length"), b"")
-        chunked = any(name.lower() == b"transfer-encoding" for name, _ in headers)
+        length = headers.get(b"content-length")
+        chunked = b"transfer-encoding" in headers
         if not chat and (chunked or (length.isdigit() and int(length) > UPLOAD_INLINE_BYTES_MAX)):
             if length.isdigit() and int(length) > bytes_max:
                 raise BodyError(too_long(bytes_max))
@@ -122,16 +113,16 @@ class Hot:
             body = await whole_body(receive, length, bytes_max)
         if not scope.cancelled_caught:
             return body
-        refused = self._registry.refusal()
-        assert refused is not None, "nothing else ends the wait"
-        raise BodyError(refused._replace(headers=(*refused.headers, CLOSE)))
+        busy = self._registry.refusal()
+        assert busy is not None, "nothing else ends the wait"
+        raise BodyError(busy._replace(headers=(*busy.headers, CLOSE)))
 
     def _ordered(
         self,
         scope: Mapping[str, Any],
         where: Place,
         caller: str,
-        headers: list[Header],
+        headers: Headers,
         body: bytes | Upload,
         asked: Any,
         *,
@@ -146,7 +137,7 @@ class Hot:
             method=scope["method"],
             tail=where.tail,
             query=query,
-            headers=headers,
+            headers=list(headers),
             body=body,
             asked=asked,
             facts=facts_of(asked) if chat else Facts(stream=False),

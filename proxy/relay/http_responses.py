@@ -8,12 +8,13 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.json_text import ABSENT, dumps, parse
 
+from ..http_headers import Header
 from ..limits import ERROR_BYTES_MAX, EXCERPT_CHARS_MAX
+from ..security.access import Refusal
 from ..security.headers import masked, to_client
 from ..security.keys import Secret
-from ..upstream.exchange import Header
 
-__all__ = ["Answer", "error", "json_answer", "send_answer", "stream_headers", "wrapped_error"]
+__all__ = ["Answer", "error", "json_answer", "refused", "send_answer", "stream_headers", "wrapped_error"]
 
 _JSON: Final = b"application/json"
 _OWN: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
@@ -41,6 +42,12 @@ def error(
     """An error as every OpenAI client reads one; HTML in the message is escaped, so that no page can show it."""
     value = {"error": {"message": message, "type": type, "param": param, "code": code}}
     return json_answer(status, value, headers=headers)
+
+
+def refused(refusal: Refusal) -> Answer:
+    """Return the error that answers a refused request."""
+    kind = "authentication_error" if refusal.status == 401 else "invalid_request_error"
+    return error(refusal.status, refusal.message, type=kind, code=refusal.code, headers=refusal.headers)
 
 
 def json_answer(status: int, value: Any, *, headers: Iterable[Header] = ()) -> Answer:

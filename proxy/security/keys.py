@@ -1,6 +1,7 @@
-"""Credentials: secrets that show themselves to nobody, and who a caller is, told without keeping what he presented
+"""Identify callers: compare the presented credential with Wiretape's keys and hash it, without keeping it.
 
-One extractor for every spelling, so that no rule can be passed by under another name (CVE-2026-45339).
+One function extracts credentials from every header that may carry one, so that no rule can be bypassed by sending a key
+under another name (CVE-2026-45339).
 """
 
 import hashlib
@@ -10,106 +11,55 @@ import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn
+from typing import Final
 
+from ..config.secrets import Key, Secret
+from ..http_headers import Header, Headers
+from ..key_patterns import CREDENTIAL_HEADERS
 from ..limits import CALLER_CHARS, SALT_BYTES
-from ..upstream.exchange import Header
 
-__all__ = ["CREDENTIAL_HEADERS", "LOCAL", "Key", "Keys", "Secret", "credentials", "salt_of"]
+__all__ = ["LOCAL", "Key", "Keys", "Secret", "credentials", "salt_of"]
 
-#: Where clients put a key: OpenAI and nearly all; Anthropic; Azure, and its gateway; Google; Amazon, beside the first.
-CREDENTIAL_HEADERS: Final = (
-    b"authorization",
-    b"x-api-key",
-    b"api-key",
-    b"ocp-apim-subscription-key",
-    b"x-goog-api-key",
-    b"x-amz-security-token",
-)
-
-#: The caller who presented nothing, where nothing is asked for.
+#: The caller of a request without a credential, where none is required.
 LOCAL: Final = "local"
 
-_MASK: Final = "Secret(***)"
 _SALT_FILE: Final = "caller.salt"
 
 
-class Secret:
-    """A credential: only `reveal` says it; printing, formatting, copying into JSON or a pickle does not."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def reveal(self) -> str:
-        """The credential itself, for the one header that it belongs into."""
-        return self._value
-
-    def __repr__(self) -> str:
-        return _MASK
-
-    def __format__(self, spec: str) -> str:
-        return format(_MASK, spec)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Secret):
-            return NotImplemented
-        return hmac.compare_digest(_digest(self._value), _digest(other._value))
-
-    def __hash__(self) -> int:
-        return hash(_digest(self._value))
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not pickled or copied")
-
-
-class Key(NamedTuple):
-    """One of Wiretape's own keys, by the name that its owner gave it."""
-
-    name: str
-    secret: Secret
-
-
 class Keys:
-    """Who calls; constant in time over all keys, whichever of them fits."""
+    """Wiretape's own keys and the salt for caller hashes."""
 
     def __init__(self, keys: tuple[Key, ...], salt: bytes) -> None:
-        self._digests = tuple(_digest(key.secret.reveal()) for key in keys)
+        self._digests = tuple(_digest(key.secret.reveal().encode("utf-8", "surrogateescape")) for key in keys)
         self._salt = salt
 
     @property
     def required(self) -> bool:
-        """Whether Wiretape has keys of its own; then no credential of a caller is passed on."""
+        """Whether callers must present one of the keys; then none of their credentials is passed on."""
         return bool(self._digests)
 
     def caller(self, headers: Iterable[Header]) -> str | None:
-        """A keyed hash of what the caller presented; None where a key is due and this is none of them."""
+        """Return a keyed hash of the caller's credential, or None if a key is required and this is not one."""
         presented = credentials(headers)
         if self._digests:
-            if len(presented) != 1 or not self._known(presented[0]):
+            if len(presented) != 1:
+                return None
+            digest, known = _digest(presented[0]), False
+            for own in self._digests:  # all of them, so that the time does not depend on which one fits
+                known |= hmac.compare_digest(own, digest)
+            if not known:
                 return None
         elif not presented:
             return LOCAL
         return hmac.new(self._salt, b"\0".join(presented), hashlib.sha256).hexdigest()[:CALLER_CHARS]
 
-    def _known(self, presented: bytes) -> bool:
-        digest = hashlib.sha256(presented).digest()
-        known = False
-        for own in self._digests:
-            known |= hmac.compare_digest(own, digest)
-        return known
-
 
 def credentials(headers: Iterable[Header]) -> list[bytes]:
-    """What the headers present, each once, without the word Bearer; another scheme counts with its name."""
+    """Return the distinct credentials in the headers, without the word Bearer; other schemes keep their name."""
     found: list[bytes] = []
-    for name, value in headers:
-        lower = name.lower()
-        if lower not in CREDENTIAL_HEADERS:
-            continue
+    for name, value in Headers(headers).only(CREDENTIAL_HEADERS):
         credential = value.strip()
-        if lower == b"authorization":
+        if name == b"authorization":
             scheme, _, rest = credential.partition(b" ")
             credential = rest.strip() if scheme.lower() == b"bearer" else credential
         if credential and credential not in found:
@@ -118,17 +68,17 @@ def credentials(headers: Iterable[Header]) -> list[bytes]:
 
 
 def salt_of(folder: Path | None) -> bytes:
-    """What makes the hashes of this installation its own; without a folder, of this process."""
+    """Return the salt kept in the data folder, creating it if needed; without a folder, one for this process."""
     if folder is None:
         return secrets.token_bytes(SALT_BYTES)
     path = folder / _SALT_FILE
     try:
-        return _salt_in(path)
+        return _read_salt(path)
     except FileNotFoundError:
-        return _new_salt(path)
+        return _create_salt(path)
 
 
-def _salt_in(path: Path) -> bytes:
+def _read_salt(path: Path) -> bytes:
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         salt = file.read(SALT_BYTES + 1)
@@ -137,22 +87,22 @@ def _salt_in(path: Path) -> bytes:
     return salt
 
 
-def _new_salt(path: Path) -> bytes:
-    """Written aside and linked: a crash leaves a whole one or none, and of two processes the first one counts."""
+def _create_salt(path: Path) -> bytes:
+    """Write a temporary file and link it: a crash leaves a whole salt or none, and the first of two processes wins."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    aside = path.with_name(f"{_SALT_FILE}.{secrets.token_hex(8)}")
-    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    temporary = path.with_name(f"{_SALT_FILE}.{secrets.token_hex(8)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(SALT_BYTES))
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileExistsError):
-            path.hardlink_to(aside)
-        return _salt_in(path)
+            path.hardlink_to(temporary)
+        return _read_salt(path)
     finally:
-        aside.unlink()
+        temporary.unlink()
 
 
-def _digest(value: str) -> bytes:
-    return hashlib.sha256(value.encode("utf-8", "surrogateescape")).digest()
+def _digest(value: bytes) -> bytes:
+    return hashlib.sha256(value).digest()

@@ -1,27 +1,16 @@
 """Which tapes go: whole days first, then the oldest of the last day; a pure decision over facts about files."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-__all__ = ["KEEP_BYTES", "KEEP_DAYS", "Keep", "Kept", "day_of", "days_gone", "expired", "oldest"]
+from ..config.model import Keep
 
-#: What a person remembers having done, and what nobody misses on a disk.
-KEEP_DAYS: Final = 7
-KEEP_BYTES: Final = 5 * 1024**3
+__all__ = ["Keep", "Kept", "day_of", "days_gone", "expired", "oldest"]
 
 #: Beyond it `created` is junk that no calendar takes.
 _SECONDS_END: Final = 253_402_300_800
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
-    """How long and how much; None is without bound."""
-
-    days: int | None = KEEP_DAYS
-    bytes: int | None = KEEP_BYTES
 
 
 class Kept(NamedTuple):

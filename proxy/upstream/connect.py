@@ -1,18 +1,17 @@
 """A stream to an origin: name, TCP, egress proxy and TLS, under one deadline; it is open, or nothing is left of it."""
 
-import base64
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn, cast
 
 import h11
 import trio
 
+from ..config.model import Egress
 from ..limits import CONNECT_TIMEOUT_S, HEAD_BYTES_MAX, RECEIVE_BYTES_MAX
 from .errors import RefusalCause, RefusedError
-from .exchange import Header, machine
+from .exchange import machine
 from .tls import TlsStream
 
 __all__ = ["Connector", "Egress", "OpenTcp", "Origin"]
@@ -31,25 +30,6 @@ class Origin(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Egress:
-    """The proxy between us and all upstreams, from the settings and never from the environment."""
-
-    tls: bool = False
-    host: str
-    port: int
-    user: str | None = None
-    password: str = field(default="", repr=False)
-
-    @property
-    def headers(self) -> tuple[Header, ...]:
-        """What it wants to see; only it ever sees this."""
-        if self.user is None:
-            return ()
-        token = base64.b64encode(f"{self.user}:{self.password}".encode())
-        return ((b"Proxy-Authorization", b"Basic " + token),)
 
 
 _STAGES: Final[dict[RefusalCause, str]] = {

@@ -13,6 +13,7 @@ import h11
 
 from wiretape.events.core.errors import LocalError
 
+from ..http_headers import Header
 from ..limits import HEAD_BYTES_MAX, HEADERS_MAX, INFORMATIONAL_MAX
 from ..server.plain import read_answer, request_head
 from .chunked import Dechunker
@@ -20,7 +21,6 @@ from .errors import ProtocolError, TruncatedError, WireError
 
 __all__ = ["End", "Exchange", "Head", "Header", "machine"]
 
-Header = tuple[bytes, bytes]
 
 #: How an answer in a version that we speak begins.
 _START: Final = b"HTTP/1."

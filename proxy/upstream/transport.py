@@ -8,9 +8,7 @@ Law of ownership: a connection belongs to its request until it is idle, so a can
 
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 import httpx
@@ -18,16 +16,13 @@ import trio
 
 from wiretape.events.core.errors import LocalError
 
+from ..config.model import UpstreamSettings
 from ..limits import (
-    CONNECT_TIMEOUT_S,
-    IDLE_CONNECTION_TIMEOUT_S,
-    IDLE_CONNECTIONS_MAX,
     SEND_BYTES_MAX,
     STALE_CONNECTION_S,
-    WRITE_TIMEOUT_S,
 )
 from .body import Body
-from .connect import Connector, Egress, OpenTcp, Origin
+from .connect import Connector, OpenTcp, Origin
 from .connection import Connection, Outgoing
 from .errors import ResetError, TruncatedError
 from .exchange import Head, Header
@@ -38,18 +33,6 @@ __all__ = ["UpstreamSettings", "UpstreamTransport", "body_of"]
 
 _PORTS: Final = {"http": 80, "https": 443}
 _BODY: Final = "wiretape.body"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamSettings:
-    """What a user may choose. Reading has no deadline here: the pump has one for the first byte and one for silence."""
-
-    connect_timeout_s: float = CONNECT_TIMEOUT_S
-    write_timeout_s: float = WRITE_TIMEOUT_S
-    idle_connections_max: int = IDLE_CONNECTIONS_MAX
-    idle_connection_timeout_s: float = IDLE_CONNECTION_TIMEOUT_S
-    ca_file: Path | None = None
-    egress: Egress | None = None
 
 
 def body_of(response: httpx.Response) -> Body:

@@ -11,10 +11,12 @@ import trio
 from tests.proxy.store_cases import CREATED, Batch
 from wiretape.events.core.json_text import parse
 from wiretape.proxy.api.control import control_app
+from wiretape.proxy.api.front import front
 from wiretape.proxy.api.metrics import Metrics
 from wiretape.proxy.config.model import Config
 from wiretape.proxy.relay.live import Live
 from wiretape.proxy.security.keys import Key, Keys, Secret
+from wiretape.proxy.server.server import shielded
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
 
@@ -64,14 +66,17 @@ class House:
         self.running = Running()
         self.said = Said()
         self.metrics = Metrics(["default"])
-        self.app = control_app(
+        config = Config(data=Path(), hosts=("test",))
+        self.control = control_app(
             registry=self.running,
             store=store,
-            keys=Keys(keys, b"salt"),
-            config=Config(data=Path()),
+            config=config,
             metrics=self.metrics,
             log=self.said,
             wall=lambda: CREATED + 60.0,
+        )
+        self.app = front(
+            config, Keys(keys, b"salt"), _no_relay, shielded(self.control), on_refused=self.metrics.refused
         )
 
     async def get(self, path: str, *, key: str = "mine", method: str = "GET", **headers: str) -> Answered:
@@ -85,7 +90,8 @@ class House:
         self, path: str, *, key: str = "mine", method: str = "GET", **headers: str
     ) -> "AsyncGenerator[_Asked]":
         """A request whose answer comes piece by piece; leaving the block is a client that goes."""
-        sent = [(name.replace("_", "-").lower().encode(), value.encode()) for name, value in headers.items()]
+        sent = [(b"host", b"localhost")]
+        sent += [(name.replace("_", "-").lower().encode(), value.encode()) for name, value in headers.items()]
         if key:
             sent.append((b"authorization", b"Bearer " + key.encode()))
         raw_path, _, query = path.partition("?")
@@ -110,6 +116,10 @@ class House:
             await asked.started.wait()
             yield asked
             asked.gone.set()
+
+
+async def _no_relay(*_: object) -> None:
+    raise AssertionError("only Wiretape's own endpoints are requested here")
 
 
 class _Asked:

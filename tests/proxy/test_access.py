@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from wiretape.proxy.config.model import Config, Route, Target
-from wiretape.proxy.relay.http_responses import Answer
-from wiretape.proxy.security.access import METHODS, OPEN_PATHS, content_type_refusal, refusal
+from wiretape.proxy.http_headers import Headers as HeadersOf
+from wiretape.proxy.relay.http_responses import Answer, refused
+from wiretape.proxy.security.access import METHODS, OPEN_PATHS, Refusal, admit, content_type_refusal
 from wiretape.proxy.security.keys import Key, Keys, Secret
 
 Headers = list[tuple[bytes, bytes]]
@@ -36,7 +37,11 @@ def asked(
     given = list(headers)
     if not any(name.lower() == b"host" for name, _ in given):
         given.insert(0, HOST)
-    return refusal(config, keys, method, path, query, given)
+    return answered(admit(config, keys, method, path, query, HeadersOf(given), http_version="1.1"))
+
+
+def answered(admitted: object) -> Answer | None:
+    return refused(admitted) if isinstance(admitted, Refusal) else None
 
 
 def status_of(answer: Answer | None) -> int:
@@ -83,9 +88,9 @@ def test_a_server_answers_to_its_own_names(config: Config, host: bytes, status: 
 
 
 def test_a_request_has_one_host() -> None:
-    assert refusal(CONFIG, FREE, "GET", b"/v1/models", b"", []) is not None
-    assert status_of(refusal(CONFIG, FREE, "GET", b"/v1/models", b"", [])) == 400
-    assert refusal(CONFIG, FREE, "GET", b"/v1/models", b"", [], http_version="1.0") is None
+    for version, status in (("1.1", 400), ("1.0", 200)):
+        admitted = admit(CONFIG, FREE, "GET", b"/v1/models", b"", HeadersOf(), http_version=version)
+        assert status_of(answered(admitted)) == status
     assert status_of(asked(HOST, HOST)) == 400
 
 
@@ -230,7 +235,7 @@ def test_no_refusal_repeats_what_was_sent() -> None:
         asked(query=b"key=" + raw),
         asked(path=b"/" + raw),
         asked(method=canary),
-        content_type_refusal([(b"content-type", raw)]),
+        answered(content_type_refusal(HeadersOf([(b"content-type", raw)]))),
     ]
     for answer in answers:
         assert answer is not None
@@ -253,4 +258,4 @@ TYPES: list[tuple[Headers, bool]] = [
 
 @pytest.mark.parametrize(("headers", "passes"), TYPES)
 def test_a_chat_request_is_called_json(headers: Headers, passes: bool) -> None:
-    assert status_of(content_type_refusal(headers)) == (200 if passes else 415)
+    assert status_of(answered(content_type_refusal(HeadersOf(headers)))) == (200 if passes else 415)

@@ -22,7 +22,6 @@ from wiretape.proxy.relay.live import Live
 from wiretape.proxy.relay.registry import Registry
 from wiretape.proxy.relay.services import Log as ServicesLog
 from wiretape.proxy.security.keys import Keys
-from wiretape.proxy.server.server import shielded
 from wiretape.proxy.store.memory import MemoryStore
 
 PATHS = [
@@ -69,10 +68,10 @@ async def test_head_is_the_same_without_a_body(home: House, path: str) -> None:
     check(answered)
 
 
-@pytest.mark.parametrize("method", ["OPTIONS", "POST", "PUT", "DELETE", "PATCH", "BREW"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 @pytest.mark.parametrize("path", PATHS)
-async def test_no_other_method_is_taken(home: House, path: str, method: str) -> None:
-    answered = await home.get(path, method=method, origin="https://evil.example")
+async def test_other_methods_are_not_allowed(home: House, path: str, method: str) -> None:
+    answered = await home.get(path, method=method)
     assert (answered.status, answered.headers["allow"]) == (405, "GET, HEAD")
     assert answered.json["error"]["code"] == "http_405"
     check(answered)
@@ -105,7 +104,7 @@ async def test_with_a_key_set_all_but_health_takes_it(path: str, key: str) -> No
 
 async def test_a_key_in_the_query_is_none(home: House) -> None:
     async with house(keyed=True) as keyed:
-        assert (await keyed.get(f"/wiretape/streams?key={KEY}&api_key={KEY}", key="")).status == 401
+        assert (await keyed.get(f"/wiretape/streams?key={KEY}&api_key={KEY}", key="")).status == 400
 
 
 async def test_without_keys_a_caller_is_who_presents_the_same_credential(home: House) -> None:
@@ -179,7 +178,7 @@ async def test_a_fault_of_ours_is_a_500_and_a_line_and_says_nothing_else() -> No
 
 
 def test_no_answer_has_a_deadline_and_bodies_have_our_bound() -> None:
-    app = House(MemoryStore()).app
+    app = House(MemoryStore()).control
     assert app.config["RESPONSE_TIMEOUT"] is None
     assert app.config["MAX_CONTENT_LENGTH"] == REQUEST_BYTES_MAX
     assert {rule.rule for rule in app.url_map.iter_rules()} == {*PATHS[:4], "/wiretape/streams/<path:rest>"}
@@ -191,7 +190,7 @@ MINE = "Authorization: Bearer mine"
 
 
 async def test_answers_end_and_the_connection_is_used_again(autojump_clock: MockClock, home: House) -> None:
-    async with connected(shielded(home.app)) as connect:
+    async with connected(home.app) as connect:
         client = await connect()
         for path in PATHS * 2:
             await client.send(request("GET", path, MINE))
@@ -208,7 +207,7 @@ async def test_answers_end_and_the_connection_is_used_again(autojump_clock: Mock
 async def test_a_connection_that_is_to_close_closes(
     autojump_clock: MockClock, home: House, path: str, version: str, header: str
 ) -> None:
-    async with connected(shielded(home.app)) as connect:
+    async with connected(home.app) as connect:
         client = await connect()
         await client.send(request("GET", path, MINE, header, version=version))
         answer = await client.response()
@@ -219,7 +218,7 @@ async def test_a_connection_that_is_to_close_closes(
 
 async def test_a_follower_over_hours_gets_every_frame_and_a_true_end(autojump_clock: MockClock, home: House) -> None:
     batches = stream_of("s2", caller=ME, reads=8, call_id="call-1")
-    async with connected(shielded(home.app)) as connect, trio.open_nursery() as nursery:
+    async with connected(home.app) as connect, trio.open_nursery() as nursery:
         await put(home.store, "s2", batches[:1])
         answers: list[Answer] = []
 
@@ -248,7 +247,7 @@ async def test_a_follower_that_goes_is_gone_at_once(autojump_clock: MockClock, h
     left: list[float] = []
     await put(home.store, "s2", stream_of("s2", caller=ME, end=False))
     live = home.running.live["s2"] = Live("s2", ME, "", 0, on_left=lambda: left.append(trio.current_time()))
-    async with connected(shielded(home.app)) as connect:
+    async with connected(home.app) as connect:
         client = await connect()
         await client.send(request("GET", "/wiretape/streams/s2/events", MINE))
         await client.receive()
@@ -265,7 +264,7 @@ async def test_a_follower_that_stalls_costs_only_itself(autojump_clock: MockCloc
     batches = stream_of("s2", caller=ME, reads=2_000)
     await put(home.store, "s2", batches[:1])
     live = home.running.live["s2"] = Live("s2", ME, "", 0, on_left=lambda: None)
-    async with connected(shielded(home.app)) as connect:
+    async with connected(home.app) as connect:
         stalled, reads = await connect(), await connect()
         for client in (stalled, reads):
             await client.send(request("GET", "/wiretape/streams/s2/events", MINE))

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from wiretape.proxy.config.model import Config, Route, Target
-from wiretape.proxy.relay.http_responses import wrapped_error
-from wiretape.proxy.security.access import refusal
+from wiretape.proxy.http_headers import Headers
+from wiretape.proxy.relay.http_responses import refused, wrapped_error
+from wiretape.proxy.security.access import Refusal, admit
 from wiretape.proxy.security.headers import masked_path, taped_answer, taped_request, to_client, to_upstream
 from wiretape.proxy.security.keys import Key, Keys, Secret
 
@@ -56,8 +57,11 @@ def said(form: str, canary: str, mask: Callable[[bytes], str] = masked_path) -> 
     query = b"" if ": " in form else form.format(canary).encode()
     parts: list[object] = [taped_request(headers), taped_answer(headers), mask(b"/v1/models?" + query)]
     for keys in (LOCKED, Keys((), b"salt")):
-        parts += [keys.caller(headers), refusal(CONFIG, keys, "GET", b"/v1/models", query, headers)]
-        parts += [refusal(CONFIG, keys, "GET", b"/other", query, [*headers, *headers[1:]])]
+        parts.append(keys.caller(headers))
+        for path, given in ((b"/v1/models", headers), (b"/other", [*headers, *headers[1:]])):
+            admitted = admit(CONFIG, keys, "GET", path, query, Headers(given), http_version="1.1")
+            if isinstance(admitted, Refusal):
+                parts.append(refused(admitted))
     return repr(parts)
 
 

@@ -1,0 +1,54 @@
+"""HTTP headers as an immutable value: the names keep their spelling and are looked up without regard to case."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+__all__ = ["Header", "Headers"]
+
+Header = tuple[bytes, bytes]
+
+
+class Headers:
+    """The headers of one message, in the order in which they came. Look-ups take lower-case names."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, headers: Iterable[Header] = ()) -> None:
+        """Copying another `Headers` is free."""
+        self._entries: tuple[tuple[bytes, bytes, bytes], ...]
+        if isinstance(headers, Headers):
+            self._entries = headers._entries  # noqa: SLF001 - the same class
+        else:
+            self._entries = tuple((name.lower(), name, value) for name, value in headers)
+
+    def __iter__(self) -> Iterator[Header]:
+        return iter([(name, value) for _, name, value in self._entries])
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return any(lower == name for lower, _, _ in self._entries)
+
+    def get(self, name: bytes, default: bytes = b"") -> bytes:
+        """Return the first value of a header."""
+        return next((value for lower, _, value in self._entries if lower == name), default)
+
+    def all(self, name: bytes) -> list[bytes]:
+        """Return every value of a header."""
+        return [value for lower, _, value in self._entries if lower == name]
+
+    def names(self) -> list[bytes]:
+        """Return the lower-case name of each header, repeated ones repeatedly."""
+        return [lower for lower, _, _ in self._entries]
+
+    def only(self, names: Collection[bytes], prefixes: tuple[bytes, ...] = ()) -> list[Header]:
+        """Return the headers of these names or prefixes, with lower-case names."""
+        return [(low, value) for low, _, value in self._entries if low in names or low.startswith(prefixes)]
+
+    def without(self, names: Collection[bytes], prefixes: tuple[bytes, ...] = ()) -> list[Header]:
+        """Return all headers but those of these names or prefixes, with their names as they came."""
+        return [
+            (name, value)
+            for lower, name, value in self._entries
+            if lower not in names and not lower.startswith(prefixes)
+        ]

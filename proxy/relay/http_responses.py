@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.json_text import ABSENT, dumps, parse
 
+from ..config.secrets import Secret
 from ..http_headers import Header
 from ..limits import ERROR_BYTES_MAX, EXCERPT_CHARS_MAX
 from ..security.access import Refusal
 from ..security.headers import masked, to_client
-from ..security.keys import Secret
 
 __all__ = ["Answer", "error", "json_answer", "refused", "send_answer", "stream_headers", "wrapped_error"]
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
+from ..http_headers import Header
 from ..security.headers import to_client
-from ..upstream.exchange import Header
 from .attempts import Failure
 from .http_responses import Answer, error, stream_headers, wrapped_error
 

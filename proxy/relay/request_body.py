@@ -11,11 +11,11 @@ from wiretape.events.chat.hygiene import Found, edits, found
 from wiretape.events.core.json_text import ABSENT, parse
 from wiretape.events.core.splice import Edit
 
+from ..http_headers import Header
 from ..limits import INFLATE_MEMBERS_MAX, INFLATE_RATIO_MAX, INFLATED_AT_ONCE, PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
 from ..server.asgi import Receive
 from ..upstream.decompression import CODINGS, Inflater
 from ..upstream.errors import LimitError, WireError
-from ..upstream.exchange import Header
 from .http_responses import Answer, error
 
 __all__ = ["CLOSE", "BodyError", "aside", "marked", "parsed", "read_as", "too_long", "whole_body"]

@@ -11,7 +11,7 @@ from wiretape.events.core.settings import Facts, Settings
 from wiretape.events.core.splice import Action, Edit, Op, apply, locate
 
 from ..config.model import Route
-from ..upstream.exchange import Header
+from ..http_headers import Header
 
 __all__ = ["Order", "cleaned", "facts_of", "history_keys", "settings_for", "unstreamed", "with_usage"]
 

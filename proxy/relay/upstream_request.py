@@ -13,14 +13,16 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.upcast import FORMAT
 
 from ..config.routing import base_of, request_target
+from ..config.secrets import Secret
+from ..http_headers import Header
 from ..limits import CALLER_KEY_CHARS_MIN, UNSTREAMED_MAX
 from ..security.headers import taped_request, to_upstream
-from ..security.keys import Secret, credentials
+from ..security.keys import credentials
 from ..store.store import StoreError
 from ..upstream.body import Body
 from ..upstream.connection import Outgoing
 from ..upstream.errors import WireError
-from ..upstream.exchange import Head, Header
+from ..upstream.exchange import Head
 from .attempts import Decision, Failure, Next, decide
 from .http_responses import Answer
 from .outcome import failure_answer

@@ -6,15 +6,16 @@ from typing import Any
 
 import trio
 
+from ..config.secrets import Secret
+from ..http_headers import Header
 from ..limits import ERROR_BODY_BYTES_MAX
 from ..security.headers import taped_answer
-from ..security.keys import Secret
 from ..security.masking import ErrorMask, KeyMask
 from ..upstream.body import Body
 from ..upstream.connection import Read
 from ..upstream.decompression import CODINGS, Inflater
 from ..upstream.errors import WireError
-from ..upstream.exchange import End, Head, Header
+from ..upstream.exchange import End, Head
 from .stream_request import Order
 
 __all__ = ["Asked", "Shape", "shape_of"]

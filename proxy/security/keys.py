@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ..config.secrets import Key, Secret
+from ..config.secrets import Key
 from ..http_headers import Header, Headers
 from ..key_patterns import CREDENTIAL_HEADERS
 from ..limits import CALLER_CHARS, SALT_BYTES
 
-__all__ = ["LOCAL", "Key", "Keys", "Secret", "credentials", "salt_of"]
+__all__ = ["LOCAL", "Keys", "credentials", "salt_of"]
 
 #: The caller of a request without a credential, where none is required.
 LOCAL: Final = "local"

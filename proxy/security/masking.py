@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Final
 
+from ..config.secrets import Secret
 from ..limits import JUDGED_BYTES_MAX
 from .headers import key_forms
-from .keys import Secret
 
 __all__ = ["ErrorMask", "KeyMask"]
 

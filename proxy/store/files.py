@@ -12,6 +12,7 @@ import trio
 
 from wiretape.events.tape.record import Record, encode
 
+from ..config.model import Keep
 from .catalogue import Catalogue
 from .catalogue_row import AnswerRow, Entry, StreamRow, opened
 from .durability import ROUND_S, Committer, Durability, Sync, best_sync
@@ -19,7 +20,7 @@ from .folder import Folder
 from .following import EndedBatches, LiveBatches, LiveTape
 from .linking import NOTHING_RUNS, Fate, Key, Link
 from .recovery import Recovered, recover
-from .retention import Keep, day_of, days_gone, oldest
+from .retention import day_of, days_gone, oldest
 from .store import PAGE_MAX, Filter, StoreError, StoreFullError, StreamMissingError, TapeBrokenError, checked_stream_id
 from .tape_file import TapeFile, creation_error
 

@@ -11,10 +11,11 @@ import trio
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage
 
+from ..config.model import Keep
 from .catalogue_row import AnswerRow, CallRow, Entry, StreamRow, entry_of, opened
 from .following import Wakes
 from .linking import NOTHING_RUNS, Fate, Key, Link, fates, key_of, link_of
-from .retention import Keep, Kept, day_of, expired
+from .retention import Kept, day_of, expired
 from .store import PAGE_MAX, Filter, StoreError, StreamMissingError, checked_stream_id
 
 __all__ = ["MemoryStore"]

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from ..config.model import Keep
 
-__all__ = ["Keep", "Kept", "day_of", "days_gone", "expired", "oldest"]
+__all__ = ["Kept", "day_of", "days_gone", "expired", "oldest"]
 
 #: Beyond it `created` is junk that no calendar takes.
 _SECONDS_END: Final = 253_402_300_800

@@ -18,9 +18,9 @@ from wiretape.events.core.errors import LocalError, WiretapeError
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage
 
+from ..config.model import Keep
 from .catalogue_row import AnswerRow, Entry, StreamRow
 from .linking import NOTHING_RUNS, Fate, Key, Link
-from .retention import Keep
 
 __all__ = [
     "PAGE_MAX",

@@ -14,7 +14,7 @@ from .errors import RefusalCause, RefusedError
 from .exchange import machine
 from .tls import TlsStream
 
-__all__ = ["Connector", "Egress", "OpenTcp", "Origin"]
+__all__ = ["Connector", "OpenTcp", "Origin"]
 
 OpenTcp = Callable[[str, int], Awaitable[trio.abc.Stream]]
 """Opens TCP by name; trio.open_tcp_stream, which tries all addresses (RFC 8305), or what a test puts in its place."""

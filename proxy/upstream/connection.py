@@ -8,11 +8,12 @@ from typing import NamedTuple, Protocol, cast
 
 import trio
 
+from ..http_headers import Header
 from ..limits import READS_A_TURN, RECEIVE_BYTES_MAX, SEND_BYTES_MAX, WRITE_TIMEOUT_S
 from ..server.reading import received
 from .connect import Origin
 from .errors import ResetError, StalledError, WireError
-from .exchange import Exchange, Header, machine
+from .exchange import Exchange, machine
 from .tls import TlsStream
 
 __all__ = ["Connection", "Direct", "Outgoing", "Read"]

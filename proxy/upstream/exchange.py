@@ -19,7 +19,7 @@ from ..server.plain import read_answer, request_head
 from .chunked import Dechunker
 from .errors import ProtocolError, TruncatedError, WireError
 
-__all__ = ["End", "Exchange", "Head", "Header", "machine"]
+__all__ = ["End", "Exchange", "Head", "machine"]
 
 
 #: How an answer in a version that we speak begins.

@@ -17,6 +17,7 @@ import trio
 from wiretape.events.core.errors import LocalError
 
 from ..config.model import UpstreamSettings
+from ..http_headers import Header
 from ..limits import (
     SEND_BYTES_MAX,
     STALE_CONNECTION_S,
@@ -25,11 +26,11 @@ from .body import Body
 from .connect import Connector, OpenTcp, Origin
 from .connection import Connection, Outgoing
 from .errors import ResetError, TruncatedError
-from .exchange import Head, Header
+from .exchange import Head
 from .pool import Pool
 from .tls import client_context
 
-__all__ = ["UpstreamSettings", "UpstreamTransport", "body_of"]
+__all__ = ["UpstreamTransport", "body_of"]
 
 _PORTS: Final = {"http": 80, "https": 443}
 _BODY: Final = "wiretape.body"

@@ -10,7 +10,7 @@ import typer
 from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, AsJson, FailedError, print_json, told
 
 if TYPE_CHECKING:
-    from wiretape.proxy.security.keys import Secret
+    from wiretape.proxy.config.secrets import Secret
 
     from ..compare.difference import Difference
     from ..compare.pairs import Compared
@@ -117,7 +117,7 @@ def _verify(
 
 
 def _secret(name: str | None) -> "Secret | None":
-    from wiretape.proxy.security.keys import Secret
+    from wiretape.proxy.config.secrets import Secret
 
     if name is None:
         return None

@@ -19,8 +19,8 @@ from wiretape.events.core.json_text import as_list
 from wiretape.events.core.settings import Settings
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.log import Log, stderr_fd
-from wiretape.proxy.security.keys import Secret
 from wiretape.proxy.serve import Running, running
 from wiretape.proxy.upstream.body import Body
 from wiretape.proxy.upstream.errors import WireError

@@ -29,7 +29,7 @@ from wiretape.events.folds.wire import Call
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.wire.sse import Decoder
 from wiretape.proxy.config.model import Target
-from wiretape.proxy.security.keys import Secret
+from wiretape.proxy.config.secrets import Secret
 
 __all__ = [
     "CALLER_KEY",

@@ -17,7 +17,7 @@ from tests.support.house import ASKED, DONE, HEAD, House, finish, house, post, s
 from tests.support.pace import paced
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import encode
-from wiretape.proxy.security.keys import Key, Secret
+from wiretape.proxy.config.secrets import Key, Secret
 
 STREAMING: Final = streams(text("hi"), finish(), DONE)
 KEY: Final = "wt-" + "k" * 40

@@ -14,9 +14,8 @@ from tests.proxy.certificates import HOST, needs_openssl, over_tls, server_conte
 from tests.proxy.scripted import Reset, Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, finish, role, text
 from wiretape.events.core.settings import Settings
-from wiretape.proxy.config.model import Target
+from wiretape.proxy.config.model import Target, UpstreamSettings
 from wiretape.proxy.limits import CONNECT_TIMEOUT_S
-from wiretape.proxy.upstream.transport import UpstreamSettings
 
 GOOD = (role(), text("hi"), finish(), DONE)
 HTTPS = f"https://{HOST}/v1"

@@ -14,8 +14,9 @@ from wiretape.proxy.api.control import control_app
 from wiretape.proxy.api.front import front
 from wiretape.proxy.api.metrics import Metrics
 from wiretape.proxy.config.model import Config
+from wiretape.proxy.config.secrets import Key, Secret
 from wiretape.proxy.relay.live import Live
-from wiretape.proxy.security.keys import Key, Keys, Secret
+from wiretape.proxy.security.keys import Keys
 from wiretape.proxy.server.server import shielded
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store

@@ -8,9 +8,10 @@ import httpx
 import trio
 from trio.testing import MemoryReceiveStream, memory_stream_pair
 
+from wiretape.proxy.config.model import UpstreamSettings
 from wiretape.proxy.upstream.connection import Direct
 from wiretape.proxy.upstream.tls import client_context
-from wiretape.proxy.upstream.transport import UpstreamSettings, UpstreamTransport
+from wiretape.proxy.upstream.transport import UpstreamTransport
 
 __all__ = [
     "CONTEXT",

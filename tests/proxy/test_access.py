@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.config.secrets import Key, Secret
 from wiretape.proxy.http_headers import Headers as HeadersOf
 from wiretape.proxy.relay.http_responses import Answer, refused
 from wiretape.proxy.security.access import METHODS, OPEN_PATHS, Refusal, admit, content_type_refusal
-from wiretape.proxy.security.keys import Key, Keys, Secret
+from wiretape.proxy.security.keys import Keys
 
 Headers = list[tuple[bytes, bytes]]
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.limits import ERROR_BYTES_MAX
 from wiretape.proxy.relay.http_responses import Answer, error, json_answer, send_answer, stream_headers, wrapped_error
-from wiretape.proxy.security.keys import Secret
 
 JSON_TYPE = (b"content-type", b"application/json")
 SECRET = Secret("sk-upstream-0123456789")

@@ -14,7 +14,7 @@ from tests.support.house import DONE, HEAD, House, at_once, call, finish, house,
 from wiretape.events.emission.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.config.model import Target
-from wiretape.proxy.security.keys import Secret
+from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import StoreFullError
 

@@ -14,9 +14,9 @@ from trio.lowlevel import Task
 from tests.laws.variants import FULL
 from tests.proxy.certificates import needs_openssl, over_tls, trusting
 from tests.proxy.scripted import CONTEXT, HEAD, OK, Script, Upstream, answers, chunk, post, request_of
+from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import SEND_BYTES_MAX
-from wiretape.proxy.upstream.connect import Egress
-from wiretape.proxy.upstream.transport import UpstreamSettings, UpstreamTransport, body_of
+from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
 
 HTTPS = "https://upstream.test/"
 

@@ -24,6 +24,7 @@ from wiretape.events.core.model import Event
 from wiretape.events.emission.emit import Emitter
 from wiretape.events.folds.usage import UsageFold
 from wiretape.events.tape.record import Record
+from wiretape.proxy.config.model import Keep
 from wiretape.proxy.limits import DIGEST_SLOW_BYTES_MAX, DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
 from wiretape.proxy.store.catalogue import Book, peek_fates, reindex
 from wiretape.proxy.store.catalogue_row import (
@@ -40,7 +41,6 @@ from wiretape.proxy.store.catalogue_row import (
 from wiretape.proxy.store.files import FileStore, open_files
 from wiretape.proxy.store.folder import Folder
 from wiretape.proxy.store.linking import Fate, link_of
-from wiretape.proxy.store.retention import Keep
 from wiretape.proxy.store.store import Filter
 
 ROW = StreamRow(stream="", created=CREATED, caller="c1", route="", dialect="chat", model="m", ending="completed")

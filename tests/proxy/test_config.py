@@ -14,13 +14,11 @@ import pytest
 from wiretape.events.core.errors import LocalError
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.config.load import load
-from wiretape.proxy.config.model import Config, ConfigError, Route, Target
+from wiretape.proxy.config.model import Config, ConfigError, Egress, Keep, Route, Target
+from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.config.show import rows, shown
 from wiretape.proxy.config.table import ROUTE, SERVER, TARGET
 from wiretape.proxy.limits import KEY_CHARS_MIN, KEY_FILE_BYTES_MAX
-from wiretape.proxy.security.keys import Secret
-from wiretape.proxy.store.retention import Keep
-from wiretape.proxy.upstream.connect import Egress
 
 OPENAI = "https://api.openai.test/v1"
 OWN = "own-0123456789abcdef0123456789abcdef"

@@ -11,10 +11,11 @@ from trio.testing import MockClock
 
 from tests.proxy.certificates import HOST, authority, needs_openssl, over_tls, trusting
 from tests.proxy.scripted import CONTEXT, OK, Script, Upstream, answers, post, request_of, served
+from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import CONNECT_TIMEOUT_S, HEAD_BYTES_MAX
-from wiretape.proxy.upstream.connect import Connector, Egress, Origin
+from wiretape.proxy.upstream.connect import Connector, Origin
 from wiretape.proxy.upstream.errors import RefusedError
-from wiretape.proxy.upstream.transport import UpstreamSettings, UpstreamTransport
+from wiretape.proxy.upstream.transport import UpstreamTransport
 
 ORIGIN = Origin(tls=False, host=HOST, port=80)
 HTTPS = f"https://{HOST}/v1"

@@ -3,6 +3,7 @@
 import pytest
 
 from wiretape.proxy.config.model import Target
+from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.key_patterns import has_secret
 from wiretape.proxy.security.headers import (
     masked,
@@ -12,7 +13,6 @@ from wiretape.proxy.security.headers import (
     to_client,
     to_upstream,
 )
-from wiretape.proxy.security.keys import Secret
 
 Headers = list[tuple[bytes, bytes]]
 

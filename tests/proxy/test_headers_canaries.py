@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.config.secrets import Key, Secret
 from wiretape.proxy.http_headers import Headers
 from wiretape.proxy.relay.http_responses import refused, wrapped_error
 from wiretape.proxy.security.access import Refusal, admit
 from wiretape.proxy.security.headers import masked_path, taped_answer, taped_request, to_client, to_upstream
-from wiretape.proxy.security.keys import Key, Keys, Secret
+from wiretape.proxy.security.keys import Keys
 
 HEADERS = (
     "Authorization: Bearer {}",

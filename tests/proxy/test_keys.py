@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 import pytest
 
+from wiretape.proxy.config.secrets import Key, Secret
 from wiretape.proxy.limits import CALLER_CHARS, SALT_BYTES
-from wiretape.proxy.security.keys import LOCAL, Key, Keys, Secret, credentials, salt_of
+from wiretape.proxy.security.keys import LOCAL, Keys, credentials, salt_of
 
 VALUE = "sk-canary-0123456789abcdef0123456789abcdef"
 SALT = bytes(SALT_BYTES)

@@ -14,8 +14,8 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import Reset, Script, chunk, request_of
 from tests.support.house import DONE, HEAD, House, answer, call, finish, house, post, role, streams, text
+from wiretape.proxy.config.model import Keep
 from wiretape.proxy.store.memory import MemoryStore
-from wiretape.proxy.store.retention import Keep
 
 _WORDS: Final = (role(), text("hi"), text(" you"), finish(), DONE)
 _OOPS: Final = b'{"error":{"message":"oops"}}'

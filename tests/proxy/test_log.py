@@ -17,11 +17,11 @@ import pytest
 from tests.house.tree import ROOT
 from tests.proxy.control_cases import ME
 from tests.proxy.store_cases import CREATED
+from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.key_patterns import mask_keys
 from wiretape.proxy.limits import LOG_CLOSE_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, LOG_VALUE_CHARS_MAX
 from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.relay.registry import Ended
-from wiretape.proxy.security.keys import Secret
 from wiretape.proxy.store.catalogue_row import CallRow, Entry, StreamRow
 
 NOON = 1_795_003_200.25

@@ -10,8 +10,8 @@ from trio.testing import MockClock
 
 from tests.support.house import DONE, answer, house, role, streams, text
 from wiretape.events.core.json_text import dumps
+from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.limits import JUDGED_BYTES_MAX
-from wiretape.proxy.security.keys import Secret
 from wiretape.proxy.security.masking import ErrorMask, KeyMask
 
 KEY = "sk/key-of-ours+1"

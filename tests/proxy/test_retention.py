@@ -4,7 +4,8 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from wiretape.proxy.store.retention import Keep, Kept, day_of, expired
+from wiretape.proxy.config.model import Keep
+from wiretape.proxy.store.retention import Kept, day_of, expired
 
 TODAY = date(2026, 11, 18)
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()

@@ -16,12 +16,12 @@ from tests.proxy.store_cases import CREATED, Batch, flat, gathered, opened_files
 from wiretape.events.core.errors import LocalError
 from wiretape.events.core.lifecycle import State
 from wiretape.events.tape.record import Record, encode
+from wiretape.proxy.config.model import Keep
 from wiretape.proxy.limits import ABANDONED_AFTER_S
 from wiretape.proxy.store.catalogue_row import AnswerRow, digest, entry_of
 from wiretape.proxy.store.files import INLINE_BYTES_MAX
 from wiretape.proxy.store.linking import Fate, Link, key_of
 from wiretape.proxy.store.memory import MemoryStore
-from wiretape.proxy.store.retention import Keep
 from wiretape.proxy.store.store import Filter, Store, StoreError, StreamMissingError, is_stream_id
 
 KINDS = ("memory", "files", "files at level disk")

@@ -22,11 +22,11 @@ from tests.proxy.store_child import PREFIX, batches_of
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Reader
 from wiretape.proxy.cli.tapes import holder
+from wiretape.proxy.config.model import Keep
 from wiretape.proxy.store.durability import Durability, best_sync
 from wiretape.proxy.store.files import INLINE_BYTES_MAX, FileStore, open_files
 from wiretape.proxy.store.folder import Folder
 from wiretape.proxy.store.recovery import recover
-from wiretape.proxy.store.retention import Keep
 from wiretape.proxy.store.store import Filter, FolderRefusedError, StoreError, StoreFullError, TapeBrokenError
 from wiretape.proxy.store.tape_file import TapeFile
 

@@ -21,12 +21,12 @@ from wiretape.events.emission.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Recorder
 from wiretape.proxy.api.streams import StreamsApi, not_found
+from wiretape.proxy.config.model import Keep
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S, OWNERS_MAX
 from wiretape.proxy.relay.live import Live
 from wiretape.proxy.store.catalogue_row import digest
 from wiretape.proxy.store.files import open_files
 from wiretape.proxy.store.memory import MemoryStore
-from wiretape.proxy.store.retention import Keep
 from wiretape.proxy.store.store import PAGE_MAX, Batches, Store, StreamMissingError
 
 

@@ -12,11 +12,11 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import HEAD, OK, Script, answers, chunk, post, request_of, says, served
 from wiretape.events.core.errors import LocalError
+from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import SEND_BYTES_MAX, WRITE_TIMEOUT_S
-from wiretape.proxy.upstream.connect import Egress
 from wiretape.proxy.upstream.errors import ProtocolError, ResetError, StalledError, TruncatedError, WireError
 from wiretape.proxy.upstream.exchange import End
-from wiretape.proxy.upstream.transport import UpstreamSettings, UpstreamTransport, body_of
+from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
 
 
 async def pieces(*each: bytes, gap_s: float = 0) -> AsyncIterator[bytes]:

@@ -23,8 +23,8 @@ from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.cli.main import app
 from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.log import Log
-from wiretape.proxy.security.keys import Secret
 from wiretape.proxy.serve import running
 from wiretape.replay.cli.recording import recorded as all_of
 from wiretape.replay.compare.bytes import ending_of

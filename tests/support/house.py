@@ -29,13 +29,13 @@ from wiretape.events.core.json_text import dumps
 from wiretape.events.core.settings import Settings
 from wiretape.events.emission.emit import emit
 from wiretape.events.tape.record import Record
-from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.config.model import Config, Route, Target, UpstreamSettings
 from wiretape.proxy.relay.registry import Ended
 from wiretape.proxy.serve import Assembly, assembled
 from wiretape.proxy.server.server import ServerSettings
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
-from wiretape.proxy.upstream.transport import UpstreamSettings, UpstreamTransport
+from wiretape.proxy.upstream.transport import UpstreamTransport
 
 __all__ = [
     "ASKED",

@@ -1,3 +1,7 @@
-"""Recordings of others and for others: one file a format, each a pure function that says what it loses"""
+"""Import recordings of other tools as tapes, and export tapes for them.
+
+Each format is a pure reader that returns exchanges and counts what the format cannot hold; `table` lists them all, and
+`records` turns an exchange into the records that the proxy would have written.
+"""
 
 __all__: list[str] = []

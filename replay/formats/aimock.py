@@ -1,9 +1,10 @@
-"""Fixtures of aimock: what an answer came to, which is written as a chat stream again
+"""Fixtures of aimock: recorded results, written as chat streams again.
 
-Such a file knows no bytes, so these are ours: a frame for each text, two for each call, the finish, the usage if there
-is any, `[DONE]`. Ids that it does not have are made of places.
+Such a file holds no bytes, so Wiretape writes them: a frame for each text, two for each call, the finish reason, the
+usage if there is any, and `[DONE]`. Missing ids are made from positions.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -22,44 +23,42 @@ from wiretape.events.core.model import (
 )
 from wiretape.events.wire.sse import encode
 
-from .imported import Imported, Outcome, outcome, text_of
-from .losses import Loss
+from .imported import Contents, Imported, text_of
 
 __all__ = ["from_aimock"]
 
-_ALWAYS: Final = ("boundaries", "bytes", "ending", "request_matched", "status", "time", "times")
 _FAULTS: Final = ("chaos", "chunkSize", "disconnectAfterMs", "latency", "streamingProfile", "truncateAfterChunks")
 _CHAT: Final = "/v1/chat/completions"
-_SAYS: Final = ("content", "toolCalls", "blocks", "reasoning")
+_RESULTS: Final = ("content", "toolCalls", "blocks", "reasoning")
 
 
-def from_aimock(data: bytes) -> Outcome:
-    """A stream for each fixture of a chat."""
+def from_aimock(data: bytes) -> Contents:
+    """Read a stream for each chat fixture."""
     rows = as_list(as_object(parse(data)).get("fixtures"))
     if not rows:
-        raise TapeError("no fixtures, which a file of aimock has")
-    losses = [Loss(code) for code in _ALWAYS]
-    return outcome("aimock", data, list(_all(rows, losses)), losses)
+        raise TapeError("no fixtures")
+    losses: Counter[str] = Counter()
+    return Contents(_exchanges(rows, losses), losses)
 
 
-def _all(rows: list[Any], losses: list[Loss]) -> Iterator[Imported]:
+def _exchanges(rows: list[Any], losses: Counter[str]) -> Iterator[Imported]:
     for number, row in enumerate(rows, 1):
         fixture = as_object(row)
         response, match = as_object(fixture.get("response")), as_object(fixture.get("match"))
         if any(name in fixture for name in _FAULTS):
-            losses.append(Loss("faults"))
+            losses["faults"] += 1
         asked = _request(match)
         if is_object(response.get("error")):
             yield _failed(response, asked)
-        elif any(name in response for name in _SAYS):
+        elif any(name in response for name in _RESULTS):
             reads = [(0, frame) for frame in _frames(response, match, number)]
             yield Imported(target=_CHAT, request_body=asked, reads=reads, upstream="aimock")
         else:
-            losses.append(Loss("other_protocols"))  # pictures, sounds, embeddings
+            losses["other_protocols"] += 1  # images, audio, embeddings
 
 
 def _request(match: dict[str, Any]) -> bytes | None:
-    """What its match would take; nothing where that is a pattern or a function."""
+    """Return a request that the fixture matches, or None if it matches a pattern or a function."""
     words = match.get("userMessage")
     if not isinstance(words, str):
         return None
@@ -95,7 +94,7 @@ def _frames(response: dict[str, Any], match: dict[str, Any], number: int) -> lis
 
 
 def _events(response: dict[str, Any]) -> Iterator[Event]:
-    """What it says, in its order."""
+    """Yield what the response contains, in order."""
     if response.get("reasoning"):
         yield ReasoningDelta(n=0, choice=0, text=text_of(response["reasoning"]))
     calls = 0

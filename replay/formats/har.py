@@ -1,17 +1,17 @@
-"""HAR 1.2, both ways: with the members that we add (`_chunks`, `_ending`, `_wiretape`) it holds a whole stream
+"""Read and write HAR 1.2. Three members of ours (`_chunks`, `_ending`, `_wiretape`) let it hold a whole stream.
 
 "_chunks": [{"at_us": 300000, "bytes": 120}, ...]   each read: microseconds since startedDateTime, and its size
 "_ending": {"cause": "eof", "ending": "truncated", "flags": [], "framed": false, "broke": "reset"}
-"_wiretape": {"exact": false, "redacted": {...}}    of the log: what sealing did to it
 "_wiretape": {"request_us": 40, "attempt_us": 90, "head_us": 250000, "end_us": 1000000, "framing": {...}}
+"_wiretape": {"exact": false, "redacted": {...}}    in the log itself: what sealing did to the tape
 """
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, as_object, dumps, parse
@@ -19,75 +19,73 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
 
 from ..compare.bytes import last_attempt
-from .imported import Clock, Imported, Outcome, decoded, frames_of, outcome
-from .losses import Loss
+from .imported import Clock, Contents, Imported, Loss, decoded, microseconds, reads_of, split_url
 
 __all__ = ["from_har", "to_har"]
 
 _US: Final = 1_000
-#: Where a client asked Wiretape; only the path of it is on the tape.
+#: Tapes keep only the path of a request to Wiretape; HAR wants a whole URL.
 _ORIGIN: Final = "http://wiretape"
-_TIMES_MAX: Final = 2**53
+_NUMBER_MAX: Final = 2**53
 _PHASES: Final = ("blocked", "dns", "connect", "send", "wait")
-#: What an `end` says of how it ended.
+#: Keys of an `end` record that say how the stream ended.
 _ENDING: Final = ("cause", "ending", "flags", "framed", "broke")
-#: What the header of a sealed tape says of what was done to its bytes.
+#: Keys of a sealed tape's header that say what sealing did to it.
 _SEALING: Final = ("exact", "normalised", "redacted")
-_TEXT_STREAM: Final = "text/event-stream"
 
 
-def from_har(data: bytes) -> Outcome:
-    """A stream for each entry that has an answer."""
+def from_har(data: bytes) -> Contents:
+    """Read a stream for each entry with a response."""
     log = as_object(as_object(parse(data)).get("log"))
     if "entries" not in log:
-        raise TapeError("no log with entries, which a HAR file has")
-    losses: list[Loss] = []
-    found = outcome("har", data, list(_all(as_list(log["entries"]), losses)), losses)
-    return found._replace(header=_sealing(as_object(log.get("_wiretape"))))
+        raise TapeError("no log with entries")
+    losses: Counter[str] = Counter()
+    return Contents(_exchanges(as_list(log["entries"]), losses), losses, _sealing(as_object(log.get("_wiretape"))))
 
 
 def _sealing(header: Mapping[str, Any]) -> dict[str, Any]:
     return {name: header[name] for name in _SEALING if name in header}
 
 
-def _all(entries: list[Any], losses: list[Loss]) -> Iterator[Imported]:
+def _exchanges(entries: list[Any], losses: Counter[str]) -> Iterator[Imported]:
     for value in entries:
         entry = as_object(value)
         request, response = as_object(entry.get("request")), as_object(entry.get("response"))
         if entry.get("_webSocketMessages") or not str(request.get("url", "")).startswith("http"):
-            losses.append(Loss("other_protocols"))
-        elif _number(response.get("status")) == 0:  # what a browser writes where none came
-            losses.append(Loss("unanswered"))
+            losses["other_protocols"] += 1
+        elif _number(response.get("status")) == 0:  # what browsers write when there was no response
+            losses["unanswered"] += 1
         else:
-            yield _one(entry, request, response, losses)
+            yield decoded(_exchange(entry, request, response, losses), losses)
 
 
-def _one(entry: dict[str, Any], request: dict[str, Any], response: dict[str, Any], losses: list[Loss]) -> Imported:
+def _exchange(
+    entry: dict[str, Any], request: dict[str, Any], response: dict[str, Any], losses: Counter[str]
+) -> Imported:
     ours, ending = as_object(entry.get("_wiretape")), as_object(entry.get("_ending"))
-    content = as_object(response.get("content"))
-    body = _content(content)
-    losses += [Loss("body")] if not body and _number(content.get("size"), 0) else []
     headers = _headers(response.get("headers"))
-    stream = any(name.lower() == "content-type" and _TEXT_STREAM in value for name, value in headers)
+    body = _body(as_object(response.get("content")), losses)
     clock, at = _clock(as_object(entry.get("timings")), ours, losses)
     chunks = as_list(entry.get("_chunks"))
-    cut = _cut(body, chunks) if chunks else None
-    if cut is None:
-        losses.append(Loss("boundaries"))
-        losses += [Loss("times")] if stream else []
-        cut = frames_of(body) if stream else [(at, body)] if body else []
-    losses += [] if ending else [Loss("ending")]
-    losses += [] if ours else [Loss("headers")]
-    url, created = _split(str(request.get("url"))), _created(entry.get("startedDateTime"))
-    losses += [Loss("time")] if created is None else []
-    one = Imported(
+    reads = _reads(body, chunks) if chunks else None
+    if reads is None:
+        losses["boundaries"] += 1
+        reads = reads_of(body, headers, at)
+        if any(t != at for t, _ in reads):  # an event stream: its frames have no times
+            losses["times"] += 1
+    host, target = split_url(str(request.get("url")))
+    created = microseconds(entry.get("startedDateTime"))
+    losses.update(
+        code for code, missing in (("ending", not ending), ("headers", not ours), ("time", created is None)) if missing
+    )
+    return Imported(
         method=str(request.get("method") or "GET"),
-        target=url[1],
+        target=target,
         request_headers=_headers(request.get("headers")),
         request_body=_posted(as_object(request.get("postData"))),
         status=_status(response.get("status")),
         headers=headers,
-        reads=cut,
+        reads=reads,
         clock=clock,
         cause=str(ending.get("cause") or "eof"),
         framing=_framing(ours),
@@ -95,11 +93,15 @@ def _one(entry: dict[str, Any], request: dict[str, Any], response: dict[str, Any
         ending=ending["ending"] if isinstance(ending.get("ending"), str) else None,
         flags=[flag for flag in as_list(ending.get("flags")) if isinstance(flag, str)],
         created_us=_number(ours.get("created_us"), created),
-        upstream=str(ours.get("upstream") or url[0]),
+        upstream=str(ours.get("upstream") or host),
     )
-    plain = decoded(one)
-    losses += [Loss("coding")] if plain.decoded else []
-    return plain
+
+
+def _body(content: dict[str, Any], losses: Counter[str]) -> bytes:
+    body = _content(content)
+    if not body and _number(content.get("size"), 0):
+        losses["body"] += 1
+    return body
 
 
 def _content(content: dict[str, Any]) -> bytes:
@@ -111,15 +113,15 @@ def _content(content: dict[str, Any]) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise TapeError("the text of an answer is not base64, although it says so") from None
+        raise TapeError("a response body is marked as base64 and is not") from None
 
 
 def _posted(posted: dict[str, Any]) -> bytes | None:
     return _content({**posted, "encoding": posted.get("_encoding")}) or None
 
 
-def _cut(body: bytes, chunks: list[Any]) -> list[tuple[int, bytes]] | None:
-    """By our own `_chunks`, or by those that have `ts` in milliseconds; None where they are not of this body."""
+def _reads(body: bytes, chunks: list[Any]) -> list[tuple[int, bytes]] | None:
+    """Cut a body by our own `_chunks`, or by those with `ts` in milliseconds; None if they do not fit the body."""
     found: list[tuple[int, bytes]] = []
     at, last = 0, 0
     for value in chunks:
@@ -133,8 +135,8 @@ def _cut(body: bytes, chunks: list[Any]) -> list[tuple[int, bytes]] | None:
     return found if at == len(body) else None
 
 
-def _clock(timings: dict[str, Any], ours: dict[str, Any], losses: list[Loss]) -> tuple[Clock, int]:
-    """And when the body was there."""
+def _clock(timings: dict[str, Any], ours: dict[str, Any], losses: Counter[str]) -> tuple[Clock, int]:
+    """Return the clock of an exchange, and when its body was complete."""
     names = ("request_us", "attempt_us", "head_us", "end_us")
     exact = [_number(ours.get(name)) for name in names]
     if None not in exact and exact == sorted(exact, key=lambda t: t or 0):
@@ -143,7 +145,7 @@ def _clock(timings: dict[str, Any], ours: dict[str, Any], losses: list[Loss]) ->
     waited = sum(max(0.0, _milliseconds(timings.get(name))) for name in _PHASES)
     received = max(0.0, _milliseconds(timings.get("receive")))
     if not waited and not received:
-        losses.append(Loss("times"))
+        losses["times"] += 1
         return Clock(), 0
     head_us = max(3, round(waited * _US))
     end_us = head_us + max(1, round(received * _US))
@@ -161,7 +163,7 @@ def _framing(ours: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any, otherwise: int | None = None) -> int | None:
-    return value if type(value) is int and 0 <= value < _TIMES_MAX else otherwise
+    return value if type(value) is int and 0 <= value < _NUMBER_MAX else otherwise
 
 
 def _milliseconds(value: Any) -> float:
@@ -171,7 +173,7 @@ def _milliseconds(value: Any) -> float:
 
 def _status(value: Any) -> int:
     if type(value) is not int or not 100 <= value <= 999:
-        raise TapeError("an answer without a status")
+        raise TapeError("a response without a status")
     return value
 
 
@@ -180,75 +182,56 @@ def _headers(value: Any) -> list[tuple[str, str]]:
     return [(str(row["name"]), str(row["value"])) for row in rows if "name" in row and "value" in row]
 
 
-def _split(url: str) -> tuple[str, str]:
-    """Host, and path with query."""
-    try:
-        parts = urlsplit(url)
-        return parts.hostname or "imported", (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    except ValueError:
-        return "imported", "/"
-
-
-def _created(value: Any) -> int | None:
-    try:
-        created = datetime.fromisoformat(value) if isinstance(value, str) else None
-        return round(created.timestamp() * 1e6) if created is not None else None
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-# -- and back ---------------------------------------------------------------------------------------------------------
+# -- writing ----------------------------------------------------------------------------------------------------------
 
 
 def to_har(streams: Iterable[Sequence[Record]], header: Mapping[str, Any] = NO_KEYS) -> tuple[bytes, list[Loss]]:
-    """One entry a stream; with what sealing did to the tape of this header."""
-    lost = {"client": 0, "settings": 0}
+    """Return one entry for each stream, with the sealing recorded in this tape header."""
+    losses: Counter[str] = Counter()
     entries: list[dict[str, Any]] = []
     for records in streams:
         entries.append(_entry(records))
-        lost["client"] += 1
-        lost["settings"] += 1
+        losses.update(("client", "settings"))
         if sum(record.kind == "attempt" for record in records) > 1:
-            lost["attempts"] = lost.get("attempts", 0) + 1
+            losses["attempts"] += 1
         if all(record.kind != "head" for record in last_attempt(records)):
-            lost["headless"] = lost.get("headless", 0) + 1
+            losses["headless"] += 1
     log: dict[str, Any] = {"version": "1.2", "creator": {"name": "wiretape", "version": "1"}, "entries": entries}
-    if said := _sealing(header):
-        log["_wiretape"] = said
-    return dumps({"log": log}) + b"\n", [Loss(code, count) for code, count in sorted(lost.items())]
+    if sealing := _sealing(header):
+        log["_wiretape"] = sealing
+    return dumps({"log": log}) + b"\n", [Loss(code, count) for code, count in sorted(losses.items())]
 
 
 def _entry(records: Sequence[Record]) -> dict[str, Any]:
     last = last_attempt(records)
-    opened, asked = _first(records, "open"), _first(records, "request")
-    attempt, head, end = _first(last, "attempt"), _first(last, "head"), _first(last, "end")
-    came = list(reads(last))
-    keys = opened.keys
-    times = {
-        name: record.t for name, record in (("request", asked), ("attempt", attempt), ("head", head), ("end", end))
+    asked, attempt = _first(records, "request"), _first(last, "attempt")
+    head, end = _first(last, "head"), _first(last, "end")
+    received = list(reads(last))
+    created_us = _created_us(_first(records, "open").keys)
+    ours: dict[str, Any] = {
+        "request_us": asked.t,
+        "attempt_us": attempt.t,
+        "head_us": head.t,
+        "end_us": end.t,
+        "framing": {name: head.keys[name] for name in ("framing", "length") if name in head.keys},
     }
-    ours: dict[str, Any] = {f"{name}_us": t for name, t in times.items()}
-    ours["framing"] = {name: head.keys[name] for name in ("framing", "length") if name in head.keys}
     ours |= {"upstream": attempt.keys["upstream"]} if "upstream" in attempt.keys else {}
-    created_us = _created_us(keys)
     ours |= {} if created_us is None else {"created_us": created_us}
     return {
         "startedDateTime": datetime.fromtimestamp((created_us or 0) / 1e6, UTC).isoformat(),
         "time": end.t / _US,
         "request": _request(asked),
-        "response": _response(head, b"".join(data for _, data in came)),
+        "response": _response(head, b"".join(data for _, data in received)),
         "cache": {},
         "timings": {"send": attempt.t / _US, "wait": (head.t - attempt.t) / _US, "receive": (end.t - head.t) / _US},
-        "_chunks": [{"at_us": t, "bytes": len(data)} for t, data in came],
-        "_ending": {
-            name: end.keys[name] for name in ("cause", "ending", "flags", "framed", "broke") if name in end.keys
-        },
+        "_chunks": [{"at_us": t, "bytes": len(data)} for t, data in received],
+        "_ending": {name: end.keys[name] for name in _ENDING if name in end.keys},
         "_wiretape": ours,
     }
 
 
 def _first(records: Sequence[Record], kind: str) -> Record:
-    """Or an empty one, where a tape stops before it."""
+    """Return the first record of a kind, or an empty one if the tape stops before it."""
     last_t = records[-1].t if records else 0
     return next((record for record in records if record.kind == kind), Record(0, last_t, kind, NO_KEYS))
 
@@ -260,7 +243,7 @@ def _created_us(keys: Mapping[str, Any]) -> int | None:
 
 
 def _request(asked: Record) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    request: dict[str, Any] = {
         "method": str(asked.keys.get("method") or "POST"),
         "url": _ORIGIN + str(asked.keys.get("path") or "/"),
         "httpVersion": "HTTP/1.1",
@@ -273,8 +256,8 @@ def _request(asked: Record) -> dict[str, Any]:
     if asked.raw:
         text, encoding = _written(asked.raw)
         posted = {"mimeType": _header(asked, "content-type") or "application/json", "text": text}
-        said["postData"] = posted | ({"_encoding": encoding} if encoding else {})
-    return said
+        request["postData"] = posted | ({"_encoding": encoding} if encoding else {})
+    return request
 
 
 def _response(head: Record, body: bytes) -> dict[str, Any]:

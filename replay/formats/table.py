@@ -1,52 +1,73 @@
-"""Every format by name: who reads it, how its content is known, who writes it, and what it may lose"""
+"""The table of formats: how each is read, recognised and written, and what each loses."""
 
+import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import islice
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, as_object, is_object, parse
+from wiretape.events.tape.record import NO_KEYS, Record
 
 from ..sealed.sealed import MARK
-from .ai_sdk import from_chunks
 from .aimock import from_aimock
-from .curl import from_curl
 from .har import from_har
-from .imported import Outcome
-from .mitmproxy import from_mitmproxy
-from .sse import from_sse
+from .imported import Contents, Loss
+from .records import records_of
+from .sse import from_chunks, from_curl, from_sse
 from .vcr import from_vcr
 
-__all__ = ["EXPORTS", "FORMATS", "Format", "detected", "read"]
+__all__ = ["EXPORTS", "FORMATS", "Export", "Format", "Outcome", "detected", "read"]
+
+#: A file with more exchanges is not the recording of a conversation.
+_STREAMS_MAX: Final = 10_000
 
 
 class Format(NamedTuple):
-    """One that is read."""
+    """A format that `wiretape import` reads."""
 
-    #: What it is, for a person.
     what: str
-    read: Callable[[bytes], Outcome]
-    #: What is lost of every file, and what of some.
+    read: Callable[[bytes], Contents]
+    #: Losses of every file.
     always: tuple[str, ...]
+    #: Losses of some files.
     sometimes: tuple[str, ...] = ()
+
+
+class Export(NamedTuple):
+    """A format that `wiretape export` writes."""
+
+    what: str
+    always: tuple[str, ...]
+    sometimes: tuple[str, ...]
+
+
+class Outcome(NamedTuple):
+    """The streams of one file, and what its format could not hold."""
+
+    streams: list[list[Record]]
+    losses: list[Loss]
+    header: Mapping[str, Any] = NO_KEYS
 
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {
         "sse": Format(
-            "a raw event stream, as `curl -N` prints it",
+            "raw event streams, as `curl -N` prints them",
             from_sse,
             ("boundaries", "ending", "request", "status", "time", "times"),
         ),
         "curl": Format(
-            "what `curl -i` prints; with `--raw` the chunks are kept as reads",
+            "output of `curl -i`; with `--raw` the chunks are kept as reads",
             from_curl,
             ("headers", "request", "time", "times"),
             ("boundaries", "coding", "ending"),
         ),
         "har": Format(
-            "HAR 1.2, of browsers and of `wiretape export`",
+            "HAR 1.2 from browsers, mitmproxy and `wiretape export`",
             from_har,
             (),
             ("body", "boundaries", "coding", "ending", "headers", "other_protocols", "time", "times", "unanswered"),
@@ -58,7 +79,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             ("coding", "json", "other_protocols", "time", "unanswered"),
         ),
         "chunks": Format(
-            "`.chunks.txt` of Vercel's AI SDK",
+            "`.chunks.txt` files of Vercel's AI SDK",
             from_chunks,
             ("boundaries", "ending", "framing", "request", "status", "time", "times"),
         ),
@@ -68,24 +89,17 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             ("boundaries", "bytes", "ending", "request_matched", "status", "time", "times"),
             ("faults", "other_protocols"),
         ),
-        "mitmproxy": Format(
-            "flows of `mitmdump -w`",
-            from_mitmproxy,
-            ("headers", "one_read"),
-            ("body", "coding", "ending", "other_protocols", "time", "times", "unanswered"),
-        ),
     }
 )
 
-#: What is written, and what of it is lost: always, and sometimes.
-EXPORTS: Final[Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = MappingProxyType(
+EXPORTS: Final[Mapping[str, Export]] = MappingProxyType(
     {
-        "sse": (
-            "the bytes of one stream: the upstream's, or with `--as client` those that the client got",
+        "sse": Export(
+            "the bytes of one stream from the upstream, or with `--as client` to the client",
             ("boundaries", "client", "ending", "headers", "request", "settings", "status", "time", "times"),
             ("attempts", "merged"),
         ),
-        "har": (
+        "har": Export(
             "HAR 1.2 with `_chunks`, `_ending` and `_wiretape`",
             ("client", "settings"),
             ("attempts", "headless"),
@@ -93,20 +107,39 @@ EXPORTS: Final[Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = Map
     }
 )
 
-_NETSTRING: Final = re.compile(rb"(\d{1,12}):")
 _RECORD: Final = re.compile(rb'\{"c":"[0-9a-f]{8}",')
 _FIELD: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:(?:data|event|id|retry)(?::|\r|\n|$)|:)")
+#: mitmproxy's own dump: a netstring that holds an object.
+_FLOWS: Final = re.compile(rb"\d{1,12}:\d{1,12}:[a-z_]+;")
+
+
+def read(data: bytes, name: str = "auto") -> tuple[str, Outcome]:
+    """Return the format of a file and its streams; equal bytes give equal records. Raise only `TapeError`."""
+    found = detected(data) if name == "auto" else name
+    source = f"{found}-{hashlib.sha256(data).hexdigest()[:16]}"
+    try:
+        contents = FORMATS[found].read(data)
+        exchanges = list(islice(contents.exchanges, _STREAMS_MAX + 1))
+        streams = [records_of(one, found, f"{source}-{number}") for number, one in enumerate(exchanges, 1)]
+    except TapeError as error:
+        raise TapeError(f"as {found}: {error}") from error
+    except RecursionError:
+        raise TapeError(f"as {found}: nested too deeply") from None
+    if not 0 < len(streams) <= _STREAMS_MAX:
+        count = f"more than {_STREAMS_MAX} exchanges" if streams else "no exchange with a response"
+        raise TapeError(f"as {found}: {count} in this file")
+    losses = contents.losses + Counter(FORMATS[found].always)
+    return found, Outcome(streams, [Loss(code, count) for code, count in sorted(losses.items())], contents.header)
 
 
 def detected(data: bytes) -> str:
-    """The name of the format, by the content alone; raises TapeError."""
+    """Return the name of the format of a file, by its content alone; raise `TapeError` if it is unknown."""
     if data.startswith(MARK) or _RECORD.match(data):
-        raise TapeError("this is a tape already: `wiretape seal` makes a sealed one of a live one")
+        raise TapeError("already a tape; use `wiretape seal` to seal a live one")
     if data.startswith(b"HTTP/"):
         return "curl"
-    size = _NETSTRING.match(data[:16])
-    if size is not None and data[size.end() + int(size[1]) : size.end() + int(size[1]) + 1] == b"}":
-        return "mitmproxy"
+    if _FLOWS.match(data):
+        raise TapeError("flows of mitmproxy; export them as HAR first: mitmdump -nr FILE --set hardump=flows.har")
     if data.lstrip()[:1] in (b"{", b"["):
         found = _json_kind(data)
         if found:
@@ -115,7 +148,7 @@ def detected(data: bytes) -> str:
         return "sse"
     if re.search(rb"^interactions:", data[:1_000_000], re.MULTILINE):
         return "vcr"
-    raise TapeError(f"none of the formats that are known by their content; --format names one: {', '.join(FORMATS)}")
+    raise TapeError(f"unknown format; choose one with --format ({', '.join(FORMATS)})")
 
 
 def _json_kind(data: bytes) -> str:
@@ -128,14 +161,3 @@ def _json_kind(data: bytes) -> str:
         return "vcr" if {"request", "response"} <= first.keys() else ""
     first_line = next((line for line in data.splitlines() if line.strip()), b"")
     return "chunks" if is_object(parse(first_line)) else ""
-
-
-def read(data: bytes, name: str = "auto") -> tuple[str, Outcome]:
-    """The streams of a file, and what its format is called. Raises TapeError and nothing else, whatever the bytes."""
-    found = detected(data) if name == "auto" else name
-    try:
-        return found, FORMATS[found].read(data)
-    except TapeError as error:
-        raise TapeError(f"as {found}: {error}") from error
-    except RecursionError:
-        raise TapeError(f"as {found}: nested too deeply") from None

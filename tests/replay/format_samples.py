@@ -1,4 +1,4 @@
-"""Recordings in the forms of other tools, written by hand for these tests (synthetic), and what they hold."""
+"""Synthetic recordings in the formats of other tools, written by hand for these tests."""
 
 import gzip
 from collections.abc import Mapping
@@ -6,59 +6,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tests.support.chat import DONE, call, finish, text
-from wiretape.events.core.json_text import dumps, is_object
+from wiretape.events.core.json_text import dumps
 
-__all__ = ["AIMOCK", "ASKED", "BODY", "FRAMES", "HAR", "SAMPLES", "flow", "netstring"]
+__all__ = ["AIMOCK", "ASKED", "BODY", "FRAMES", "HAR", "SAMPLES"]
 
 FRAMES: Final = [text("Grüße: 'x'\n# y", role=True), b": ping\n\n", text(" 🐍"), finish(), DONE]
 BODY: Final = b"".join(FRAMES)
 ASKED: Final = b'{"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}]}'
 _URL: Final = "https://api.example.com/v1/chat/completions?beta=1"
-
-
-def netstring(value: Any) -> bytes:
-    """As mitmproxy writes it."""
-    if value is None:
-        return b"0:~"
-    if isinstance(value, bool):
-        return _sized(b"true" if value else b"false", b"!")
-    if isinstance(value, int):
-        return _sized(b"%d" % value, b"#")
-    if isinstance(value, float):
-        return _sized(repr(value).encode(), b"^")
-    if isinstance(value, bytes):
-        return _sized(value, b",")
-    if isinstance(value, str):
-        return _sized(value.encode(), b";")
-    if is_object(value):
-        return _sized(b"".join(netstring(part) for pair in value.items() for part in pair), b"}")
-    return _sized(b"".join(map(netstring, value)), b"]")
-
-
-def _sized(data: bytes, kind: bytes) -> bytes:
-    return b"%d:%b%b" % (len(data), data, kind)
-
-
-def flow(content: bytes | None = BODY, error: str | None = None, *, asked: bytes = ASKED, **more: Any) -> bytes:
-    """One of mitmproxy."""
-    request = {
-        "method": b"POST",
-        "host": "api.example.com",
-        "path": b"/v1/chat/completions?beta=1",
-        "headers": [[b"Content-Type", b"application/json"], [b"Authorization", b"Bearer secret"]],
-        "content": asked,
-        "timestamp_start": 1_800_000_000.0,
-    }
-    response = {
-        "status_code": 200,
-        "headers": [[b"content-type", b"text/event-stream"]],
-        "content": content,
-        "timestamp_start": 1_800_000_000.25,
-        "timestamp_end": 1_800_000_001.5,
-    }
-    failed = None if error is None else {"msg": error, "timestamp": 1_800_000_001.5}
-    said: dict[str, Any] = {"version": 21, "type": "http", "request": request, "response": response, "error": failed}
-    return netstring({**said, **more})
 
 
 HAR: Final[dict[str, Any]] = {
@@ -91,7 +46,7 @@ CURL: Final = (
     b"Transfer-Encoding: chunked\r\n\r\n"
 )
 
-#: As PyYAML writes it: lines folded, escapes, a quote inside a quote.
+#: PyYAML's style: folded lines, escapes, a quote inside a quote.
 VCR: Final = b"""\
 interactions:
 - request:
@@ -155,7 +110,7 @@ ws_interactions:
 
 
 def _escaped(body: bytes) -> bytes:
-    """As PyYAML writes a text in double quotes: nothing but ASCII, and a line folded at a space."""
+    """Escape a text as PyYAML does in double quotes: ASCII only, one line folded at a space."""
     known = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
     said = "".join(known.get(each) or (each if each.isascii() else f"\\U{ord(each):08X}") for each in body.decode())
     return said.replace(" ", "\\\n        \\ ", 1).encode()
@@ -192,7 +147,7 @@ AIMOCK: Final = {
     ]
 }
 
-#: Name of the format to files of it.
+#: Files of each format.
 SAMPLES: Final[Mapping[str, list[bytes]]] = MappingProxyType(
     {
         "sse": [BODY, BODY.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + BODY, b": only a comment\n\n", BODY[:-40]],
@@ -212,9 +167,5 @@ SAMPLES: Final[Mapping[str, list[bytes]]] = MappingProxyType(
         ],
         "chunks": [b"\n".join(each[6:].strip() for each in (text("a", role=True), call(index=0, id="c"), finish()))],
         "aimock": [dumps(AIMOCK)],
-        "mitmproxy": [
-            flow(),
-            flow() + flow(None, "connection reset by peer") + netstring({"version": 21, "type": "tcp"}),
-        ],
     }
 )

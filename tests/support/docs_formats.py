@@ -1,89 +1,92 @@
-"""docs/formats.md: what is read and written, and the table of losses, from `replay/formats/table.py`."""
+"""Generate docs/formats.md: the formats and the table of losses, from `replay/formats/table.py`."""
 
-from wiretape.replay.formats.losses import LOSSES
+from wiretape.replay.formats.imported import LOSSES
 from wiretape.replay.formats.table import EXPORTS, FORMATS
 
 __all__ = ["formats"]
 
 HEAD = """\
-# Recordings of others
+# Import and export
 
-Drawn from `replay/formats/` by `make docs`.
+Generated from `replay/formats/` by `make docs`.
 
     wiretape import recorded.har -o tapes/weather.tape
     wiretape import cassette.yaml -o tapes/weather.tape --format vcr
     wiretape export tapes/weather.tape --format sse -o weather.sse
     wiretape export tapes/weather.tape --format har -o weather.har
 
-`import` knows a format by the content of the file, `--format` names it where it does not, and `auto` is its default.
-What it writes is a sealed tape: redacted and normalised like any other ([sealed-tapes.md](sealed-tapes.md)), with
-`--exact` every byte as it came (which is refused where there are secrets). The records are those that the proxy would
-have written, `open` says `imported` and the format, and the ending is what our own folds make of the bytes. Both
-verbs print one line for each thing that the format cannot hold (`--json`: `lost`, with `code`, `count` and `text`).
-Exit code 0, or 3 and one line for a file that cannot be read.
+`import` reads another tool's recording and writes a sealed tape, redacted and normalised like any other
+([sealed-tapes.md](sealed-tapes.md)). It detects the format from the content; choose one with `--format` if it cannot.
+With `--exact` every byte is kept, and a file with secrets is refused. The tape holds the records that the proxy would
+have written, and its `open` record names the format (`imported`). Both verbs print one line for everything that the
+format cannot hold (with `--json`: `lost`, with `code`, `count` and `text`). A file that cannot be read gives exit code 3
+and one line.
 
-Nothing is made up to fill a gap, but for fixtures of aimock, which hold no bytes at all: theirs are ours. Where a
-format knows no times, the clock goes on by a microsecond a read and the loss says so; a replay at original speed is
-then as fast as one at `instant`. Where it does not know how the connection ended, an orderly end is taken for
-granted, so that only the protocol's own terminator makes a stream `completed`. An event stream of another
-protocol that stops inside an event, says nothing at all, or lacks the last word of its protocol is `truncated`: of
-Messages `message_stop`, of Responses `response.completed` and its like, of Gemini and completions a finish, of Ollama
-`"done": true`, of Assistants `[DONE]`, of Cohere `message-end`; an error is one, too. So is JSON that is torn. Where
-the file says how HTTP framed the answer, that decides, as it does in the proxy.
+Cassettes in YAML need PyYAML: `pip install 'wiretape[vcr]'`.
+
+Flows of mitmproxy are imported through mitmproxy's own HAR export:
+
+    mitmdump -nr flows --set hardump=flows.har
+    wiretape import flows.har -o tapes/weather.tape
+
+## What import assumes
+
+- Without recorded times, the clock advances by one microsecond a read. A replay at original speed is then as fast as
+  one at `instant`.
+- Without HTTP framing, a clean end of the connection is assumed, and the protocol decides whether the stream is
+  complete. A stream is `truncated` if it stops inside an event, contains nothing, or lacks its protocol's closing event:
+  `message_stop` (Messages), `response.completed` and its siblings (Responses), a finish reason (Gemini, completions),
+  `"done": true` (Ollama), `[DONE]` (Assistants), `message-end` (Cohere), or an error. Torn JSON is `truncated` too.
+- With HTTP framing, the framing decides, as it does in the proxy.
+- Fixtures of aimock hold no bytes. Wiretape writes a chat stream from their results.
 """
 
 HAR = """\
-## What we add to HAR
+## HAR members of Wiretape
 
-HAR has no place for reads, and none for an ending. `export` writes three members of an entry that other readers skip,
-and `import` reads them again: bytes, read boundaries, times and ending of a tape come back as they were.
+HAR has no place for read boundaries and endings. `export` adds three members to each entry, which other readers ignore
+and `import` reads: bytes, read boundaries, times and ending of a tape survive the round trip.
 """
 
 MEMBERS = {
-    "_chunks": "of each read `at_us`, microseconds since `startedDateTime`, and `bytes`; "
+    "_chunks": "for each read `at_us` (microseconds since `startedDateTime`) and `bytes`; "
     "chunks with `ts` in milliseconds are read too",
-    "_ending": "`cause`, `ending`, `flags`, `framed`, `broke`, as on the tape's `end` ([tape.md](tape.md))",
+    "_ending": "`cause`, `ending`, `flags`, `framed`, `broke`, as in the tape's `end` record ([tape.md](tape.md))",
     "_wiretape": "`request_us`, `attempt_us`, `head_us`, `end_us`, `created_us`, `framing`, `upstream`",
 }
 
-HOW = """\
-`_wiretape` of the log itself says what sealing did to the tape: `exact`, `redacted`, `normalised`, as its header does.
-An import is `exact` only with `--exact`, and not then where the log says that it is none.
+MORE = """\
+The log's own `_wiretape` holds `exact`, `redacted` and `normalised` from the header of the sealed tape. An import is
+`exact` only with `--exact`, and only if the log does not say otherwise.
 
-A body that is not UTF-8 is base64, in an answer as HAR says it (`encoding`), in a request as `_encoding` beside
-`postData.text`.
+Bodies that are not UTF-8 are written as base64: marked by `encoding` in a response, by `_encoding` in `postData`.
 
-## How each is read
+## How each format is read
+
+| format | detected by | notes |
+|---|---|---|
 """
 
 READ = {
     "sse": (
-        "a line that begins with `data:`, `event:`, `id:`, `retry:` or `:`",
-        "one stream; its path is guessed from the first payload",
+        "a first line with `data:`, `event:`, `id:`, `retry:` or `:`",
+        "one stream; its request path is guessed from the first payload",
     ),
     "curl": (
-        "`HTTP/` at its start",
-        (
-            "the last head counts; chunked framing that is still there (`curl --raw`) is taken off, each chunk is a "
-            "read, and a missing last chunk is a cut; a body shorter than its `Content-Length` is one too"
-        ),
+        "`HTTP/` at the start",
+        "the last head counts; with `curl --raw` each chunk is a read, and a missing last chunk is a cut, "
+        "like a body shorter than its `Content-Length`",
     ),
-    "har": ("JSON with `log`", "entries without an answer and websockets are left out"),
+    "har": ("JSON with `log`", "entries without a response and WebSocket entries are skipped"),
     "vcr": (
         "`interactions`, in JSON or YAML",
-        (
-            "VCR.py of all ages, `parsed_body`, cassetter's typed bodies; YAML without a library "
-            "([why](decisions/2026-11-18-yaml-without-a-library.md))"
-        ),
+        "all versions of VCR.py, `parsed_body`, and the typed bodies of cassetter; YAML scalars follow version 1.2 "
+        "([decision](decisions/2026-11-19-pyyaml.md))",
     ),
-    "chunks": ("JSON objects, one a line", "nothing is added: none ends with `[DONE]`"),
+    "chunks": ("JSON objects, one a line", "nothing is added, so no stream ends with `[DONE]`"),
     "aimock": (
         "JSON with `fixtures`",
-        "texts, calls, blocks, reasoning, usage and errors; the request is what its match would take",
-    ),
-    "mitmproxy": (
-        "a netstring that holds an object",
-        "a flow with an error keeps it as its ending; of a flow that was streamed mitmproxy has no body",
+        "texts, calls, blocks, reasoning, usage and errors; the request is one that the fixture matches",
     ),
 }
 
@@ -93,18 +96,17 @@ def _mark(code: str, always: tuple[str, ...], sometimes: tuple[str, ...]) -> str
 
 
 def formats() -> str:
-    """All of it."""
+    """Return the whole page."""
     columns = [(name, each.always, each.sometimes) for name, each in FORMATS.items()]
-    columns += [(f"to {name}", always, sometimes) for name, (_, always, sometimes) in EXPORTS.items()]
-    lines = ["## What there is", "", "| format | what | in | out |", "|---|---|---|---|"]
+    columns += [(f"to {name}", each.always, each.sometimes) for name, each in EXPORTS.items()]
+    lines = ["## Formats", "", "| format | what | import | export |", "|---|---|---|---|"]
     for name, each in FORMATS.items():
-        lines.append(f"| `{name}` | {each.what} | yes | {EXPORTS[name][0] if name in EXPORTS else '-'} |")
-    lines += ["", "## What is lost", "", "Of every file, or of some. The verb says which, and how often.", ""]
+        lines.append(f"| `{name}` | {each.what} | yes | {EXPORTS[name].what if name in EXPORTS else '-'} |")
+    lines += ["", "## What is lost", "", "In every file (always) or in some; the verb prints which, and how often.", ""]
     lines += [f"| lost | {' | '.join(name for name, _, _ in columns)} |", "|---" * (len(columns) + 1) + "|"]
     for code, text in LOSSES.items():
         marks = " | ".join(_mark(code, always, sometimes) for _, always, sometimes in columns)
         lines.append(f"| `{code}`: {text} | {marks} |")
-    lines += ["", HAR, "| member | holds |", "|---|---|", *(f"| `{name}` | {said} |" for name, said in MEMBERS.items())]
-    lines += ["", HOW, "| format | known by | notes |", "|---|---|---|"]
-    lines += [f"| `{name}` | {READ[name][0]} | {READ[name][1]} |" for name in FORMATS]
+    lines += ["", HAR, "| member | holds |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in MEMBERS.items())]
+    lines += ["", MORE + "\n".join(f"| `{name}` | {READ[name][0]} | {READ[name][1]} |" for name in FORMATS)]
     return "\n".join([HEAD, *lines, ""])

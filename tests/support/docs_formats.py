@@ -19,8 +19,8 @@ Generated from `replay/formats/` by `make docs`.
 ([sealed-tapes.md](sealed-tapes.md)). It detects the format from the content; choose one with `--format` if it cannot.
 With `--exact` every byte is kept, and a file with secrets is refused. The tape holds the records that the proxy would
 have written, and its `open` record names the format (`imported`). Both verbs print one line for everything that the
-format cannot hold (with `--json`: `lost`, with `code`, `count` and `text`). A file that cannot be read gives exit code 3
-and one line.
+format cannot hold (with `--json`: `lost`, with `code`, `count` and `text`). A file that cannot be read gives exit code
+3 and one line.
 
 Cassettes in YAML need PyYAML: `pip install 'wiretape[vcr]'`.
 
@@ -34,7 +34,7 @@ Flows of mitmproxy are imported through mitmproxy's own HAR export:
 - Without recorded times, the clock advances by one microsecond a read. A replay at original speed is then as fast as
   one at `instant`.
 - Without HTTP framing, a clean end of the connection is assumed, and the protocol decides whether the stream is
-  complete. A stream is `truncated` if it stops inside an event, contains nothing, or lacks its protocol's closing event:
+  complete. It is `truncated` if it stops inside an event, contains nothing, or lacks its protocol's closing event:
   `message_stop` (Messages), `response.completed` and its siblings (Responses), a finish reason (Gemini, completions),
   `"done": true` (Ollama), `[DONE]` (Assistants), `message-end` (Cohere), or an error. Torn JSON is `truncated` too.
 - With HTTP framing, the framing decides, as it does in the proxy.
@@ -74,14 +74,18 @@ READ = {
     ),
     "curl": (
         "`HTTP/` at the start",
-        "the last head counts; with `curl --raw` each chunk is a read, and a missing last chunk is a cut, "
-        "like a body shorter than its `Content-Length`",
+        (
+            "the last head counts; with `curl --raw` each chunk is a read, and a missing last chunk is a cut, "
+            "like a body shorter than its `Content-Length`"
+        ),
     ),
     "har": ("JSON with `log`", "entries without a response and WebSocket entries are skipped"),
     "vcr": (
         "`interactions`, in JSON or YAML",
-        "all versions of VCR.py, `parsed_body`, and the typed bodies of cassetter; YAML scalars follow version 1.2 "
-        "([decision](decisions/2026-11-19-pyyaml.md))",
+        (
+            "all versions of VCR.py, `parsed_body`, and the typed bodies of cassetter; YAML scalars follow version 1.2 "
+            "([decision](decisions/2026-11-19-pyyaml.md))"
+        ),
     ),
     "chunks": ("JSON objects, one a line", "nothing is added, so no stream ends with `[DONE]`"),
     "aimock": (

@@ -86,7 +86,7 @@ class Log:
 
     def ended(self, ended: "Ended") -> None:
         """One line a stream; a warning where it did not end well."""
-        row, calls, _ = ended.entry
+        row, calls, _ = ended.catalogue_row
         lost = [call.name for call in calls if call.state in ("dropped", "malformed")]
         fields: dict[str, object] = {
             "stream": row.stream,

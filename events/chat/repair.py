@@ -142,7 +142,9 @@ class Repair:
         Nine frames of ten are, and here the time of the core is spent; most others take the long way.
         """
         choice = flowing(value, self._envelope, self._choices.flowing)
-        return choice is not None and is_text(choice["delta"], self._plain_texts) and not self._waiting
+        if choice is None or self._waiting or value.get("usage"):
+            return False
+        return is_text(choice["delta"], self._plain_texts)
 
     def arguments(self, value: Any, n: int) -> ToolArgumentsDelta | None:
         """What this says, if it is one more piece of arguments of a call of such a choice, and canonical as it is."""

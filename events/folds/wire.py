@@ -6,7 +6,7 @@ does not depend on the number of frames; what it keeps, calls with names and arg
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from ..core.json_text import ABSENT, joined_surrogates, parse
 from ..core.lifecycle import State, Trigger, step
@@ -150,6 +150,11 @@ class Wire:
         #: More calls, choices, names and arguments than any answer has: the caller ends it with the cause `limit`.
         self.overflow = False
         self.ended: Ended | None = None
+        #: The token counts as the upstream last wrote them, and the model that it named.
+        self.usage: dict[str, Any] | None = None
+        self.model = ""
+        #: A call was handed over to the client.
+        self.handed_over = False
         self._unheard: list[Call] = []
         self._left = self._kept_chars_max
         self._dispatched = False
@@ -185,9 +190,12 @@ class Wire:
                 self._ended(event)
             case ResponseStarted():
                 self._dispatched = True
+                self.model = event.model
+            case Usage():
+                self.usage = event.counts
             case ToolProgress():
                 self._progressed(event)
-            case Usage() | ToolResultSeen() | Repaired():
+            case ToolResultSeen() | Repaired():
                 pass
             case _:
                 assert_never(event)
@@ -329,6 +337,7 @@ class Wire:
                 call.reason = SIBLING
             elif call.state is State.READY:
                 call.state = step(call.state, Trigger.HANDED_OVER)
+                self.handed_over = True
             elif call.state is State.ANNOUNCED:
                 call.state = step(call.state, Trigger.LENGTH)
                 call.reason = event.reason

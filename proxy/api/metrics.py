@@ -148,7 +148,7 @@ class Metrics:
 
     def on_ended(self, ended: "Ended") -> None:
         """One stream."""
-        row, calls, _ = ended.entry
+        row, calls, _ = ended.catalogue_row
         self._streams.add(_known(row.route, self._routes), _known(row.ending, _ENDINGS))
         if "untaped" in row.flags:
             self._untaped.add()

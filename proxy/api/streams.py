@@ -18,6 +18,7 @@ from wiretape.events.core.errors import TapeError, WiretapeError
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.model import Ending
 from wiretape.events.core.settings import Profile
+from wiretape.events.emission.summarise import Summariser
 from wiretape.events.tape.record import Record, encode
 
 from ..limits import NOT_FOUND_STEP_S, OWNERS_MAX, SLICE_RECORDS
@@ -27,7 +28,7 @@ from ..store.catalogue_row import StreamRow
 from ..store.linking import NO_FATES
 from ..store.store import PAGE_MAX, Batches, Filter, Store, StoreError, is_stream_id
 from .event_feed import EventsBody, Following, place_of
-from .summary import Summary
+from .summary import summary_json
 
 __all__ = ["Running", "StreamsApi", "TapeBody", "not_found"]
 
@@ -97,14 +98,16 @@ class StreamsApi:
         batches = await self._opened(caller, stream)
         if batches is None:
             return await _hidden(began)
-        summary = Summary(stream)
+        summarised = Summariser()
         try:
             async for batch in batches:
-                await _summed(summary, batch)
-            fates = await self._store.fates(stream, self._wall()) if summary.waits else NO_FATES
+                await _summed(summarised, batch)
+            idle = summarised.summary.wire.idle
+            fates = NO_FATES if idle else await self._store.fates(stream, self._wall())
         except StoreError:  # expired meanwhile
             return await _hidden(began)
-        return json_answer(200, summary.to_json(whole=whole, damage=batches.damage, fates=fates))
+        said = summary_json(stream, summarised, whole=whole, damage=batches.damage, fates=fates)
+        return json_answer(200, said)
 
     async def events(
         self, caller: str, stream: str, query: Mapping[str, str], last_event_id: str | None
@@ -184,11 +187,10 @@ class TapeBody(ResponseBody):
             return dumps({"damage": [{"at": None, "reason": "the rest of the tape is not there any more"}]}) + b"\n"
 
 
-async def _summed(summary: Summary, batch: list[Record]) -> None:
-    for number, record in enumerate(batch, 1):
-        summary.feed(record)
-        if number % SLICE_RECORDS == 0:
-            await trio.lowlevel.checkpoint()
+async def _summed(summarised: Summariser, batch: list[Record]) -> None:
+    for at in range(0, len(batch), SLICE_RECORDS):
+        summarised.feed(*batch[at : at + SLICE_RECORDS])
+        await trio.lowlevel.checkpoint()
 
 
 async def _hidden(began: float) -> Answer:

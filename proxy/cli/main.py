@@ -270,15 +270,15 @@ def _show(
 
 
 def _summary(root: Path, path: Path, records: "list[Record]", damage: "list[Damage]", *, as_json: bool) -> None:
-    from ..api.summary import Summary
+    from wiretape.events.emission.summarise import Summariser
+
+    from ..api.summary import summary_json
     from ..store.catalogue import peek_fates
     from .show import console, summary_view
     from .tapes import without_end
 
-    summary = Summary(path.stem)
-    for record in records:
-        summary.feed(record)
-    said = summary.to_json(whole=True, damage=damage, fates=peek_fates(root, path.stem, time.time()))
+    fates = peek_fates(root, path.stem, time.time())
+    said = summary_json(path.stem, Summariser().feed(*records), whole=True, damage=damage, fates=fates)
     if as_json:
         print_json(said)
     else:

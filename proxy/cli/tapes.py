@@ -16,7 +16,7 @@ from wiretape.events.core.errors import TapeError, WiretapeError
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage, Reader
 
-from ..store.catalogue import peek, read_entry
+from ..store.catalogue import peek, read_row
 from ..store.catalogue_row import StreamRow
 from ..store.folder import is_held
 from ..store.store import Filter, is_stream_id
@@ -77,7 +77,7 @@ def streams(root: Path, which: Filter, limit: int) -> list[StreamRow]:
 
 def _live(root: Path) -> Iterator[StreamRow]:
     for stream, path in _tapes(root / _LIVE_FOLDER):
-        entry = read_entry(stream, path)
+        entry = read_row(stream, path)
         if entry is not None:  # else it has just ended and moved
             yield entry.stream
 
@@ -91,7 +91,7 @@ def _ended(root: Path, which: Filter, limit: int) -> Iterator[StreamRow]:
     missing = [tape for day in _days(root) for tape in _tapes(day) if tape[0] not in known]
     admitted = 0
     for stream, path in sorted(missing, key=lambda tape: _modified(tape[1]), reverse=True):
-        entry = read_entry(stream, path)
+        entry = read_row(stream, path)
         if entry is not None and which.admits(entry.stream):
             yield entry.stream
             admitted += 1

@@ -11,11 +11,12 @@ import trio
 from wiretape.events.core.json_text import ABSENT
 from wiretape.events.core.model import Ending
 from wiretape.events.emission.emit import Emitter
+from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Recorder
 
 from ..limits import FRAMES_A_TURN_MAX
-from ..store.catalogue_row import Entry, EntryFold
+from ..store.catalogue_row import CatalogueRow, row_of
 from ..store.memory import MemoryStore
 from ..store.store import Store, StoreError
 from .http_responses import Answer
@@ -62,7 +63,7 @@ class Taping:
         self.emitter = Emitter()
         #: None where nothing is taped: by the settings, or after the log failed and the stream goes on (`serve`).
         self.store = store
-        self.entry: Entry | None = None
+        self.catalogue_row: CatalogueRow | None = None
         #: It stands in the store.
         self.begun = trio.Event()
         #: Why the stream goes on without a tape (`on_log_failure = serve`).
@@ -74,7 +75,7 @@ class Taping:
         self.failed = False
         self._serve_on = serve_on
         self._wrote = wrote
-        self._fold = EntryFold(stream, self.emitter)
+        self._summary = StreamSummary()
         self._began = began
         self._waiting: list[Record] = []
 
@@ -105,7 +106,7 @@ class Taping:
     def emit(self, record: Record) -> list[bytes]:
         """What goes out on account of this record, once it is written."""
         frames = self.emitter.feed(record)
-        self._fold.look(record)
+        self._summary.take(record, self.emitter.wire)
         return frames
 
     def emitted(self, records: Sequence[Record], behind: Sequence[Record] = ()) -> list[bytes]:
@@ -153,16 +154,16 @@ class Taping:
             self._waiting = []
         if not records:
             return
-        entry = None
+        row = None
         if records[-1].kind == "end":
-            entry = self.entry = self._fold.entry()
+            row = self.catalogue_row = row_of(self.stream, self._summary)
         if self.store is not None:
             began = trio.current_time()
             try:
-                self.written_bytes += await self.store.append(self.stream, records, entry)
+                self.written_bytes += await self.store.append(self.stream, records, row)
                 self._wrote(trio.current_time() - began)
             except StoreError as error:
-                if entry is not None:
+                if row is not None:
                     self._waiting = list(records)  # the end is tried once more
                 await self._failed(error)
             except Exception:
@@ -185,9 +186,9 @@ class Taping:
         assert self.store is not None
         store, self.store = self.store, None
         self.untaped = str(error)
-        if self.entry is not None:  # it is the end itself
-            row = replace(self.entry.stream, flags=(*self.entry.stream.flags, "untaped"))
-            self.entry = self.entry._replace(stream=row)
+        if self.catalogue_row is not None:  # it is the end itself
+            row = self.catalogue_row.stream
+            self.catalogue_row = self.catalogue_row._replace(stream=replace(row, flags=(*row.flags, "untaped")))
         await _released(store, self.stream)
 
     async def closing(self, shown: int, flag: str, answer: Answer | None = None, *, held: bool = False) -> Closing:
@@ -202,17 +203,17 @@ class Taping:
         written = bool(waiting) and await self._closed(store, waiting)
         as_meant = ended = written and waiting[-1].kind == "end"
         committed = written and held
-        fresh = Emitter()
+        fresh, live = Emitter(), self._summary
         emitter: Emitter | None = fresh
-        self._fold = EntryFold(self.stream, fresh)
+        self._summary = StreamSummary()
         try:
-            behind = await _behind(store, self.stream, shown, fresh, self._fold)
+            behind = await _behind(store, self.stream, shown, fresh, self._summary)
         except Exception:  # noqa: BLE001 - what failed once may fail on every look; the tape ends all the same
             emitter, behind = None, None
         if behind is None and flag == "log_failure" and not self.emitter.wire.finished:
             # The tape cannot even be read: the live emitter knows more than was shown, but nothing false.
             emitter, behind = self.emitter, b""
-            self._fold = EntryFold(self.stream, emitter)
+            self._summary = live
         ending, flags = ("internal", ()) if emitter is None else emitter.ending("internal")
         keys = {"cause": "internal", "ending": ending, "flags": [*flags, flag]}
         if self.recorder.ended:  # it is the end itself that could not be written, or emitted
@@ -230,8 +231,8 @@ class Taping:
         for record in records:
             if ended or record.kind != "rest":  # which is no more than what a frame began with that is lost, too
                 behind += b"".join(emitter.feed(record))
-                self._fold.look(record)
-        self.entry = self._fold.entry()
+                self._summary.take(record, emitter.wire)
+        self.catalogue_row = row_of(self.stream, self._summary)
         return Closing(behind, tells=True, committed=committed, as_meant=as_meant)
 
     async def _closed(self, store: Store, records: Sequence[Record]) -> bool:
@@ -246,14 +247,14 @@ class Taping:
         return self.emitter.ending(cause)
 
 
-async def _behind(store: Store, stream: str, shown: int, emitter: Emitter, fold: EntryFold) -> bytes | None:
+async def _behind(store: Store, stream: str, shown: int, emitter: Emitter, summary: StreamSummary) -> bytes | None:
     """What the tape emits behind so many bytes; None where it cannot be read so far."""
     at, behind = 0, b""
     with suppress(StoreError):
         async for records in store.read(stream):
             for record in records:
                 data = b"".join(emitter.feed(record))
-                fold.look(record)
+                summary.take(record, emitter.wire)
                 behind, at = behind + data[max(0, shown - at) :], at + len(data)
     return behind if at >= shown else None
 

@@ -16,7 +16,7 @@ from ..limits import (
     MEMORY_RESERVED_BYTES,
     MEMORY_SAMPLE_S,
 )
-from ..store.catalogue_row import Entry
+from ..store.catalogue_row import CatalogueRow
 from .http_responses import Answer, error
 from .live import Live
 from .pump import Pump
@@ -30,7 +30,7 @@ __all__ = ["Ended", "Registry", "memory_allows", "resident_bytes", "streams_that
 class Ended(NamedTuple):
     """What is told of a stream that has ended."""
 
-    entry: Entry
+    catalogue_row: CatalogueRow
     attempts: int
     tape_bytes: int
     cause: str
@@ -150,8 +150,8 @@ class Registry:
                 pump.answering.over()
             if not self._pumps and self._idle is not None:
                 self._idle.set()
-            if taping.entry is not None:
-                self._on_ended(Ended(taping.entry, pump.attempts, taping.written_bytes, pump.cause))
+            if taping.catalogue_row is not None:
+                self._on_ended(Ended(taping.catalogue_row, pump.attempts, taping.written_bytes, pump.cause))
 
 
 def streams_that_fit() -> int:

@@ -23,12 +23,12 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
 from ..limits import SAME_CALLS_MAX
-from .catalogue_row import AnswerRow, CallRow, Entry, StreamRow, entry_of
+from .catalogue_row import AnswerRow, CallRow, CatalogueRow, StreamRow, row_of_tape
 from .folder import Folder
 from .linking import Fate, Key, Link, fates, key_of, link_of
 from .store import PAGE_MAX, Filter, StoreError
 
-__all__ = ["Book", "Catalogue", "Peek", "peek", "peek_fates", "read_entry", "reindex"]
+__all__ = ["Book", "Catalogue", "Peek", "peek", "peek_fates", "read_row", "reindex"]
 
 _T = TypeVar("_T")
 
@@ -125,15 +125,15 @@ def _peeked(root: Path, look: Callable[[sqlite3.Connection], _T]) -> _T | None:
         return None
 
 
-def read_entry(stream: str, path: str | Path) -> Entry | None:
+def read_row(stream: str, path: str | Path) -> CatalogueRow | None:
     """The rows of a tape; None where it is gone, unreadable, or of a format that this version refuses."""
     try:
-        return entry_of(stream, _records(path))
+        return row_of_tape(stream, _records(path))
     except (OSError, TapeError):
         return None
     except Exception:  # noqa: BLE001 - our own reading failed on it: that must hide no other tape, nor this one
         told = (record for record in _records(path) if record.kind in ("open", "request", "end"))
-        return entry_of(stream, told)
+        return row_of_tape(stream, told)
 
 
 def _records(path: str | Path) -> Iterator[Record]:
@@ -166,7 +166,7 @@ class Catalogue:
         self._folder = folder
         self._warn = warn
         self._trio = trio.lowlevel.current_trio_token()
-        self._waiting: deque[tuple[str, str, Entry | None]] = deque()
+        self._waiting: deque[tuple[str, str, CatalogueRow | None]] = deque()
         self._scheduled = False
         self._book: Book | None = None
         self._closing = False
@@ -175,7 +175,7 @@ class Catalogue:
         self._thread = ThreadPoolExecutor(1, "wiretape-catalogue")
         self._thread.submit(self._catch_up)
 
-    def enter(self, stream: str, path: str, entry: Entry | None) -> None:
+    def enter(self, stream: str, path: str, entry: CatalogueRow | None) -> None:
         """An ended stream: its rows, or its tape to find them in. Known from now on; written with the next `write`."""
         self._waiting.append((stream, path, entry))
 
@@ -232,12 +232,12 @@ class Catalogue:
     def _drain(self) -> None:
         """Whoever writes after the first line asks for another drain, so nothing is left waiting."""
         self._scheduled = False
-        rows: list[Entry] = []
+        rows: list[CatalogueRow] = []
         while self._waiting:
             stream, path, entry = self._waiting.popleft()
-            entry = entry or read_entry(stream, path)
+            entry = entry or read_row(stream, path)
             if entry is None and (moved := self._folder.ended_path(stream)) is not None:
-                entry = read_entry(stream, moved)
+                entry = read_row(stream, moved)
             if entry is not None:
                 rows.append(entry)
         if rows:
@@ -315,7 +315,7 @@ class Book:
         (count,) = self.base.execute("SELECT count(*) FROM streams").fetchone()
         return int(count)
 
-    def enter(self, entries: Iterable[Entry]) -> None:
+    def enter(self, entries: Iterable[CatalogueRow]) -> None:
         """In one transaction. A stream that is known already is known better now."""
         entries = list(entries)
         with self.base:
@@ -323,7 +323,7 @@ class Book:
             for at in range(0, len(entries), _TOGETHER_MAX):
                 self._enter(entries[at : at + _TOGETHER_MAX])
 
-    def _enter(self, entries: Sequence[Entry]) -> None:
+    def _enter(self, entries: Sequence[CatalogueRow]) -> None:
         """Few statements for many rows: sqlite3 lets go of the interpreter for each one, and has to wait for it again
         (112 us of CPU a row, row by row beside a busy server; 46 to 63 together).
         """
@@ -388,7 +388,7 @@ class Book:
             known = {stream for (stream,) in self.base.execute(query, streams)}
             missing = [tape for tape in step if tape[0] not in known]
             for begin in range(0, len(missing), _STEP):
-                entries = (read_entry(stream, path) for stream, path in missing[begin : begin + _STEP])
+                entries = (read_row(stream, path) for stream, path in missing[begin : begin + _STEP])
                 self.enter(entry for entry in entries if entry is not None)
                 yield True
             if not missing:

@@ -14,7 +14,7 @@ from wiretape.events.tape.record import Record, encode
 
 from ..config.model import Keep
 from .catalogue import Catalogue
-from .catalogue_row import AnswerRow, Entry, StreamRow, opened
+from .catalogue_row import AnswerRow, CatalogueRow, StreamRow, opened_row
 from .durability import ROUND_S, Committer, Durability, Sync, best_sync
 from .folder import Folder
 from .following import EndedBatches, LiveBatches, LiveTape
@@ -130,7 +130,7 @@ class FileStore:
         """For a round, or for a thread."""
         return self._durable or _size(records) > INLINE_BYTES_MAX
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
         """Write one batch."""
         live = self._live.get(stream)
         if live is None or live.tape.ended:
@@ -145,7 +145,7 @@ class FileStore:
             await self._write(live, records)
             self._written(live, records)
             if ended:
-                self._end(stream, live, entry)
+                self._end(stream, live, row)
         except StoreError as error:
             live.lost = True
             self._failed(error)
@@ -245,11 +245,11 @@ class FileStore:
         if self.failure is None or self._full:
             self.failure, self._full = str(error), isinstance(error, StoreFullError)
 
-    def _end(self, stream: str, live: LiveTape, entry: Entry | None) -> None:
+    def _end(self, stream: str, live: LiveTape, row: CatalogueRow | None) -> None:
         """The next commit round moves it to its day; until then it is read as it lies. The catalogue has it at once."""
         live.tape.created = live.row.created
         live.tape.ended = True
-        self._catalogue.enter(stream, live.tape.path, entry)
+        self._catalogue.enter(stream, live.tape.path, row)
 
     def _moved(self, tapes: Collection[TapeFile]) -> None:
         """A commit round has closed them. One that could not be moved is whole, and the next start moves it."""
@@ -293,8 +293,10 @@ class FileStore:
 
 def _describe(live: LiveTape, records: Sequence[Record]) -> None:
     for record in records:
+        if record.kind == "open":
+            live.opening = record.keys
         if record.kind in ("open", "request"):
-            live.row = opened(live.row, record)
+            live.row = opened_row(live.row.stream, live.opening, record.keys)
 
 
 def _size(records: Sequence[Record]) -> int:

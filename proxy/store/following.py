@@ -1,14 +1,14 @@
 """Readers of a tape in this process: each pulls by position at its own pace, and an append wakes those that wait."""
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import trio
 
-from wiretape.events.tape.record import Record, decode
+from wiretape.events.tape.record import NO_KEYS, Record, decode
 from wiretape.events.tape.tape import Damage, Reader
 
-from .catalogue_row import StreamRow
+from .catalogue_row import opened_row
 from .store import StreamMissingError, TapeBrokenError
 from .tape_file import TapeFile, read_at
 
@@ -48,11 +48,16 @@ class Wakes:
 class LiveTape:
     """A tape that this process writes, as far as readers may see it."""
 
-    __slots__ = ("closed", "last", "last_at", "lost", "next_n", "row", "shown", "tape", "wakes", "writing")
+    # fmt: off
+    __slots__ = (
+        "closed", "last", "last_at", "lost", "next_n", "opening", "row", "shown", "tape", "wakes", "writing",
+    )
+    # fmt: on
 
     def __init__(self, stream: str, tape: TapeFile) -> None:
         self.tape = tape
-        self.row = StreamRow(stream=stream, created=0, caller="", route="", dialect="", model="")
+        self.opening: Mapping[str, Any] = NO_KEYS
+        self.row = opened_row(stream, NO_KEYS)
         self.next_n = 0
         #: A batch was refused, so numbers may be missing.
         self.lost = False

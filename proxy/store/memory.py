@@ -5,14 +5,15 @@ No thread and no file, so that a clock which jumps as soon as all tasks wait nev
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import trio
 
-from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.record import NO_KEYS, Record, encode
 from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
-from .catalogue_row import AnswerRow, CallRow, Entry, StreamRow, entry_of, opened
+from .catalogue_row import AnswerRow, CallRow, CatalogueRow, StreamRow, opened_row, row_of_tape
 from .following import Wakes
 from .linking import NOTHING_RUNS, Fate, Key, Link, fates, key_of, link_of
 from .retention import Kept, day_of, expired
@@ -25,21 +26,24 @@ class _Tape:
     def __init__(self, stream: str) -> None:
         self.records: list[Record] = []
         self.size = 0
-        self.row = StreamRow(stream=stream, created=0, caller="", route="", dialect="", model="")
+        self.opening: Mapping[str, Any] = NO_KEYS
+        self.row = opened_row(stream, NO_KEYS)
         self.calls: Sequence[CallRow] = ()
         self.answers: Sequence[AnswerRow] = ()
         self.closed = False
         self.wakes = Wakes()
 
-    def take(self, records: Sequence[Record], entry: Entry | None) -> None:
+    def take(self, records: Sequence[Record], row: CatalogueRow | None) -> None:
         for record in records:
             assert record.n == len(self.records), f"record {record.n} comes after {len(self.records) - 1}"
             self.records.append(record)
             self.size += len(encode(record))
+            if record.kind == "open":
+                self.opening = record.keys
             if record.kind in ("open", "request"):
-                self.row = opened(self.row, record)
+                self.row = opened_row(self.row.stream, self.opening, record.keys)
         if records[-1].kind == "end":
-            self.row, self.calls, self.answers = entry or entry_of(self.row.stream, self.records)
+            self.row, self.calls, self.answers = row or row_of_tape(self.row.stream, self.records)
             self.closed = True
         self.wakes.wake()
 
@@ -84,13 +88,13 @@ class MemoryStore:
         """Never."""
         return False
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
         """Keep one batch."""
         tape = self._tapes.get(stream)
         if tape is None or tape.closed:
             raise StreamMissingError(f"{stream} is not open")
         before = tape.size
-        tape.take(records, entry)
+        tape.take(records, row)
         return tape.size - before
 
     async def release(self, stream: str) -> None:

@@ -19,7 +19,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
-from .catalogue_row import AnswerRow, Entry, StreamRow
+from .catalogue_row import AnswerRow, CatalogueRow, StreamRow
 from .linking import NOTHING_RUNS, Fate, Key, Link
 
 __all__ = [
@@ -107,10 +107,10 @@ class Store(Protocol):
         """Whether `append` of these has to wait, so that meanwhile a reader may leave."""
         ...
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
         """Write one batch whole, so many bytes; it is written when this returns, and only then do readers see it.
 
-        A batch with `end` ends the stream, and its row goes into the catalogue: `entry`, or else what the tape says.
+        A batch with `end` ends the stream, and its row goes into the catalogue: `row`, or else what the tape says.
         A StoreError says that none of the batch will be seen.
         """
         ...

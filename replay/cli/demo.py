@@ -22,11 +22,12 @@ from wiretape.events.chat.write import Envelope, payloads
 from wiretape.events.core.json_text import as_object, dumps, parse
 from wiretape.events.core.model import Event, Finish, Terminator, TextDelta, ToolArgumentsDelta, ToolCallStarted, Usage
 from wiretape.events.emission.emit import Emitter
+from wiretape.events.emission.summarise import Summariser
 from wiretape.events.folds.message import Message
 from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import encode
-from wiretape.proxy.api.summary import summary_of
+from wiretape.proxy.api.summary import summary_json
 from wiretape.proxy.cli.common import print_json
 from wiretape.proxy.cli.show import ID_CHARS, Saying, console
 from wiretape.proxy.cli.tapes import find, read_tape
@@ -276,7 +277,7 @@ async def played(
                     before(scene)
                     saw = await _asked(server.url, scene, say)
                     records, _ = read_tape(find(data, saw.stream))
-                    found.append(Played(scene, saw, summary_of(saw.stream, records, whole=True)))
+                    found.append(Played(scene, saw, summary_json(saw.stream, Summariser().feed(*records), whole=True)))
                     after(found[-1])
         finally:
             log.close()

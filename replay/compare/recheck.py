@@ -12,7 +12,7 @@ from wiretape.events.core.model import Ended
 from wiretape.events.emission.emit import events
 from wiretape.events.tape.record import Record
 from wiretape.proxy.store.catalogue import peek
-from wiretape.proxy.store.catalogue_row import StreamRow, entry_of
+from wiretape.proxy.store.catalogue_row import StreamRow, row_of_tape
 from wiretape.proxy.store.store import PAGE_MAX, Filter
 
 from ..sealed.blobs import apart, read, write_blobs
@@ -105,7 +105,7 @@ def refold(data: bytes, row: StreamRow | None = None) -> tuple[Recording, list[D
     for number, records in enumerate(recording.streams, 1):
         said, now = said_and_found(records, folds[number - 1] if folds else None)
         if row is not None:
-            said, now = said | _facts(row), now | _facts(entry_of(row.stream, records).stream)
+            said, now = said | _facts(row), now | _facts(row_of_tape(row.stream, records).stream)
         found += [of_change(change, breaking=True)._replace(stream=number) for change in changes(said, now)]
     return recording, found
 

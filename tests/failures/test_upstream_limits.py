@@ -29,9 +29,10 @@ from wiretape.events.core.limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
 from wiretape.events.core.model import Ended
 from wiretape.events.core.settings import Settings
 from wiretape.events.emission.emit import events
+from wiretape.events.emission.summarise import Summariser
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
-from wiretape.proxy.api.summary import Summary
+from wiretape.proxy.api.summary import summary_json
 from wiretape.proxy.limits import RECEIVE_BYTES_MAX, STREAM_BYTES_MAX
 from wiretape.proxy.relay import pump
 from wiretape.proxy.store.files import open_files
@@ -310,10 +311,7 @@ async def test_what_only_passes_passes_beyond_the_cap_of_an_event(
 
 
 def _summary(tape: Sequence[Record]) -> Any:
-    summary = Summary("s1")
-    for record in tape:
-        summary.feed(record)
-    return summary.to_json(whole=True)
+    return summary_json("s1", Summariser().feed(*tape), whole=True)
 
 
 @pytest.mark.case("U18", "U17")

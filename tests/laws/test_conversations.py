@@ -25,8 +25,9 @@ from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.store_cases import opened_files
 from tests.support.house import DONE, HEAD, House, finish, frame, house, role, text
 from wiretape.events.core.lifecycle import TERMINAL
+from wiretape.events.emission.summarise import Summariser
 from wiretape.events.tape.record import Record
-from wiretape.proxy.api.summary import Summary
+from wiretape.proxy.api.summary import summary_json
 from wiretape.proxy.store.catalogue_row import CallRow
 from wiretape.proxy.store.linking import Fate
 from wiretape.proxy.store.memory import MemoryStore
@@ -270,11 +271,11 @@ class World:
         """Every call has ended, in one way, and in the right one where that can be told."""
         fates = {stream: await store.fates(stream, LATER_S) for stream in streams}
         for stream in streams:
-            summary = Summary(stream)
+            summariser = Summariser()
             async for batch in store.read(stream):
                 for record in batch:
-                    summary.feed(record)
-            for call in summary.to_json(fates=fates[stream])["tools"]:
+                    summariser.feed(record)
+            for call in summary_json(stream, summariser, fates=fates[stream])["tools"]:
                 assert call["state"] in ENDED, call
         alike = Counter(made.alike for made in self.made)
         for made in self.made:

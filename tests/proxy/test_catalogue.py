@@ -22,6 +22,7 @@ from wiretape.events.core.json_text import dumps
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Event
 from wiretape.events.emission.emit import Emitter
+from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.folds.usage import UsageFold
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Keep
@@ -30,13 +31,13 @@ from wiretape.proxy.store.catalogue import Book, peek_fates, reindex
 from wiretape.proxy.store.catalogue_row import (
     AnswerRow,
     CallRow,
-    Entry,
-    EntryFold,
+    CatalogueRow,
     StreamRow,
     digest,
     digests,
-    entry_of,
     request_digest,
+    row_of,
+    row_of_tape,
 )
 from wiretape.proxy.store.files import FileStore, open_files
 from wiretape.proxy.store.folder import Folder
@@ -53,7 +54,7 @@ USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 def test_the_row_of_a_whole_stream() -> None:
     upstream = [text("a", role=True), text("b"), finish(), sse({"id": "x", "choices": [], "usage": USAGE}), DONE]
     records = chat_tape(upstream, request={"model": "m", "stream": True, "stream_options": {"include_usage": True}})
-    row, calls, _ = entry_of("s1", records)
+    row, calls, _ = row_of_tape("s1", records)
     assert (row.stream, row.dialect, row.model, row.created, row.ending) == ("s1", "chat", "m", 7, "completed")
     assert (row.input_tokens, row.output_tokens) == (5, 7)
     assert (row.first_frame_us, row.first_content_us, row.duration_us) == (1, 1, 1 << 40)
@@ -75,14 +76,14 @@ def test_the_row_of_a_whole_stream() -> None:
     ids=["none", "in the text", "riding", "behind the finish", "behind the end", "twice", "too many", "not a number"],
 )
 def test_the_last_count_of_the_upstream_counts(upstream: list[bytes], input_tokens: int | None) -> None:
-    assert entry_of("s1", chat_tape(upstream)).stream.input_tokens == input_tokens
+    assert row_of_tape("s1", chat_tape(upstream)).stream.input_tokens == input_tokens
 
 
 def test_a_plain_answer_has_its_counts_too() -> None:
     answer = b'{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"a"},'
     answer += b'"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}'
     records = chat_tape([answer[:40], answer[40:]], request={"model": "m"}, body=True)
-    row = entry_of("s1", records).stream
+    row = row_of_tape("s1", records).stream
     assert (row.ending, row.input_tokens, row.output_tokens) == ("completed", 5, 7)
 
 
@@ -91,15 +92,15 @@ def test_calls_in_the_state_that_their_stream_left_them() -> None:
     cut = [call(index=0, id="a", name="f", arguments='{"q":')]
     tables = [([*whole, finish("tool_calls"), DONE], ["a f running", "b g running"]), (cut, ["a f dropped"])]
     for upstream, expected in tables:
-        calls = entry_of("s1", chat_tape(upstream)).calls
+        calls = row_of_tape("s1", chat_tape(upstream)).calls
         assert [f"{row.call} {row.name} {row.state}" for row in calls] == expected
 
 
 def test_the_tape_s_own_ending_goes_before_what_the_folds_find() -> None:
     *records, end = chat_tape([text("a")])
     own = Record(end.n, end.t, "end", {"cause": "eof", "ending": "internal", "flags": ["untaped"]})
-    assert entry_of("s1", [*records, end]).stream.ending == "truncated"
-    row = entry_of("s1", [*records, own]).stream
+    assert row_of_tape("s1", [*records, end]).stream.ending == "truncated"
+    row = row_of_tape("s1", [*records, own]).stream
     assert (row.ending, row.flags) == ("internal", ("untaped",))
 
 
@@ -107,7 +108,7 @@ def test_what_an_abandoned_attempt_brought_does_not_count() -> None:
     head, tail = stream_of("s1")[0], chat_tape([text("b"), finish(), DONE])[2:]
     failed = Record(2, 5, "frame", {}, frame({"role": "assistant"}, usage=USAGE)[:-2] + b"\n\n")
     records = [*head, Record(1, 1, "attempt", {}), failed, Record(3, 6, "attempt", {}), *tail]
-    assert entry_of("s1", records).stream.usage is None
+    assert row_of_tape("s1", records).stream.usage is None
 
 
 JUNK = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=4)
@@ -115,7 +116,7 @@ JUNK = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.li
 
 @given(keys=st.dictionaries(st.sampled_from(["created", "caller", "route", "dialect", "ending", "flags"]), JUNK))
 def test_junk_in_a_record_makes_a_row_that_the_catalogue_takes(keys: dict[str, Any]) -> None:
-    row = entry_of("s1", [Record(0, 0, "open", keys), Record(1, 0, "end", keys)]).stream
+    row = row_of_tape("s1", [Record(0, 0, "open", keys), Record(1, 0, "end", keys)]).stream
     assert 0 <= row.created < 2**63
     assert isinstance(row.caller, str)
     assert all(isinstance(flag, str) for flag in row.flags)
@@ -123,12 +124,11 @@ def test_junk_in_a_record_makes_a_row_that_the_catalogue_takes(keys: dict[str, A
 
 def test_rows_found_live_are_those_found_in_the_tape() -> None:
     records = flat(stream_of("s1", call_id="call-1"))
-    emitter = Emitter()
-    fold = EntryFold("s1", emitter)
+    emitter, summary = Emitter(), StreamSummary()
     for record in records:
         emitter.feed(record)
-        fold.look(record)
-    assert fold.entry() == entry_of("s1", records)
+        summary.take(record, emitter.wire)
+    assert row_of("s1", summary) == row_of_tape("s1", records)
 
 
 ANSWERS: dict[str, Any] = {
@@ -148,7 +148,7 @@ ANSWERS: dict[str, Any] = {
 
 def test_the_results_that_a_request_brought() -> None:
     opening = {"created": 7, "created_us": 7_250_000, "caller": "me", "dialect": "chat"}
-    answers = entry_of("s1", [Record(0, 0, "open", opening), Record(1, 9, "results", ANSWERS)]).answers
+    answers = row_of_tape("s1", [Record(0, 0, "open", opening), Record(1, 9, "results", ANSWERS)]).answers
     linked = AnswerRow(
         caller="me",
         call="a",
@@ -172,10 +172,10 @@ def test_a_call_was_handed_over_with_its_finish_and_not_at_the_end(created_us: A
     made = chat_tape([*whole])
     made[0] = made[0]._replace(keys={**made[0].keys, "created_us": created_us})
     made[1] = made[1]._replace(keys={**made[1].keys, "messages": 5})
-    (row,) = entry_of("s1", made).calls
+    (row,) = row_of_tape("s1", made).calls
     assert (row.handed_us, row.messages) == (opened_us + 2, 5)
     assert row.arguments == digest('{"b":[1],"x":1}')
-    (cut,) = entry_of("s1", chat_tape(whole[:1])).calls
+    (cut,) = row_of_tape("s1", chat_tape(whole[:1])).calls
     assert (cut.handed_us, cut.messages, cut.arguments) == (7_000_000 + (1 << 40), -1, "")
 
 
@@ -336,7 +336,7 @@ def test_a_start_holds_no_list_of_all_tapes(tmp_path: Path, kept: bool) -> None:
     try:
         for first in range(0, 3_000, 100):
             streams = [f"s{n:031}" for n in range(first, first + 100)]
-            book.enter(Entry(replace(ROW, stream=stream), ()) for stream in streams)
+            book.enter(CatalogueRow(replace(ROW, stream=stream), ()) for stream in streams)
             for n, stream in enumerate(streams if kept else ()):
                 (days[n % 2] / f"{stream}.tape").touch()
         tracemalloc.start()
@@ -367,7 +367,7 @@ def test_however_many_rows_come_at_once_few_statements_are_kept(
     book = Book(folder)
     try:
         for count in range(1, 140):
-            book.enter([Entry(replace(ROW, stream=f"s{count:015}{n:016}"), ()) for n in range(count)])
+            book.enter([CatalogueRow(replace(ROW, stream=f"s{count:015}{n:016}"), ()) for n in range(count)])
         assert book.count() == sum(range(1, 140))
     finally:
         book.close()
@@ -450,7 +450,7 @@ def check_against_the_folds(records: list[Record]) -> None:
             content_us = record.t
     for event in found:
         usage.apply(event)
-    row, calls, _ = entry_of("s1", records)
+    row, calls, _ = row_of_tape("s1", records)
     assert row.usage == (None if usage.counts is None else dumps(usage.counts).decode())
     ended = emitter.wire.ended
     assert ended is not None

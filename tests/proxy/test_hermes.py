@@ -9,7 +9,8 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, answer, finish, frame, house, role, streams, text
-from wiretape.proxy.api.summary import summary_of
+from wiretape.events.emission.summarise import Summariser
+from wiretape.proxy.api.summary import summary_json
 from wiretape.proxy.relay.attempts import Failure, Next, decide
 
 AGENT: Final[dict[str, Any]] = {"hermes": True}
@@ -39,7 +40,7 @@ async def test_a_turn_with_a_tool_of_its_own(autojump_clock: MockClock) -> None:
         assert await home.ending() == ("completed", [])
         tape = await home.tape()
         assert tape[0].keys["settings"]["hermes"] is True
-        (tool,) = summary_of(home.streams[0], tape)["tools"]
+        (tool,) = summary_json(home.streams[0], Summariser().feed(*tape))["tools"]
         assert (tool["id"], tool["state"], tool["run_by"]) == ("c", "completed", "upstream")
 
 

@@ -10,8 +10,8 @@ from tests.proxy.scripted import chunk, request_of
 from tests.support.house import DONE, HEAD, answer, call, finish, house, post, role, streams, text
 from wiretape.events.core.settings import Settings
 from wiretape.events.emission.emit import emit
+from wiretape.events.emission.summarise import Summariser
 from wiretape.events.tape.tape import Recorder
-from wiretape.proxy.store.catalogue_row import EntryFold
 
 
 async def test_a_whole_stream_passes_and_is_on_its_tape(autojump_clock: MockClock) -> None:
@@ -114,11 +114,11 @@ async def test_a_transparent_stream_ends_where_its_upstream_ends_it(autojump_clo
 
 def test_of_what_is_only_relayed_nothing_is_kept() -> None:
     """A download of 200 MB took as much memory, and more after its end."""
-    fold, recorder = EntryFold("s"), Recorder()
-    fold.feed(recorder.record("open", 0, {"format": 1, "stream": "s", "dialect": ""}))
+    summariser, recorder = Summariser(), Recorder()
+    summariser.feed(recorder.record("open", 0, {"format": 1, "stream": "s", "dialect": ""}))
     body = recorder.body(1, b"x" * 1_000)
     before = sys.getrefcount(body)
-    fold.feed(body)
+    summariser.feed(body)
     assert sys.getrefcount(body) == before
 
 

@@ -22,7 +22,7 @@ from wiretape.proxy.key_patterns import mask_keys
 from wiretape.proxy.limits import LOG_CLOSE_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, LOG_VALUE_CHARS_MAX
 from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.relay.registry import Ended
-from wiretape.proxy.store.catalogue_row import CallRow, Entry, StreamRow
+from wiretape.proxy.store.catalogue_row import CallRow, CatalogueRow, StreamRow
 
 NOON = 1_795_003_200.25
 
@@ -197,7 +197,7 @@ def test_a_stream_is_one_line_and_a_warning_where_it_ended_badly() -> None:
         duration_us=2_000_000,
     )
     lost = CallRow(caller=ME, call="c1", stream="s1", name="write_file", state="dropped", handed_us=1)
-    good, bad = Ended(Entry(row, ()), 1, 900, "eof"), Ended(Entry(row, (lost,)), 2, 900, "reset")
+    good, bad = Ended(CatalogueRow(row, ()), 1, 900, "eof"), Ended(CatalogueRow(row, (lost,)), 2, 900, "reset")
 
     def say(log: Log) -> None:
         log.ended(good)

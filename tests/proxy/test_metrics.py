@@ -13,7 +13,7 @@ from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.api.metrics import Counter, Gauge, Histogram, Metrics, Sampler, gaps_of
 from wiretape.proxy.limits import SAMPLED_RECORDS_MAX, SAMPLED_STREAMS_MAX
 from wiretape.proxy.relay.registry import Ended
-from wiretape.proxy.store.catalogue_row import CallRow, Entry, StreamRow
+from wiretape.proxy.store.catalogue_row import CallRow, CatalogueRow, StreamRow
 from wiretape.proxy.store.memory import MemoryStore
 
 LINE = re.compile(r'[a-z_]+(\{[a-z]+="[^"\\]*(?:\\.[^"\\]*)*"(,[a-z]+="[^"\\]*(?:\\.[^"\\]*)*")*\})? [0-9.e+-]+')
@@ -26,7 +26,7 @@ def ended(*states: str, attempts: int = 1, tape_bytes: int = 1_000, **row: Any) 
         CallRow(caller=ME, call=f"c{n}", stream="s1", name="x", state=state, handed_us=1)
         for n, state in enumerate(states)
     ]
-    return Ended(Entry(stream, tuple(calls)), attempts, tape_bytes, "eof")
+    return Ended(CatalogueRow(stream, tuple(calls)), attempts, tape_bytes, "eof")
 
 
 def values(metrics: Metrics) -> dict[str, str]:

@@ -18,7 +18,7 @@ from wiretape.events.core.lifecycle import State
 from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.config.model import Keep
 from wiretape.proxy.limits import ABANDONED_AFTER_S
-from wiretape.proxy.store.catalogue_row import AnswerRow, digest, entry_of
+from wiretape.proxy.store.catalogue_row import AnswerRow, digest, row_of_tape
 from wiretape.proxy.store.files import INLINE_BYTES_MAX
 from wiretape.proxy.store.linking import Fate, Link, key_of
 from wiretape.proxy.store.memory import MemoryStore
@@ -231,7 +231,7 @@ async def test_lists_what_was_asked_for(store: Store) -> None:
 
 async def test_a_row_says_what_the_tape_says(store: Store) -> None:
     written = await put(store, "s1", stream_of("s1", call_id="call-1"))
-    assert list(await store.list(Filter())) == [entry_of("s1", written).stream]
+    assert list(await store.list(Filter())) == [row_of_tape("s1", written).stream]
 
 
 def answer(call_id: str, **named: Any) -> AnswerRow:
@@ -284,10 +284,10 @@ async def test_a_stream_that_runs_has_no_fates_yet(store: Store) -> None:
 
 async def test_an_entry_that_was_given_is_taken(store: Store) -> None:
     *begun, last = stream_of("s1")
-    entry = entry_of("s1", flat([*begun, last]))
+    row = row_of_tape("s1", flat([*begun, last]))
     await put(store, "s1", begun)
-    await store.append("s1", last, entry)
-    assert list(await store.list(Filter())) == [entry.stream]
+    await store.append("s1", last, row)
+    assert list(await store.list(Filter())) == [row.stream]
 
 
 async def test_what_expired_is_gone_from_everywhere_and_live_streams_stay(store: Store) -> None:

@@ -25,7 +25,7 @@ from wiretape.proxy.relay.scribe import Scribe
 from wiretape.proxy.security.keys import LOCAL
 from wiretape.proxy.server.inbox import Inbox
 from wiretape.proxy.server.server import ServerSettings, listening, serve
-from wiretape.proxy.store.catalogue_row import Entry
+from wiretape.proxy.store.catalogue_row import CatalogueRow
 from wiretape.proxy.store.files import open_files
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import StoreFullError
@@ -248,13 +248,13 @@ class _Threaded(MemoryStore):
         super().__init__()
         self.writing = False
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
         assert not self.writing, "two tasks write"
         self.writing = True
         try:
             with trio.CancelScope(shield=True):
                 await trio.sleep(0.1 if records[-1].kind in ("upload", "attempt") else 0)
-            return await super().append(stream, records, entry)
+            return await super().append(stream, records, row)
         finally:
             self.writing = False
 
@@ -331,10 +331,10 @@ async def test_who_has_left_is_not_told_to_go_on() -> None:
 
 
 class _FullForUploads(MemoryStore):
-    async def append(self, stream: str, records: Sequence[Record], entry: Entry | None = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
         if any(record.kind == "upload" for record in records):
             raise StoreFullError("no room")
-        return await super().append(stream, records, entry)
+        return await super().append(stream, records, row)
 
 
 async def test_a_log_that_fails_in_the_middle_stops_it_as_such(autojump_clock: MockClock) -> None:

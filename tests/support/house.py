@@ -164,7 +164,9 @@ class _Log:
         self.lines.append(("error", event, fields))
 
     def ended(self, ended: Ended) -> None:
-        self.lines.append(("ended", ended.entry.stream.ending, {"cause": ended.cause, "attempts": ended.attempts}))
+        self.lines.append(
+            ("ended", ended.catalogue_row.stream.ending, {"cause": ended.cause, "attempts": ended.attempts})
+        )
 
 
 class House:

@@ -1,0 +1,264 @@
+"""What a stream resulted in: the one fold that catalogue, API, command line, log, metrics and sealed tapes share.
+
+The fold takes records, the live state after each record and, where texts and timing are wanted, the events that the
+record caused. The live path passes no events, so a steady text frame costs it one call.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from ..core.json_text import as_list, as_object
+from ..core.lifecycle import State
+from ..core.model import (
+    Ended,
+    Event,
+    Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    Repaired,
+    Terminator,
+    TextDelta,
+    ToolArgumentsComplete,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    ToolNameDelta,
+    ToolProgress,
+    UpstreamError,
+)
+from ..tape.record import NO_KEYS, Record
+from ..tape.stall_signals import lives, speaks
+from .markup import Markup
+from .message import Message
+from .wire import Call, Wire
+
+__all__ = ["Move", "StreamSummary", "Warned"]
+
+_PROGRESS: Final = frozenset(
+    {TextDelta, ReasoningDelta, RefusalDelta, ToolCallStarted, ToolNameDelta, ToolArgumentsDelta}
+)
+#: Events after which any call may be in another state.
+_MOVES_CALLS: Final = frozenset({Finish, ToolProgress, Terminator, UpstreamError, Ended})
+_RECEIVED: Final = frozenset({"frame", "rest", "body"})
+#: Calls named in one warning: a broken upstream can open any number of them.
+_WARNED_CALLS_MAX: Final = 1_000
+
+
+class Move(NamedTuple):
+    """One change of state of one call, and the record that caused it."""
+
+    n: int
+    choice: int
+    call: int
+    state: State
+
+
+class Warned(NamedTuple):
+    """One thing that went wrong; `calls` are the ids and names of the tool calls affected."""
+
+    code: str
+    calls: tuple[tuple[str, str], ...]
+
+
+class StreamSummary:
+    """A fold over the records of one tape; every prefix of a tape has a summary.
+
+    `message`, `moves` and the times other than the first ones need events.
+    """
+
+    # fmt: off
+    __slots__ = (
+        "_alive_us", "_markup", "_states", "attempts", "end", "facts", "first_content_us", "first_frame_us", "frames",
+        "handed_us", "hermes", "history", "last_content_us", "longest_pause_us", "longest_silence_us", "message",
+        "moves", "opening", "received_bytes", "records", "request", "results", "status", "t", "wire",
+    )
+    # fmt: on
+
+    def __init__(self) -> None:
+        #: The live state: ending, calls, token counts.
+        self.wire = Wire()
+        self.message = Message()
+        self.moves: list[Move] = []
+        #: The keys of the `open`, `request` and `results` records.
+        self.opening: Mapping[str, Any] = NO_KEYS
+        self.request: Mapping[str, Any] = NO_KEYS
+        self.results: Mapping[str, Any] = NO_KEYS
+        self.facts: Mapping[str, Any] = NO_KEYS
+        self.history: list[Any] = []
+        self.attempts: list[dict[str, Any]] = []
+        #: The HTTP status that the client got.
+        self.status: Any = None
+        self.end: Record | None = None
+        self.hermes = False
+        self.records = 0
+        #: Time of the latest record; like all times, in microseconds since `open`.
+        self.t = 0
+        self.longest_silence_us = 0
+        self._alive_us: int | None = None
+        self._markup = Markup()
+        self._begin_attempt()
+
+    def _begin_attempt(self) -> None:
+        """Forget what an earlier attempt brought: no client has seen it."""
+        self.frames = self.received_bytes = 0
+        self.first_frame_us: int | None = None
+        self.first_content_us: int | None = None
+        self.last_content_us: int | None = None
+        self.longest_pause_us = 0
+        #: When the client got the first call that it may run.
+        self.handed_us: int | None = None
+        self.moves.clear()
+        self._states: dict[tuple[int, int], State] = {}
+
+    def take(self, record: Record, wire: Wire, events: Iterable[Event] | None = None) -> None:
+        """Add a record, the live state after it, and its events unless only the catalogue's facts are wanted."""
+        kind, t = record.kind, record.t
+        self.wire = wire
+        self.records += 1
+        self.t = t
+        if kind == "frame":
+            self.frames += 1
+            if self.first_frame_us is None:
+                self.first_frame_us = t
+        else:
+            self._note(kind, record)
+        if kind in _RECEIVED:
+            self.received_bytes += len(record.raw or b"")
+        if events is not None:
+            self._take_events(kind, record, events)
+        if wire.content and self.first_content_us is None:
+            self.first_content_us = t
+        if wire.handed_over and self.handed_us is None:
+            self.handed_us = t
+
+    def _note(self, kind: str, record: Record) -> None:
+        keys = record.keys
+        match kind:
+            case "open":
+                self.opening = keys
+                self.hermes = as_object(keys.get("settings")).get("hermes") is True
+            case "request":
+                self.request, self.facts = keys, as_object(keys.get("facts"))
+            case "history":
+                self.history = as_list(keys.get("marks"))
+            case "results":
+                self.results = keys
+            case "attempt":
+                self.attempts.append({"n": record.n, "at_us": record.t, **keys})
+                self._begin_attempt()
+            case "head" if self.attempts:
+                self.attempts[-1]["status"] = keys.get("status")
+            case "failed" if self.attempts:
+                failure = {key: value for key, value in keys.items() if key != "attempt"}
+                self.attempts[-1]["failure"] = {"n": record.n, "at_us": record.t, **failure}
+            case "commit":
+                self.status = keys.get("status")
+            case "end":
+                self.end = record
+            case _:
+                pass
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _take_events(self, kind: str, record: Record, events: Iterable[Event]) -> None:
+        t = record.t
+        if kind in ("attempt", "body") or (kind == "frame" and (lives(record) if self.hermes else speaks(record))):
+            self._hear(t)
+        for event in events:
+            if isinstance(event, Repaired):
+                continue
+            self.message.apply(event)
+            self._markup.apply(event)
+            if type(event) in _PROGRESS:
+                self._pause(t)
+                self.last_content_us = t
+                if isinstance(event, ToolCallStarted | ToolNameDelta | ToolArgumentsDelta):
+                    self._announce(event)
+            elif isinstance(event, ToolArgumentsComplete):
+                self._close(event)
+            elif type(event) in _MOVES_CALLS:
+                for call in self.wire.all_calls():
+                    self._move(event.n, (call.choice, call.number), call.state)
+        if kind == "end":
+            self._hear(t)
+            self._pause(t)
+
+    def _hear(self, t: int) -> None:
+        """Note a sign of life: the upstream was asked, sent something, or is done."""
+        if self._alive_us is not None:
+            self.longest_silence_us = max(self.longest_silence_us, t - self._alive_us)
+        self._alive_us = t
+
+    def _pause(self, t: int) -> None:
+        if self.last_content_us is not None:
+            self.longest_pause_us = max(self.longest_pause_us, t - self.last_content_us)
+
+    def _announce(self, event: ToolCallStarted | ToolNameDelta | ToolArgumentsDelta) -> None:
+        key = event.choice, event.call
+        if key not in self._states:
+            self._move(event.n, key, State.ANNOUNCED)
+
+    def _close(self, event: ToolArgumentsComplete) -> None:
+        """The live state is that after the whole record: a call that it shows as handed over was ready before."""
+        key = event.choice, event.call
+        if self._states.get(key) is State.ANNOUNCED:
+            malformed = self.wire.choice(event.choice).calls[event.call].state is State.MALFORMED
+            self._move(event.n, key, State.MALFORMED if malformed else State.READY)
+
+    def _move(self, n: int, key: tuple[int, int], state: State) -> None:
+        if self._states.get(key) is not state:
+            self._states[key] = state
+            self.moves.append(Move(n, *key, state))
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def chat(self) -> bool:
+        """Whether Wiretape reads this stream's dialect."""
+        return self.opening.get("dialect") == "chat"
+
+    @property
+    def ending(self) -> str | None:
+        """The ending that the tape states, or the computed one where it states none; None while the stream runs."""
+        return None if self.end is None else self._ended(self.end)[0]
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags beside that ending; of a running stream those so far."""
+        return list(self.wire.all_flags()) if self.end is None else self._ended(self.end)[1]
+
+    def _ended(self, end: Record) -> tuple[str, list[str]]:
+        ending, flags = end.keys.get("ending"), end.keys.get("flags")
+        if isinstance(ending, str):
+            return ending, [flag for flag in as_list(flags) if isinstance(flag, str)]
+        ended = self.wire.ended
+        return (ended.ending, list(ended.flags)) if ended is not None else ("internal", [])
+
+    @property
+    def warnings(self) -> list[Warned]:
+        """What a person should know: lost calls with the reason, an ending other than `completed`, flags, markup."""
+        if not self.chat:
+            codes = [] if self.ending in (None, "completed") else [str(self.ending)]
+            return [Warned(code, ()) for code in [*codes, *self.flags]]
+        ended = self.wire.ended
+        if ended is None:
+            return []
+        by_reason: dict[str, list[Call]] = {}
+        for call in self.wire.all_calls():
+            if call.state in (State.DROPPED, State.MALFORMED):
+                by_reason.setdefault(call.reason, []).append(call)
+        found = [
+            Warned(reason, tuple((call.id, call.name) for call in islice(calls, _WARNED_CALLS_MAX)))
+            for reason, calls in by_reason.items()
+        ]
+        if ended.ending != "completed" and ended.ending not in by_reason:
+            found.append(Warned(ended.ending, ()))
+        flags = [flag for flag in ended.flags if flag != "malformed_call"]
+        return found + [Warned(code, ()) for code in (*flags, *self._markup.found)]
+
+    @property
+    def received(self) -> dict[str, Any]:
+        """Bytes and frames of the last attempt; of an ended stream as its tape counts them, with their SHA-256."""
+        if self.end is not None and "sha256" in self.end.keys:
+            return {key: self.end.keys.get(key) for key in ("bytes", "frames", "sha256")}
+        return {"bytes": self.received_bytes, "frames": self.frames}

@@ -1,39 +1,127 @@
-"""Two recordings beside each other at one of four levels: what differs, where, and whether that breaks who reads it"""
+"""Compare recordings, files and folders at one of two levels."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
+from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 
 from ..redaction.body_codec import opened
+from ..sealed.blobs import read
+from ..sealed.line_numbers import lines_of
+from ..sealed.load import Recording, parse
 from .bytes import compare_bytes
-from .clock import compare_clock
-from .content import compare_fold
-from .difference import Difference, Level
-from .shape import compare_shape
+from .content import compare_content
+from .difference import Difference
 
-__all__ = ["LEVELS", "compare", "verdict"]
+__all__ = ["LEVELS", "Compared", "Level", "compare", "compare_paths", "level_of", "tapes_in", "verdict"]
 
-_Streams = Sequence[Sequence[Record]]
+Level = Literal["content", "bytes"]
 _Compare = Callable[[Sequence[Record], Sequence[Record]], Iterator[Difference]]
+_Lines = Sequence[Mapping[int, int]]
 
-LEVELS: Final[Mapping[Level, _Compare]] = MappingProxyType(
-    {"fold": compare_fold, "shape": compare_shape, "bytes": compare_bytes, "clock": compare_clock}
-)
+LEVELS: Final[Mapping[Level, _Compare]] = MappingProxyType({"content": compare_content, "bytes": compare_bytes})
+#: Old names of levels, accepted for one release.
+_OLD_LEVELS: Final[Mapping[str, Level]] = MappingProxyType({"fold": "content", "shape": "content", "clock": "bytes"})
+#: Differences kept of one pair of tapes; a longer list helps no one.
+_DIFFERENCES_MAX: Final = 10_000
 
 
-def compare(a: _Streams, b: _Streams, level: Level = "fold") -> Iterator[Difference]:
-    """Every difference, stream by stream; streams are compared by their place, and bodies by what they say."""
+def level_of(name: str) -> Level | None:
+    """Return the level with this name, present or old, or None."""
+    return next((level for level in LEVELS if level == name), _OLD_LEVELS.get(name))
+
+
+def compare(
+    a: Sequence[Sequence[Record]], b: Sequence[Sequence[Record]], level: Level = "content"
+) -> Iterator[Difference]:
+    """Yield every difference. Streams are compared by their position, and bodies as they were before compression."""
     a, b = opened(a), opened(b)
     for number, (mine, other) in enumerate(zip(a, b, strict=False), 1):
         for difference in LEVELS[level](mine, other):
             yield difference._replace(stream=number)
     if len(a) != len(b):
-        number = min(len(a), len(b)) + 1
-        yield Difference("streams", len(a), len(b), breaking=True, stream=number)
+        yield Difference("streams", len(a), len(b), breaking=True, stream=min(len(a), len(b)) + 1)
 
 
 def verdict(differences: Sequence[Difference]) -> int:
-    """0 same, 1 nothing but benign differences, 2 one that breaks."""
+    """Return 0 for the same, 1 for nothing but benign differences, 2 for a breaking one."""
     return 2 if any(difference.breaking for difference in differences) else int(bool(differences))
+
+
+class Compared(NamedTuple):
+    """The differences of two tapes, and the line of each record in both files."""
+
+    name: str
+    differences: Sequence[Difference]
+    lines_a: _Lines = ()
+    lines_b: _Lines = ()
+
+    @property
+    def verdict(self) -> int:
+        """The verdict on this pair."""
+        return verdict(self.differences)
+
+    @property
+    def first(self) -> Sequence[Difference]:
+        """The first breaking difference, or else the first one."""
+        breaking = [difference for difference in self.differences if difference.breaking]
+        return (breaking or self.differences)[:1]
+
+    def line(self, difference: Difference) -> str:
+        """Describe a difference with the line numbers of both files."""
+        at = difference.stream - 1
+        lines = [
+            places[at].get(record) if record is not None and at < len(places) else None
+            for places, record in ((self.lines_a, difference.record_a), (self.lines_b, difference.record_b))
+        ]
+        return difference.line(*lines)
+
+
+def compare_paths(a: Path, b: Path, level: Level) -> list[Compared]:
+    """Compare two files, or two folders tape by tape: a tape missing in B is breaking, a new one benign."""
+    if not a.is_dir() and not b.is_dir():
+        return [_compare_files(b.name, a, b, level)]
+    if not (a.is_dir() and b.is_dir()):
+        raise TapeError(f"cannot compare {a} with {b}: give two tapes or two folders")
+    mine, other = ({str(path.relative_to(folder)): path for path in tapes_in(folder)} for folder in (a, b))
+    if not mine and not other:
+        raise TapeError(f"neither {a} nor {b} contains a .tape file")
+    found: list[Compared] = []
+    for name in sorted({*mine, *other}):
+        if name in mine and name in other:
+            found.append(_compare_files(name, mine[name], other[name], level))
+        else:
+            a_has, b_has = ("present" if name in side else None for side in (mine, other))
+            found.append(Compared(name, [Difference("tape", a_has, b_has, breaking=name in mine)]))
+    return found
+
+
+def tapes_in(folder: Path) -> list[Path]:
+    """Return every tape below a folder, sorted."""
+    return sorted(path for path in folder.rglob("*.tape") if path.is_file())
+
+
+def _compare_files(name: str, a: Path, b: Path, level: Level) -> Compared:
+    (mine, lines_a), (other, lines_b) = _read(a), _read(b)
+    differences: list[Difference] = []
+    breaks = False
+    for difference in compare(mine.streams, other.streams, level):
+        if len(differences) < _DIFFERENCES_MAX or (difference.breaking and not breaks):
+            differences.append(difference)
+            breaks = breaks or difference.breaking
+        elif breaks:
+            break  # nothing that follows can change the verdict
+    return Compared(name, differences, lines_a, lines_b)
+
+
+def _read(path: Path) -> tuple[Recording, _Lines]:
+    """Read a tape without verifying its summary: the stream itself is compared."""
+    try:
+        data = read(path)
+        recording = parse(data, verify=False)
+    except TapeError as error:
+        raise TapeError(f"{path}: {error}") from error
+    return recording, lines_of(data, recording.streams)

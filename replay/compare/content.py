@@ -1,15 +1,13 @@
-"""What two streams come to: what was said, called, finished and how it ended; what only names or counts it is benign"""
+"""Compare the content of two streams: what was said and called, and how they ended."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import zip_longest
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from wiretape.events.core.json_text import ABSENT, parse
 from wiretape.events.core.model import (
     AttemptStarted,
     Ended,
-    Event,
     ReasoningDelta,
     RefusalDelta,
     Repaired,
@@ -22,170 +20,145 @@ from wiretape.events.folds.message import Message
 from wiretape.events.folds.tools import Tools
 from wiretape.events.folds.usage import UsageFold
 from wiretape.events.folds.warnings import Warnings
-from wiretape.events.folds.wire import Call
 from wiretape.events.tape.record import Record
 
-from .bytes import attempts_of, compare_body, compare_request, ending_of, status_of
-from .difference import Difference, first_difference, of_change, unequal
-from .json_diff import changes
+from ..matching.json_diff import changes, first_difference
+from ..playback.player import attempts_of
+from .bytes import compare_body, compare_request, ending_of, head_of
+from .difference import Difference, of_change, unequal
 
-__all__ = ["compare_fold"]
+__all__ = ["compare_content"]
 
-#: Of one answer, what the message fold calls them.
-_TEXTS: Final = ("text", "reasoning", "refusal")
-
-
-@dataclass(slots=True, kw_only=True)
-class _Folded:
-    message: Message = field(default_factory=Message)
-    tools: Tools = field(default_factory=Tools)
-    usage: UsageFold = field(default_factory=UsageFold)
-    warnings: Warnings = field(default_factory=Warnings)
-    ended: Ended | None = None
-    #: Which record brought which characters: (kind, choice or call) to (record, end) in order.
-    places: dict[tuple[Any, ...], list[tuple[int, int]]] = field(
-        default_factory=dict[tuple[Any, ...], list[tuple[int, int]]]
-    )
-
-    def apply(self, event: Event) -> None:
-        for fold in (self.message, self.tools, self.usage, self.warnings):
-            fold.apply(event)
-        match event:
-            case AttemptStarted():
-                self.places.clear()
-            case TextDelta():
-                self._place(("text", event.choice), event.n, event.text)
-            case ReasoningDelta():
-                self._place(("reasoning", event.choice), event.n, event.text)
-            case RefusalDelta():
-                self._place(("refusal", event.choice), event.n, event.text)
-            case ToolCallStarted():
-                self._place(("arguments", event.choice, event.call), event.n, "")
-            case ToolArgumentsDelta():
-                self._place(("arguments", event.choice, event.call), event.n, event.text)
-            case Ended():
-                self.ended = event
-            case _:
-                pass
-
-    def _place(self, what: tuple[Any, ...], n: int, text: str) -> None:
-        rows = self.places.setdefault(what, [])
-        rows.append((n, (rows[-1][1] if rows else 0) + len(text)))
-
-    @property
-    def ending(self) -> str | None:
-        return self.ended.ending if self.ended is not None else None
-
-    @property
-    def flags(self) -> list[str]:
-        return list(self.ended.flags) if self.ended is not None else []
-
-    @property
-    def codes(self) -> list[str]:
-        """Warnings, but for those that only repeat a flag."""
-        return [code for code, _ in self.warnings.found if code not in self.flags]
-
-    def call_record(self, call: Call | None, at: int = 0) -> int | None:
-        """The record that brought this character of its arguments."""
-        return None if call is None else self.record(("arguments", call.choice, call.number), at)
-
-    def record(self, what: tuple[Any, ...], at: int) -> int | None:
-        """The record that brought this character, or the last one."""
-        rows = self.places.get(what, [])
-        return next((n for n, end in rows if at < end), rows[-1][0] if rows else None)
+#: The record that brought each piece of a text, and the length of the text so far.
+_Pieces = list[tuple[int, int]]
 
 
-def _folded(records: Sequence[Record]) -> _Folded:
-    folded = _Folded()
-    for event in events(records):
-        if not isinstance(event, Repaired):
-            folded.apply(event)
-    return folded
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """One thing that a stream said; the kind decides how two values are compared."""
+
+    value: Any
+    breaking: bool = True
+    kind: Literal["value", "text", "json"] = "value"
+    pieces: Sequence[tuple[int, int]] = ()
+
+    def record(self, at: int) -> int | None:
+        """Return the record that brought the character at this index, or else the last one."""
+        return next((n for n, end in self.pieces if at < end), self.pieces[-1][0] if self.pieces else None)
+
+    def parsed(self) -> Any:
+        """Return the JSON value; ABSENT if the text is not JSON."""
+        return parse(self.value.encode("utf-8", "surrogatepass")) if isinstance(self.value, str) else self.value
 
 
-def compare_fold(a: Sequence[Record], b: Sequence[Record]) -> Iterator[Difference]:
-    """Of exchanges that are no dialect's, their bytes but for the framing."""
+def compare_content(a: Sequence[Record], b: Sequence[Record]) -> Iterator[Difference]:
+    """Compare what chat streams mean; of other exchanges, compare the JSON of the bodies.
+
+    The request is benign: it explains a difference, and only the response is compared.
+    """
     yield from compare_request(a, b, breaking=False)
-    yield from unequal("status", status_of(a), status_of(b), breaking=True)
+    yield from unequal("status", head_of(a).get("status"), head_of(b).get("status"), breaking=True)
     if _is_chat(a) and _is_chat(b):
-        yield from _compare_chat(_folded(a), _folded(b))
+        mine, other = _facts(a), _facts(b)
+        for group in [*mine, *(group for group in other if group not in mine)]:
+            yield from _compare_group(group, mine.get(group), other.get(group))
     else:
         yield from compare_body(a, b)
         yield from unequal("ending", ending_of(a), ending_of(b), breaking=True)
-    yield from unequal("attempts", attempts_of(a), attempts_of(b), breaking=False)
+    yield from unequal("attempts", len(attempts_of(a)), len(attempts_of(b)), breaking=False)
 
 
 def _is_chat(records: Sequence[Record]) -> bool:
     return bool(records) and records[0].keys.get("dialect") == "chat"
 
 
-def _compare_chat(a: _Folded, b: _Folded) -> Iterator[Difference]:
-    for choice in sorted({*a.message.choices, *b.message.choices}):
-        yield from _compare_choice(a, b, choice)
-    yield from _compare_calls(a, b)
-    yield from unequal("ending", a.ending, b.ending, breaking=True)
-    yield from unequal("warnings", a.codes, b.codes, breaking=True)
-    yield from unequal("flags", a.flags, b.flags, breaking=False)
-    yield from unequal("model", a.message.model, b.message.model, breaking=False)
-    yield from unequal("id", a.message.id, b.message.id, breaking=False)
-    for change in changes(a.usage.counts or {}, b.usage.counts or {}):
-        yield of_change(change, breaking=False, prefix="usage")
-
-
-def _compare_choice(a: _Folded, b: _Folded, choice: int) -> Iterator[Difference]:
-    if (choice in a.message.choices) != (choice in b.message.choices):
-        mine, other = ("said" if choice in each.message.choices else None for each in (a, b))
-        yield Difference(f"answer {choice}", mine, other, breaking=True)
-        return
-    for name in _TEXTS:
-        mine, other = (getattr(each.message, name)(choice) for each in (a, b))
-        at = first_difference(mine, other)
-        what = (name, choice)
-        records = a.record(what, at), b.record(what, at)
-        yield from unequal(f"{name} of answer {choice}", mine, other, breaking=True, at=at, records=records)
-    mine, other = (each.message.choices[choice].finish or None for each in (a, b))
-    yield from unequal(f"finish of answer {choice}", mine, other, breaking=True)
-
-
-def _compare_calls(a: _Folded, b: _Folded) -> Iterator[Difference]:
-    for at, (x, y) in enumerate(zip_longest(a.tools.wire.all_calls(), b.tools.wire.all_calls())):
-        name, records = f"call {at}", (a.call_record(x), b.call_record(y))
-        if x is None or y is None:
-            yield Difference(name, x and x.name, y and y.name, True, None, *records)
+def _facts(records: Sequence[Record]) -> dict[str, dict[str, _Fact]]:
+    """Return the facts of a chat stream by answer, by call, and of the whole."""
+    message, tools, usage, warnings = Message(), Tools(), UsageFold(), Warnings()
+    pieces: dict[tuple[object, ...], _Pieces] = {}
+    ended: Ended | None = None
+    for event in events(records, repairs=False):
+        if isinstance(event, Repaired):
             continue
-        yield from unequal(f"{name}: name", x.name, y.name, breaking=True, records=records)
-        yield from unequal(f"{name}: answer", x.choice, y.choice, breaking=True, records=records)
-        yield from unequal(f"{name}: id", x.id, y.id, breaking=False, records=records)
-        yield from unequal(f"{name}: state", _state(x), _state(y), breaking=True, records=records)
-        yield from unequal(f"{name}: tool", _tool(x), _tool(y), breaking=True, records=records)
-        at_character = first_difference(x.arguments, y.arguments)
-        records = a.call_record(x, at_character), b.call_record(y, at_character)
-        if x.custom or y.custom:  # free text, of which every character counts
-            what = f"{name}: input"
-            yield from unequal(what, x.arguments, y.arguments, breaking=True, at=at_character, records=records)
+        for fold in (message, tools, usage, warnings):
+            fold.apply(event)
+        match event:
+            case AttemptStarted():
+                pieces.clear()
+            case TextDelta() | ReasoningDelta() | RefusalDelta():
+                _add(pieces.setdefault((type(event), event.choice), []), event.n, event.text)
+            case ToolCallStarted() | ToolArgumentsDelta():
+                text = event.text if isinstance(event, ToolArgumentsDelta) else ""
+                _add(pieces.setdefault((event.choice, event.call), []), event.n, text)
+            case Ended():
+                ended = event
+            case _:
+                pass
+    facts: dict[str, dict[str, _Fact]] = {}
+    for choice, said in sorted(message.choices.items()):
+        answer = f"answer {choice}"
+        facts[answer] = {
+            f"text of {answer}": _text(message.text(choice), pieces.get((TextDelta, choice))),
+            f"reasoning of {answer}": _text(message.reasoning(choice), pieces.get((ReasoningDelta, choice))),
+            f"refusal of {answer}": _text(message.refusal(choice), pieces.get((RefusalDelta, choice))),
+            f"finish of {answer}": _Fact(said.finish or None),
+        }
+    for number, call in enumerate(tools.wire.all_calls()):
+        brought = pieces.get((call.choice, call.number), [])
+        values = {
+            "name": call.name,
+            "answer": call.choice,
+            "id": call.id,
+            "state": f"{call.state.value} ({call.reason})" if call.reason else call.state.value,
+            "tool": "custom" if call.custom else "function",
+        }
+        group = {name: _Fact(value, name != "id", pieces=brought) for name, value in values.items()}
+        if call.custom:  # free text, of which every character counts
+            group["input"] = _text(call.arguments, brought)
         else:
-            yield from _compare_arguments(x.arguments, y.arguments, f"{name}: arguments", records)
+            group["arguments"] = _Fact(call.arguments, kind="json", pieces=brought)
+        facts[f"call {number}"] = {f"call {number}: {name}": fact for name, fact in group.items()}
+    flags = list(ended.flags) if ended is not None else []
+    facts["stream"] = {
+        "ending": _Fact(ended.ending if ended is not None else None),
+        "warnings": _Fact([code for code, _ in warnings.found if code not in flags]),
+        "flags": _Fact(flags, breaking=False),
+        "model": _Fact(message.model, breaking=False),
+        "id": _Fact(message.id, breaking=False),
+        "usage": _Fact(usage.counts or {}, breaking=False, kind="json"),
+    }
+    return facts
 
 
-def _tool(call: Call) -> str:
-    return "custom" if call.custom else "function"
+def _text(value: str, pieces: _Pieces | None) -> _Fact:
+    return _Fact(value, kind="text", pieces=pieces or ())
 
 
-def _state(call: Call) -> str:
-    return f"{call.state.value} ({call.reason})" if call.reason else call.state.value
+def _add(pieces: _Pieces, n: int, text: str) -> None:
+    pieces.append((n, (pieces[-1][1] if pieces else 0) + len(text)))
 
 
-def _compare_arguments(a: str, b: str, name: str, records: tuple[int | None, int | None]) -> Iterator[Difference]:
-    """As values where both are JSON: other spaces are nothing to who calls the tool."""
-    if a == b:
+def _compare_group(group: str, mine: dict[str, _Fact] | None, other: dict[str, _Fact] | None) -> Iterator[Difference]:
+    if mine is None or other is None:
+        first = next(iter((mine or other or {}).values()))
+        sides = [(None, None) if each is None else (first.value, first.record(0)) for each in (mine, other)]
+        yield Difference(group, sides[0][0], sides[1][0], True, None, sides[0][1], sides[1][1])
         return
-    at = first_difference(a, b)
-    mine, other = (parse(text.encode("utf-8", "surrogatepass")) for text in (a, b))
+    for path in mine:
+        if path in other and mine[path].value != other[path].value:
+            yield from _compare_fact(path, mine[path], other[path])
+
+
+def _compare_fact(path: str, a: _Fact, b: _Fact) -> Iterator[Difference]:
+    both_texts = isinstance(a.value, str) and isinstance(b.value, str) and a.kind != "value"
+    at = first_difference(a.value, b.value) if both_texts else None
+    records = a.record(at or 0), b.record(at or 0)
+    mine, other = (a.parsed(), b.parsed()) if a.kind == "json" else (ABSENT, ABSENT)
     if mine is ABSENT or other is ABSENT:
-        yield Difference(name, a, b, True, at, *records)
+        yield Difference(path, a.value, b.value, a.breaking, at, *records)
         return
     found = list(changes(mine, other))
     for change in found:
-        yield of_change(change, breaking=True, prefix=name, record_a=records[0], record_b=records[1])
-    if not found:
-        yield Difference(f"{name}, written another way", a, b, False, at, *records)
+        yield of_change(change, breaking=a.breaking, prefix=path, record_a=records[0], record_b=records[1])
+    if not found:  # the tool gets the same value
+        yield Difference(f"{path}, written another way", a.value, b.value, False, at, *records)

@@ -1,4 +1,4 @@
-"""What two streams are made of, apart from values: JSON paths with their types, the order of kinds, status, ending"""
+"""Compare the shape of two streams: JSON paths and types, order of kinds, status and ending, but no values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,6 @@ from wiretape.events.core.model import (
     ForeignFrame,
     ReasoningDelta,
     RefusalDelta,
-    Repaired,
     Terminator,
     TextDelta,
     ToolArgumentsDelta,
@@ -26,13 +25,14 @@ from wiretape.events.core.model import (
 from wiretape.events.emission.emit import events
 from wiretape.events.tape.record import Record
 
-from .bytes import compare_request, last_attempt, status_of
+from ..matching.json_diff import joined_path, kind_of
+from ..playback.player import attempts_of
+from ..redaction.body_codec import opened
+from .bytes import head_of
 from .difference import Difference, unequal
-from .json_diff import joined_path, kind_of
 
-__all__ = ["Shape", "compare_shape", "shape_differences", "shape_of"]
+__all__ = ["compare_shapes"]
 
-#: What an event of a chat stream is, in the order in which these come first.
 _KINDS: Final[Mapping[type[Event], str]] = MappingProxyType(
     {
         ReasoningDelta: "reasoning",
@@ -49,114 +49,101 @@ _KINDS: Final[Mapping[type[Event], str]] = MappingProxyType(
     }
 )
 
-#: RFC 9110, 15.5: statuses of errors.
-_REFUSED_FROM: Final = 400
-
 
 @dataclass(slots=True, kw_only=True)
-class Shape:
-    """Of one stream."""
+class _Shape:
+    """The shape of one stream's last attempt."""
 
     status: Any
-    ending: str | None
-    #: Kinds of what is said, in the order in which each came first.
+    ending: str | None = None
+    #: Kinds of events or payloads, in the order in which each came first.
     order: list[str] = field(default_factory=list[str])
-    #: Of each path the types that stand there, each with the first record.
+    #: The types found at each path, each with the first record that has it.
     paths: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
 
+    def note(self, kind: str) -> None:
+        """Add a kind."""
+        if kind not in self.order:
+            self.order.append(kind)
 
-def shape_of(records: Sequence[Record]) -> Shape:
-    """Of the attempt that counts."""
-    seen = [event for event in events(records) if not isinstance(event, Repaired)]
-    ended = [event.ending for event in seen if isinstance(event, Ended)]
-    shape = Shape(status=status_of(records), ending=ended[-1] if ended else None)
-    chat = bool(records) and records[0].keys.get("dialect") == "chat"
-    for event in seen:
+    def add(self, value: Any, path: str, n: int) -> None:
+        """Add every path of a value."""
+        waiting: list[tuple[Any, str]] = [(value, path)]
+        while waiting:
+            value, path = waiting.pop()
+            self.paths.setdefault(path or "(whole)", {}).setdefault(kind_of(value), n)
+            if is_object(value):
+                waiting += reversed([(part, joined_path(path, key)) for key, part in value.items()])
+            elif is_list(value):
+                waiting += reversed([(part, f"{path}[]") for part in value])
+
+
+def compare_shapes(a: Sequence[Sequence[Record]], b: Sequence[Sequence[Record]]) -> Iterator[Difference]:
+    """Yield what differs, stream by stream: new paths are benign, other differences would break a reader."""
+    for number, (mine, other) in enumerate(zip(opened(a), opened(b), strict=False), 1):
+        for difference in _compare(_shape_of(mine), _shape_of(other)):
+            yield difference._replace(stream=number)
+    if len(a) != len(b):
+        yield Difference("streams", len(a), len(b), breaking=True, stream=min(len(a), len(b)) + 1)
+
+
+def _shape_of(records: Sequence[Record]) -> _Shape:
+    shape = _Shape(status=head_of(records).get("status"))
+    # The status already says that it is an error. Its event depends on when the proxy passed the response on.
+    refused = isinstance(shape.status, int) and shape.status >= 400
+    for event in events(records, repairs=False):
         if isinstance(event, AttemptStarted):
             shape.order.clear()
-        elif type(event) in _KINDS and not (isinstance(event, UpstreamError) and _is_refusal(shape.status)):
-            _note(shape, _KINDS[type(event)])
-    body: list[Record] = []
-    for record in last_attempt(records):
+        elif isinstance(event, Ended):
+            shape.ending = event.ending
+        elif type(event) in _KINDS and not (refused and isinstance(event, UpstreamError)):
+            shape.note(_KINDS[type(event)])
+    chat = bool(records) and records[0].keys.get("dialect") == "chat"
+    attempt = attempts_of(records)[-1]
+    for record in attempt:
         if record.kind == "frame":
-            _take_frame(shape, record, chat=chat)
-        elif record.kind == "body":
-            body.append(record)
+            _add_frame(shape, record, chat=chat)
         elif record.kind == "rest":
-            _note(shape, "rest")
+            shape.note("rest")
+    body = [record for record in attempt if record.kind == "body"]
     value = parse(b"".join(record.raw or b"" for record in body)) if body else ABSENT
     if value is not ABSENT:
-        _take(shape, value, "body", body[0].n)
+        shape.add(value, "body", body[0].n)
     return shape
 
 
-def _is_refusal(status: Any) -> bool:
-    """The status says it, and the event of it nothing more: it is there or not by when the proxy decided to pass the
-    answer on, at once in `transparent`, behind its last attempt in `strict`.
-    """
-    return isinstance(status, int) and status >= _REFUSED_FROM
-
-
-def _take_frame(shape: Shape, record: Record, *, chat: bool) -> None:
+def _add_frame(shape: _Shape, record: Record, *, chat: bool) -> None:
     frame = record.frame()
     if frame.payload is None:
-        return  # a comment: it stands where the clock puts it
+        return  # the upstream's clock decides where comments fall
     value = record.read().value if record.payload is not None else parse(frame.payload)
     if value is ABSENT:
-        return  # `[DONE]` is a terminator, and has been noted as one
+        return  # `[DONE]` has its own event
     kind = as_object(value).get("type")
     name = kind if isinstance(kind, str) else frame.event.decode("utf-8", "replace")
     if not chat:
-        _note(shape, name or "data")
-    _take(shape, value, "" if chat else name, record.n)
+        shape.note(name or "data")
+    shape.add(value, "" if chat else name, record.n)
 
 
-def _note(shape: Shape, kind: str) -> None:
-    if kind not in shape.order:
-        shape.order.append(kind)
-
-
-def _take(shape: Shape, value: Any, path: str, n: int) -> None:
-    waiting: list[tuple[Any, str]] = [(value, path)]
-    while waiting:
-        value, path = waiting.pop()
-        shape.paths.setdefault(path or "(whole)", {}).setdefault(kind_of(value), n)
-        if is_object(value):
-            waiting += reversed([(part, joined_path(path, key)) for key, part in value.items()])
-        elif is_list(value):
-            waiting += reversed([(part, f"{path}[]") for part in value])
-
-
-def compare_shape(a: Sequence[Record], b: Sequence[Record]) -> Iterator[Difference]:
-    """New paths are benign; missing ones, other types, another order, status or ending are breaking."""
-    yield from compare_request(a, b, breaking=False)
-    yield from shape_differences(shape_of(a), shape_of(b))
-
-
-def shape_differences(a: Shape, b: Shape) -> Iterator[Difference]:
-    """The same of shapes."""
+def _compare(a: _Shape, b: _Shape) -> Iterator[Difference]:
     yield from unequal("status", a.status, b.status, breaking=True)
-    for path, types in a.paths.items():
-        other = b.paths.get(path)
-        if other is None:
-            parent = path.rpartition(".")[0]
-            if not parent or parent in b.paths or parent not in a.paths:  # of what is missing whole, the top
-                yield Difference(path, _types(types), None, True, None, min(types.values()), None)
-        elif other.keys() - types.keys():
-            new = min(other[name] for name in other.keys() - types.keys())
-            yield Difference(path, _types(types), _types(other), True, None, min(types.values()), new)
-        elif types.keys() - other.keys():
-            yield Difference(path, _types(types), _types(other), False, None, min(types.values()), min(other.values()))
-    for path, types in b.paths.items():
+    for path in [*a.paths, *(path for path in b.paths if path not in a.paths)]:
+        types, other = a.paths.get(path, {}), b.paths.get(path, {})
         parent = path.rpartition(".")[0]
-        if path not in a.paths and (not parent or parent in a.paths):
-            yield Difference(path, None, _types(types), False, None, None, min(types.values()))
+        if not types or not other:  # report only the top of a missing branch
+            whole, lacking = (a.paths, b.paths) if types else (b.paths, a.paths)
+            if parent and parent in whole and parent not in lacking:
+                continue
+        if types.keys() != other.keys():
+            breaking = bool(types) and (not other or bool(other.keys() - types.keys()))
+            mine, found = (" or ".join(sorted(each)) or None for each in (types, other))
+            # The first record with a new type, or else the first one.
+            new = {name: n for name, n in other.items() if name not in types} or other
+            records = min(types.values(), default=None), min(new.values(), default=None)
+            yield Difference(path, mine, found, breaking, None, *records)
     if a.order != b.order:
         rest = iter(b.order)
         inserted = all(kind in rest for kind in a.order)
         yield Difference("order of kinds", a.order, b.order, breaking=not inserted)
     yield from unequal("ending", a.ending, b.ending, breaking=True)
-
-
-def _types(types: dict[str, int]) -> str:
-    return " or ".join(sorted(types))

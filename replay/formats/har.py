@@ -18,7 +18,7 @@ from wiretape.events.core.json_text import as_list, as_object, dumps, parse
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
 
-from ..compare.bytes import last_attempt
+from ..playback.player import attempts_of
 from .imported import Clock, Contents, Imported, Loss, decoded, microseconds, reads_of, split_url
 
 __all__ = ["from_har", "to_har"]
@@ -194,7 +194,7 @@ def to_har(streams: Iterable[Sequence[Record]], header: Mapping[str, Any] = NO_K
         losses.update(("client", "settings"))
         if sum(record.kind == "attempt" for record in records) > 1:
             losses["attempts"] += 1
-        if all(record.kind != "head" for record in last_attempt(records)):
+        if all(record.kind != "head" for record in attempts_of(records)[-1]):
             losses["headless"] += 1
     log: dict[str, Any] = {"version": "1.2", "creator": {"name": "wiretape", "version": "1"}, "entries": entries}
     if sealing := _sealing(header):
@@ -203,7 +203,7 @@ def to_har(streams: Iterable[Sequence[Record]], header: Mapping[str, Any] = NO_K
 
 
 def _entry(records: Sequence[Record]) -> dict[str, Any]:
-    last = last_attempt(records)
+    last = attempts_of(records)[-1]
     asked, attempt = _first(records, "request"), _first(last, "attempt")
     head, end = _first(last, "head"), _first(last, "end")
     received = list(reads(last))

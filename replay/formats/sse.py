@@ -15,7 +15,7 @@ from wiretape.events.wire.sse import encode
 from wiretape.proxy.upstream.chunked import Dechunker
 from wiretape.proxy.upstream.errors import ProtocolError
 
-from ..compare.bytes import last_attempt
+from ..playback.player import attempts_of
 from .imported import Contents, Imported, Loss, decoded, frames_of, guessed_target
 
 __all__ = ["from_chunks", "from_curl", "from_sse", "to_sse"]
@@ -39,7 +39,7 @@ def to_sse(records: Sequence[Record], *, client: bool = False) -> tuple[bytes, l
         lost.append("attempts")
     if client:
         lost.append("merged")
-    data = emit(records) if client else b"".join(part for _, part in reads(last_attempt(records)))
+    data = emit(records) if client else b"".join(part for _, part in reads(attempts_of(records)[-1]))
     return data, [Loss(code) for code in sorted(lost)]
 
 

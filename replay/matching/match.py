@@ -17,13 +17,12 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, as_object, dumps
 from wiretape.events.tape.record import NO_KEYS, Record
 
-from ..compare.difference import shortened
-from ..compare.json_diff import changes
 from ..playback.script import Request, Script, json_answer
 from ..redaction.body_codec import headers_of, plain_body
 from ..redaction.redact import blanked, redact
 from ..redaction.user_rules import Redaction
 from ..sealed.joined_bodies import asked_keys
+from .json_diff import changes, shortened
 from .key import exact
 from .question import Now, Recorded, given_out, keys_of, place_of, route_of, without_secrets_in_path
 

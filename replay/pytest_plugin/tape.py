@@ -24,6 +24,7 @@ from wiretape.proxy.config.model import Route, Target
 from ..cli.base_urls import base_urls
 from ..compare.bytes import ending_of
 from ..compare.compare import compare, verdict
+from ..compare.shape import compare_shapes
 from ..faults.faults import FaultError, Faults
 from ..faults.prefixes import Prefix, Unit, prefixes_of
 from ..matching.key import key_of
@@ -374,9 +375,8 @@ class Tape:
             return "nothing was asked of the upstream, so there is nothing to keep"
         self.notes += [f"{self.plan.nodeid}: {each}" for each in _stopped(streams, self._thread.settle_s)]
         sealed = seal(streams)
-        differences = list(
-            compare(*paired(self._recorded, parse(sealed).streams), "shape" if self.plan.mode == "verify" else "fold")
-        )
+        both = paired(self._recorded, parse(sealed).streams)
+        differences = list(compare_shapes(*both) if self.plan.mode == "verify" else compare(*both))
         told = "\n".join(f"  {difference.line()}" for difference in differences[:_DIFFERENCES_MAX])
         if self.plan.keeps:
             changed = f":\n{told}" if self._recorded and differences else ""

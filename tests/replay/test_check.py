@@ -26,7 +26,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader, Recorder
 from wiretape.proxy.cli.common import FailedError
 from wiretape.proxy.cli.main import app
-from wiretape.replay.compare.difference import shortened
+from wiretape.replay.matching.json_diff import shortened
 from wiretape.replay.playback.script import event_stream
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.check import check, check_files

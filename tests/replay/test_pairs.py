@@ -1,4 +1,4 @@
-"""Files and folders pairwise, on the command line: what is printed, and the exit codes."""
+"""Compare files and folders with `wiretape diff`: output and exit codes."""
 
 import json
 from pathlib import Path
@@ -11,8 +11,8 @@ from tests.support.chat import text
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.cli.main import app, main
-from wiretape.replay.compare import pairs
-from wiretape.replay.compare.pairs import compared
+from wiretape.replay.compare import compare as compare_module
+from wiretape.replay.compare.compare import compare_paths
 from wiretape.replay.seal import EXACT, seal
 
 SAME = recorded(TEXT)
@@ -39,27 +39,29 @@ def sealed(path: Path, *streams: list[Record]) -> Path:
         (OTHER, 2, 'breaking: stream 1, line 6: text of answer 0 at 3: "Hello" -> "Help"\n'),
     ],
 )
-def test_two_tapes(tmp_path: Path, records: list[Record], code: int, said: str) -> None:
+def test_diff_prints_the_first_difference(tmp_path: Path, records: list[Record], code: int, said: str) -> None:
     a, b = live(tmp_path / "a.tape", SAME), live(tmp_path / "b.tape", records)
     done = CliRunner().invoke(app, ["diff", str(a), str(b)])
     assert (done.exit_code, done.stdout) == (code, said)
 
 
-def test_a_sealed_tape_beside_a_live_one_has_lines_of_its_own(tmp_path: Path) -> None:
+def test_each_file_has_its_own_line_numbers(tmp_path: Path) -> None:
     a, b = live(tmp_path / "a.tape", SAME), sealed(tmp_path / "b.tape", OTHER)
     line = b.read_text().splitlines().index(next(row for row in b.read_text().splitlines() if '"content":"p"' in row))
-    (pair,) = compared(a, b, "fold")
+    (pair,) = compare_paths(a, b, "content")
     assert f"line 6 and line {line + 1}" in pair.line(pair.first[0])
 
 
-@pytest.mark.parametrize("level", ["fold", "shape", "bytes", "clock"])
-def test_a_sealed_tape_is_the_same_as_the_live_one_in_what_was_said(tmp_path: Path, level: str) -> None:
+@pytest.mark.parametrize(
+    ("old", "level"), [("fold", "content"), ("shape", "content"), ("bytes", "bytes"), ("clock", "bytes")]
+)
+def test_old_level_names_are_accepted(tmp_path: Path, old: str, level: str) -> None:
     a, b = live(tmp_path / "a.tape", recorded(CALL)), sealed(tmp_path / "b.tape", recorded(CALL))
-    done = CliRunner().invoke(app, ["diff", str(a), str(b), "--level", level])
-    assert done.exit_code < 2, done.stdout
+    done = CliRunner().invoke(app, ["diff", str(a), str(b), "--level", old, "--json"])
+    assert (done.exit_code, json.loads(done.stdout)["level"]) == (0, level)
 
 
-def test_folders_by_name(tmp_path: Path) -> None:
+def test_folders_are_compared_by_name(tmp_path: Path) -> None:
     for name, a, b in [("same", SAME, SAME), ("deep/other", SAME, OTHER), ("gone", SAME, None), ("new", None, SAME)]:
         for folder, records in (("a", a), ("b", b)):
             if records is not None:
@@ -67,26 +69,24 @@ def test_folders_by_name(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["diff", str(tmp_path / "a"), str(tmp_path / "b")])
     assert done.stdout.splitlines() == [
         'deep/other.tape: breaking: stream 1, line 6: text of answer 0 at 3: "Hello" -> "Help"',
-        'gone.tape: breaking: stream 1: tape: "there" -> (absent)',
-        'new.tape: benign: stream 1: tape: (absent) -> "there"',
+        'gone.tape: breaking: stream 1: tape: "present" -> (absent)',
+        'new.tape: benign: stream 1: tape: (absent) -> "present"',
     ]
     assert done.exit_code == 2
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3])
-def test_beyond_a_bound_none_is_kept_but_the_verdict_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: int
-) -> None:
-    """The id differs in every frame, which is benign, and the last text, which is not."""
-    monkeypatch.setattr(pairs, "_DIFFERENCES_MAX", bound)
+def test_a_long_list_is_cut_and_keeps_its_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: int) -> None:
+    """Every id differs, which is benign, and so does the last text, which is breaking."""
+    monkeypatch.setattr(compare_module, "_DIFFERENCES_MAX", bound)
     other = [each.replace(b"chatcmpl-1", b"chatcmpl-2") for each in (TEXT[0], text("p"), *TEXT[2:])]
     a, b = live(tmp_path / "a.tape", SAME), live(tmp_path / "b.tape", recorded(other))
-    (pair,) = compared(a, b, "bytes")
+    (pair,) = compare_paths(a, b, "bytes")
     assert pair.verdict == 2
     assert len(pair.differences) <= bound + 1
 
 
-def test_all_of_them_as_json(tmp_path: Path) -> None:
+def test_json_has_the_first_or_all_differences(tmp_path: Path) -> None:
     a, b = live(tmp_path / "a.tape", SAME), live(tmp_path / "b.tape", recorded(CALL))
     first, whole = (
         json.loads(CliRunner().invoke(app, ["diff", str(a), str(b), "--json", *more]).stdout)
@@ -100,20 +100,20 @@ def test_all_of_them_as_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["a", "b.tape"], "compare two tapes or two folders"),
+        (["a", "b.tape"], "give two tapes or two folders"),
         (["a", "a"], "neither"),
         (["b.tape", "junk"], "junk: no recording"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_paths_that_cannot_be_compared(tmp_path: Path, arguments: list[str], said: str) -> None:
     (tmp_path / "a").mkdir()
     live(tmp_path / "b.tape", SAME)
     (tmp_path / "junk").write_bytes(b"junk")
     with pytest.raises(TapeError, match=said):
-        compared(tmp_path / arguments[0], tmp_path / arguments[1], "fold")
+        compare_paths(tmp_path / arguments[0], tmp_path / arguments[1], "content")
 
 
 def test_an_unknown_level_is_bad_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["diff", str(tmp_path), str(tmp_path), "--level", "deep"])
-    assert (ended.value.code, capsys.readouterr().err) == (2, "wiretape: --level: one of fold, shape, bytes, clock\n")
+    assert (ended.value.code, capsys.readouterr().err) == (2, "wiretape: --level must be one of content, bytes\n")

@@ -1,4 +1,4 @@
-"""Ids of recorded answers in later requests: as the live answers give them, by place, and what has none"""
+"""Replace recorded ids by those that the live responses have in their place."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
-from wiretape.replay.matching.carried_ids import Carried, LostId
+from wiretape.replay.compare.carried_ids import CarriedIds, LostIdError
 
 
 def answer(*payloads: dict[str, Any], framed: bool = True) -> list[Record]:
@@ -32,8 +32,8 @@ def created(id_: str) -> dict[str, Any]:
     return {"type": "response.created", "response": {"id": id_}}
 
 
-def learnt(then: list[Record], now: list[Record]) -> Carried:
-    carried = Carried()
+def learnt(then: list[Record], now: list[Record]) -> CarriedIds:
+    carried = CarriedIds()
     carried.learn(then, now)
     return carried
 
@@ -46,7 +46,7 @@ def learnt(then: list[Record], now: list[Record]) -> Carried:
             answer(created("resp_x")),
             {"previous_response_id": "resp_1", "input": "resp_1"},
             {"previous_response_id": "resp_x", "input": "resp_1"},
-            id="the answer before",
+            id="the previous response",
         ),
         pytest.param(
             answer(item("fc_1", "call_1", "f"), item("fc_2", "call_2", "g")),
@@ -63,14 +63,14 @@ def learnt(then: list[Record], now: list[Record]) -> Carried:
                     {"type": "item_reference", "id": "fc_a"},
                 ]
             },
-            id="calls that come in another order, by their name",
+            id="calls in another order, by name",
         ),
         pytest.param(
             answer(call("call_1"), call("call_2", index=1)),
             answer({"choices": []}, call("call_a"), call("call_b", index=1)),
             {"messages": [{"role": "tool", "tool_call_id": "call_2", "content": "call_1"}]},
             {"messages": [{"role": "tool", "tool_call_id": "call_b", "content": "call_1"}]},
-            id="two calls of one name, by their number",
+            id="two calls of one name, by number",
         ),
         pytest.param(
             answer({"object": "file", "id": "file-abc"}, framed=False),
@@ -84,31 +84,31 @@ def learnt(then: list[Record], now: list[Record]) -> Carried:
             answer({"data": [{"id": "b"}, {"id": "a"}]}, framed=False),
             {"file_id": "a"},
             {"file_id": "a"},
-            id="one that is still given out",
+            id="an id that is the same today",
         ),
         pytest.param(
             answer(created("resp_1")),
             answer(created("resp_x")),
             {"messages": [{"tool_calls": [{"id": "call_7", "function": {"name": "f"}}]}, {"tool_call_id": "call_7"}]},
             {"messages": [{"tool_calls": [{"id": "call_7", "function": {"name": "f"}}]}, {"tool_call_id": "call_7"}]},
-            id="a call that the request holds itself",
+            id="a call inside the request",
         ),
         pytest.param(
             answer(created("resp_1")),
             answer(created("resp_x")),
             {"input": [{"type": "function_call", "arguments": {"id": "resp_1"}, "metadata": {"id": "resp_1"}}]},
             {"input": [{"type": "function_call", "arguments": {"id": "resp_1"}, "metadata": {"id": "resp_1"}}]},
-            id="what somebody wrote stays",
+            id="content stays",
         ),
     ],
 )
-def test_an_id_is_the_one_that_stands_in_its_place_today(
+def test_an_id_is_replaced_by_place(
     then: list[Record], now: list[Record], asked: dict[str, Any], sent: dict[str, Any]
 ) -> None:
     assert parse(learnt(then, now).body(dumps(asked))) == sent
 
 
-def test_where_no_id_changes_the_bytes_stay() -> None:
+def test_bytes_stay_where_no_id_changes() -> None:
     carried = learnt(answer(created("resp_1")), answer(created("resp_x")))
     assert [carried.body(body) for body in (b'{ "id" : "u" }', b"not json", b"")] == [
         b'{ "id" : "u" }',
@@ -117,7 +117,7 @@ def test_where_no_id_changes_the_bytes_stay() -> None:
     ]
 
 
-def test_the_path_names_it_too() -> None:
+def test_ids_in_the_path_are_replaced() -> None:
     carried = learnt(answer(created("resp_1")), answer(created("resp_x")))
     assert carried.path("/v1/responses/resp_1/input_items?after=resp_1&x=1") == (
         "/v1/responses/resp_x/input_items?after=resp_x&x=1"
@@ -127,8 +127,12 @@ def test_the_path_names_it_too() -> None:
 @pytest.mark.parametrize(
     ("now", "asked", "said"),
     [
-        (answer({"error": {}}, framed=False), {"previous_response_id": "resp_1"}, "names resp_1, and the live answer"),
-        (answer(created("resp_x")), {"previous_response_id": "resp_9"}, "names resp_9, which no answer"),
+        (
+            answer({"error": {}}, framed=False),
+            {"previous_response_id": "resp_1"},
+            "resp_1, and the live response",
+        ),
+        (answer(created("resp_x")), {"previous_response_id": "resp_9"}, "resp_9, which no response"),
         (answer(created("resp_x")), {"input": [{"type": "item_reference", "id": "fc_3"}]}, "names fc_3, which no"),
         (
             answer(created("resp_x")),
@@ -137,11 +141,11 @@ def test_the_path_names_it_too() -> None:
         ),
     ],
 )
-def test_an_id_that_an_upstream_must_know_is_found_or_told(now: list[Record], asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(LostId, match=said):
+def test_a_lost_id_is_an_error(now: list[Record], asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(LostIdError, match=said):
         learnt(answer(created("resp_1")), now).body(dumps(asked))
 
 
-def test_one_that_is_no_name_of_ours_may_be_known_still() -> None:
+def test_an_unknown_provider_id_stays() -> None:
     asked = dumps({"previous_response_id": "resp_0a1b2c3d4e5f", "file_id": "file-Ab12"})
-    assert Carried().body(asked) == asked
+    assert CarriedIds().body(asked) == asked

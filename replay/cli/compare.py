@@ -84,8 +84,8 @@ def _verify(
 ) -> None:
     """Compare a tape with its live upstream.
 
-    Sends the requests of the tape and compares shapes: JSON paths and types, the order of kinds, status and ending, never values. Exit code 0: the same.
-    1: only new paths. 2: at least one difference that would break a client.
+    Sends the requests of the tape and compares shapes: JSON paths and types, the order of kinds, status and ending,
+    never values. Exit code 0: the same. 1: only new paths. 2: at least one difference that would break a client.
     """
     from wiretape.proxy.config.url import UrlError, checked
 

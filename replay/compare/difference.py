@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..matching.json_diff import Change, hidden, plain, shortened
+from ..matching.json_diff import Change, plain, shortened
 
-__all__ = ["Difference", "hidden", "of_change", "unequal"]
+__all__ = ["Difference", "of_change", "unequal"]
 
 
 class Difference(NamedTuple):

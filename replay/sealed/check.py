@@ -14,7 +14,7 @@ from wiretape.events.core.json_text import as_list, as_object, parse
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
-from ..compare.difference import hidden
+from ..matching.json_diff import hidden
 from ..redaction.body_codec import unreadable
 from ..redaction.redact import findings
 from ..redaction.shapes import find

@@ -28,7 +28,7 @@ from wiretape.events.tape.record import decode as decode_line
 from wiretape.events.tape.record import encode as encode_line
 from wiretape.events.tape.upcast import upcast
 
-from ..compare.difference import hidden
+from ..matching.json_diff import hidden
 from .blobs import BLOB
 from .clock import Clock, clocked, timed
 from .expected import expected

@@ -84,8 +84,6 @@ __all__ = [
     "RETRY_FIRST_S",
     "SALT_BYTES",
     "SAME_CALLS_MAX",
-    "SAMPLED_RECORDS_MAX",
-    "SAMPLED_STREAMS_MAX",
     "SENDS_A_TURN",
     "SEND_BYTES_MAX",
     "SEND_PIECE_BYTES_MAX",
@@ -251,12 +249,6 @@ LOG_VALUE_CHARS_MAX: Final = 2_000
 #: "Not found" is said at whole multiples of this after the request, so that its time does not tell a foreign stream
 #: from none: to look at the first part of a tape takes 5 ms, on a busy machine 20.
 NOT_FOUND_STEP_S: Final = 0.05
-
-#: Records looked at of each of these.
-SAMPLED_RECORDS_MAX: Final = 1_000
-
-#: Streams whose gaps between chunks are counted at each scrape: 30 ms of work in a thread, every 15 s or so.
-SAMPLED_STREAMS_MAX: Final = 8
 
 #: Records read without giving way to others: 3 ms with every fold of a summary.
 SLICE_RECORDS: Final = 100

@@ -101,7 +101,6 @@ class _Surface:
 
     async def metrics(self) -> Response:
         """For Prometheus."""
-        await self._metrics.sample(self._store)
         return Response(self._metrics.text(), 200, content_type=_METRICS)
 
     async def streams(self) -> Response:

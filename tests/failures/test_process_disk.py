@@ -202,7 +202,7 @@ async def test_whichever_call_of_the_disk_fails_streams_go_on_where_the_user_sai
                 for answered in answers:
                     assert (answered.status, answered.ended) == (200, "chunked")
                     assert answered.body.endswith(DONE)
-                assert (b"wiretape_streams_untaped_total 0" not in home.assembly.metrics.text()) == hit
+                assert (b"wiretape_streams_untaped_total 0.0" not in home.assembly.metrics.text()) == hit
         checked(root, [])
         if not hit:
             break

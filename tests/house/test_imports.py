@@ -29,6 +29,9 @@ SPEAKERS = (*DIALECTS, "replay/faults/dialect_words.py")
 
 VENDOR_WORDS = ("choices", "tool_calls", "content_block_delta")
 
+OWN_NAME = "wiretape_tool_calls_total"
+"""A metric that contains a vendor word by chance."""
+
 COMPOSITION_ROOT = "proxy/cli/main.py"
 """The one module that imports a later package: it joins the verbs of proxy and replay."""
 
@@ -141,7 +144,7 @@ def literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def test_only_dialects_use_vendor_words() -> None:
     def spoken(module: Module) -> Iterator[str]:
         for line, text in literals(module.syntax):
-            if any(word in text for word in VENDOR_WORDS):
+            if any(word in text.replace(OWN_NAME, "") for word in VENDOR_WORDS):
                 yield f"line {line}: {text[:60]}"
 
     assert violations([module for module in modules() if not module.place.startswith(SPEAKERS)], spoken) == {}

@@ -102,7 +102,7 @@ async def test_where_the_second_try_has_room_all_is_as_it_was_meant(autojump_clo
         tape = await home.tape()
         assert [how for level, _, how in home.log if level == "ended"] == [{"cause": "closed", "attempts": 1}]
         written = sum(len(encode(record)) for record in tape)
-        assert f"wiretape_log_bytes_total {written}".encode() in home.assembly.metrics.text()
+        assert f"wiretape_log_bytes_total {float(written)}".encode() in home.assembly.metrics.text()
     assert (answered.status, answered.body) == (200, emit(tape))
 
 

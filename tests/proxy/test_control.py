@@ -153,7 +153,7 @@ async def test_metrics_are_text_for_prometheus(home: House) -> None:
     home.metrics.refused(503)
     answered = await home.get("/wiretape/metrics")
     assert answered.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert b'wiretape_refused_total{status="503"} 1\n' in answered.body
+    assert b'wiretape_refused_total{status="503"} 1.0\n' in answered.body
 
 
 # -- faults of ours ---------------------------------------------------------------------------------------------------

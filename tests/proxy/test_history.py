@@ -45,7 +45,7 @@ async def test_by_default_it_is_noted_and_sent_as_it_came(autojump_clock: MockCl
         assert upstream.bodies == [dumps(asked())]
         assert await home.ending() == ("completed", ["history_marked"])
         assert await of_history(home) == [{"marks": MARKS}]
-        assert b"wiretape_histories_marked_total 1\n" in home.assembly.metrics.text()
+        assert b"wiretape_histories_marked_total 1.0\n" in home.assembly.metrics.text()
 
 
 async def test_repaired_it_goes_up_without_and_the_tape_keeps_both(autojump_clock: MockClock) -> None:

@@ -138,8 +138,8 @@ async def test_a_stream_that_ended_is_listed_summed_up_and_followed_alike(autoju
         metrics = await home.connect()
         await metrics.send(asks("/wiretape/metrics"))
         page = (await metrics.response()).body
-        assert b'wiretape_streams_total{route="",ending="completed"} 1\n' in page
-        assert b'wiretape_tool_calls_total{status="running"} 1\n' in page
+        assert b'wiretape_streams_total{ending="completed",route=""} 1.0\n' in page
+        assert b'wiretape_tool_calls_total{status="running"} 1.0\n' in page
         metrics.close()
     del autojump_clock
 

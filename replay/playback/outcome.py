@@ -7,12 +7,9 @@ from types import MappingProxyType
 from typing import Final
 
 from wiretape.events.core.lifecycle import State
-from wiretape.events.core.model import Ended, Event, Repaired
+from wiretape.events.core.model import Event
 from wiretape.events.emission.emit import Emitter, events
-from wiretape.events.folds.message import Message
-from wiretape.events.folds.tools import Tools
-from wiretape.events.folds.usage import UsageFold
-from wiretape.events.folds.warnings import Warnings
+from wiretape.events.emission.summarise import summarise
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder, reads
 
@@ -88,34 +85,30 @@ class Told:
     @cached_property
     def fold(self) -> Fold:
         """What it comes to."""
-        message, tools, usage, warnings = Message(), Tools(), UsageFold(), Warnings()
-        ended: Ended | None = None
-        for event in self.events:
-            if isinstance(event, Repaired):
-                continue
-            for fold in (message, tools, usage, warnings):
-                fold.apply(event)
-            ended = event if isinstance(event, Ended) else ended
-        calls = [
-            Call(
-                id=call.id,
-                name=call.name,
-                arguments=call.arguments,
-                state=call.state.value,
-                whole=call.state in _HANDED_OVER,
-            )
-            for call in tools.wire.all_calls()
-        ]
+        summary = summarise(self.records)
+        message, ended = summary.message, summary.wire.ended
+        ending, flags = (ended.ending, ended.flags) if ended is not None else ("", ())
+        if not summary.chat:  # which only its tape can tell
+            ending, flags = summary.ending or "", tuple(summary.flags)
         return Fold(
-            ending=ended.ending if ended is not None else "",
-            flags=ended.flags if ended is not None else (),
+            ending=ending,
+            flags=flags,
             text=message.text(),
             reasoning=message.reasoning(),
             refusal=message.refusal(),
             finish=message.choices[0].finish if 0 in message.choices else "",
-            calls=calls,
-            usage=usage.counts,
-            warnings=[(code, [name for _, name in found]) for code, found in warnings.found],
+            calls=[
+                Call(
+                    id=call.id,
+                    name=call.name,
+                    arguments=call.arguments,
+                    state=call.state.value,
+                    whole=call.state in _HANDED_OVER,
+                )
+                for call in summary.wire.all_calls()
+            ],
+            usage=summary.wire.usage,
+            warnings=[(code, [name for _, name in found]) for code, found in summary.warnings if summary.chat],
         )
 
 

@@ -1,57 +1,46 @@
-"""What a stream comes to, as one small object: the expected result that stands on every sealed tape"""
+"""The result that stands on every sealed tape: a small object that review can read and loading compares."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any, Final
 
 from wiretape.events.core.json_text import as_list, as_object, dumps, is_list, is_object
-from wiretape.events.core.model import Ended, Repaired
-from wiretape.events.emission.emit import events
-from wiretape.events.folds.message import Message
-from wiretape.events.folds.tools import Tools
-from wiretape.events.folds.usage import UsageFold
-from wiretape.events.folds.warnings import Warnings
+from wiretape.events.emission.summarise import summarise
+from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.record import NO_KEYS, Record
 
 from ..redaction.shapes import find
 
 __all__ = ["expected"]
 
-#: Of a text; its hash stands for the rest.
+#: Characters of a text that the fold line shows; its hash covers the rest.
 _SHOWN_CHARS: Final = 200
 
 
 def expected(records: Sequence[Record]) -> dict[str, Any]:
-    """Of a chat stream what was said, called, counted and warned of; of any other exchange its bytes.
+    """Return texts, calls, usage and warnings of a chat stream, or the size and hash of any other exchange.
 
-    Nothing in it looks like a secret, as the beginning of a text may where the whole does not: base64 that is cut
-    elsewhere reads otherwise.
+    Nothing in the result looks like a secret. The beginning of a text may do so where the whole does not: base64 that
+    is cut elsewhere reads differently.
     """
     if not records or records[0].keys.get("dialect") != "chat":
-        return _harmless(_exchanged(records))
-    fold = _harmless(_said(records, _SHOWN_CHARS))
-    return fold if not _is_found(fold) else _harmless(_said(records, 0))  # by what two texts of it say together
+        return _harmless(_exchange_json(records))
+    summary = summarise(records)
+    fold = _harmless(_summary_json(summary, _SHOWN_CHARS))
+    if _is_found(fold):  # in two texts together
+        fold = _harmless(_summary_json(summary, 0))
+    return fold
 
 
-def _said(records: Sequence[Record], shown: int) -> dict[str, Any]:
-    message, tools, usage, warnings = Message(), Tools(), UsageFold(), Warnings()
-    ended: Ended | None = None
-    for event in events(records, repairs=False):
-        if isinstance(event, Repaired):
-            continue
-        for fold in (message, tools, usage, warnings):
-            fold.apply(event)
-        ended = event if isinstance(event, Ended) else ended
+def _summary_json(summary: StreamSummary, shown: int) -> dict[str, Any]:
+    ended = summary.wire.ended
     return {
-        "ending": ended.ending if ended is not None else None,
-        "flags": list(ended.flags) if ended is not None else [],
-        "answers": list(_answers(message, shown)),
-        "calls": list(_calls(tools, shown)),
-        "usage": usage.counts,
-        "warnings": [
-            {"code": code, "tools": [name for _, name in islice(calls, 1_000)]} for code, calls in warnings.found
-        ],
+        "ending": None if ended is None else ended.ending,
+        "flags": [] if ended is None else list(ended.flags),
+        "answers": list(_answers(summary, shown)),
+        "calls": list(_calls(summary, shown)),
+        "usage": summary.wire.usage,
+        "warnings": [{"code": code, "tools": [name for _, name in calls]} for code, calls in summary.warnings],
     }
 
 
@@ -64,7 +53,7 @@ def _is_found(fold: dict[str, Any]) -> bool:
 
 
 def _cut(value: Any) -> Any:
-    """Each text up to where something is found."""
+    """Cut every text where something like a secret begins."""
     if isinstance(value, str):
         while hits := find(value):
             value = value[: hits[0].start]
@@ -76,7 +65,7 @@ def _cut(value: Any) -> Any:
     return value
 
 
-def _exchanged(records: Sequence[Record]) -> dict[str, Any]:
+def _exchange_json(records: Sequence[Record]) -> dict[str, Any]:
     end = next((record.keys for record in reversed(records) if record.kind == "end"), NO_KEYS)
     begun = max((at for at, record in enumerate(records) if record.kind == "attempt"), default=0)
     last = records[begun:]
@@ -91,14 +80,28 @@ def _exchanged(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _answers(message: Message, shown: int) -> Iterator[dict[str, Any]]:
-    for index, said in sorted(message.choices.items()):
+def _answers(summary: StreamSummary, shown: int) -> Iterator[dict[str, Any]]:
+    message = summary.message
+    for index, choice in sorted(message.choices.items()):
         yield {
             "choice": index,
-            "finish": said.finish or None,
+            "finish": choice.finish or None,
             **_text("text", message.text(index), shown),
             "reasoning_chars": len(message.reasoning(index)),
             **_text("refusal", message.refusal(index), shown),
+        }
+
+
+def _calls(summary: StreamSummary, shown: int) -> Iterator[dict[str, Any]]:
+    for call in summary.wire.all_calls():
+        yield {
+            "choice": call.choice,
+            "id": call.id,
+            "name": call.name,
+            "state": call.state.value,
+            **({"reason": call.reason} if call.reason else {}),
+            **({"custom": True} if call.custom else {}),
+            **_text("arguments", call.arguments, shown),
         }
 
 
@@ -109,16 +112,3 @@ def _text(name: str, text: str, shown: int) -> dict[str, Any]:
     if len(text) > len(said[name]):
         said[f"{name}_sha256"] = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
     return {**said, f"{name}_chars": len(text)}
-
-
-def _calls(tools: Tools, shown: int) -> Iterator[dict[str, Any]]:
-    for call in tools.wire.all_calls():
-        yield {
-            "choice": call.choice,
-            "id": call.id,
-            "name": call.name,
-            "state": call.state.value,
-            **({"reason": call.reason} if call.reason else {}),
-            **({"custom": True} if call.custom else {}),
-            **_text("arguments", call.arguments, shown),
-        }

@@ -1,16 +1,15 @@
-"""What a request asks for, whatever is incidental in it: the canonical form by which recorder and matcher know it
+"""The canonical form of a request and its hash, by which a recording is found again.
 
-One function for both sides, because two that differ by one field never match. Chat completions, Responses and Messages
-are read; of any other path the JSON counts as it is, and what is not JSON by its bytes. What is left out or renamed
-stands in tables with its reason (docs/replay.md lists them); a question as the user put it is never touched.
+Recorder and matcher use the same function. Chat completions, Responses and Messages are understood; for other paths the
+JSON counts as it is, and other bodies by their bytes. docs/replay.md lists what is left out; a user's words never are.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from wiretape.events.core.json_text import ABSENT, dumps, is_list, is_object, parse
 from wiretape.proxy.security.headers import masked_path
@@ -22,229 +21,164 @@ __all__ = [
     "KEY_CHARS",
     "LEFT_OUT",
     "SEALED_WORDS",
-    "Named",
+    "Canonical",
     "Reading",
     "canonical",
     "exact",
     "exact_key_of",
-    "fits",
-    "fits_as_text",
-    "gapped",
     "key_of",
     "loose_key_of",
-    "named",
     "prefix_of",
+    "route_of",
+    "without_boundary",
 ]
 
-_Dialect = Literal["chat", "responses", "messages"]
-#: What machines wrote, results of tools above all: as it came; without what is volatile; or also without what may be,
-#: and the results of one turn in whatever order they came.
+#: How to read what machines wrote, above all tool results: as it is, without volatile values, or also without values
+#: that only may be volatile and with the results of one turn in any order.
 Reading = Literal["plain", "settled", "loose"]
 
-#: Hex digits of a key: 64 bits, since a file holds a few hundred requests.
+#: Hex digits of a key: 64 bits, for files with a few hundred requests.
 KEY_CHARS: Final = 16
 
-#: Members of a request that say who asks, or how often, but not what.
+#: Request members that do not count.
 LEFT_OUT: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "client_metadata": "notes of the client's own, one more every turn",
-        "metadata": "notes of the client's own; the Messages API has the user in it",
+        "client_metadata": "the client's own notes, which grow every turn",
+        "metadata": "the client's own notes; the user in Messages",
         "prompt_cache_key": "names a session",
-        "safety_identifier": "who asks",
-        "user": "who asks",
+        "safety_identifier": "names the user",
+        "user": "names the user",
     }
 )
-#: Members of messages that only the provider can read, and that are others in every recording.
+#: Message members that only the provider can read, and that differ in every recording.
 SEALED_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "encrypted_content": "reasoning that only its provider can read",
-        "signature": "of a thinking block",
-        "thought_signature": "of a thought",
+        "encrypted_content": "encrypted reasoning",
+        "signature": "signature of a thinking block",
+        "thought_signature": "signature of a thought",
     }
 )
-#: Members that name something said before: numbered by first use.
+#: Members that name something earlier; each id counts as a number, by first use.
 IDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "call_id": "a call, in Responses",
-        "id": "a call, a message, or an item",
+        "id": "a call, a message or an item",
         "item_id": "an item, in Responses",
-        "previous_response_id": "the answer before, in Responses",
+        "previous_response_id": "the previous response, in Responses",
         "tool_call_id": "a call, in chat completions",
         "tool_use_id": "a call, in Messages",
     }
 )
-
-_ENDINGS: Final[Mapping[str, _Dialect]] = MappingProxyType(
-    {"/chat/completions": "chat", "/responses": "responses", "/messages": "messages"}
-)
-#: Where the words of a conversation stand.
-_WORDS: Final = ("messages", "input")
-#: Where a client tells the model about its surroundings, today's date among them.
+#: Paths of the dialects that are understood.
+_DIALECT_PATHS: Final = ("/chat/completions", "/responses", "/messages")
+_CONVERSATION: Final = ("messages", "input")
+#: Members in which a client describes its surroundings, such as today's date.
 _SURROUNDINGS: Final = ("system", "instructions")
-#: Tuples, since a role may be any JSON, and a list is in no set.
+#: Tuples, because a role may be any JSON, also an unhashable list.
 _SURROUNDING_ROLES: Final = ("system", "developer")
 _RESULT_ROLES: Final = ("tool", "function")
-#: Members that a model fills: what is called an id in them is an order or a customer.
-_GIVEN_TO_TOOLS: Final = ("action", "arguments", "input", "operation", "parameters", "tools")
-#: Members by which a result names its call.
-_RESULT_OF: Final = ("tool_call_id", "tool_use_id", "call_id")
+#: Members that a model fills: an `id` inside may be an order or a customer.
+_TOOL_INPUT: Final = ("action", "arguments", "input", "operation", "parameters", "tools")
+_RESULT_IDS: Final = ("tool_call_id", "tool_use_id", "call_id")
 _NUMBERED: Final = re.compile(r"id \d+")
-
-#: Tools have schemas ten or twenty deep; at most four frames of Python's stack, which has 1,000, are used a level.
+#: Schemas are ten or twenty deep. Each level takes at most four Python frames of 1,000.
 _NESTING_MAX: Final = 100
-
-#: What stands before the version of an API: a route of the proxy, or the name of a test.
+#: What precedes the API version in a path: a route of the proxy, or the name of a test.
 _PREFIX: Final = re.compile(r"^.*?(?=/v\d+[a-z0-9]*(?:/|$))")
-#: What sealing puts for a secret that only a name gave away. Where that name stands in another record, who asks again
-#: says the secret itself, and nobody here can tell that it is one.
-_GAP: Final = re.compile(r"\[redacted-(?:password|secret)(?:-\d+)?\]")
-#: Of what may stand in a gap, on one line: shorter is a word that became another one (`<id>`), longer no secret.
-_GAP_CHARS_MIN: Final = 3
-_GAP_CHARS_MAX: Final = 512
-_SPACE: Final = re.compile(r"\s")
-#: Members in which somebody says something: a gap that is all of it is a word, not whatever may be said.
-_SAID_IN: Final = frozenset({"content", "input", "instructions", "output", "prompt", "system", "text"})
-#: A body in parts begins with the line that stands between them, and ends with it.
+#: A multipart body begins and ends with its boundary.
 _BOUNDARY: Final = re.compile(rb"--([^\r\n]{1,70})\r\n")
 
 
 def key_of(method: str, path: str, body: bytes) -> str:
-    """The key: as many hex digits of the canonical form's hash as tell requests apart."""
-    return _hash(canonical(method, path, body))
+    """Return the key of a request."""
+    return _hash(canonical(method, path, body).value)
 
 
 def loose_key_of(method: str, path: str, body: bytes) -> str:
-    """What a request that nothing recorded answers is looked for by, once more."""
-    return _hash(canonical(method, path, body, "loose"))
+    """Return the key by which to search once more if no recording has the key."""
+    return _hash(canonical(method, path, body, "loose").value)
 
 
 def exact_key_of(method: str, path: str, sha256: str) -> str:
-    """The key of a request of whose body only the hash was kept."""
-    return _hash(_said(method, path, {"sha256": sha256}))
+    """Return the key of a request of whose body only the hash was kept."""
+    return _hash(_with_path(method, path, {"sha256": sha256}))
 
 
-def canonical(method: str, path: str, body: bytes, reading: Reading = "settled") -> dict[str, Any]:
-    """What the key is a hash of."""
-    value = _parsed(body)
+class Canonical:
+    """The canonical form of a request, with the ids that it names."""
+
+    __slots__ = ("answers", "ids", "value")
+
+    def __init__(self, value: dict[str, Any], ids: tuple[str, ...], answers: frozenset[str]) -> None:
+        self.value = value
+        #: In order of their numbers.
+        self.ids = ids
+        #: Ids of earlier responses, or of parts of them, that the provider has stored.
+        self.answers = answers
+
+
+def canonical(method: str, path: str, body: bytes, reading: Reading = "settled") -> Canonical:
+    """Return the canonical form of a request."""
+    value, reader = _parsed(body), _Reader(reading)
     if value is ABSENT:
-        said: Any = {"sha256": hashlib.sha256(_without_boundary(body)).hexdigest()}
+        form: Any = {"sha256": hashlib.sha256(without_boundary(body)).hexdigest()}
+    elif path.partition("?")[0].endswith(_DIALECT_PATHS) and is_object(value):
+        form = reader.request(value)
     else:
-        said = _Reading(reading).request(value) if _dialect(path) is not None and is_object(value) else _plain(value)
-    return _said(method, path, said)
+        form = _plain(value)
+    return Canonical(_with_path(method, path, form), tuple(reader.ids), frozenset(reader.answers))
 
 
-class Named(NamedTuple):
-    """What a request names that was said before: all of it in the order of its numbers, and the answers it goes on."""
+def exact(method: str, path: str, body: bytes) -> dict[str, Any]:
+    """Return a form in which only white space and the order of JSON members do not count."""
+    value = _parsed(body)
+    form = {"sha256": hashlib.sha256(body).hexdigest()} if value is ABSENT else _plain(value)
+    return _with_path(method, path, form)
 
-    ids: Sequence[str]
-    answers: frozenset[str]
 
-
-def named(path: str, body: bytes) -> Named:
-    """Its ids, as they are."""
-    value, reading = _parsed(body), _Reading("plain")
-    if _dialect(path) is not None and is_object(value):
-        reading.request(value)
-    return Named(list(reading.ids), frozenset(reading.answers))
+def route_of(method: str, path: str) -> str:
+    """Return method and path, without the prefix and the query."""
+    form = _with_path(method, path.partition("?")[0], None)
+    return f"{form['method']} {form['path']}"
 
 
 def prefix_of(path: str) -> str:
-    """What stands before the version of the API, and does not count: a route."""
+    """Return what precedes the API version in a path."""
     found = _PREFIX.match(path.partition("?")[0])
     return found[0] if found else ""
 
 
-def exact(method: str, path: str, body: bytes) -> dict[str, Any]:
-    """The same with nothing left out or renamed: of JSON neither white space nor the order of members counts."""
-    value = _parsed(body)
-    return _said(method, path, {"sha256": hashlib.sha256(body).hexdigest()} if value is ABSENT else _plain(value))
-
-
-def gapped(text: bytes) -> bool:
-    """Whether a secret is missing in it that a name gave away."""
-    return _GAP.search(text.decode("latin-1")) is not None
-
-
-def fits(recorded: Any, asked: Any, name: str = "") -> bool:
-    """Whether two canonical forms are the same but for what may stand in the gaps of the recorded one.
-
-    `name` is what the value is called: all of a member may be a secret of several words, a word of somebody is one.
-    """
-    if is_object(recorded) and is_object(asked):
-        missing, more = ([name for name in a if name not in b] for a, b in ((recorded, asked), (asked, recorded)))
-        pairs = [(name, name) for name in recorded if name in asked]
-        if len(missing) == len(more) == 1 and _fills(missing[0], more[0]):
-            pairs.append((missing[0], more[0]))
-        elif missing or more:
-            return False
-        return all(fits(recorded[a], asked[b], a) for a, b in pairs)
-    if is_list(recorded) and is_list(asked):
-        return len(recorded) == len(asked) and all(fits(a, b, name) for a, b in zip(recorded, asked, strict=True))
-    if isinstance(recorded, str) and isinstance(asked, str):
-        whole = name not in _SAID_IN and _GAP.fullmatch(recorded) is not None
-        return recorded == asked or _fills(recorded, asked, whole=whole)
-    return type(recorded) is type(asked) and bool(recorded == asked)
-
-
-def fits_as_text(recorded: bytes, asked: bytes) -> bool:
-    """The same of two bodies that are no JSON."""
-    return _fills(*(_without_boundary(body).decode("latin-1") for body in (recorded, asked)))
-
-
-def _fills(recorded: str, asked: str, *, whole: bool = False) -> bool:
-    """Each part between two gaps at its first place behind the one before it."""
-    first, *parts = _GAP.split(recorded)
-    if not parts or not asked.startswith(first):
-        return False
-    at, before = len(first), first
-    for number, part in enumerate(parts, 1):
-        low = at + _GAP_CHARS_MIN
-        end = asked.find(part, low) if number < len(parts) else max(low, len(asked) - len(part))
-        if end < 0 or not asked.startswith(part, end) or not _may_be_a_secret(asked[at:end], before, part, whole=whole):
-            return False
-        at, before = end + len(part), part
-    return at == len(asked)
-
-
-def _may_be_a_secret(said: str, before: str, behind: str, *, whole: bool) -> bool:
-    """One word; several only where it is all of a member, or where quotes say where it ends."""
-    if len(said) > _GAP_CHARS_MAX or "\n" in said:
-        return False
-    quote = before[-1:]
-    quoted = quote in ("'", '"') and behind[:1] in (quote, "\\") and quote not in said
-    return whole or quoted or _SPACE.search(said) is None
-
-
-def _dialect(path: str) -> _Dialect | None:
-    return next((name for end, name in _ENDINGS.items() if path.partition("?")[0].endswith(end)), None)
+def without_boundary(body: bytes) -> bytes:
+    """Replace the random boundary of a multipart body."""
+    begins = _BOUNDARY.match(body)
+    if begins is None or not body.rstrip().endswith(b"--%b--" % begins[1]):
+        return body
+    return body.replace(b"--" + begins[1], b"--boundary")
 
 
 def _hash(value: Any) -> str:
     return hashlib.sha256(dumps(value)).hexdigest()[:KEY_CHARS]
 
 
-def _said(method: str, path: str, body: Any) -> dict[str, Any]:
-    path, _, query = masked_path(_bytes_of(path)).partition("?")
-    said: dict[str, Any] = {"method": method.upper(), "path": _PREFIX.sub("", path, count=1)}
-    if query:
-        said["query"] = sorted(query.split("&"))
-    return {**said, "body": body}
-
-
-def _bytes_of(path: str) -> bytes:
+def _with_path(method: str, path: str, body: Any) -> dict[str, Any]:
     try:
-        return path.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half a character that was no byte either, in a file that somebody edited
-        return path.encode("utf-8", "replace")
+        raw = path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate in a file edited by hand
+        raw = path.encode("utf-8", "replace")
+    path, _, query = masked_path(raw).partition("?")
+    form: dict[str, Any] = {"method": method.upper(), "path": _PREFIX.sub("", path, count=1)}
+    if query:
+        form["query"] = sorted(query.split("&"))
+    return {**form, "body": body}
 
 
 def _parsed(body: bytes) -> Any:
-    """JSON, unless it is nested beyond what anybody asks: then its bytes count."""
+    """Parse a body; JSON that is nested too deeply counts by its bytes."""
     value = parse(body) if body else None
-    return ABSENT if _deeper(value) else value
+    return ABSENT if _too_deep(value) else value
 
 
-def _deeper(value: Any) -> bool:
+def _too_deep(value: Any) -> bool:
     level: list[Any] = [[value]]
     for _ in range(_NESTING_MAX):
         level = [inner for each in level for inner in (each.values() if is_object(each) else each)]
@@ -254,15 +188,8 @@ def _deeper(value: Any) -> bool:
     return True
 
 
-def _without_boundary(body: bytes) -> bytes:
-    begins = _BOUNDARY.match(body)
-    if begins is None or not body.rstrip().endswith(b"--%b--" % begins[1]):
-        return body
-    return body.replace(b"--" + begins[1], b"--boundary")
-
-
 def _plain(value: Any) -> Any:
-    """Members in one order, and one way to write a number."""
+    """Sort members and write integral numbers in one way."""
     if is_object(value):
         return {name: _plain(value[name]) for name in sorted(value)}
     if is_list(value):
@@ -272,38 +199,52 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class _Reading:
-    """One request: ids are numbered in the order in which they come."""
+def _unquoted(text: str) -> Any:
+    """Parse JSON inside a string, which some clients write in another way each time."""
+    if text[:1] in ("{", "["):
+        value = parse(text.encode("utf-8", "surrogatepass"))
+        if value is not ABSENT and not _too_deep(value):
+            return {"json": _plain(value)}
+    return text
+
+
+class _Reader:
+    """Reads one request in a known dialect and numbers its ids."""
 
     def __init__(self, reading: Reading) -> None:
-        #: What each is called here, and which of them are answers, or parts of one, that the provider has kept.
         self.ids: dict[str, str] = {}
         self.answers: set[str] = set()
         self._reading: Reading = reading
 
-    def request(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Its canonical form."""
-        said: dict[str, Any] = {}
-        for name in sorted(asked):
-            value = asked[name]
+    def request(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        form: dict[str, Any] = {}
+        for name in sorted(request):
+            value = request[name]
             if value is None or name in LEFT_OUT:
                 continue
-            if name in _WORDS:
-                said[name] = self._row([self._message(each) for each in value]) if is_list(value) else value
+            if name in _CONVERSATION:
+                form[name] = self._list(value) if is_list(value) else value
             elif name in _SURROUNDINGS:
-                said[name] = self._volatile(_plain(value), dated)
+                form[name] = self._machine_text(_plain(value), dated)
             elif name == "tools" and is_list(value):
-                said[name] = sorted(map(_plain, value), key=dumps)  # plugins register in any order
+                form[name] = sorted(map(_plain, value), key=dumps)  # plugins register in any order
             elif name in IDS:
-                said[name] = self._id(value, kept=name == "previous_response_id")
+                form[name] = self._id(value, stored=name == "previous_response_id")
             else:
-                said[name] = _plain(value)
-        return said
+                form[name] = _plain(value)
+        return form
+
+    def _list(self, values: list[Any]) -> list[Any]:
+        """Read messages, items or blocks. A loose reading sorts consecutive results by their calls."""
+        forms = [self._message(each) for each in values]
+        if self._reading != "loose":
+            return forms
+        runs = (list(run) for _, run in groupby(forms, key=lambda each: _result_number(each) > 0))
+        return [each for run in runs for each in (sorted(run, key=_result_number) if _result_number(run[0]) else run)]
 
     def _message(self, message: Any) -> Any:
-        """One message, item or block."""
         if is_list(message):
-            return self._row([self._message(each) for each in message])
+            return self._list(message)
         if not is_object(message):
             return _plain(message)
         return {
@@ -312,61 +253,41 @@ class _Reading:
             if message[name] is not None and name not in SEALED_WORDS
         }
 
-    def _member(self, name: str, value: Any, owner: Mapping[str, Any]) -> Any:
-        kind, role = owner.get("type"), owner.get("role")
+    def _member(self, name: str, value: Any, message: Mapping[str, Any]) -> Any:
+        kind, role = message.get("type"), message.get("role")
         if name in IDS:
-            return self._id(value, kept=kind == "item_reference")
-        if name in _GIVEN_TO_TOOLS:
-            return _read(value) if name == "arguments" and isinstance(value, str) else _plain(value)
-        if name == "content" and (role in _RESULT_ROLES or kind == "tool_result"):
-            return self._volatile(_read(value) if isinstance(value, str) else self._message(value))
-        if name == "output" and isinstance(kind, str) and kind.endswith("_output"):
-            return self._volatile(_read(value) if isinstance(value, str) else self._message(value))
+            return self._id(value, stored=kind == "item_reference")
+        if name in _TOOL_INPUT:
+            return _unquoted(value) if name == "arguments" and isinstance(value, str) else _plain(value)
+        is_result = name == "content" and (role in _RESULT_ROLES or kind == "tool_result")
+        if is_result or (name == "output" and str(kind).endswith("_output")):
+            return self._machine_text(_unquoted(value) if isinstance(value, str) else self._message(value), settled)
         if name == "content" and role in _SURROUNDING_ROLES:
-            return self._volatile(self._message(value), dated)
+            return self._machine_text(self._message(value), dated)
         if name == "data" and kind in ("redacted_thinking", "reasoning.encrypted"):
             return "sealed"
         return self._message(value)
 
-    def _volatile(self, value: Any, without: Callable[[Any], Any] = settled) -> Any:
-        """What a machine wrote."""
+    def _machine_text(self, value: Any, without_volatile: Callable[[Any], Any]) -> Any:
         if self._reading == "plain":
             return value
-        return without(value) if self._reading == "settled" else loosened(settled(value))
+        return without_volatile(value) if self._reading == "settled" else loosened(settled(value))
 
-    def _row(self, said: list[Any]) -> list[Any]:
-        """Read loosely, results that follow each other stand in the order of their calls."""
-        if self._reading != "loose":
-            return said
-        runs = (list(run) for _, run in groupby(said, key=lambda each: _answered(each) != ""))
-        return [each for run in runs for each in (sorted(run, key=_turn) if _answered(run[0]) else run)]
-
-    def _id(self, value: Any, *, kept: bool = False) -> Any:
+    def _id(self, value: Any, *, stored: bool = False) -> Any:
         if not isinstance(value, str):
             return _plain(value)
-        if kept:
+        if stored:
             self.answers.add(value)
         return self.ids.setdefault(value, f"id {len(self.ids) + 1}")
 
 
-def _answered(said: Any) -> str:
-    """The call that it is the result of; empty where it is no result, or nobody's."""
-    if not is_object(said):
-        return ""
-    kind = said.get("type")
-    results = said.get("role") in _RESULT_ROLES or kind == "tool_result" or str(kind).endswith("_output")
-    id_ = next((said[name] for name in _RESULT_OF if name in said), None)
-    return id_ if results and isinstance(id_, str) and _NUMBERED.fullmatch(id_) else ""
-
-
-def _turn(said: Any) -> int:
-    return int(_answered(said).removeprefix("id "))
-
-
-def _read(text: str) -> Any:
-    """JSON inside a string, which some clients write anew."""
-    if text[:1] in ("{", "["):
-        value = parse(text.encode("utf-8", "surrogatepass"))
-        if value is not ABSENT and not _deeper(value):
-            return {"json": _plain(value)}
-    return text
+def _result_number(form: Any) -> int:
+    """Return the number of the call that a result answers; 0 for anything else."""
+    if not is_object(form):
+        return 0
+    kind = form.get("type")
+    is_result = form.get("role") in _RESULT_ROLES or kind == "tool_result" or str(kind).endswith("_output")
+    id_ = next((form[name] for name in _RESULT_IDS if name in form), None)
+    if not is_result or not isinstance(id_, str) or not _NUMBERED.fullmatch(id_):
+        return 0
+    return int(id_.removeprefix("id "))

@@ -1,65 +1,41 @@
-"""Which recorded stream answers a request: by key, by position, or by both; and what a miss says
+"""Choose the recorded stream that answers a request, or explain why none does.
 
-`key`: by what is asked, first in first out within a key, in any order across keys; of several with one key the one
-that was asked just this, times and ids in the results of tools included. Where none has it, the only one that has it
-when the results of tools are read loosely, which is told. `position`: the next stream of the
-same method and path in its conversation, and what it was asked differently is told as drift. `strict`: the next one,
-and it must have been asked exactly this.
+`key`: by content. Streams with one key answer in the order of the recording, the one with the same volatile values
+first. If none has the key, the only one that is equal in a loose reading answers, which is reported. `position`: the
+next stream of the same method and path. `strict`: the next one, and it must be equal in everything.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import as_list, as_object, dumps
-from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
 
 from ..playback.script import Request, Script, json_answer
-from ..redaction.body_codec import headers_of, plain_body
-from ..redaction.redact import blanked, redact
-from ..redaction.user_rules import Redaction
-from ..sealed.joined_bodies import asked_keys
+from .compared_request import ComparedRequest, Prepare, blank, ids_given_out
 from .json_diff import changes, shortened
-from .key import exact
-from .question import Now, Recorded, given_out, keys_of, place_of, route_of, without_secrets_in_path
 
-__all__ = [
-    "HOWS",
-    "LOOSELY",
-    "MISS_STATUS",
-    "NO_RETRY",
-    "Deck",
-    "Drift",
-    "How",
-    "Miss",
-    "Prepare",
-    "Taken",
-    "asked_of",
-    "blank",
-    "prepare_of",
-]
+__all__ = ["HOWS", "LOOSELY", "MISS_STATUS", "NO_RETRY", "Deck", "Drift", "How", "Miss", "Taken"]
 
 How = Literal["key", "position", "strict"]
 HOWS: Final[tuple[str, ...]] = get_args(How)
 
-#: No server says this, so nobody takes a miss for an answer.
+#: A status that no server uses, so that a miss is not taken for a response.
 MISS_STATUS: Final = 599
-#: SDKs would ask again for any status from 500 on.
+#: SDKs retry every status from 500 on.
 NO_RETRY: Final = (b"X-Should-Retry", b"false")
-#: Differences that are told; the rest is a number.
-_DRIFTS_MAX: Final = 20
-#: Recorded requests that are compared with one that nothing answers: the latest ones are the likeliest.
-_COMPARED_MAX: Final = 200
-#: Of an answer that was found loosely.
+#: Marks a response that was found by a loose reading.
 LOOSELY: Final = (b"X-Wiretape-Match", b"loose")
+_DRIFTS_MAX: Final = 20
+#: Recorded requests compared in full to find the nearest one.
+_COMPARED_MAX: Final = 200
 _RECORD: Final = "wiretape record --upstream URL -o FILE -- COMMAND"
 
 
 class Drift(NamedTuple):
-    """One place where a request differs from the recorded one."""
+    """One difference between a request and the recorded one."""
 
     path: str
     recorded: str
@@ -71,57 +47,55 @@ class Drift(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The stream that answers, by its place among all; what it was asked otherwise, where that does not count."""
+    """The stream that answers, and the differences of its request that do not count."""
 
     place: int
     records: Sequence[Record]
     drift: Sequence[Drift] = ()
-    #: Its key is another one, and only the loose one the same: to be told wherever it answers.
+    #: Only a loose reading found it, which must be reported.
     loosely: bool = False
 
-    def told(self) -> str:
-        """What it was asked otherwise, for a line; empty where nothing was."""
+    def note(self) -> str:
+        """Describe the differences in one line; empty if there are none."""
         if not self.drift:
             return ""
         more = f" and {len(self.drift) - 1} more" if len(self.drift) > 1 else ""
-        how = "matched loosely" if self.loosely else "asked otherwise"
-        return f"{how}: {self.drift[0]}{more}"
+        return f"{'matched loosely' if self.loosely else 'the request differs'}: {self.drift[0]}{more}"
 
     def over(self, script: Script) -> Script:
-        """The answer, which says that it was found loosely."""
+        """Mark a response that was found loosely."""
         return replace(script, headers=[*script.headers, LOOSELY]) if self.loosely else script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """Nothing answers."""
+    """A request that no recording answers."""
 
-    #: What was asked: `POST /v1/chat/completions`.
+    #: Method and path.
     asked: str
     key: str
     #: Streams that have not answered yet.
     left: int
-    #: The recorded request that is most like it: its name, and in what it differs.
     nearest: str = ""
     drift: Sequence[Drift] = ()
-    #: It is recorded, and has answered already.
+    #: The nearest stream is this request and has answered already.
     used: bool = False
     record: str = _RECORD
 
     def lines(self) -> list[str]:
-        """For a person; the first line says it all."""
-        said = [f"nothing recorded answers {self.asked} (key {self.key}, {self.left} streams left)"]
+        """Describe it for a person."""
+        lines = [f"nothing recorded answers {self.asked} (key {self.key}, {self.left} streams left)"]
         if self.used:
-            return [*said, f"{self.nearest} is this request and has answered already (repeat?)"]
+            return [*lines, f"{self.nearest} is this request and has answered already (repeat?)"]
         if self.nearest:
-            said.append(f"nearest: {self.nearest}" + (", and it differs in" if self.drift else ", out of turn"))
-            said += [f"  {drift}" for drift in islice(self.drift, _DRIFTS_MAX)]
+            lines.append(f"nearest: {self.nearest}, {'which differs in' if self.drift else 'out of turn'}")
+            lines += [f"  {drift}" for drift in self.drift[:_DRIFTS_MAX]]
             if len(self.drift) > _DRIFTS_MAX:
-                said.append(f"  and {len(self.drift) - _DRIFTS_MAX} more")
-        return [*said, f"to record it: {self.record}"]
+                lines.append(f"  and {len(self.drift) - _DRIFTS_MAX} more")
+        return [*lines, f"to record it: {self.record}"]
 
     def to_json(self) -> dict[str, Any]:
-        """What the client is told: SDKs show `message`."""
+        """Return the body of the response; SDKs show `message`."""
         return {
             "error": {
                 "message": "\n".join(self.lines()),
@@ -131,70 +105,39 @@ class Miss:
                 "key": self.key,
                 "left": self.left,
                 "nearest": self.nearest or None,
-                "differences": [drift._asdict() for drift in islice(self.drift, _DRIFTS_MAX)],
+                "differences": [drift._asdict() for drift in self.drift[:_DRIFTS_MAX]],
                 "record": self.record,
             }
         }
 
     def script(self) -> Script:
-        """The answer."""
-        answer = json_answer(dumps(self.to_json()), MISS_STATUS)
-        return Script(status=answer.status, headers=[*answer.headers, NO_RETRY], steps=answer.steps)
+        """Return the response."""
+        response = json_answer(dumps(self.to_json()), MISS_STATUS)
+        return replace(response, headers=[*response.headers, NO_RETRY])
 
 
-def asked_of(records: Sequence[Record]) -> Request:
-    """The request of a stream, as far as the tape has it."""
-    request = next((record for record in records if record.kind == "request"), None)
-    if request is None:
-        raise TapeError("a stream without its request cannot be matched")
-    body = request.raw or b"".join(record.raw or b"" for record in records if record.kind == "upload")
-    rows = map(as_list, as_list(request.keys.get("headers")))
-    said = headers_of(
-        ((str(row[0]), str(row[1])) for row in rows if len(row) == 2), str(request.keys.get("decoded", ""))
-    )
-    headers = [(name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in said]
-    method, path = (str(request.keys.get(name, "")) for name in ("method", "path"))
-    return Request(method.encode("latin-1", "replace"), path.encode("latin-1", "replace"), headers, body)
+class _Sent:
+    """A request from a client, compared under each redaction that the recordings use."""
 
+    def __init__(self, request: Request, prepares: Iterable[Prepare]) -> None:
+        self._forms = {prepare: ComparedRequest(request, prepare) for prepare in prepares}
+        self.first = next(iter(self._forms.values()))
 
-#: What a recording would have made of a request.
-Prepare = Callable[[Request], Request]
+    def like(self, recorded: ComparedRequest) -> ComparedRequest:
+        """Return it under the redaction of a recording."""
+        return self._forms[recorded.prepare]
 
+    @cached_property
+    def keys(self) -> Sequence[str]:
+        return list(dict.fromkeys(key for form in self._forms.values() for key in form.keys))
 
-def blank(request: Request) -> Request:
-    """Without secrets, and without compression: who has another one, or none, asks the same."""
-    request = _plain(request)
-    return request._replace(body=blanked(request.body)) if request.body else request
-
-
-def _plain(request: Request) -> Request:
-    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers]
-    return request._replace(body=plain_body(headers, request.body)) if request.body else request
-
-
-def prepare_of(header: Mapping[str, Any]) -> Prepare:
-    """As the header of a sealed tape says that it was redacted."""
-    said = as_object(header.get("redacted"))
-    paths, prompts = as_list(said.get("paths")), bool(said.get("prompts"))
-    if not paths and not prompts:
-        return blank
-    redaction = Redaction(paths=tuple(str(path) for path in paths), prompts=prompts)
-
-    def prepare(request: Request) -> Request:
-        request = _plain(request)
-        record = Record(0, 0, "request", NO_KEYS, request.body or None)
-        [[redacted]] = redact([[record]], redaction)
-        return blank(request._replace(body=redacted.raw or b""))
-
-    return prepare
+    @cached_property
+    def names_ids(self) -> bool:
+        return any(form.plain.ids for form in self._forms.values())
 
 
 class Deck:
-    """The streams of one or more recordings, each of which answers once, or again and again with `repeat`.
-
-    `names` says what to call each stream, and `conversations` which of them belong together (the file that they came
-    from). `prepares` make of a request what the recording of each stream would have made of it: redacted as it is.
-    """
+    """The streams of one or more recordings. Each answers once, or again and again with `repeat`."""
 
     def __init__(
         self,
@@ -207,219 +150,203 @@ class Deck:
         prepares: Sequence[Prepare] = (),
         record: str = _RECORD,
     ) -> None:
+        """For each stream: its name, its conversation (the number of its file), and how its file was redacted."""
+        self.how: How = how
         self._streams = streams
-        self._how: How = how
         self._repeat = repeat
         self._names = names or [f"stream {number}" for number in range(1, len(streams) + 1)]
         self._conversations = conversations or [0] * len(streams)
         self._record = record
         each = prepares or [blank] * len(streams)
-        self._prepares = list(dict.fromkeys(each))
-        self._asked = [
-            Recorded(asked_of(records), asked_keys(records), prepare)
-            for records, prepare in zip(streams, each, strict=True)
+        self._prepares = list(dict.fromkeys(each)) or [blank]
+        self._recorded = [
+            ComparedRequest.recorded(records, prepare) for records, prepare in zip(streams, each, strict=True)
         ]
         self._left = dict.fromkeys(range(len(streams)))
+        #: In the order in which they answered last.
         self._used: dict[int, None] = {}
+        #: By key, the broken responses that only the same request gets again.
+        self._broken: dict[str, Taken] = {}
 
     @cached_property
-    def _by(self) -> Mapping[str, Sequence[int]]:
-        """The places that have a key."""
+    def _places_by_key(self) -> Mapping[str, Sequence[int]]:
         places: dict[str, list[int]] = {}
-        for place, asked in enumerate(self._asked):
-            places.setdefault(asked.key, []).append(place)
+        for place, recorded in enumerate(self._recorded):
+            places.setdefault(recorded.key, []).append(place)
         return places
 
     @cached_property
-    def _given(self) -> Sequence[frozenset[str]]:
-        """The ids that each stream gave out."""
-        return [given_out(records) for records in self._streams]
+    def _ids_by_stream(self) -> Sequence[frozenset[str]]:
+        return [ids_given_out(records) for records in self._streams]
 
     @cached_property
-    def _all_given(self) -> frozenset[str]:
-        return frozenset[str]().union(*self._given)
+    def _all_ids(self) -> frozenset[str]:
+        return frozenset[str]().union(*self._ids_by_stream)
 
     @property
     def unused(self) -> list[int]:
-        """The places of those that never answered."""
+        """The streams that never answered."""
         return [place for place in range(len(self._streams)) if place not in self._used]
 
-    @property
-    def how(self) -> How:
-        """What makes a stream answer."""
-        return self._how
-
     def conversation(self, place: int) -> int:
-        """Which one a stream belongs to."""
+        """Return the conversation of a stream."""
         return self._conversations[place]
 
     def name(self, place: int) -> str:
-        """What to call a stream."""
+        """Return the name of a stream."""
         return self._names[place]
 
     def take(self, request: Request) -> Taken | Miss:
-        """The next one that answers this request."""
-        request = without_secrets_in_path(request)
-        now = Now(request)
-        keys = [key for prepare in self._prepares for key in keys_of(now.prepared(prepare))]
-        keys += keys_of(request)[1:]
-        if self._how == "key":
-            place, loosely = self._by_key(keys, now)
-        else:
-            place, loosely = self._by_position(route_of(*place_of(request)), keys, now), False
-        if place is None or (self._how == "strict" and not self._is_exactly(place, now)):
-            return self._miss(now, keys, place)
-        drift = () if not loosely and self._is_asked(place, keys, now) else self._told(place, now)
+        """Return the stream that answers."""
+        sent = _Sent(request, self._prepares)
+        if self._broken and (again := self._broken.pop(_blank_key(request), None)) is not None:
+            return again
+        place, loosely = self._by_key(sent) if self.how == "key" else (self._by_position(sent), False)
+        if place is None or (self.how == "strict" and not self._is_exactly(place, sent)):
+            return self._miss(sent, place)
+        drift = () if not loosely and self._has_key(place, sent) else self._drift(place, sent)
         self._left.pop(place, None)
         self._used.pop(place, None)
         self._used[place] = None
         return Taken(place=place, records=self._streams[place], drift=drift, loosely=loosely)
 
-    def give_back(self, taken: Taken) -> None:
-        """It has not answered after all: the next one who asks for it gets it."""
-        self._used.pop(taken.place, None)
-        self._left = dict.fromkeys(sorted({*self._left, taken.place}))
+    def broke(self, request: Request, taken: Taken) -> None:
+        """Give the stream to the client again, because a fault broke its response.
 
-    # -- which one --------------------------------------------------------------------------------------------------
+        By position, the next request of the path would get it, so only the same request does.
+        """
+        if self.how == "key":
+            self._used.pop(taken.place, None)
+            self._left = dict.fromkeys(sorted({*self._left, taken.place}))
+        else:
+            self._broken[_blank_key(request)] = taken
 
-    def _by_key(self, keys: Sequence[str], now: Now) -> tuple[int | None, bool]:
-        """Which one, and whether it is to be told that it was asked something else."""
-        having = sorted({place for key in keys for place in self._by.get(key, ())})
-        alike = self._told_apart(having, now)
-        unlike = {place: self._asked[place].unlike(now, self._ours(now)) for place in alike}
+    # -- choosing a stream --------------------------------------------------------------------------------------------
+
+    def _by_key(self, sent: _Sent) -> tuple[int | None, bool]:
+        """Return a stream, and whether to report that its request was another one."""
+        places = {place for key in sent.keys for place in self._places_by_key.get(key, ())}
+        places |= {place for place, one in enumerate(self._recorded) if one.redacted and one.fits(sent.like(one))}
+        alike = self._eligible(sorted(places), sent)
+        unlike = {place: self._unlike(place, sent) for place in alike}
         same = [place for place in alike if not any(unlike[place])]
         left = sorted((place for place in alike if place in self._left), key=lambda place: unlike[place])
         if left and (left[0] in same or not same):
             return left[0], False
-        again = next((place for place in reversed(self._used) if place in same), None)
-        if again is not None and self._repeat:
-            return again, False
-        gapped = [place for place in range(len(self._asked)) if place not in having and self._asked[place].gapped]
-        fitting = self._told_apart([place for place in gapped if self._asked[place].fits(now)], now)
-        left += [place for place in fitting if place in self._left]
-        if left:  # what was asked just this has answered, so this is another reading of it
-            return left[0], again is not None
-        again = next((place for place in reversed(self._used) if place in alike or place in fitting), None)
-        if again is not None:  # the last one that was asked this
-            return (again if self._repeat else None), False
-        return self._loosely(now), True
+        used = [place for place in reversed(self._used) if place in alike]
+        if self._repeat and any(place in same for place in used):
+            return next(place for place in used if place in same), False
+        if left:  # the stream with the same volatile values has answered already
+            return left[0], True
+        if used:
+            return (used[0] if self._repeat else None), False
+        return self._by_loose_key(sent), True
 
-    def _told_apart(self, places: Sequence[int], now: Now) -> Sequence[int]:
-        """Without those that go on from another answer, or that came by another route where one came by this."""
-        if not places:
-            return places
-        given = self._ours(now)
-        places = [place for place in places if not self._asked[place].goes_on_elsewhere(now, given)]
-        places = [place for place in places if self._asked[place].prefix == now.prefix] or places
-        if len({self._conversations[place] for place in places}) < 2:
-            return places
-        # Sealed files number their answers alike: the one goes on whose answer has been given.
-        names = self._asked[places[0]].named.answers & given
-        gave = {self._conversations[place] for place in self._used if names & self._given[place]}
-        return [place for place in places if self._conversations[place] in gave] or places
-
-    def _ours(self, now: Now) -> frozenset[str]:
-        """The ids that these recordings gave out, where any is asked for."""
-        return self._all_given if any(now.named(prepare).ids for prepare in self._prepares) else frozenset()
-
-    def _loosely(self, now: Now) -> int | None:
-        """The only one that is left and has its loose key: of two nobody knows which is meant."""
-        route = route_of(*place_of(now.request))
-        places = range(len(self._asked)) if self._repeat else self._left
-        of_it = [place for place in places if self._asked[place].route == route and not self._asked[place].hashed]
-        keys = {prepare: now.loose_key(prepare) for prepare in {self._asked[place].prepare: None for place in of_it}}
-        found = [place for place in of_it if self._asked[place].loose_key == keys[self._asked[place].prepare]]
-        found = list(self._told_apart(found, now))
+    def _by_loose_key(self, sent: _Sent) -> int | None:
+        """Return the only stream that is left and equal in a loose reading; None if there are several."""
+        found: list[int] = []
+        for place in range(len(self._recorded)) if self._repeat else self._left:
+            recorded = self._recorded[place]
+            comparable = recorded.route == sent.first.route and not recorded.hashed
+            if comparable and recorded.loose_key == sent.like(recorded).loose_key:
+                found.append(place)
+        found = self._eligible(found, sent)
         return found[0] if len(found) == 1 else None
 
-    def _is_asked(self, place: int, keys: Sequence[str], now: Now) -> bool:
-        asked = self._asked[place]
-        same = asked.key in keys or asked.fits(now)
-        return same and not asked.goes_on_elsewhere(now, self._ours(now))
+    def _eligible(self, places: list[int], sent: _Sent) -> list[int]:
+        """Drop streams that continue another response, and prefer the same path prefix and conversation."""
+        given = self._ids(sent)
+        places = [place for place in places if not self._continues_another(place, sent)]
+        places = [place for place in places if self._recorded[place].prefix == sent.first.prefix] or places
+        if len({self._conversations[place] for place in places}) < 2:
+            return places
+        # Sealed files number their ids alike: prefer the file whose response was given.
+        named = self._recorded[places[0]].plain.answers & given
+        gave = {self._conversations[place] for place in self._used if named & self._ids_by_stream[place]}
+        return [place for place in places if self._conversations[place] in gave] or places
 
-    def _by_position(self, route: str, keys: Sequence[str], now: Now) -> int | None:
-        """The next one of each conversation; of several the one that was asked this, or what is most like it."""
+    def _ids(self, sent: _Sent) -> frozenset[str]:
+        """Return the ids that these recordings gave out, if the request names any id."""
+        return self._all_ids if sent.names_ids else frozenset()
+
+    def _continues_another(self, place: int, sent: _Sent) -> bool:
+        recorded = self._recorded[place]
+        return recorded.continues_another(sent.like(recorded), self._ids(sent))
+
+    def _unlike(self, place: int, sent: _Sent) -> tuple[bool, bool]:
+        recorded = self._recorded[place]
+        return recorded.unlike(sent.like(recorded), self._ids(sent))
+
+    def _has_key(self, place: int, sent: _Sent) -> bool:
+        recorded = self._recorded[place]
+        same = recorded.key in sent.keys or recorded.fits(sent.like(recorded))
+        return same and not self._continues_another(place, sent)
+
+    def _is_exactly(self, place: int, sent: _Sent) -> bool:
+        recorded = self._recorded[place]
+        return recorded.is_exactly(sent.like(recorded))
+
+    def _by_position(self, sent: _Sent) -> int | None:
+        """Return the next stream of the conversation that has this request, or else the most similar one."""
         following: dict[int, int] = {}
         for place in self._left:
-            if self._asked[place].route == route:
+            if self._recorded[place].route == sent.first.route:
                 following.setdefault(self._conversations[place], place)
         if not following:
-            again = (place for place in reversed(self._used) if self._asked[place].route == route)
-            return next(again, None) if self._repeat else None
-        for place in following.values():
-            if self._is_asked(place, keys, now):
-                return place
+            used = (place for place in reversed(self._used) if self._recorded[place].route == sent.first.route)
+            return next(used, None) if self._repeat else None
         places = list(following.values())
-        return places[0] if len(places) == 1 else min(places, key=lambda place: self._distance(place, now))
+        if len(places) == 1:
+            return places[0]
+        same = [place for place in places if self._has_key(place, sent)]
+        return same[0] if same else min(places, key=lambda place: self._distance(place, sent))
 
-    def _is_exactly(self, place: int, now: Now) -> bool:
-        asked = self._asked[place]
-        if asked.hashed:
-            return asked.key in keys_of(now.request)
-        prepared = now.prepared(asked.prepare)
-        same = exact(*place_of(asked.request), asked.request.body) == exact(*place_of(prepared), prepared.body)
-        return same or asked.fits(now, exactly=True)
+    # -- explaining a difference --------------------------------------------------------------------------------------
 
-    # -- none -------------------------------------------------------------------------------------------------------
-
-    def _miss(self, now: Now, keys: Sequence[str], place: int | None) -> Miss:
-        """`place` is the one whose turn it is, where the content alone is wrong."""
-        method, path = place_of(now.request)
-        asked = f"{method} {route_of(method, path).partition(' ')[2]}"
-        left = len(self._left)
-        nearest = place if place is not None else self._nearest(route_of(method, path), keys, now)
-        if nearest is None:
-            return self._elsewhere(Miss(asked=asked, key=keys[0], left=left, record=self._record))
-        used = place is None and self._is_asked(nearest, keys, now) and nearest not in self._left
-        drift = self._drift(nearest, now, exactly=True) if self._how == "strict" else self._told(nearest, now)
-        name = self._names[nearest]
-        return Miss(asked=asked, key=keys[0], left=left, nearest=name, drift=drift, used=used, record=self._record)
-
-    def _elsewhere(self, miss: Miss) -> Miss:
-        """Nothing of its path is recorded: one that ends like it says that a base URL lacks its `/v1`, or has two."""
-        last = miss.asked.rpartition("/")[2]
+    def _miss(self, sent: _Sent, turn: int | None) -> Miss:
+        """Explain why nothing answers; `turn` is the stream whose turn it is in `strict`."""
+        asked = f"{sent.first.place[0]} {sent.first.route.partition(' ')[2]}"
+        miss = Miss(asked=asked, key=sent.first.key, left=len(self._left), record=self._record)
+        nearest = turn if turn is not None else self._nearest(sent)
+        if nearest is not None:
+            used = turn is None and nearest not in self._left and self._has_key(nearest, sent)
+            drift = self._drift(nearest, sent, exactly=self.how == "strict")
+            return replace(miss, nearest=self._names[nearest], used=used, drift=drift)
+        # A path with the same last part suggests a base URL without its `/v1`, or with two.
         for place in [*self._left, *reversed(self._used)]:
-            route = self._asked[place].route
-            if route.rpartition("/")[2] == last:
-                return replace(miss, nearest=self._names[place], drift=[Drift("path", route, miss.asked)])
+            route = self._recorded[place].route
+            if route.rpartition("/")[2] == asked.rpartition("/")[2]:
+                return replace(miss, nearest=self._names[place], drift=[Drift("path", route, asked)])
         return miss
 
-    def _nearest(self, route: str, keys: Sequence[str], now: Now) -> int | None:
-        """One with its key, which has answered already; else the fewest differences, first among what is left."""
+    def _nearest(self, sent: _Sent) -> int | None:
+        """Return the stream with the same key, which has answered already, or else the most similar one."""
         places = [*self._left, *reversed(self._used)]
-        for place in places:
-            if self._is_asked(place, keys, now):
-                return place
-        alike = [place for place in places if self._asked[place].route == route and not self._asked[place].hashed]
-        return min(alike[:_COMPARED_MAX], key=lambda place: self._distance(place, now), default=None)
+        same = next((place for place in places if self._has_key(place, sent)), None)
+        if same is not None:
+            return same
+        alike = (place for place in places if self._recorded[place].route == sent.first.route)
+        compared = [place for place in alike if not self._recorded[place].hashed][:_COMPARED_MAX]
+        return min(compared, key=lambda place: self._distance(place, sent), default=None)
 
-    def _distance(self, place: int, now: Now) -> int:
-        """In how many places it differs."""
-        asked = self._asked[place]
-        return sum(1 for _ in changes(asked.canonical, now.canonical(asked.prepare)))
+    def _distance(self, place: int, sent: _Sent) -> int:
+        recorded = self._recorded[place]
+        return sum(1 for _ in changes(recorded.canonical, sent.like(recorded).canonical))
 
-    def _told(self, place: int, now: Now) -> Sequence[Drift]:
-        """In what it differs: in what counts, else in what does not."""
-        if found := self._drift(place, now):
-            return found
-        asked, given = self._asked[place], self._ours(now)
-        if any(asked.unlike(now, given)):
-            a, b = asked.plain, now.canonical(asked.prepare, "plain")
-            return _drifts(a, b) or self._drift(place, now, exactly=True)
-        return []
-
-    def _drift(self, place: int, now: Now, *, exactly: bool = False) -> list[Drift]:
-        asked = self._asked[place]
-        a, b = asked.canonical, now.canonical(asked.prepare)
-        if exactly:
-            a, b = (exact(*place_of(each), each.body) for each in (asked.request, now.prepared(asked.prepare)))
-        return _drifts(a, b)
+    def _drift(self, place: int, sent: _Sent, *, exactly: bool = False) -> list[Drift]:
+        """Return the differences that count, or else those that do not."""
+        recorded, other = self._recorded[place], sent.like(self._recorded[place])
+        found = [] if exactly else _differences(recorded.canonical, other.canonical)
+        if not found and not exactly:
+            if not any(self._unlike(place, sent)):
+                return []
+            found = _differences(recorded.plain.value, other.plain.value)
+        return found or _differences(recorded.exact, other.exact)
 
 
-def _drifts(a: Any, b: Any) -> list[Drift]:
-    return [Drift(_path(one.path), shortened(one.a), shortened(one.b)) for one in changes(a, b)]
+def _differences(a: Any, b: Any) -> list[Drift]:
+    return [Drift(each.path.removeprefix("body."), shortened(each.a), shortened(each.b)) for each in changes(a, b)]
 
 
-def _path(path: str) -> str:
-    """`messages[2].content` is a place in the body; what is not is named whole."""
-    return path.removeprefix("body.")
+def _blank_key(request: Request) -> str:
+    return ComparedRequest(request, blank).key

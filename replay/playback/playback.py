@@ -11,9 +11,9 @@ from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, pa
 from wiretape.events.tape.record import Record
 
 from ..faults.faults import Faults
+from ..matching.compared_request import request_of
 from ..matching.fresh_ids import Asked, FreshIds
-from ..matching.match import Deck, Miss, Taken, asked_of
-from ..matching.repeats import Again
+from ..matching.match import Deck, Miss, Taken
 from ..redaction.body_codec import plain_body
 from ..redaction.redact import shown_path
 from .outcome import Told, as_played
@@ -84,13 +84,12 @@ class Playback:
         #: A fault of ours, or of the tape: nothing else may be believed.
         self.broken: Exception | None = None
         self._deck = deck
-        self._again = Again(deck)
         self._lock = Lock()
 
     @property
     def unused(self) -> list[str]:
         """What is on the tape and was not asked for, as a line each."""
-        return [f"{self._deck.name(place)}: {Sent.of(asked_of(self.streams[place]))}" for place in self._deck.unused]
+        return [f"{self._deck.name(place)}: {Sent.of(request_of(self.streams[place]))}" for place in self._deck.unused]
 
     @property
     def lines(self) -> list[str]:
@@ -119,7 +118,7 @@ class Playback:
     def _answer(self, request: Request) -> Script:
         asked = self._fresh.asked(request) if self._fresh is not None else Asked(request, {})
         request = asked.request
-        taken = self._again.take(request)
+        taken = self._deck.take(request)
         if isinstance(taken, Miss):
             self.misses.append(taken)
             self._log.append(None)
@@ -133,11 +132,11 @@ class Playback:
         if _says(faulty) != _says(recorded):
             self.changed = True
         if not answered:
-            self._again.broke(request, taken)
+            self._deck.broke(request, taken)
         self.answers.append(told)
         self._log.append((taken, told))
         if taken.loosely:
-            self.loose.append(f"request {len(self.sent)} is {self._deck.name(taken.place)}, {taken.told()}")
+            self.loose.append(f"request {len(self.sent)} is {self._deck.name(taken.place)}, {taken.note()}")
         return taken.over(script)
 
 

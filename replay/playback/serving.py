@@ -11,9 +11,9 @@ from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 
 from ..faults.faults import Faults
+from ..matching.compared_request import Prepare, prepare_of
 from ..matching.fresh_ids import Asked, FreshIds
-from ..matching.match import MISS_STATUS, NO_RETRY, Deck, How, Miss, Prepare, prepare_of
-from ..matching.repeats import Again
+from ..matching.match import MISS_STATUS, NO_RETRY, Deck, How, Miss
 from ..redaction.redact import shown_path
 from ..sealed.load import load
 from .player import INSTANT, Side, Speed, each_attempt, script_of
@@ -78,12 +78,10 @@ class Serving:
     ids: Ids = "recorded"
     asked: int = 0
     misses: int = 0
-    _again: Again = field(init=False)
     _fresh: FreshIds | None = field(init=False)
 
     def __post_init__(self) -> None:
         self._fresh = FreshIds() if self.ids == "fresh" else None
-        self._again = Again(self.deck)
 
     def choose(self, request: Request) -> Script:
         """What the server is to play. A tape that cannot be played is an answer, too: there are others to serve."""
@@ -106,7 +104,7 @@ class Serving:
         what = _what(request)
         asked = self._fresh.asked(request) if self._fresh is not None else Asked(request, {})
         request = asked.request
-        taken = self._again.take(request)
+        taken = self.deck.take(request)
         if isinstance(taken, Miss):
             self.misses += 1
             self.say(f"{what} -> miss: {'; '.join(line.strip() for line in taken.lines())}")
@@ -114,13 +112,13 @@ class Serving:
         recorded = script_of(taken.records, speed=self.speed, side=self.side)
         faulty, answered = self.faults.over(recorded, taken.place)
         if not answered:
-            self._again.broke(request, taken)
+            self.deck.broke(request, taken)
         notes = ["faulty"] if faulty != recorded and _said(faulty) != _said(recorded) else []
         script = faulty
         if self._fresh is not None:
             script = self._fresh.over(faulty, taken.place, self.deck.conversation(taken.place), asked)
             notes += ["fresh ids"] if script != faulty else []
-        notes += [taken.told()] if taken.drift else []
+        notes += [taken.note()] if taken.drift else []
         beside = f" ({'; '.join(notes)})" if notes else ""
         self.say(f"{what} -> {self.deck.name(taken.place)}: {_said(script)}{beside}")
         return taken.over(script)

@@ -27,8 +27,9 @@ from ..compare.compare import compare, verdict
 from ..compare.shape import compare_shapes
 from ..faults.faults import FaultError, Faults
 from ..faults.prefixes import Prefix, Unit, prefixes_of
+from ..matching.compared_request import Prepare, blank, prepare_of, request_of
 from ..matching.key import key_of
-from ..matching.match import Deck, How, Prepare, asked_of, blank, prepare_of
+from ..matching.match import Deck, How
 from ..playback.outcome import Fold, Told
 from ..playback.playback import Playback, Sent
 from ..playback.player import INSTANT, Speed
@@ -239,7 +240,7 @@ class Tape:
         """Every request so far, as the client sent it now."""
         if self._playback is not None:
             return self._playback.sent
-        return [Sent.of(asked_of(records)) for records in self._live().streams()]
+        return [Sent.of(request_of(records)) for records in self._live().streams()]
 
     @property
     def answers(self) -> Sequence[Told]:
@@ -432,7 +433,7 @@ def paired(a: _Streams, b: _Streams) -> tuple[_Streams, _Streams]:
 
 
 def _key(records: Sequence[Record]) -> str:
-    request = blank(asked_of(records))
+    request = blank(request_of(records))
     return key_of(request.method.decode("latin-1"), request.target.decode("latin-1"), request.body)
 
 

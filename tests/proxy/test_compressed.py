@@ -16,7 +16,8 @@ from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.core.splice import Edit, apply
 from wiretape.proxy.limits import INFLATED_AT_ONCE
 from wiretape.proxy.relay.request_body import read_as
-from wiretape.replay.matching.match import Deck, Taken, asked_of
+from wiretape.replay.matching.compared_request import request_of as recorded_request
+from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.seal import seal
 from wiretape.replay.sealed.load import parse as load
 
@@ -86,7 +87,7 @@ async def test_what_it_asked_is_found_again_by_a_replay(autojump_clock: MockCloc
         await home.settled()
         [records] = load(seal([await home.tape()])).streams
         assert b"there there" in b"".join(record.raw or b"" for record in records)
-        assert isinstance(Deck([records]).take(asked_of(records)), Taken)
+        assert isinstance(Deck([records]).take(recorded_request(records)), Taken)
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress"])

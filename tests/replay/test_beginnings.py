@@ -15,7 +15,8 @@ from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.core.json_text import as_list, as_object, dumps
 from wiretape.events.tape.record import Record
 from wiretape.replay.faults.cutting import cut
-from wiretape.replay.matching.match import Deck, Taken, prepare_of
+from wiretape.replay.matching.compared_request import prepare_of
+from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.script import Fault, Request, event_stream
 from wiretape.replay.redaction.beginnings import Beginnings, is_telling, torn
 from wiretape.replay.redaction.redact import findings

@@ -27,7 +27,8 @@ from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.serve import running
 from wiretape.replay.compare.compare import compare
 from wiretape.replay.compare.verify import send_recorded as asked_of_a_proxy
-from wiretape.replay.matching.match import Deck, Taken, prepare_of
+from wiretape.replay.matching.compared_request import prepare_of
+from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.player import script_of
 from wiretape.replay.playback.script import Request, json_answer
 from wiretape.replay.playback.server import listening

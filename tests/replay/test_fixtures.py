@@ -13,7 +13,8 @@ from wiretape.events.core.model import Ending
 from wiretape.events.emission.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
-from wiretape.replay.matching.match import Deck, Taken, asked_of
+from wiretape.replay.matching.compared_request import request_of
+from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.player import ORIGINAL, attempts_of, script_of
 from wiretape.replay.sealed.check import check_files
 from wiretape.replay.sealed.load import load
@@ -53,7 +54,7 @@ def test_its_own_requests_find_it(path: Path) -> None:
     streams = load(path).streams
     deck = Deck(streams)
     for place, records in enumerate(streams):
-        taken = deck.take(asked_of(records))
+        taken = deck.take(request_of(records))
         assert isinstance(taken, Taken)
         assert taken.place == place
 
@@ -63,7 +64,7 @@ async def test_a_replay_of_it_is_taped_as_the_same(path: Path, autojump_clock: M
     """Bytes, read sizes, times and the ending of the attempt that answered."""
     del autojump_clock
     for records in load(path).streams:
-        again = await taped(script_of(records, speed=ORIGINAL), asked_of(records))
+        again = await taped(script_of(records, speed=ORIGINAL), request_of(records))
         due, found = timed(records), timed(again)
         assert [data for _, data in found] == [data for _, data in due]
         assert all(abs(once - twice) <= len(due) for (once, _), (twice, _) in zip(due, found, strict=True))

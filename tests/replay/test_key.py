@@ -1,6 +1,6 @@
-"""Two requests are one question, or they are two: a table of pairs, and what holds for any."""
+"""Which requests have the same key: a table of pairs, and properties of all keys."""
 
-# ruff: noqa: S108 - nothing is written: these are words of tools
+# ruff: noqa: S108 - nothing is written to these folders
 
 import json
 from pathlib import Path
@@ -52,14 +52,14 @@ SAME: dict[str, tuple[str, Any, Any]] = {
     "members in any order": (CHAT, {"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"d": 2, "c": 1}, "a": 1}),
     "a number in another spelling": (CHAT, chat(temperature=1), chat(temperature=1.0)),
     "null or nothing": (CHAT, chat(user("x"), stop=None), chat(user("x"))),
-    "who asks": (CHAT, chat(user("x"), user="u1", metadata={"run": "1"}), chat(user("x"), user="u2")),
+    "the user": (CHAT, chat(user("x"), user="u1", metadata={"run": "1"}), chat(user("x"), user="u2")),
     "a session's cache key": (RESPONSES, {"input": "x", "prompt_cache_key": "a"}, {"input": "x"}),
     "a call's id": (
         CHAT,
         chat(user("x"), called("call_1"), result("call_1", "sun")),
         chat(user("x"), called("call_2"), result("call_2", "sun")),
     ),
-    "arguments that were written anew": (
+    "arguments written another way": (
         CHAT,
         chat(called("a", '{"x":1,"y":2}')),
         chat(called("a", '{"y": 2, "x": 1}')),
@@ -143,7 +143,7 @@ SAME: dict[str, tuple[str, Any, Any]] = {
 OTHER: dict[str, tuple[str, Any, Any]] = {
     "another model": (CHAT, chat(model="a"), chat(model="b")),
     "another temperature": (CHAT, chat(temperature=0), chat(temperature=0.5)),
-    "a stream or none": (CHAT, chat(stream=True), chat(stream=False)),
+    "streamed or not": (CHAT, chat(stream=True), chat(stream=False)),
     "another question": (CHAT, chat(user("x")), chat(user("y"))),
     "a question about another day": (CHAT, chat(user("the 2026-11-18")), chat(user("the 2026-11-19"))),
     "a question with another id in it": (
@@ -152,7 +152,7 @@ OTHER: dict[str, tuple[str, Any, Any]] = {
         chat(user("job 7c3d1c9e-0f57-43a0-9c7a-0a6d8c5b4e21")),
     ),
     "messages in another order": (CHAT, chat(user("x"), user("y")), chat(user("y"), user("x"))),
-    "one turn more": (CHAT, chat(user("x")), chat(user("x"), {"role": "assistant", "content": ""}, user("x"))),
+    "another turn": (CHAT, chat(user("x")), chat(user("x"), {"role": "assistant", "content": ""}, user("x"))),
     "other arguments": (CHAT, chat(called("a", '{"x":1}')), chat(called("a", '{"x":2}'))),
     "arguments with a time": (CHAT, chat(called("a", '{"x":"2026-11-18"}')), chat(called("a", '{"x":"2026-11-19"}'))),
     "another result": (CHAT, said_by_tool("sun"), said_by_tool("rain")),
@@ -213,10 +213,10 @@ OTHER: dict[str, tuple[str, Any, Any]] = {
             ("apply_patch_call", "operation"),
         ]
     },
-    "one tool more": (CHAT, chat(tools=[tool("a")]), chat(tools=[tool("a"), tool("b")])),
-    "another answer's form": (CHAT, chat(response_format={"type": "json_object"}), chat()),
-    "an id of another path is its own": ("/v1/embeddings", {"id": "a"}, {"id": "b"}),
-    "null on another path is null": ("/v1/embeddings", {"user": None}, {}),
+    "another tool": (CHAT, chat(tools=[tool("a")]), chat(tools=[tool("a"), tool("b")])),
+    "another response format": (CHAT, chat(response_format={"type": "json_object"}), chat()),
+    "an id at an unknown path": ("/v1/embeddings", {"id": "a"}, {"id": "b"}),
+    "null at an unknown path": ("/v1/embeddings", {"user": None}, {}),
 }
 
 
@@ -225,9 +225,10 @@ def key(path: str, body: Any, method: str = "POST") -> str:
 
 
 @pytest.mark.parametrize("case", SAME)
-def test_one_question(case: str) -> None:
+def test_equal_requests_have_one_key(case: str) -> None:
     path, one, other = SAME[case]
     assert key(path, one) == key(path, other)
+    assert loose(path, one) == loose(path, other)
     assert exact("POST", path, dumps(one)) != exact("POST", path, dumps(other)) or case in (
         "members in any order",
         "a number in another spelling",
@@ -235,32 +236,33 @@ def test_one_question(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", OTHER)
-def test_two_questions(case: str) -> None:
+def test_other_requests_have_another_key(case: str) -> None:
     path, one, other = OTHER[case]
     assert key(path, one) != key(path, other)
+    assert loose(path, one) != loose(path, other)
 
 
 PATHS = {
-    "a route does not matter": ("/v1/models", "/local/v1/models", True),
-    "nor the name of a test": ("/v1/models", "/t/test_weather/v1/models", True),
-    "nor an upstream's own base": ("/v1/chat/completions", "/api/v1/chat/completions", True),
-    "nor the order of the query": ("/v1/x?a=1&b=2", "/v1/x?b=2&a=1", True),
-    "nor a key in it": ("/v1/x?key=abc", "/v1/x?key=def", True),
-    "only what stands before the first version is a prefix": ("/v1/models/v2", "/v1/assistants/v2", False),
+    "a route does not count": ("/v1/models", "/local/v1/models", True),
+    "the name of a test does not count": ("/v1/models", "/t/test_weather/v1/models", True),
+    "an upstream's base path does not count": ("/v1/chat/completions", "/api/v1/chat/completions", True),
+    "the order of the query does not count": ("/v1/x?a=1&b=2", "/v1/x?b=2&a=1", True),
+    "a key in the query does not count": ("/v1/x?key=abc", "/v1/x?key=def", True),
+    "only the first version ends a prefix": ("/v1/models/v2", "/v1/assistants/v2", False),
     "a doubled base URL is another path": ("/v1/chat/completions", "/v1/v1/chat/completions", False),
-    "the version matters": ("/v1/models", "/v1beta/models", False),
-    "the path matters": ("/v1/models", "/v1/models/a", False),
-    "the query matters": ("/v1/x?limit=1", "/v1/x?limit=2", False),
+    "the version counts": ("/v1/models", "/v1beta/models", False),
+    "the path counts": ("/v1/models", "/v1/models/a", False),
+    "the query counts": ("/v1/x?limit=1", "/v1/x?limit=2", False),
 }
 
 
 @pytest.mark.parametrize("case", PATHS)
-def test_of_a_path(case: str) -> None:
+def test_paths(case: str) -> None:
     one, other, same = PATHS[case]
     assert (key_of("GET", one, b"") == key_of("get", other, b"")) is same
 
 
-def test_the_method_matters() -> None:
+def test_the_method_counts() -> None:
     assert key_of("GET", "/v1/models", b"") != key_of("DELETE", "/v1/models", b"")
 
 
@@ -268,31 +270,31 @@ def parts(boundary: bytes, content: bytes = b"data") -> bytes:
     return b"--%b\r\nContent-Disposition: form-data; name=f\r\n\r\n%b\r\n--%b--\r\n" % (boundary, content, boundary)
 
 
-def test_a_body_in_parts_is_known_without_its_boundary() -> None:
+def test_a_multipart_boundary_does_not_count() -> None:
     path = "/v1/audio/transcriptions"
     assert key_of("POST", path, parts(b"a1")) == key_of("POST", path, parts(b"WebKit77"))
     assert key_of("POST", path, parts(b"a1")) != key_of("POST", path, parts(b"a1", b"other"))
     assert key_of("POST", path, b"--a1\r\nnot parts") != key_of("POST", path, b"--b2\r\nnot parts")
 
 
-def test_what_is_no_json_counts_by_its_bytes_and_so_does_what_was_kept_as_a_hash() -> None:
+def test_other_bodies_count_by_their_bytes() -> None:
     path = "/v1/files"
     assert key_of("POST", path, b"\xff\x00") == key_of("POST", path, b"\xff\x00") != key_of("POST", path, b"\xff\x01")
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert exact_key_of("POST", path, empty) != key_of("POST", path, b"")
 
 
-def test_what_is_nested_beyond_all_measure_counts_by_its_bytes() -> None:
+def test_deeply_nested_json_counts_by_its_bytes() -> None:
     deep = b'{"messages":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
     assert key_of("POST", CHAT, deep) == key_of("POST", CHAT, deep) != key_of("POST", CHAT, deep + b" ")
 
 
-def test_what_is_left_out_or_renamed_is_documented() -> None:
-    told = (Path(__file__).parents[2] / "docs/replay.md").read_text(encoding="utf-8")
-    assert [name for name in (*LEFT_OUT, *IDS, *SEALED_WORDS) if f"`{name}`" not in told] == []
+def test_every_member_that_is_left_out_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs/replay.md").read_text(encoding="utf-8")
+    assert [name for name in (*LEFT_OUT, *IDS, *SEALED_WORDS) if f"`{name}`" not in text] == []
 
 
-#: Not one of these is touched.
+#: Never replaced by `settled`.
 STEADY = (
     "5 files changed, 120 insertions",
     "port 8080, 12 s, version 1.2.3",
@@ -336,7 +338,7 @@ VOLATILE = {
 }
 
 
-#: What is taken out only where nothing else answers.
+#: Replaced only in a loose reading.
 LOOSE = {
     "at 19:59, or 7:59 pm": "at <time>, or <time>",
     "on 18.11.2026 and 11/18/26": "on <time> and <time>",
@@ -353,7 +355,7 @@ LOOSE = {
     "/tmp/tmpabcdefgh/x, /tmp/build-ab12cd_x/x": "/tmp/<folder>/x, /tmp/<folder>/x",
     "/tmp/pytest-of-me/pytest-12/x": "/tmp/<folder>/x",
 }
-#: Nor then.
+#: Never replaced.
 STEADY_ALWAYS = (
     "5 files changed, 120 insertions",
     "version 1.2.3, Python 3.11.12, 16:9",
@@ -366,18 +368,18 @@ STEADY_ALWAYS = (
 
 
 @pytest.mark.parametrize("text", LOOSE)
-def test_what_may_be_content_too_has_a_word_when_it_is_read_loosely(text: str) -> None:
+def test_values_that_may_be_volatile_are_replaced_loosely(text: str) -> None:
     assert settled(text) == text
     assert loosened(text) == LOOSE[text]
     assert loosened(LOOSE[text]) == LOOSE[text]
 
 
 @pytest.mark.parametrize("text", STEADY_ALWAYS)
-def test_what_is_content_stays_however_it_is_read(text: str) -> None:
+def test_content_stays_in_a_loose_reading(text: str) -> None:
     assert loosened(settled(text)) == text
 
 
-def test_numbers_of_processes_are_members_too() -> None:
+def test_process_ids_are_replaced_by_member() -> None:
     assert loosened({"pid": 4711, "ppid": 1, "rows": 4711}) == {"pid": "<process>", "ppid": "<process>", "rows": 4711}
 
 
@@ -391,7 +393,7 @@ def _blocks(order: str) -> dict[str, Any]:
     return {"messages": [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]}
 
 
-#: Alike when they are read loosely, and no otherwise.
+#: Equal only in a loose reading.
 ALIKE: dict[str, tuple[str, Any, Any]] = {
     "a time without seconds": (CHAT, said_by_tool("it is 19:59"), said_by_tool("it is 07:02")),
     "a process": (CHAT, said_by_tool('{"pid": 4711, "ok": true}'), said_by_tool('{"pid": 12, "ok": true}')),
@@ -401,9 +403,9 @@ ALIKE: dict[str, tuple[str, Any, Any]] = {
         chat({"role": "system", "content": "Today is Wednesday, 18.11.2026."}, user("go")),
         chat({"role": "system", "content": "Today is Sunday, 28.02.2027."}, user("go")),
     ),
-    "another id that a program gave out": (CHAT, said_by_tool("id call_1"), said_by_tool("id call_9fK2mQ7xAb12")),
+    "another id of a program": (CHAT, said_by_tool("id call_1"), said_by_tool("id call_9fK2mQ7xAb12")),
     "another duration": (CHAT, said_by_tool("release 2.5s"), said_by_tool("release 9.5s")),
-    "what is no day or UUID in a system prompt": (
+    "other volatile values in a system prompt": (
         CHAT,
         chat({"role": "system", "content": "In /tmp/tmpab12cd_x at 19:59:22, Wednesday, November 18, 2026."}),
         chat({"role": "system", "content": "In /tmp/tmpz_9yxw8v at 07:01:00, Thursday, November 19, 2026."}),
@@ -429,31 +431,19 @@ ALIKE: dict[str, tuple[str, Any, Any]] = {
 
 
 @pytest.mark.parametrize("case", ALIKE)
-def test_alike_when_read_loosely(case: str) -> None:
+def test_requests_that_are_equal_in_a_loose_reading(case: str) -> None:
     path, one, other = ALIKE[case]
     assert key(path, one) != key(path, other)
     assert loose(path, one) == loose(path, other)
 
 
-@pytest.mark.parametrize("case", OTHER)
-def test_what_asks_something_else_is_not_even_loosely_the_same(case: str) -> None:
-    path, one, other = OTHER[case]
-    assert loose(path, one) != loose(path, other)
-
-
-@pytest.mark.parametrize("case", SAME)
-def test_what_asks_the_same_does_so_loosely(case: str) -> None:
-    path, one, other = SAME[case]
-    assert loose(path, one) == loose(path, other)
-
-
 @pytest.mark.parametrize("text", STEADY)
-def test_what_does_not_change_is_not_touched(text: str) -> None:
+def test_steady_text_stays(text: str) -> None:
     assert settled(text) == text
 
 
 @pytest.mark.parametrize("text", VOLATILE)
-def test_what_changes_has_a_word(text: str) -> None:
+def test_volatile_values_are_replaced(text: str) -> None:
     assert settled(text) == VOLATILE[text]
 
 
@@ -468,14 +458,9 @@ _DIALECTS: Final = [CHAT, RESPONSES, MESSAGES, "/v1/other"]
 
 
 @given(_JSON, st.sampled_from(_DIALECTS))
-def test_any_json_has_a_key_that_white_space_and_order_do_not_change(value: Any, path: str) -> None:
+def test_white_space_and_order_never_change_a_key(value: Any, path: str) -> None:
     spaced = json.dumps(value, indent=1).encode()
     assert key_of("POST", path, spaced) == key_of("POST", path, json.dumps(_reversed(value)).encode())
-
-
-@given(st.lists(_JSON, max_size=3))
-def test_any_messages_have_a_key(messages: list[Any]) -> None:
-    assert len(key(CHAT, {"messages": messages})) == 16
 
 
 _ODD: Final = st.one_of(_JSON, st.lists(_JSON, max_size=2), st.dictionaries(st.text(max_size=2), _JSON, max_size=2))
@@ -484,13 +469,13 @@ _KNOWN: Final = sorted({*IDS, *LEFT_OUT, *SEALED_WORDS, *_WORDS})
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(_KNOWN), _ODD, max_size=5), max_size=3), st.sampled_from(_DIALECTS))
-def test_any_json_where_a_word_is_due_has_a_key(messages: list[Any], path: str) -> None:
+def test_any_json_has_a_key(messages: list[Any], path: str) -> None:
     body = {"messages": messages, "input": messages, "system": messages, "tools": messages}
     assert len(key_of("POST", path, json.dumps(body).encode())) == 16
 
 
 @pytest.mark.parametrize("path", ["/\ud800", "/é?key=\ud800"])
-def test_half_a_character_in_a_path_is_no_fault(path: str) -> None:
+def test_a_lone_surrogate_in_a_path_has_a_key(path: str) -> None:
     assert len(key_of("POST", path, b"{}")) == 16
 
 

@@ -10,8 +10,9 @@ from tests.replay.canaries import CANARIES
 from tests.replay.made import asked, live, stream
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
-from wiretape.replay.matching.key import fits, fits_as_text, gapped
-from wiretape.replay.matching.match import Deck, Taken, prepare_of
+from wiretape.replay.matching.compared_request import prepare_of
+from wiretape.replay.matching.match import Deck, Taken
+from wiretape.replay.matching.placeholders import fits, fits_as_text, has_placeholder
 from wiretape.replay.playback.script import Request, event_stream, json_answer
 from wiretape.replay.redaction import known
 from wiretape.replay.redaction.known import Known, is_known_secret
@@ -215,7 +216,7 @@ def test_what_fits(recorded: Any, asked: Any, *, due: bool) -> None:
     assert fits(recorded, asked) is due
     if isinstance(recorded, str):
         assert recorded == asked or fits_as_text(*(text.encode("latin-1") for text in (recorded, asked))) is due
-        assert gapped(recorded.encode()) is (_GAP in recorded)
+        assert has_placeholder(recorded.encode()) is (_GAP in recorded)
 
 
 def test_a_live_tape_knows_it_still() -> None:

@@ -1,4 +1,4 @@
-"""Which recorded stream answers: by what was asked, by its turn, or both; and what is said where none does."""
+"""Choose the stream that answers a request: by key, by position, strictly; and explain a miss."""
 
 import hashlib
 import json
@@ -9,7 +9,8 @@ import pytest
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_object, parse
 from wiretape.events.tape.record import Record
-from wiretape.replay.matching.match import LOOSELY, Deck, Drift, How, Miss, Taken, asked_of, blank, prepare_of
+from wiretape.replay.matching.compared_request import blank, prepare_of, request_of
+from wiretape.replay.matching.match import LOOSELY, Deck, Drift, How, Miss, Taken
 from wiretape.replay.playback.script import Request, Script
 from wiretape.replay.redaction.redact import redact
 from wiretape.replay.redaction.user_rules import Redaction
@@ -23,7 +24,7 @@ def body(*said: str, **more: Any) -> bytes:
 
 
 def stream(content: bytes, path: str = CHAT, method: str = "POST", **keys: Any) -> list[Record]:
-    """A stream of which only the request matters."""
+    """Return a stream without a response."""
     return [
         Record(0, 0, "open", {"dialect": "chat"}),
         Record(1, 0, "request", {"method": method, "path": path, "headers": [], **keys}, content or None),
@@ -35,7 +36,7 @@ def asking(content: bytes, path: str = CHAT, method: str = "POST") -> Request:
 
 
 def taken(deck: Deck, *requests: Request) -> list[int | None]:
-    """The places of what answered."""
+    """Return the positions of the streams that answered."""
     answers = [deck.take(request) for request in requests]
     return [answer.place if isinstance(answer, Taken) else None for answer in answers]
 
@@ -52,7 +53,7 @@ A, B, C = (body(text) for text in "abc")
 # -- by key -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_question_is_answered_in_the_order_of_the_recording_and_others_in_any() -> None:
+def test_equal_requests_are_answered_in_order_and_others_in_any_order() -> None:
     deck = Deck([stream(A), stream(B), stream(A)])
     assert taken(deck, asking(B), asking(A), asking(A)) == [1, 0, 2]
     assert deck.unused == []
@@ -71,14 +72,14 @@ def said_by_tool(content: str, question: str = "go") -> bytes:
 DAYS = [said_by_tool(f"free on 2026-11-{day}") for day in (18, 19, 20)]
 
 
-def test_of_several_with_one_key_the_one_answers_that_was_asked_just_this() -> None:
+def test_volatile_values_tell_streams_with_one_key_apart() -> None:
     recorded = [stream(each) for each in DAYS]
     assert taken(Deck(recorded), *(asking(DAYS[place]) for place in (2, 0, 1))) == [2, 0, 1]
     other = asking(said_by_tool("free on 2027-01-01"))
-    assert taken(Deck(recorded), asking(DAYS[1]), other, other) == [1, 0, 2], "on another day in their order"
+    assert taken(Deck(recorded), asking(DAYS[1]), other, other) == [1, 0, 2]
 
 
-def test_who_was_asked_just_this_answers_again_before_one_that_was_asked_something_like_it() -> None:
+def test_with_repeat_the_exact_stream_answers_again_before_a_similar_one() -> None:
     recorded = [stream(each) for each in DAYS[:2]]
     again = Deck(recorded, repeat=True)
     assert taken(again, *(asking(DAYS[place]) for place in (0, 0, 1, 0))) == [0, 0, 1, 0]
@@ -86,23 +87,23 @@ def test_who_was_asked_just_this_answers_again_before_one_that_was_asked_somethi
     assert taken(Deck(recorded, repeat=True), asking(DAYS[0]), other, other) == [0, 1, 1]
 
 
-def test_where_it_has_answered_already_one_that_was_asked_something_like_it_says_so() -> None:
+def test_a_similar_stream_that_answers_instead_is_reported() -> None:
     deck = Deck([stream(each) for each in DAYS[:2]])
     assert taken(deck, asking(DAYS[0])) == [0]
     answer = deck.take(asking(DAYS[0]))
     assert isinstance(answer, Taken)
     assert (answer.place, answer.loosely) == (1, True)
-    assert answer.told() == 'matched loosely: messages[2].content: "free on 2026-11-19" -> "free on 2026-11-18"'
+    assert answer.note() == 'matched loosely: messages[2].content: "free on 2026-11-19" -> "free on 2026-11-18"'
     assert miss(deck, asking(DAYS[0])).used
 
 
-# -- what the answers were called -------------------------------------------------------------------------------------
+# -- ids of responses -------------------------------------------------------------------------------------------------
 
 RESPONSES = "/v1/responses"
 
 
 def answering(id_: str, content: bytes, path: str = RESPONSES) -> list[Record]:
-    """A stream whose answer has an id."""
+    """Return a stream whose response has an id."""
     said = json.dumps({"object": "response", "id": id_}).encode()
     return [*stream(content, path), Record(2, 1, "body", {}, said)]
 
@@ -120,12 +121,12 @@ def calling(id_: str) -> bytes:
     return said_by_tool("sun").replace(b'"a"', json.dumps(id_).encode())
 
 
-#: By how an answer is named: two conversations of two turns, of which the second ones are the same words.
+#: The ways to name a response.
 TURNS = {"previous_response_id": going_on, "item_reference": referring}
 
 
 @pytest.mark.parametrize("how", TURNS)
-def test_a_turn_goes_on_from_the_answer_that_it_names(how: str) -> None:
+def test_a_turn_continues_the_response_that_it_names(how: str) -> None:
     turn = TURNS[how]
     recorded = [
         answering("resp_1", A),
@@ -138,15 +139,15 @@ def test_a_turn_goes_on_from_the_answer_that_it_names(how: str) -> None:
         assert taken(Deck(recorded, repeat=repeat), *asked) == [3, 1]
     for id_ in ("resp_2", "resp_4"):
         said = miss(Deck(recorded), asking(turn(id_), RESPONSES))
-        assert (said.used, bool(said.drift)) == (False, True), "nobody went on from there"
+        assert (said.used, bool(said.drift)) == (False, True)
         assert f'"resp_1" -> "{id_}"' in str(said.drift[0])
     once = Deck(recorded)
     assert taken(once, asked[0]) == [3]
-    assert miss(once, asked[0]).used, "and not the other one"
-    assert taken(Deck(recorded), asking(turn("resp_of_last_year"), RESPONSES)) == [1], "no answer of these"
+    assert miss(once, asked[0]).used
+    assert taken(Deck(recorded), asking(turn("resp_of_last_year"), RESPONSES)) == [1]
 
 
-def test_a_call_goes_on_where_it_was_made_and_any_other_id_by_its_turn() -> None:
+def test_a_known_call_id_selects_its_stream_and_other_ids_go_by_order() -> None:
     recorded = [
         answering("call_1", A, CHAT),
         answering("c", calling("call_1"), CHAT),
@@ -158,60 +159,61 @@ def test_a_call_goes_on_where_it_was_made_and_any_other_id_by_its_turn() -> None
     assert taken(Deck(recorded, repeat=True), *(asking(calling("call_2")) for _ in "ab")) == [3, 3]
 
 
-def test_of_two_files_that_number_alike_the_one_goes_on_that_gave_the_answer() -> None:
+def test_of_two_files_with_equal_ids_the_one_that_answered_goes_on() -> None:
     recorded = [answering("resp_1", A), answering("resp_2", going_on("resp_1"))]
     other = [answering("resp_1", B), answering("resp_2", going_on("resp_1"))]
     deck = Deck([*recorded, *other], conversations=[0, 0, 1, 1])
     assert taken(deck, asking(B, RESPONSES), asking(going_on("resp_1"), RESPONSES)) == [2, 3]
 
 
-def test_of_two_routes_the_one_answers_that_was_asked() -> None:
+def test_the_stream_with_the_same_path_prefix_answers() -> None:
     recorded = [stream(A, f"/{route}{CHAT}") for route in ("alpha", "beta")]
     assert taken(Deck(recorded), *(asking(A, f"/{route}{CHAT}") for route in ("beta", "beta", "alpha"))) == [1, None, 0]
-    assert taken(Deck(recorded), *(asking(A, f"/t/x{CHAT}") for _ in "ab")) == [0, 1], "none of them"
+    assert taken(Deck(recorded), *(asking(A, f"/t/x{CHAT}") for _ in "ab")) == [0, 1]
 
 
 # -- loosely ----------------------------------------------------------------------------------------------------------
 
-#: What was recorded, what is asked now, and which of them answers, loosely.
+#: Recorded requests, the sent request, and the stream that answers loosely.
 LOOSELY_TAKEN: dict[str, tuple[list[bytes], bytes, int | None]] = {
-    "the only one": ([said_by_tool("pid 4711"), A], said_by_tool("pid 12"), 0),
-    "of two nobody knows which": ([said_by_tool("pid 4711"), said_by_tool("pid 4712")], said_by_tool("pid 12"), None),
-    "what has its key comes first": ([said_by_tool("pid 4711"), said_by_tool("pid 12")], said_by_tool("pid 12"), None),
+    "the only stream": ([said_by_tool("pid 4711"), A], said_by_tool("pid 12"), 0),
+    "two are ambiguous": ([said_by_tool("pid 4711"), said_by_tool("pid 4712")], said_by_tool("pid 12"), None),
+    "the same key comes first": ([said_by_tool("pid 4711"), said_by_tool("pid 12")], said_by_tool("pid 12"), None),
     "another number is another result": ([said_by_tool("5 rows")], said_by_tool("6 rows"), None),
-    "a question is never read loosely": ([said_by_tool("x", "at 10:30?")], said_by_tool("x", "at 10:31?"), None),
+    "a user's words are never read loosely": ([said_by_tool("x", "at 10:30?")], said_by_tool("x", "at 10:31?"), None),
 }
 
 
 @pytest.mark.parametrize("case", LOOSELY_TAKEN)
-def test_where_nothing_has_its_key_the_only_one_that_has_its_loose_key_answers_and_it_is_told(case: str) -> None:
+def test_loose_reading(case: str) -> None:
     recorded, asked, place = LOOSELY_TAKEN[case]
-    for how in ("key", "strict"):
+    hows: tuple[How, ...] = ("key", "strict")
+    for how in hows:
         answer = Deck([stream(each) for each in recorded], how).take(asking(asked))
         if how == "key" and place is not None:
             assert isinstance(answer, Taken)
             assert (answer.place, answer.loosely) == (place, True)
-            assert answer.told() == 'matched loosely: messages[2].content: "pid 4711" -> "pid 12"'
+            assert answer.note() == 'matched loosely: messages[2].content: "pid 4711" -> "pid 12"'
             assert LOOSELY in answer.over(Script()).headers
         else:
             assert not (isinstance(answer, Taken) and answer.loosely)
 
 
-def test_what_answered_already_is_not_answered_loosely_by_another() -> None:
+def test_a_used_stream_is_a_miss_and_not_a_loose_match() -> None:
     deck = Deck([stream(said_by_tool("pid 1")), stream(said_by_tool("pid 2"))])
     assert taken(deck, asking(said_by_tool("pid 1"))) == [0]
     again = miss(deck, asking(said_by_tool("pid 1")))
     assert again.used
-    assert taken(deck, asking(said_by_tool("pid 3"))) == [1], "now the only one that is left"
+    assert taken(deck, asking(said_by_tool("pid 3"))) == [1]
 
 
-def test_what_is_found_by_its_key_says_nothing_of_it() -> None:
+def test_a_match_by_key_has_no_note() -> None:
     [answer] = [Deck([stream(A)]).take(asking(A))]
     assert isinstance(answer, Taken)
-    assert (answer.told(), answer.over(Script())) == ("", Script())
+    assert (answer.note(), answer.over(Script())) == ("", Script())
 
 
-def test_a_second_use_is_a_miss_unless_it_may_repeat() -> None:
+def test_each_stream_answers_once_unless_it_may_repeat() -> None:
     deck = Deck([stream(A), stream(B)])
     assert taken(deck, asking(A), asking(A)) == [0, None]
     assert deck.unused == [1]
@@ -220,26 +222,26 @@ def test_a_second_use_is_a_miss_unless_it_may_repeat() -> None:
     assert again.unused == [2]
 
 
-def test_what_was_given_back_answers_again_and_in_its_turn() -> None:
+def test_a_broken_response_is_given_again_in_its_order() -> None:
     deck = Deck([stream(A), stream(A)])
     first = deck.take(asking(A))
     assert isinstance(first, Taken)
-    deck.give_back(first)
+    deck.broke(asking(A), first)
     assert deck.unused == [0, 1]
     assert taken(deck, asking(A), asking(A)) == [0, 1]
 
 
-def test_a_recording_that_kept_only_hashes_is_matched_by_them() -> None:
+def test_a_recording_with_hashed_bodies_is_matched_by_hash() -> None:
     deck = Deck([stream(b"", bytes=len(A), sha256=hashlib.sha256(A).hexdigest())])
     assert taken(deck, asking(B), asking(A)) == [None, 0]
 
 
-def test_an_upload_is_known_by_what_was_sent() -> None:
+def test_an_upload_is_matched_by_its_bytes() -> None:
     records = [*stream(b"", "/v1/files"), Record(2, 1, "upload", {}, b"ab"), Record(3, 2, "upload", {}, b"cd")]
     assert taken(Deck([records]), asking(b"abc", "/v1/files"), asking(b"abcd", "/v1/files")) == [None, 0]
 
 
-def test_an_upload_that_kept_only_its_hash_is_matched_by_it_where_it_is_whole() -> None:
+def test_a_hashed_upload_is_matched_only_if_complete() -> None:
     said = {"bytes": 4, "sha256": hashlib.sha256(b"abcd").hexdigest()}
     whole, part = (
         [*stream(b"", "/v1/files"), Record(2, 1, "upload", {**said, **more})] for more in ({}, {"part": True})
@@ -249,7 +251,7 @@ def test_an_upload_that_kept_only_its_hash_is_matched_by_it_where_it_is_whole() 
     assert taken(Deck([part]), *asked) == [None, None]
 
 
-def test_a_secret_is_no_part_of_a_question() -> None:
+def test_secrets_do_not_count() -> None:
     one, other = (body(f"my key is sk-proj-{letter * 40}9") for letter in "ab")
     deck = Deck([stream(one), stream(body("my key is [redacted-openai-1]"))])
     assert taken(deck, asking(other), asking(one), asking(other)) == [0, 1, None]
@@ -269,23 +271,23 @@ def test_a_request_is_redacted_as_its_recording_was() -> None:
     assert prepare_of({}) is blank
 
 
-def test_a_stream_without_its_request_is_no_recording() -> None:
+def test_a_stream_without_its_request_is_an_error() -> None:
     with pytest.raises(TapeError, match="without its request"):
-        asked_of([Record(0, 0, "open")])
+        request_of([Record(0, 0, "open")])
 
 
 # -- by position ------------------------------------------------------------------------------------------------------
 
 
-def test_headers_that_are_none_are_no_headers() -> None:
+def test_malformed_headers_are_dropped() -> None:
     records = stream(A)
     tables: list[Any] = [[1, [], ["a"], ["a", "b", "c"], ["x", 1]], {}, 7, None]
     for headers in tables:
         records[1] = records[1]._replace(keys={**records[1].keys, "headers": headers})
-        assert list(asked_of(records).headers) == ([(b"x", b"1")] if isinstance(headers, list) else [])
+        assert list(request_of(records).headers) == ([(b"x", b"1")] if isinstance(headers, list) else [])
 
 
-def test_by_position_the_next_one_answers_whatever_is_asked_and_the_difference_is_told() -> None:
+def test_by_position_the_next_stream_answers_with_a_note() -> None:
     deck = Deck([stream(A), stream(B)], "position")
     first, second = deck.take(asking(C)), deck.take(asking(B))
     assert isinstance(first, Taken)
@@ -294,46 +296,46 @@ def test_by_position_the_next_one_answers_whatever_is_asked_and_the_difference_i
     assert (second.place, second.drift) == (1, ())
 
 
-def test_a_turn_is_one_of_its_own_method_and_path() -> None:
+def test_by_position_methods_and_paths_are_separate() -> None:
     deck = Deck([stream(b"", "/v1/models", "GET"), stream(A)], "position")
     assert taken(deck, asking(A), asking(b"", "/v1/models", "GET"), asking(B)) == [1, 0, None]
 
 
-def test_of_several_conversations_the_one_goes_on_that_is_most_like_it() -> None:
+def test_by_position_the_most_similar_conversation_goes_on() -> None:
     turns = [body("a"), body("a", "b"), body("x"), body("x", "y")]
     deck = Deck([stream(turn) for turn in turns], "position", conversations=[0, 0, 1, 1])
     asked = [body("x"), body("x", "z"), body("a"), body("a", "q")]
     assert taken(deck, *(asking(content) for content in asked)) == [2, 3, 0, 1]
 
 
-def test_by_position_the_last_one_repeats() -> None:
+def test_by_position_the_last_stream_repeats() -> None:
     deck = Deck([stream(A), stream(B)], "position", repeat=True)
     assert taken(deck, asking(A), asking(B), asking(C)) == [0, 1, 1]
     assert taken(Deck([stream(A)], "position"), asking(A), asking(A)) == [0, None]
 
 
-# -- both -------------------------------------------------------------------------------------------------------------
+# -- strictly ---------------------------------------------------------------------------------------------------------
 
 
-def test_strict_is_the_next_one_and_exactly_this() -> None:
+def test_strict_needs_the_next_stream_with_an_equal_request() -> None:
     deck = Deck([stream(A), stream(B)], "strict")
     said = miss(deck, asking(B))
     assert [str(drift) for drift in said.drift] == ['messages[0].content: "a" -> "b"']
     assert taken(deck, asking(A.replace(b": ", b":")), asking(B)) == [0, 1]
 
 
-def test_strict_leaves_nothing_out() -> None:
+def test_strict_compares_every_member() -> None:
     assert taken(Deck([stream(body("a", user="u1"))]), asking(body("a", user="u2"))) == [0]
     deck = Deck([stream(body("a", user="u1"))], "strict")
     assert [str(drift) for drift in miss(deck, asking(body("a", user="u2"))).drift] == ['user: "u1" -> "u2"']
 
 
-def test_strict_takes_a_hash_for_what_it_is() -> None:
+def test_strict_compares_hashes() -> None:
     deck = Deck([stream(b"", sha256=hashlib.sha256(A).hexdigest())], "strict")
     assert taken(deck, asking(B), asking(A)) == [None, 0]
 
 
-# -- none -------------------------------------------------------------------------------------------------------------
+# -- misses -----------------------------------------------------------------------------------------------------------
 
 LONG = "x" * 500
 
@@ -344,18 +346,18 @@ MISSES: dict[str, tuple[How, list[bytes], bytes, list[str]]] = {
         body("a", temperature=1),
         [
             "nothing recorded answers POST /v1/chat/completions (key KEY, 2 streams left)",
-            "nearest: stream 1, and it differs in",
+            "nearest: stream 1, which differs in",
             "  temperature: 0 -> 1",
             "to record it: wiretape record --upstream URL -o FILE -- COMMAND",
         ],
     ),
-    "a turn more": (
+    "another turn": (
         "key",
         [body("a"), body("a", "b")],
         body("a", "b", "c"),
         [
             "nothing recorded answers POST /v1/chat/completions (key KEY, 2 streams left)",
-            "nearest: stream 2, and it differs in",
+            "nearest: stream 2, which differs in",
             '  messages[2]: (absent) -> {"content": "c", "role": "user"}',
             "to record it: wiretape record --upstream URL -o FILE -- COMMAND",
         ],
@@ -369,13 +371,13 @@ MISSES: dict[str, tuple[How, list[bytes], bytes, list[str]]] = {
             "stream 1 is this request and has answered already (repeat?)",
         ],
     ),
-    "it is not its turn": (
+    "out of turn": (
         "strict",
         [A, B],
         B,
         [
             "nothing recorded answers POST /v1/chat/completions (key KEY, 2 streams left)",
-            "nearest: stream 1, and it differs in",
+            "nearest: stream 1, which differs in",
             '  messages[0].content: "a" -> "b"',
             "to record it: wiretape record --upstream URL -o FILE -- COMMAND",
         ],
@@ -384,7 +386,7 @@ MISSES: dict[str, tuple[How, list[bytes], bytes, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", MISSES)
-def test_a_miss_says_what_is_nearest_and_in_what_it_differs(case: str) -> None:
+def test_a_miss_names_the_nearest_stream_and_its_differences(case: str) -> None:
     how, recorded, asked, due = MISSES[case]
     deck = Deck([stream(content) for content in recorded], how)
     if case == "it was used":
@@ -393,7 +395,7 @@ def test_a_miss_says_what_is_nearest_and_in_what_it_differs(case: str) -> None:
     assert said.lines() == [line.replace("KEY", said.key) for line in due]
 
 
-def test_a_miss_of_another_path_has_nothing_near_it() -> None:
+def test_a_miss_at_another_path_has_no_nearest_stream() -> None:
     said = miss(Deck([stream(A)]), asking(b"", "/v1/models", "GET"))
     assert said.lines() == [
         f"nothing recorded answers GET /v1/models (key {said.key}, 1 streams left)",
@@ -401,7 +403,7 @@ def test_a_miss_of_another_path_has_nothing_near_it() -> None:
     ]
 
 
-def test_values_are_shortened_and_many_differences_are_counted() -> None:
+def test_long_misses_are_shortened() -> None:
     recorded = body(*[LONG] * 30)
     said = miss(Deck([stream(recorded)]), asking(body(*["y" * 500] * 30)))
     lines = said.lines()
@@ -410,7 +412,7 @@ def test_values_are_shortened_and_many_differences_are_counted() -> None:
     assert max(map(len, lines)) < 300
 
 
-def test_a_miss_is_an_answer_that_nobody_asks_for_again() -> None:
+def test_a_miss_is_a_response_that_sdks_do_not_retry() -> None:
     said = miss(Deck([stream(A)], names=["tapes/x.tape, stream 1"], record="make tapes"), asking(B))
     script = said.script()
     assert script.status == 599
@@ -425,8 +427,7 @@ def test_a_miss_is_an_answer_that_nobody_asks_for_again() -> None:
 
 
 @pytest.mark.parametrize("path", ["/chat/completions", "/v1/v1/chat/completions", "/v1/completions"])
-def test_a_miss_at_another_path_says_which_is_recorded(path: str) -> None:
-    """A base URL without its `/v1`, or with two."""
+def test_a_miss_with_a_wrong_base_url_names_the_recorded_path(path: str) -> None:
     other = stream(A, path="/v1/models")
     found = Deck([other, stream(A)]).take(asking(A)._replace(target=path.encode()))
     assert isinstance(found, Miss)

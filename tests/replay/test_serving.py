@@ -104,7 +104,7 @@ def test_whoever_asks_again_after_a_broken_answer_gets_the_same_stream(tape: Pat
 def test_by_turn_what_was_asked_otherwise_is_told(tape: Path) -> None:
     table = Table(tape, how="position")
     assert table.ask("x").status == 200
-    assert table.lines[0].endswith('(asked otherwise: messages[0].content: "a" -> "x")')
+    assert table.lines[0].endswith('(the request differs: messages[0].content: "a" -> "x")')
 
 
 def test_ids_are_fresh_each_time(tape: Path) -> None:

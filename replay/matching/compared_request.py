@@ -1,0 +1,172 @@
+"""Requests from tapes and clients, prepared to be compared."""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import as_list, as_object
+from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.tape import reads
+
+from ..playback.script import Request
+from ..redaction.body_codec import headers_of, plain_body
+from ..redaction.redact import blanked, blanked_path, redact
+from ..redaction.user_rules import Redaction
+from ..sealed.joined_bodies import asked_keys
+from .key import IDS, Canonical, canonical, exact, exact_key_of, key_of, loose_key_of, prefix_of, route_of
+from .placeholders import fits, fits_as_text, has_placeholder
+
+__all__ = ["ComparedRequest", "Prepare", "blank", "ids_given_out", "prepare_of", "request_of"]
+
+#: Redact a request as a recording was redacted.
+Prepare = Callable[[Request], Request]
+
+#: A member of a response that names something; inside a string its quotes would be escaped.
+_GIVEN_ID: Final = re.compile(
+    rb'"(?:%b)"\s*:\s*"([^"\\]{1,256})"' % "|".join(sorted({*IDS, "message_id", "response_id"})).encode()
+)
+
+
+def request_of(records: Sequence[Record]) -> Request:
+    """Return the request of a stream, as far as the tape contains it."""
+    request = next((record for record in records if record.kind == "request"), None)
+    if request is None:
+        raise TapeError("a stream without its request cannot be matched")
+    body = request.raw or b"".join(record.raw or b"" for record in records if record.kind == "upload")
+    rows = map(as_list, as_list(request.keys.get("headers")))
+    recorded = ((str(row[0]), str(row[1])) for row in rows if len(row) == 2)
+    headers = [
+        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
+        for name, value in headers_of(recorded, str(request.keys.get("decoded", "")))
+    ]
+    method, path = (str(request.keys.get(name, "")).encode("latin-1", "replace") for name in ("method", "path"))
+    return Request(method, path, headers, body)
+
+
+def ids_given_out(records: Sequence[Record]) -> frozenset[str]:
+    """Return the ids that the response of a stream names."""
+    body = b"".join(data for _, data in reads(records))
+    return frozenset(found[1].decode("utf-8", "replace") for found in _GIVEN_ID.finditer(body))
+
+
+def blank(request: Request) -> Request:
+    """Remove compression and secrets from a body, because another client has another secret."""
+    request = _decoded(request)
+    return request._replace(body=blanked(request.body)) if request.body else request
+
+
+def _decoded(request: Request) -> Request:
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers]
+    return request._replace(body=plain_body(headers, request.body)) if request.body else request
+
+
+def prepare_of(header: Mapping[str, Any]) -> Prepare:
+    """Return the redaction that the header of a sealed tape records."""
+    redacted = as_object(header.get("redacted"))
+    paths, prompts = as_list(redacted.get("paths")), bool(redacted.get("prompts"))
+    if not paths and not prompts:
+        return blank
+    redaction = Redaction(paths=tuple(str(path) for path in paths), prompts=prompts)
+
+    def prepare(request: Request) -> Request:
+        request = _decoded(request)
+        record = Record(0, 0, "request", NO_KEYS, request.body or None)
+        [[redacted]] = redact([[record]], redaction)
+        return blank(request._replace(body=redacted.raw or b""))
+
+    return prepare
+
+
+class ComparedRequest:
+    """One request in the forms by which it is compared; each is made when it is first needed."""
+
+    def __init__(self, request: Request, prepare: Prepare, sha256: str = "") -> None:
+        """`sha256` is the hash of a body that was not kept."""
+        path = blanked_path(request.target.decode("latin-1"))
+        self._original = request._replace(target=path.encode("latin-1", "replace"))
+        self.place = request.method.decode("latin-1"), path
+        self.prepare = prepare
+        self.hashed = bool(sha256)
+        self.route = route_of(*self.place)
+        self.prefix = prefix_of(path)
+        self._sha256 = sha256
+
+    @staticmethod
+    def recorded(records: Sequence[Record], prepare: Prepare) -> "ComparedRequest":
+        """Return the recorded request of a stream."""
+        request, sha256 = request_of(records), asked_keys(records).get("sha256")
+        return ComparedRequest(request, prepare, sha256 if isinstance(sha256, str) and not request.body else "")
+
+    @cached_property
+    def body(self) -> bytes:
+        """The redacted body."""
+        return self.prepare(self._original).body
+
+    @cached_property
+    def key(self) -> str:
+        """The key."""
+        return exact_key_of(*self.place, self._sha256) if self.hashed else key_of(*self.place, self.body)
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The key, and those of recordings that kept only the hash of this body, redacted or not."""
+        hashes = {hashlib.sha256(body).hexdigest() for body in (self.body, self._original.body)}
+        return frozenset({self.key, *(exact_key_of(*self.place, sha256) for sha256 in hashes)})
+
+    @cached_property
+    def loose_key(self) -> str:
+        """The key by which to search if no recording has the key."""
+        return "" if self.hashed else loose_key_of(*self.place, self.body)
+
+    @cached_property
+    def canonical(self) -> dict[str, Any]:
+        """The form that decides the key."""
+        return canonical(*self.place, self.body).value
+
+    @cached_property
+    def plain(self) -> Canonical:
+        """The same with volatile values, which tell requests with one key apart."""
+        return canonical(*self.place, self.body, "plain")
+
+    @cached_property
+    def exact(self) -> dict[str, Any]:
+        """The form in which everything counts."""
+        return exact(*self.place, self.body)
+
+    @cached_property
+    def redacted(self) -> bool:
+        """Whether a secret is missing that only a name gave away."""
+        return not self.hashed and (has_placeholder(self.place[1].encode("latin-1")) or has_placeholder(self.body))
+
+    def fits(self, sent: "ComparedRequest", *, exactly: bool = False) -> bool:
+        """Return whether this recording is the sent request except for such secrets."""
+        if not self.redacted:
+            return False
+        mine, other = (self.exact, sent.exact) if exactly else (self.canonical, sent.canonical)
+        if fits(mine, other):
+            return True
+        hashes = all("sha256" in as_object(each["body"]) for each in (mine, other))
+        return hashes and fits({**mine, "body": None}, {**other, "body": None}) and fits_as_text(self.body, sent.body)
+
+    def is_exactly(self, sent: "ComparedRequest") -> bool:
+        """Return whether the sent request equals this recording in everything that the tape kept."""
+        if self.hashed:
+            return self.key in sent.keys
+        return self.exact == sent.exact or self.fits(sent, exactly=True)
+
+    def continues_another(self, sent: "ComparedRequest", given: frozenset[str]) -> bool:
+        """Return whether both continue responses of these recordings, but not the same one."""
+        if self.hashed:
+            return False
+        pairs = zip(self.plain.ids, sent.plain.ids, strict=False)
+        return any(other in sent.plain.answers and other in given and mine != other for mine, other in pairs)
+
+    def unlike(self, sent: "ComparedRequest", given: frozenset[str]) -> tuple[bool, bool]:
+        """Return whether a volatile value, and whether an id of these recordings, differs."""
+        if self.hashed:
+            return False, False
+        pairs = zip(self.plain.ids, sent.plain.ids, strict=False)
+        return self.plain.value != sent.plain.value, any(mine != other and other in given for mine, other in pairs)

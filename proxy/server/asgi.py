@@ -1,4 +1,4 @@
-"""What ASGI is to us: three callables over messages that are dicts"""
+"""The interface between the server and its apps: plain ASGI, and one extension of ours."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -11,10 +11,13 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class ClientConnection(Protocol):
-    """What `scope["extensions"]["wiretape"]` offers an app beyond ASGI."""
+    """The extension `scope["extensions"]["wiretape"]`: what ASGI cannot say about the client's connection."""
 
     def abort(self) -> None:
-        """End the answer so that the client can see that it is broken."""
+        """End the response so that the client can see that it is not complete; later sends do nothing."""
 
     def on_left(self, callback: Callable[[], None] | None) -> None:
-        """Call this once, as soon as the client has left or its connection has failed; None unsets it."""
+        """Set what is called, once, as soon as the client is seen to have left, even while no `receive` is pending.
+
+        It is called at once if that was seen already, and never after the response is complete.
+        """

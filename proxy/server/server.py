@@ -8,32 +8,26 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import trio
-from hypercorn.config import Config
-from hypercorn.logging import Logger
-from hypercorn.trio.worker_context import WorkerContext
 
 from ..limits import (
     ACCEPT_BACKLOG,
     ACCEPT_LOG_S,
     ACCEPT_RETRY_S,
     FINAL_SEND_TIMEOUT_S,
-    HEAD_BYTES_MAX,
     SHUTDOWN_DRAIN_S,
     SHUTDOWN_GRACE_S,
     TCP_USER_TIMEOUT_MS,
 )
-from .connections import Connection, Stream, Timeouts
-from .http1 import App
+from .asgi import App
+from .client_socket import ClientSocket, Stream, Timeouts
+from .connection import Connection
 from .reaper import Reaper
 
 __all__ = ["BindError", "Server", "ServerSettings", "listening", "serve", "shielded"]
-
-_ENDLESS: Final = 2**62
 
 #: A host has an address that this machine lacks: `localhost` in a container without IPv6. Its others serve.
 _ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -126,57 +120,31 @@ def shielded(app: App) -> App:
 
 
 class Server:
-    """All connections of one app. `handle` one stream; `retire` when no more are to come."""
+    """All connections of one app: `handle` one stream in a task of its own; `retire` when no more are to come."""
 
     def __init__(self, app: App, settings: ServerSettings, reaper: Reaper) -> None:
         self.settings = settings
-        self._config = _config()
-        self._context = WorkerContext(None)
-        self._make = partial(
-            Connection,
-            app,
-            self._config,
-            self._context,
-            reaper=reaper,
-            timeouts=settings.timeouts,
-            log=settings.log,
-            h2c_offers=settings.h2c_offers,
-            on_refused=settings.on_refused,
-        )
+        self._app = app
+        self._reaper = reaper
         self._connections: set[Connection] = set()
 
     async def handle(self, stream: Stream) -> None:
-        """One connection, from its first byte to its close."""
-        connection = self._make(stream)
+        """Serve one connection, from its first byte to its close."""
+        settings = self.settings
+        client = ClientSocket(stream, self._reaper, settings.timeouts)
+        connection = Connection(
+            self._app, client, log=settings.log, on_refused=settings.on_refused, h2c_offers=settings.h2c_offers
+        )
         self._connections.add(connection)
         try:
             await connection.run()
         finally:
             self._connections.discard(connection)
 
-    async def retire(self) -> None:
-        """Idle connections end at once, the others with the answer that is under way, which says so if it still can."""
-        self._config.keep_alive_max_requests = 0
-        await self._context.terminated.set()
+    def retire(self) -> None:
+        """End idle connections at once, the others after the response that is under way."""
         for connection in list(self._connections):
             connection.retire()
-
-
-class _NoLog(Logger):
-    def __init__(self, config: Config) -> None:
-        pass  # its own opens files, and writes to stderr
-
-    async def access(self, request: Any, response: Any, request_time: float) -> None:
-        pass
-
-
-def _config() -> Config:
-    config = Config()
-    config.logger_class = _NoLog
-    config.include_server_header = config.include_date_header = False
-    config.h11_max_incomplete_size = HEAD_BYTES_MAX
-    config.keep_alive_max_requests = _ENDLESS
-    return config
 
 
 async def serve(
@@ -204,7 +172,7 @@ async def serve(
             await shutdown.wait()
             accepting.cancel_scope.cancel()
         connections.cancel_scope.deadline = trio.current_time() + settings.graceful_s
-        await server.retire()
+        server.retire()
 
 
 def _authority(sock: socket.socket) -> str:

@@ -1,4 +1,4 @@
-"""The body of an answer: one item a socket read, with its time; then how it ended, and the connection's way back."""
+"""The body of a response: one item for each socket read, with its time, and how it ended."""
 
 from types import TracebackType
 from typing import Self
@@ -17,13 +17,13 @@ __all__ = ["Body"]
 
 
 class Body:
-    """Owns its connection until the body has ended or is closed. One task reads it; use `async with`, or close it."""
+    """The owner of a connection until the body has ended or is closed. One task reads it."""
 
-    def __init__(self, connection: Connection, pool: Pool, first: Read) -> None:
+    def __init__(self, connection: Connection, pool: Pool, first: Read, *, repeated: bool = False) -> None:
         self.head_t = first.t
         """When the head was complete."""
-        self.repeated = False
-        """The request went out twice: the connection that waited for it was closed already."""
+        self.repeated = repeated
+        """The request was sent twice: the idle connection that it was sent on first had been closed."""
         self._exchange = connection.exchange
         self._connection: Connection | None = connection
         self._pool = pool
@@ -36,13 +36,13 @@ class Body:
 
     @property
     def fault(self) -> WireError | None:
-        """What ended it instead; `receive` raises it when everything before was delivered."""
+        """What ended it instead; `receive` raises it after everything that came before it."""
         return self._exchange.fault
 
     async def receive(self) -> Read | None:
-        """What the next socket read brought, never empty; None after the end.
+        """Return the next read, never empty; None after the end.
 
-        Raises WireError after the last bytes before a fault. There is no deadline; a cancelled call has lost nothing.
+        Raise WireError after the last bytes before a fault. There is no deadline; a cancelled call has lost nothing.
         """
         if self._first is not None:
             read, self._first = self._first, None
@@ -54,9 +54,9 @@ class Body:
             read = await connection.receive()
             if read.data:
                 return read
-        await self._leave()
-        if self._exchange.fault is not None:
-            raise self._exchange.fault
+        await self.aclose()
+        if exchange.fault is not None:
+            raise exchange.fault
         return None
 
     def __aiter__(self) -> Self:
@@ -69,30 +69,30 @@ class Body:
         return read
 
     async def drain(self, timeout_s: float = DRAIN_TIMEOUT_S) -> list[Read]:
-        """For who needs no more: what still comes until the end, so that the connection can be used again.
+        """Read the rest, within bounds, so that the connection can be used again; then close it.
 
-        In all cases the body is done with afterwards. A fault is no longer raised, but stands in `fault`.
+        A fault is no longer raised, only kept in `fault`.
         """
         reads: list[Read] = []
-        if self._first is None and (self._exchange.end is not None or self._exchange.fault is not None):
-            await self.aclose()
-            return reads
+        ended = self._first is None and (self.end is not None or self.fault is not None)
         left_bytes = DRAIN_BYTES_MAX
-        with trio.move_on_after(timeout_s):
-            try:
-                while left_bytes >= 0 and (read := await self.receive()):
+        try:
+            with trio.move_on_after(timeout_s):
+                while not ended and left_bytes >= 0 and (read := await self.receive()):
                     reads.append(read)
                     left_bytes -= len(read.data)
-            except WireError:
-                pass  # stands in `fault`
-            finally:
-                await self.aclose()
+        except WireError:
+            pass
+        finally:
+            await self.aclose()
         return reads
 
     async def aclose(self) -> None:
-        """Closes the connection, or gives it back where the end was reached; at once, also in a cancelled scope."""
+        """Close the connection, or give it back if the end was reached; at once, also in a cancelled scope."""
         self._first = None
-        await self._leave()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await self._pool.give(connection)
 
     async def __aenter__(self) -> Self:
         return self
@@ -101,8 +101,3 @@ class Body:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
-
-    async def _leave(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await self._pool.give(connection)

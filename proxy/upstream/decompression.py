@@ -1,4 +1,4 @@
-"""Decodes within bounds: an answer that came compressed although identity was asked for (U51, U52), and a request."""
+"""Bounded decompression of responses that came compressed although identity was asked for, and of requests."""
 
 import zlib
 from collections.abc import Iterator
@@ -16,23 +16,23 @@ from .errors import LimitError, ProtocolError, TruncatedError
 
 __all__ = ["CODINGS", "Inflater"]
 
-#: zlib's window sizes: gzip alone, and for `deflate` its own header (RFC 9110 8.4.1.2).
+#: zlib's window sizes: gzip only, and the zlib header for `deflate` (RFC 9110 8.4.1.2).
 _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
-#: The codings that it knows.
+#: The supported codings.
 CODINGS: Final = frozenset(_WINDOWS)
 
 
 class Inflater:
-    """`feed` each read, get what it meant in steps, and `close` it at the end of the body.
+    """A decoder for one body: `feed` it each read, take the output in steps, and `close` it at the end of the body.
 
-    Raises ProtocolError for another coding and for damage, LimitError for a bomb, TruncatedError for half of one.
+    It raises ProtocolError for an unknown coding or damage, LimitError for a bomb, TruncatedError for an early end.
     """
 
     def __init__(self, coding: str, bytes_max: int | None = None) -> None:
-        """With `bytes_max` it is that of a request: bounded by that, its members, and where it is large its ratio."""
+        """With `bytes_max`, as for requests, the output, the members and, beyond 8 MiB, the ratio are bounded."""
         if coding not in _WINDOWS:
-            raise ProtocolError("the answer is compressed in a way that was not asked for")
+            raise ProtocolError("the response has an unsupported content encoding")
         self.coding = coding
         self._inflate = zlib.decompressobj(_WINDOWS[coding])
         self._in = 0
@@ -42,7 +42,7 @@ class Inflater:
         self._members_left = inf if bytes_max is None else INFLATE_MEMBERS_MAX
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """At most `INFLATE_STEP_BYTES_MAX` at a time, decoded only when asked for, so that the loop never stalls."""
+        """Decode in steps of at most `INFLATE_STEP_BYTES_MAX`, each when it is taken, so that the loop never stalls."""
         self._in += len(data)
         for at in range(0, len(data), INFLATE_SLICE_BYTES):
             yield from self._slice(data[at : at + INFLATE_SLICE_BYTES])
@@ -55,10 +55,10 @@ class Inflater:
             try:
                 out = self._inflate.decompress(data, INFLATE_STEP_BYTES_MAX)
             except zlib.error:
-                raise ProtocolError("the answer's compression is damaged") from None
+                raise ProtocolError("the response's compression is damaged") from None
             self._out += len(out)
             if self._members_left <= 0 or self._out > self._bytes_max or self._is_bomb():
-                raise LimitError("the answer's compression is a bomb")
+                raise LimitError("the response's compression is a bomb")
             data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
             yield out
 
@@ -66,6 +66,6 @@ class Inflater:
         return self._out > self._free_bytes and self._out > self._in * INFLATE_RATIO_MAX
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Raise TruncatedError if the body ended too early."""
         if self._in and not self._inflate.eof:
-            raise TruncatedError("the answer's compression ends too early")
+            raise TruncatedError("the response's compression ends too early")

@@ -1,15 +1,15 @@
-"""The error tree of the wire: what went wrong between us and an upstream, by the ending that it leads to.
+"""The errors of an exchange with an upstream, one for each ending that they lead to.
 
     WiretapeError
     └── WireError
-        ├── RefusedError     no connection: name, TCP, egress proxy, TLS or the time for all of them
+        ├── RefusedError     no connection: name, TCP, egress proxy, TLS, or no time left
         ├── StalledError     the upstream took no more of the request
         ├── ResetError       the connection was reset, or its TLS torn
-        ├── TruncatedError   the connection was closed before the answer's end
-        ├── ProtocolError    what came is not an answer in HTTP/1.1, or its head goes beyond a limit
-        └── LimitError       its body grows beyond every proportion
+        ├── TruncatedError   the connection was closed before the end of the response
+        ├── ProtocolError    what came is not an HTTP/1.1 response, or its head is beyond a limit
+        └── LimitError       a few compressed bytes expand out of all proportion
 
-No message holds a header's value or what an upstream sent: both may be, or echo, a credential.
+No message contains a header's value or what an upstream sent: both may be, or echo, a credential.
 """
 
 from typing import ClassVar, Literal
@@ -31,14 +31,14 @@ RefusalCause = Literal["dns", "connect", "proxy", "tls", "timeout"]
 
 
 class WireError(WiretapeError):
-    """Everything that can happen to an exchange; bytes that came before it were delivered before it."""
+    """Any failure of an exchange; bytes that came before it were delivered before it."""
 
     ending: ClassVar[str]
-    """The stream's ending, if this was its last attempt."""
+    """The ending of the stream, if this was its last attempt."""
 
 
 class RefusedError(WireError):
-    """No byte of the request was sent."""
+    """A connection that could not be opened; no byte of the request was sent."""
 
     ending = "refused"
 
@@ -48,30 +48,30 @@ class RefusedError(WireError):
 
 
 class StalledError(WireError):
-    """The write deadline passed without progress."""
+    """A write deadline that passed without progress."""
 
     ending = "stalled"
 
 
 class ResetError(WireError):
-    """The upstream, or something between, dropped the connection."""
+    """A reset, by the upstream or something in between."""
 
     ending = "reset"
 
 
 class TruncatedError(WireError):
-    """An orderly close, too early: before the head's end, inside a chunked body, short of the length."""
+    """An orderly close that came too early: inside the head, a chunked body or a body with a length."""
 
     ending = "truncated"
 
 
 class ProtocolError(WireError):
-    """Nothing more can be understood on this connection."""
+    """Bytes after which nothing more can be understood on this connection."""
 
     ending = "protocol"
 
 
 class LimitError(WireError):
-    """A few bytes that mean far too many (U52)."""
+    """A decompression bomb."""
 
     ending = "limit"

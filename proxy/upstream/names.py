@@ -1,7 +1,7 @@
-"""Names are looked up in threads of their own, so that a resolver that hangs holds up nobody else's thread.
+"""Name look-ups in threads of their own, so that a resolver that hangs does not block writes to disk.
 
-trio's own lookup takes a thread of the forty that all of a process shares, and a lookup that was given up keeps it
-until the system's resolver gives up too (10 to 30 s): forty of them and no tape could be written in a thread (U04).
+trio's look-up takes one of the forty threads that the whole process shares, and a cancelled look-up keeps it until the
+system's resolver gives up as well (10 to 30 s). With forty of them no tape could be written.
 The server installs this once: `trio.socket.set_custom_hostname_resolver(Resolver())`.
 """
 
@@ -22,7 +22,7 @@ _Address = (
 
 
 class Resolver(trio.abc.HostnameResolver):
-    """The system's, in other threads."""
+    """The system's resolver, in threads of its own."""
 
     def __init__(self, lookups_max: int = LOOKUPS_MAX) -> None:
         self.limiter = trio.CapacityLimiter(lookups_max)
@@ -36,16 +36,16 @@ class Resolver(trio.abc.HostnameResolver):
         proto: int = 0,
         flags: int = 0,
     ) -> list[_Address]:
-        """As trio's; a cancelled call returns at once, and its thread ends when the system lets it."""
+        """Look up addresses; a cancelled call returns at once, and its thread ends when the system's call does."""
 
         def look_up() -> list[_Address]:
             found: Any = socket.getaddrinfo(host, port, family, type, proto, flags)
-            return cast("list[_Address]", found)  # two type checkers know two types of it
+            return cast("list[_Address]", found)  # mypy and pyright disagree about its type
 
         return await trio.to_thread.run_sync(look_up, abandon_on_cancel=True, limiter=self.limiter)
 
     async def getnameinfo(self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int) -> tuple[str, str]:
-        """As trio's."""
+        """Look up a name."""
 
         def look_up() -> tuple[str, str]:
             return socket.getnameinfo(sockaddr, flags)

@@ -1,7 +1,6 @@
-"""Connections that wait for their next request: a stack for each origin, and nothing is known of those in use.
+"""Idle connections, a stack for each origin; connections in use are not known here.
 
-The newest is taken first, so the oldest lie at the bottom, and what is too old is always found at one end: every
-operation costs the same however many wait.
+The newest is taken first, so the oldest is always at the bottom: every operation costs the same however many wait.
 """
 
 from collections import deque
@@ -16,7 +15,7 @@ __all__ = ["Pool"]
 
 
 class Pool:
-    """Owns the connections in it; who takes one owns that."""
+    """The owner of all idle connections."""
 
     def __init__(
         self, *, idle_max: int = IDLE_CONNECTIONS_MAX, idle_timeout_s: float = IDLE_CONNECTION_TIMEOUT_S
@@ -30,7 +29,7 @@ class Pool:
         return sum(map(len, self._idle.values()))
 
     async def take(self, origin: Origin) -> Connection | None:
-        """The one that was used last, if it can still be used."""
+        """Return the connection that was used last, if it can still be used."""
         since = trio.current_time() - self._idle_timeout_s
         while stack := self._idle.get(origin):
             connection = stack.pop()
@@ -41,18 +40,8 @@ class Pool:
             await connection.aclose()
         return None
 
-    def ready(self, origin: Origin) -> Connection | None:
-        """The same, where it is at hand; what cannot be used is left for `take` to close."""
-        stack = self._idle.get(origin)
-        if not stack or stack[-1].idle_since <= trio.current_time() - self._idle_timeout_s or stack[-1].readable:
-            return None
-        connection = stack.pop()
-        if not stack:
-            del self._idle[origin]
-        return connection
-
     async def give(self, connection: Connection) -> None:
-        """Takes it over: keeps it for the next request, or closes it."""
+        """Keep a connection for the next request, or close it."""
         if self._closed or self._idle_max < 1 or not connection.reusable:
             await connection.aclose()
             return
@@ -63,11 +52,11 @@ class Pool:
             await stack.popleft().aclose()
 
     async def expire(self) -> None:
-        """Closes what has waited too long; for whoever wakes up regularly, because nothing here does."""
+        """Close what has been idle for too long; the caller does so now and then."""
         await self._close_until(trio.current_time() - self._idle_timeout_s)
 
     async def aclose(self) -> None:
-        """Closes all that wait; what is given back later is closed too."""
+        """Close all of them, and whatever is given back later."""
         self._closed = True
         await self._close_until(trio.current_time())
 

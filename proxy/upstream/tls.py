@@ -1,8 +1,8 @@
-"""TLS over any stream, so that one read of the socket is one read of what it carried.
+"""TLS over any stream, with one read for each read of the socket.
 
-trio's own SSLStream gives one record a read. Providers write one event a record, so that would undo what is gained by
-joining all events of a socket read (five to eight times in bursts). This one gives all records that a read completed.
-It sends no alert when it is closed: a close must never wait, and an answer says itself where it ends.
+trio's SSLStream returns one record a read, and providers write one event a record: events of one socket read would no
+longer be handled together, which is five to eight times slower in bursts. This stream returns all records that a read
+completed. It sends no alert on close, because a close must never wait, and a response says itself where it ends.
 """
 
 import ssl
@@ -19,19 +19,19 @@ _ALPN: Final = ("http/1.1",)
 
 
 def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
-    """The system's trust store (or what SSL_CERT_FILE names), and on top whom the settings trust. There is no other."""
+    """Return a context that trusts the system's store (or SSL_CERT_FILE's) and, in addition, the CAs in `ca_file`."""
     context = ssl.create_default_context()
     if ca_file is not None:
         context.load_verify_locations(ca_file)
     context.set_alpn_protocols(_ALPN)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    assert context.check_hostname, "certificates go with names"
-    assert context.verify_mode is ssl.CERT_REQUIRED, "nobody is trusted unseen"
+    assert context.check_hostname, "host names are checked"
+    assert context.verify_mode is ssl.CERT_REQUIRED, "certificates are required"
     return context
 
 
 class TlsStream(trio.abc.Stream):
-    """The client's side; one task may send while another receives, and a cancelled handshake or send ends its use."""
+    """The client's side. One task may send while another receives; a cancelled handshake or send ends its use."""
 
     def __init__(self, transport: trio.abc.Stream, context: ssl.SSLContext, host: str) -> None:
         self.transport = transport
@@ -43,7 +43,7 @@ class TlsStream(trio.abc.Stream):
         self._closed = False
 
     async def handshake(self) -> None:
-        """Raises ssl.SSLError where the peer is not who it should be, or does not speak TLS."""
+        """Shake hands; raise ssl.SSLError if the certificate is not accepted or the peer does not speak TLS."""
         while not self._shaken():
             await self._flush()
             await self._fill()
@@ -57,8 +57,8 @@ class TlsStream(trio.abc.Stream):
         return True
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """As trio's."""
-        if data:  # nothing at all would be an end to OpenSSL
+        """Send as trio's streams do."""
+        if data:  # OpenSSL takes nothing for an end
             try:
                 self._tls.write(data)
             except ssl.SSLError as exc:
@@ -66,22 +66,22 @@ class TlsStream(trio.abc.Stream):
         await self._flush()
 
     async def wait_send_all_might_not_block(self) -> None:
-        """As trio's."""
+        """Wait as trio's streams do."""
         await self.transport.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """What one read of the transport completed; a cancelled call has lost nothing."""
-        assert max_bytes in {None, RECEIVE_BYTES_MAX}, "a part of a read is never asked for"
+        """Return what one read of the transport completed; a cancelled call has lost nothing."""
+        assert max_bytes in {None, RECEIVE_BYTES_MAX}, "reads are never limited further"
         while True:
             if self._torn is not None:
                 raise trio.BrokenResourceError("TLS is torn") from self._torn
             if self._closed:
                 return b""
-            if not self._incoming.pending:  # as after the handshake, whose last read may hold more
+            if not self._incoming.pending:  # the last read of the handshake may hold more
                 await self._fill()
             if data := self._decrypted():
                 return data
-            if self._outgoing.pending:  # our answer to a change of keys
+            if self._outgoing.pending:  # a response to a key update
                 await self._flush()
 
     def _decrypted(self) -> bytes:
@@ -93,7 +93,7 @@ class TlsStream(trio.abc.Stream):
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as exc:
-            self._torn = exc  # what came before it is delivered first
+            self._torn = exc  # what came before it is returned first
         return b"".join(parts)
 
     async def _fill(self) -> None:
@@ -104,11 +104,11 @@ class TlsStream(trio.abc.Stream):
             self._incoming.write_eof()
 
     async def _flush(self) -> None:
-        # Whatever is taken out of the buffer must be on the wire before what comes behind it.
+        # One sender at a time: records must be on the wire in the order in which they leave the buffer.
         async with self._sending:
             if pending := self._outgoing.read():
                 await self.transport.send_all(pending)
 
     async def aclose(self) -> None:
-        """Closes the transport."""
+        """Close the transport."""
         await self.transport.aclose()

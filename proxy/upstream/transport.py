@@ -1,9 +1,8 @@
-"""The upstream side: an httpx transport of our own over trio and h11, and the only file here that knows httpx.
+"""An httpx transport over trio: one HTTP/1.1 response for one request, or a WireError.
 
-It adds nothing to a request but Host and framing, and takes nothing from an answer: no cookies, redirects,
-decompression, environment or log. One answer in HTTP/1.1 for one request, and a WireError where there is none.
-Law of ownership: a connection belongs to its request until it is idle, so a cancelled request leaves nothing behind
-(httpcore's pool lost a slot for ever with each one cancelled while connecting, failures.md F1).
+It adds nothing to a request but Host and framing, and interprets nothing of a response: no cookies, redirects,
+decompression, environment or log. A connection belongs to its request until it is idle, so a cancelled request leaves
+nothing behind (httpcore's pool loses a slot for ever with each request that is cancelled while connecting).
 """
 
 import ssl
@@ -18,10 +17,7 @@ from wiretape.events.core.errors import LocalError
 
 from ..config.model import UpstreamSettings
 from ..http_headers import Header
-from ..limits import (
-    SEND_BYTES_MAX,
-    STALE_CONNECTION_S,
-)
+from ..limits import STALE_CONNECTION_S
 from .body import Body
 from .connect import Connector, OpenTcp, Origin
 from .connection import Connection, Outgoing
@@ -37,14 +33,14 @@ _BODY: Final = "wiretape.body"
 
 
 def body_of(response: httpx.Response) -> Body:
-    """The answer's body with times and ending, which httpx's own iterators do not have."""
+    """Return the body of a response with its times and its ending, which httpx's own iterators lack."""
     body = response.extensions[_BODY]
-    assert isinstance(body, Body), "an answer of another transport"
+    assert isinstance(body, Body), "a response of another transport"
     return body
 
 
 class UpstreamTransport(httpx.AsyncBaseTransport):
-    """For one task or many; each answer must be closed, or read to its end."""
+    """The transport, for one task or many. Each response must be closed, or read to its end."""
 
     def __init__(
         self,
@@ -53,7 +49,7 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         open_tcp: OpenTcp = trio.open_tcp_stream,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        """Reads the trust store, which takes some 30 ms, unless a context is given."""
+        """Read the trust store, which takes some 30 ms, unless a context is given."""
         settings = settings or UpstreamSettings()
         self._egress = settings.egress
         self._write_timeout_s = settings.write_timeout_s
@@ -66,125 +62,83 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         self.pool = Pool(idle_max=settings.idle_connections_max, idle_timeout_s=settings.idle_connection_timeout_s)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """The answer once its head is there; raises WireError, or whatever the request's body raised."""
-        head, body = await self.exchange(self._outgoing(request))
-        extensions = {"http_version": b"HTTP/1.1", "reason_phrase": head.reason, _BODY: body}
-        return httpx.Response(head.status, headers=list(head.headers), stream=_Bytes(body), extensions=extensions)
-
-    async def exchange(self, outgoing: Outgoing, *, fresh: bool = False) -> tuple[Head, Body]:
-        """The same below httpx, whose request and response cost 0.2 ms; `outgoing` comes from `addressed`."""
-        # A connection may have been closed by now. What can be sent only once gets a new one.
-        again = isinstance(outgoing.body, bytes) and not fresh
-        connection = await self.pool.take(outgoing.origin) if again else None
-        if connection is not None:
-            answered = await self.answered(connection, outgoing)
-            if answered is not None:
-                return answered
-        repeated = fresh or connection is not None
-        stream = await self._connector.connect(outgoing.origin)
-        connection = Connection(outgoing.origin, stream, write_timeout_s=self._write_timeout_s)
-        head, body = await self._answered(connection, outgoing)
-        body.repeated = repeated
-        return head, body
-
-    async def begun(self, outgoing: Outgoing) -> Connection | None:
-        """A connection that waited, with as much of the request out as goes at once; `answered` is to follow. Waits for
-        nothing: None where that is not enough.
-        """
-        if not isinstance(outgoing.body, bytes) or len(outgoing.body) > SEND_BYTES_MAX or outgoing.origin.tls:
-            return None
-        connection = self.pool.ready(outgoing.origin)
-        if connection is not None:
-            try:
-                connection.begin(outgoing, outgoing.body)
-            except LocalError:
-                await connection.aclose()
-                raise
-        return connection
-
-    async def answered(
-        self, connection: Connection, outgoing: Outgoing | None = None, *, keeps: bool = False
-    ) -> tuple[Head, Body] | None:
-        """Of a connection that waited; None where it was closed meanwhile. Without `outgoing` of the request that has
-        begun on it; if that is out, a cancelled call that `keeps` it has lost nothing, and may be followed by another.
-        """
-        try:
-            return await self._answered(connection, outgoing, keeps=keeps)
-        except (ResetError, TruncatedError) as fault:
-            # One that was closed while it waited says so at once; who works on a request for longer has got it.
-            if connection.exchange.begun or trio.current_time() > connection.asked_at + STALE_CONNECTION_S:
-                raise
-            fault.with_traceback(None)  # its frames hold the connection, which holds the fault
-            return None
-
-    async def aclose(self) -> None:
-        """Closes what is idle; what is in use is closed by those who use it."""
-        await self.pool.aclose()
-
-    async def _answered(
-        self, connection: Connection, outgoing: Outgoing | None, *, keeps: bool = False
-    ) -> tuple[Head, Body]:
-        try:
-            first = await (connection.answer() if outgoing is None else connection.send(outgoing))
-        except BaseException as error:
-            if not (keeps and isinstance(error, trio.Cancelled)):
-                await connection.aclose()
-            raise
-        head = connection.exchange.head
-        assert head is not None, "send returns with a head"
-        return head, Body(connection, self.pool, first)
+        """Return the response once its head has come; raise WireError, or whatever the request's body raised."""
+        if request.method == "CONNECT" or "upgrade" in request.headers:
+            raise LocalError("a request that changes the protocol of its connection cannot be relayed")
+        # httpx.URL normalises paths; a caller that needs one exactly as it came gives it as httpx's extension.
+        path: bytes = request.extensions.get("target", request.url.raw_path)
+        stream, body = request.stream, b""
+        if isinstance(stream, httpx.ByteStream):
+            body = b"".join(stream)
+        elif not isinstance(stream, httpx.AsyncByteStream):
+            raise LocalError("the body of a request is bytes or an async iterable")
+        content = body if isinstance(stream, httpx.ByteStream) else stream
+        outgoing = self.addressed(request.url, request.method.encode(), path, request.headers.raw, content)
+        head, response = await self.exchange(outgoing)
+        extensions = {"http_version": b"HTTP/1.1", "reason_phrase": head.reason, _BODY: response}
+        return httpx.Response(head.status, headers=list(head.headers), stream=_Bytes(response), extensions=extensions)
 
     def addressed(
         self, url: httpx.URL, method: bytes, path: bytes, headers: Sequence[Header], body: bytes | AsyncIterable[bytes]
     ) -> Outgoing:
-        """A request to where this URL says, with this path; Host and framing are added where they are missing."""
+        """Return a request to this URL's origin with this path; Host and framing are added where they are missing."""
         origin, netloc = _origin_of(url)
-        sent = _framed(headers, netloc, body)
-        if self._egress is None or origin.tls:
-            return Outgoing(origin, method, path, sent, body)
-        return Outgoing(origin, method, b"http://" + netloc + path, (*sent, *self._egress.headers), body)
+        names = [name.lower() for name, _ in headers]
+        framings = {b"content-length", b"transfer-encoding"}.intersection(names)
+        if len(framings) > 1:
+            raise LocalError("a request has a content length or a transfer encoding, not both")
+        sent = list(headers) if b"host" in names else [(b"Host", netloc), *headers]
+        if not framings and body != b"":
+            length = (b"Content-Length", b"%d" % len(body)) if isinstance(body, bytes) else None
+            sent.append(length or (b"Transfer-Encoding", b"chunked"))
+        if self._egress is not None and not origin.tls:
+            path = b"http://" + netloc + path
+            sent += self._egress.headers
+        return Outgoing(origin, method, path, tuple(sent), body)
 
-    def _outgoing(self, request: httpx.Request) -> Outgoing:
-        if request.method == "CONNECT" or "upgrade" in request.headers:
-            raise LocalError("a request that turns the connection into something else is not relayed")
-        # httpx.URL rewrites some of what it is given; who needs a path exactly as it came says it in httpx's extension.
-        path: bytes = request.extensions.get("target", request.url.raw_path)
-        headers = tuple(request.headers.raw)
-        return self.addressed(request.url, request.method.encode(), path, headers, _body(request.stream))
+    async def exchange(self, outgoing: Outgoing) -> tuple[Head, Body]:
+        """Send a request from `addressed`; httpx's own request and response cost 0.2 ms more."""
+        # An idle connection may have been closed by now, so a body that can be sent only once gets a new one.
+        idle = await self.pool.take(outgoing.origin) if isinstance(outgoing.body, bytes) else None
+        if idle is not None:
+            try:
+                return await self._exchange(idle, outgoing)
+            except (ResetError, TruncatedError) as fault:
+                # A close that was under way is seen at once; an upstream that took longer had the request.
+                if idle.exchange.started or trio.current_time() > idle.sent_at + STALE_CONNECTION_S:
+                    raise
+                fault.with_traceback(None)  # its frames hold the connection, which holds the fault
+        stream = await self._connector.connect(outgoing.origin)
+        connection = Connection(outgoing.origin, stream, write_timeout_s=self._write_timeout_s)
+        return await self._exchange(connection, outgoing, repeated=idle is not None)
+
+    async def _exchange(
+        self, connection: Connection, outgoing: Outgoing, *, repeated: bool = False
+    ) -> tuple[Head, Body]:
+        try:
+            first = await connection.send(outgoing)
+        except BaseException:
+            await connection.aclose()
+            raise
+        head = connection.exchange.head
+        assert head is not None, "send returns with a head"
+        return head, Body(connection, self.pool, first, repeated=repeated)
+
+    async def aclose(self) -> None:
+        """Close the idle connections; the others are closed by their owners."""
+        await self.pool.aclose()
 
 
 @lru_cache(maxsize=256)
 def _origin_of(url: httpx.URL) -> tuple[Origin, bytes]:
     if url.scheme not in _PORTS or not url.raw_host:
-        raise LocalError("an upstream's URL begins with http:// or https:// and names a host")
+        raise LocalError("an upstream's URL begins with http:// or https:// and has a host")
     origin = Origin(url.scheme == "https", url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme])
     return origin, url.netloc
 
 
-def _body(stream: httpx.SyncByteStream | httpx.AsyncByteStream) -> bytes | httpx.AsyncByteStream:
-    if isinstance(stream, httpx.ByteStream):
-        return b"".join(stream)
-    if isinstance(stream, httpx.AsyncByteStream):
-        return stream
-    raise LocalError("the body of a request is bytes or an async iterable")
-
-
-def _framed(headers: Sequence[Header], netloc: bytes, body: bytes | AsyncIterable[bytes]) -> tuple[Header, ...]:
-    """The caller's, in their order and spelling, with Host and framing where they are missing."""
-    names = [name.lower() for name, _ in headers]
-    framings = {b"content-length", b"transfer-encoding"}.intersection(names)
-    if len(framings) > 1:
-        raise LocalError("a request has a length or a transfer encoding, not both")
-    host = () if b"host" in names else ((b"Host", netloc),)
-    if framings or body == b"":
-        return (*host, *headers)
-    if isinstance(body, bytes):
-        return (*host, *headers, (b"Content-Length", b"%d" % len(body)))
-    return (*host, *headers, (b"Transfer-Encoding", b"chunked"))
-
-
 class _Bytes(httpx.AsyncByteStream):
-    """The same body for httpx's own iterators; no generator, so nothing is left to a finaliser."""
+    """The same body for httpx's iterators; it is no generator, so nothing is left to a finaliser."""
 
     def __init__(self, body: Body) -> None:
         self._body = body

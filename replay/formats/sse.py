@@ -12,8 +12,7 @@ from wiretape.events.emission.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 from wiretape.events.wire.sse import encode
-from wiretape.proxy.upstream.chunked import Dechunker
-from wiretape.proxy.upstream.errors import ProtocolError
+from wiretape.proxy.http1 import Dechunker, MalformedError
 
 from ..playback.player import attempts_of
 from .imported import Contents, Imported, Loss, decoded, frames_of, guessed_target
@@ -99,7 +98,7 @@ def _framed(one: Imported, body: bytes, losses: Counter[str]) -> Imported:
         dechunker = Dechunker()
         try:
             dechunker.feed(body)
-        except ProtocolError:  # curl removes the framing unless it runs with --raw
+        except MalformedError:  # curl removes the framing unless it runs with --raw
             losses.update(("boundaries", "ending"))
             return replace(one, reads=frames_of(body))
         framed = {"framed": True} if dechunker.done else {"framed": False, "broke": "truncated"}

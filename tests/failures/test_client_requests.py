@@ -337,7 +337,7 @@ async def test_who_expects_100_continue_is_told_to_and_who_is_refused_is_not(aut
         head, _, body = post(ASKED, "Expect: 100-continue").partition(b"\r\n\r\n")
         client = await home.connect()
         await client.send(head + b"\r\n\r\n")
-        assert await client.receive() == b"HTTP/1.1 100 \r\n\r\n"
+        assert await client.receive() == b"HTTP/1.1 100 Continue\r\n\r\n"
         await client.send(body)
         assert (await client.response()).ended == "chunked"
         client.close()

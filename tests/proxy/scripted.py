@@ -6,10 +6,9 @@ from contextlib import asynccontextmanager
 
 import httpx
 import trio
-from trio.testing import MemoryReceiveStream, memory_stream_pair
+from trio.testing import memory_stream_pair
 
 from wiretape.proxy.config.model import UpstreamSettings
-from wiretape.proxy.upstream.connection import Direct
 from wiretape.proxy.upstream.tls import client_context
 from wiretape.proxy.upstream.transport import UpstreamTransport
 
@@ -50,38 +49,13 @@ def chunk(data: bytes) -> bytes:
 
 
 class Counted(trio.abc.Stream):
-    """Our end of a connection, which knows whether it was closed.
+    """Our end of a connection, which knows whether it was closed."""
 
-    With its peer's end it takes bytes without waiting, as a socket does, so that a request on a connection that waited
-    goes the way that it goes in production; `sent_at_once` counts those.
-    """
-
-    def __init__(
-        self, stream: trio.abc.Stream, still_open: set["Counted"], peer: MemoryReceiveStream | None = None
-    ) -> None:
+    def __init__(self, stream: trio.abc.Stream, still_open: set["Counted"]) -> None:
         self._stream = stream
         self._still_open = still_open
-        self._peer = peer
         self.reset = False
-        self.sent_at_once = 0
         still_open.add(self)
-
-    @property
-    def direct(self) -> Direct | None:
-        return None if self._peer is None else self
-
-    def send(self, data: bytes, /) -> int:
-        assert self._peer is not None, "asked of `direct`"
-        try:
-            self._peer.put_data(data)
-        except trio.ClosedResourceError as exc:
-            raise BrokenPipeError("the peer has left") from exc
-        self.sent_at_once += 1
-        return len(data)
-
-    def recv(self, bytes_max: int, /) -> bytes:
-        del bytes_max
-        raise BlockingIOError  # then `receive_some` is asked
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await self._stream.send_all(data)
@@ -114,7 +88,7 @@ class Upstream:
         script = self._scripts[min(len(self.opened), len(self._scripts) - 1)]
         self.opened.append((host, port))
         ours, theirs = memory_stream_pair()
-        counted = Counted(ours, self.still_open, theirs.receive_stream)
+        counted = Counted(ours, self.still_open)
         self._nursery.start_soon(_play, script, theirs, counted)
         return counted
 

@@ -234,15 +234,13 @@ async def test_the_way_to_the_egress_proxy_may_be_tls_too() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        pytest.param(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "answered 407", id="407"),
-        pytest.param(b"HTTP/1.1 200 X\r\n\r\nhello", "into the tunnel", id="data before TLS"),
-        pytest.param(b"garbage\r\n\r\n", "broke off", id="garbage"),
-        pytest.param(b"", "broke off", id="closed"),
-        pytest.param(b"HTTP/1.1 200 X\r\nA", "broke off", id="closed inside the head"),
-        pytest.param(b"HTTP/1.1 100 X\r\n\r\n" * (HEAD_BYTES_MAX // 10), "more than an answer", id="a flood of 1xx"),
-        pytest.param(
-            b"HTTP/1.1 200 X\r\nA: " + b"b" * 2 * HEAD_BYTES_MAX, "more than|broke off", id="a head without an end"
-        ),
+        pytest.param(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "responded with 407", id="407"),
+        pytest.param(b"HTTP/1.1 200 X\r\n\r\nhello", "data before TLS", id="data before TLS"),
+        pytest.param(b"garbage\r\n\r\n", "no HTTP/1.1", id="garbage"),
+        pytest.param(b"", "closed", id="closed"),
+        pytest.param(b"HTTP/1.1 200 X\r\nA", "closed", id="closed inside the head"),
+        pytest.param(b"HTTP/1.1 100 X\r\n\r\n" * (HEAD_BYTES_MAX // 10), "no HTTP/1.1", id="a flood of 1xx"),
+        pytest.param(b"HTTP/1.1 200 X\r\nA: " + b"b" * 2 * HEAD_BYTES_MAX, "no HTTP/1.1", id="a head without an end"),
     ],
 )
 async def test_an_egress_proxy_that_fails_says_so(answer: bytes, reason: str) -> None:

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, AsyncIterable
 import pytest
 import trio
 
-from tests.proxy.scripted import HEAD, OK, chunk
-from wiretape.proxy.limits import READS_A_TURN, SEND_BYTES_MAX
+from tests.proxy.scripted import OK
+from wiretape.proxy.limits import SEND_BYTES_MAX
 from wiretape.proxy.upstream.connect import Origin
 from wiretape.proxy.upstream.connection import Connection, Outgoing
 from wiretape.proxy.upstream.errors import ResetError, TruncatedError
@@ -83,7 +83,7 @@ async def test_who_says_nothing_either_is_gone(body: bytes, reads: tuple[bytes, 
     connection = Connection(ORIGIN, Deaf(0, *reads))
     with pytest.raises(fault):
         await connection.send(request(body))
-    assert not connection.exchange.begun
+    assert not connection.exchange.started
 
 
 async def test_a_generator_that_is_left_early_is_closed() -> None:
@@ -106,60 +106,3 @@ async def test_what_was_sent_whole_and_answered_whole_leaves_it_as_new() -> None
         await connection.send(request(b"{}"))
         assert connection.reusable
     assert stream.sent == [b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"] * 2
-
-
-class Narrow(Deaf):
-    """Takes so many bytes at once, and gives its reads without waiting."""
-
-    def __init__(self, room: int, *reads: bytes) -> None:
-        super().__init__(100, waits=False)
-        self._room = room
-        self._now = list(reads)
-        self.direct = self
-
-    def send(self, data: bytes, /) -> int:
-        if not self._room:
-            raise BlockingIOError
-        taken, self._room = data[: self._room], 0
-        self.sent.append(taken)
-        return len(taken)
-
-    def recv(self, bytes_max: int, /) -> bytes:
-        del bytes_max
-        if not self._now:
-            raise BlockingIOError
-        return self._now.pop(0)
-
-
-@pytest.mark.parametrize(("room", "sends"), [(0, 1), (10, 2), (1_000, 1)])
-async def test_what_is_not_taken_at_once_is_sent_with_patience(room: int, sends: int) -> None:
-    stream = Narrow(room, OK)
-    connection = Connection(ORIGIN, stream)
-    connection.begin(request(b"{}"), b"{}")
-    assert connection.out == (room == 1_000)
-    await connection.answer()
-    assert connection.exchange.head is not None
-    assert connection.reusable
-    assert b"".join(stream.sent) == b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
-    assert len(stream.sent) == sends
-
-
-async def test_who_has_much_to_say_lets_others_have_their_turn() -> None:
-    stream = Narrow(1_000, HEAD, *[chunk(b"x")] * 3 * READS_A_TURN)
-    connection = Connection(ORIGIN, stream)
-    connection.begin(request(b"{}"), b"{}")
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await trio.lowlevel.checkpoint()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(other)
-        await connection.answer()
-        for _ in range(3 * READS_A_TURN):
-            assert (await connection.receive()).data == b"x"
-        nursery.cancel_scope.cancel()
-    assert turns >= 2, "the last of three may have come too late"

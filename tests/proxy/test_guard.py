@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from tests.support.http import Answer, Client, connected, request
 from wiretape.proxy.limits import HEAD_BYTES_MAX, HEADERS_MAX
-from wiretape.proxy.server.request_guard import Guard, Refusal, refusal_bytes
+from wiretape.proxy.server.request_head import HeadReader, Refusal, RequestHead, refusal_bytes
 from wiretape.proxy.server.server import ServerSettings
 
 HOST = b"Host: test\r\n"
@@ -168,8 +168,8 @@ def test_the_table_is_long_enough() -> None:
     ("status", "raw"), [pytest.param(status, raw, id=says) for status, says, raw in MALFORMED if len(raw) < 300]
 )
 def test_the_guard_says_the_same_however_the_bytes_are_cut(status: int, raw: bytes) -> None:
-    guard = Guard()
-    said = next(filter(None, (guard.add(raw[at : at + 1]) for at in range(len(raw)))))
+    guard = HeadReader()
+    said = next(filter(None, (guard.feed(raw[at : at + 1]) for at in range(len(raw)))))
     assert isinstance(said, Refusal)
     assert said.status == status
 
@@ -221,10 +221,10 @@ async def test_what_is_right_reaches_the_app(autojump_clock: MockClock, raw: byt
 def test_the_limit_of_a_head(over: int, passes: bool, body: bytes, step: int) -> None:
     head_bytes = len(request("POST", "/", "A: ", body=body)) - len(body)
     raw = request("POST", "/", "A: " + "b" * (HEAD_BYTES_MAX + over - head_bytes), body=body)
-    guard = Guard()
-    said = next(filter(None, (guard.add(raw[at : at + step]) for at in range(0, len(raw), step))))
+    guard = HeadReader()
+    said = next(filter(None, (guard.feed(raw[at : at + step]) for at in range(0, len(raw), step))))
     if passes:
-        assert isinstance(said, bytes)
+        assert isinstance(said, RequestHead)
     else:
         assert isinstance(said, Refusal)
         assert said.status == 431

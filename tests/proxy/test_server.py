@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.support.http import Client, connected, request
 from wiretape.proxy.limits import BODY_AHEAD_BYTES_MAX, PIPELINED_BYTES_MAX, SENDS_A_TURN
-from wiretape.proxy.server.connections import Connection, Timeouts
+from wiretape.proxy.server.client_socket import ClientSocket, Timeouts
 from wiretape.proxy.server.server import ServerSettings, shielded
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -299,7 +299,7 @@ async def test_a_cut_answer_never_looks_whole(
         await trio.sleep(1)
         match how:
             case "abort":
-                scope["extensions"]["wiretape"]["abort"]()
+                scope["extensions"]["wiretape"].abort()
                 await send(piece(b"never"))
                 await send(END)
             case "raise":
@@ -551,7 +551,7 @@ async def test_what_stands_behind_the_last_request_harms_nothing(
         await trio.sleep(1)
         await send(piece(b"hello world"))
         if how == "abort":
-            scope["extensions"]["wiretape"]["abort"]()
+            scope["extensions"]["wiretape"].abort()
         await send(END)
 
     async with connected(app) as connect:
@@ -617,7 +617,7 @@ async def test_an_app_cannot_write_into_the_next_answer(autojump_clock: MockCloc
         answer = await client.response()
         assert (answer.body, answer.ended) == (b"hello world", "chunked")
         (line,) = connect.log
-        assert "UnexpectedMessageError" in line
+        assert "LocalError" in line
 
 
 # All of them.
@@ -635,7 +635,7 @@ async def test_a_server_that_stops_ends_idle_connections_and_lets_answers_be(aut
         await begun.send(b"GET / HT")
         await busy.send(request())
         await trio.sleep(1)
-        await connect.server.retire()
+        connect.server.retire()
         assert await idle.receive() == b""
         assert await begun.receive() == b""
         assert trio.current_time() == pytest.approx(1)
@@ -674,14 +674,14 @@ async def test_hundreds_of_connections(autojump_clock: MockClock) -> None:
 
 async def test_nothing_holds_a_connection_that_is_over(autojump_clock: MockClock, monkeypatch: Any) -> None:
     del autojump_clock
-    made: list[weakref.ref[Connection]] = []
-    born = Connection.run
+    made: list[weakref.ref[ClientSocket]] = []
+    born = ClientSocket.open
 
-    async def run(self: Connection) -> None:
+    async def opened(self: ClientSocket) -> Any:
         made.append(weakref.ref(self))
-        await born(self)
+        return await born(self)
 
-    monkeypatch.setattr(Connection, "run", run)
+    monkeypatch.setattr(ClientSocket, "open", opened)
     async with connected(hello) as connect:
         client = await connect()
         await client.send(CLOSING)

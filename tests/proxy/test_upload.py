@@ -23,7 +23,6 @@ from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
 from wiretape.proxy.relay.recording import Taping
 from wiretape.proxy.relay.scribe import Scribe
 from wiretape.proxy.security.keys import LOCAL
-from wiretape.proxy.server.inbox import Inbox
 from wiretape.proxy.server.server import ServerSettings, listening, serve
 from wiretape.proxy.store.catalogue_row import CatalogueRow
 from wiretape.proxy.store.files import open_files
@@ -320,14 +319,6 @@ async def test_and_its_tape_goes_to_its_day(tmp_path: Path) -> None:
             assert await home.ending() == ("client_gone", [])
             await inside._committer.through()
         assert (list((tmp_path / "live").iterdir()), warned) == ([], [])
-
-
-async def test_who_has_left_is_not_told_to_go_on() -> None:
-    told: list[str] = []
-    inbox = Inbox(lambda: told.append("100 Continue"))
-    inbox.leave()
-    assert await inbox.receive() == {"type": "http.disconnect"}
-    assert told == []
 
 
 class _FullForUploads(MemoryStore):

@@ -95,6 +95,9 @@ class _End(trio.abc.HalfCloseableStream):
     def _sock(self) -> "_End":
         return self
 
+    def fileno(self) -> int:
+        return -1
+
     def getpeername(self) -> tuple[str, int]:
         return self._peer
 

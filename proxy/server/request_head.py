@@ -1,0 +1,165 @@
+"""A strict parser for request heads: what RFC 9112 does not allow is refused before any app sees it.
+
+Bare line feeds, folded headers, or a length beside a transfer encoding are read differently by different servers, which
+is how requests are smuggled past a proxy.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from wiretape.events.core.json_text import dumps
+
+from ..http1 import PHRASES, TOKEN, Header, format_head, parse_head
+from ..limits import HEAD_BYTES_MAX, HEADERS_MAX
+
+__all__ = ["HeadReader", "Refusal", "RequestHead", "refusal_bytes"]
+
+_FIRST_LINE: Final = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])")
+#: No method begins like this: an empty line does with \\r, TLS with \\x16.
+_FOREIGN: Final = re.compile(rb"[^!#$%&'*+\-.^_`|~0-9A-Za-z\r]")
+_BARE_LF: Final = re.compile(rb"(?<!\r)\n")
+_LENGTH: Final = re.compile(rb"[0-9]{1,18}")
+_HOST: Final = re.compile(rb"(?:[0-9A-Za-z._\-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+#: Allowed once: two readers might take different ones.
+_ONCE: Final = frozenset(
+    {b"authorization", b"content-length", b"content-type", b"expect", b"host", b"transfer-encoding", b"upgrade"}
+)
+
+
+class Refusal(NamedTuple):
+    """An error response that ends the connection."""
+
+    status: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """A request head that passed; header names are in lower case."""
+
+    method: str
+    target: bytes
+    http_version: str
+    headers: list[Header]
+    length: int | None
+    """Of the body; None if it is chunked."""
+    expects_continue: bool
+    keep_alive: bool
+    rest: bytes
+    """What was received after the head."""
+
+
+class HeadReader:
+    """A buffer for one request head at a time: `feed` it until it returns something."""
+
+    def __init__(self, h2c_offers: Literal["refused", "ignored"] = "refused") -> None:
+        self._h2c_offers = h2c_offers
+        self._data = bytearray()
+        self._scanned = 0
+
+    def feed(self, data: bytes) -> RequestHead | Refusal | None:
+        """Return the head, why it is refused, or None while it is incomplete."""
+        held = self._data
+        held += data
+        while held.startswith(b"\r\n"):  # RFC 9112 2.2: empty lines before a request are skipped
+            del held[:2]
+            self._scanned = 0
+        end = held.find(b"\r\n\r\n", max(0, self._scanned - 3))
+        if _BARE_LF.search(held, max(0, self._scanned - 1), len(held) if end < 0 else end):
+            return Refusal(400, "A line of the request head ends without CR.")
+        self._scanned = len(held)
+        if (len(held) >= HEAD_BYTES_MAX) if end < 0 else (end + 4 > HEAD_BYTES_MAX):
+            return Refusal(431, f"The request head is longer than {HEAD_BYTES_MAX} bytes.")
+        if end < 0:
+            if _FOREIGN.match(held):
+                return Refusal(400, "This is not HTTP. The port does not use TLS.")
+            return None
+        head, rest = bytes(held[:end]), bytes(held[end + 4 :])
+        held.clear()
+        self._scanned = 0
+        return self._parse(head, rest)
+
+    @property
+    def started(self) -> bool:
+        """Whether a part of a head was received."""
+        return bool(self._data)
+
+    def _parse(self, block: bytes, rest: bytes) -> RequestHead | Refusal:
+        parsed = parse_head(block)
+        first = _FIRST_LINE.fullmatch(block.partition(b"\r\n")[0])
+        if block.count(b"\r\n") > HEADERS_MAX:
+            return Refusal(431, f"The request has more than {HEADERS_MAX} headers.")
+        if first is None:
+            return Refusal(400, "The request line is not HTTP/1.1.")
+        method, target, major, minor = first.groups()
+        if major != b"1":
+            return Refusal(505, "Only HTTP/1.1 and HTTP/1.0 are supported.")
+        if method == b"CONNECT":
+            return Refusal(405, "CONNECT is not supported: this is not a forward proxy.")
+        if not target.startswith(b"/"):
+            return Refusal(400, "The request target is not a path.")
+        if parsed is None:
+            return Refusal(400, "A header is folded, has no name or contains a control character.")
+        headers = [(name.lower(), value) for name, value in parsed[1]]
+        single: dict[bytes, bytes] = {}
+        for name, value in headers:
+            if name in single and name in _ONCE:
+                return Refusal(400, f"The header {name.decode('ascii')} is given twice.")
+            single[name] = value
+        old = minor == b"0"
+        refusal = _framing_refusal(single, old=old) or self._meaning_refusal(single)
+        if refusal is not None:
+            return refusal
+        options = [option for name, value in headers if name == b"connection" for option in value.lower().split(b",")]
+        return RequestHead(
+            method=method.decode("ascii"),
+            target=target,
+            http_version="1.0" if old else "1.1",
+            headers=headers,
+            length=None if b"transfer-encoding" in single else int(single.get(b"content-length", b"0")),
+            expects_continue=b"expect" in single and not old,
+            keep_alive=not old and b"close" not in [option.strip() for option in options],
+            rest=rest,
+        )
+
+    def _meaning_refusal(self, single: dict[bytes, bytes]) -> Refusal | None:
+        if not _HOST.fullmatch(single.get(b"host", b"")):
+            return Refusal(400, "The header host is not the name of a host.")
+        if single.get(b"expect", b"100-continue").lower() != b"100-continue":
+            return Refusal(417, "The only supported expectation is 100-continue.")
+        upgrade = single.get(b"upgrade", b"").lower()
+        if upgrade and not (upgrade == b"h2c" and self._h2c_offers == "ignored"):
+            return Refusal(501, "Upgrades are not supported, neither to clear-text HTTP/2 nor to WebSocket.")
+        return None
+
+
+def _framing_refusal(single: dict[bytes, bytes], *, old: bool) -> Refusal | None:
+    length, coding = single.get(b"content-length"), single.get(b"transfer-encoding")
+    if coding is not None:
+        if length is not None:
+            return Refusal(400, "The request has both a content length and a transfer encoding.")
+        if old:
+            return Refusal(400, "HTTP/1.0 has no transfer encodings.")
+        if coding.lower() != b"chunked":
+            return Refusal(501, "The only supported transfer encoding is chunked.")
+    if length is not None and not _LENGTH.fullmatch(length):
+        return Refusal(400, "The header content-length is not a number.")
+    if b"host" not in single and not old:
+        return Refusal(400, "The header host is missing.")
+    return None
+
+
+def refusal_bytes(refusal: Refusal) -> bytes:
+    """Return the whole response, an error object as OpenAI clients read it."""
+    kind = "server_error" if refusal.status == 500 else "invalid_request_error"
+    error = {"message": refusal.message, "type": kind, "param": None, "code": f"http_{refusal.status}"}
+    body = dumps({"error": error})
+    headers = (
+        (b"content-type", b"application/json"),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    )
+    return format_head(b"HTTP/1.1 %d %b" % (refusal.status, PHRASES[refusal.status]), headers) + body

@@ -130,9 +130,9 @@ def readiness(store: Store, registry: Running) -> list[str]:
     reasons: list[str] = []
     if registry.draining:
         reasons.append("draining")
-    if getattr(store, "gone", None) is not None:
+    if store.health.gone:
         reasons.append("data_folder_gone")
-    elif getattr(store, "failure", None) is not None:
+    elif store.health.failure:
         reasons.append("tape_not_writable")
     return reasons
 

@@ -306,7 +306,7 @@ def _follow(stream: _Stream, *, data: DataFolder = None, config: ConfigFile = No
         for at, reason in tape.damage:
             typer.echo(f"wiretape: {stream}: byte {at}: {reason}", err=True)
         if not tape.ended:
-            raise FailedError(tape.lacking, FOUND_WRONG)
+            raise FailedError(tape.missing_end, FOUND_WRONG)
 
 
 # -- keeping ----------------------------------------------------------------------------------------------------------

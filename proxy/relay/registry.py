@@ -69,9 +69,8 @@ class Registry:
             return _later(f"{self._streams_max} streams are running, which is the limit", "streams_max")
         if not self._memory_allows(self._services.config.memory_max_bytes):
             return _later("memory is short (memory_max_bytes)", "memory_max_bytes")
-        store = self._services.store
-        failure: str | None = getattr(store, "failure", None) or getattr(store, "gone", None)
-        if failure is not None and self._services.config.on_log_failure == "stop" and not getattr(store, "full", False):
+        health = self._services.store.health
+        if health.failure and self._services.config.on_log_failure == "stop" and not health.full:
             return _later("tapes cannot be written (on_log_failure = stop)", "log_failure")
         return None
 

@@ -7,7 +7,7 @@ checkpoint at once, so there is never a second one that does: other processes on
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import islice
@@ -19,14 +19,13 @@ import trio
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps, parse
-from wiretape.events.tape.record import Record
-from wiretape.events.tape.tape import Reader
 
 from ..limits import SAME_CALLS_MAX
 from .catalogue_row import AnswerRow, CallRow, CatalogueRow, StreamRow, row_of_tape
 from .folder import Folder
 from .linking import Fate, Key, Link, fates, key_of, link_of
 from .store import PAGE_MAX, Filter, StoreError
+from .tape_file import records_of
 
 __all__ = ["Book", "Catalogue", "Peek", "peek", "peek_fates", "read_row", "reindex"]
 
@@ -36,7 +35,6 @@ _T = TypeVar("_T")
 _VERSION: Final = 3
 #: Tapes indexed between two questions while it catches up: about 50 ms.
 _STEP: Final = 20
-_CHUNK_BYTES: Final = 1024 * 1024
 #: Of one run: a disk that damages the file again each time must not keep us busy.
 _REBUILDS: Final = 3
 _SUFFIXES: Final = ("", "-wal", "-shm")
@@ -128,19 +126,12 @@ def _peeked(root: Path, look: Callable[[sqlite3.Connection], _T]) -> _T | None:
 def read_row(stream: str, path: str | Path) -> CatalogueRow | None:
     """The rows of a tape; None where it is gone, unreadable, or of a format that this version refuses."""
     try:
-        return row_of_tape(stream, _records(path))
+        return row_of_tape(stream, records_of(path))
     except (OSError, TapeError):
         return None
     except Exception:  # noqa: BLE001 - our own reading failed on it: that must hide no other tape, nor this one
-        told = (record for record in _records(path) if record.kind in ("open", "request", "end"))
+        told = (record for record in records_of(path) if record.kind in ("open", "request", "end"))
         return row_of_tape(stream, told)
-
-
-def _records(path: str | Path) -> Iterator[Record]:
-    reader = Reader()
-    with open(path, "rb") as file:  # noqa: PTH123 - a tape's path is text
-        while data := file.read(_CHUNK_BYTES):
-            yield from reader.feed(data)
 
 
 def reindex(folder: Folder) -> int:

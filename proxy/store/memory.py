@@ -1,6 +1,6 @@
-"""A store in memory: for those who keep nothing (`durability = none`), and for tests under a virtual clock.
+"""A store in memory: for `durability = none`, and for tests under a virtual clock.
 
-No thread and no file, so that a clock which jumps as soon as all tasks wait never jumps past our work.
+It uses no thread and no file, so a clock that jumps as soon as all tasks wait never jumps past our own work.
 """
 
 from bisect import bisect_left
@@ -17,7 +17,7 @@ from .catalogue_row import AnswerRow, CallRow, CatalogueRow, StreamRow, opened_r
 from .following import Wakes
 from .linking import NOTHING_RUNS, Fate, Key, Link, fates, key_of, link_of
 from .retention import Kept, day_of, expired
-from .store import PAGE_MAX, Filter, StoreError, StreamMissingError, checked_stream_id
+from .store import PAGE_MAX, Filter, Health, StoreError, StreamMissingError, checked_stream_id
 
 __all__ = ["MemoryStore"]
 
@@ -73,9 +73,10 @@ class _Batches:
 
 
 class MemoryStore:
-    """Keeps every record until it expires."""
+    """A store that keeps every record until it expires."""
 
     def __init__(self) -> None:
+        self.health = Health()
         self._tapes: dict[str, _Tape] = {}
 
     async def create(self, stream: str) -> None:
@@ -83,10 +84,6 @@ class MemoryStore:
         if checked_stream_id(stream) in self._tapes:
             raise StoreError(f"{stream} has a tape already")
         self._tapes[stream] = _Tape(stream)
-
-    def waits_for(self, records: Sequence[Record]) -> bool:  # noqa: ARG002 - as a store has it
-        """Never."""
-        return False
 
     async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
         """Keep one batch."""
@@ -98,41 +95,38 @@ class MemoryStore:
         return tape.size - before
 
     async def release(self, stream: str) -> None:
-        """No more will come."""
-        tape = self._tape(stream)
-        tape.closed = True
-        tape.wakes.wake()
+        """Give up a stream."""
+        self._close(self._tape(stream))
 
     def read(self, stream: str, from_n: int = 0) -> _Batches:
-        """What is there now."""
+        """Return the records written so far."""
         return _Batches(self._tape(stream), from_n, waits=False)
 
     def follow(self, stream: str, from_n: int = 0) -> _Batches:
-        """What is there, and what comes."""
+        """Return the records written so far and those still to come."""
         return _Batches(self._tape(stream), from_n, waits=True)
 
     async def list(self, which: Filter, limit: int = 100) -> Sequence[StreamRow]:
-        """One page."""
+        """Return one page."""
         rows = [tape.row for tape in self._tapes.values() if which.admits(tape.row)]
         return sorted(rows, key=lambda row: row.place, reverse=True)[: min(limit, PAGE_MAX)]
 
     async def find_calls(
         self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS
     ) -> Sequence[Link | None]:
-        """Among all that have ended."""
-        keys = [key_of(answer) for answer in answers]
+        """Look among the calls of all streams that have ended."""
         return [
-            link_of(answer, *_same(self._tapes.values(), key), running.get(key, ()))
-            for answer, key in zip(answers, keys, strict=True)
+            link_of(answer, *_alike(self._tapes.values(), key_of(answer)), running.get(key_of(answer), ()))
+            for answer in answers
         ]
 
     async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
-        """Of a stream that has ended."""
+        """Return the fates of the calls of a stream that has ended."""
         own = self._tape(stream).calls
-        return fates(own, {key_of(call): _same(self._tapes.values(), key_of(call)) for call in own}, now)
+        return fates(own, {key_of(call): _alike(self._tapes.values(), key_of(call)) for call in own}, now)
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
-        """Remove what is too old or too much."""
+        """Remove tapes that are too old or too many."""
         ended = [tape for tape in self._tapes.values() if tape.row.ending]
         live_bytes = sum(tape.size for tape in self._tapes.values() if not tape.row.ending)
         facts = [Kept(day_of(t.row.created), t.row.created, t.row.stream, t.size) for t in ended]
@@ -142,10 +136,9 @@ class MemoryStore:
         return gone
 
     async def aclose(self) -> None:
-        """Followers end."""
+        """End all followers."""
         for tape in self._tapes.values():
-            tape.closed = True
-            tape.wakes.wake()
+            self._close(tape)
 
     def _tape(self, stream: str) -> _Tape:
         tape = self._tapes.get(stream)
@@ -153,9 +146,14 @@ class MemoryStore:
             raise StreamMissingError(f"there is no stream {stream}")
         return tape
 
+    @staticmethod
+    def _close(tape: _Tape) -> None:
+        tape.closed = True
+        tape.wakes.wake()
 
-def _same(tapes: Iterable[_Tape], key: Key) -> tuple[list[CallRow], list[AnswerRow]]:
-    """All calls and answers that cannot be told apart by what they are."""
+
+def _alike(tapes: Iterable[_Tape], key: Key) -> tuple[list[CallRow], list[AnswerRow]]:
+    """Return all calls and results with this key."""
     tapes = list(tapes)
     calls = [row for tape in tapes for row in tape.calls if key_of(row) == key]
     return calls, [row for tape in tapes for row in tape.answers if key_of(row) == key]

@@ -1,7 +1,7 @@
-"""What a crash left in live/: torn tails are cut, every tape gets its `end`, and moves to its day.
+"""What a crash left in live/: torn tails are cut off, every tape gets its `end`, and moves to its day.
 
-What to do with one tape is a pure fold over its bytes (`Mending`). The disk's part is done for all tapes together, with
-one sync between its steps: a power loss at any moment leaves what the next start mends again.
+`mended` decides about one tape by reading it. The disk's part is done for all tapes together, with one sync between
+steps: a power loss at any moment leaves what the next start mends again.
 """
 
 import hashlib
@@ -9,22 +9,24 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.emission.emit import Emitter
+from wiretape.events.folds.summary import StreamSummary
+from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.record import Record, encode
-from wiretape.events.tape.tape import Damage, Reader
+from wiretape.events.tape.tape import Damage
 
 from .durability import Sync
 from .folder import Folder
 from .retention import day_of
 from .store import FolderRefusedError
+from .tape_file import TapeReader, opened_for_reading
 
-__all__ = ["Mended", "Mending", "Recovered", "recover"]
+__all__ = ["Mended", "Recovered", "mended", "recover"]
 
-_CHUNK_BYTES: Final = 1024 * 1024
-#: Descriptors that are open at once.
+#: Descriptors open at once.
 _PORTION: Final = 256
 _RECEIVED: Final = frozenset({"frame", "rest", "body"})
 
@@ -32,17 +34,15 @@ _RECEIVED: Final = frozenset({"frame", "rest", "body"})
 class Mended(NamedTuple):
     """What makes a tape whole."""
 
-    #: Bytes to keep: up to the last LF.
+    #: Bytes to keep: up to the last LF. 0 if there is no whole line, so nothing was ever acknowledged.
     cut_at: int
-    #: Bytes behind it: a record that nobody was told of.
+    #: Bytes after them: a record that was never acknowledged.
     torn: int
     damage: tuple[Damage, ...]
-    #: The line to append; none where `end` was written and only the move is missing.
+    #: The line to append; empty where `end` was written and only the move is missing.
     end: bytes
     #: Seconds since 1970, 0 where `open` does not say so.
     created: int
-    #: No whole line: nothing was ever acknowledged.
-    empty: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,89 +50,50 @@ class Recovered:
     """One tape that was found in live/, and what became of it."""
 
     stream: str
-    #: None where it was left alone (`refused`) or held nothing.
+    #: None where it was left alone (`refused`) or empty.
     path: Path | None
     torn: int = 0
     damage: tuple[Damage, ...] = ()
-    #: A format that this version must not touch.
+    #: Why this version must not touch it.
     refused: str = ""
 
 
-class Mending:
-    """`feed` all bytes of a tape, then `mended`. Raises TapeError where the tape is of a newer format."""
-
-    def __init__(self) -> None:
-        self._reader = Reader()
-        self._emitter = Emitter()
-        self._unreadable = False
-        self._size = 0
-        self._cut_at = 0
-        self._last: Record | None = None
-        self._created = 0
-        self._attempt()
-
-    def _attempt(self) -> None:
-        self._bytes = self._frames = 0
-        self._sha256 = hashlib.sha256()
-
-    def feed(self, data: bytes) -> None:
-        """The next bytes."""
-        line_end = data.rfind(b"\n") + 1
-        if line_end:
-            self._cut_at = self._size + line_end
-        self._size += len(data)
-        for record in self._reader.feed(data):
-            self._record(record)
-
-    def _record(self, record: Record) -> None:
-        self._last = record
-        if not self._unreadable:
+def mended(path: Path) -> Mended:
+    """Return what makes this tape whole. Raises TapeError if its format is newer than this version reads."""
+    reader = TapeReader(lambda: opened_for_reading(path))
+    emitter, summary, wire = Emitter(), StreamSummary(), Wire()
+    sha256, unreadable = hashlib.sha256(), False
+    last: Record | None = None
+    for record in reader:
+        last = record
+        if not unreadable:
             try:
-                self._emitter.feed(record)
-            except Exception:  # noqa: BLE001 - our own reading failed on it, and the tape gets its end all the same
-                self._unreadable = True
-        if record.kind == "open" and type(record.keys.get("created")) is int:
-            self._created = record.keys["created"]
-        elif record.kind == "attempt":
-            self._attempt()
+                emitter.feed(record)
+                wire = emitter.wire
+            except Exception:  # noqa: BLE001 - a bug in our reading; the tape gets its end all the same
+                unreadable = True
+        summary.take(record, wire)
+        if record.kind == "attempt":
+            sha256 = hashlib.sha256()
         elif record.kind in _RECEIVED:
-            raw = record.raw or b""
-            self._bytes += len(raw)
-            self._frames += record.kind == "frame"
-            self._sha256.update(raw)
-
-    def mended(self) -> Mended:
-        """What to do."""
-        return Mended(
-            self._cut_at,
-            self._size - self._cut_at,
-            tuple(self._reader.damage),
-            b"" if self._reader.ended else self._end(),
-            self._created,
-            not self._cut_at,
-        )
-
-    def _end(self) -> bytes:
-        """Time stands still at the last record: when the process died nobody knows."""
-        ending, flags = ("crashed", ("failed_here",)) if self._unreadable else self._emitter.ending("crashed")
-        keys: dict[str, Any] = {
-            "cause": "crashed",
-            "ending": ending,
-            "flags": list(flags),
-            "bytes": self._bytes,
-            "frames": self._frames,
-            "sha256": self._sha256.hexdigest(),
-        }
-        n, t = (self._last.n + 1, self._last.t) if self._last is not None else (0, 0)
-        return encode(Record(n, t, "end", keys))
+            sha256.update(record.raw or b"")
+    end = b""
+    if not reader.ended:
+        # The time is that of the last record: when the process died is unknown.
+        n, t = (last.n + 1, last.t) if last is not None else (0, 0)
+        ending, flags = ("crashed", ("failed_here",)) if unreadable else emitter.ending("crashed")
+        counts = {"bytes": summary.received_bytes, "frames": summary.frames, "sha256": sha256.hexdigest()}
+        end = encode(Record(n, t, "end", {"cause": "crashed", "ending": ending, "flags": list(flags), **counts}))
+    created = summary.opening.get("created")
+    torn = path.stat().st_size - reader.at
+    return Mended(reader.at, torn, tuple(reader.damage), end, created if type(created) is int else 0)
 
 
 def recover(folder: Folder, sync: Sync) -> list[Recovered]:
-    """Every tape in live/, mended. Raises FolderRefusedError where the disk does not let us."""
-    found = [(stream, path, _look(path)) for stream, path in folder.live_tapes()]
+    """Mend every tape in live/. Raises FolderRefusedError if the disk prevents it."""
     try:
-        mended = [(path, what) for _, path, what in found if isinstance(what, Mended)]
-        _write(folder, mended, sync)
+        found = [(stream, path, _look(path)) for stream, path in folder.live_tapes()]
+        _write(folder, [(path, what) for _, path, what in found if isinstance(what, Mended)], sync)
         recovered = [_moved(folder, stream, path, what) for stream, path, what in found]
         _commit([folder.root, folder.live, *{found.path.parent for found in recovered if found.path}], sync)
     except OSError as error:
@@ -141,26 +102,22 @@ def recover(folder: Folder, sync: Sync) -> list[Recovered]:
 
 
 def _look(path: Path) -> Mended | str:
-    mending = Mending()
     try:
-        with path.open("rb") as file:
-            while data := file.read(_CHUNK_BYTES):
-                mending.feed(data)
+        return mended(path)
     except TapeError as error:
         return str(error)
-    return mending.mended()
 
 
-def _write(folder: Folder, mended: Sequence[tuple[Path, Mended]], sync: Sync) -> None:
-    """Cut and end; durable before anything moves. One descriptor at a time: there may be thousands of tapes."""
+def _write(folder: Folder, tapes: Sequence[tuple[Path, Mended]], sync: Sync) -> None:
+    """Cut and end the tapes; durable before anything moves. One descriptor at a time: there may be thousands."""
     paths: list[Path] = []
-    for path, what in mended:
+    for path, what in tapes:
         if what.torn or what.end:
             paths.append(path)
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 os.ftruncate(fd, what.cut_at)
-                if not what.empty and os.write(fd, what.end) != len(what.end):
+                if what.cut_at and os.write(fd, what.end) != len(what.end):
                     raise OSError(0, f"no room to end {path.name}")
             finally:
                 os.close(fd)
@@ -170,7 +127,7 @@ def _write(folder: Folder, mended: Sequence[tuple[Path, Mended]], sync: Sync) ->
 def _moved(folder: Folder, stream: str, path: Path, what: Mended | str) -> Recovered:
     if isinstance(what, str):
         return Recovered(stream=stream, path=None, refused=what)
-    if what.empty:
+    if not what.cut_at:
         path.unlink()
         return Recovered(stream=stream, path=None, torn=what.torn)
     day = day_of(what.created or path.stat().st_mtime)
@@ -183,7 +140,6 @@ def _moved(folder: Folder, stream: str, path: Path, what: Mended | str) -> Recov
 
 
 def _commit(paths: Collection[Path], sync: Sync) -> None:
-    """In portions, where each file has to be open at once."""
     waiting = list(paths)
     while waiting:
         portion, waiting = waiting[:_PORTION], waiting[_PORTION:]

@@ -1,117 +1,175 @@
-"""One tape on disk: every batch is one unbuffered write whose count is checked, and nothing follows a half one."""
+"""One tape on disk: the writer of a live one, and the one reader of tape files that everything else uses.
+
+Each batch is one unbuffered write whose size is checked, and nothing is written after half a batch.
+"""
 
 import errno
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from wiretape.events.core.limits import TAPE_LINE_BYTES_MAX
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Damage, Reader
+
 from .store import StoreError, StoreFullError, TapeBrokenError
 
-__all__ = ["TapeFile", "creation_error", "read_at"]
+__all__ = ["CHUNK_BYTES", "TapeFile", "TapeReader", "creation_error", "opened_for_reading", "records_of"]
 
+#: What one read of a tape takes: 1 MB decodes in about 15 ms.
+CHUNK_BYTES: Final = 1024 * 1024
 #: No room on the disk, in the quota, or below RLIMIT_FSIZE (P06, P11).
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-#: Of this process or of the machine: as soon as a stream ends there is one again (P10).
+#: Of this process or of the machine; one is free again as soon as a stream ends (P10).
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FLAGS: Final = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class TapeFile:
-    """Open for appending, by one task. `size` counts what was written whole."""
+    """A tape open for appending, by one task. `size` counts the bytes of whole batches.
+
+    Paths of single tapes are strings in this package: pathlib interns every name, which cost 1 MB at 14,500 streams.
+    """
 
     __slots__ = ("broken", "closed", "created", "dirty", "ended", "fd", "path", "size", "stuck", "target")
 
     def __init__(self, path: str) -> None:
-        """Raises FileExistsError where there is one: a tape is never begun twice.
-
-        A path is text here and wherever a stream's own stands: pathlib keeps each name in Python's table of them, which
-        grew by 1 MB at 14,500 streams.
-        """
+        """Raise FileExistsError where the file exists: a tape is never begun twice."""
         self.fd = os.open(path, _FLAGS, 0o600)
         self.path = path
-        #: Where it is being moved to, in another thread.
+        #: Where another thread is moving it to.
         self.target = path
         self.size = 0
-        #: Why it takes nothing more; set by whoever finds out, in any thread.
+        #: Why it takes no more writes; set by any thread.
         self.broken: str | None = None
-        #: In a commit round that has not begun; the committer's.
+        #: Waits for a commit round that has not begun; the committer's.
         self.dirty = False
         #: Nothing more is written, so the next round may close it.
         self.ended = False
-        #: Set with its end: the time (or 0) of the day to which the next round moves it; and why it could not.
+        #: Set with the end: the time (or 0) whose day the next round moves the tape to; and why it could not.
         self.created: int | None = None
         self.stuck = ""
         self.closed = False
 
     @property
     def name(self) -> str:
-        """Of the file, wherever it lies."""
+        """The name of the file, without its folder."""
         return os.path.basename(self.path)  # noqa: PTH119 - see above
 
     @property
     def stream(self) -> str:
-        """Whose tape it is."""
+        """The id of the stream."""
         return os.path.splitext(self.name)[0]  # noqa: PTH122 - see above
 
     def write(self, lines: bytes) -> None:
-        """All of it or a StoreError, and then none of it is on the tape."""
+        """Write all of it, or raise a StoreError and leave none of it on the tape."""
         if self.broken is not None:
             raise TapeBrokenError(self.broken)
         assert not self.ended, f"{self.name} has ended"
         try:
             written = os.write(self.fd, lines)
         except OSError as error:
-            raise self._failed(error, len(lines)) from error
-        if written != len(lines):
-            raise self._short(written, len(lines))
-        self.size += written
+            if error.errno not in _FULL:
+                self.broken = f"{self.name}: writing failed at byte {self.size}: {error.strerror}"
+                raise TapeBrokenError(self.broken) from error
+            written = 0
+        if written == len(lines):
+            self.size += written
+            return
+        reason = f"{self.name}: no room for {len(lines)} bytes at byte {self.size}, {written} were taken"
+        try:
+            os.ftruncate(self.fd, self.size)  # a full disk first takes a part (F10); cutting that off needs no room
+        except OSError as error:
+            self.broken = f"{reason}, and could not be cut off again: {error.strerror}"
+            raise TapeBrokenError(self.broken) from error
+        raise StoreFullError(reason)
 
     def move(self, path: str) -> None:
-        """Behind its end, to its day. Blocks: a journal that is being written makes it wait for milliseconds."""
+        """Rename the ended tape. Blocks for milliseconds while the journal is being written."""
         self.target = path
         os.rename(self.path, path)  # noqa: PTH104 - see above
         self.path = path
 
-    def read(self, at: int, size: int) -> bytes:
-        """What was written; also while it moves, and where it has moved to."""
+    def open(self) -> int:
+        """Return a descriptor for reading, also while the tape moves."""
         try:
-            return read_at(self.path, at, size)
+            return opened_for_reading(self.path)
         except FileNotFoundError:
-            return read_at(self.target, at, size)
+            return opened_for_reading(self.target)
 
     def close(self) -> None:
-        """Once; errors of a close say nothing that a commit round would not say."""
+        """Close it once. Errors of a close are those that the commit round reports."""
         if not self.closed:
             self.closed = True
             os.close(self.fd)
 
-    def _failed(self, error: OSError, size: int) -> StoreError:
-        if error.errno in _FULL:
-            return self._short(0, size)
-        self.broken = f"{self.name}: writing failed at byte {self.size}: {error.strerror}"
-        return TapeBrokenError(self.broken)
 
-    def _short(self, written: int, size: int) -> StoreError:
-        """F10: a full disk first takes a part. Only its repair may follow: cutting it off, which needs no room."""
-        reason = f"{self.name}: no room for {size} bytes at byte {self.size}, {written} were taken"
+class TapeReader:
+    """A tape file read from its beginning in whole lines. Between reads it holds no descriptor of its own.
+
+    The file may grow and move. A torn last line is never read: recovery may cut it off.
+    """
+
+    def __init__(self, opened: Callable[[], int]) -> None:
+        """`opened` returns a descriptor, which the reader closes after each read."""
+        #: The byte after the last line read.
+        self.at = 0
+        self._opened = opened
+        self._reader = Reader()
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What was wrong so far, and where."""
+        return self._reader.damage
+
+    @property
+    def ended(self) -> bool:
+        """Whether the `end` record was read."""
+        return self._reader.ended
+
+    def read(self, size: int = CHUNK_BYTES, *, until: int | None = None) -> list[Record]:
+        """Return the next records, about `size` bytes and not beyond byte `until`; none if there are no more yet.
+
+        Raises TapeError if the format is newer than this version reads.
+        """
+        while lines := self._lines(size, until):
+            self.at += len(lines)
+            if records := self._reader.feed(lines):
+                return records
+        return []
+
+    def _lines(self, size: int, until: int | None) -> bytes:
+        fd = self._opened()
         try:
-            os.ftruncate(self.fd, self.size)
-        except OSError as error:
-            self.broken = f"{reason}, and could not be cut off again: {error.strerror}"
-            return TapeBrokenError(self.broken)
-        return StoreFullError(reason)
+            while True:
+                wanted = size if until is None else min(size, until - self.at)
+                data = os.pread(fd, wanted, self.at) if wanted > 0 else b""
+                end = data.rfind(b"\n") + 1
+                if end or len(data) < size:
+                    return data[:end]
+                if size > TAPE_LINE_BYTES_MAX:  # the decoder reports it and skips to the next line
+                    return data
+                size *= 2
+        finally:
+            os.close(fd)
+
+    def __iter__(self) -> Iterator[Record]:
+        while records := self.read():
+            yield from records
+
+
+def records_of(path: str | Path) -> Iterator[Record]:
+    """Yield the records of a tape file. Raises OSError and TapeError."""
+    yield from TapeReader(lambda: opened_for_reading(path))
+
+
+def opened_for_reading(path: str | Path) -> int:
+    """Return a descriptor of the file."""
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def creation_error(name: str, error: OSError) -> StoreError:
-    """Why a tape could not be begun: no room, or anything else (P10: no descriptor is left)."""
+    """Return why a tape could not be begun: no room (P10: no descriptor either), or anything else."""
     reason = f"{name} could not be begun: {error.strerror}"
     return StoreFullError(reason) if error.errno in _FULL | _NO_DESCRIPTOR else TapeBrokenError(reason)
-
-
-def read_at(path: str | Path, at: int, size: int) -> bytes:
-    """These bytes, or as many as there are. Opened and closed each time: a reader that is left lying holds nothing."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.pread(fd, size, at)
-    finally:
-        os.close(fd)

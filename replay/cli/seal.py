@@ -153,16 +153,16 @@ def _recording(name: str, data: str | None, config: str | None) -> "Recording":
 
 def _of_stream(name: str, data: str | None, config: str | None) -> Path:
     """Whose id begins so. What is no file either is one that is not there, as it is to every verb that reads files."""
-    from wiretape.proxy.cli.tapes import NotFoundError, SeveralError, find
+    from wiretape.proxy.cli.tapes import AmbiguousIdError, NotFoundError, find
 
     try:
         return find(root_of(data, config), name)
-    except SeveralError:
+    except AmbiguousIdError:
         raise
     except (FailedError, NotFoundError) as error:
         if isinstance(error, FailedError) and error.code != FOUND_WRONG:  # the configuration cannot be understood
             raise
-        raise FailedError(f"{name}: {os.strerror(ENOENT)}, and {error}", CANNOT_START) from error
+        raise FailedError(f"{name}: {os.strerror(ENOENT)}. {error}", CANNOT_START) from error
 
 
 def _write(out: Path, sealed: bytes, *, blobs: bool) -> None:

@@ -160,7 +160,7 @@ async def test_whichever_call_of_the_disk_fails_the_stream_ends_with_the_cause(
                 first = await home.ask()
                 await home.settled()
                 assert still_open(store) == 0
-                early, failing = len(faulty.calls) >= at, store.failure is not None
+                early, failing = len(faulty.calls) >= at, store.health.failure != ""
                 assert (await readiness(home))[0] == (503 if failing else 200)
                 second = await home.ask()
                 await home.settled()
@@ -230,7 +230,7 @@ async def test_what_did_not_become_durable_is_never_written_on(tmp_path: Path, h
         failing = True  # before a round has taken what is written, since no other may come
         await client.send(post())
         with trio.fail_after(30):
-            while store.failure is None:  # noqa: ASYNC110 - it is noticed in a thread
+            while not store.health.failure:  # noqa: ASYNC110 - it is noticed in a thread
                 await trio.sleep(0.02)
         go.set()
         answered = await client.response()
@@ -263,7 +263,7 @@ async def test_when_there_is_room_again_streams_begin_again(tmp_path: Path, size
         with files_up_to(size):
             answered = await home.ask()
             await home.settled()
-            assert (await readiness(home))[0] == (503 if store.failure else 200)
+            assert (await readiness(home))[0] == (503 if store.health.failure else 200)
             again = await home.ask()
         after = await home.ask()
         await home.settled()
@@ -326,7 +326,7 @@ async def _noticed_s(folder: Path, what: str) -> float:
         await trio.to_thread.run_sync(_delete, root) if what == "deleted" else root.rename(folder / "away")
         went = trio.current_time()
         with trio.fail_after(10):
-            while store.gone is None:  # noqa: ASYNC110 - it is noticed in a thread
+            while not store.health.gone:  # noqa: ASYNC110 - it is noticed in a thread
                 await trio.sleep(0.02)
         noticed_s = trio.current_time() - went
         assert (await home.ask()).status == 503

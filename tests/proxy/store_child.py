@@ -89,11 +89,11 @@ async def starve(root: Path, limit: int) -> None:
             except StoreError as error:
                 say(f"! {type(error).__name__} {error}")
                 break
-        say(f"failure {store.failure}")
+        say(f"failure {store.health.failure or None}")
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         await store.append(stream, last)
         say(f"{stream} {last[-1].n}")
-        say(f"failure {store.failure}")
+        say(f"failure {store.health.failure or None}")
 
 
 async def hold(root: Path) -> None:

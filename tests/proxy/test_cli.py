@@ -333,12 +333,12 @@ def test_half_an_emoji_is_json_like_any_text(verb: list[str], run: Run, data: Pa
 def test_an_unknown_id_is_not_found(run: Run, data: Path) -> None:
     said = run("show", "zzz", "--data", data)
     assert (said.code, said.out) == (FOUND_WRONG, "")
-    assert said.err == f"wiretape: no stream begins with 'zzz' in {data}\n"
+    assert said.err == f"wiretape: No stream in {data} has an id that begins with 'zzz'\n"
 
 
 def test_a_beginning_that_two_streams_share_is_not_enough(run: Run, data: Path) -> None:
     put(data / DAY, DONE[:8], flat(stream_of(DONE[:8])))
-    assert "2 streams begin with 'done'" in run("show", "done", "--data", data).err
+    assert "Ambiguous id 'done' matches 2 streams" in run("show", "done", "--data", data).err
     assert run("show", DONE[:8], "--data", data).code == 0, "a whole id is its own"
 
 
@@ -364,12 +364,12 @@ def test_a_tape_without_an_end_among_those_that_have_ended_is_damaged_and_not_li
     (data / DAY / "noend.tape").write_bytes(b"".join(lines[:kept]))
     shown = run("show", "noend", "--data", data)
     assert (shown.code, shown.err.count("\n")) == (FOUND_WRONG, 1)
-    assert "it has no end, and nothing will be written to it any more" in shown.err
+    assert "the tape has no end, and nothing will be written to it any more" in shown.err
     assert re.search(r"^ending +no end *$", shown.out, re.MULTILINE)
     with closing(Folder(data)):  # nor does a server that runs
         followed = run("follow", "noend", "--data", data)
     assert (followed.code, followed.err.count("\n")) == (FOUND_WRONG, 1)
-    assert followed.err.startswith("wiretape: it has no end, and nothing will be written to it any more")
+    assert followed.err.startswith("wiretape: the tape has no end, and nothing will be written to it any more")
     (row,) = [row for row in run("ls", "--data", data, "--json").value if row["id"] == "noend"]
     assert (row["live"], row["ending"]) == (False, "no end")
     assert run("show", LIVE, "--data", data).code == 0, "one that lives has no end yet"
@@ -390,7 +390,7 @@ def test_follow_prints_what_there_is_and_says_when_nobody_writes_any_more(run: R
     (data / "lock").write_text(f"{os.getpid()}\n", encoding="ascii")  # as a server left it that was killed
     orphan = run("follow", LIVE, "--data", data)
     assert (orphan.code, orphan.out) == (FOUND_WRONG, "word 0 word 1 word 2 ")
-    assert "no server is left" in orphan.err
+    assert "no server is running" in orphan.err
 
 
 def test_reindex_builds_the_catalogue_anew(run: Run, data: Path) -> None:

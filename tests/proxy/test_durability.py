@@ -147,7 +147,7 @@ async def test_a_tape_that_did_not_become_durable_is_closed_to_writing(tmp_path:
             await gathered(store.follow("sick"))
         for batch in stream_of("well")[1:]:
             await store.append("well", batch)
-        assert store.failure == said[0]  # a disk that lied is not believed again
+        assert store.health.failure == said[0]  # a disk that lied is not believed again
         assert len(said) == 1
         assert "sick.tape" in said[0]
 
@@ -189,7 +189,7 @@ async def test_a_folder_that_goes_away_under_us_is_found_out(tmp_path: Path) -> 
         await store.create("a")
         await store.append("a", stream_of("a")[0])
         root.rename(tmp_path / "rotated")
-        await until(lambda: store.gone)
+        await until(lambda: store.health.gone)
         with pytest.raises(TapeBrokenError, match="gone"):
             await store.append("a", stream_of("a")[1])
         with pytest.raises(TapeBrokenError, match="gone"):

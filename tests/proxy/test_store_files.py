@@ -23,7 +23,7 @@ from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Reader
 from wiretape.proxy.cli.tapes import holder
 from wiretape.proxy.config.model import Keep
-from wiretape.proxy.store.durability import Durability, best_sync
+from wiretape.proxy.store.durability import best_sync
 from wiretape.proxy.store.files import INLINE_BYTES_MAX, FileStore, open_files
 from wiretape.proxy.store.folder import Folder
 from wiretape.proxy.store.recovery import recover
@@ -261,7 +261,8 @@ async def test_a_follower_of_a_live_tape_is_told_of_damage_with_its_place(tmp_pa
         records = await gathered(batches)
         assert [record.n for record in records] == [n for n in range(len(lines)) if n != 4]
         assert [(damage.at, damage.reason) for damage in batches.damage] == [
-            (len(b"".join(lines[:4])), "checksum does not match")
+            (len(b"".join(lines[:4])), "checksum does not match"),
+            (len(b"".join(lines[:5])), "records 4 to 4 are missing"),
         ]
 
 
@@ -429,10 +430,10 @@ async def test_a_full_disk_is_told_until_there_is_room(tmp_path: Path) -> None:
                 await store.append("a", stream_of("a")[0])
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        failures = [store.failure]
+        failures = [store.health.failure]
         await store.append("a", stream_of("a")[0])  # the same batch again
-        failures.append(store.failure)
-        assert [failure is None for failure in failures] == [False, True]
+        failures.append(store.health.failure)
+        assert [not failure for failure in failures] == [False, True]
         assert await gathered(store.read("a")) == stream_of("a")[0]
 
 
@@ -495,13 +496,3 @@ async def test_what_is_not_ours_in_the_folder_is_left_alone(tmp_path: Path) -> N
         assert list(await store.expire(0, Keep(bytes=0))) == ["s1"]
         assert await store.list(Filter()) == []
     assert [path.read_text() for path in foreign] == ["mine"] * 3
-
-
-@pytest.mark.parametrize(
-    ("durability", "size", "waits"),
-    [("process", 1_000, False), ("process", INLINE_BYTES_MAX + 1, True), ("disk", 1_000, True)],
-    ids=["in the loop", "in a thread", "for a round"],
-)
-async def test_what_waits_is_known_before(tmp_path: Path, durability: Durability, size: int, waits: bool) -> None:
-    async with open_files(tmp_path, warn=lambda _: None, durability=durability) as store:
-        assert store.waits_for([Record(0, 0, "body", raw=bytes(size))]) is waits

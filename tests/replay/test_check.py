@@ -427,11 +427,11 @@ def test_a_stream_of_the_data_folder_by_the_beginning_of_its_id(tmp_path: Path) 
     (live / f"aab{'a' * 23}.tape").write_bytes(TAPES["text"])
     done = CliRunner().invoke(app, ["seal", "aa", "-o", str(out), "--data", str(tmp_path)])
     assert isinstance(done.exception, FailedError)
-    assert (done.exception.code, "2 streams begin with 'aa'" in str(done.exception)) == (1, True)
+    assert (done.exception.code, "Ambiguous id 'aa' matches 2 streams" in str(done.exception)) == (1, True)
 
 
 @pytest.mark.parametrize(
-    ("data", "why"), [("", "no stream begins with 'missing' in "), ("nowhere", "there is no data folder ")]
+    ("data", "why"), [("", "No stream in "), ("nowhere", "there is no data folder ")]
 )
 def test_what_is_neither_a_file_nor_a_stream_is_said_as_by_any_verb_that_reads_files(
     tmp_path: Path, data: str, why: str
@@ -441,7 +441,7 @@ def test_what_is_neither_a_file_nor_a_stream_is_said_as_by_any_verb_that_reads_f
     done = CliRunner().invoke(app, ["seal", "missing", *more])
     assert isinstance(done.exception, FailedError)
     assert done.exception.code == 3
-    assert str(done.exception).startswith(f"missing: No such file or directory, and {why}")
+    assert str(done.exception).startswith(f"missing: No such file or directory. {why}")
     bad = tmp_path / "bad.toml"
     bad.write_text("nonsense = 1")
     done = CliRunner().invoke(app, ["seal", "missing", *more[:2], "--config", str(bad)])

@@ -28,7 +28,7 @@ from wiretape.events.tape.record import Record
 from ..config.layers import DEFAULT
 from ..config.show import Row
 from ..store.catalogue_row import StreamRow
-from .tapes import LIVE
+from ..store.folder import LIVE
 
 __all__ = [
     "ID_CHARS",

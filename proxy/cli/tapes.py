@@ -22,7 +22,6 @@ from ..store.store import Filter
 from ..store.tape_file import TapeReader, opened_for_reading
 
 __all__ = [
-    "LIVE",
     "NO_END",
     "AmbiguousIdError",
     "NotFoundError",

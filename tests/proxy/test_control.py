@@ -23,6 +23,7 @@ from wiretape.proxy.relay.registry import Registry
 from wiretape.proxy.relay.services import Log as ServicesLog
 from wiretape.proxy.security.keys import Keys
 from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.store import Health
 
 PATHS = [
     "/wiretape/healthz",
@@ -118,29 +119,21 @@ async def test_without_keys_a_caller_is_who_presents_the_same_credential(home: H
 # -- health and metrics -----------------------------------------------------------------------------------------------
 
 
-class Failing(MemoryStore):
-    """A store that says why it cannot write."""
-
-    def __init__(self, *, failure: str | None, gone: str | None) -> None:
-        super().__init__()
-        self.failure = failure
-        self.gone = gone
-
-
-READY: list[tuple[dict[str, str | None], bool, list[str]]] = [
-    ({"failure": None, "gone": None}, False, []),
-    ({"failure": None, "gone": None}, True, ["draining"]),
-    ({"failure": "/data/x: full", "gone": None}, False, ["tape_not_writable"]),
-    ({"failure": "/data/x: full", "gone": "/data gone"}, False, ["data_folder_gone"]),
-    ({"failure": "/data/x: full", "gone": None}, True, ["draining", "tape_not_writable"]),
+FULL = Health("/data/x: full", full=True)
+READY: list[tuple[Health, bool, list[str]]] = [
+    (Health(), False, []),
+    (Health(), True, ["draining"]),
+    (FULL, False, ["tape_not_writable"]),
+    (Health("/data is gone", gone=True), False, ["data_folder_gone"]),
+    (FULL, True, ["draining", "tape_not_writable"]),
 ]
 
 
-@pytest.mark.parametrize(("state", "draining", "reasons"), READY)
-async def test_ready_says_why_not_and_names_no_path(
-    state: dict[str, str | None], draining: bool, reasons: list[str]
-) -> None:
-    home = House(Failing(failure=state["failure"], gone=state["gone"]))
+@pytest.mark.parametrize(("health", "draining", "reasons"), READY)
+async def test_ready_says_why_not_and_names_no_path(health: Health, draining: bool, reasons: list[str]) -> None:
+    store = MemoryStore()
+    store.health = health
+    home = House(store)
     home.running.draining = draining
     assert readiness(home.store, home.running) == reasons
     answered = await home.get("/wiretape/readyz", key="")

@@ -16,7 +16,7 @@ from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.json_text import as_object, parse
 
 from ..config.model import Config, Route, Target
-from ..config.routing import request_target, upstream_url
+from ..config.urls import request_target, upstream_url
 from ..limits import DISK_BYTES_FEW, DISK_BYTES_NONE, DOCTOR_BODY_BYTES_MAX, DOCTOR_TIMEOUT_S, STREAM_DESCRIPTORS
 from ..security.headers import masked, to_upstream
 from ..server.server import BindError, listening

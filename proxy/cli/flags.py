@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-from ..config.table import ROUTE, SERVER, TARGET
+from ..config.model import ROUTE, SERVER, TARGET
 
 __all__ = ["UnknownOptionError", "flags_of"]
 

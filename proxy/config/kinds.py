@@ -1,207 +1,153 @@
-"""What a setting may be: a value of TOML, or the text of a flag or an environment variable, to a value of Python
+"""What a setting may be: how to describe a kind of value, and how to check and convert one.
 
-A refusal says what is allowed and never what was given: that may be a key in the wrong place.
+Errors say what is allowed and never what was given: that may be a key in the wrong place.
 """
 
-import math
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, get_args
 
-__all__ = ["Choice", "Count", "Kind", "Names", "OnOff", "PathTo", "Seconds", "Size", "Text"]
+__all__ = [
+    "ON_OFF",
+    "PREFIX",
+    "Kind",
+    "Setting",
+    "choice",
+    "count",
+    "names",
+    "option",
+    "path",
+    "seconds",
+    "size",
+    "text",
+]
 
-_WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
-_SIZE: Final = re.compile(r"([0-9]{1,18}) ?(B|KiB|MiB|GiB|TiB)?", re.ASCII)
+#: Of environment variables.
+PREFIX: Final = "WIRETAPE_"
+
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
-_ON: Final = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
-#: A week; what takes longer is meant to have no bound, and a typo.
+_OFF: Final = ("false", "off", "0")
+#: A week. A longer span is a typo for "unlimited".
 _SECONDS_MAX: Final = 604_800
 
 
-class Kind(Protocol):
-    """One kind of value."""
-
-    @property
-    def allowed(self) -> str:
-        """In words, for an error and for the table."""
-        ...
-
-    @property
-    def toml(self) -> tuple[type, ...]:
-        """What it is in TOML, which knows a number from a text."""
-        ...
-
-    def read(self, given: Any) -> Any:
-        """The value; raises ValueError, whose text nobody sees."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A text of one shape."""
+class Kind:
+    """A kind of value: how to describe it, its types in TOML, the pattern of its text, and how to convert that."""
 
     allowed: str
+    toml: tuple[type, ...]
     pattern: str
-    toml: tuple[type, ...] = (str,)
+    convert: Callable[[str], Any] = str
 
     def read(self, given: Any) -> Any:
-        """As given."""
-        if not isinstance(given, str) or not re.fullmatch(self.pattern, given, re.ASCII):
+        """Return the value of a TOML value or of the text of a flag or variable, or raise ValueError."""
+        match given:
+            case str() | Path() | int() | float():
+                given = str(given).lower() if isinstance(given, bool) else str(given)
+            case [*parts] if all(isinstance(part, str) for part in parts):
+                given = ",".join(parts)
+            case _:
+                raise ValueError
+        if not re.fullmatch(self.pattern, given, re.ASCII):
             raise ValueError
-        return given
+        return self.convert(given)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One of a few words."""
+class Setting:
+    """One setting: its name in wiretape.toml, its kind, and why a user may want to change it."""
 
-    words: tuple[str, ...]
-    toml: tuple[type, ...] = (str,)
-
-    @property
-    def allowed(self) -> str:
-        """The words."""
-        return " or ".join(f'"{word}"' for word in self.words)
-
-    def read(self, given: Any) -> Any:
-        """As given."""
-        if not isinstance(given, str) or given not in self.words:
-            raise ValueError
-        return given
-
-
-@dataclass(frozen=True, slots=True)
-class OnOff:
-    """Yes or no."""
-
-    allowed: str = "true or false"
-    toml: tuple[type, ...] = (bool,)
-
-    def read(self, given: Any) -> Any:
-        """Text is read as people write it in an environment."""
-        if isinstance(given, str):
-            given = _ON.get(given.lower())
-        if not isinstance(given, bool):
-            raise ValueError  # noqa: TRY004 - ValueError is what `read` raises
-        return given
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """A whole number in bounds."""
-
-    least: int
-    most: int
-    #: The word that means None.
-    without: str | None = None
+    name: str
+    kind: Kind
+    reason: str
+    #: The path of attributes from Config, Route or Target to the value.
+    place: str = ""
+    #: Its name as a variable and flag, where `name` alone would mean something else there.
+    alias: str = ""
+    #: False for settings about one upstream: outside `[routes.NAME]` they apply to the default route only.
+    shared: bool = True
 
     @property
-    def allowed(self) -> str:
-        """The bounds."""
-        return f"a whole number from {self.least} to {self.most}" + _or(self.without)
+    def environment(self) -> str:
+        """The environment variable."""
+        return PREFIX + (self.alias or self.name).upper()
 
     @property
-    def toml(self) -> tuple[type, ...]:
-        """A number, or a word if there is one."""
-        return (int,) if self.without is None else (int, str)
+    def flag(self) -> str:
+        """The option of `wiretape serve`."""
+        return "--" + (self.alias or self.name).replace("_", "-")
 
-    def read(self, given: Any) -> Any:
-        """Digits only: no sign, no underscore, no truth value."""
-        if self.without is not None and given == self.without:
+
+def option(default: Any, kind: Kind, reason: str, *, name: str = "", shared: bool = True) -> Any:
+    """Return a dataclass field that is a setting, named like the field unless `name` is given."""
+    return field(default=default, metadata={"setting": Setting(name, kind, reason, shared=shared)})
+
+
+def text(allowed: str, pattern: str) -> Kind:
+    """Return the kind of texts that match a pattern."""
+    return Kind(allowed, (str,), pattern)
+
+
+def path(allowed: str) -> Kind:
+    """Return the kind of paths. The loader makes them absolute, as that depends on where they were written."""
+    return Kind(allowed, (str,), r"(?s)[^\0]+", Path)
+
+
+def choice(literal: Any) -> Kind:
+    """Return the kind of one of the words of a Literal type."""
+    words = get_args(literal)
+    return Kind(" or ".join(f'"{word}"' for word in words), (str,), "|".join(map(re.escape, words)))
+
+
+def names(what: str, pattern: str) -> Kind:
+    """Return the kind of lists of names, which have commas between them in text."""
+    some = rf"\s*(?:{pattern})\s*"
+    return Kind(f"a list of {what}", (list,), rf"(?:{some}(?:,{some})*)?", _listed)
+
+
+def _listed(given: str) -> tuple[str, ...]:
+    return tuple(part.strip().lower() for part in given.split(",")) if given else ()
+
+
+ON_OFF: Final = Kind("true or false", (bool,), "(?i:true|on|1|false|off|0)", lambda given: given.lower() not in _OFF)
+
+
+def count(least: int, most: int, without: str | None = None) -> Kind:
+    """Return the kind of whole numbers; the word `without` means None."""
+    return _numbers(f"a whole number from {least} to {most}", "([0-9]{1,18})", least, most, without)
+
+
+def size(least: int, without: str | None = None) -> Kind:
+    """Return the kind of byte counts, with or without a unit."""
+    pattern = f"([0-9]{{1,19}})(?: ?({'|'.join(_UNITS)}))?"
+    return _numbers(f'bytes, at least {least}, as a number or like "5 GiB"', pattern, least, 2**63 - 1, without)
+
+
+def _numbers(allowed: str, pattern: str, least: int, most: int, without: str | None) -> Kind:
+    def convert(given: str) -> int | None:
+        found = re.fullmatch(pattern, given)
+        if found is None:
             return None
-        if isinstance(given, str) and _WHOLE.fullmatch(given):
-            given = int(given)
-        if type(given) is not int or not self.least <= given <= self.most:
-            raise ValueError
-        return given
+        unit = found[2] if len(found.groups()) > 1 else None
+        return int(_between(int(found[1]) * 1024 ** _UNITS.index(unit or "B"), least, most))
+
+    if without is None:
+        return Kind(allowed, (int,) if "B" not in pattern else (int, str), pattern, convert)
+    return Kind(f'{allowed}, or "{without}"', (int, str), f"{without}|{pattern}", convert)
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """Bytes."""
-
-    least: int
-    without: str | None = None
-    toml: tuple[type, ...] = (int, str)
-
-    @property
-    def allowed(self) -> str:
-        """The ways to say it."""
-        return f'bytes, at least {self.least}, as a number or like "5 GiB"' + _or(self.without)
-
-    def read(self, given: Any) -> Any:
-        """A number, or a number and a unit."""
-        if self.without is not None and given == self.without:
-            return None
-        if isinstance(given, str) and (found := _SIZE.fullmatch(given)):
-            given = int(found[1]) * 1024 ** _UNITS.index(found[2] or "B")
-        if type(given) is not int or not self.least <= given < 2**63:
-            raise ValueError
-        return given
+def seconds(*, zero: bool = False) -> Kind:
+    """Return the kind of finite spans of time."""
+    allowed = f"seconds, {'from' if zero else 'more than'} 0 and at most {_SECONDS_MAX}"
+    return Kind(
+        allowed, (int, float), "[0-9.e+-]+", lambda given: _between(float(given), 0 if zero else 1e-9, _SECONDS_MAX)
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """A span of time."""
-
-    zero: bool = False
-    toml: tuple[type, ...] = (int, float)
-
-    @property
-    def allowed(self) -> str:
-        """The bounds."""
-        return f"seconds, {'from' if self.zero else 'more than'} 0 and at most {_SECONDS_MAX}"
-
-    def read(self, given: Any) -> Any:
-        """A finite number."""
-        if isinstance(given, str):
-            given = float(given)
-        if type(given) not in (int, float) or not math.isfinite(given):
-            raise ValueError
-        if not 0 <= given <= _SECONDS_MAX or (given == 0 and not self.zero):
-            raise ValueError
-        return float(given)
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Several, as a list or with commas between them."""
-
-    what: str
-    pattern: str
-    toml: tuple[type, ...] = (list,)
-
-    @property
-    def allowed(self) -> str:
-        """What each of them is."""
-        return f"a list of {self.what}"
-
-    def read(self, given: Any) -> Any:
-        """In their order."""
-        if isinstance(given, str):
-            given = [part.strip() for part in given.split(",")]
-        if not isinstance(given, (list, tuple)):
-            raise ValueError  # noqa: TRY004 - ValueError is what `read` raises
-        names: list[Any] = list(given)  # pyright: ignore[reportUnknownArgumentType] - each is looked at below
-        if not all(isinstance(name, str) and re.fullmatch(self.pattern, name, re.ASCII) for name in names):
-            raise ValueError
-        return tuple(name.lower() for name in names)
-
-
-@dataclass(frozen=True, slots=True)
-class PathTo:
-    """A place on disk."""
-
-    allowed: str = "a path"
-    toml: tuple[type, ...] = (str,)
-
-    def read(self, given: Any) -> Any:
-        """Not yet made absolute: that hangs on where it was written."""
-        if not isinstance(given, (str, Path)) or not str(given) or "\0" in str(given):
-            raise ValueError
-        return Path(given)
-
-
-def _or(without: str | None) -> str:
-    return "" if without is None else f', or "{without}"'
+def _between(value: float, least: float, most: float) -> float:
+    if not least <= value <= most:
+        raise ValueError
+    return value

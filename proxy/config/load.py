@@ -1,30 +1,38 @@
-"""From wiretape.toml, the environment and the flags to one Config, and where each value came from"""
+"""Combine the layers into one `Config`, and say where each value came from.
+
+What is said about an upstream (its key, its fallbacks) applies to that upstream only: naming another one in a higher
+layer leaves the key of the first behind.
+"""
 
 import re
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.errors import LocalError
 
 from ..limits import KEY_CHARS_MIN
-from .layers import DEFAULT, Layers, environment_secret, file_secret, line, open_layers
-from .model import Config, ConfigError, Egress
-from .routes import default_route, named_routes
+from .kinds import PREFIX, Setting
+from .layers import DEFAULT, OWN_KEY, Given, Layers, printable
+from .model import ROUTE, SERVER, TARGET, Config, ConfigError, Egress, Route, Target
 from .secrets import Key, Secret
-from .table import PREFIX, ROUTE, SERVER, TARGET, with_values
-from .url import UrlError, checked, is_loopback, origin_of
+from .urls import UrlError, checked, is_loopback, origin_of, plain_name
 
 __all__ = ["Loaded", "load"]
 
-_OWN_KEY: Final = PREFIX + "KEY"
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
-#: An address that means all of this machine's.
-_EVERYWHERE: Final = ("0.0.0.0", "::", "[::]")  # noqa: S104 - asked about, not listened on
-_EGRESS: Final = ("egress_proxy", "egress_user", "egress_password_env")
+_ROUTE_NAME: Final = re.compile(r"(?!(?:v1|wiretape)\Z)[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
+#: Addresses that mean every address of this machine.
+_EVERYWHERE: Final = ("0.0.0.0", "::", "[::]")  # noqa: S104 - compared, not listened on
+_AZURE: Final = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
+_ROUTE_KEYS: Final = (*(setting.name for setting in (*ROUTE, *TARGET)), "fallbacks")
+_TARGET_KEYS: Final = tuple(setting.name for setting in TARGET)
+
+_Find = Callable[[Setting], Given | None]
 
 
 class Loaded(NamedTuple):
@@ -32,117 +40,230 @@ class Loaded(NamedTuple):
 
     config: Config
     origins: Mapping[str, str]
-    #: Variables that begin like settings and are none; whoever starts a server says so.
+    #: Variables that begin like settings but are not, to report where a server starts.
     unknown: tuple[str, ...] = ()
 
 
 def load(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, *, serving: bool = True) -> Loaded:
-    """Flags (by a setting's name; None is not given) over `WIRETAPE_*` over wiretape.toml; raises ConfigError.
+    """Return the configuration from flags (by setting name), `WIRETAPE_*` and wiretape.toml, or raise `ConfigError`.
 
-    Who only reads tapes is not `serving`: no upstream and no secret is asked for then, and none is read.
+    Without `serving`, for commands that only read tapes, no upstream is required and no secret is read.
     """
     known = {name for setting in (*SERVER, *ROUTE, *TARGET) for name in (setting.name, setting.alias)} | {"config"}
     if strangers := set(flags) - known:
-        raise LocalError(f"flags that are no setting: {sorted(strangers)}")
-    layers = open_layers(flags, environ, cwd)
-    origins: dict[str, str] = {}
-    config = _server(layers, origins, serving=serving)
-    routes = named_routes(layers, origins, serving=serving)
-    first = default_route(layers, origins, routes, serving=serving)
-    routes = routes if first is None else {"": first, **routes}
-    config = replace(config, routes=routes, keys=_keys(layers, origins, serving=serving))
+        raise LocalError(f"flags that are not settings: {sorted(strangers)}")
+    loader = _Loader(Layers(flags, environ, cwd), serving=serving)
+    config = replace(loader.server(), routes=loader.routes(), keys=loader.keys())
     if serving:
-        _servable(config)
-    return Loaded(config, origins, layers.unknown)
+        _check_servable(config)
+    return Loaded(config, loader.origins, loader.layers.unknown)
 
 
-def _server(layers: Layers, origins: dict[str, str], *, serving: bool) -> Config:
-    values: dict[str, Any] = {}
-    named: dict[str, Any] = {}
-    for setting in SERVER:
-        given = layers.top(setting)
-        origins[setting.name] = given.origin if given else DEFAULT
-        if given:
-            (values if setting.place else named)[setting.place or setting.name] = given.value
-    data = values.pop("data", None) or _data_folder(layers)
-    if named:
-        values["upstream.egress"] = _egress(named, layers, origins, serving=serving)
-    config: Config = with_values(Config(data=data), values)
-    return config
+class _Loader:
+    """One pass over the layers, noting the origin of each value."""
 
+    def __init__(self, layers: Layers, *, serving: bool) -> None:
+        self.layers = layers
+        self.origins: dict[str, str] = {}
+        self._serving = serving
 
-def _egress(named: Mapping[str, str], layers: Layers, origins: Mapping[str, str], *, serving: bool) -> Egress:
-    proxy, user, variable = (named.get(name) for name in _EGRESS)
-    if proxy is None:
-        given = next(name for name in _EGRESS if name in named)
-        raise ConfigError(f"{_where(origins, given)}: needs egress_proxy beside it")
-    password = ""
-    if variable is not None:
-        where = _where(origins, "egress_password_env")
-        if user is None:
-            raise ConfigError(f"{where}: needs egress_user beside it")
-        password = environment_secret(where, variable, layers.environ).reveal() if serving else ""
-    try:
-        checked(proxy, allow_plain_http=True)
-    except UrlError as exc:
-        raise ConfigError(f"{_where(origins, 'egress_proxy')}: {exc}") from None
-    scheme, host, port = origin_of(proxy)
-    return Egress(tls=scheme == "https", host=host, port=port, user=user, password=password)
+    def server(self) -> Config:
+        """Return the settings of the whole server."""
+        given = {setting: self.layers.top(setting) for setting in SERVER}
+        self.origins |= {setting.name: found.origin if found else DEFAULT for setting, found in given.items()}
+        values = {setting.place: found.value for setting, found in given.items() if found and setting.place}
+        egress = {setting.name: found for setting, found in given.items() if found and not setting.place}
+        if egress:
+            values["upstream.egress"] = self._egress(egress)
+        if "data" not in values:
+            values["data"] = _data_folder(self.layers.environ)
+        config: Config = _with_values(Config(data=values["data"]), values)
+        return config
 
+    def _egress(self, given: Mapping[str, Given]) -> Egress:
+        proxy, user, variable = (given.get(name) for name in ("egress_proxy", "egress_user", "egress_password_env"))
+        if proxy is None:
+            raise ConfigError(f"{next(iter(given.values())).where}: needs egress_proxy as well")
+        password = ""
+        if variable is not None:
+            if user is None:
+                raise ConfigError(f"{variable.where}: needs egress_user as well")
+            if self._serving:
+                password = self.layers.secret(variable.where, variable=variable.value).reveal()
+        try:
+            checked(proxy.value, allow_plain_http=True)
+        except UrlError as error:
+            raise ConfigError(f"{proxy.where}: {error}") from None
+        scheme, host, port = origin_of(proxy.value)
+        return Egress(tls=scheme == "https", host=host, port=port, user=user.value if user else None, password=password)
 
-def _where(origins: Mapping[str, str], name: str) -> str:
-    """How a setting's owner finds it: a variable or flag says its own name, a file does not."""
-    origin = origins[name]
-    return origin if origin.startswith(("--", PREFIX)) else f"{origin}: {name}"
+    # -- routes -------------------------------------------------------------------------------------------------------
 
+    def routes(self) -> dict[str, Route]:
+        """Return the default route, if there is one, and the named ones in the file's order."""
+        layers = self.layers
+        document = layers.document.get("routes", {})
+        tables: dict[str, dict[str, Any]] = {}
+        for name, value in layers.table(document, "routes", document).items():
+            if not _ROUTE_NAME.fullmatch(name):
+                raise ConfigError(
+                    f"{layers.file}: routes.{printable(name)}: "
+                    "a route's name must consist of a-z, 0-9, - and _, and not be v1 or wiretape"
+                )
+            tables[name] = layers.table(value, f"routes.{name}", _ROUTE_KEYS)
+        routes = {name: self._named_route(name, table) for name, table in tables.items()}
+        for name, table in tables.items():
+            if "fallbacks" in table:
+                routes[name] = self._with_fallbacks(routes[name], table["fallbacks"], routes)
+        default = self._default_route(routes)
+        return routes if default is None else {"": default, **routes}
 
-def _keys(layers: Layers, origins: dict[str, str], *, serving: bool) -> tuple[Key, ...]:
-    keys: list[Key] = []
-    if layers.environ.get(_OWN_KEY):
-        origins["keys.default"] = _OWN_KEY
-        if serving:
-            keys.append(Key("default", _long(_OWN_KEY, environment_secret(_OWN_KEY, _OWN_KEY, layers.environ))))
-    document = layers.document.get("keys", {})
-    for name, source in layers.table(document, "keys", document).items():
-        where = f"{layers.file}: keys.{line(name)}"
-        if not _KEY_NAME.fullmatch(name) or f"keys.{name}" in origins:
-            raise ConfigError(f"{where}: a key's name is short, of letters, digits and - _ . and stands once")
-        origins[f"keys.{name}"] = layers.file
-        secret = _own_key(where, source, layers, serving=serving)
-        if secret is not None:
-            keys.append(Key(name, secret))
-    if len({key.secret for key in keys}) < len(keys):
-        raise ConfigError(f"{layers.file}: keys: two names have the same key")
-    return tuple(keys)
+    def _named_route(self, name: str, table: Mapping[str, Any]) -> Route:
+        layers, prefix = self.layers, f"routes.{name}."
+        inside = partial(self._inside, table, prefix)
 
+        def find(setting: Setting) -> Given | None:
+            if not setting.shared:
+                return inside(setting)
+            return layers.above(setting) or inside(setting) or layers.inside(layers.document, setting)
 
-def _own_key(where: str, source: Any, layers: Layers, *, serving: bool) -> Secret | None:
-    allowed = f"{where}: must be {{ env = VARIABLE }} or {{ file = PATH }}, never the key itself"
-    match source:
-        case {"env": str(variable), **rest} if not rest:
-            return _long(where, environment_secret(where, variable, layers.environ)) if serving else None
-        case {"file": str(path), **rest} if not rest and path and "\0" not in path:
-            return _long(where, file_secret(where, layers.path(Path(path), layers.folder))) if serving else None
-        case _:
+        target = self._target(inside, prefix)
+        if target is None:
+            raise ConfigError(f"{layers.file}: {prefix}upstream: is missing")
+        return self._route(name, target, find, prefix)
+
+    def _default_route(self, routes: Mapping[str, Route]) -> Route | None:
+        layers = self.layers
+        upstream = layers.top(TARGET[0])
+        if upstream is None:
+            stray = [found.where for setting in TARGET[1:] if (found := layers.top(setting))]
+            stray += [f"{layers.file}: fallbacks"] if "fallbacks" in layers.document else []
+            if stray:
+                raise ConfigError(f"{stray[0]}: needs an upstream as well")
+            return None
+        lowest = layers.inside(layers.document, TARGET[0]) or layers.above(TARGET[0], flags=False) or upstream
+
+        def find(setting: Setting) -> Given | None:
+            given = layers.top(setting)
+            # Below the upstream's layer a setting counts only if it cannot have been meant for another upstream.
+            return given if given and (given.rank >= upstream.rank or lowest.rank == upstream.rank) else None
+
+        target = self._target(find, "")
+        assert target is not None, "`find` finds the upstream"
+        route = self._route("", target, layers.top, "")
+        if upstream.rank == 1 and "fallbacks" in layers.document:
+            return self._with_fallbacks(route, layers.document["fallbacks"], routes)
+        return route
+
+    def _route(self, name: str, target: Target, find: _Find, prefix: str) -> Route:
+        given = {setting: find(setting) for setting in ROUTE}
+        self.origins |= {prefix + setting.name: found.origin if found else DEFAULT for setting, found in given.items()}
+        values = {setting.place: found.value for setting, found in given.items() if found}
+        route: Route = _with_values(Route(name=name, targets=(target,)), values)
+        return route
+
+    def _target(self, find: _Find, prefix: str, *, fallback: bool = False) -> Target | None:
+        given = {setting.name: found for setting in TARGET if (found := find(setting))}
+        if "upstream" not in given:
+            return None
+        plain = given.get("allow_plain_http")
+        try:
+            url = checked(given["upstream"].value, allow_plain_http=bool(plain and plain.value))
+        except UrlError as error:
+            raise ConfigError(f"{given['upstream'].where}: {error}") from None
+        key = None
+        if "key_env" in given and "key_file" in given:
+            raise ConfigError(f"{given['key_file'].where}: there is a key_env already")
+        if self._serving and (named := given.get("key_env")):
+            key = self.layers.secret(named.where, variable=named.value)
+        if self._serving and (named := given.get("key_file")):
+            key = self.layers.secret(named.where, file=named.value)
+        values: dict[str, Any] = {"key_header": "api-key" if origin_of(url)[1].endswith(_AZURE) else "authorization"}
+        values |= {
+            name: given[name].value for name in ("key_header", "caller_key", "allow_plain_http") if name in given
+        }
+        if not fallback:
+            self.origins |= {prefix + name: found.origin for name, found in given.items()}
+        return Target(name=plain_name(url), url=url, key=key, **values)
+
+    def _with_fallbacks(self, route: Route, value: Any, routes: Mapping[str, Route]) -> Route:
+        layers, prefix = self.layers, f"routes.{route.name}." if route.name else ""
+        allowed = (
+            f"{layers.file}: {prefix}fallbacks: must be a list of route names, URLs or tables like "
+            "{ upstream = URL, key_env = VARIABLE }"
+        )
+        if not isinstance(value, list):
             raise ConfigError(allowed)
+        entries: list[Any] = value  # pyright: ignore[reportUnknownVariableType] - checked below
+        targets = list(route.targets)
+        for number, entry in enumerate(entries):
+            name, explicit = f"{prefix}fallbacks[{number}]", False
+            if isinstance(entry, str) and entry in routes and entry != route.name:
+                target: Target | None = routes[entry].targets[0]
+            elif isinstance(entry, dict) or (isinstance(entry, str) and "://" in entry):
+                table = {"upstream": entry} if isinstance(entry, str) else layers.table(entry, name, _TARGET_KEYS)
+                explicit = "caller_key" in table
+                target = self._target(partial(self._inside, table, f"{name}."), f"{name}.", fallback=True)
+            else:
+                raise ConfigError(allowed)
+            if target is None:
+                raise ConfigError(f"{layers.file}: {name}.upstream: is missing")
+            # A caller's key was meant for the first upstream. Another host gets it only if its owner says so.
+            same_host = origin_of(target.url) == origin_of(route.targets[0].url)
+            targets.append(target if explicit or same_host else replace(target, caller_key=False))
+        self.origins[f"{prefix}fallbacks"] = layers.file
+        return replace(route, targets=tuple(targets))
+
+    def _inside(self, table: Mapping[str, Any], prefix: str, setting: Setting) -> Given | None:
+        return self.layers.inside(table, setting, prefix)
+
+    # -- Wiretape's own keys ------------------------------------------------------------------------------------------
+
+    def keys(self) -> tuple[Key, ...]:
+        """Return the keys from WIRETAPE_KEY and `[keys]`; none unless serving."""
+        layers = self.layers
+        keys: list[Key] = []
+        if layers.environ.get(OWN_KEY):
+            self.origins["keys.default"] = OWN_KEY
+            if self._serving:
+                keys.append(Key("default", _long(OWN_KEY, layers.secret(OWN_KEY, variable=OWN_KEY))))
+        document = layers.document.get("keys", {})
+        for name, source in layers.table(document, "keys", document).items():
+            where = f"{layers.file}: keys.{printable(name)}"
+            if not _KEY_NAME.fullmatch(name) or f"keys.{name}" in self.origins:
+                raise ConfigError(f"{where}: a key's name must be short, unique, and of letters, digits and - _ .")
+            self.origins[f"keys.{name}"] = layers.file
+            match source:
+                case {"env": str(variable), **rest} if not rest:
+                    file = None
+                case {"file": str(path), **rest} if not rest and path and "\0" not in path:
+                    variable, file = "", layers.path(Path(path), layers.folder)
+                case _:
+                    raise ConfigError(
+                        f"{where}: must be {{ env = VARIABLE }} or {{ file = PATH }}, never the key itself"
+                    )
+            if self._serving:
+                keys.append(Key(name, _long(where, layers.secret(where, variable=variable, file=file))))
+        if len({key.secret for key in keys}) < len(keys):
+            raise ConfigError(f"{layers.file}: keys: two names have the same key")
+        return tuple(keys)
 
 
 def _long(where: str, secret: Secret) -> Secret:
     if len(secret.reveal()) < KEY_CHARS_MIN:
-        raise ConfigError(f"{where}: a key of Wiretape's has at least {KEY_CHARS_MIN} characters; {_fresh()}")
+        raise ConfigError(f"{where}: a key of Wiretape's own has at least {KEY_CHARS_MIN} characters; {_fresh_key()}")
     return secret
 
 
-def _fresh() -> str:
-    return f"here is a fresh one: export {_OWN_KEY}={secrets.token_urlsafe(32)}"
+def _fresh_key() -> str:
+    return f"here is a fresh one: export {OWN_KEY}={secrets.token_urlsafe(32)}"
 
 
-def _servable(config: Config) -> None:
-    """What only a server needs."""
+def _check_servable(config: Config) -> None:
     if not config.routes:
-        raise ConfigError(f"no upstream: give --upstream URL, {PREFIX}UPSTREAM, or `upstream` in wiretape.toml")
+        raise ConfigError(f"no upstream: pass --upstream URL, or set {PREFIX}UPSTREAM or `upstream` in wiretape.toml")
     if not is_loopback(config.host) and not config.keys:
-        raise ConfigError(f"host: other machines may only call with a key, and there is none; {_fresh()}")
+        raise ConfigError(f"host: other machines need a key to call, and none is set; {_fresh_key()}")
     for name, route in config.routes.items():
         for target in route.targets:
             _, host, port = origin_of(target.url)
@@ -150,14 +271,22 @@ def _servable(config: Config) -> None:
                 raise ConfigError(f"{f'routes.{name}.' if name else ''}upstream: is this server itself")
 
 
-def _data_folder(layers: Layers) -> Path:
-    """The platform's folder for data (XDG; on macOS Apple's)."""
-    home = layers.environ.get("HOME")
-    xdg = layers.environ.get("XDG_DATA_HOME")
+def _data_folder(environ: Mapping[str, str]) -> Path:
+    """Return the platform's folder for data (XDG; on macOS Apple's)."""
+    home, xdg = environ.get("HOME"), environ.get("XDG_DATA_HOME")
     if xdg and Path(xdg).is_absolute() and sys.platform != "darwin":
         return Path(xdg) / "wiretape"
     if not home:
-        raise ConfigError(f"data: there is no HOME; give --data DIR or {PREFIX}DATA")
+        raise ConfigError(f"data: HOME is not set; pass --data DIR or set {PREFIX}DATA")
     if sys.platform == "darwin":
         return Path(home) / "Library" / "Application Support" / "wiretape"
     return Path(home) / ".local" / "share" / "wiretape"
+
+
+def _with_values(base: Any, values: Mapping[str, Any]) -> Any:
+    """Return a Config or Route with each value at its place."""
+    own = {place: value for place, value in values.items() if "." not in place}
+    for head in {place.partition(".")[0] for place in values if "." in place}:
+        inner = {place.partition(".")[2]: value for place, value in values.items() if place.startswith(head + ".")}
+        own[head] = _with_values(getattr(base, head), inner)
+    return replace(base, **own)

@@ -1,117 +1,126 @@
-"""What a user may choose, as frozen values; config_load.py reads them, config_table.py names each of them"""
+"""Everything a user may choose: frozen dataclasses whose fields are the settings, with default, kind and reason.
+
+docs/configuration.md is drawn from `SERVER`, `ROUTE` and `TARGET`.
+"""
 
 import base64
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Final, Literal
 
 from wiretape.events.core.errors import WiretapeError
-from wiretape.events.core.settings import Settings
+from wiretape.events.core.settings import OnPartial, Profile, Reasoning, Settings, Tools
 
+from .. import limits
 from ..http_headers import Header
-from ..limits import (
-    ATTEMPTS,
-    CLIENT_DRAIN_S,
-    CLIENT_KEEP_S,
-    CONNECT_TIMEOUT_S,
-    FINISH_GRACE_S,
-    FIRST_BYTE_TIMEOUT_S,
-    IDLE_CONNECTION_TIMEOUT_S,
-    IDLE_CONNECTIONS_MAX,
-    IDLE_TIMEOUT_S,
-    KEEPALIVE_S,
-    REQUEST_BYTES_MAX,
-    SHUTDOWN_DRAIN_S,
-    STREAMS_MAX,
-    WRITE_TIMEOUT_S,
-)
+from .kinds import ON_OFF, Setting, choice, count, names, option, path, seconds, size, text
 from .secrets import Key, Secret
 
 __all__ = [
+    "FLAGS",
+    "ROUTE",
+    "SERVER",
+    "TARGET",
     "Config",
     "ConfigError",
-    "Durability",
     "Egress",
-    "History",
     "Keep",
-    "KeyHeader",
-    "OnClientGone",
-    "OnLogFailure",
-    "Requests",
     "Route",
     "Target",
     "UpstreamSettings",
 ]
 
-Durability = Literal["process", "disk", "none"]
-Requests = Literal["full", "hash"]
-OnLogFailure = Literal["stop", "serve"]
-OnClientGone = Literal["cancel", "drain", "keep"]
-History = Literal["off", "warn", "repair"]
-KeyHeader = Literal["authorization", "api-key", "x-api-key"]
+_Durability = Literal["process", "disk", "none"]
+_Requests = Literal["full", "hash"]
+_OnLogFailure = Literal["stop", "serve"]
+_OnClientGone = Literal["cancel", "drain", "keep"]
+_History = Literal["off", "warn", "repair"]
+_KeyHeader = Literal["authorization", "api-key", "x-api-key"]
+
+_UNLIMITED: Final = "unlimited"
+_HOST: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}|\[[0-9A-Fa-f:.]+\]"
+_ORIGIN: Final = r"[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9._\[\]:-]+"
+_PROXY: Final = r"https?://[A-Za-z0-9._-]+:[0-9]{1,5}/?|https?://\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}/?"
+_VARIABLE: Final = text("the name of an environment variable", r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 
 class ConfigError(WiretapeError):
-    """What was configured cannot be used: one line that names the place, the setting and what is allowed.
-
-    It never holds a value: what stands in the wrong place may be a key.
-    """
+    """A configuration that cannot be used: one line with the place, the setting and what is allowed, but no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One upstream."""
+    """One upstream. Its key replaces whatever the caller presented."""
 
     name: str
-    #: Base URL; its path takes the place of our prefix, its query goes before the caller's.
+    #: The base URL: its path replaces our prefix, its query goes before the caller's.
     url: str
-    #: Put in instead of whatever the caller presented.
     key: Secret | None = None
-    #: Where it is put; Azure takes it under a name of its own.
-    key_header: KeyHeader = "authorization"
-    #: Without a key of its own: whether the caller's passes. Not to another provider that stands in for the first.
+    key_header: _KeyHeader = "authorization"
     caller_key: bool = True
-    #: http:// to another machine was asked for.
     allow_plain_http: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One prefix and what stands behind it. The default route has no name: it is /v1, the others are /<name>/v1."""
+    """One path prefix and its upstreams. The default route has no name: it is /v1, the others are /<name>/v1."""
 
     name: str
-    #: The first, then those that stand in for it, in order.
+    #: The first one, then its fallbacks in order.
     targets: tuple[Target, ...]
     settings: Settings = field(default_factory=Settings)
-    include_usage: bool = False
-    attempts: int = ATTEMPTS
-    first_byte_s: float = FIRST_BYTE_TIMEOUT_S
-    idle_s: float = IDLE_TIMEOUT_S
-    keepalive_s: float = KEEPALIVE_S
-    finish_grace_s: float = FINISH_GRACE_S
-    on_client_gone: OnClientGone = "cancel"
-    drain_s: float = CLIENT_DRAIN_S
-    keep_s: float = CLIENT_KEEP_S
-    #: An answer that is no stream becomes one (U12); else it is a 502.
-    synthesise: bool = True
-    #: Exchanges that are no dialect's are taped too.
-    tape: bool = True
-    #: What is done about markers and warnings of ours in the history that a client sends back.
-    history: History = "warn"
-    #: The upstream is hermes-agent: its own events are believed (U49).
-    hermes: bool = False
+    include_usage: bool = option(
+        False, ON_OFF, "Request usage from the upstream even if the client did not; only the tape shows it."
+    )
+    attempts: int = option(
+        limits.ATTEMPTS, count(1, limits.ATTEMPTS_MAX), "Attempts per request, as long as nothing was delivered."
+    )
+    first_byte_s: float = option(
+        limits.FIRST_BYTE_TIMEOUT_S, seconds(), "Time to the first frame. Reasoning models are silent for minutes."
+    )
+    idle_s: float = option(limits.IDLE_TIMEOUT_S, seconds(), "Longest silence inside a stream. Pings do not count.")
+    keepalive_s: float = option(
+        limits.KEEPALIVE_S, seconds(), "Silence before the client gets a keepalive. Load balancers close after 60 s."
+    )
+    finish_grace_s: float = option(
+        limits.FINISH_GRACE_S, seconds(zero=True), "Time after the finish reason for usage and the terminator."
+    )
+    on_client_gone: _OnClientGone = option(
+        "cancel",
+        choice(_OnClientGone),
+        "When the last reader leaves: `cancel` the upstream, `drain` it for its usage, or `keep` it for a resume.",
+    )
+    drain_s: float = option(limits.CLIENT_DRAIN_S, seconds(zero=True), "How long `drain` lasts.")
+    keep_s: float = option(limits.CLIENT_KEEP_S, seconds(zero=True), "How long `keep` lasts.")
+    synthesise: bool = option(
+        True, ON_OFF, "Turn a plain response into a stream where one was requested; otherwise it is a 502."
+    )
+    tape: bool = option(
+        True,
+        ON_OFF,
+        "Record exchanges that are not of a dialect, such as the list of models. Without it their id is only logged.",
+    )
+    history: _History = option(
+        "warn",
+        choice(_History),
+        "Tool markers and Wiretape's own warnings in a client's history, which models imitate: `warn` counts them, "
+        "`repair` removes them before they go upstream.",
+    )
+    hermes: bool = option(
+        False, ON_OFF, "The upstream is hermes-agent: trust its tool events and its endings.", shared=False
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """How long and how much is kept; None is unlimited."""
+    """How much is kept; None is unlimited."""
 
-    #: What a person remembers having done.
-    days: int | None = 7
-    #: What nobody misses on a disk.
-    bytes: int | None = 5 * 1024**3
+    days: int | None = option(7, count(0, 36_500, _UNLIMITED), "Older tapes are deleted.", name="keep_days")
+    bytes: int | None = option(
+        5 * 1024**3, size(0, _UNLIMITED), "Beyond this size the oldest tapes are deleted.", name="keep_bytes"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,42 +146,179 @@ class Egress:
 class UpstreamSettings:
     """Connections to upstreams. Reading has no deadline here: the relay has its own for first byte and silence."""
 
-    connect_timeout_s: float = CONNECT_TIMEOUT_S
-    write_timeout_s: float = WRITE_TIMEOUT_S
-    idle_connections_max: int = IDLE_CONNECTIONS_MAX
-    idle_connection_timeout_s: float = IDLE_CONNECTION_TIMEOUT_S
-    ca_file: Path | None = None
+    connect_timeout_s: float = option(
+        limits.CONNECT_TIMEOUT_S,
+        seconds(),
+        "Time to resolve, connect and finish TLS, also through the egress proxy.",
+    )
+    write_timeout_s: float = option(
+        limits.WRITE_TIMEOUT_S, seconds(), "How long an upstream may accept nothing more of a request."
+    )
+    idle_connections_max: int = limits.IDLE_CONNECTIONS_MAX
+    idle_connection_timeout_s: float = limits.IDLE_CONNECTION_TIMEOUT_S
+    ca_file: Path | None = option(
+        None,
+        path("a path to a file of certificates in PEM"),
+        "Certificates to trust in addition to the system's. Verification cannot be switched off.",
+    )
     egress: Egress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Everything; what is not given has its default from config_table.py."""
+    """The whole configuration."""
 
-    data: Path
-    host: str = "127.0.0.1"
-    port: int = 8787
-    durability: Durability = "process"
-    requests: Requests = "full"
-    on_log_failure: OnLogFailure = "stop"
+    host: str = option(
+        "127.0.0.1",
+        text("a name or address of this machine", _HOST + "|[0-9A-Fa-f:.]+"),
+        "Where to listen. Any address but this machine's loopback needs a key of Wiretape's own.",
+    )
+    port: int = option(8787, count(0, limits.PORT_MAX), "0 picks a free port.")
+    data: Path = option(
+        MISSING, path("a path to a folder"), "Where the tapes are; by default the platform's folder for data."
+    )
+    durability: _Durability = option(
+        "process",
+        choice(_Durability),
+        "`process` survives a crash of this process and loses at most a second in a power cut, `disk` delivers only "
+        "what is durable, `none` keeps tapes in memory.",
+    )
+    requests: _Requests = option(
+        "full", choice(_Requests), "`hash` keeps only the length, the hash and a few facts of each request body."
+    )
+    on_log_failure: _OnLogFailure = option(
+        "stop",
+        choice(_OnLogFailure),
+        "When the disk fails: `stop` ends streams, `serve` continues and marks them as untaped.",
+    )
     keep: Keep = field(default_factory=Keep)
-    #: Wiretape's own keys; with any of them, every caller presents one.
-    keys: tuple[Key, ...] = ()
-    #: Names under which this server may be called, besides those of this machine.
-    hosts: tuple[str, ...] = ()
-    #: Origins of pages that may call it, besides its own.
-    origins: tuple[str, ...] = ()
-    routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
-    streams_max: int = STREAMS_MAX
-    #: Of this process; None where whoever runs it has no figure.
-    memory_max_bytes: int | None = None
-    body_bytes_max: int = REQUEST_BYTES_MAX
-    #: At SIGTERM: how long running streams may go on.
-    drain_s: float = SHUTDOWN_DRAIN_S
+    hosts: tuple[str, ...] = option(
+        (),
+        names("host names without ports", _HOST),
+        "Names under which clients call this server, in addition to `localhost`, `127.0.0.1`, `[::1]` and `host`. Any "
+        "other is refused, because a page can point its own name at this machine (DNS rebinding).",
+    )
+    origins: tuple[str, ...] = option(
+        (),
+        names("origins like `app://name` or `https://name:port`", _ORIGIN),
+        "Desktop applications and extensions that may send requests. Responses have no CORS headers and preflights "
+        "are refused, so a browser page of another origin can neither read a response nor send JSON.",
+    )
+    streams_max: int = option(
+        limits.STREAMS_MAX,
+        count(1, 1_000_000),
+        "Streams at once. Each needs three descriptors.",
+    )
+    memory_max_bytes: int | None = option(
+        None,
+        size(64 * 1024**2, _UNLIMITED),
+        "Memory of this process, such as a container's limit. New streams are refused before it is reached.",
+    )
+    body_bytes_max: int = option(limits.REQUEST_BYTES_MAX, size(1), "Size of one request, images included.")
+    drain_s: float = option(
+        limits.SHUTDOWN_DRAIN_S,
+        seconds(zero=True),
+        "How long running streams may continue after SIGTERM.",
+        name="shutdown_drain_s",
+    )
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
+    #: Wiretape's own keys. If there are any, every caller must present one.
+    keys: tuple[Key, ...] = ()
+    routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """All that must never be told, for `headers.masked`."""
+        """All secrets that must be masked."""
         targets = (target for route in self.routes.values() for target in route.targets)
         return (*(key.secret for key in self.keys), *(target.key for target in targets if target.key is not None))
+
+
+_EMISSION: Final = (
+    Setting(
+        "profile",
+        choice(Profile),
+        "`strict` is a stream every official SDK reads, `transparent` the upstream's bytes, frame by frame.",
+    ),
+    Setting(
+        "on_partial",
+        choice(OnPartial),
+        "How a client learns of a cut stream: an `error` it raises, a `warn`ing a person reads, or `both`.",
+    ),
+    Setting(
+        "tools", choice(Tools), "`held` shows a tool call only when it is complete, as `on_partial = warn` always does."
+    ),
+    Setting("tool_events", ON_OFF, "Emit frames that report the state of each tool call."),
+    Setting("reasoning", choice(Reasoning), "The name under which reasoning is emitted."),
+    Setting(
+        "cumulative",
+        ON_OFF,
+        "The upstream repeats all text so far in each delta (DashScope); this cannot be detected.",
+        shared=False,
+    ),
+    Setting("think", ON_OFF, "Turn a `<think>` block at the start of a response into reasoning."),
+    Setting("emoji", ON_OFF, "Show an emoji for the tool in lifecycle frames, chosen by its name."),
+)
+_EGRESS: Final = (
+    Setting(
+        "egress_proxy",
+        text("http:// or https:// with host and port, without user or password", _PROXY),
+        "The proxy to all upstreams. HTTPS_PROXY is ignored.",
+    ),
+    Setting("egress_user", text("a name without a colon", r"[\x21-\x39\x3b-\x7e]+"), "Its user."),
+    Setting("egress_password_env", _VARIABLE, "The variable that holds its password."),
+)
+
+
+def _settings(cls: Any, prefix: str = "") -> Iterator[Setting]:
+    """Yield the settings of a dataclass and of the dataclasses inside it."""
+    for part in fields(cls):
+        if (setting := part.metadata.get("setting")) is not None:
+            yield replace(setting, name=setting.name or part.name, place=prefix + part.name)
+        elif part.default_factory in (Keep, UpstreamSettings):
+            yield from _settings(part.default_factory, f"{prefix}{part.name}.")
+
+
+#: Of the whole server: at the top of the file only.
+SERVER: Final = (*_settings(Config), *_EGRESS)
+#: Of one route; at the top of the file for all routes.
+ROUTE: Final = (*(replace(setting, place=f"settings.{setting.name}") for setting in _EMISSION), *_settings(Route))
+#: Of one upstream: at the top of the file for the default route, in a route, or in one of its fallbacks.
+TARGET: Final = (
+    Setting(
+        "upstream",
+        text("a URL that begins with https://, or with http:// for this machine", ".*"),
+        "The base URL, as you would give it to a client. Its path and query are kept.",
+    ),
+    Setting(
+        "key_env",
+        _VARIABLE,
+        "The variable that holds the key for this upstream, which replaces the caller's.",
+        alias="upstream_key_env",
+    ),
+    Setting(
+        "key_file",
+        path("a path to a file that only its owner can read"),
+        "The same from a file with mode 0600 or less.",
+        alias="upstream_key_file",
+    ),
+    Setting(
+        "key_header",
+        choice(_KeyHeader),
+        "The header of that key; on Azure's hosts `api-key` by default.",
+        alias="upstream_key_header",
+        place="key_header",
+    ),
+    Setting(
+        "allow_plain_http",
+        ON_OFF,
+        "Accept http:// to another machine, where anyone on the way can read keys and responses.",
+    ),
+    Setting(
+        "caller_key",
+        ON_OFF,
+        "Pass the caller's key if this upstream has none of its own. Off for fallbacks on another host.",
+        place="caller_key",
+    ),
+)
+#: The settings that are documented flags of `wiretape serve`. All others work as flags too.
+FLAGS: Final = ("upstream", "host", "port", "data", "profile", "on_partial")

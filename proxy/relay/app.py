@@ -9,7 +9,7 @@ import trio
 from wiretape.events.core.json_text import is_object
 from wiretape.events.core.settings import Facts
 
-from ..config.routing import Place
+from ..config.urls import Place
 from ..http_headers import Headers
 from ..limits import UPLOAD_INLINE_BYTES_MAX
 from ..security.access import Admission, content_type_refusal

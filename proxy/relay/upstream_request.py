@@ -12,8 +12,8 @@ from wiretape.events.emission.emit import EMITTER_VERSION
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.upcast import FORMAT
 
-from ..config.routing import base_of, request_target
 from ..config.secrets import Secret
+from ..config.urls import base_of, request_target
 from ..http_headers import Header
 from ..limits import CALLER_KEY_CHARS_MIN, UNSTREAMED_MAX
 from ..security.headers import taped_request, to_upstream

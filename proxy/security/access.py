@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..config.model import Config
-from ..config.routing import Place, place
+from ..config.urls import Place, place
 from ..http_headers import Header, Headers
 from ..key_patterns import CREDENTIAL_HEADERS, has_credential
 from .keys import Keys

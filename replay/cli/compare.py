@@ -87,7 +87,7 @@ def _verify(
     Sends the requests of the tape and compares shapes: JSON paths and types, the order of kinds, status and ending,
     never values. Exit code 0: the same. 1: only new paths. 2: at least one difference that would break a client.
     """
-    from wiretape.proxy.config.url import UrlError, checked
+    from wiretape.proxy.config.urls import UrlError, checked
 
     try:
         checked(live, allow_plain_http=False)

@@ -18,7 +18,7 @@ from wiretape.events.core.json_text import dumps
 from wiretape.events.core.settings import Settings
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Config, ConfigError, Route, Target
-from wiretape.proxy.config.url import UrlError, checked
+from wiretape.proxy.config.urls import UrlError, checked
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import Assembly, running
 from wiretape.proxy.store.catalogue_row import StreamRow

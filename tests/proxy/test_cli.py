@@ -117,9 +117,13 @@ REFUSED = {
         '"strict" or "transparent"',
     ),
     "a URL that is none": (["serve", "--upstream", "x.test"], BAD_USAGE, "--upstream"),
-    "a URL whose host is no name": (["serve", "--upstream", "https://xn--a/v1"], BAD_USAGE, "--upstream: is no URL"),
-    "no upstream at all": (["serve"], BAD_USAGE, "give --upstream URL"),
-    "a file of configuration that is not there": (["ls", "--config", "no.toml"], BAD_USAGE, "there is no such file"),
+    "a URL whose host is no name": (
+        ["serve", "--upstream", "https://xn--a/v1"],
+        BAD_USAGE,
+        "--upstream: must be a URL",
+    ),
+    "no upstream at all": (["serve"], BAD_USAGE, "pass --upstream URL"),
+    "a file of configuration that is not there": (["ls", "--config", "no.toml"], BAD_USAGE, "no such file"),
     "another address without a key": (
         ["serve", "--upstream", "https://x.test/v1", "--host", "192.0.2.1"],
         BAD_USAGE,

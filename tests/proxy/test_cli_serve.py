@@ -121,7 +121,7 @@ def test_what_is_no_http_is_counted_among_the_refused(tmp_path: Path) -> None:
             client.sendall(b"GET /v1/models HTTP/1.1\nHost: test\n\n")
             assert client.recv(100).startswith(b"HTTP/1.1 400 ")
         with urllib.request.urlopen(f"{base.removesuffix('/v1')}/wiretape/metrics", timeout=10) as answer:  # noqa: S310
-            assert b'wiretape_refused_total{status="400"} 1\n' in answer.read()
+            assert b'wiretape_refused_total{status="400"} 1.0\n' in answer.read()
 
 
 def has_ipv6() -> bool:

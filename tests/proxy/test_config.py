@@ -1,4 +1,4 @@
-"""Flags over environment over file: what each gives, where it came from, and what is refused in one line."""
+"""Configuration from flags, environment and file: the values, their origins, and errors in one line."""
 
 import dataclasses
 import json
@@ -14,10 +14,9 @@ import pytest
 from wiretape.events.core.errors import LocalError
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.config.load import load
-from wiretape.proxy.config.model import Config, ConfigError, Egress, Keep, Route, Target
+from wiretape.proxy.config.model import ROUTE, SERVER, TARGET, Config, ConfigError, Egress, Keep, Route, Target
 from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.config.show import rows, shown
-from wiretape.proxy.config.table import ROUTE, SERVER, TARGET
 from wiretape.proxy.limits import KEY_CHARS_MIN, KEY_FILE_BYTES_MAX
 
 OPENAI = "https://api.openai.test/v1"
@@ -27,14 +26,14 @@ KEY = "sk-0123456789abcdef"
 Flags = dict[str, Any]
 
 
-class House:
+class Setup:
     """A working folder and an environment."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environ = {"HOME": "/somebody", "OPENAI": KEY, "AZURE": "azure-" + KEY, "OWN": OWN, "SHORT": "x" * 31}
 
-    def file(self, text: str, name: str = "wiretape.toml") -> "House":
+    def file(self, text: str, name: str = "wiretape.toml") -> "Setup":
         (self.folder / name).write_text(text, encoding="utf-8")
         return self
 
@@ -56,12 +55,12 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def setup(tmp_path: Path) -> Setup:
+    return Setup(tmp_path)
 
 
-def test_one_url_is_enough(house: House) -> None:
-    config = house.config({"upstream": OPENAI})
+def test_one_url_is_enough(setup: Setup) -> None:
+    config = setup.config({"upstream": OPENAI})
     assert config == Config(
         data=Path("/somebody/.local/share/wiretape")
         if sys.platform != "darwin"
@@ -70,7 +69,7 @@ def test_one_url_is_enough(house: House) -> None:
     )
 
 
-def test_the_defaults_are_the_documented_figures() -> None:
+def test_defaults_are_the_documented_figures() -> None:
     """failures.md G14 and design.md 3 to 5."""
     config, route = Config(data=Path()), Route(name="", targets=())
     assert (config.host, config.port, config.durability, config.requests) == ("127.0.0.1", 8787, "process", "full")
@@ -81,11 +80,11 @@ def test_the_defaults_are_the_documented_figures() -> None:
     assert (route.synthesise, route.tape, route.hermes, route.include_usage) == (True, True, False, False)
 
 
-def test_flags_are_over_the_environment_over_the_file(house: House) -> None:
-    house.file(f'upstream = "{OPENAI}"\nport = 1\nhost = "::1"\nkeep_days = 1\n')
-    config = house.config({"port": 3, "host": None}, WIRETAPE_PORT="2", WIRETAPE_HOST="localhost", WIRETAPE_DATA="")
+def test_flags_override_environment_overrides_file(setup: Setup) -> None:
+    setup.file(f'upstream = "{OPENAI}"\nport = 1\nhost = "::1"\nkeep_days = 1\n')
+    config = setup.config({"port": 3, "host": None}, WIRETAPE_PORT="2", WIRETAPE_HOST="localhost", WIRETAPE_DATA="")
     assert (config.port, config.host, config.keep.days) == (3, "localhost", 1)
-    origins = house.origins({"port": 3}, WIRETAPE_PORT="2", WIRETAPE_HOST="localhost", WIRETAPE_DATA="")
+    origins = setup.origins({"port": 3}, WIRETAPE_PORT="2", WIRETAPE_HOST="localhost", WIRETAPE_DATA="")
     names = ("port", "host", "keep_days", "data", "upstream", "profile")
     assert [origins[name] for name in names] == [
         "--port",
@@ -148,25 +147,25 @@ EVERYTHING: dict[str, tuple[str, str, Callable[[Config], Any], Any]] = {
     "caller_key": ("false", "false", lambda c: c.routes[""].targets[0].caller_key, False),
 }
 
-#: Of those left: they need another one beside them, or are beside the URL in each of these tests.
+#: The rest: they need another setting, or are used with the URL in each of these tests.
 ELSEWHERE = {"egress_user", "egress_password_env", "key_file", "upstream", "allow_plain_http"}
 
 
-def test_every_setting_is_tried() -> None:
+def test_every_setting_has_a_row() -> None:
     assert {setting.name for setting in (*SERVER, *ROUTE, *TARGET)} == EVERYTHING.keys() | ELSEWHERE
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_every_setting_is_read_from_every_layer(house: House, name: str) -> None:
+def test_every_setting_is_read_from_every_layer(setup: Setup, name: str) -> None:
     setting = next(setting for setting in (*SERVER, *ROUTE, *TARGET) if setting.name == name)
     toml, text, where, expected = EVERYTHING[name]
     flags: Flags = {"upstream": OPENAI}
-    assert where(house.config({**flags, name: text})) == expected
-    assert where(house.config(flags, **{setting.environment: text})) == expected if setting not in TARGET else True
-    house.file(f'upstream = "{OPENAI}"\n{name} = {toml}\n')
-    assert where(house.config()) == expected
-    assert where(house.config(**{setting.environment: text})) == expected
-    loaded = load({setting.alias or name: text}, house.environ, house.folder)
+    assert where(setup.config({**flags, name: text})) == expected
+    assert where(setup.config(flags, **{setting.environment: text})) == expected if setting not in TARGET else True
+    setup.file(f'upstream = "{OPENAI}"\n{name} = {toml}\n')
+    assert where(setup.config()) == expected
+    assert where(setup.config(**{setting.environment: text})) == expected
+    loaded = load({setting.alias or name: text}, setup.environ, setup.folder)
     assert loaded.origins[name] == setting.flag
     (row,) = [row for row in rows(loaded) if row.name == name]
     assert row.origin == setting.flag
@@ -190,8 +189,8 @@ think = false
 """
 
 
-def test_routes_have_their_own_settings_over_those_at_the_top(house: House) -> None:
-    config = house.file(ROUTES).config()
+def test_route_settings_override_the_top_of_the_file(setup: Setup) -> None:
+    config = setup.file(ROUTES).config()
     assert list(config.routes) == ["", "azure", "local"]
     azure = config.routes["azure"]
     assert azure.targets == (
@@ -207,53 +206,53 @@ def test_routes_have_their_own_settings_over_those_at_the_top(house: House) -> N
     assert config.secrets == (Secret("azure-" + KEY),)
 
 
-def test_what_says_something_of_one_upstream_is_not_shared(house: House) -> None:
-    config = house.file(ROUTES).config({"cumulative": True})
+def test_settings_about_one_upstream_are_not_shared(setup: Setup) -> None:
+    config = setup.file(ROUTES).config({"cumulative": True})
     assert [route.hermes for route in config.routes.values()] == [True, False, False]
     assert [route.settings.cumulative for route in config.routes.values()] == [True, False, False]
 
 
-def test_flags_and_environment_count_for_every_route(house: House) -> None:
-    config = house.file(ROUTES).config({"idle_s": "9"}, WIRETAPE_ON_PARTIAL="warn")
+def test_flags_and_environment_apply_to_every_route(setup: Setup) -> None:
+    config = setup.file(ROUTES).config({"idle_s": "9"}, WIRETAPE_ON_PARTIAL="warn")
     assert [route.idle_s for route in config.routes.values()] == [9, 9, 9]
     assert config.routes[""].settings == Settings(on_partial="warn", think=True)
-    origins = house.origins({"idle_s": "9"})
+    origins = setup.origins({"idle_s": "9"})
     assert origins["routes.azure.idle_s"] == "--idle-s"
     assert origins["routes.azure.upstream"] == "wiretape.toml"
     assert origins["routes.azure.think"] == "wiretape.toml"
     assert origins["routes.azure.keep_s"] == "default"
 
 
-def test_routes_need_no_default_one(house: House) -> None:
-    house.file(f'[routes.a]\nupstream = "{OPENAI}"')
-    assert list(house.config().routes) == ["a"]
-    assert list(house.config({"upstream": OPENAI}).routes) == ["", "a"]
+def test_default_route_is_optional(setup: Setup) -> None:
+    setup.file(f'[routes.a]\nupstream = "{OPENAI}"')
+    assert list(setup.config().routes) == ["a"]
+    assert list(setup.config({"upstream": OPENAI}).routes) == ["", "a"]
 
 
-def test_a_key_stays_with_its_upstream(house: House) -> None:
-    """Else `--upstream` for one try would send a provider's key to somebody else."""
-    house.file(f'upstream = "{OPENAI}"\nkey_env = "OPENAI"\nfallbacks = ["https://b.test/v1"]\nallow_plain_http = true')
-    assert house.config().routes[""].targets[0].key == Secret(KEY)
-    other = house.config({"upstream": "https://other.test/v1"}).routes[""].targets
+def test_key_stays_with_its_upstream(setup: Setup) -> None:
+    """Otherwise one try of `--upstream` would send a provider's key to another host."""
+    setup.file(f'upstream = "{OPENAI}"\nkey_env = "OPENAI"\nfallbacks = ["https://b.test/v1"]\nallow_plain_http = true')
+    assert setup.config().routes[""].targets[0].key == Secret(KEY)
+    other = setup.config({"upstream": "https://other.test/v1"}).routes[""].targets
     assert other == (Target(name="other.test/v1", url="https://other.test/v1"),)
-    assert "allow_plain_http" in house.refusal({"upstream": "http://other.test/v1"})
-    given = house.config({"upstream_key_env": "AZURE"}).routes[""].targets[0]
+    assert "allow_plain_http" in setup.refusal({"upstream": "http://other.test/v1"})
+    given = setup.config({"upstream_key_env": "AZURE"}).routes[""].targets[0]
     assert given.key == Secret("azure-" + KEY)
-    other_key = house.config({"upstream": "https://o.test"}, WIRETAPE_UPSTREAM_KEY_ENV="AZURE").routes[""].targets[0]
+    other_key = setup.config({"upstream": "https://o.test"}, WIRETAPE_UPSTREAM_KEY_ENV="AZURE").routes[""].targets[0]
     assert other_key.key is None
 
 
-def test_a_key_that_lies_beside_no_upstream_is_for_the_one_that_there_is(house: House) -> None:
+def test_key_without_an_upstream_in_its_layer_applies_to_the_only_one(setup: Setup) -> None:
     flags: Flags = {"upstream": "https://o.test"}
     expected = Secret("azure-" + KEY)
-    assert house.config(flags, WIRETAPE_UPSTREAM_KEY_ENV="AZURE").routes[""].targets[0].key == expected
+    assert setup.config(flags, WIRETAPE_UPSTREAM_KEY_ENV="AZURE").routes[""].targets[0].key == expected
     beside = {"WIRETAPE_UPSTREAM": OPENAI, "WIRETAPE_UPSTREAM_KEY_ENV": "AZURE"}
-    assert house.config(flags, **beside).routes[""].targets[0].key is None
-    assert house.config(None, **beside).routes[""].targets[0].key == expected
-    house.file('key_env = "AZURE"')
-    assert house.config(flags).routes[""].targets[0].key == expected
-    assert house.config(None, WIRETAPE_UPSTREAM=OPENAI).routes[""].targets[0].key == expected
-    assert house.config(flags, WIRETAPE_UPSTREAM=OPENAI).routes[""].targets[0].key is None
+    assert setup.config(flags, **beside).routes[""].targets[0].key is None
+    assert setup.config(None, **beside).routes[""].targets[0].key == expected
+    setup.file('key_env = "AZURE"')
+    assert setup.config(flags).routes[""].targets[0].key == expected
+    assert setup.config(None, WIRETAPE_UPSTREAM=OPENAI).routes[""].targets[0].key == expected
+    assert setup.config(flags, WIRETAPE_UPSTREAM=OPENAI).routes[""].targets[0].key is None
 
 
 FALLBACKS = f"""
@@ -267,8 +266,8 @@ fallbacks = [{{ upstream = "http://[::1]:1/v1" }}]
 """
 
 
-def test_fallbacks_are_routes_urls_or_tables_and_get_no_key_of_another_host(house: House) -> None:
-    config = house.file(FALLBACKS).config()
+def test_fallbacks_get_no_caller_key_on_another_host(setup: Setup) -> None:
+    config = setup.file(FALLBACKS).config()
     found = [(target.name, target.key is not None, target.caller_key) for target in config.routes[""].targets]
     assert found == [
         ("api.openai.test/v1", False, True),
@@ -279,29 +278,29 @@ def test_fallbacks_are_routes_urls_or_tables_and_get_no_key_of_another_host(hous
         ("api.openai.test/v1/beta", False, True),
     ]
     assert [target.name for target in config.routes["azure"].targets] == ["a.test/v1", "[::1]:1/v1"]
-    assert house.origins()["fallbacks"] == house.origins()["routes.azure.fallbacks"] == "wiretape.toml"
+    assert setup.origins()["fallbacks"] == setup.origins()["routes.azure.fallbacks"] == "wiretape.toml"
 
 
-def test_who_only_reads_tapes_needs_no_upstream_and_no_key(house: House) -> None:
-    config = house.file('host = "0.0.0.0"\nport = 1').reading()
+def test_reading_tapes_needs_no_upstream_and_no_key(setup: Setup) -> None:
+    config = setup.file('host = "0.0.0.0"\nport = 1').reading()
     assert (config.port, config.routes, config.keys) == (1, {}, ())
-    house.file(f'upstream = "{OPENAI}"\nkey_env = "UNSET"\n[keys]\na = {{ env = "UNSET" }}\n')
-    house.environ["WIRETAPE_KEY"] = "short"
-    assert house.reading().routes[""].targets[0].key is None
-    assert house.reading().keys == ()
-    assert "routes" not in str(house.reading().secrets)
+    setup.file(f'upstream = "{OPENAI}"\nkey_env = "UNSET"\n[keys]\na = {{ env = "UNSET" }}\n')
+    setup.environ["WIRETAPE_KEY"] = "short"
+    assert setup.reading().routes[""].targets[0].key is None
+    assert setup.reading().keys == ()
+    assert "routes" not in str(setup.reading().secrets)
 
 
-def test_paths_count_from_where_they_are_written(house: House) -> None:
-    (house.folder / "etc").mkdir()
-    house.file(f'upstream = "{OPENAI}"\ndata = "tapes"\nca_file = "~/ca.pem"', "etc/my.toml")
-    config = house.config({"config": "etc/my.toml"})
-    assert config.data == house.folder / "etc" / "tapes"
+def test_paths_are_relative_to_where_they_are_written(setup: Setup) -> None:
+    (setup.folder / "etc").mkdir()
+    setup.file(f'upstream = "{OPENAI}"\ndata = "tapes"\nca_file = "~/ca.pem"', "etc/my.toml")
+    config = setup.config({"config": "etc/my.toml"})
+    assert config.data == setup.folder / "etc" / "tapes"
     assert config.upstream.ca_file == Path("/somebody/ca.pem")
-    assert house.config({"config": "etc/my.toml", "data": "tapes"}).data == house.folder / "tapes"
-    assert house.config(WIRETAPE_CONFIG="etc/my.toml", WIRETAPE_DATA=".").data == house.folder
-    assert house.config({"config": Path("etc/my.toml"), "data": Path("/x")}).data == Path("/x")
-    assert house.origins({"config": "etc/my.toml"})["data"] == "etc/my.toml"
+    assert setup.config({"config": "etc/my.toml", "data": "tapes"}).data == setup.folder / "tapes"
+    assert setup.config(WIRETAPE_CONFIG="etc/my.toml", WIRETAPE_DATA=".").data == setup.folder
+    assert setup.config({"config": Path("etc/my.toml"), "data": Path("/x")}).data == Path("/x")
+    assert setup.origins({"config": "etc/my.toml"})["data"] == "etc/my.toml"
 
 
 @pytest.mark.parametrize(
@@ -313,23 +312,23 @@ def test_paths_count_from_where_they_are_written(house: House) -> None:
         ("darwin", {"XDG_DATA_HOME": "/xdg"}, "/somebody/Library/Application Support/wiretape"),
     ],
 )
-def test_the_data_folder_is_the_platforms(
-    house: House, monkeypatch: pytest.MonkeyPatch, platform: str, environ: dict[str, str], expected: str
+def test_data_folder_is_the_platforms(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, platform: str, environ: dict[str, str], expected: str
 ) -> None:
     monkeypatch.setattr("wiretape.proxy.config.load.sys.platform", platform)
-    assert house.config({"upstream": OPENAI}, **environ).data == Path(expected)
+    assert setup.config({"upstream": OPENAI}, **environ).data == Path(expected)
 
 
-def test_without_a_home_the_data_folder_must_be_given(house: House) -> None:
-    assert "--data" in house.refusal({"upstream": OPENAI}, HOME="")
-    assert house.config({"upstream": OPENAI, "data": "~/x"}, HOME="").data == house.folder / "~" / "x"
+def test_data_folder_is_required_without_a_home(setup: Setup) -> None:
+    assert "--data" in setup.refusal({"upstream": OPENAI}, HOME="")
+    assert setup.config({"upstream": OPENAI, "data": "~/x"}, HOME="").data == setup.folder / "~" / "x"
 
 
-def test_an_egress_proxy_with_a_user(house: House) -> None:
-    house.file(f'upstream = "{OPENAI}"\negress_proxy = "https://[::1]:443"\negress_user = "me"')
+def test_egress_proxy_with_a_user(setup: Setup) -> None:
+    setup.file(f'upstream = "{OPENAI}"\negress_proxy = "https://[::1]:443"\negress_user = "me"')
     expected = Egress(tls=True, host="::1", port=443, user="me", password="")
-    assert house.config().upstream.egress == expected
-    with_password = load({"egress_password_env": "OPENAI"}, house.environ, house.folder)
+    assert setup.config().upstream.egress == expected
+    with_password = load({"egress_password_env": "OPENAI"}, setup.environ, setup.folder)
     assert with_password.config.upstream.egress == dataclasses.replace(expected, password=KEY)
     assert KEY not in repr(with_password)
     assert [row.value for row in rows(with_password) if row.name.startswith("egress")] == [
@@ -339,35 +338,35 @@ def test_an_egress_proxy_with_a_user(house: House) -> None:
     ]
 
 
-def shown_rows(house: House, flags: Flags | None = None, **environ: str) -> dict[str, tuple[str, str]]:
-    loaded = load(flags or {}, house.environ | environ, house.folder, serving=False)
+def shown_rows(setup: Setup, flags: Flags | None = None, **environ: str) -> dict[str, tuple[str, str]]:
+    loaded = load(flags or {}, setup.environ | environ, setup.folder, serving=False)
     return {row.name: (row.value, row.origin) for row in rows(loaded)}
 
 
-def test_a_password_that_nobody_gave_is_not_shown(house: House) -> None:
-    house.file(f'upstream = "{OPENAI}"\negress_proxy = "http://p.test:1"\negress_user = "me"')
-    assert shown_rows(house)["egress_password_env"] == ("", "default")
+def test_missing_password_is_not_shown_as_masked(setup: Setup) -> None:
+    setup.file(f'upstream = "{OPENAI}"\negress_proxy = "http://p.test:1"\negress_user = "me"')
+    assert shown_rows(setup)["egress_password_env"] == ("", "default")
     given = {"egress_password_env": "OPENAI"}
-    assert shown_rows(house, given)["egress_password_env"] == ("***", "--egress-password-env")
+    assert shown_rows(setup, given)["egress_password_env"] == ("***", "--egress-password-env")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", OPENAI])
 @pytest.mark.parametrize("word", ["true", "false"])
-def test_what_was_said_of_plain_http_is_shown_as_it_was_said(house: House, url: str, word: str) -> None:
+def test_allow_plain_http_is_shown_as_given(setup: Setup, url: str, word: str) -> None:
     flags: Flags = {"upstream": url, "allow_plain_http": word}
-    assert shown_rows(house, flags)["allow_plain_http"] == (word, "--allow-plain-http")
-    assert "allow_plain_http" not in shown_rows(house, {"upstream": url})
-    house.file(f'[routes.a]\nupstream = "{url}"\nallow_plain_http = {word}')
-    assert shown_rows(house)["routes.a.allow_plain_http"] == (word, "wiretape.toml")
+    assert shown_rows(setup, flags)["allow_plain_http"] == (word, "--allow-plain-http")
+    assert "allow_plain_http" not in shown_rows(setup, {"upstream": url})
+    setup.file(f'[routes.a]\nupstream = "{url}"\nallow_plain_http = {word}')
+    assert shown_rows(setup)["routes.a.allow_plain_http"] == (word, "wiretape.toml")
 
 
-def test_wiretapes_own_keys(house: House) -> None:
-    (house.folder / "bob.key").write_text(OWN + "-bob\n")
-    (house.folder / "bob.key").chmod(0o600)
-    house.file(
+def test_own_keys_are_read_and_masked(setup: Setup) -> None:
+    (setup.folder / "bob.key").write_text(OWN + "-bob\n")
+    (setup.folder / "bob.key").chmod(0o600)
+    setup.file(
         f'upstream = "{OPENAI}"\nhost = "0.0.0.0"\n[keys]\nalice = {{ env = "OWN" }}\nbob = {{ file = "bob.key" }}'
     )
-    loaded = load({}, house.environ | {"WIRETAPE_KEY": OWN + "-default"}, house.folder)
+    loaded = load({}, setup.environ | {"WIRETAPE_KEY": OWN + "-default"}, setup.folder)
     assert [(key.name, key.secret.reveal()) for key in loaded.config.keys] == [
         ("default", OWN + "-default"),
         ("alice", OWN),
@@ -382,38 +381,38 @@ def test_wiretapes_own_keys(house: House) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "myhost", "127.0.0.1.evil.test"])  # noqa: S104
-def test_others_call_with_a_key_or_not_at_all(house: House, host: str) -> None:
-    message = house.refusal({"upstream": OPENAI, "host": host})
+def test_other_addresses_need_a_key(setup: Setup, host: str) -> None:
+    message = setup.refusal({"upstream": OPENAI, "host": host})
     start, _, fresh = message.partition("export WIRETAPE_KEY=")
     assert start.startswith("host: ")
     assert len(fresh) >= KEY_CHARS_MIN
-    assert house.config({"upstream": OPENAI, "host": host}, WIRETAPE_KEY=fresh).keys[0].secret == Secret(fresh)
-    assert fresh not in house.refusal({"upstream": OPENAI, "host": host}), "a fresh one each time"
+    assert setup.config({"upstream": OPENAI, "host": host}, WIRETAPE_KEY=fresh).keys[0].secret == Secret(fresh)
+    assert fresh not in setup.refusal({"upstream": OPENAI, "host": host}), "a fresh one each time"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost", "LOCALHOST"])
-def test_this_machine_needs_no_key(house: House, host: str) -> None:
-    assert house.config({"upstream": OPENAI, "host": host}).host == host
+def test_loopback_needs_no_key(setup: Setup, host: str) -> None:
+    assert setup.config({"upstream": OPENAI, "host": host}).host == host
 
 
 @pytest.mark.parametrize(("length", "taken"), [(KEY_CHARS_MIN - 1, False), (KEY_CHARS_MIN, True)])
-def test_a_key_of_our_own_is_long(house: House, length: int, taken: bool) -> None:
+def test_own_key_has_a_minimum_length(setup: Setup, length: int, taken: bool) -> None:
     if taken:
-        assert house.config({"upstream": OPENAI}, WIRETAPE_KEY="x" * length).keys
+        assert setup.config({"upstream": OPENAI}, WIRETAPE_KEY="x" * length).keys
     else:
-        assert "export WIRETAPE_KEY=" in house.refusal({"upstream": OPENAI}, WIRETAPE_KEY="x" * length)
+        assert "export WIRETAPE_KEY=" in setup.refusal({"upstream": OPENAI}, WIRETAPE_KEY="x" * length)
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o644, 0o660, 0o601])
-def test_a_key_file_that_others_may_open_is_refused(house: House, mode: int) -> None:
-    key = house.folder / "key"
+def test_key_file_open_to_others_is_refused(setup: Setup, mode: int) -> None:
+    key = setup.folder / "key"
     key.write_text(KEY)
     key.chmod(0o600)
-    house.file(f'upstream = "{OPENAI}"\nkey_file = "link"')
-    (house.folder / "link").symlink_to(key)
-    assert house.config().routes[""].targets[0].key == Secret(KEY)
+    setup.file(f'upstream = "{OPENAI}"\nkey_file = "link"')
+    (setup.folder / "link").symlink_to(key)
+    assert setup.config().routes[""].targets[0].key == Secret(KEY)
     key.chmod(mode)
-    assert "chmod 600" in house.refusal()
+    assert "chmod 600" in setup.refusal()
 
 
 KEY_FILES: list[tuple[bytes, str]] = [
@@ -425,17 +424,17 @@ KEY_FILES: list[tuple[bytes, str]] = [
 
 
 @pytest.mark.parametrize(("content", "expected"), KEY_FILES)
-def test_a_key_file_holds_one_key(house: House, content: bytes, expected: str) -> None:
-    (house.folder / "key").write_bytes(content)
-    (house.folder / "key").chmod(0o600)
-    assert expected in house.refusal({"upstream": OPENAI, "upstream_key_file": "key"})
-    (house.folder / "key").write_bytes(b"x" * KEY_FILE_BYTES_MAX)
-    assert house.config({"upstream": OPENAI, "upstream_key_file": "key"}).secrets
+def test_key_file_contains_one_key(setup: Setup, content: bytes, expected: str) -> None:
+    (setup.folder / "key").write_bytes(content)
+    (setup.folder / "key").chmod(0o600)
+    assert expected in setup.refusal({"upstream": OPENAI, "upstream_key_file": "key"})
+    (setup.folder / "key").write_bytes(b"x" * KEY_FILE_BYTES_MAX)
+    assert setup.config({"upstream": OPENAI, "upstream_key_file": "key"}).secrets
 
 
-def test_a_key_file_is_a_file(house: House) -> None:
-    assert "not a file" in house.refusal({"upstream": OPENAI, "upstream_key_file": "."})
-    assert "No such file" in house.refusal({"upstream": OPENAI, "upstream_key_file": "none"})
+def test_key_file_is_a_regular_file(setup: Setup) -> None:
+    assert "not a file" in setup.refusal({"upstream": OPENAI, "upstream_key_file": "."})
+    assert "No such file" in setup.refusal({"upstream": OPENAI, "upstream_key_file": "none"})
 
 
 REFUSED_URLS: list[tuple[str, str]] = [
@@ -466,11 +465,11 @@ REFUSED_URLS: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("url", "expected"), REFUSED_URLS)
-def test_what_an_upstream_may_not_be(house: House, url: str, expected: str) -> None:
-    assert expected in house.refusal({"upstream": url or None})
-    assert expected in house.refusal(WIRETAPE_UPSTREAM=url)
+def test_upstream_urls_that_are_refused(setup: Setup, url: str, expected: str) -> None:
+    assert expected in setup.refusal({"upstream": url or None})
+    assert expected in setup.refusal(WIRETAPE_UPSTREAM=url)
     if url:
-        message = house.file(f"[routes.a]\nupstream = {json.dumps(url)}").refusal()
+        message = setup.file(f"[routes.a]\nupstream = {json.dumps(url)}").refusal()
         assert message.startswith("wiretape.toml: routes.a.upstream: ") or expected == "this server itself"
         assert expected in message
 
@@ -487,14 +486,14 @@ def test_what_an_upstream_may_not_be(house: House, url: str, expected: str) -> N
         "https://user.test/@x/v1",
     ],
 )
-def test_what_an_upstream_may_be(house: House, url: str) -> None:
-    assert house.config({"upstream": url}).routes[""].targets[0].url == url
+def test_upstream_urls_that_are_accepted(setup: Setup, url: str) -> None:
+    assert setup.config({"upstream": url}).routes[""].targets[0].url == url
 
 
-def test_plain_http_to_another_machine_is_said_aloud(house: House) -> None:
-    house.file('[routes.a]\nupstream = "http://a.test/v1"\nallow_plain_http = true')
-    assert house.config().routes["a"].targets[0].url == "http://a.test/v1"
-    assert [row for row in rows(load({}, house.environ, house.folder)) if row.name == "routes.a.allow_plain_http"] == [
+def test_plain_http_needs_an_explicit_setting(setup: Setup) -> None:
+    setup.file('[routes.a]\nupstream = "http://a.test/v1"\nallow_plain_http = true')
+    assert setup.config().routes["a"].targets[0].url == "http://a.test/v1"
+    assert [row for row in rows(load({}, setup.environ, setup.folder)) if row.name == "routes.a.allow_plain_http"] == [
         ("routes.a.allow_plain_http", "true", "wiretape.toml")
     ]
 
@@ -502,26 +501,30 @@ def test_plain_http_to_another_machine_is_said_aloud(house: House) -> None:
 UPSTREAM = f'upstream = "{OPENAI}"\n'
 
 REFUSED: list[tuple[str, str, str]] = [
-    ("an unknown setting", "prot = 1", "wiretape.toml: prot is no setting; did you mean `port`?"),
-    ("one like nothing", "zzzzzz = 1", "wiretape.toml: zzzzzz is no setting; known are "),
-    ("unknown in a route", "[routes.a]\nport = 1", "wiretape.toml: routes.a.port is no setting; known are "),
-    ("a name of two lines", '"a\\nb" = 1', "wiretape.toml: a?b is no setting; known are "),
-    ("a long name", f"{'a' * 100} = 1", f"wiretape.toml: {'a' * 60}... is no setting; known are "),
+    ("an unknown setting", "prot = 1", "Unknown setting prot in wiretape.toml (did you mean port?)"),
+    ("one unlike any", "zzzzzz = 1", "Unknown setting zzzzzz in wiretape.toml (known are "),
+    ("unknown in a route", "[routes.a]\nport = 1", "Unknown setting routes.a.port in wiretape.toml (known are "),
+    ("a name of two lines", '"a\\nb" = 1', "Unknown setting a?b in wiretape.toml (known are "),
+    ("a long name", f"{'a' * 100} = 1", f"Unknown setting {'a' * 60}... in wiretape.toml (known are "),
     ("a text for a number", 'port = "1"', "wiretape.toml: port: must be a whole number from 0 to 65535"),
-    ("a truth for a number", "port = true", "wiretape.toml: port: must be a whole number from 0 to 65535"),
+    ("a boolean for a number", "port = true", "wiretape.toml: port: must be a whole number from 0 to 65535"),
     ("beyond its bound", "port = 65536", "wiretape.toml: port: must be a whole number from 0 to 65535"),
     ("a fraction", "port = 1.5", "wiretape.toml: port: must be a whole number from 0 to 65535"),
-    ("a number for a truth", "tape = 1", "wiretape.toml: tape: must be true or false"),
-    ("a text for a truth", 'tape = "off"', "wiretape.toml: tape: must be true or false"),
+    ("a number for a boolean", "tape = 1", "wiretape.toml: tape: must be true or false"),
+    ("a text for a boolean", 'tape = "off"', "wiretape.toml: tape: must be true or false"),
     ("another word", 'profile = "lax"', 'wiretape.toml: profile: must be "strict" or "transparent"'),
-    ("no time", "idle_s = 0", "wiretape.toml: idle_s: must be seconds, more than 0 and at most 604800"),
-    ("time without end", "idle_s = inf", "wiretape.toml: idle_s: must be seconds, more than 0 and at most 604800"),
+    ("zero seconds", "idle_s = 0", "wiretape.toml: idle_s: must be seconds, more than 0 and at most 604800"),
+    ("infinite seconds", "idle_s = inf", "wiretape.toml: idle_s: must be seconds, more than 0 and at most 604800"),
     ("not a time", "idle_s = nan", "wiretape.toml: idle_s: must be seconds, more than 0 and at most 604800"),
-    ("time backwards", "drain_s = -1", "wiretape.toml: drain_s: must be seconds, from 0 and at most 604800"),
-    ("no attempt", "attempts = 0", "wiretape.toml: attempts: must be a whole number from 1 to 10"),
+    ("negative seconds", "drain_s = -1", "wiretape.toml: drain_s: must be seconds, from 0 and at most 604800"),
+    ("zero attempts", "attempts = 0", "wiretape.toml: attempts: must be a whole number from 1 to 10"),
     ("too many attempts", "attempts = 11", "wiretape.toml: attempts: must be a whole number from 1 to 10"),
-    ("no size", 'keep_bytes = "5 GB"', "wiretape.toml: keep_bytes: must be bytes, at least 0"),
-    ("another word for none", 'keep_days = "none"', "wiretape.toml: keep_days: must be a whole number from 0 to 36500"),
+    ("an unknown unit", 'keep_bytes = "5 GB"', "wiretape.toml: keep_bytes: must be bytes, at least 0"),
+    (
+        "another word for unlimited",
+        'keep_days = "none"',
+        "wiretape.toml: keep_days: must be a whole number from 0 to 36500",
+    ),
     ("a name for a list", 'hosts = "a"', "wiretape.toml: hosts: must be a list of host names without ports"),
     ("a port in a name", 'hosts = ["a:1"]', "wiretape.toml: hosts: must be a list of host names without ports"),
     ("numbers in a list", "hosts = [1]", "wiretape.toml: hosts: must be a list of host names without ports"),
@@ -529,12 +532,12 @@ REFUSED: list[tuple[str, str, str]] = [
     ("an empty path", 'data = ""', "wiretape.toml: data: must be a path to a folder"),
     ("a host with a path", 'host = "a/b"', "wiretape.toml: host: must be a name or address of this machine"),
     ("not TOML", "port = = 1", "wiretape.toml: not TOML at line 2, column 8"),
-    ("a route that is none", "routes = 1", "wiretape.toml: routes: must be a table"),
+    ("routes that are no table", "routes = 1", "wiretape.toml: routes: must be a table"),
     ("a route that is no table", "[routes]\na = 1", "wiretape.toml: routes.a: must be a table"),
     ("a route without an upstream", "[routes.a]\nidle_s = 1", "wiretape.toml: routes.a.upstream: is missing"),
-    ("a route by a bad name", '[routes."a/b"]', "wiretape.toml: routes.a/b: a route's name is"),
-    ("a route by our name", "[routes.v1]", "wiretape.toml: routes.v1: a route's name is"),
-    ("a route by our other name", "[routes.wiretape]", "wiretape.toml: routes.wiretape: a route's name is"),
+    ("a bad route name", '[routes."a/b"]', "wiretape.toml: routes.a/b: a route's name must"),
+    ("a reserved route name", "[routes.v1]", "wiretape.toml: routes.v1: a route's name must"),
+    ("another reserved route name", "[routes.wiretape]", "wiretape.toml: routes.wiretape: a route's name must"),
     (
         "a variable that is not set",
         'key_env = "UNSET"',
@@ -547,15 +550,15 @@ REFUSED: list[tuple[str, str, str]] = [
     ),
     ("two keys", 'key_env = "OPENAI"\nkey_file = "x"', "wiretape.toml: key_file: there is a key_env already"),
     (
-        "a key in the open",
+        "a literal key",
         '[keys]\na = "x"',
         "wiretape.toml: keys.a: must be { env = VARIABLE } or { file = PATH }, never",
     ),
     ("two sources", '[keys]\na = { env = "OWN", file = "x" }', "wiretape.toml: keys.a: must be { env ="),
     (
-        "a key that is short",
+        "a short key",
         '[keys]\na = { env = "SHORT" }',
-        "wiretape.toml: keys.a: a key of Wiretape's has at least 32",
+        "wiretape.toml: keys.a: a key of Wiretape's own has at least 32",
     ),
     (
         "a key without a value",
@@ -567,63 +570,64 @@ REFUSED: list[tuple[str, str, str]] = [
         '[keys]\na = { env = "OWN" }\nb = { env = "OWN" }',
         "wiretape.toml: keys: two names have the same key",
     ),
-    ("a key by a bad name", '[keys]\n"a b" = { env = "OWN" }', "wiretape.toml: keys.a b: a key's name is short"),
-    ("keys that are none", "keys = 1", "wiretape.toml: keys: must be a table"),
+    ("a bad key name", '[keys]\n"a b" = { env = "OWN" }', "wiretape.toml: keys.a b: a key's name must be short"),
+    ("keys that are no table", "keys = 1", "wiretape.toml: keys: must be a table"),
     ("one fallback", 'fallbacks = "x"', "wiretape.toml: fallbacks: must be a list of route names"),
-    ("a fallback that is nothing", "fallbacks = [1]", "wiretape.toml: fallbacks: must be a list of route names"),
+    ("a number as fallback", "fallbacks = [1]", "wiretape.toml: fallbacks: must be a list of route names"),
     ("a fallback that is no route", 'fallbacks = ["b"]', "wiretape.toml: fallbacks: must be a list of route names"),
     ("a fallback without a URL", "fallbacks = [{}]", "wiretape.toml: fallbacks[0].upstream: is missing"),
-    ("a fallback with more", "fallbacks = [{ idle_s = 1 }]", "wiretape.toml: fallbacks[0].idle_s is no setting"),
     (
-        "a fallback in the open",
+        "a route setting in a fallback",
+        "fallbacks = [{ idle_s = 1 }]",
+        "Unknown setting fallbacks[0].idle_s in wiretape.toml",
+    ),
+    (
+        "plain http in a fallback",
         'fallbacks = ["http://b.test"]',
         "wiretape.toml: fallbacks[0].upstream: must begin with https",
     ),
-    ("a user without a proxy", 'egress_user = "a"', "wiretape.toml: egress_user: needs egress_proxy beside it"),
+    ("a user without a proxy", 'egress_user = "a"', "wiretape.toml: egress_user: needs egress_proxy as well"),
     (
         "a password in a proxy",
         'egress_proxy = "http://a:b@c.test:1"',
         "wiretape.toml: egress_proxy: must be http:// or",
     ),
-    ("a proxy beyond all ports", 'egress_proxy = "http://c.test:99999"', "wiretape.toml: egress_proxy: is no URL"),
+    ("a proxy beyond all ports", 'egress_proxy = "http://c.test:99999"', "wiretape.toml: egress_proxy: must be a URL"),
     (
         "a password without a user",
         'egress_proxy = "http://c.test:1"\negress_password_env = "OWN"',
-        "wiretape.toml: egress_password_env: needs egress_user beside it",
+        "wiretape.toml: egress_password_env: needs egress_user as well",
     ),
 ]
 
 
 @pytest.mark.parametrize(("text", "expected"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_a_refusal_names_file_setting_and_what_is_allowed(house: House, text: str, expected: str) -> None:
-    assert house.file(UPSTREAM + text).refusal().startswith(expected)
+def test_error_names_file_setting_and_what_is_allowed(setup: Setup, text: str, expected: str) -> None:
+    assert setup.file(UPSTREAM + text).refusal().startswith(expected)
 
 
-def test_what_is_said_of_no_upstream_is_a_mistake(house: House) -> None:
-    assert house.file('key_env = "OPENAI"').refusal() == "wiretape.toml: key_env: there is no upstream beside it"
-    assert house.file("fallbacks = []").refusal() == "wiretape.toml: fallbacks: there is no upstream beside it"
+def test_settings_of_an_upstream_need_an_upstream(setup: Setup) -> None:
+    assert setup.file('key_env = "OPENAI"').refusal() == "wiretape.toml: key_env: needs an upstream as well"
+    assert setup.file("fallbacks = []").refusal() == "wiretape.toml: fallbacks: needs an upstream as well"
 
 
-def test_flags_and_variables_are_named_as_they_are_written(house: House) -> None:
-    assert house.refusal({"port": "x"}) == "--port: must be a whole number from 0 to 65535"
-    assert house.refusal(WIRETAPE_PORT="http://a") == "WIRETAPE_PORT: must be a whole number from 0 to 65535"
-    assert house.refusal({"upstream": OPENAI, "upstream_key_env": "UNSET"}).startswith("--upstream-key-env: ")
+def test_errors_name_flags_and_variables_as_written(setup: Setup) -> None:
+    assert setup.refusal({"port": "x"}) == "--port: must be a whole number from 0 to 65535"
+    assert setup.refusal(WIRETAPE_PORT="http://a") == "WIRETAPE_PORT: must be a whole number from 0 to 65535"
+    assert setup.refusal({"upstream": OPENAI, "upstream_key_env": "UNSET"}).startswith("--upstream-key-env: ")
     unset = {"WIRETAPE_UPSTREAM": OPENAI, "WIRETAPE_UPSTREAM_KEY_ENV": "UNSET"}
-    assert house.refusal(None, **unset).startswith("WIRETAPE_UPSTREAM_KEY_ENV: the environment variable that it names")
+    assert setup.refusal(None, **unset).startswith("WIRETAPE_UPSTREAM_KEY_ENV: the environment variable that it names")
 
 
-def test_a_variable_that_is_a_typo_is_told(house: House) -> None:
+def test_misspelled_variable_is_an_error(setup: Setup) -> None:
     flags: Flags = {"upstream": OPENAI}
-    assert (
-        house.refusal(flags, WIRETAPE_ON_PARTAIL="x")
-        == "WIRETAPE_ON_PARTAIL is no setting; did you mean WIRETAPE_ON_PARTIAL?"
-    )
-    assert "WIRETAPE_KEY?" in house.refusal(flags, WIRETAPE_KEYS="x")
-    house.file('[keys]\na = { env = "WIRETAPE_KEY_A" }')
-    assert house.config(flags, WIRETAPE_KEY_A=OWN).keys
+    assert setup.refusal(flags, WIRETAPE_PRT="1") == "Unknown setting WIRETAPE_PRT (did you mean WIRETAPE_PORT?)"
+    assert "WIRETAPE_KEY?" in setup.refusal(flags, WIRETAPE_KEYS="x")
+    setup.file('[keys]\na = { env = "WIRETAPE_KEY_A" }')
+    assert setup.config(flags, WIRETAPE_KEY_A=OWN).keys
 
 
-#: What Kubernetes 1.31 sets in each container beside a service `wiretape` with a port 8787 of the name `http`.
+#: What Kubernetes 1.31 sets in each container next to a service `wiretape` with a port 8787 named `http`.
 KUBERNETES = {
     "WIRETAPE_SERVICE_HOST": "10.0.171.239",
     "WIRETAPE_SERVICE_PORT": "8787",
@@ -637,51 +641,51 @@ KUBERNETES = {
 
 
 @pytest.mark.parametrize("port", ["tcp://10.0.0.1:8787", "tcp://[fd00::1]:8787", "udp://10.0.0.1:1"])
-def test_what_kubernetes_says_of_a_service_of_this_name_is_no_setting(house: House, port: str) -> None:
-    loaded = load({"upstream": OPENAI}, house.environ | KUBERNETES | {"WIRETAPE_PORT": port}, house.folder)
+def test_kubernetes_service_variables_are_ignored(setup: Setup, port: str) -> None:
+    loaded = load({"upstream": OPENAI}, setup.environ | KUBERNETES | {"WIRETAPE_PORT": port}, setup.folder)
     assert (loaded.config.port, loaded.origins["port"], loaded.unknown) == (8787, "default", ())
-    house.file("port = 9")
-    assert house.config({"upstream": OPENAI}, WIRETAPE_PORT=port).port == 9
+    setup.file("port = 9")
+    assert setup.config({"upstream": OPENAI}, WIRETAPE_PORT=port).port == 9
     beside = {name.replace("WIRETAPE", "WIRETAPE_STAGING"): value for name, value in KUBERNETES.items()}
-    assert load({"upstream": OPENAI}, house.environ | beside, house.folder).unknown == ()
-    assert "must begin" in house.refusal(WIRETAPE_UPSTREAM=port), "which no service's name comes to"
+    assert load({"upstream": OPENAI}, setup.environ | beside, setup.folder).unknown == ()
+    assert "must begin" in setup.refusal(WIRETAPE_UPSTREAM=port), "which no service's name comes to"
 
 
-def test_a_variable_that_is_no_setting_is_passed_over_and_known(house: House) -> None:
-    house.file('[keys]\na = { env = "WIRETAPE_ALICE" }')
+def test_unrelated_variables_are_reported_and_ignored(setup: Setup) -> None:
+    setup.file('[keys]\na = { env = "WIRETAPE_ALICE" }')
     environ = {"WIRETAPE_TIMEOUT_S": "5", "WIRETAPE_STRICT": "1", "WIRETAPE_ALICE": OWN, "WIRETAPE_CORPUS": "x"}
-    loaded = load({"upstream": OPENAI}, house.environ | environ, house.folder)
+    loaded = load({"upstream": OPENAI}, setup.environ | environ, setup.folder)
     assert loaded.unknown == ("WIRETAPE_STRICT", "WIRETAPE_TIMEOUT_S")
-    assert load({"upstream": OPENAI}, house.environ | {"WIRETAPE_ALICE": OWN}, house.folder).unknown == ()
-    named = house.environ | {"WIRETAPE_ALICE": OWN, "WIRETAPE_MINE": "k" * 40}
+    assert load({"upstream": OPENAI}, setup.environ | {"WIRETAPE_ALICE": OWN}, setup.folder).unknown == ()
+    named = setup.environ | {"WIRETAPE_ALICE": OWN, "WIRETAPE_MINE": "k" * 40}
     for flags, more in (
         ({"upstream_key_env": "WIRETAPE_MINE"}, {}),
         ({}, {"WIRETAPE_UPSTREAM_KEY_ENV": "WIRETAPE_MINE"}),
     ):
-        assert load({"upstream": OPENAI, **flags}, named | more, house.folder).unknown == ()
+        assert load({"upstream": OPENAI, **flags}, named | more, setup.folder).unknown == ()
 
 
-def test_a_file_that_is_asked_for_is_there(house: House) -> None:
-    assert house.refusal({"config": "no.toml"}) == "no.toml: there is no such file"
-    assert "cannot be read" in house.refusal({"config": "."})
-    (house.folder / "wiretape.toml").write_bytes(b"a = '\xff'")
-    assert house.refusal() == "wiretape.toml: not TOML: not UTF-8"
+def test_named_file_must_exist_and_be_readable(setup: Setup) -> None:
+    assert setup.refusal({"config": "no.toml"}) == "no.toml: no such file"
+    assert "cannot be read" in setup.refusal({"config": "."})
+    (setup.folder / "wiretape.toml").write_bytes(b"a = '\xff'")
+    assert setup.refusal() == "wiretape.toml: not TOML: not UTF-8"
 
 
-def test_a_flag_that_nobody_knows_is_our_bug(house: House) -> None:
+def test_unknown_flag_is_a_bug(setup: Setup) -> None:
     with pytest.raises(LocalError, match="colour"):
-        house.config({"colour": "red"})
+        setup.config({"colour": "red"})
 
 
 @pytest.mark.parametrize(
     ("value", "expected"), [(None, ""), (True, "true"), (2.0, "2"), (("a", "b"), "a, b"), (5, "5"), ("x", "x")]
 )
-def test_a_value_is_shown_as_it_is_written(value: object, expected: str) -> None:
+def test_values_are_shown_as_they_are_written(value: object, expected: str) -> None:
     assert shown(value) == expected
 
 
 def canaries() -> list[tuple[str, Callable[[str], tuple[str, dict[str, str]]]]]:
-    """Twenty places where a secret may stand, or stands by mistake: the file, and the environment."""
+    """Return twenty places where a secret may be, some by mistake: the file, and the environment."""
     return [
         ("key_env", lambda s: (UPSTREAM + 'key_env = "K"', {"K": s})),
         ("key_env of a route", lambda s: (f"[routes.a]\n{UPSTREAM}key_env = 'K'", {"K": s})),
@@ -699,7 +703,7 @@ def canaries() -> list[tuple[str, Callable[[str], tuple[str, dict[str, str]]]]]:
             ),
         ),
         ("a key that is no line", lambda s: (UPSTREAM + 'key_env = "K"', {"K": s + "\n" + s})),
-        ("a key that is short", lambda s: (UPSTREAM, {"WIRETAPE_KEY": s[:20]})),
+        ("a short key", lambda s: (UPSTREAM, {"WIRETAPE_KEY": s[:20]})),
         ("the key itself as key_env", lambda s: (UPSTREAM + f'key_env = "{s}"', {})),
         ("the key itself as a variable", lambda s: (UPSTREAM, {"WIRETAPE_UPSTREAM_KEY_ENV": s})),
         ("the key itself in the table", lambda s: (UPSTREAM + f'[keys]\na = "{s}"', {})),
@@ -717,14 +721,16 @@ def canaries() -> list[tuple[str, Callable[[str], tuple[str, dict[str, str]]]]]:
 
 
 @pytest.mark.parametrize("place", canaries(), ids=[name for name, _ in canaries()])
-def test_no_secret_is_ever_said(house: House, place: tuple[str, Callable[[str], tuple[str, dict[str, str]]]]) -> None:
+def test_no_secret_appears_in_errors_or_output(
+    setup: Setup, place: tuple[str, Callable[[str], tuple[str, dict[str, str]]]]
+) -> None:
     """failures.md G15, the part of the configuration."""
     secret = "c" + secrets.token_hex(24)
     text, environ = place[1](secret)
-    house.file(text)
+    setup.file(text)
     said: list[str] = []
     try:
-        loaded = load({}, house.environ | environ, house.folder)
+        loaded = load({}, setup.environ | environ, setup.folder)
     except ConfigError as error:
         said += traceback.format_exception(error)
     else:

@@ -1,4 +1,4 @@
-"""docs/configuration.md says what the table of settings says, and its example is one."""
+"""docs/configuration.md matches the settings, and its example loads."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 from tests.support.docs import DOCS
 from tests.support.docs_configuration import configuration
 from wiretape.proxy.config.load import load
-from wiretape.proxy.config.table import ROUTE, SERVER, TARGET
+from wiretape.proxy.config.model import ROUTE, SERVER, TARGET
 
 TEXT = (DOCS / "configuration.md").read_text(encoding="utf-8")
 
 
-def test_the_document_is_up_to_date() -> None:
+def test_document_is_up_to_date() -> None:
     assert configuration() == TEXT, "run `make docs`"
 
 
@@ -27,7 +27,7 @@ def test_no_two_settings_share_a_name_anywhere() -> None:
         assert len(names) == len(settings)
 
 
-def test_the_example_is_a_configuration(tmp_path: Path) -> None:
+def test_example_loads(tmp_path: Path) -> None:
     (example,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
     (tmp_path / "wiretape.toml").write_text(example, encoding="utf-8")
     (tmp_path / "bob.key").write_text("b" * 43)

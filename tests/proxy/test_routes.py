@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.proxy.config.model import Config, Route, Target
-from wiretape.proxy.config.routing import Dialect, base_of, is_plain, place, request_target, upstream_url
+from wiretape.proxy.config.urls import Dialect, base_of, is_plain, place, request_target, upstream_url
 
 
 def route(name: str) -> Route:
@@ -22,14 +22,14 @@ PLACES: list[tuple[str, bytes, str | None, Dialect, bytes]] = [
     ("chat on the default route", b"/v1/chat/completions", "", "chat", b"/chat/completions"),
     ("chat on a named route", b"/azure/v1/chat/completions", "azure", "chat", b"/chat/completions"),
     ("a name with all its letters", b"/a-b_1/v1/models", "a-b_1", "", b"/models"),
-    ("what is no dialect's", b"/v1/models", "", "", b"/models"),
+    ("a path of no dialect", b"/v1/models", "", "", b"/models"),
     ("the prefix alone", b"/v1", "", "", b""),
     ("the prefix and a slash", b"/v1/", "", "", b"/"),
     ("a dialect by the path's end", b"/v1/threads/chat/completions", "", "chat", b"/threads/chat/completions"),
-    ("something behind the dialect's end", b"/v1/chat/completions/abc", "", "", b"/chat/completions/abc"),
-    ("a slash behind it", b"/v1/chat/completions/", "", "", b"/chat/completions/"),
-    ("an encoded slash is no slash", b"/v1/chat%2Fcompletions", "", "", b"/chat%2Fcompletions"),
-    ("an encoded letter is no letter", b"/v1/ch%61t/completions", "", "", b"/ch%61t/completions"),
+    ("a path after the dialect's ending", b"/v1/chat/completions/abc", "", "", b"/chat/completions/abc"),
+    ("a slash after it", b"/v1/chat/completions/", "", "", b"/chat/completions/"),
+    ("an encoded slash", b"/v1/chat%2Fcompletions", "", "", b"/chat%2Fcompletions"),
+    ("an encoded letter", b"/v1/ch%61t/completions", "", "", b"/ch%61t/completions"),
     ("a broken escape stays", b"/v1/%zz", "", "", b"/%zz"),
     ("odd characters stay", b'/v1/a|b{c}"d^`[e]', "", "", b'/a|b{c}"d^`[e]'),
     ("two slashes stay", b"/v1//models", "", "", b"//models"),
@@ -42,7 +42,7 @@ PLACES: list[tuple[str, bytes, str | None, Dialect, bytes]] = [
     ("nothing", b"", None, "", b""),
     ("an encoded prefix", b"/%761/models", None, "", b""),
     ("an encoded route", b"/%61zure/v1/models", None, "", b""),
-    ("an encoded slash behind the prefix", b"/v1%2Fmodels", None, "", b""),
+    ("an encoded slash after the prefix", b"/v1%2Fmodels", None, "", b""),
     ("another case", b"/V1/models", None, "", b""),
     ("a whole URL", b"http://evil.test/v1/models", None, "", b""),
     ("two slashes before", b"//azure/v1/models", None, "", b""),
@@ -51,12 +51,12 @@ PLACES: list[tuple[str, bytes, str | None, Dialect, bytes]] = [
     ("here", b"/v1/./models", None, "", b""),
     ("up, encoded", b"/v1/%2e%2E/admin", None, "", b""),
     ("up, half encoded", b"/v1/.%2e/admin", None, "", b""),
-    ("up behind an encoded slash", b"/v1/x%2F..%2fadmin", None, "", b""),
-    ("up behind a backslash", b"/v1/x\\..\\admin", None, "", b""),
-    ("up behind an encoded backslash", b"/v1/x%5c..%5Cadmin", None, "", b""),
+    ("up after an encoded slash", b"/v1/x%2F..%2fadmin", None, "", b""),
+    ("up after a backslash", b"/v1/x\\..\\admin", None, "", b""),
+    ("up after an encoded backslash", b"/v1/x%5c..%5Cadmin", None, "", b""),
     ("up with parameters", b"/v1/..;a=b/admin", None, "", b""),
     ("a fragment", b"/v1/models#a", None, "", b""),
-    ("a query that is none", b"/v1/models?a", None, "", b""),
+    ("a query in the path", b"/v1/models?a", None, "", b""),
     ("a space", b"/v1/a b", None, "", b""),
     ("a line end", b"/v1/a\r\nb", None, "", b""),
     ("a line end at the end", b"/v1/models\n", None, "", b""),
@@ -67,7 +67,7 @@ PLACES: list[tuple[str, bytes, str | None, Dialect, bytes]] = [
 @pytest.mark.parametrize(
     ("raw", "name", "dialect", "tail"), [row[1:] for row in PLACES], ids=[row[0] for row in PLACES]
 )
-def test_a_raw_path_has_its_place(raw: bytes, name: str | None, dialect: Dialect, tail: bytes) -> None:
+def test_raw_path_selects_route_and_dialect(raw: bytes, name: str | None, dialect: Dialect, tail: bytes) -> None:
     found = place(CONFIG, raw)
     if name is None:
         assert found is None
@@ -76,7 +76,7 @@ def test_a_raw_path_has_its_place(raw: bytes, name: str | None, dialect: Dialect
         assert (found.route.name, found.dialect, found.tail) == (name, dialect, tail)
 
 
-def test_without_a_default_route_there_is_none() -> None:
+def test_v1_is_unknown_without_a_default_route() -> None:
     assert place(BARE, b"/v1/models") is None
     assert place(BARE, b"/azure/v1/models") is not None
 
@@ -106,13 +106,13 @@ TARGETS: list[tuple[str, str, bytes, bytes, bytes]] = [
 @pytest.mark.parametrize(
     ("url", "tail", "query", "expected"), [row[1:] for row in TARGETS], ids=[row[0] for row in TARGETS]
 )
-def test_an_upstream_is_asked_for_the_very_bytes(url: str, tail: bytes, query: bytes, expected: bytes) -> None:
+def test_request_target_is_byte_exact(url: str, tail: bytes, query: bytes, expected: bytes) -> None:
     target = Target(name="a", url=url)
     assert request_target(target, tail, query) == expected
     assert upstream_url(target, tail, query).host == "a.test"
 
 
-def test_httpx_alone_would_rewrite_some() -> None:
+def test_httpx_alone_would_rewrite_the_target() -> None:
     """Why the target is an extension of the request."""
     target = Target(name="a", url="https://a.test/v1")
     assert upstream_url(target, b"/a%2Fb|c", b"d=%zz").raw_path == b"/v1/a%2Fb|c?d=%zz"
@@ -127,7 +127,7 @@ def test_httpx_alone_would_rewrite_some() -> None:
         ("https://A.test/v1", b"a.test"),
     ],
 )
-def test_the_origin_is_httpxs_own(url: str, netloc: bytes) -> None:
+def test_origin_is_httpxs_own(url: str, netloc: bytes) -> None:
     assert base_of(url).origin.netloc == netloc
 
 
@@ -135,7 +135,7 @@ VISIBLE = st.sampled_from([bytes([byte]) for byte in range(0x21, 0x7F) if byte n
 
 
 @given(st.lists(VISIBLE).map(b"".join), st.lists(VISIBLE).map(b"".join))
-def test_whatever_has_a_place_reaches_its_upstream_unchanged(path: bytes, query: bytes) -> None:
+def test_every_accepted_path_reaches_its_upstream_unchanged(path: bytes, query: bytes) -> None:
     found = place(CONFIG, b"/azure/v1/" + path)
     assert (found is None) == (not is_plain(b"/" + path))
     if found is not None:

@@ -1,29 +1,32 @@
-"""docs/configuration.md, drawn from the table of settings: name, environment, flag, default, what is allowed, why."""
+"""docs/configuration.md, generated from the settings: name, environment, flag, default, allowed values, purpose."""
 
 from operator import attrgetter
 from pathlib import Path
 
-from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.config.kinds import PREFIX, Setting
+from wiretape.proxy.config.model import FLAGS, ROUTE, SERVER, TARGET, Config, Route, Target
 from wiretape.proxy.config.show import shown
-from wiretape.proxy.config.table import FLAGS, PREFIX, ROUTE, SERVER, TARGET, Setting
 from wiretape.proxy.limits import KEY_CHARS_MIN
 
 __all__ = ["configuration"]
 
 _HEAD = """# Configuration
 
-Drawn from `proxy/config/table.py` by `make docs`.
+Generated from `proxy/config/model.py` by `make docs`.
 
-`wiretape serve --upstream URL` needs no file. Flags go over the environment, the environment goes over `wiretape.toml`
-(in the working folder, or the one that `--config` or `WIRETAPE_CONFIG` names), and that over the defaults;
-`wiretape config show` says where each value came from. A value of another kind stops the start with one line that
-names the place, and so does an unknown name in the file or as a flag. A variable that begins with `WIRETAPE_` and is no
-setting stops it where it is nearly the name of one; any other is passed over, and `serve`, `record`, `doctor` and
-`config show` say so on stderr, since it may be somebody else's. Nothing is said of those that the file or a setting
-like `key_env` names, of `WIRETAPE_CORPUS` and `WIRETAPE_LAWS` (for the tests of this repository), and of what
-Kubernetes sets beside a service named `wiretape` or `wiretape-NAME`, such as `WIRETAPE_SERVICE_HOST`: a `WIRETAPE_PORT`
-like `tcp://10.0.0.1:8787` is not read as a port. Lists in the environment have commas between their items; relative
-paths count from the folder of the file that they stand in, else from the working folder.
+`wiretape serve --upstream URL` needs no file. Flags override the environment, the environment overrides `wiretape.toml`
+(in the working folder, or the file named by `--config` or `WIRETAPE_CONFIG`), and that overrides the defaults.
+`wiretape config show` prints every setting and its source.
+
+- An invalid value, or an unknown name in the file or among the flags, stops the start with one line naming the place.
+- A variable that begins with `WIRETAPE_` and is nearly the name of a setting does so too: `Unknown setting
+  WIRETAPE_PRT (did you mean WIRETAPE_PORT?)`. Any other is ignored; `serve`, `record`, `doctor` and `config show` list
+  those on stderr, except the ones that a setting like `key_env` names.
+- The variables that Kubernetes sets for a service named `wiretape` or `wiretape-NAME` are ignored, such as
+  `WIRETAPE_SERVICE_HOST` or a `WIRETAPE_PORT` like `tcp://10.0.0.1:8787`. So are `WIRETAPE_CORPUS` and `WIRETAPE_LAWS`,
+  which the tests of this repository read.
+- Lists in variables and flags have commas between their items.
+- Relative paths in the file start at its folder, all others at the working folder.
 """
 
 _EXAMPLE = """## An example
@@ -42,7 +45,7 @@ key_env = "AZURE_OPENAI_KEY"
 upstream = "http://127.0.0.1:8642/v1"
 hermes = true
 
-[keys]                                    # Wiretape's own, besides WIRETAPE_KEY
+[keys]                                    # Wiretape's own, in addition to WIRETAPE_KEY
 alice = { env = "WIRETAPE_KEY_ALICE" }
 bob = { file = "bob.key" }                # mode 0600 or less
 ```
@@ -52,33 +55,33 @@ _SERVER = "## The server"
 
 _ROUTE = """## Routes
 
-At the top of the file, in the environment and as a flag these count for every route; inside `[routes.NAME]` for that
-one, over what stands at the top. Environment and flags go over both. Those marked with * say something about one
-upstream: outside of `[routes.NAME]` they count for the default route only.
+At the top of the file, in the environment and as flags these apply to every route. Inside `[routes.NAME]` they apply to
+that route and override the top of the file, but not environment and flags. Settings marked with * describe one
+upstream: outside `[routes.NAME]` they apply to the default route only.
 """
 
 _TARGET = """## Upstreams
 
-At the top of the file for the default route, in `[routes.NAME]` for that one, in a table of `fallbacks` for that one.
-Environment and flags speak of the default route. A key stays with its upstream: whoever names another one with
-`--upstream` leaves the key of the file behind.
+At the top of the file for the default route, in `[routes.NAME]` for that route, in a table of `fallbacks` for that
+fallback. Environment and flags apply to the default route. A key stays with its upstream: if you name another one with
+`--upstream`, the key in the file is not used.
 
-`fallbacks` is a list, in order: the name of a route (its first upstream), a URL, or a table of the settings below. On
-another host than the first upstream a fallback gets no key of the caller's unless it says `caller_key = true`.
+`fallbacks` is a list, in order: the name of a route (its first upstream), a URL, or a table of the settings below. A
+fallback on another host than the first upstream does not get the caller's key unless it has `caller_key = true`.
 """
 
-_KEYS = f"""## Keys of Wiretape's own
+_KEYS = f"""## Wiretape's own keys
 
-`{PREFIX}KEY`, or in `[keys]` one line for each name: `{{ env = VARIABLE }}` or `{{ file = PATH }}`, never the key
-itself. A key has at least {KEY_CHARS_MIN} characters. With any of them every caller presents one, as
-`Authorization: Bearer`, `x-api-key`, `api-key`, `x-goog-api-key` or `ocp-apim-subscription-key`, and none of these
-headers is passed on, nor `x-amz-security-token`: each route then needs a key of its own for its upstream.
-Listening on anything but this machine's loopback needs one.
+Set `{PREFIX}KEY`, or in `[keys]` one line per name: `{{ env = VARIABLE }}` or `{{ file = PATH }}`, never the key
+itself. A key has at least {KEY_CHARS_MIN} characters. If there are any, every caller must present one as
+`Authorization: Bearer`, `x-api-key`, `api-key`, `x-goog-api-key` or `ocp-apim-subscription-key`. None of these headers
+is passed on, nor is `x-amz-security-token`, so each route then needs its own key for its upstream. Listening on any
+address but this machine's loopback requires a key.
 """
 
 
 def configuration() -> str:
-    """The whole document."""
+    """Return the whole document."""
     parts = [_HEAD, _EXAMPLE, _SERVER + "\n", _table(SERVER, Config(data=Path()))]
     parts += [
         _ROUTE,
@@ -91,7 +94,7 @@ def configuration() -> str:
 
 
 def _table(settings: tuple[Setting, ...], defaults: object) -> str:
-    lines = ["| wiretape.toml | environment | flag | default | allowed | why |", "|---|---|---|---|---|---|"]
+    lines = ["| wiretape.toml | environment | flag | default | allowed | purpose |", "|---|---|---|---|---|---|"]
     for setting in settings:
         # The data folder is the platform's, and an upstream has no default.
         default = shown(attrgetter(setting.place)(defaults)) if setting.place not in ("", "data") else ""

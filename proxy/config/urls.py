@@ -1,0 +1,153 @@
+"""URLs: what an upstream's base URL may be, and the way from a request's raw path to its route and upstream.
+
+The raw path alone decides and is never decoded (CVE-2026-48710: authentication and router saw two different paths).
+"""
+
+import ipaddress
+import re
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+import httpx
+
+from ..key_patterns import has_secret
+from ..limits import PORT_MAX
+from .model import Config, Route, Target
+
+__all__ = [
+    "Dialect",
+    "Place",
+    "UrlError",
+    "base_of",
+    "checked",
+    "is_loopback",
+    "is_plain",
+    "origin_of",
+    "place",
+    "plain_name",
+    "request_target",
+    "upstream_url",
+]
+
+Dialect = Literal["chat", ""]
+
+_CHAT: Final = b"/chat/completions"
+_PORTS: Final = {"http": 80, "https": 443}
+_VISIBLE: Final = re.compile(r"[\x21-\x5b\x5d-\x7e]+", re.ASCII)
+_AUTHORITY: Final = re.compile(r"https?://([^/?#]*)", re.ASCII)
+#: What a request line may contain (RFC 9112, as h11 has it), without the start of a query or a fragment.
+_PATH: Final = re.compile(rb"/[\x21-\x22\x24-\x3e\x40-\x7e]*", re.ASCII)
+#: `.` or `..` as a segment, in any way an upstream may read one: encoded, after another slash, with parameters.
+_SLASH: Final = rb"(?:/|\\|%2[fF]|%5[cC])"
+_DOTS: Final = re.compile(_SLASH + rb"(?:\.|%2[eE]){1,2}(?:" + _SLASH + rb"|;|%3[bB]|$)")
+_PREFIX: Final = re.compile(rb"(?:/([a-z0-9][a-z0-9_-]*))?/v1(?=/|$)")
+
+
+class UrlError(ValueError):
+    """What is wrong with a URL, without quoting it: it may contain a key."""
+
+
+class Place(NamedTuple):
+    """Where a request goes, and its dialect."""
+
+    route: Route
+    dialect: Dialect
+    #: The raw path after /v1: empty, or it begins with a slash.
+    tail: bytes
+
+
+class _Base(NamedTuple):
+    """The parts of an upstream's base URL."""
+
+    origin: httpx.URL
+    path: bytes
+    query: bytes
+
+
+def checked(url: str, *, allow_plain_http: bool) -> str:
+    """Return a base URL, or raise `UrlError`. httpx parses it here and when it connects (CVE-2026-45400)."""
+    authority = _AUTHORITY.match(url)
+    if authority is None or not _VISIBLE.fullmatch(url):
+        raise UrlError("must begin with https:// (or http://) and be ASCII without spaces or backslashes")
+    if "@" in authority[1]:
+        raise UrlError("must not contain a user or password; name the key's variable in key_env")
+    if "#" in url:
+        raise UrlError("must not contain a fragment (#)")
+    try:
+        base, parsed = base_of(url), httpx.URL(url)
+        host = parsed.host  # raises UnicodeError if a label is not Punycode
+    except (httpx.InvalidURL, UnicodeError):
+        host, base, parsed = "", None, httpx.URL()
+    if base is None or not host or not (parsed.port is None or 1 <= parsed.port <= PORT_MAX):
+        raise UrlError(f"must be a URL with a host and a port from 1 to {PORT_MAX}")
+    if not is_plain(base.path + b"/"):
+        raise UrlError("must not contain . or .. in its path")
+    if base.path.endswith(_CHAT):
+        raise UrlError(f"must be a base URL, which ends before {_CHAT.decode()}")
+    if has_secret(base.query):
+        raise UrlError("must not contain a key in its query; name the key's variable in key_env")
+    if parsed.scheme == "http" and not is_loopback(host) and not allow_plain_http:
+        raise UrlError("must begin with https://, unless allow_plain_http = true")
+    return url
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or address belongs to this machine and no other."""
+    host = host.strip("[]").lower()
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def origin_of(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port, for comparing."""
+    parsed = httpx.URL(url)
+    return parsed.scheme, parsed.host, parsed.port or _PORTS[parsed.scheme]
+
+
+def plain_name(url: str) -> str:
+    """Return an upstream's name for records and logs: host and path, never its query."""
+    base = base_of(url)
+    return base.origin.netloc.decode("ascii") + base.path.decode("ascii")
+
+
+def is_plain(raw_path: bytes) -> bool:
+    """Return whether every reader of this path sees the same segments in it."""
+    return _PATH.fullmatch(raw_path) is not None and _DOTS.search(raw_path) is None
+
+
+def place(config: Config, raw_path: bytes) -> Place | None:
+    """Return the route that a raw path (without its query) names, or None for a 404."""
+    found = _PREFIX.match(raw_path)
+    if found is None or not is_plain(raw_path):
+        return None
+    route = config.routes.get((found[1] or b"").decode("ascii"))
+    if route is None:
+        return None
+    return Place(route, "chat" if raw_path[found.end() :].endswith(_CHAT) else "", raw_path[found.end() :])
+
+
+def request_target(target: Target, tail: bytes, query: bytes) -> bytes:
+    """Return the path and query of the upstream's request line, byte for byte: base path and tail, then both queries.
+
+    It goes into the request's extension `target`, because httpx.URL rewrites `{`, quotes and dots.
+    """
+    base = base_of(target.url)
+    joined = b"&".join(part for part in (base.query, query) if part)
+    path = base.path + tail or b"/"
+    return path + b"?" + joined if joined else path
+
+
+def upstream_url(target: Target, tail: bytes, query: bytes) -> httpx.URL:
+    """Return the URL that says where to connect; `request_target` has the exact path."""
+    return base_of(target.url).origin.copy_with(raw_path=request_target(target, tail, query))
+
+
+@lru_cache(maxsize=256)
+def base_of(url: str) -> _Base:
+    """Return the parts of a base URL. A slash at its end belongs to the tail."""
+    parsed = httpx.URL(url)
+    rest = url.partition("://")[2]
+    path, _, query = (rest[len(re.split(r"[/?]", rest, maxsplit=1)[0]) :]).partition("?")
+    return _Base(parsed.copy_with(raw_path=b"/"), path.rstrip("/").encode("ascii"), query.encode("ascii"))

@@ -1,7 +1,7 @@
-"""One thread with a trio run for a whole test session: the server that all tests share, and the proxies that record
+"""One thread with a trio run for a whole test session: the server that all tests share, and the recording proxies.
 
-A test has a path of its own on the one port (`/t/<id>/v1`), so that it costs no port, no thread and no process. Nothing
-here needs the caller's own loop, whichever it is: calls block until the thread has answered.
+Each test has its own path on one port (`/t/<id>/v1`). Calls from tests block until the thread has answered, so they
+work with any event loop, or none.
 """
 
 import re
@@ -32,10 +32,9 @@ __all__ = ["Proxy", "Streams", "Thread", "stripped"]
 
 Streams = Sequence[Sequence[Record]]
 
-#: A start or a stop is a matter of milliseconds; on a machine that swaps it is not.
+#: Starting and stopping take milliseconds, except on a machine that swaps.
 _ANSWER_S: Final = 60.0
-#: A client that was closed a moment ago leaves streams that end by themselves. What runs on for longer would hold up
-#: the run, and is ended; docs/pytest.md says so.
+#: Streams of a client that was just closed end by themselves. Longer ones would hold up the run and are ended.
 _SETTLE_S: Final = 5.0
 
 _PREFIX: Final = re.compile(rb"^/t/([^/?]+)(?=/|\?|$)")
@@ -43,22 +42,22 @@ _CONNECTION: ContextVar[trio.CancelScope] = ContextVar("wiretape_connection")
 
 
 def stripped(request: Request) -> Request:
-    """The request without the prefix of its test."""
+    """Return a request without the prefix of its test."""
     return request._replace(target=_PREFIX.sub(b"", request.target, count=1) or b"/")
 
 
 class Thread:
-    """Starts when it is first asked for something."""
+    """A thread that starts with the first test that needs it."""
 
-    #: How long a proxy that stops waits for what still runs.
+    #: How long a stopping proxy waits for its streams.
     settle_s: float = _SETTLE_S
 
     def __init__(self) -> None:
         self._tests: dict[str, Choose] = {}
-        #: The connections that are open, and for which test each of them answered last.
+        #: The open connections, each with the test that it served last.
         self._connections: dict[trio.CancelScope, str] = {}
         self._upstream = Upstream(self._choose, say=on_stderr)
-        #: A test may have threads of its own, which ask for the first time all at once.
+        #: Several threads of a test may need the server at once.
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._token: trio.lowlevel.TrioToken | None = None
@@ -66,22 +65,22 @@ class Thread:
         self._port = 0
 
     def serve(self, test: str, choose: Choose) -> str:
-        """What answers this test's requests; the origin that they are to be sent to."""
+        """Answer the requests of a test with `choose`; return their origin."""
         self._start()
         self._tests[test] = choose
         return f"http://127.0.0.1:{self._port}/t/{test}"
 
     def forget(self, test: str) -> None:
-        """What it still has open is closed."""
+        """Stop answering a test and close its connections."""
         if self._tests.pop(test, None) is not None:
             self.call(self._close, test)
 
     def record(self, upstream: str) -> "Proxy":
-        """A proxy of its own before this upstream; raises ConfigError where its URL is none."""
+        """Start a proxy for this upstream; raise `ConfigError` if the URL is invalid."""
         try:
             checked(upstream, allow_plain_http=False)
         except UrlError as error:
-            raise ConfigError(f"the upstream of the tapes {error}") from error
+            raise ConfigError(f"--tape-upstream {error}") from error
         self._start()
         proxy = Proxy(self)
         self.soon(proxy.run, upstream)
@@ -89,7 +88,7 @@ class Thread:
         return proxy
 
     def close(self) -> None:
-        """Ends the run, and what it still serves."""
+        """End the thread and everything that it serves."""
         if self._thread is not None and self._nursery is not None:
             self.call(self._nursery.cancel_scope.cancel)
             self._thread.join(_ANSWER_S)
@@ -106,8 +105,8 @@ class Thread:
                 ready.result(_ANSWER_S)
 
     def call(self, what: Callable[..., object], *arguments: object) -> None:
-        """Not with trio.from_thread: the caller may be inside a trio run of its own."""
-        assert self._token is not None, "nothing runs"
+        """Run a function in the thread. `trio.from_thread` refuses callers inside a trio run."""
+        assert self._token is not None, "the thread was started"
         done: Future[None] = Future()
 
         def call() -> None:
@@ -118,7 +117,7 @@ class Thread:
         done.result(_ANSWER_S)
 
     def soon(self, what: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        assert self._nursery is not None, "nothing runs"
+        assert self._nursery is not None, "the thread was started"
         self.call(self._nursery.start_soon, what, *arguments)
 
     # -- in the thread ------------------------------------------------------------------------------------------------
@@ -150,7 +149,7 @@ class Thread:
         test = found[1].decode("latin-1") if found else ""
         choose = self._tests.get(test)
         if choose is None:
-            return _nobodys(request)
+            return _unknown(request)
         self._connections[_CONNECTION.get()] = test
         return choose(stripped(request))
 
@@ -162,16 +161,14 @@ class Thread:
                 scope.cancel()
 
 
-def _nobodys(request: Request) -> Script:
+def _unknown(request: Request) -> Script:
     path = shown_path(request.target)
-    why = f"{path} belongs to no test that runs: the base URL is `tape.url`, and it is for that test alone"
+    why = f"{path} belongs to no running test; use `tape.url` of the current test"
     return json_answer(dumps({"error": {"message": why, "type": "wiretape_miss", "code": "no_such_test"}}), 404)
 
 
 class Proxy:
-    """A real proxy on a port of its own, and what it taped: transparent and in one attempt, so that the client meets
-    what a replay will give it.
-    """
+    """A recording proxy on its own port: transparent and with one attempt, so that a replay gives the same."""
 
     def __init__(self, thread: Thread) -> None:
         self.url = ""
@@ -182,7 +179,7 @@ class Proxy:
         self._done: Future[Streams] = Future()
 
     def streams(self) -> Streams:
-        """Those so far, in the order in which they began. What still runs has a moment to end by itself."""
+        """Return the streams so far in order of their start, after a moment for those that still run."""
         if self._done.done():
             return self._done.result()
         found: Future[Streams] = Future()
@@ -190,7 +187,7 @@ class Proxy:
         return found.result(_ANSWER_S)
 
     def stop(self) -> Streams:
-        """The same, and no more: what does not end by itself in time is ended as `shutdown`."""
+        """Stop, and return all streams. Those that still run end as `shutdown`."""
         if not self._done.done():
             self._thread.call(self._stop.set)
         return self._done.result(_ANSWER_S)
@@ -198,10 +195,10 @@ class Proxy:
     # -- in the thread ------------------------------------------------------------------------------------------------
 
     async def run(self, upstream: str) -> None:
-        """Until it is stopped. A fault of ours is the caller's to see, and must not end the thread of all tests."""
+        """Serve until stopped. Hand errors to the caller, because they must not end the thread of all tests."""
         try:
             streams = await self._run(upstream)
-        except Exception as error:  # noqa: BLE001 - handed to who waits for it
+        except Exception as error:  # noqa: BLE001 - handed to the waiting test
             for future in (self.ready, self._done):
                 if not future.done():
                     future.set_exception(error)
@@ -211,7 +208,7 @@ class Proxy:
     async def _run(self, upstream: str) -> Streams:
         target = Target(name="live", url=upstream)
         settings = Settings(profile="transparent")
-        # SDKs hang up at `[DONE]`, and whether that is before the body's own end must not be told by the tape.
+        # SDKs hang up at `[DONE]`; whether the body had ended by then must not change the tape.
         route = Route(name="", targets=(target,), attempts=1, settings=settings, on_client_gone="drain")
         config = Config(data=Path("unused"), port=0, durability="none", routes={"": route})
         log = Log(None, level="error")
@@ -241,7 +238,7 @@ class Proxy:
 
 
 async def _rows(store: Store) -> list[StreamRow]:
-    """All of them: of a test with 1,050 requests the first 50 were lost with the second page."""
+    """Return the catalogue rows of all pages."""
     rows: list[StreamRow] = []
     which: Filter | None = Filter()
     while which is not None:

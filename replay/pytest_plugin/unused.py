@@ -1,16 +1,16 @@
-"""Which tape files belong to no test: told from the tests that were collected, before any of them was deselected"""
+"""Find tape files that belong to no test, from all tests that were collected."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
+
+from .plan import FOLDER
 
 __all__ = ["Claims"]
 
-_FOLDER: Final = "tapes"
-
 
 class Claims:
-    """What the tests of a run claim; of a run with workers, what all of them say."""
+    """The files that the tests of a run use. With xdist, the claims of all workers are added up."""
 
     def __init__(self) -> None:
         self._modules: set[Path] = set()
@@ -18,43 +18,38 @@ class Claims:
         self._whole = True
 
     def collect(self, tests: Iterable[tuple[Path, Sequence[Path]]], *, whole: bool) -> None:
-        """Each test with its module. Not `whole`: single tests were asked for, so the others are not known."""
+        """Add tests, each with its module. `whole` is false if single tests were asked for, which hides the others."""
         self._whole = self._whole and whole
         for module, files in tests:
             self._modules.add(module)
             self._files.update(file.resolve() for file in files)
 
     def unused(self) -> list[Path]:
-        """Files of a module that was collected, or that is no more. A file that lies loose, or below another name, may
-        belong to any module: it is one where all modules beside it were collected.
+        """Return the files of modules that were collected or no longer exist.
+
+        A file outside a module's folder may belong to any module next to it, so all of them must be collected.
         """
-        if not self._whole:
-            return []
-        folders = {module.parent for module in self._modules}
+        folders = {module.parent for module in self._modules} if self._whole else set[Path]()
         return sorted(
             file
             for folder in folders
-            for file in (folder / _FOLDER).rglob("*.tape")
+            for file in (folder / FOLDER).rglob("*.tape")
             if file.resolve() not in self._files and self._judged(folder, file)
         )
 
     def _judged(self, folder: Path, file: Path) -> bool:
-        first, *rest = file.relative_to(folder / _FOLDER).parts
+        first, *rest = file.relative_to(folder / FOLDER).parts
         module = folder / f"{first}.py"
         if rest and module.exists():
             return module in self._modules
-        return all(beside in self._modules for beside in folder.glob("test_*.py"))
+        return all(each in self._modules for each in folder.glob("test_*.py"))
 
     def to_json(self) -> dict[str, Any]:
-        """For another process."""
-        return {
-            "modules": [str(module) for module in self._modules],
-            "files": [str(file) for file in self._files],
-            "whole": self._whole,
-        }
+        """Return the claims for another process."""
+        return {"modules": [*map(str, self._modules)], "files": [*map(str, self._files)], "whole": self._whole}
 
-    def add(self, said: Mapping[str, Any]) -> None:
-        """What another process says."""
-        self._modules.update(map(Path, said["modules"]))
-        self._files.update(map(Path, said["files"]))
-        self._whole = self._whole and said["whole"]
+    def add(self, claims: Mapping[str, Any]) -> None:
+        """Add the claims of another process."""
+        self._modules.update(map(Path, claims["modules"]))
+        self._files.update(map(Path, claims["files"]))
+        self._whole = self._whole and claims["whole"]

@@ -1,0 +1,244 @@
+"""What one test asks of its tape: marker, options and settings become a plan; a test's name becomes a file name."""
+
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pytest
+
+from ..faults.faults import FaultError, Faults
+from ..faults.prefixes import Prefix
+from ..matching.match import How
+from ..playback.player import INSTANT, Speed
+from ..playback.serving import Ids
+
+__all__ = ["FOLDER", "Mode", "Named", "Plan", "Sharing", "files_of", "marked", "mistake_in", "named_faults", "plan_of"]
+
+FOLDER: Final = "tapes"
+Mode = Literal["replay", "once", "rewrite", "verify", "off"]
+Named = str | float | Sequence[str | int]
+
+#: The words of the marker.
+_WORDS: Final = {"speed", "max_gap_ms", "match", "ids", "repeat", "partly", "fault", "rechunk", "prefixes", "end"}
+_CHOICES: Final[Mapping[str, Sequence[str]]] = {
+    "match": ("key", "position", "strict"),
+    "ids": ("recorded", "fresh"),
+    "prefixes": ("frames", "bytes"),
+    "end": ("cut", "eof", "reset", "stall", "garbage"),
+}
+_NAME_CHARS_MAX: Final = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The result of marker, options and settings for one test."""
+
+    nodeid: str
+    #: In order; the first one is recorded.
+    files: tuple[Path, ...]
+    mode: Mode
+    #: Whether an upstream is asked.
+    live: bool
+    upstream: str = ""
+    speed: Speed = INSTANT
+    how: How = "key"
+    repeat: bool = False
+    ids: Ids = "recorded"
+    #: Whether streams may be left over.
+    partly: bool = False
+    age_days_max: float = inf
+    prefix: Prefix | None = None
+    #: The fault that ends a prefix.
+    end: str = "cut"
+    faults: tuple[str, ...] = ()
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the upstream's responses become the tape."""
+        return self.live and self.mode in ("once", "rewrite")
+
+    @property
+    def record_command(self) -> str:
+        """The command that records this tape again."""
+        upstream = self.upstream or "https://api.example.com/v1"
+        return f"pytest {shlex.quote(self.nodeid)} --tape=rewrite --tape-upstream {shlex.quote(upstream)}"
+
+    def obstacle(self) -> str:
+        """Return why this test cannot run, or an empty text."""
+        if self.live and not self.upstream:
+            why = f"there is no tape {self.files[0]}" if self.mode == "once" else f"--tape={self.mode} asks an upstream"
+            return f"{why}, and no --tape-upstream is given\nto record it: {self.record_command}"
+        if self.keeps and len(self.files) > 1:
+            return "a test with several tapes cannot record them, because nothing assigns a stream to a tape"
+        missing = [file for file in self.files if not file.exists()]
+        if missing and (not self.live or self.mode == "verify"):
+            return f"there is no tape {missing[0]}\nto record it: {self.record_command}"
+        return ""
+
+
+def plan_of(
+    item: pytest.Item, marker: Mapping[str, Any], *, mode: str, options: Mapping[str, str], prefix: Prefix | None
+) -> Plan:
+    """Combine a test's marker with the options of this run; the marker wins."""
+    files = files_of(item)
+    gap_s_max = float(marker.get("max_gap_ms", inf)) / 1_000
+    return Plan(
+        nodeid=item.nodeid,
+        files=files,
+        mode=mode,  # type: ignore[arg-type] # checked by the plugin when the run starts
+        live=is_live(mode, files),
+        upstream=options["tape_upstream"],
+        speed=Speed.of(str(marker.get("speed") or options["tape_speed"] or "instant"), gap_s_max),
+        how=marker.get("match", "key"),
+        repeat=marker.get("repeat", False),
+        ids=marker.get("ids", "recorded"),
+        partly=marker.get("partly", False),
+        age_days_max=float(options["tape_max_age"] or "inf"),
+        prefix=prefix,
+        end=marker.get("end", "cut"),
+        faults=_faults(marker),
+    )
+
+
+def is_live(mode: str, files: Sequence[Path]) -> bool:
+    """Return whether a test with these files asks an upstream."""
+    return mode in ("rewrite", "verify", "off") or (mode == "once" and not files[0].exists())
+
+
+# -- the marker -------------------------------------------------------------------------------------------------------
+
+
+def marked(item: pytest.Item) -> dict[str, Any]:
+    """Return the keywords of a test's tape markers. The nearest marker wins; None is no value."""
+    words: dict[str, Any] = {}
+    for marker in item.iter_markers("tape"):
+        words = {**marker.kwargs, **words}
+    return {word: value for word, value in words.items() if value is not None}
+
+
+def mistake_in(words: Mapping[str, Any]) -> str:
+    """Return what is wrong with the keywords of a marker, or an empty text."""
+    if unknown := words.keys() - _WORDS:
+        return f"the tape marker knows no {', '.join(sorted(unknown))}; it knows {', '.join(sorted(_WORDS))}"
+    for word, choices in _CHOICES.items():
+        if word in words and words[word] not in choices:
+            return f"the tape marker's {word} is {' or '.join(choices)}, not {words[word]!r}"
+    try:
+        Speed.of(str(words.get("speed", "instant")), inf)
+    except ValueError:
+        return f"the tape marker's speed is instant, original or a factor such as 10, not {words['speed']!r}"
+    try:
+        gap_ms_max = float(words.get("max_gap_ms", 0))
+    except (TypeError, ValueError):
+        gap_ms_max = -1
+    if not gap_ms_max >= 0:
+        return f"the tape marker's max_gap_ms is a number of milliseconds, not {words['max_gap_ms']!r}"
+    try:
+        Faults.of(_faults(words))
+    except (FaultError, TypeError) as error:
+        return f"the tape marker: {error}"
+    return ""
+
+
+def _faults(words: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the faults of a marker: `fault` is one text or several (docs/replay.md)."""
+    fault = words.get("fault", ())
+    rechunk = {"rechunk": words["rechunk"]} if "rechunk" in words else {}
+    return (*([fault] if isinstance(fault, str) else fault), *named_faults(rechunk))
+
+
+def named_faults(named: Mapping[str, Named]) -> list[str]:
+    """Turn keywords into faults: `cut_after="text"` and `stall_at=3` name a place, others have a value."""
+    faults: list[str] = []
+    for name, value in named.items():
+        kind, place, _ = name.partition("_")
+        if place:
+            faults.append(f"{kind}@{f'frame:{value}' if isinstance(value, int) else value}")
+        else:
+            faults.append(f"{kind}={value if isinstance(value, str | int | float) else ','.join(map(str, value))}")
+    return faults
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def files_of(item: pytest.Item) -> tuple[Path, ...]:
+    """Return the files that a marker names, or the one that is named like the test, next to the test's module."""
+    folder = item.path.parent / FOLDER
+    marker = next((marker for marker in item.iter_markers("tape") if marker.args), None)
+    if marker is not None:
+        return tuple(folder / file for file in marker.args)
+    # All prefixes share one tape. Other parameters are unknown when prefixes are counted, so they need a named file.
+    name = getattr(item, "originalname", None) if "prefixes" in marked(item) else None
+    owners = "".join(f"{_plain(node.name)}." for node in item.listchain() if isinstance(node, pytest.Class))
+    return (folder / item.path.stem / f"{owners}{_plain(name or item.name)}.tape",)
+
+
+def _plain(name: str) -> str:
+    """Return a name that is safe on every file system, with a hash where it could equal another test's.
+
+    Capitals count as equal to small letters there, so parameters with capitals get a hash too.
+    """
+    plain = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:_NAME_CHARS_MAX]
+    parameters = name.partition("[")[2]
+    if plain in (name, re.sub(r"\[(.*)\]", r"-\1", name)) and parameters == parameters.lower():
+        return plain
+    return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+class Sharing:
+    """The tests of a run that share a file, by node id."""
+
+    def __init__(self, collected: Sequence[pytest.Item]) -> None:
+        unnamed = [item for item in collected if not _names_file(item)]
+        #: Tests whose own names lead to one file: why they fail.
+        self.clashes = _conflicts(unnamed, "{file} is the tape of {other} too: name a file in the marker of each")
+        #: Tests that would record one file: why they cannot.
+        self.unrecorded: Mapping[str, str] = {}
+        #: Tests that name the file of another test, which records it: they replay.
+        self.followers: frozenset[str] = frozenset()
+
+    def select(self, selected: Sequence[pytest.Item]) -> None:
+        """Decide who records, now that the tests of this run are known."""
+        owned = {_key(item) for item in selected if not _names_file(item)}
+        self.followers = frozenset(item.nodeid for item in selected if _names_file(item) and _key(item) in owned)
+        self.unrecorded = _conflicts(
+            [item for item in selected if item.nodeid not in self.followers],
+            "{file} is the tape of {other} too, so neither can record it: "
+            "run one of them alone, or `wiretape record` it",
+        )
+
+
+def _conflicts(items: Sequence[pytest.Item], why: str) -> dict[str, str]:
+    owners: dict[str, dict[str, tuple[str, Path]]] = {}
+    for item in items:
+        owners.setdefault(_key(item), {})[item.nodeid] = _run_of(item), files_of(item)[0]
+    return {
+        nodeid: why.format(file=file, other=next(name for name, (other, _) in tests.items() if other != run))
+        for tests in owners.values()
+        if len({run for run, _ in tests.values()}) > 1
+        for nodeid, (run, file) in tests.items()
+    }
+
+
+def _names_file(item: pytest.Item) -> bool:
+    return any(marker.args for marker in item.iter_markers("tape"))
+
+
+def _key(item: pytest.Item) -> str:
+    """Return the file of a test as file systems compare it that ignore case."""
+    return os.path.normpath(files_of(item)[0]).casefold()
+
+
+def _run_of(item: pytest.Item) -> str:
+    """Return what distinguishes a test from others: all prefixes of a tape are one test per set of parameters."""
+    callspec: Any = getattr(item, "callspec", None)
+    if callspec is None or "prefixes" not in marked(item):
+        return item.nodeid
+    return repr([each for each in sorted(callspec.indices.items()) if each[0] != "tape"])

@@ -86,7 +86,7 @@ def _are_same(found: Sequence[Record], records: Sequence[Record], number: int) -
 
 
 def _said(record: Record) -> Record:
-    return record._replace(value=ABSENT)
+    return record._replace(value=ABSENT, shape=None)
 
 
 def decode(

@@ -43,7 +43,7 @@ class Plan:
     #: In order; the first one is recorded.
     files: tuple[Path, ...]
     mode: Mode
-    #: Whether an upstream is asked.
+    #: Whether the requests go to an upstream.
     live: bool
     upstream: str = ""
     speed: Speed = INSTANT

@@ -103,7 +103,7 @@ class _Hooks:
     """Hooks of this plugin for a project's conftest.py."""
 
     @pytest.hookspec(firstresult=True)
-    def wiretape_before_seal(self, streams: "Sequence[Sequence[Record]]") -> "Sequence[Sequence[Record]] | None":
+    def pytest_wiretape_before_seal(self, streams: "Sequence[Sequence[Record]]") -> "Sequence[Sequence[Record]] | None":
         """Return the streams to seal in place of the recorded ones, to redact more than Wiretape does by itself."""
 
 
@@ -284,7 +284,7 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
 
 
 def _before_seal(config: pytest.Config, streams: "Sequence[Sequence[Record]]") -> "Sequence[Sequence[Record]]":
-    changed: Sequence[Sequence[Record]] | None = config.hook.wiretape_before_seal(streams=streams)
+    changed: Sequence[Sequence[Record]] | None = config.hook.pytest_wiretape_before_seal(streams=streams)
     return streams if changed is None else changed
 
 

@@ -342,7 +342,7 @@ def _stopped(streams: Streams, settle_s: float) -> list[str]:
     stopped = [number for number, records in enumerate(streams, 1) if ending_of(records) == "shutdown"]
     return [
         f"stream {number} still ran {settle_s:g} s after the test and is recorded up to there; "
-        "read the response to its end to record all of it"
+        "read the response to its end to record the whole stream"
         for number in stopped
     ]
 

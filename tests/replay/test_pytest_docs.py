@@ -1,4 +1,4 @@
-"""docs/pytest.md: its examples run as they stand, each with the tape of the users' stories."""
+"""The examples of docs/pytest.md run as they are, with the tape of tests/stories."""
 
 import os
 import re
@@ -6,10 +6,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tests.house.tree import ROOT
+from wiretape.replay.pytest_plugin import plan
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow
@@ -32,7 +34,7 @@ def example(language: str, number: int = 0) -> str:
 
 
 def run(folder: Path, *command: str) -> str:
-    """Where `wiretape` is found, as it is by a user; what it says on stdout, and on stderr it says nothing."""
+    """Run a command with `wiretape` on the path; return stdout, and fail on any stderr."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         command, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False, timeout=60
@@ -48,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_two_lines(pytester: pytest.Pytester) -> None:
+def test_python_example(pytester: pytest.Pytester) -> None:
     module = pytester.makepyfile(test_it=ASKING + example("python"))
     (module.parent / "tapes/test_it").mkdir(parents=True)
     shutil.copyfile(TAPE, module.parent / "tapes/test_it/test_weather.tape")
@@ -56,24 +58,22 @@ def test_two_lines(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="UNTESTED: no node found")
-def test_node(folder: Path) -> None:
+def test_node_example(folder: Path) -> None:
     (folder / "weather.test.mjs").write_text(example("js"), encoding="utf-8")
     run(folder, "node", "--test", "weather.test.mjs")
 
 
-def test_curl(folder: Path) -> None:
+def test_curl_example(folder: Path) -> None:
     (folder / "ask.sh").write_text(example("sh"), encoding="utf-8")
     said = run(folder, "sh", "ask.sh")
     assert "scarf" in said
     assert said.endswith("data: [DONE]\n\n")
 
 
-def test_every_option_and_every_word_of_the_marker_is_told() -> None:
-    from wiretape.replay.pytest_plugin import plugin as pytest_plugin  # noqa: PLC0415 - which is loaded, under another name of its own
-
-    told = set(re.findall(r"(\w+)=", re.findall(r"@pytest\.mark\.tape\(\*files, (.*)\)", DOCUMENT)[0]))
-    assert told == pytest_plugin._WORDS  # pyright: ignore[reportPrivateUsage] - the words that are told
+def test_every_option_and_every_word_of_the_marker_is_documented() -> None:
+    words = set(re.findall(r"(\w+)=", re.findall(r"@pytest\.mark\.tape\(\*files, (.*)\)", DOCUMENT)[0]))
+    assert words == plan._WORDS  # pyright: ignore[reportPrivateUsage] - compared with the document
     for option in ("--tape=", "--tape-upstream", "--tape-speed", "--tape-max-age", "--tape-check-unused"):
         assert option in DOCUMENT
-    for mode in pytest_plugin._MODES:  # pyright: ignore[reportPrivateUsage]
+    for mode in get_args(plan.Mode):
         assert f"| `{mode}` |" in DOCUMENT

@@ -18,7 +18,19 @@ from ..matching.match import How
 from ..playback.player import INSTANT, Speed
 from ..playback.serving import Ids
 
-__all__ = ["FOLDER", "Mode", "Named", "Plan", "Sharing", "files_of", "marked", "mistake_in", "named_faults", "plan_of"]
+__all__ = [
+    "FOLDER",
+    "Mode",
+    "Named",
+    "Plan",
+    "Sharing",
+    "files_of",
+    "is_live",
+    "marked",
+    "mistake_in",
+    "named_faults",
+    "plan_of",
+]
 
 FOLDER: Final = "tapes"
 Mode = Literal["replay", "once", "rewrite", "verify", "off"]

@@ -16,7 +16,7 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from .matching.key import exact_key_of, key_of
 from .normalize.normalize import NAMES, normalise
 from .redaction.body_codec import unreadable
-from .redaction.redact import blanked, blanked_path, findings, names_of, redact, unmatched
+from .redaction.redact import blanked, blanked_path, findings, redact, rules_of, unmatched
 from .redaction.shapes import find
 from .redaction.user_rules import Redaction
 from .sealed.edits import summed
@@ -162,7 +162,7 @@ def _header(
     }
     normalised = [*NAMES] if rules.normalised and not rules.exact else []
     normalised += [name for old in before for name in _names(old.get("normalised"))]
-    redacted: Mapping[str, Any] = NO_KEYS if rules.exact else names_of(rules.redaction)
+    redacted: Mapping[str, Any] = NO_KEYS if rules.exact else rules_of(rules.redaction)
     for old in before:
         redacted = _both(redacted, as_object(old.get("redacted")))
     ages = (old.get("max_age_days") for old in before)

@@ -1,45 +1,35 @@
-"""The strings of an answer that came in pieces, joined again: over frames, lines, elements, and as our folds have them
+"""The texts of a recording to search: each string once, joined with the others it was streamed with
 
-A streamed secret is a piece of it in each frame, under one path and index; other dialects stream lines of JSON, or one
-array whose elements come one by one.
+A streamed secret is a piece in each frame, under one path and index. Other dialects stream lines of JSON, or an array
+whose elements arrive one by one.
 """
 
 import re
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from wiretape.events.core.model import (
-    ReasoningDelta,
-    RefusalDelta,
-    TextDelta,
-    ToolArgumentsDelta,
-    ToolCallStarted,
-    ToolNameDelta,
-)
-from wiretape.events.emission.emit import events
 from wiretape.events.tape.record import Record
 
 from ..sealed.edits import Text
-from ..sealed.scalars import Path, Scalar, Sort, scalars
-from .strings import Joined, Piece, piece_at, pieces_of, plain
+from ..sealed.scalars import Path, Scalar, Sort, scalars, unquoted
 
-__all__ = ["channels", "folded", "last_said"]
+__all__ = ["Joined", "Piece", "framing_of", "joined_texts", "last_texts", "pieces_of"]
 
 #: Numbers that say which of several streams inside a stream a piece belongs to.
 _INDEXES: Final = frozenset({"choice", "contentBlockIndex", "content_index", "index", "output_index", "summary_index"})
-#: What a frame says anew each time; of a function the name may come in pieces.
-_WHOLE: Final = frozenset(
+#: Members that repeat in each frame and are not streamed. The name of a function may be.
+_REPEATED: Final = frozenset(
     {"call_id", "created_at", "event", "finish_reason", "id", "item_id", "model", "name", "native_finish_reason",
      "object", "obfuscation", "p", "provider", "response_id", "role", "service_tier", "status", "stop_reason",
      "system_fingerprint", "tool_call_id", "type"}
 )  # fmt: skip
-#: Frames that begin and go on with the same text are of one kind ...
+_ALIASES: Final = {"reasoning_content": "reasoning"}
+#: Frames that begin a text and frames that continue it have the same kind ...
 _STEP_OF_KIND: Final = re.compile(rb"[-_.](?:added|begin|delta|start)(?=\"$)")
-#: ... and where the first piece of it stands in the one, and the others in the other.
+#: ... or hold its first piece in another member than the others.
 _CONTINUED: Final[Mapping[tuple[bytes, Path], tuple[bytes, Path]]] = MappingProxyType(
     {
         (b'"content_block"', ("content_block", "text")): (b'"content_block"', ("delta", "text")),
@@ -52,38 +42,71 @@ _CONTINUED: Final[Mapping[tuple[bytes, Path], tuple[bytes, Path]]] = MappingProx
         (b'"response.output_item"', ("item", "input")): (b'"response.custom_tool_call_input"', ("delta",)),
     }
 )
-#: Of an answer's end that was cut, so many strings may belong to any stream inside it: their index was still to come.
+#: Strings of a torn end that may continue any text of their path: their index was still to come.
 _TORN_MAX: Final = 16
-#: So many strings that each begin with the one before say all of it again each time.
-_AGAIN_MIN: Final = 3
-#: A private key; others are shorter.
+#: As many strings that each begin with the one before repeat the whole text each time.
+_CUMULATIVE_MIN: Final = 3
+#: A private key; other secrets are shorter.
 _SECRET_CHARS: Final = 20_000
-#: Texts of one frame that are put together from several of its strings; each is a look at all of them.
-_SCANS_MAX: Final = 200
 _LINE: Final = re.compile(rb"[^\r\n]+")
-_BINARY_HEAD: Final = 12
-#: What stands before the JSON of a line: framing of event streams, or the kind of a part as the AI SDK writes it.
+#: Before the JSON of a line: the field of an event stream, or the part's kind as the AI SDK writes it.
 _LABEL: Final = re.compile(rb"[ \t]*(?:(data:|[0-9a-z]{1,2}:)[ \t]*)?(?=[{\[\"])")
 _DATA: Final = re.compile(rb"(?:^|[\r\n])(data|event): ?([^\r\n]*)")
 
 
-class _Element(NamedTuple):
-    """A part of an answer that stands for itself: a frame, a line of JSON, an element of an array that came so."""
+class Piece(NamedTuple):
+    """A string, or a part of one, in the text of this number; `places` has one entry more than `said`."""
 
-    number: int
+    text: int
+    path: Path
+    said: str
+    places: Sequence[int]
+    #: Whether it is a member's name.
+    name: bool = False
+
+
+class Joined(NamedTuple):
+    """Pieces one after the other, and where each begins in their text."""
+
+    pieces: Sequence[Piece]
+    said: str
+    starts: Sequence[int]
+
+    @staticmethod
+    def of(pieces: Sequence[Piece]) -> "Joined":
+        """Join pieces in order."""
+        starts, at = [], 0
+        for piece in pieces:
+            starts.append(at)
+            at += len(piece.said)
+        return Joined(pieces, "".join(piece.said for piece in pieces), starts)
+
+    def parts(self, start: int, end: int) -> Iterator[tuple[Piece, int, int]]:
+        """Yield the pieces of a part of the text, with its start and end in the bytes of each."""
+        for number in range(max(0, bisect_right(self.starts, start) - 1), len(self.pieces)):
+            begin, piece = self.starts[number], self.pieces[number]
+            if begin >= end:
+                return
+            first, last = max(0, start - begin), min(len(piece.said), end - begin)
+            if first < last:
+                yield piece, piece.places[first], piece.places[last]
+
+
+class _Element(NamedTuple):
+    """A part of an answer that is complete by itself: a frame, a line of JSON, an element of an array."""
+
     json: bytes
     scalars: Sequence[Scalar]
-    #: Where in the text each scalar begins.
+    #: Where each scalar begins in the text.
     places: Sequence[int]
     label: bytes = b""
 
 
 class _Key(NamedTuple):
-    """Which stream inside a stream."""
+    """The stream inside a stream to which a piece belongs: kind of frame, root index, names and indexes."""
 
     kind: bytes
     root: bytes
-    #: Names, and indexes as bytes.
     steps: tuple[str | bytes, ...]
 
     @property
@@ -91,70 +114,72 @@ class _Key(NamedTuple):
         return tuple(step if isinstance(step, str) else "" for step in self.steps)
 
 
-def channels(records: Sequence[Record], texts: Sequence[Text]) -> Iterator[Joined]:
-    """Of each attempt the strings that came in several pieces, in order of their first one."""
+def joined_texts(records: Sequence[Record], texts: Sequence[Text]) -> list[Joined]:
+    """Return the strings of answers that came in several pieces, joined; attempts apart."""
     begun = [at for at, record in enumerate(records) if record.kind == "attempt"]
-    answers = (pair for pair in enumerate(texts) if pair[1].kind in ("frame", "rest", "body"))
+    answers = [pair for pair in enumerate(texts) if pair[1].kind in ("frame", "rest", "body")]
+    found: list[Joined] = []
     for _, some in groupby(answers, key=lambda pair: bisect_right(begun, pair[1].of[0])):
-        yield from _of_attempt(some)
+        found += _of_attempt([*some])
+    return found
 
 
-def _of_attempt(texts: Iterator[tuple[int, Text]]) -> Iterator[Joined]:
+def _of_attempt(texts: Sequence[tuple[int, Text]]) -> Iterator[Joined]:
+    by_key, torn = _by_key(texts)
+    alone: dict[tuple[object, ...], list[Piece]] = {}
+    for key, pieces in by_key.items():
+        if len(pieces) == 1:  # an index that differs in each frame counts the frames
+            alone.setdefault((key.kind, key.steps), []).extend(pieces)
+        elif not _is_cumulative(pieces):
+            yield Joined.of(pieces)
+    yield from (Joined.of(pieces) for pieces in alone.values() if len(pieces) > 1)
+    for key, pieces in by_key.items() if torn else ():
+        for own, piece in torn[-_TORN_MAX:]:
+            if own != key and own.names == key.names:
+                yield Joined.of([*_last(pieces), piece])
+
+
+def last_texts(records: Sequence[Record], texts: Sequence[Text]) -> Iterator[Joined]:
+    """Yield the end of each string of the last attempt, whether it came in pieces or whole."""
+    begun = max((at for at, record in enumerate(records) if record.kind == "attempt"), default=0)
+    answers = [
+        (at, text) for at, text in enumerate(texts) if text.kind in ("frame", "rest", "body") and text.of[0] > begun
+    ]
+    by_key, _ = _by_key(answers)
+    for pieces in by_key.values():
+        yield Joined.of(pieces[-1:] if _is_cumulative(pieces) else _last(pieces))
+    if plain := [piece for at, text in answers if not text.spans for piece in pieces_of(text, at)]:
+        yield Joined.of(plain[-1:])
+
+
+def _by_key(texts: Sequence[tuple[int, Text]]) -> tuple[dict[_Key, list[Piece]], list[tuple[_Key, Piece]]]:
     found: dict[_Key, list[Piece]] = {}
     torn: list[tuple[_Key, Piece]] = []
     for number, text in texts:
-        for key, piece in _pieces(text, number):
+        pieces = [pair for element in _elements(text) for pair in _keyed(element, number)]
+        if text.kind != "body" and (not text.spans or isinstance(text.value, int | float | None)):
+            pieces += _words(text, number)  # numbers are words too, where words are streamed
+        for key, piece in pieces:
             found.setdefault(key, []).append(piece)
-            if text.kind == "rest":
-                torn.append((key, piece))
-    alone: dict[tuple[object, ...], list[Piece]] = {}
-    for key, pieces in found.items():
-        if len(pieces) > 1:
-            if not _is_all_so_far(pieces):
-                yield Joined.of(pieces)
-        else:  # an index that is another one in each frame counts them
-            alone.setdefault((key.kind, key.steps), []).extend(pieces)
-    yield from (Joined.of(pieces) for pieces in alone.values() if len(pieces) > 1)
-    yield from _with_torn(found, torn[-_TORN_MAX:])
+        if text.kind == "rest":
+            torn += pieces
+    return found, torn
 
 
-def _is_all_so_far(pieces: Sequence[Piece]) -> bool:
-    """Whether each says again what the one before said, and more, as some upstreams stream: no parts of one text.
+def _is_cumulative(pieces: Sequence[Piece]) -> bool:
+    """Return whether each piece repeats the one before and adds to it, as some upstreams stream.
 
-    Seen: joined, a key went on with the first word of the frame behind it, so it was two keys, and the word was gone.
+    Seen: joined, a key was continued by the first word of the next frame, and that word was redacted with it.
     """
     return (
-        len(pieces) >= _AGAIN_MIN
+        len(pieces) >= _CUMULATIVE_MIN
         and len(pieces[-1].said) > len(pieces[0].said)
         and all(following.said.startswith(piece.said) for piece, following in pairwise(pieces))
     )
 
 
-def last_said(records: Sequence[Record], texts: Sequence[Text]) -> Iterator[Joined]:
-    """How each of the strings of the last attempt ends, whether it came in pieces or whole."""
-    begun = max((at for at, record in enumerate(records) if record.kind == "attempt"), default=0)
-    found: dict[_Key, list[Piece]] = {}
-    last: list[Piece] = []
-    for number, text in enumerate(texts):
-        if text.kind in ("frame", "rest", "body") and text.of[0] > begun:
-            for key, piece in _pieces(text, number):
-                found.setdefault(key, []).append(piece)
-            if not text.spans:  # what was torn out of its JSON, or is none
-                last = list(pieces_of(text, number))[-1:]
-    for pieces in (*found.values(), *([last] if last else [])):
-        yield Joined.of(pieces[-1:] if _is_all_so_far(pieces) else _last(pieces))
-
-
-def _with_torn(found: Mapping[_Key, list[Piece]], torn: Sequence[tuple[_Key, Piece]]) -> Iterator[Joined]:
-    """The end of what was cut, behind all that it may be the end of."""
-    for key, pieces in found.items() if torn else ():
-        for own, piece in torn:
-            if own != key and own.names == key.names:
-                yield Joined.of([*_last(pieces), piece])
-
-
 def _last(pieces: Sequence[Piece]) -> Sequence[Piece]:
-    """As many as the longest secret may have."""
+    """Return as many of the last pieces as the longest secret may have."""
     chars = 0
     for number in range(len(pieces) - 1, -1, -1):
         chars += len(pieces[number].said)
@@ -163,88 +188,59 @@ def _last(pieces: Sequence[Piece]) -> Sequence[Piece]:
     return pieces
 
 
-def _pieces(text: Text, number: int) -> Iterator[tuple[_Key, Piece]]:
-    for element in _elements(text, number):
-        yield from _keyed(element)
-    if text.kind != "body" and (not text.spans or text.value is None or isinstance(text.value, int | float)):
-        yield from _plain(text, number)  # numbers are words too, where words are streamed
-
-
-def _plain(text: Text, number: int) -> Iterator[tuple[_Key, Piece]]:
-    """Texts that are streamed as they are."""
+def _words(text: Text, number: int) -> Iterator[tuple[_Key, Piece]]:
+    """Yield the data of a frame that streams plain words."""
     event = b""
     for match in _DATA.finditer(text.raw):
         if match[1] == b"event":
             event = match[2]
         elif match[2]:
-            yield _Key(b"plain", event, ()), plain(match[2], match.start(2), number)
+            yield _Key(b"plain", event, ()), _plain(match[2], match.start(2), number)
 
 
-# -- what stands for itself -------------------------------------------------------------------------------------------
-
-
-def _elements(text: Text, number: int) -> Iterator[_Element]:
+def _elements(text: Text) -> Iterator[_Element]:
     if text.kind != "body":
         if json := text.json:
             found = list(scalars(json))
-            yield _Element(number, json, found, [text.place(scalar.start) for scalar in found])
-    elif text.raw[:64].lstrip()[:1] == b"[":  # an array, whole or not
+            yield _Element(json, found, [text.place(scalar.start) for scalar in found])
+    elif text.raw[:64].lstrip()[:1] == b"[":  # an array, complete or not
         for _, some in groupby(scalars(text.raw), key=lambda scalar: scalar.path[:1]):
             found = [scalar._replace(path=scalar.path[1:]) for scalar in some]
-            yield _Element(number, text.raw, found, [scalar.start for scalar in found])
-    elif b":event-type" in text.raw[:200]:
-        for start, end in _binary(text.raw):
-            found = list(scalars(json := text.raw[start:end]))
-            yield _Element(number, json, found, [start + scalar.start for scalar in found])
+            yield _Element(text.raw, found, [scalar.start for scalar in found])
     elif not text.json:
         for line in _LINE.finditer(text.raw):
             if (label := _LABEL.match(line[0])) is not None:
                 json, at = line[0][label.end() :], line.start() + label.end()
                 found = list(scalars(json))
-                yield _Element(number, json, found, [at + scalar.start for scalar in found], label[1] or b"")
+                yield _Element(json, found, [at + scalar.start for scalar in found], label[1] or b"")
 
 
-def _binary(raw: bytes) -> Iterator[tuple[int, int]]:
-    """Payloads of AWS's event streams: two lengths, a checksum, headers, the payload, a checksum."""
-    at = 0
-    while at + _BINARY_HEAD < len(raw):
-        size, headers = (int.from_bytes(raw[at + skip : at + skip + 4], "big") for skip in (0, 4))
-        if size < _BINARY_HEAD + headers:
-            return
-        yield at + _BINARY_HEAD + headers, min(at + size - 4, len(raw))
-        at += size
-
-
-def _keyed(element: _Element) -> Iterator[tuple[_Key, Piece]]:
+def _keyed(element: _Element, number: int) -> Iterator[tuple[_Key, Piece]]:
     indexes: dict[Path, dict[str, bytes]] = {}
     kind = b""
     kept: list[Piece] = []
     for scalar, place in zip(element.scalars, element.places, strict=True):
         path = scalar.path
         name = path[-1] if path else ""
-        if scalar.sort is Sort.OTHER and name in _INDEXES:
-            indexes.setdefault(path[:-1], {})[str(name)] = element.json[scalar.start : scalar.end]
-        elif scalar.sort is Sort.OTHER or scalar.sort is Sort.NAME:
-            pass
+        if scalar.sort is Sort.OTHER or scalar.sort is Sort.NAME:
+            if scalar.sort is Sort.OTHER and name in _INDEXES:
+                indexes.setdefault(path[:-1], {})[str(name)] = element.json[scalar.start : scalar.end]
         elif path == ("type",):
             kind = _STEP_OF_KIND.sub(b"", element.json[scalar.start : scalar.end])
-        elif name not in _WHOLE or path[-2:] == ("function", "name"):
-            piece = piece_at(element.json, scalar, place, element.number)
+        elif name not in _REPEATED or path[-2:] == ("function", "name"):
+            piece = _piece(element.json, scalar, place, number)
             if piece.said:
                 kept.append(piece)
     numbered = {path: b",".join(said for _, said in sorted(some.items())) for path, some in indexes.items()}
-    depths = {len(path) for path in numbered}
     for piece in kept:
         own, path = _CONTINUED.get((kind, piece.path), (kind, piece.path))
-        yield _Key(element.label + own, numbered.get((), b""), _steps(path, numbered, depths)), piece
+        yield _Key(element.label + own, numbered.get((), b""), _steps(path, numbered)), piece
 
 
-def _steps(path: Path, numbered: Mapping[Path, bytes], depths: set[int]) -> tuple[str | bytes, ...]:
-    # What says no index has that of its place: many say it in the first piece only.
+def _steps(path: Path, numbered: Mapping[Path, bytes]) -> tuple[str | bytes, ...]:
+    """Return the names of a path, and for each element its index, or its position where it states none."""
     steps = tuple(
-        step
-        if isinstance(step, str)
-        else (numbered.get(path[: depth + 1]) if depth + 1 in depths else None) or b"%d" % step
+        _ALIASES.get(step, step) if isinstance(step, str) else numbered.get(path[: depth + 1]) or b"%d" % step
         for depth, step in enumerate(path)
     )
     match path:
@@ -254,65 +250,36 @@ def _steps(path: Path, numbered: Mapping[Path, bytes], depths: set[int]) -> tupl
             return steps
 
 
-# -- as our folds have it ---------------------------------------------------------------------------------------------
+# -- strings ----------------------------------------------------------------------------------------------------------
 
 
-def folded(records: Sequence[Record], texts: Sequence[Text]) -> Iterator[Joined]:
-    """The texts and calls that a chat stream comes to, by the pieces that they were read from.
-
-    Where one cannot be told, another text begins: joined over the gap, what stands behind it would be taken for more of
-    what stands before (seen: the brace that closes arguments for the end of a password).
-    """
-    if not records or records[0].keys.get("dialect") != "chat":
-        return
-    frames = {records[text.of[0]].n: number for number, text in enumerate(texts) if text.kind == "frame" and text.spans}
-    frames |= {records[at].n: number for number, text in enumerate(texts) if text.kind == "body" for at in text.of}
-    found: dict[object, list[list[Piece]]] = {}
-    left: dict[int, _Left] = {}
-    for event in events(records, repairs=False):
-        match event:
-            case TextDelta(text=said) | ReasoningDelta(text=said) | RefusalDelta(text=said):
-                key: object = (type(event), event.choice)
-            case ToolArgumentsDelta(text=said):
-                key = (type(event), event.choice, event.call)
-            case ToolCallStarted(name=said) | ToolNameDelta(name=said):
-                key = (ToolNameDelta, event.choice, event.call)
-            case _:
-                continue
-        number = frames.get(event.n)
-        if number is None or not said:
-            continue
-        if number not in left:
-            left[number] = _Left(pieces_of(texts[number], number, names=False))
-        runs = found.setdefault(key, [[]])
-        if spelled := left[number].spelling(said):
-            runs[-1] += spelled
-        else:
-            runs.append([])
-    for pieces in (run for runs in found.values() for run in runs):
-        if len(pieces) > 1 and not _is_all_so_far(pieces):
-            yield Joined.of(pieces)
+def pieces_of(text: Text, number: int, *, names: bool = True) -> Iterator[Piece]:
+    """Yield the strings of a text's JSON and the rest of a frame; without JSON its lines, or all of it."""
+    if json := text.json:
+        for scalar in scalars(json):
+            if scalar.sort is not Sort.OTHER and (names or scalar.sort is not Sort.NAME):
+                yield _piece(json, scalar, text.place(scalar.start), number)
+    elif text.kind in ("frame", "rest"):
+        for line in _LINE.finditer(text.raw):
+            yield _plain(line[0], line.start(), number)
+    else:
+        yield _plain(text.raw, 0, number)
 
 
-class _Left:
-    """The pieces of a frame, each taken once."""
+def framing_of(text: Text, number: int) -> Iterator[Piece]:
+    """Yield what frames the JSON of a text: event names and comments."""
+    at = 0
+    for start, end in [*text.spans, (len(text.raw), 0)] if text.spans else ():
+        if at < start:
+            yield _plain(text.raw[at:start], at, number)
+        at = end
 
-    def __init__(self, pieces: Iterator[Piece]) -> None:
-        self._pieces = [piece for piece in pieces if piece.said and not piece.name]
-        self._by_text: dict[str, deque[Piece]] = {}
-        for piece in self._pieces:
-            self._by_text.setdefault(piece.said, deque()).append(piece)
-        self._scans = _SCANS_MAX
 
-    def spelling(self, said: str) -> list[Piece]:
-        """Those that make up what it said."""
-        if same := self._by_text.get(said):
-            return [same.popleft()]
-        taken: list[Piece] = []
-        at = 0
-        self._scans -= 1
-        for piece in self._pieces if self._scans >= 0 else ():
-            if said.startswith(piece.said, at):
-                taken.append(piece)
-                at += len(piece.said)
-        return taken if at == len(said) else []
+def _piece(json: bytes, scalar: Scalar, place: int, number: int) -> Piece:
+    inside = json[scalar.start + 1 : scalar.end - (scalar.sort is not Sort.TORN)].decode("utf-8", "surrogateescape")
+    said, places = unquoted(inside, place + 1, in_bytes=True)
+    return Piece(number, scalar.path, said, places, scalar.sort is Sort.NAME)
+
+
+def _plain(raw: bytes, at: int, number: int) -> Piece:
+    return Piece(number, (), raw.decode("latin-1"), range(at, at + len(raw) + 1))

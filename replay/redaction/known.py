@@ -1,25 +1,25 @@
-"""Secrets that were found somewhere in a file: which ones are looked for elsewhere in it, and where they stand
+"""Secrets found somewhere in a file, looked for in all of it: whole, and as a beginning where a text ends inside one
 
-`{"password":"..."}` says what it holds; the same word in the text before it does not. Of any secret a text may have the
-beginning only, because a stream stopped inside it.
+`{"password":"..."}` names its value; the same value in a sentence is not named. A stream may stop inside any secret.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from .beginnings import BEFORE, Beginnings
-from .vendors import PLACEHOLDER, Hit
+from .vendors import BEFORE, CLOSERS, PLACEHOLDER, Hit, is_telling
 
-__all__ = ["BY_PLACE", "Known", "is_known_secret"]
+__all__ = ["Known"]
 
-#: Whose the secrets are that only their place gave away.
-BY_PLACE: Final = frozenset({"password", "secret"})
-#: A shorter one stands by chance in much else.
+#: Secrets that only their name revealed: no shape finds them elsewhere.
+_BY_NAME: Final = frozenset({"password", "secret"})
+#: Not secrets by themselves, or secrets by the user's choice in one place only.
+_IN_PLACE: Final = frozenset({"bytes", "digits", "logprobs", "path", "prompt"})
+#: A shorter one occurs by chance in other text.
 _KNOWN_CHARS: Final = 8
-#: Of one file, the longest first: each of them is one search through all texts, a gigabyte a second.
+#: In one file, the longest first: each is searched for in every text, at a gigabyte a second.
 _KNOWN_MAX: Final = 1_000
-#: Members that say what something is, in words of the protocol.
+#: Members with words of the protocol.
 _PROTOCOL: Final = frozenset(
     {
         "dialect",
@@ -35,73 +35,75 @@ _PROTOCOL: Final = frozenset(
         "type",
     }
 )
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_]+")
-_BEHIND: Final = r"(?![A-Za-z0-9])"
-
-
-def _as_word(secret: str) -> str:
-    """No part of a longer one: of an order's number, or a path's name."""
-    before, behind = BEFORE if secret[0].isalnum() else "", _BEHIND if secret[-1].isalnum() else ""
-    return f"{before}{re.escape(secret)}{behind}"
-
-
-def is_known_secret(vendor: str, secret: str) -> bool:
-    """Whether all of it is looked for elsewhere, since no shape gives it away; no word is: those stand everywhere."""
-    return vendor in BY_PLACE and len(secret) >= _KNOWN_CHARS and not secret.isalpha()
+_AFTER: Final = r"(?![A-Za-z0-9])"
+_BEGINS: Final = re.compile(BEFORE)
 
 
 class Known:
-    """Those of one file, and of them those that a part of it holds."""
+    """The secrets of one file."""
 
-    def __init__(self, vendors: Mapping[str, str] | None = None) -> None:
-        self._vendors = dict(vendors or {})
-        self._longest: list[str] = []
-        self._begun = Beginnings()
+    def __init__(self) -> None:
+        self._named: dict[str, str] = {}
+        self._all: dict[str, str] = {}
+        self._by_head: dict[str, list[str]] = {}
+        self._chars_max = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._all or self._named)
 
     def __len__(self) -> int:
-        return len(self._vendors) + len(self._begun)
+        return len(self._all) + len(self._named)
 
-    def add(self, found: Iterable[tuple[str, str]]) -> bool:
-        """By vendor and secret; whether there was a new one."""
-        before, wholes = len(self), len(self._vendors)
-        for vendor, secret in found:
-            self._begun.add(vendor, secret)
-            if is_known_secret(vendor, secret):
-                self._vendors.setdefault(secret, vendor)
-        if len(self._vendors) > wholes:
-            self._longest = sorted(self._vendors, key=lambda secret: (-len(secret), secret))[:_KNOWN_MAX]
-        return len(self) > before
+    def add(self, vendor: str, secret: str) -> None:
+        """Look for this secret from now on."""
+        if vendor in _BY_NAME and len(secret) >= _KNOWN_CHARS and not secret.isalpha():
+            self._named.setdefault(secret, vendor)
+        if vendor not in _IN_PLACE and secret not in self._all and is_telling(secret) and len(self._all) < _KNOWN_MAX:
+            self._all[secret] = vendor
+            alike = self._by_head.setdefault(secret[:_KNOWN_CHARS], [])
+            alike.append(secret)
+            alike.sort(key=lambda each: (-len(each), each))
+            self._chars_max = max(self._chars_max, len(secret))
 
-    def within(self, said: Iterable[str]) -> "Known":
-        """Those that stand in any of these texts, to be asked for `hits`: an expression of a thousand words is slow."""
-        if not self._vendors:
-            return self
-        text = "\0".join(said)
-        return Known({secret: self._vendors[secret] for secret in self._longest if secret in text})
+    def within(self, texts: Iterable[str]) -> "re.Pattern[str] | None":
+        """Return a pattern of the named secrets that any of these texts holds; no part of a longer word is one."""
+        text = "\0".join(texts) if self._named else ""
+        longest = sorted(self._named, key=lambda secret: (-len(secret), secret))[:_KNOWN_MAX]
+        words = [
+            f"{BEFORE if secret[0].isalnum() else ''}{re.escape(secret)}{_AFTER if secret[-1].isalnum() else ''}"
+            for secret in longest
+            if secret in text
+        ]
+        return re.compile("|".join(words)) if words else None
 
-    def hits(self, said: str, name: str = "") -> Iterator[Hit]:
-        """Where they stand in a text under this name; not in what we put there, nor in words of the protocol."""
-        if not self._vendors or name in _PROTOCOL:
-            return
-        ours = [match.span() for match in PLACEHOLDER.finditer(said)]
-        for match in re.finditer("|".join(map(_as_word, self._vendors)), said):
-            start, end = match.span()
-            if not any(first < end and start < last for first, last in ours):
-                yield Hit(start, end, self._vendors[match[0]], match[0])
+    def hits(self, text: str, name: str, *, here: "re.Pattern[str] | None", request: bool = False) -> Iterator[Hit]:
+        """Yield the named secrets of a text, and the secret it ends inside of, unless they are words of the protocol.
 
-    def begun(self, said: str, name: str = "", *, asked: bool = False) -> Iterator[Hit]:
-        """The one that a text under this name ends inside.
-
-        Of what is `asked` only another place of the file tells so: it stands for any word, since who asks again says no
-        more of it.
+        In a request an incomplete one gets a placeholder that any text matches: a client that repeats the request has
+        no more of the secret than this.
         """
-        for hit in () if name in _PROTOCOL else self._begun.hits(said):
-            yield hit._replace(vendor="secret") if asked else hit
+        if name in _PROTOCOL:
+            return
+        ours = [match.span() for match in PLACEHOLDER.finditer(text)]
+        for match in here.finditer(text) if here else ():
+            if not any(first < match.end() and match.start() < last for first, last in ours):
+                yield Hit(*match.span(), self._named[match[0]], match[0])
+        if (hit := self._incomplete(text)) is not None:
+            yield hit._replace(vendor="secret") if request else hit
+
+    def _incomplete(self, text: str) -> Hit | None:
+        for end in sorted({len(text), len(text.rstrip(CLOSERS))}, reverse=True):
+            for start in range(max(0, end - self._chars_max), end - _KNOWN_CHARS + 1):
+                for secret in self._by_head.get(text[start : start + _KNOWN_CHARS], ()):
+                    begun = text[start:end]
+                    if len(secret) > len(begun) and secret.startswith(begun) and is_telling(begun):
+                        inside_a_word = begun[0].isalnum() and _BEGINS.match(text, start) is None
+                        return None if inside_a_word else Hit(start, end, self._all[secret], secret)
+        return None
 
     def whole(self, vendor: str, secret: str) -> str:
-        """The secret that this one is the beginning of, by its vendor's shape; else the same."""
-        return secret if vendor in BY_PLACE else self._begun.whole(vendor, secret)
-
-    def hits_in_name(self, name: str) -> Iterator[Hit]:
-        """The same in the name of a member, unless that is one as programs have it."""
-        return self.hits(name) if _IDENTIFIER.fullmatch(name) is None else iter(())
+        """Return the longest known secret that begins with this one: a key that grows from frame to frame is one."""
+        if vendor in _BY_NAME:
+            return secret
+        alike = self._by_head.get(secret[:_KNOWN_CHARS], ())
+        return next((each for each in alike if self._all[each] == vendor and each.startswith(secret)), secret)

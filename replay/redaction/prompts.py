@@ -7,14 +7,13 @@ parts, or plain text.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_plus
 
 from wiretape.events.core.json_text import ABSENT, parse
 
 from ..sealed.edits import Text
 from ..sealed.scalars import Path, Sort, scalars
-from .spans import Form
 from .vendors import PLACEHOLDER
 
 __all__ = ["Words", "is_prompt", "words"]
@@ -79,7 +78,7 @@ class Words(NamedTuple):
     end: int
     path: Path
     said: str
-    form: Form
+    form: Literal["plain", "json", "arguments", "url"]
 
 
 def is_prompt(said: str) -> bool:
@@ -156,8 +155,9 @@ def _of_json(json: bytes, place: Callable[[int], int]) -> Iterator[Words]:
                 kinds.setdefault(scalar.path[:-1], []).append(said)
     for start, end, path, said in strings:
         if _is_words(path, said, kinds):
-            form: Form = "arguments" if path and path[-1] == "arguments" else "json"
-            yield Words(place(start), place(end), path, said, form)
+            yield Words(
+                place(start), place(end), path, said, "arguments" if path and path[-1] == "arguments" else "json"
+            )
 
 
 def _is_words(path: Path, said: str, kinds: Mapping[Path, list[str]]) -> bool:

@@ -1,93 +1,101 @@
-"""Secrets out of recordings: found wherever they stand, replaced by a placeholder that says whose it was and which
+"""Replace the secrets of a file: every text is searched once, joined with the pieces it was streamed in
 
-The same secret has the same placeholder, numbered by first use, so nothing of it is left. Frames still parse; numbers,
-ids and hashes are never touched. Headers go by an allow-list. What the user names is redacted too: JSON paths, prompts.
+The same secret has the same placeholder, numbered by first use. JSON stays JSON; numbers, ids and hashes are never
+touched. Headers pass an allow-list.
 """
 
 import hashlib
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
-from wiretape.events.core.json_text import as_list, dumps, is_list, is_object
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import as_list, dumps, is_list, is_object, parse
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.proxy.security.headers import masked_path, taped_answer, taped_request
 
 from ..sealed.edits import Change, Text, edited, texts
 from ..sealed.scalars import Path, Sort, scalars
-from .body_codec import bodies, closed, opened
-from .joined_text import channels
-from .json_safety import keep_json
+from .body_codec import bodies, coded_answers, opened
+from .joined_text import Joined, framing_of, joined_texts, last_texts, pieces_of
 from .known import Known
-from .prompts import is_prompt
-from .shapes import find, merged
-from .spans import Form, Span, cut, found, hits_of, take
-from .strings import Joined, Piece, pieces_of
-from .user_rules import Redaction, asked_for, matches, pattern_of
-from .vendors import PLACEHOLDER, Hit
+from .names import is_secret_number
+from .prompts import is_prompt, words
+from .shapes import find, merged, names_of, search
+from .user_rules import Redaction, matches, pattern_of
+from .vendors import PLACEHOLDER, Hit, keys, torn
 
-__all__ = ["Finding", "blanked", "blanked_path", "findings", "names_of", "redact", "shown_path", "unmatched"]
+__all__ = ["Finding", "blanked", "blanked_path", "findings", "redact", "rules_of", "shown_path", "unmatched"]
 
-_ASKED: Final = frozenset({"request", "upload"})
-#: What is left when a neighbour is gone may be a secret by itself: so often it is looked for again.
-_PASSES: Final = 4
+#: How a placeholder is written: as it is, as a JSON string, as arguments of a tool, or escaped for a URL.
+Form = Literal["plain", "json", "arguments", "url"]
+#: The rest of a text may be a secret once its neighbour is gone: the search ends when it finds nothing.
+_PASSES_MAX: Final = 6
+_NAMES_NUMBERS: Final = re.compile(rb"(?i)pass|pwd|secret|api.?key")
+#: How each dialect says that the model was stopped by a limit.
+_CUT_SHORT: Final = re.compile(rb'"(?:length|max_tokens|MAX_TOKENS|max_output_tokens)"')
+_REDACTED: Final = re.compile(rf'{PLACEHOLDER.pattern}|\{{"redacted":"{PLACEHOLDER.pattern}"\}}')
 
 
 class Finding(NamedTuple):
-    """A secret, by its place alone."""
+    """The place of a secret: its stream, record, vendor, and the path or the key that holds it."""
 
     stream: int
-    #: Number of the record.
     n: int
     vendor: str
-    #: Path in its JSON, or which part of the record.
     where: str
 
 
-class _Placeholders:
-    """By first use, for one file; those that are there already keep their numbers."""
+class _Span(NamedTuple):
+    """Bytes of one text to replace, and the secret; None for a piece after the first, which becomes empty."""
 
-    def __init__(self, streams: Sequence[Sequence[Record]]) -> None:
+    text: int
+    start: int
+    end: int
+    path: Path
+    vendor: str
+    secret: str | None
+    form: Form = "plain"
+
+
+class _Placeholders:
+    """Placeholders of one file, numbered by first use; those that are there keep their numbers."""
+
+    def __init__(self, streams: Sequence[Sequence[Record]], *, numbered: bool = True) -> None:
+        self._numbered = numbered
         self._known: dict[tuple[str, str], str] = {}
         self._count: dict[str, int] = {}
-        for records in streams:
-            for record in records:
-                said = (record.raw or b"").decode("latin-1") + dumps(dict(record.keys)).decode("latin-1")
-                for match in PLACEHOLDER.finditer(said):
-                    self._count[match[1]] = max(self._count.get(match[1], 0), int(match[2] or 0))
+        for record in (record for records in streams for record in records):
+            text = (record.raw or b"").decode("latin-1") + dumps(dict(record.keys)).decode("latin-1")
+            for match in PLACEHOLDER.finditer(text):
+                self._count[match[1]] = max(self._count.get(match[1], 0), int(match[2] or 0))
 
     def of(self, vendor: str, secret: str) -> str:
         if vendor == "prompt":
             digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:16]
             return f"[prompt sha256:{digest} {len(secret)} chars]"
+        if not self._numbered:
+            return f"[redacted-{vendor}]"
         if (vendor, secret) not in self._known:
             number = self._count[vendor] = self._count.get(vendor, 0) + 1
             self._known[vendor, secret] = f"[redacted-{vendor}-{number}]"
         return self._known[vendor, secret]
 
 
-class _Unnumbered(_Placeholders):
-    """Of which secret it was, nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(())
-
-    def of(self, vendor: str, secret: str) -> str:
-        del secret
-        return f"[redacted-{vendor}]"
-
-
-# -- the whole --------------------------------------------------------------------------------------------------------
+# -- files ------------------------------------------------------------------------------------------------------------
 
 
 def redact(streams: Sequence[Sequence[Record]], redaction: Redaction | None = None) -> list[list[Record]]:
-    """The streams of one file, with plain requests. Redacted ones come back as they are.
+    """Return the streams of one file without secrets, their requests decoded. Redacted streams are returned unchanged.
 
-    An answer that came compressed stays so, unless there is something in it that goes.
+    An answer that came compressed stays compressed, unless something in it is redacted.
     """
     asked = redaction or Redaction()
     wanted: set[tuple[int, int]] = set()
-    if coded := closed(streams):
+    if coded := coded_answers(streams):
         plain = opened(streams)
         before, after = ([bodies(records) for records in each] for each in (plain, _redacted(plain, asked)))
         wanted = {
@@ -99,17 +107,16 @@ def redact(streams: Sequence[Sequence[Record]], redaction: Redaction | None = No
 
 
 def findings(streams: Sequence[Sequence[Record]], redaction: Redaction | None = None) -> list[Finding]:
-    """What `redact` would take out."""
+    """Return the places that `redact` would change."""
     asked = redaction or Redaction()
     plain = opened(streams, numbered=False)
-    known = _in_all_keys(plain)
-    parts = [texts(records) for records in plain]
-    each = _each_spans(plain, parts, asked, known, range(len(plain)))
+    known = _known_from_keys(plain)
+    searches = [_Search(records, asked, known) for records in plain]
     found: list[Finding] = []
-    for number, records in enumerate(plain):
+    for number, (records, one) in enumerate(zip(plain, searches, strict=True)):
         found += [
-            Finding(number, _record_of(records, parts[number][span.text], span.start), span.vendor, _path(span.path))
-            for span in each[number]
+            Finding(number, _record_at(records, one.texts[span.text], span.start), span.vendor, _shown(span.path))
+            for span in one.spans(known)
             if span.secret is not None
         ]
         for record in records:
@@ -118,88 +125,94 @@ def findings(streams: Sequence[Sequence[Record]], redaction: Redaction | None = 
 
 
 def unmatched(streams: Sequence[Sequence[Record]], redaction: Redaction) -> list[str]:
-    """The paths under which nothing stands."""
-    if not redaction.paths:
-        return []
+    """Return the user's paths that match nothing."""
     left = {path: pattern_of(path) for path in redaction.paths}
-    for records in opened(streams):
+    for records in opened(streams) if left else ():
         for text in texts(records):
             for scalar in scalars(text.json):
-                for path in [path for path, pattern in left.items() if matches(pattern, scalar.path)]:
-                    del left[path]
+                left = {path: pattern for path, pattern in left.items() if not matches(pattern, scalar.path)}
     return [*left]
 
 
 def blanked(body: bytes) -> bytes:
-    """A request's body with placeholders without number: what a recorded one and one with the secret have alike."""
-    [[blank]] = _redacted([[Record(0, 0, "request", NO_KEYS, body)]], Redaction(), _Unnumbered())
+    """Return a request's body with placeholders without numbers: the same for the recorded one and for a live one."""
+    records = [Record(0, 0, "request", NO_KEYS, body)]
+    [[blank]] = _redacted([records], Redaction(), _Placeholders((), numbered=False))
     return _unnumbered((blank.raw or b"").decode("latin-1")).encode("latin-1")
 
 
 def blanked_path(path: str) -> str:
-    """The same of its path."""
-    return _unnumbered(_cleaned(path, "path", _Unnumbered().of, Known()))
+    """Return the path of a request with placeholders without numbers."""
+    return _unnumbered(_cleaned(path, "path", _Placeholders((), numbered=False).of, Known()))
 
 
 def shown_path(target: bytes) -> str:
-    """Path and query of a request on one line, without what looks like a secret, whatever its parameter is called."""
+    """Return path and query of a request on one line, without secrets, for messages."""
     return blanked_path(masked_path(target))
 
 
-def _unnumbered(said: str) -> str:
-    return PLACEHOLDER.sub(lambda match: f"[redacted-{match[1]}]", said)
+def rules_of(redaction: Redaction) -> Mapping[str, Any]:
+    """Return what the header of a sealed tape says was redacted: names, never values."""
+    said: dict[str, Any] = {"rules": ["headers", "names", "shapes"]}
+    if redaction.detector:
+        said["rules"] = ["detector", *said["rules"]]
+    if redaction.paths:
+        said["paths"] = sorted(redaction.paths)
+    if redaction.prompts:
+        said["prompts"] = "sha256"
+    return said
+
+
+def _unnumbered(text: str) -> str:
+    return PLACEHOLDER.sub(lambda match: f"[redacted-{match[1]}]", text)
 
 
 def _redacted(
     streams: Sequence[Sequence[Record]], asked: Redaction, placeholders: _Placeholders | None = None
 ) -> list[list[Record]]:
-    """What one stream gave away is gone in all of them."""
+    """Replace until nothing is found; a secret of one stream is replaced in all of them."""
     place = placeholders or _Placeholders(streams)
-    known = _in_all_keys(streams)
+    known = _known_from_keys(streams)
     new = [list(records) for records in streams]
-    differ: set[int] = set()
-    left: Iterable[int] = range(len(new))
-    for _ in range(_PASSES):
+    changed_requests: set[int] = set()
+    left: Sequence[int] = range(len(new))
+    for _ in range(_PASSES_MAX):
         count = len(known)
-        parts = {number: texts(new[number]) for number in left}
-        each = _each_spans(new, parts, asked, known, left)
-        changed: set[int] = set()
-        for number in left:
-            changes = _changes(parts[number], each[number], place)
-            if not changes:
-                continue
-            changed.add(number)
-            if any(new[number][at].kind == "request" for text, _ in changes for at in text.of):
-                differ.add(number)
-            new[number] = edited(new[number], changes)
-        left = range(len(new)) if len(known) > count else sorted(changed)
-        if not changed:
-            break
-    return [
-        [_with_keys(record, asked, place, known, asked_differs=number in differ) for record in records]
-        for number, records in enumerate(new)
-    ]
+        searches = {number: _Search(new[number], asked, known) for number in left}
+        changed: list[int] = []
+        for number, one in searches.items():
+            if changes := _changes(one.texts, one.spans(known), place):
+                changed.append(number)
+                if any(new[number][at].kind == "request" for text, _ in changes for at in text.of):
+                    changed_requests.add(number)
+                new[number] = edited(new[number], changes)
+        left = range(len(new)) if len(known) > count else changed
+        if not left:
+            return [
+                [_with_keys(record, asked, place, known, changed=number in changed_requests) for record in records]
+                for number, records in enumerate(new)
+            ]
+    raise TapeError("Cannot redact this recording: each pass finds another secret. Please report this as a bug.")
 
 
 def _changes(
-    parts: Sequence[Text], spans: Sequence[Span], placeholders: _Placeholders
+    parts: Sequence[Text], spans: Iterable[_Span], placeholders: _Placeholders
 ) -> list[tuple[Text, Sequence[Change]]]:
     by_text: dict[int, list[Change]] = {}
-    for span in sorted(spans, key=lambda span: (span.text, span.start)):
+    for span in spans:
         new = placeholders.of(span.vendor, span.secret) if span.secret is not None else ""
-        number = span.vendor == "bytes" or (span.vendor == "digits" and span.secret is not None)
-        text = b"0" if number else _written(new, span.form)
-        by_text.setdefault(span.text, []).append(Change(span.start, span.end, text))
+        is_number = span.vendor == "bytes" or (span.vendor == "digits" and span.secret is not None)
+        by_text.setdefault(span.text, []).append(
+            Change(span.start, span.end, b"0" if is_number else _written(new, span.form))
+        )
     return [(parts[number], changes) for number, changes in by_text.items()]
 
 
 def _written(new: str, form: Form) -> bytes:
     match form:
-        case "arguments":  # whoever reads arguments parses them
+        case "arguments":  # clients parse them
             return dumps(dumps({"redacted": new}).decode())
-        case "inside":
-            return dumps(dumps({"redacted": new}).decode())[1:-1]
-        case "json":  # the whole value, quotes included
+        case "json":  # the value with its quotes
             return dumps(new)
         case "url":
             return quote(new, safe="").encode()
@@ -207,85 +220,154 @@ def _written(new: str, form: Form) -> bytes:
             return new.encode()
 
 
-# -- in bytes ---------------------------------------------------------------------------------------------------------
+# -- one stream -------------------------------------------------------------------------------------------------------
 
 
-def _each_spans(
-    streams: Sequence[Sequence[Record]],
-    parts: Mapping[int, Sequence[Text]] | Sequence[Sequence[Text]],
-    asked: Redaction,
-    known: Known,
-    numbers: Iterable[int],
-) -> dict[int, list[Span]]:
-    """What goes, of each of these streams; what is found in one of them is `known` from then on."""
-    each = {number: _spans(streams[number], parts[number], asked) for number in numbers}
-    for taken in each.values():
-        known.add((span.vendor, span.secret or "") for spans in taken.values() for span in spans)
-    for number, taken in each.items():
-        several = list(channels(streams[number], parts[number])) if known or any(taken.values()) else []
-        _elsewhere(several, parts[number], taken, known)
-        keep_json(several, parts[number], taken)
-        _logprobs(parts[number], taken)
-    return {number: _in_order(taken, known) for number, taken in each.items()}
+class _Search:
+    """The secrets of one stream: those of its own at once, those known from elsewhere in the file with `spans`."""
 
+    def __init__(self, records: Sequence[Record], asked: Redaction, known: Known) -> None:
+        self.texts = texts(records)
+        self._taken: dict[int, list[_Span]] = {}
+        self._asked = asked
+        self._streamed = joined_texts(records, self.texts)
+        inside = {(piece.text, piece.places[0]) for joined in self._streamed for piece in joined.pieces}
+        self._single: list[tuple[Joined, str, bool]] = []
+        for number, text in enumerate(self.texts):
+            pieces = [*pieces_of(text, number)]
+            names = names_of((piece.path, piece.said, piece.name) for piece in pieces)
+            for piece, name in zip(pieces, names, strict=True):
+                self._single.append((Joined.of([piece]), name, (number, piece.places[0]) in inside))
+            self._single += [(Joined.of([piece]), "", False) for piece in framing_of(text, number)]
+        self._take_user_rules()
+        self._find()
+        if _is_torn(records, self.texts):
+            for joined in last_texts(records, self.texts):
+                self._take(joined, torn(joined.said))
+        for span in (span for spans in self._taken.values() for span in spans if span.secret is not None):
+            known.add(span.vendor, span.secret or "")
 
-def _in_order(taken: Mapping[int, Sequence[Span]], known: Known) -> list[Span]:
-    """Of all texts; where an answer says all it said so far again and again, a key that grows is one."""
-    return sorted(
-        (
+    def spans(self, known: Known) -> list[_Span]:
+        """Return what to replace, in order: also the secrets `known` from elsewhere."""
+        if known:
+            here = known.within(joined.said for joined in (*self._streamed, *(one for one, _, _ in self._single)))
+            for joined, name in [
+                *((one, "") for one in self._streamed),
+                *((one, name) for one, name, _ in self._single),
+            ]:
+                first = joined.pieces[0]
+                if not (first.name and first.said.isidentifier()):
+                    request = self.texts[first.text].kind in ("request", "upload")
+                    self._take(joined, search(joined.said, name, partial(known.hits, here=here, request=request)))
+        if self._taken:
+            self._take_logprobs()
+        return [
             span if span.secret is None else span._replace(secret=known.whole(span.vendor, span.secret))
-            for spans in taken.values()
-            for span in spans
-        ),
-        key=lambda span: (span.text, span.start),
-    )
+            for number in sorted(self._taken)
+            for span in self._taken[number]
+        ]
 
+    def _find(self) -> None:
+        for joined in self._streamed:
+            self._take(joined, self._hits(joined.said, _last_name(joined.pieces[0].path)))
+        for joined, name, streamed in self._single:
+            # A piece of a streamed text was searched with the others; alone it may hide a key from a word before it.
+            self._take(joined, keys(joined.said) if streamed else self._hits(joined.said, name))
+        for number, text in enumerate(self.texts):
+            if text.spans and _NAMES_NUMBERS.search(text.raw):
+                for scalar in scalars(json := text.json):
+                    digits = json[scalar.start : scalar.end].decode("latin-1")
+                    if scalar.sort is Sort.OTHER and scalar.path and is_secret_number(str(scalar.path[-1]), digits):
+                        start = text.place(scalar.start)
+                        self._add(_Span(number, start, start + len(digits), scalar.path, "secret", digits, "json"))
 
-def _spans(records: Sequence[Record], parts: Sequence[Text], asked: Redaction) -> dict[int, list[Span]]:
-    """What goes: of each text without overlap, what was asked for by name before what only looks like it."""
-    taken: dict[int, list[Span]] = {}
-    take(taken, asked_for(parts, asked))
-    found(records, parts, taken)
-    return taken
+    def _hits(self, text: str, name: str) -> Sequence[Hit]:
+        detector = self._asked.detector
+        if detector is None:
+            return find(text, name)
+        mine = [
+            Hit(*match.span(), "secret", secret)
+            for secret in detector(text)
+            if secret and PLACEHOLDER.search(secret) is None
+            for match in re.finditer(re.escape(secret), text)
+        ]
+        return merged([*find(text, name), *mine])
 
+    def _take(self, joined: Joined, hits: Iterable[Hit]) -> None:
+        for hit in hits:
+            spans: list[_Span] = []
+            for piece, start, end in joined.parts(hit.start, hit.end):
+                spans.append(_Span(piece.text, start, end, piece.path, hit.vendor, None if spans else hit.secret))
+            for span in spans:
+                self._add(span)
 
-def _elsewhere(several: Sequence[Joined], parts: Sequence[Text], taken: dict[int, list[Span]], known: Known) -> None:
-    """What a name gave away, where it stands without one; and of any secret the beginning, where a text ends in it."""
-    if not known:
-        return
-    single = [piece for number, text in enumerate(parts) for piece in pieces_of(text, number)]
-    here = known.within([*(joined.said for joined in several), *(piece.said for piece in single)])
-    for joined in several:
-        for hit in (*here.hits(joined.said), *known.begun(joined.said)):
-            take(taken, cut(joined, hit))
-    for piece in single:
-        name = str(piece.path[-1]) if piece.path else ""
-        hits = here.hits_in_name(piece.said) if piece.name else here.hits(piece.said, name)
-        asked = parts[piece.text].kind in _ASKED
-        for hit in (*hits, *known.begun(piece.said, "" if piece.name else name, asked=asked)):
-            take(taken, cut(Joined.of([piece]), hit))
+    def _add(self, span: _Span) -> None:
+        """Add a span, unless something there is taken already."""
+        others = self._taken.setdefault(span.text, [])
+        at = bisect_left(others, span.start, key=lambda other: other.start)
+        if (at == 0 or others[at - 1].end <= span.start) and (at == len(others) or span.end <= others[at].start):
+            others.insert(at, span)
 
+    def _take_user_rules(self) -> None:
+        patterns = [pattern_of(path) for path in self._asked.paths]
+        streams = {
+            (piece.text, piece.places[0]): joined for joined in self._streamed if patterns for piece in joined.pieces
+        }
+        replaced: set[int] = set()
+        for number, text in enumerate(self.texts):
+            json = text.json if patterns else b""
+            for scalar in scalars(json):
+                if scalar.sort in (Sort.NAME, Sort.TORN) or not any(matches(each, scalar.path) for each in patterns):
+                    continue
+                value = parse(json[scalar.start : scalar.end])
+                said = value if isinstance(value, str) else json[scalar.start : scalar.end].decode("utf-8", "replace")
+                if not said or _REDACTED.fullmatch(said) or is_prompt(said):
+                    continue
+                start = text.place(scalar.start)
+                end = start + scalar.end - scalar.start
+                form: Form = "arguments" if scalar.sort is Sort.STRING and scalar.path[-1] == "arguments" else "json"
+                joined = streams.get((number, start + 1))
+                if id(joined) in replaced:  # one placeholder for all pieces, so that they stay JSON
+                    self._add(_Span(number, start + 1, end - 1, scalar.path, "path", None))
+                else:
+                    self._add(_Span(number, start, end, scalar.path, "path", joined.said if joined else said, form))
+                    replaced |= {id(joined)} if joined else set()
+            if self._asked.prompts and text.kind in ("request", "upload"):
+                for each in words(text):
+                    self._add(_Span(number, each.start, each.end, each.path, "prompt", each.said, each.form))
 
-def _logprobs(parts: Sequence[Text], taken: dict[int, list[Span]]) -> None:
-    """Tokens and their bytes say it all again: those beside a secret become empty, and 0."""
-    for number, spans in [*taken.items()]:
-        text = parts[number]
-        if b'"logprobs"' not in text.raw:
-            continue
-        beside = {path[:depth] for path in {span.path for span in spans} for depth in range(len(path) + 1)}
-        for scalar in scalars(text.json):
-            path = scalar.path
-            if "logprobs" not in path or path[: path.index("logprobs")] not in beside:
+    def _take_logprobs(self) -> None:
+        """Empty the tokens next to a secret, and their bytes, which repeat it."""
+        for number, spans in [*self._taken.items()]:
+            text = self.texts[number]
+            if b'"logprobs"' not in text.raw:
                 continue
-            start, end = text.place(scalar.start), text.place(scalar.end)
-            if scalar.sort is Sort.STRING and path[-1] == "token" and end - start > len('""'):
-                take(taken, [Span(number, start + 1, end - 1, path, "logprobs", None)])
-            elif scalar.sort is Sort.OTHER and path[-2:-1] == ("bytes",):
-                take(taken, [Span(number, start, end, path, "bytes", None)])
+            around = {path[:depth] for path in {span.path for span in spans} for depth in range(len(path) + 1)}
+            for scalar in scalars(text.json):
+                path = scalar.path
+                if "logprobs" not in path or path[: path.index("logprobs")] not in around:
+                    continue
+                start, end = text.place(scalar.start), text.place(scalar.end)
+                if scalar.sort is Sort.STRING and path[-1] == "token" and end - start > len('""'):
+                    self._add(_Span(number, start + 1, end - 1, path, "logprobs", None))
+                elif scalar.sort is Sort.OTHER and path[-2:-1] == ("bytes",):
+                    self._add(_Span(number, start, end, path, "bytes", None))
 
 
-def _record_of(records: Sequence[Record], text: Text, place: int) -> int:
-    """Which of the records that make up the text holds this place."""
+def _last_name(path: Path) -> str:
+    return next((step for step in reversed(path) if isinstance(step, str)), "")
+
+
+def _is_torn(records: Sequence[Record], parts: Sequence[Text]) -> bool:
+    """Return whether the answer ended early: the stream did, or the model at its limit of tokens."""
+    last = records[-1] if records else None
+    if last is not None and last.kind == "end" and last.keys.get("ending") == "completed":
+        return any(_CUT_SHORT.search(text.raw) for text in parts if text.kind in ("frame", "body"))
+    return True
+
+
+def _record_at(records: Sequence[Record], text: Text, place: int) -> int:
+    """Return the number of the record that holds this byte of a text."""
     for at in text.of:
         place -= len(records[at].raw or b"")
         if place < 0:
@@ -293,83 +375,71 @@ def _record_of(records: Sequence[Record], text: Text, place: int) -> int:
     return records[text.of[-1]].n
 
 
-def _path(path: Path) -> str:
+def _shown(path: Path) -> str:
+    """Return a path without names that are secrets themselves."""
     said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-    return "".join(said[hit.end : follow] for hit, follow in _around(said)) if find(said) else said
+    for hit in reversed(find(said)):
+        said = said[: hit.start] + said[hit.end :]
+    return said
 
 
-def _around(said: str) -> Iterator[tuple[Hit, int]]:
-    """What is left of a path in which a name is a secret itself."""
-    hits = [Hit(0, 0, "", ""), *find(said)]
-    for hit, following in zip(hits, [*hits[1:], Hit(len(said), 0, "", "")], strict=True):
-        yield hit, following.start
+# -- keys of records --------------------------------------------------------------------------------------------------
 
-
-# -- in keys ----------------------------------------------------------------------------------------------------------
-
-#: By vendor and secret.
+#: Returns what replaces a vendor's secret.
 _Place = Callable[[str, str], str]
-#: Records whose keys say nothing but how their bytes came.
+#: Records whose keys describe their bytes alone.
 _RECEIVED: Final = frozenset({"frame", "rest", "body", "upload"})
-#: What the bytes say already.
 _OF_BYTES: Final = frozenset({"cuts", "event", "sse"})
 
 
-def _with_keys(
-    record: Record, asked: Redaction, placeholders: _Placeholders, known: Known, *, asked_differs: bool
-) -> Record:
-    keys = {
+def _with_keys(record: Record, asked: Redaction, placeholders: _Placeholders, known: Known, *, changed: bool) -> Record:
+    if record.kind in _RECEIVED and not record.keys.keys() - _OF_BYTES:
+        return record
+    new = {
         name: value if name in _OF_BYTES else _cleaned(value, name, placeholders.of, known)
         for name, value in record.keys.items()
     }
     if record.kind == "open":
-        keys.pop("caller", None)  # a hash of a credential
-    if record.kind in ("request", "head") and "headers" in keys:
-        # Again: what was no text has become one.
-        keys["headers"] = _cleaned(_allowed(record.kind, keys["headers"]), "headers", placeholders.of, known)
-    if record.kind == "results" and (asked_differs or asked.prompts):
-        keys["results"] = [_result(row, asked, placeholders) for row in as_list(keys.get("results"))]
+        new.pop("caller", None)  # a hash of a credential
+    if record.kind in ("request", "head") and "headers" in new:
+        # Cleaned again: values that were no text have become text.
+        new["headers"] = _cleaned(_allowed(record.kind, new["headers"]), "headers", placeholders.of, known)
+    if record.kind == "results" and (changed or asked.prompts):
+        new["results"] = [_result(row, asked, placeholders) for row in as_list(new.get("results"))]
     if record.kind == "history" and asked.prompts:
-        keys.pop("edits", None)  # which hold words, and places in words that are gone
-    return record._replace(keys=keys or NO_KEYS) if keys != record.keys else record
+        new.pop("edits", None)  # words, and places in words that are gone
+    return record._replace(keys=new or NO_KEYS) if new != record.keys else record
 
 
-def _in_all_keys(streams: Sequence[Sequence[Record]]) -> Known:
-    """What is known before any bytes are looked at."""
+def _known_from_keys(streams: Sequence[Sequence[Record]]) -> Known:
     known, nothing = Known(), Known()
-    kept = (record for records in streams for record in records if record.kind not in _RECEIVED)
-    known.add((vendor, secret) for record in kept for vendor, secret, _ in _in_keys(record, nothing))
+    for record in (record for records in streams for record in records if record.kind not in _RECEIVED):
+        for vendor, secret, _ in _in_keys(record, nothing):
+            known.add(vendor, secret)
     return known
 
 
-def _in_keys(record: Record, known: Known) -> list[tuple[str, str, str]]:
-    """Vendor, secret, and in which of them."""
-    found: list[tuple[str, str, str]] = []
+def _in_keys(record: Record, known: Known) -> Iterator[tuple[str, str, str]]:
+    """Yield vendor, secret and key of each secret in the keys of a record."""
     for where, value in record.keys.items():
+        noted: list[tuple[str, str]] = []
+
+        def note(vendor: str, secret: str, noted: list[tuple[str, str]] = noted) -> str:
+            noted.append((vendor, secret))
+            return ""
+
         if where not in _OF_BYTES:
-            noted: list[tuple[str, str]] = []
-            _cleaned(value, where, _noting(noted), known)
-            found += [(vendor, secret, where) for vendor, secret in noted]
-    return found
-
-
-def _noting(noted: list[tuple[str, str]]) -> _Place:
-    """What would have been replaced."""
-
-    def place(vendor: str, secret: str) -> str:
-        noted.append((vendor, secret))
-        return ""
-
-    return place
+            _cleaned(value, where, note, known)
+        yield from ((vendor, secret, where) for vendor, secret in noted)
 
 
 def _cleaned(value: Any, name: str, place: _Place, known: Known) -> Any:
     if isinstance(value, str):
-        said, at = "", 0
-        hits = hits_of(Piece(0, (name,), name=False, said=value, places=()))
+        hits = find(value, name)
         if known:
-            begun = known.begun(value, name, asked=True)
-            hits = merged([*hits, *known.within([value]).hits(value, name), *begun])
+            here = known.within([value])
+            hits = merged([*hits, *known.hits(value, name, here=here, request=True)])
+        said, at = "", 0
         for hit in hits:
             said += value[at : hit.start] + place(hit.vendor, known.whole(hit.vendor, hit.secret))
             at = hit.end
@@ -392,14 +462,14 @@ def _header(pair: Any, place: _Place, known: Known) -> Any:
 
 
 def _allowed(kind: str, headers: Any) -> Any:
-    """What the proxy itself would have kept; other recorders keep all."""
+    """Return the headers that the proxy would have recorded; other recorders keep all."""
     keep = taped_request if kind == "request" else taped_answer
     pairs = [(str(row[0]), str(row[1])) for row in as_list(headers) if is_list(row) and len(row) == 2]
     return keep((name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in pairs)
 
 
 def _result(row: Any, asked: Redaction, placeholders: _Placeholders) -> Any:
-    """Without the hash of arguments that may have held a secret; with `prompts` the words too."""
+    """Drop the hash of arguments that may have held a secret; with `prompts` redact the words too."""
     if not is_object(row):
         return row
     kept: dict[str, Any] = {name: value for name, value in row.items() if name != "arguments"}
@@ -407,13 +477,3 @@ def _result(row: Any, asked: Redaction, placeholders: _Placeholders) -> Any:
     if asked.prompts and isinstance(output, str) and output and not is_prompt(output):
         kept["output"] = placeholders.of("prompt", output)
     return kept
-
-
-def names_of(redaction: Redaction) -> Mapping[str, Any]:
-    """As the header of a sealed tape says them: names, never values."""
-    asked: dict[str, Any] = {"rules": ["headers", "names", "shapes"]}
-    if redaction.paths:
-        asked["paths"] = sorted(redaction.paths)
-    if redaction.prompts:
-        asked["prompts"] = "sha256"
-    return asked

@@ -1,55 +1,106 @@
-"""What credentials look like, found in text: keys by their shape, values by their name, behind escapes and in base64
-
-A hash, an id, a number or a word is never one: each has a vendor's own beginning or a name beside it.
-"""
+"""Find the secrets of a text: keys by shape, values by name, in strings of JSON inside it, behind escapes, in base64"""
 
 import base64
+import html
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+from urllib.parse import unquote
 
-from .names import named
-from .notations import noted
-from .unescaped import Decoded, decoded
-from .vendors import Hit, glued, keys
+from ..sealed.scalars import Path, Scalar, Sort, scalars, unquoted
+from .names import is_header, is_pair, is_secret_number, is_secret_value, named
+from .vendors import Hit, keys
 
-__all__ = ["find", "merged"]
+__all__ = ["Leaf", "find", "merged", "names_of", "search"]
 
-#: Nothing of the above, or of what follows, is in a text without one of these; escapes are looked into apart.
+#: No secret is in a text without one of these, except behind an escape or in base64.
 _WORTH_A_LOOK: Final = re.compile(
-    r"sk-|[sr]k_|pk-|sess-|AIza|ya29|GOCSPX|AQ\.|A[KSBC][IC]A|ABSK|bedrock-api|gh[pousr]_|_pat_|gl[a-z]{2,4}-|xox|xapp|hooks\.|JQQJ9|\dQ~|mfa\.|\.[A-Za-z0-9_-]{6}\.|webhooks/"
-    r"|whsec|hf_|api_org|xai-|r8_|pplx|nvapi|fw_|tgp_|tvly|fc-|lsv2|npm_|pypi-|SG\.|key-|SK|:AA|dapi|do[opr]_|shp|ATATT"
-    r"|sb_secret|hv[sb]\.|glsa_|dckr_|1//0|figd_|PMAK-|jina_|pa-|sb[ps]_|vc[kpi]_|lin_|ntn_|AGE-|eyJ|BEGIN|://|(?i:bearer|basic|key|secret|token|pass|pwd|_pat=|auth|credential|cookie|sig|[\"']kty|curl|mysql|mariadb|login)"
+    r"sk-|[sr]k_|pk-|sess-|AIza|ya29|GOCSPX|AQ\.|A[KSBC][IC]A|ABSK|bedrock-api|gh[pousr]_|_pat_|gl[a-z]{2,4}-|xox|xapp"
+    r"|hooks\.|JQQJ9|\dQ~|mfa\.|\.[A-Za-z0-9_-]{6}\.|webhooks/|whsec|hf_|api_org|xai-|r8_|pplx|nvapi|fw_|tgp_|tvly|fc-"
+    r"|lsv2|npm_|pypi-|SG\.|key-|SK|:AA|dapi|do[opr]_|shp|ATATT|sb_secret|hv[sb]\.|glsa_|dckr_|1//0|figd_|PMAK-|jina_"
+    r"|pa-|sb[ps]_|vc[kpi]_|lin_|ntn_|AGE-|eyJ|BEGIN|://"
+    r"|(?i:bearer|basic|key|secret|token|pass|pwd|_pat=|auth|credential|cookie|sig|curl|mysql|mariadb|login)"
 )
-#: What may be base64 of something with a key in it.
-_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{24,65536}={0,2}(?![A-Za-z0-9+/_=-])")
-#: ... in a path, and in lines.
-_SEGMENT: Final = re.compile(r"(?<=/)[A-Za-z0-9+_-]{24,65536}={0,2}(?![A-Za-z0-9+_=-])")
-_WRAPPED: Final = re.compile(
-    r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{60,76}\r?\n[ \t]{0,16}){1,1000}[A-Za-z0-9+/]{1,76}={0,2}"
+#: Base64 as one word, as a segment of a path, and in lines.
+_BASE64: Final = (
+    re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{24,65536}={0,2}(?![A-Za-z0-9+/_=-])"),
+    re.compile(r"(?<=/)[A-Za-z0-9+_-]{24,65536}={0,2}(?![A-Za-z0-9+_=-])"),
+    re.compile(r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{60,76}\r?\n[ \t]{0,16}){1,1000}[A-Za-z0-9+/]{1,76}={0,2}"),
 )
-
-#: A key is longer, and of bytes by chance there is hardly a run as long; those that are mostly end there.
-_READABLE: Final = re.compile(rb"[\t\r\n\x1b\x20-\x7e]{12,}")
-_QUOTES: Final = frozenset("\"'")
-_STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _BASIC: Final = re.compile(r"(?<![A-Za-z0-9])(?i:basic)\s+([A-Za-z0-9+/_-]{8,}={0,2})")
+#: A key is longer than this, and random bytes hardly ever hold such a run.
+_READABLE: Final = re.compile(rb"[\t\r\n\x1b\x20-\x7e]{12,}")
+_ESCAPE: Final = re.compile(
+    r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\([^ux])|((?:%[0-9a-fA-F]{2})+)"
+    r"|(&(?:\#\d{1,7}|\#[xX][0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos);)"
+)
+_SIMPLE: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+#: Escapes inside escapes, and JSON inside strings of JSON: a log of arguments on a page has four.
+_LAYERS_MAX: Final = 4
+_SCHEME: Final = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
+_SAYS_NAME: Final = frozenset({"header", "key", "name"})
+
+#: Results kept for short strings, which are mostly those of the frame before: below a megabyte.
+_REPEATED_MAX, _REPEATED_CHARS_MAX = 2048, 64
+
+#: Searches a text that is no JSON, under the name of its member.
+Leaf = Callable[[str, str], Iterable[Hit]]
 
 
-def find(text: str) -> list[Hit]:
-    """Every secret of a text, in order, none inside another: as it stands, and behind escapes."""
-    hits = list(_plain(text))
-    shut = [hit for hit in hits if _is_quoted(text, hit)]
-    for further in decoded(text, _any):
-        hits += _mapped(further, hits, shut)
-    return merged(_in_strings(text, hits))
+def find(text: str, name: str = "") -> Sequence[Hit]:
+    """Return every secret of a text in order, none inside another. `name` is that of its member, if it has one."""
+    return _repeated(text, name) if len(text) <= _REPEATED_CHARS_MAX else search(text, name, _leaf)
 
 
-def merged(hits: Sequence[Hit]) -> list[Hit]:
-    """Without those inside others; where two overlap, the first reaches as far as both."""
+def search(text: str, name: str, leaf: Leaf, layers: int = _LAYERS_MAX) -> list[Hit]:
+    """Search a text; JSON string by string, so that it stays JSON when hits are replaced."""
+    if not layers or not _is_json(text):
+        return merged([*leaf(text, name)])
+    hits: list[Hit] = []
+    flat = text.encode("ascii", "replace")  # a byte a character, so places are the text's own
+    strings: list[tuple[Scalar, str, Sequence[int]]] = []
+    for scalar in scalars(flat):
+        if scalar.sort is not Sort.OTHER:
+            end = scalar.end - (scalar.sort is not Sort.TORN)
+            strings.append((scalar, *unquoted(text[scalar.start + 1 : end], scalar.start + 1)))
+        elif scalar.path and is_secret_number(str(scalar.path[-1]), text[scalar.start : scalar.end]):
+            hits.append(Hit(scalar.start, scalar.end, "digits", text[scalar.start : scalar.end]))
+    names = names_of((scalar.path, said, scalar.sort is Sort.NAME) for scalar, said, _ in strings)
+    for (_, said, places), name_of_it in zip(strings, names, strict=True):
+        found = search(said, name_of_it, leaf, layers - 1)
+        hits += [hit._replace(start=places[hit.start], end=places[hit.end]) for hit in found]
+    return merged(hits)
+
+
+def names_of(strings: Iterable[tuple[Path, str, bool]]) -> list[str]:
+    """Return the name of each string: its member's, or what a neighbour says (`["x-api-key", "..."]`).
+
+    A string is a path, a text, and whether it is a name itself, which has none.
+    """
+    held = [*strings]
+    neighbours: dict[Path, str] = {}
+    for path, said, is_name in held:
+        last = path[-1] if path else ""
+        if is_name:
+            continue
+        if last in _SAYS_NAME:
+            neighbours.setdefault((*path[:-1], "value"), said)
+        elif isinstance(last, int) and is_header(said.lstrip("-")):  # or a flag of a command
+            neighbours[(*path[:-1], last + 1)] = said.lstrip("-")
+    names: list[str] = []
+    for path, said, is_name in held:
+        name = neighbours.get(path, "")
+        if not name or (isinstance(path[-1], int) and not is_pair(name, said)):
+            name = next((step for step in reversed(path) if isinstance(step, str) and step != "value"), "")
+        names.append("" if is_name else name)
+    return names
+
+
+def merged(hits: Iterable[Hit]) -> list[Hit]:
+    """Drop hits inside others; of two that overlap, the first reaches to the end of both."""
     kept: list[Hit] = []
     for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end)):
         if kept and hit.start < kept[-1].end:
@@ -60,101 +111,9 @@ def merged(hits: Sequence[Hit]) -> list[Hit]:
     return kept
 
 
-def _any(text: str) -> bool:
-    return next(_plain(text), None) is not None
-
-
-def _plain(text: str) -> Iterator[Hit]:
-    if _WORTH_A_LOOK.search(text):
-        yield from keys(text)
-        yield from named(text)
-        yield from noted(text)
-        for match in _BASIC.finditer(text):
-            if ":" in (_text_of(match[1]) or ""):
-                yield Hit(*match.span(1), "basic", match[1])
-    for pattern in (_BASE64, _SEGMENT, _WRAPPED):
-        for match in pattern.finditer(text):
-            if (inside := next(_encoded(_texts_in("".join(match[0].split()))), None)) is not None:
-                yield Hit(*match.span(), inside.vendor, inside.secret)
-
-
-def _encoded(inner: str) -> Iterator[Hit]:
-    if _WORTH_A_LOOK.search(inner):
-        yield from keys(inner)
-        yield from glued(inner)
-        yield from named(inner)
-        yield from noted(inner)
-
-
-def _text_of(encoded: str) -> str | None:
-    """What base64 stands for, if it is text."""
-    try:
-        text = _bytes_of(encoded).decode()
-    except ValueError:
-        return None
-    return text if "".join(text.split()).isprintable() else None
-
-
-def _texts_in(encoded: str) -> str:
-    """What may be read in it, where it is no text as a whole too: another encoding, colours, bytes between."""
-    if (text := _text_of(encoded)) is not None:
-        return text
-    try:
-        data = _bytes_of(encoded)
-    except ValueError:
-        return ""
-    if data.count(0) * 4 > len(data):  # of UTF-16 every second one
-        data = data.replace(b"\0", b"")
-    return "\n".join(run.decode("latin-1") for run in _READABLE.findall(data))
-
-
-def _bytes_of(encoded: str) -> bytes:
-    padded = encoded.rstrip("=").replace("-", "+").replace("_", "/")
-    return base64.b64decode(padded + "=" * (-len(padded) % 4))
-
-
-def _mapped(decoded: Decoded, known: Sequence[Hit], shut: list[Hit]) -> list[Hit]:
-    """Hits of the decoded text where they stand; not of what was found without decoding it.
-
-    Nor what begins in quotes that were `shut` before, and goes on: decoded once more than it was written, `\\\\"` of a
-    value's end is a quote inside it.
-    """
-    starts, reach = _reaches(known)
-    closed, until = _reaches(shut)
-    found: list[Hit] = []
-    for hit in _plain(decoded.text):
-        start, end = decoded.places[hit.start], decoded.places[hit.end]
-        before, behind = bisect_right(starts, start), bisect_right(closed, start)
-        if (before and reach[before - 1] >= end) or (behind and start < until[behind - 1] < end):
-            continue
-        found.append(hit._replace(start=start, end=end))
-        if _is_quoted(decoded.text, hit):
-            shut.append(found[-1])
-    return found
-
-
-def _is_quoted(text: str, hit: Hit) -> bool:
-    """Whether it is all of what stands between two quotes."""
-    return hit.start > 0 and text[hit.start - 1] in _QUOTES and text[hit.end : hit.end + 1] == text[hit.start - 1]
-
-
-def _in_strings(text: str, hits: list[Hit]) -> list[Hit]:
-    """Of JSON none goes beyond the string that it begins in: whoever reads it parses it."""
-    if not hits or not _is_json(text):
-        return hits
-    strings = [match.span() for match in _STRING.finditer(text)]
-    begins = [start for start, _ in strings]
-    kept: list[Hit] = []
-    for hit in hits:
-        start, end = strings[max(0, bisect_right(begins, hit.start) - 1)] if strings else (0, 0)
-        inside = start < hit.start < end < hit.end + 1
-        kept.append(hit._replace(end=end - (text[end - 1] == text[start])) if inside else hit)
-    return kept
-
-
 def _is_json(text: str) -> bool:
-    """Whether it is an object or an array, or the beginning of one."""
-    if text.lstrip()[:1] not in ("{", "["):
+    """Return whether a text is an object or an array with strings in it, or the beginning of one."""
+    if text.lstrip()[:1] not in ("{", "[") or '"' not in text:
         return False
     try:
         json.loads(text, strict=False)
@@ -165,7 +124,124 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _reaches(hits: Sequence[Hit]) -> tuple[Sequence[int], Sequence[int]]:
-    """Where they start, in order, and how far it is covered from any start up to there."""
-    ordered = sorted(hits, key=lambda hit: hit.start)
-    return [hit.start for hit in ordered], [*accumulate((hit.end for hit in ordered), max)]
+@lru_cache(_REPEATED_MAX)
+def _repeated(text: str, name: str) -> Sequence[Hit]:
+    return search(text, name, _leaf)
+
+
+# -- text that is no JSON ---------------------------------------------------------------------------------------------
+
+
+def _leaf(text: str, name: str) -> Iterable[Hit]:
+    hits = merged(_plain(text))
+    closed = {hit.start for hit in hits if _is_quoted(text, hit)}
+    for layer in _unescaped(text):
+        hits = merged([*hits, *_new(layer, hits, closed)])
+    if name and is_secret_value(name, text):
+        # All of the value goes, whatever part of it looks like a key; the word before a credential may stay.
+        scheme = _SCHEME.match(text) if hits else None
+        start = scheme.end() if scheme else 0
+        if not (len(hits) == 1 and hits[0].start <= start and hits[0].end == len(text)):
+            return [Hit(start, len(text), hits[0].vendor if hits else "secret", text[start:])]
+    return hits
+
+
+def _is_quoted(text: str, hit: Hit) -> bool:
+    """Return whether a hit is all of the text between two quotes."""
+    return hit.start > 0 and text[hit.start - 1] in "\"'" and text[hit.end : hit.end + 1] == text[hit.start - 1]
+
+
+def _plain(text: str) -> Iterator[Hit]:
+    if _WORTH_A_LOOK.search(text):
+        yield from keys(text)
+        yield from named(text)
+        for match in _BASIC.finditer(text):
+            if ":" in _texts_in(match[1], whole=True):
+                yield Hit(*match.span(1), "basic", match[1])
+    for pattern in _BASE64:
+        for match in pattern.finditer(text):
+            inner = _texts_in("".join(match[0].split()))
+            if _WORTH_A_LOOK.search(inner):
+                for hit in (*keys(inner), *keys(inner, glued=True), *named(inner)):
+                    yield Hit(*match.span(), hit.vendor, hit.secret)
+                    break
+
+
+def _texts_in(encoded: str, *, whole: bool = False) -> str:
+    """Return the text in base64, or its readable runs: of UTF-16, of colours, between bytes."""
+    padded = encoded.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        data = base64.b64decode(padded + "=" * (-len(padded) % 4))
+    except ValueError:
+        return ""
+    try:
+        text = data.decode()
+        if "".join(text.split()).isprintable():
+            return text
+    except UnicodeDecodeError:
+        pass
+    if whole:
+        return ""
+    if data.count(0) * 4 > len(data):  # every second byte of UTF-16
+        data = data.replace(b"\0", b"")
+    return "\n".join(run.decode("latin-1") for run in _READABLE.findall(data))
+
+
+class _Layer(NamedTuple):
+    """A text without escapes: its hits, and where each of its characters was."""
+
+    text: str
+    hits: Sequence[Hit]
+    places: Sequence[int]
+
+
+def _unescaped(text: str) -> Iterator[_Layer]:
+    """Yield the text without escapes of JSON, URLs, HTML and programs, layer by layer, where anything is found."""
+    layers = [text]
+    while len(layers) <= _LAYERS_MAX and (plain := _ESCAPE.sub(_unescape, layers[-1])) != layers[-1]:
+        layers.append(plain)
+        if hits := [*_plain(plain)]:
+            places: Sequence[int] = range(len(text) + 1)
+            for before in layers[:-1]:
+                inner = _places(before)
+                places = [places[place] for place in inner]
+            yield _Layer(plain, hits, places)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    if code := match[1] or match[2]:
+        return chr(int(code, 16))
+    if match[3]:
+        return _SIMPLE.get(match[3], match[3])
+    return unquote(match[4], "latin-1") if match[4] else html.unescape(match[5])
+
+
+def _places(text: str) -> list[int]:
+    """Return where each character of the text without one layer of escapes begins, and the end."""
+    places: list[int] = []
+    at = 0
+    for match in _ESCAPE.finditer(text):
+        places += range(at, match.start())
+        inner = _unescape(match)
+        step = (match.end() - match.start()) // max(1, len(inner))  # a run of %xx holds a character in each
+        places += [match.start() + step * number for number in range(len(inner))]
+        at = match.end()
+    return [*places, *range(at, len(text) + 1)]
+
+
+def _new(layer: _Layer, known: Sequence[Hit], closed: set[int]) -> list[Hit]:
+    """Return the hits of a layer that go beyond those `known`, which are in order.
+
+    A known one in quotes is `closed`: decoded twice, the escaped backslash before its last quote escapes the quote.
+    """
+    starts = [hit.start for hit in known]
+    found: list[Hit] = []
+    for hit in layer.hits:
+        start, end = layer.places[hit.start], layer.places[hit.end]
+        before = known[max(0, bisect_right(starts, start) - 1)] if known else None
+        if before is not None and before.start <= start < before.end and (before.end >= end or before.start in closed):
+            continue
+        found.append(hit._replace(start=start, end=end))
+        if _is_quoted(layer.text, hit):
+            closed.add(start)
+    return found

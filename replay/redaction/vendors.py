@@ -1,108 +1,138 @@
-"""The key shapes of vendors: a hash, an id, a number or a word is never one, for each has a beginning of its own
+"""The one table of key shapes: a key has its vendor's own beginning, so no hash, id, number or word is taken for one
 
-Every pattern looks at a place of the text a bounded number of times, whatever the text is.
+Each pattern looks at a place of the text a bounded number of times. The beginnings also recognise a key that was cut.
 """
 
 import re
-import string
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["PLACEHOLDER", "SHAPES", "Hit", "glued", "keys"]
+__all__ = ["BEFORE", "CLOSERS", "PLACEHOLDER", "TABLE", "Hit", "is_telling", "keys", "torn"]
 
-#: What we put there ourselves.
+#: What redaction writes in place of a secret.
 PLACEHOLDER: Final = re.compile(r"\[redacted-([a-z0-9]+)(?:-(\d+))?\]")
 
-#: By vendor. Nothing that is part of a longer word.
-SHAPES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "anthropic": r"sk-ant-[A-Za-z0-9_-]{16,}",
-        "openrouter": r"sk-or-[A-Za-z0-9_-]{16,}",
-        "langfuse": r"[sp]k-lf-[0-9a-f-]{36}",
-        # OpenAI's own, and of the many who write theirs like it (DeepSeek, Moonshot, LiteLLM, ...).
-        "openai": r"sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{16,}"
-        r"|sess-(?![0-9a-f]{30,}(?![A-Za-z0-9]))[A-Za-z0-9]{30,}"
-        r"|sk-(?=[a-z0-9_-]{0,200}[A-Z])(?=[A-Z0-9_-]{0,200}[a-z])(?=[A-Za-z_-]{0,200}[0-9])[A-Za-z0-9_-]{20,}"
-        r"|sk-(?:[a-z0-9]{1,12}-){0,3}(?=[A-Za-z]*[0-9])[A-Za-z0-9]{20,}[A-Za-z0-9_-]*",
-        "google": r"AIza[0-9A-Za-z_-]{30,}|ya29\.[0-9A-Za-z_-]{20,}|GOCSPX-[0-9A-Za-z_-]{20,}|AQ\.[0-9A-Za-z_-]{40,}"
-        r"|1//0[0-9A-Za-z_-]{30,}",
-        "aws": r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}(?![0-9A-Za-z])|ABSK[A-Za-z0-9+/]{60,}={0,2}"
-        r"|bedrock-api-key-[A-Za-z0-9+/]{20,}={0,2}",
-        "github": r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}",
-        "gitlab": r"gl(?:pat|dt|rt|ptt|cbt|ft|oas)-[A-Za-z0-9_-]{20,}",
-        "slack": r"xox[abcdeoprs]-[A-Za-z0-9%-]{10,}|xapp-\d-[A-Za-z0-9-]{10,}"
-        r"|hooks\.slack\.com/services/[A-Za-z0-9/]{20,}",
-        "stripe": r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/]{20,}={0,2}",
-        "huggingface": r"hf_[A-Za-z0-9]{34,}|api_org_[A-Za-z0-9]{20,}",
-        "groq": r"gsk_[A-Za-z0-9]{20,}",
-        "xai": r"xai-[A-Za-z0-9]{20,}",
-        "replicate": r"r8_[A-Za-z0-9]{20,}",
-        "perplexity": r"pplx-[A-Za-z0-9]{20,}",
-        "nvidia": r"nvapi-[A-Za-z0-9_-]{20,}",
-        "fireworks": r"fw_(?=[A-Za-z]*[0-9][A-Za-z0-9])[A-Za-z0-9]{20,}",
-        "cerebras": r"csk-[A-Za-z0-9]{20,}",
-        "together": r"tgp_v1_[A-Za-z0-9_-]{20,}",
-        "tavily": r"tvly-[A-Za-z0-9-]{20,}",
-        "firecrawl": r"fc-[0-9a-f]{32}",
-        "elevenlabs": r"sk_[0-9a-f]{40,}",
-        "langsmith": r"lsv2_(?:pt|sk)_[0-9a-f]{20,}[0-9a-f_]*",
-        "pinecone": r"pcsk_[A-Za-z0-9_]{20,}",
-        "npm": r"npm_[A-Za-z0-9]{20,}",
-        "pypi": r"pypi-AgE[A-Za-z0-9_-]{16,}",
-        "sendgrid": r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
-        "mailgun": r"key-[0-9a-f]{32}",
-        "twilio": r"SK[0-9a-f]{32}",
-        "telegram": r"\d{8,10}:AA[A-Za-z0-9_-]{30,}",
-        "databricks": r"dapi[0-9a-f]{32}(?:-\d)?",
-        "digitalocean": r"do[opr]_v1_[0-9a-f]{64}",
-        "shopify": r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
-        "atlassian": r"ATATT3[A-Za-z0-9_=-]{20,}",
-        "supabase": r"sb[ps]_[A-Za-z0-9_]{20,}|sb_secret_[A-Za-z0-9_-]{20,}",
-        "vercel": r"vc[kpi]_[A-Za-z0-9]{20,}",
-        "linear": r"lin_(?:api|oauth)_[A-Za-z0-9]{20,}",
-        "notion": r"ntn_[A-Za-z0-9]{30,}",
-        "vault": r"hv[sb]\.[A-Za-z0-9_-]{20,}",
-        "grafana": r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}",
-        "docker": r"dckr_pat_[A-Za-z0-9_-]{20,}",
-        "figma": r"figd_[A-Za-z0-9_-]{30,}",
-        "postman": r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}",
-        "jina": r"jina_[A-Za-z0-9_-]{40,}",
-        "voyage": r"pa-(?=[a-z0-9_-]{0,43}[A-Z])(?=[A-Za-z_-]{0,43}[0-9])[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])",
-        "azure": r"[A-Za-z0-9]{52}JQQJ9[9DH][A-Za-z0-9][A-L][A-Za-z0-9]{16}[A-Za-z][A-Za-z0-9]{7}(?:[A-Za-z0-9]{2}==)?"
-        r"|[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}",
-        # The number of a bot, a time, and what signs both.
-        "discord": r"[MNO](?=[A-Za-z_-]{0,26}[0-9])[A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}"
-        r"\.(?=[A-Za-z_-]{0,37}[0-9])(?=[a-z0-9_-]{0,37}[A-Z])[A-Za-z0-9_-]{27,38}(?![A-Za-z0-9_-])"
-        r"|mfa\.[A-Za-z0-9_-]{80,}|discord(?:app)?\.com/api/webhooks/\d{15,20}/[A-Za-z0-9_-]{60,}",
-        "age": r"AGE-SECRET-KEY-1[0-9A-Z]{30,}",
-        "pem": r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-        # Behind which the key stands: who only names the lines goes on with words.
-        r"(?=(?:\s{0,16}(?:\\[rn])?[A-Z][A-Za-z-]{1,20}: [^\n]{0,200}\n){0,4}[^A-Za-z0-9+/=`.]{0,64}[A-Za-z0-9+/=]{16})"
-        r"(?:(?:[^-]|-(?!----)){1,20000}-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-        r"|(?:\s*[A-Z][A-Za-z-]{1,20}: [^\n]{0,200}\n){0,4}[A-Za-z0-9+/=\s]{16,})",
-    }
-)
+_MIXED_CASE: Final = r"(?=[a-z0-9_-]{0,200}[A-Z])(?=[A-Z0-9_-]{0,200}[a-z])(?=[A-Za-z_-]{0,200}[0-9])"
+_DIGIT: Final = r"(?=[A-Za-z]*[0-9])"
+_WORD: Final = "[A-Za-z0-9]"
+_DASHED: Final = "[A-Za-z0-9_-]"
+_PEM_HEADERS: Final = r"(?:\s{0,16}(?:\\[rn])?[A-Z][A-Za-z-]{1,20}: [^\n]{0,200}\n){0,4}"
 
-#: Nothing that is part of a word comes before, but what names a bot in a path, and what sets a colour.
+#: Vendor, how its keys begin (no regular expression group may be named), and how they go on. Earlier rows win.
+TABLE: Final[tuple[tuple[str, str, str], ...]] = (
+    ("anthropic", r"sk-ant-(?:[a-z]{2,8}\d\d-)?", rf"{_DASHED}{{16,}}"),
+    ("openrouter", r"sk-or-(?:v\d-)?", rf"{_DASHED}{{16,}}"),
+    ("langfuse", r"[sp]k-lf-", r"[0-9a-f-]{36}"),
+    ("openai", r"sk-(?:proj|svcacct|admin|None)-", rf"{_DASHED}{{16,}}"),
+    ("google", r"AIza", rf"{_DASHED}{{30,}}"),
+    ("google", r"ya29\.|GOCSPX-", rf"{_DASHED}{{20,}}"),
+    ("google", r"AQ\.", rf"{_DASHED}{{40,}}"),
+    ("google", r"1//0", rf"{_DASHED}{{30,}}"),
+    ("aws", r"A[KSB]IA|ACCA", r"[0-9A-Z]{16}(?![0-9A-Za-z])"),
+    ("aws", r"ABSK", r"[A-Za-z0-9+/]{60,}={0,2}"),
+    ("aws", r"bedrock-api-key-", r"[A-Za-z0-9+/]{20,}={0,2}"),
+    ("github", r"gh[pousr]_", rf"{_WORD}{{20,}}"),
+    ("github", r"github_pat_", r"\w{20,}"),
+    ("gitlab", r"gl(?:pat|dt|rt|ptt|cbt|ft|oas)-", rf"{_DASHED}{{20,}}"),
+    ("slack", r"xox[abcdeoprs]-", r"[A-Za-z0-9%-]{10,}"),
+    ("slack", r"xapp-\d-", r"[A-Za-z0-9-]{10,}"),
+    ("slack", r"hooks\.slack\.com/services/", r"[A-Za-z0-9/]{20,}"),
+    ("stripe", r"[rs]k_(?:live|test)_", rf"{_WORD}{{10,}}"),
+    ("stripe", r"whsec_", r"[A-Za-z0-9+/]{20,}={0,2}"),
+    ("groq", r"gsk_", rf"{_WORD}{{20,}}"),
+    ("perplexity", r"pplx-", rf"{_WORD}{{20,}}"),
+    ("nvidia", r"nvapi-", rf"{_DASHED}{{20,}}"),
+    ("together", r"tgp_v1_", rf"{_DASHED}{{20,}}"),
+    ("tavily", r"tvly-(?:dev-|prod-)?", r"[A-Za-z0-9-]{20,}"),
+    ("langsmith", r"lsv2_(?:pt|sk)_", r"[0-9a-f]{20,}[0-9a-f_]*"),
+    ("pinecone", r"pcsk_", r"\w{20,}"),
+    ("pypi", r"pypi-AgE", rf"{_DASHED}{{16,}}"),
+    ("databricks", r"dapi(?=[0-9a-f])", r"[0-9a-f]{32}(?:-\d)?"),
+    ("digitalocean", r"do[opr]_v1_", r"[0-9a-f]{64}"),
+    ("shopify", r"shp(?:at|ca|pa|ss)_", r"[0-9a-fA-F]{32}"),
+    ("atlassian", r"ATATT3", r"[A-Za-z0-9_=-]{20,}"),
+    ("supabase", r"sb_secret_|sb[ps]_", rf"{_DASHED}{{20,}}"),
+    ("vercel", r"vc[kpi]_", rf"{_WORD}{{20,}}"),
+    ("linear", r"lin_(?:api|oauth)_", rf"{_WORD}{{20,}}"),
+    ("notion", r"ntn_", rf"{_WORD}{{30,}}"),
+    ("vault", r"hv[sb]\.", rf"{_DASHED}{{20,}}"),
+    ("grafana", r"glsa_", r"[A-Za-z0-9]{32}_[0-9a-f]{8}"),
+    ("docker", r"dckr_pat_", rf"{_DASHED}{{20,}}"),
+    ("figma", r"figd_", rf"{_DASHED}{{30,}}"),
+    ("postman", r"PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
+    ("age", r"AGE-SECRET-KEY-1", r"[0-9A-Z]{30,}"),
+)
+#: The same for beginnings that words and names in programs share: `hf_hub_download`, `npm_config_registry`.
+_WORDY: Final[tuple[tuple[str, str, str], ...]] = (
+    ("huggingface", r"hf_", rf"{_WORD}{{34,}}"),
+    ("huggingface", r"api_org_", rf"{_WORD}{{20,}}"),
+    ("xai", r"xai-", rf"{_WORD}{{20,}}"),
+    ("replicate", r"r8_", rf"{_WORD}{{20,}}"),
+    ("fireworks", r"fw_", rf"(?=[A-Za-z]*[0-9][A-Za-z0-9]){_WORD}{{20,}}"),
+    ("cerebras", r"csk-", rf"{_WORD}{{20,}}"),
+    ("elevenlabs", r"sk_", r"[0-9a-f]{40,}"),
+    ("npm", r"npm_", rf"{_WORD}{{20,}}"),
+    ("jina", r"jina_", rf"{_DASHED}{{40,}}"),
+    # Many vendors write theirs as OpenAI does (DeepSeek, Moonshot, LiteLLM).
+    ("openai", r"sk-", rf"{_MIXED_CASE}{_DASHED}{{20,}}"),
+    ("openai", r"sk-(?:[a-z0-9]{1,12}-){0,3}", rf"{_DIGIT}{_WORD}{{20,}}{_DASHED}*"),
+)
+#: Keys without a beginning that tells them from other text while they are incomplete.
+_WHOLE: Final[tuple[tuple[str, str, str], ...]] = (
+    ("openai", "", r"sess-(?![0-9a-f]{30,}(?![A-Za-z0-9]))[A-Za-z0-9]{30,}"),
+    ("firecrawl", "", r"fc-[0-9a-f]{32}"),
+    ("sendgrid", "", rf"SG\.{_DASHED}{{16,}}\.{_DASHED}{{16,}}"),
+    ("mailgun", "", r"key-[0-9a-f]{32}"),
+    ("twilio", "", r"SK[0-9a-f]{32}"),
+    ("telegram", "", rf"\d{{8,10}}:AA{_DASHED}{{30,}}"),
+    ("voyage", "", rf"pa-(?=[a-z0-9_-]{{0,43}}[A-Z])(?=[A-Za-z_-]{{0,43}}[0-9]){_DASHED}{{43}}(?!{_DASHED})"),
+    ("azure", "", rf"{_WORD}{{52}}JQQJ9[9DH]{_WORD}[A-L]{_WORD}{{16}}[A-Za-z]{_WORD}{{7}}(?:{_WORD}{{2}}==)?"),
+    ("azure", "", r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"),
+    ("discord", "", (rf"[MNO](?=[A-Za-z_-]{{0,26}}[0-9]){_DASHED}{{22,27}}\.{_DASHED}{{6}}\.(?=[A-Za-z_-]{{0,37}}[0-9])"
+     rf"(?=[a-z0-9_-]{{0,37}}[A-Z]){_DASHED}{{27,38}}(?!{_DASHED})")),
+    ("discord", "", rf"mfa\.{_DASHED}{{80,}}|discord(?:app)?\.com/api/webhooks/\d{{15,20}}/{_DASHED}{{60,}}"),
+    # A long run is scanned once: a token begins where no such run goes on.
+    ("jwt", "", rf"(?<![_-])eyJ{_DASHED}{{8,8192}}+\.eyJ{_DASHED}{{8,}}+(?:\.{_DASHED}*)?"),
+    # With key material, since prose names these lines too.
+    ("pem", "", (r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+     rf"(?={_PEM_HEADERS}[^A-Za-z0-9+/=`.]{{0,64}}[A-Za-z0-9+/=]{{16}})"
+     r"(?:(?:[^-]|-(?!----)){1,20000}-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+     r"|(?:\s*[A-Z][A-Za-z-]{1,20}: [^\n]{0,200}\n){0,4}[A-Za-z0-9+/=\s]{16,})")),
+)  # fmt: skip
+_ROWS: Final = (*TABLE, *_WORDY, *_WHOLE)
+
+#: No part of a word comes before a key, except an escape, a bot's path segment, or a terminal colour.
 _COLOURS: Final = "|".join(
     rf"(?<=\x1b\[{codes}m)" for codes in (r"\d", r"\d\d", r"\d;\d\d", r"\d\d;\d", r"\d\d;\d;\d\d", r"\d\d;\d;\d\d\d")
 )
-_BEFORE: Final = rf"(?:(?<![A-Za-z0-9])|(?<=m)(?:{_COLOURS})|(?<=/bot))"
-_ANY: Final = "|".join(f"(?P<{vendor}>{shape})" for vendor, shape in SHAPES.items())
-_SHAPE: Final = re.compile(rf"{_BEFORE}(?:{_ANY})")
-_GLUED: Final = re.compile(_ANY)
-#: So long a key that stands right behind a letter is no part of a word.
-_GLUED_CHARS: Final = 30
-#: The second part of a token, the first, and the third: a pattern of all would look at long runs again and again.
-_SECOND: Final = re.compile(r"\.eyJ[A-Za-z0-9_-]{8,}")
-_FIRST: Final = re.compile(rf"{_BEFORE}eyJ[A-Za-z0-9_-]{{8,}}")
-_THIRD: Final = re.compile(r"(?:\.[A-Za-z0-9_-]*)?")
-_OF_RUN: Final = frozenset(string.ascii_letters + string.digits + "_-")
+BEFORE: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
+_ANY: Final = "|".join(f"(?P<_{at}>(?:{begins})(?:{goes_on}))" for at, (_, begins, goes_on) in enumerate(_ROWS))
+_KEY: Final = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=m)(?:{_COLOURS})|(?<=/bot))(?:{_ANY})")
+#: A key of this length directly after a letter is still a key, where base64 was decoded without knowing its format.
+_GLUED: Final = re.compile(rf"(?=.{{30}})(?:{_ANY})", re.DOTALL)
+
+#: What every key of a kind begins with: the header of a token and the first line of a private key are no secret.
+_BEGINNING: Final = re.compile(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----\s*|eyJ[A-Za-z0-9_-]*(?:\.(?:eyJ)?)?|\d{8,10}:AA|"
+    + "|".join(begins for _, begins, _ in (*TABLE, *_WORDY))
+)
+_OWN: Final = r"[A-Za-z0-9+/_-]"
+_TORN: Final = re.compile(
+    rf"{BEFORE}(?:(?:{'|'.join(f'(?P<_{at}>{begins})' for at, (_, begins, _) in enumerate(TABLE))})"
+    rf"(?={_OWN}*?(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{{6}}){_OWN}+"
+    rf"|(?:{'|'.join(f'(?P<_{len(TABLE) + at}>{begins})' for at, (_, begins, _) in enumerate(_WORDY))})"
+    r"(?=[A-Za-z]*[0-9])(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])[A-Za-z0-9]{8,})\Z"
+)
+#: No incomplete key is longer.
+_TORN_CHARS: Final = 300
+#: What closes the string, sentence or program in which a key was cut.
+CLOSERS: Final = " \t\r\n\"'`\\)]}>,.;…"
+_TELLING_CHARS: Final = 8
+_OWN_CHARS: Final = 4
 
 
 class Hit(NamedTuple):
-    """`text[start:end]`, whose it is, and what it says once escapes are taken out."""
+    """A secret at `text[start:end]`, its vendor, and its text without escapes."""
 
     start: int
     end: int
@@ -110,28 +140,23 @@ class Hit(NamedTuple):
     secret: str
 
 
-def keys(text: str) -> Iterator[Hit]:
-    """Those of vendors, and tokens that are JSON in three parts."""
-    yield from _tokens(text)
-    for match in _SHAPE.finditer(text):
-        yield Hit(*match.span(), match.lastgroup or "key", match[0])
+def keys(text: str, *, glued: bool = False) -> Iterator[Hit]:
+    """Yield the keys of vendors; `glued` ones may follow a letter."""
+    for match in (_GLUED if glued else _KEY).finditer(text):
+        yield Hit(*match.span(), _ROWS[int((match.lastgroup or "_0")[1:])][0], match[0])
 
 
-def glued(text: str) -> Iterator[Hit]:
-    """The same, where letters stand right before them: for what was encoded, where nobody knows what did."""
-    for match in _GLUED.finditer(text):
-        if match.end() - match.start() >= _GLUED_CHARS:
-            yield Hit(*match.span(), match.lastgroup or "key", match[0])
+def torn(text: str) -> Iterator[Hit]:
+    """Yield the incomplete key of a vendor at the end of a text that was cut."""
+    end = len(text.rstrip(CLOSERS))
+    if (match := _TORN.search(text, max(0, end - _TORN_CHARS), end)) is not None:
+        yield Hit(*match.span(), _ROWS[int((match.lastgroup or "_0")[1:])][0], match[0])
 
 
-def _tokens(text: str) -> Iterator[Hit]:
-    floor = 0
-    for match in _SECOND.finditer(text):
-        start = match.start()
-        while start > floor and text[start - 1] in _OF_RUN:
-            start -= 1
-        floor = match.start() + 1
-        if (first := _FIRST.search(text, start, match.start())) is not None and first.end() == match.start():
-            third = _THIRD.match(text, match.end())
-            end = match.end() if third is None else third.end()
-            yield Hit(first.start(), end, "jwt", text[first.start() : end])
+def is_telling(begun: str) -> bool:
+    """Return whether this beginning of a secret reveals it: more than its vendor's prefix, no word and no number."""
+    if len(begun) < _TELLING_CHARS:
+        return False
+    if (beginning := _BEGINNING.match(begun)) is not None:
+        return sum(map(str.isalnum, begun[beginning.end() :])) >= _OWN_CHARS
+    return any(map(str.isdigit, begun)) and any(map(str.isalpha, begun))

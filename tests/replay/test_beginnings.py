@@ -18,8 +18,9 @@ from wiretape.replay.faults.cutting import cut
 from wiretape.replay.matching.compared_request import prepare_of
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.script import Fault, Request, event_stream
-from wiretape.replay.redaction.beginnings import Beginnings, is_telling, torn
+from wiretape.replay.redaction.known import Known
 from wiretape.replay.redaction.redact import findings
+from wiretape.replay.redaction.vendors import is_telling, torn
 from wiretape.replay.seal import Rules, seal
 from wiretape.replay.sealed.check import check
 from wiretape.replay.sealed.load import parse
@@ -200,7 +201,6 @@ def test_pieces_that_only_begin_alike_are_joined() -> None:
 )  # fmt: skip
 def test_what_tells(begun: str, *, due: bool) -> None:
     assert is_telling(begun) is due
-    assert not is_telling(begun, "path")
 
 
 @pytest.mark.parametrize(
@@ -224,22 +224,14 @@ def test_what_is_torn(text: str, found: str) -> None:
     assert "".join(hit.vendor for hit in torn(text)) == found
 
 
-def test_which_it_is_the_beginning_of() -> None:
-    begun = Beginnings()
-    for secret in ("hunter2-a", "hunter2-abc", "hunter2-abc", "word"):
-        begun.add("secret", secret)
-    assert len(begun) == 2
-    assert [hit[:] for hit in begun.hits("x hunter2-ab")] == [(2, 12, "secret", "hunter2-abc")]
-    assert [hit.secret for hit in begun.hits("hunter2-")] == ["hunter2-abc"]
-    for text in ("xhunter2-ab", "hunter2-abc", "hunter2-ab x", "hunter2", ""):
-        assert list(begun.hits(text)) == []
-    assert begun.whole("secret", "hunter2-a") == "hunter2-abc"
-    assert begun.whole("jwt", "hunter2-a") == "hunter2-a"
-
-
-def test_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wiretape.replay.redaction.beginnings._BEGUN_MAX", 1)
-    begun = Beginnings()
-    begun.add("secret", "hunter2-a")
-    begun.add("secret", "hunter3-a")
-    assert len(begun) == 1
+def test_a_beginning_of_a_known_secret_at_the_end_of_a_text() -> None:
+    known = Known()
+    for vendor, secret in (("groq", "hunter2-a"), ("groq", "hunter2-abc"), ("secret", "word"), ("path", "hunter3-a")):
+        known.add(vendor, secret)
+    assert len(known) == 2
+    assert [hit[:] for hit in known.hits("x hunter2-ab", "", here=None)] == [(2, 12, "groq", "hunter2-abc")]
+    assert [hit.secret for hit in known.hits("hunter2-", "", here=None)] == ["hunter2-abc"]
+    for text in ("xhunter2-ab", "hunter2-abc", "hunter2-ab x", "hunter2", "", "hunter3-"):
+        assert list(known.hits(text, "", here=None)) == []
+    assert known.whole("groq", "hunter2-a") == "hunter2-abc"
+    assert known.whole("jwt", "hunter2-a") == "hunter2-a"

@@ -18,7 +18,7 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.record import encode as line_of
-from wiretape.replay.redaction.joined_text import channels
+from wiretape.replay.redaction.joined_text import joined_texts
 from wiretape.replay.redaction.redact import findings
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.check import check
@@ -194,7 +194,7 @@ def secrets() -> list[str]:
 def said(tapes: Sequence[Sequence[Record]]) -> bytes:
     """All that the tapes say, pieces joined, escapes of JSON taken out."""
     lines = b"".join(line_of(record) for tape in tapes for record in tape)
-    joined = [each.said.encode("utf-8", "replace") for tape in tapes for each in channels(tape, texts(tape))]
+    joined = [each.said.encode("utf-8", "replace") for tape in tapes for each in joined_texts(tape, texts(tape))]
     plain = b"\n".join([lines, *joined])
     decoded = plain.decode("latin-1").encode("latin-1").decode("unicode_escape", "replace")
     return plain + decoded.encode("utf-8", "replace")

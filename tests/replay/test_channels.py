@@ -32,12 +32,6 @@ def _lines(*values: Any) -> bytes:
     return b"".join(b"%b\n" % dumps(value) for value in values)
 
 
-def _binary(value: Any) -> bytes:
-    headers, payload = b"\x0b:event-type\x07\x00\x11contentBlockDelta", dumps(value)
-    sizes = (16 + len(headers) + len(payload)).to_bytes(4, "big") + len(headers).to_bytes(4, "big")
-    return sizes + b"\xc0\xde\xc0\xde" + headers + payload + b"\x9c\x01\x02\x03"
-
-
 def _gemini(piece: str) -> Any:
     return {"candidates": [{"content": {"parts": [{"text": piece}], "role": "model"}}], "modelVersion": "g"}
 
@@ -74,7 +68,6 @@ _STREAMS: Final[Mapping[str, bytes]] = MappingProxyType(
         "lines of words": _lines(*({"response": piece, "done": False} for piece in _SOME))[:-5],
         "labelled lines": b"".join(b"0:%b\n" % dumps(piece) for piece in _SOME),
         "lines without ends": b"".join(dumps({"delta": {"text": piece}}) for piece in _SOME),
-        "binary": b"".join(_binary({"contentBlockIndex": 0, "delta": {"text": piece}}) for piece in _SOME)[:-9],
         "event stream by another name": _sse(*(chat({"content": piece}) for piece in _SOME)),
         "SSE: index behind": _sse(*(each for piece in _SOME for each in _in_two(piece))),
         "SSE: index behind, cut before": _sse(*(each for piece in _SOME[:-9] for each in _in_two(piece)))

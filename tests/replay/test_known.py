@@ -15,7 +15,7 @@ from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.matching.placeholders import fits, fits_as_text, has_placeholder
 from wiretape.replay.playback.script import Request, event_stream, json_answer
 from wiretape.replay.redaction import known
-from wiretape.replay.redaction.known import Known, is_known_secret
+from wiretape.replay.redaction.known import Known
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.check import check
 from wiretape.replay.sealed.load import parse
@@ -151,6 +151,10 @@ def test_words_of_the_protocol_and_what_we_put_there_stay() -> None:
     assert b'"max_tokens":1' in named
 
 
+def hits(known: Known, text: str) -> list[str]:
+    return [text[hit.start : hit.end] for hit in known.hits(text, "", here=known.within([text]))]
+
+
 @pytest.mark.parametrize(
     ("vendor", "secret", "due"),
     [
@@ -160,19 +164,18 @@ def test_words_of_the_protocol_and_what_we_put_there_stay() -> None:
         ("openai", "12345678", False),
     ],
 )
-def test_which_are_looked_for(vendor: str, secret: str, *, due: bool) -> None:
-    assert is_known_secret(vendor, secret) is due
+def test_long_named_values_are_looked_for_elsewhere(vendor: str, secret: str, *, due: bool) -> None:
+    known = Known()
+    known.add(vendor, secret)
+    assert (hits(known, f"it is {secret}, so") == [secret]) is due
 
 
-def test_so_many_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_known_secrets_are_looked_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known, "_KNOWN_MAX", 2)
     words = Known()
-    assert words.add([("password", "12345678"), ("password", "123456789"), ("secret", "abcdefgh-ijkl")])
-    assert not words.add([("password", "12345678"), ("password", "short")])
-    here = words.within(["12345678 and 123456789, abcdefgh-ijkl"])
-    assert [hit.secret for hit in here.hits("12345678 and 123456789, abcdefgh-ijkl")] == ["123456789", "abcdefgh-ijkl"]
-    assert not Known().within(["12345678"])
-    assert list(words.within(["-"]).hits("12345678")) == []
+    for secret in ("12345678", "123456789", "abcdefgh-ijkl"):
+        words.add("password", secret)
+    assert hits(words, "12345678 and 123456789, abcdefgh-ijkl") == ["123456789", "abcdefgh-ijkl"]
 
 
 _GAP: Final = "[redacted-secret]"
@@ -226,7 +229,9 @@ def test_a_live_tape_knows_it_still() -> None:
     assert EXACT.exact
 
 
-def test_no_part_of_a_longer_word_is_one() -> None:
-    known = Known({"12345678": "secret", "hunter2-x/": "secret"})
-    said = r"order 912345678901, 12345678, a\n12345678 123456789 hunter2-x/y"
-    assert [said[hit.start : hit.end] for hit in known.hits(said)] == ["12345678", "12345678", "hunter2-x/"]
+def test_no_part_of_a_longer_word_is_a_known_secret() -> None:
+    known = Known()
+    for secret in ("12345678", "hunter2-x/"):
+        known.add("secret", secret)
+    text = r"order 912345678901, 12345678, a\n12345678 123456789 hunter2-x/y"
+    assert hits(known, text) == ["12345678", "12345678", "hunter2-x/"]

@@ -88,7 +88,7 @@ def _spelled(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def is_harmless(value: str) -> bool:
+def _is_harmless(value: str) -> bool:
     """Return whether a value is no secret under any name: a mask, a variable, a word of a schema."""
     return (
         value.lower() in _NO_SECRET
@@ -105,7 +105,7 @@ def _is_directory(name: str, value: str) -> bool:
 def is_secret_value(name: str, value: str) -> bool:
     """Return whether a member of this name has a secret as its value."""
     spelled = _spelled(name)
-    if is_harmless(value) or _is_directory(name, value):
+    if _is_harmless(value) or _is_directory(name, value):
         return False
     if _SURE_NAME.search(spelled) is None:
         short = _PASS_NAME.search(spelled) is not None and _SHORT_VALUE.fullmatch(value) is not None
@@ -255,10 +255,10 @@ _VALUE_IN: Final = {
 def named(text: str) -> Iterator[Hit]:
     """Yield every secret that a name next to it reveals."""
     for match in _CREDENTIAL.finditer(text):
-        if not is_harmless(match[1]) and _LIKELY_VALUE.fullmatch(match[1]):
+        if not _is_harmless(match[1]) and _LIKELY_VALUE.fullmatch(match[1]):
             yield _hit(match, 1, "bearer")
     for match in _COOKIE.finditer(text):
-        if not is_harmless(match[1]) and _LONG_COOKIE.search(match[1]):
+        if not _is_harmless(match[1]) and _LONG_COOKIE.search(match[1]):
             yield _hit(match, 1, "cookie")
     for pattern, is_one in ((_MEMBER, is_secret_value), (_PAIR, is_pair), (_NAMED, is_secret_value)):
         for match in pattern.finditer(text):
@@ -266,7 +266,7 @@ def named(text: str) -> Iterator[Hit]:
                 yield _hit(match, 3, "secret")
     for match in _ASSIGNED.finditer(text):
         name, value = match[1], match[2]
-        if _is_likely(_spelled(name), value) and not is_harmless(value) and not _is_directory(name, value):
+        if _is_likely(_spelled(name), value) and not _is_harmless(value) and not _is_directory(name, value):
             yield _hit(match, 2, "secret")
     for match in _NUMBERED.finditer(text):  # as a number in JSON it must stay one
         yield _hit(match, 3, "digits" if match[1] and not match[2] else "secret")
@@ -277,7 +277,7 @@ def named(text: str) -> Iterator[Hit]:
     for pattern in _FIXED:
         for match in pattern.finditer(text):
             value = match[match.lastindex or 0]
-            if not is_harmless(value) and not _is_directory("pwd", value):
+            if not _is_harmless(value) and not _is_directory("pwd", value):
                 yield _hit(
                     match, match.lastindex or 0, "password" if "://" in match[0] and ":" in match[0][8:] else "secret"
                 )
@@ -289,7 +289,7 @@ def _in_commands(text: str) -> Iterator[Hit]:
         quote = (command["c"] or command["m"] or command["s"] or "")[-1:]
         tries = (_VALUE_IN[each].match(text, command.end()) for each in ((quote, "open", "") if quote else ("",)))
         match = next((match for match in tries if match is not None), None)
-        if match is not None and not is_harmless(match[1].split(maxsplit=1)[0]) and not match[1].startswith("$"):
+        if match is not None and not _is_harmless(match[1].split(maxsplit=1)[0]) and not match[1].startswith("$"):
             yield _hit(match, 1, "secret")
 
 
@@ -298,7 +298,7 @@ def _is_computed(name: str, value: str) -> bool:
     said = _spelled(value)
     echoes = not any(map(str.isdigit, said)) and (_SURE_NAME.search(said) or said.startswith(_spelled(name)[-8:]))
     return (
-        is_harmless(value)
+        _is_harmless(value)
         or bool(echoes)
         or _ATTRIBUTE.fullmatch(value) is not None
         or _is_directory(name, value)

@@ -31,7 +31,7 @@ from .vendors import PLACEHOLDER, Hit, keys, torn
 __all__ = ["Finding", "blanked", "blanked_path", "findings", "redact", "rules_of", "shown_path", "unmatched"]
 
 #: How a placeholder is written: as it is, as a JSON string, as arguments of a tool, or escaped for a URL.
-Form = Literal["plain", "json", "arguments", "url"]
+_Form = Literal["plain", "json", "arguments", "url"]
 #: The rest of a text may be a secret once its neighbour is gone: the search ends when it finds nothing.
 _PASSES_MAX: Final = 6
 _NAMES_NUMBERS: Final = re.compile(rb"(?i)pass|pwd|secret|api.?key")
@@ -58,7 +58,7 @@ class _Span(NamedTuple):
     path: Path
     vendor: str
     secret: str | None
-    form: Form = "plain"
+    form: _Form = "plain"
 
 
 class _Placeholders:
@@ -208,7 +208,7 @@ def _changes(
     return [(parts[number], changes) for number, changes in by_text.items()]
 
 
-def _written(new: str, form: Form) -> bytes:
+def _written(new: str, form: _Form) -> bytes:
     match form:
         case "arguments":  # clients parse them
             return dumps(dumps({"redacted": new}).decode())
@@ -325,7 +325,7 @@ class _Search:
                     continue
                 start = text.place(scalar.start)
                 end = start + scalar.end - scalar.start
-                form: Form = "arguments" if scalar.sort is Sort.STRING and scalar.path[-1] == "arguments" else "json"
+                form: _Form = "arguments" if scalar.sort is Sort.STRING and scalar.path[-1] == "arguments" else "json"
                 joined = streams.get((number, start + 1))
                 if id(joined) in replaced:  # one placeholder for all pieces, so that they stay JSON
                     self._add(_Span(number, start + 1, end - 1, scalar.path, "path", None))

@@ -188,10 +188,10 @@ def _changed(record: Record, text: Text, offsets: _Offsets) -> Record:
         inside = all(first <= start and end <= last for start, end, _ in offsets.changes)
         keys |= {} if inside else _framed(keys, raw[: offsets(first)], raw[offsets(last) :])
         if (value := parse(payload)) is not ABSENT and (inside or _payload(raw, keys) == payload):
-            return record._replace(raw=raw, keys=keys or NO_KEYS, payload=payload, value=value)
+            return record._replace(raw=raw, keys=keys or NO_KEYS, payload=payload, value=value, shape=None)
     for name in ("sse", "event"):  # what frames it has changed, or it was a number among words: it stands as it is
         keys.pop(name, None)
-    return record._replace(raw=raw, keys=keys or NO_KEYS, payload=None, value=ABSENT)
+    return record._replace(raw=raw, keys=keys or NO_KEYS, payload=None, value=ABSENT, shape=None)
 
 
 def _framed(keys: Mapping[str, Any], before: bytes, behind: bytes) -> dict[str, Any]:

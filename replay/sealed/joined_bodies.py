@@ -33,7 +33,7 @@ def asked_keys(records: Sequence[Record]) -> Mapping[str, Any]:
 def carrying(record: Record, raw: bytes) -> Record:
     """The record with these bytes, as a recorder writes them: JSON on one line stands as `data`."""
     value = parse(raw) if b"\n" not in raw else ABSENT
-    return record._replace(raw=raw, payload=None if value is ABSENT else raw, value=value)
+    return record._replace(raw=raw, payload=None if value is ABSENT else raw, value=value, shape=None)
 
 
 def whole(records: Sequence[Record]) -> list[Record]:

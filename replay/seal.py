@@ -59,8 +59,6 @@ def seal(
         if not asked.secrets_allowed:
             _refuse_secrets(streams)
         return _encoded(_header(streams, asked, before, exact=True), streams, asked)
-    if missed := unmatched(streams, asked.redaction):
-        raise TapeError(f"Nothing matches the path {missed[0]}, so nothing would be redacted there.")
     counted = [summed(records) for records in streams]
     done = redact(counted, asked.redaction)
     if asked.normalised:
@@ -68,7 +66,10 @@ def seal(
     done = [_keyed(records) for records in done]
     exact = all(_carried(old) == _carried(new) for old, new in zip(streams, done, strict=True))
     exact = exact and all(list(old) == new for old, new in zip(streams, counted, strict=True))
-    return _encoded(_header(done, asked, before, exact=exact), done, asked)
+    sealed = _encoded(_header(done, asked, before, exact=exact), done, asked)
+    if missed := unmatched(streams, asked.redaction):  # after a path that is a secret itself was refused
+        raise TapeError(f"Nothing matches the path {missed[0]}, so nothing would be redacted there.")
+    return sealed
 
 
 def _encoded(header: Mapping[str, Any], streams: Sequence[Sequence[Record]], asked: Rules) -> bytes:

@@ -101,10 +101,10 @@ class Record(NamedTuple):
     shape: Shape | None = None
 
     def read(self) -> "Record":
-        """Return the same record with its payload parsed."""
+        """Return the record as a reader of the tape sees it: with its payload parsed and no shape."""
         if self.value is not ABSENT or self.payload is None:
-            return self
-        return self._replace(value=parse(self.payload))
+            return self if self.shape is None else self._replace(shape=None)
+        return self._replace(value=parse(self.payload), shape=None)
 
     def frame(self) -> Frame:
         """The SSE frame that this `frame` record is."""

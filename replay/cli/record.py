@@ -195,7 +195,7 @@ def _refusals(refused: Mapping[str, int]) -> str:
     count = sum(refused.values())
     if not count:
         return ""
-    each = [f"{number} with {status} {_phrase(status)}" for status, number in refused.items()]
+    each = [f"{number} with {status} {_phrase(status)}" for status, number in sorted(refused.items())]
     return f"{count} {'request was' if count == 1 else 'requests were'} refused by the proxy: {', '.join(each)}"
 
 

@@ -1,7 +1,7 @@
 """Combine the layers into one `Config`, and say where each value came from.
 
 What is said about an upstream (its key, its fallbacks) applies to that upstream only: naming another one in a higher
-layer leaves the key of the first behind.
+layer drops the key of the first.
 """
 
 import re

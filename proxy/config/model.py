@@ -52,7 +52,7 @@ class ConfigError(WiretapeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One upstream. Its key replaces whatever the caller presented."""
+    """One upstream. Its key replaces the caller's."""
 
     name: str
     #: The base URL: its path replaces our prefix, its query goes before the caller's.

@@ -1,4 +1,7 @@
-"""Keys that an upstream echoes: stars of their length, in whatever pieces they come; a caller's in errors alone (V7)"""
+"""Mask keys that an upstream echoes, across any read boundaries. A caller's own key is masked in errors only (V7).
+
+Stars replace a key, so that no length changes and framing stays true.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,40 +14,41 @@ from .headers import key_forms
 
 __all__ = ["ErrorMask", "KeyMask"]
 
-#: How a frame or a whole answer says that it is an error, in all forms that the dialects know (Q65, Q89-Q92). Inside a
-#: string of JSON the quotes would be escaped.
+#: How a frame or a whole response marks itself as an error, in all dialects (Q65, Q89-Q92). Inside a JSON string the
+#: quotes would be escaped.
 _ERROR: Final = re.compile(
     rb'"error"\s{0,64}:\s{0,64}[{\["]|:\s{0,64}"error"|(?:^|[\r\n])(?:event: ?error|error:)'
     rb'|"status_code"\s{0,64}:\s{0,64}"?[1-9]'
 )
-#: One of these is in all of that, which is found a hundred times faster; and no such text is longer.
+#: Every such mark contains one of these words, which is a hundred times faster to find.
 _WORDS: Final = (b"error", b"status_code")
-_TOLD_BYTES: Final = 160
+#: No mark is longer.
+_MARK_BYTES: Final = 160
 _ENDS: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-#: As much of one may have come.
+#: How much of a blank line may be at the end of a read.
 _BLANK_BYTES: Final = 3
 _BLANK: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
-#: Of a key, what is looked for first: its end is chance where its beginning is a vendor's word, and found faster.
+#: The end of a key is searched first: it is random, while many keys begin with the same vendor's word.
 _PROBE_BYTES: Final = 16
 
 
 class KeyMask:
-    """`feed` the pieces of one answer in order, `close` at its end; no length changes, so that framing stays true."""
+    """A filter for one response that masks secrets: `feed` each piece in order, then `close`."""
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
         self._forms = key_forms(secrets)
         self._tail_bytes = max(map(len, self._forms), default=1) - 1
         self._held = b""
-        #: A key was there.
+        #: Whether a key was masked.
         self.found = False
 
     @property
     def waits(self) -> bool:
-        """What came last may be the beginning of a key."""
+        """Whether the last piece may end inside a key."""
         return bool(self._held)
 
     def whole(self, text: bytes) -> bytes:
-        """A text that is complete in itself."""
+        """Mask a complete text."""
         for form in self._forms:
             if form in text:
                 text = text.replace(form, b"*" * len(form))
@@ -52,19 +56,19 @@ class KeyMask:
         return text
 
     def feed(self, data: bytes) -> bytes:
-        """One more piece; what may be the beginning of a key waits for the next one."""
+        """Return what can go on; what may be the beginning of a key waits for the next piece."""
         data = self.whole(self._held + data if self._held else data)
         held = self._begun(data)
         self._held = data[len(data) - held :]
         return data[: len(data) - held] if held else data
 
     def close(self) -> bytes:
-        """What waited, and is no key."""
+        """Return what waited and is not a key."""
         held, self._held = self._held, b""
         return held
 
     def _begun(self, data: bytes) -> int:
-        """How many bytes at the end may be the beginning of a key."""
+        """Return how many bytes at the end may be the beginning of a key."""
         tail = data[max(0, len(data) - self._tail_bytes) :]
         longest = 0
         for form in self._forms:
@@ -77,32 +81,32 @@ class KeyMask:
 
 
 class ErrorMask(KeyMask):
-    """The same of a caller's own keys, where a frame or a whole answer tells of an error: upstreams quote them there.
+    """A filter that masks the caller's own keys in errors, where upstreams quote them.
 
-    Whatever else holds such a key passes as it came: changing what a model says would be worse. So a frame is judged
-    when the key is seen in it, and waits for its end only if it has not said yet that it is an error, for 16 KiB: what
-    it says behind those does not count, in whatever reads it came. Each byte is looked at once.
+    Anything else passes unchanged: altering what a model says would be worse. A frame that contains the key waits until
+    it marks itself as an error, but at most for 16 KiB after the key. Later marks do not count, wherever the reads are
+    split. Each byte is searched once.
     """
 
     def __init__(self, secrets: Iterable[Secret], *, frames: bool) -> None:
-        """Of an event stream (`frames`) each event is judged by itself, of any other answer all of it."""
+        """Judge each event of an event stream (`frames`) by itself, any other response as a whole."""
         super().__init__(secrets)
         self._frames = frames
         self._probes = tuple(form[-_PROBE_BYTES:] for form in self._forms)
-        #: Of the frame that is not over: the end of what has passed, and behind it what waits.
+        #: The current frame: the end of what has passed (`_shown`), then what waits.
         self._text = bytearray()
         self._shown = 0
-        #: So much of it was searched for what tells of an error, and where that ends; below 0, where it is cut off.
+        #: How much was searched for an error mark, and where the mark ends (below 0 if that was trimmed).
         self._searched = 0
-        self._told: float = inf
+        self._error_end: float = inf
 
     @property
     def waits(self) -> bool:
-        """What came last may be the beginning of a key, or in an error."""
+        """Whether something waits that may be a key, or a key in an error."""
         return self._shown < len(self._text)
 
     def feed(self, data: bytes) -> bytes:
-        """One more piece; what holds a key, or may be the beginning of one, waits until it is known what it is in."""
+        """Return what can go on; a key, or the beginning of one, waits until it is known whether this is an error."""
         text = self._text
         if self._shown == len(text) and self._clear(data):
             self._passed(data)
@@ -119,7 +123,7 @@ class ErrorMask(KeyMask):
         return b"".join(shown)
 
     def close(self) -> bytes:
-        """What waited: there is no more that could say what it is in."""
+        """Return what waited."""
         shown = self._given(len(self._text), over=True)
         self._next(len(self._text))
         return b"".join(shown)
@@ -131,26 +135,26 @@ class ErrorMask(KeyMask):
         return data.endswith(b"\n") or not self._begun(data)
 
     def _given(self, end: int, *, over: bool) -> Iterator[bytes]:
-        """What can go on of the frame, of which so much is there, and no more will come where it is `over`."""
+        """Yield what can go on of the frame, which has come up to `end` and is complete if `over`."""
         text = self._text
         self._search(end)
         while (key := self._key(end)) >= 0:
             yield self._pass(key)
             bound = key + JUDGED_BYTES_MAX
-            if self._told <= bound:  # and so it is with all behind it
+            if self._error_end <= bound:  # so everything after it is in an error, too
                 text[key:end] = self.whole(bytes(text[key:end]))
                 break
             if end <= bound and not over:
-                return  # it may still be told
+                return  # the mark may still come
             yield self._pass(key + 1)
         yield self._pass(
             end if over else end - self._begun(bytes(text[max(self._shown, end - self._tail_bytes) : end]))
         )
 
     def _key(self, end: int) -> int:
-        """Where in what waits the next key is, or -1."""
+        """Return where the next key is in what waits, or -1."""
         text, shown = self._text, self._shown
-        if text.startswith(self._forms, shown):  # as long as it waits
+        if text.startswith(self._forms, shown):  # it waits
             return shown if any(text.startswith(form, shown, end) for form in self._forms) else -1
         return min((at for form in self._forms if (at := text.find(form, shown, end)) >= 0), default=-1)
 
@@ -159,11 +163,11 @@ class ErrorMask(KeyMask):
         return passed
 
     def _search(self, end: int) -> None:
-        """Whether so much of the frame tells of an error."""
-        text, begin = self._text, max(0, self._searched - _TOLD_BYTES)
-        if self._told == inf and any(text.find(word, begin, end) >= 0 for word in _WORDS):
+        """Search the frame up to `end` for an error mark."""
+        text, begin = self._text, max(0, self._searched - _MARK_BYTES)
+        if self._error_end == inf and any(text.find(word, begin, end) >= 0 for word in _WORDS):
             error = _ERROR.search(text, begin, end)
-            self._told = inf if error is None else error.end()
+            self._error_end = inf if error is None else error.end()
         self._searched = end
 
     def _passed(self, data: bytes) -> None:
@@ -182,17 +186,17 @@ class ErrorMask(KeyMask):
         self._trim()
 
     def _next(self, end: int) -> None:
-        """Another frame begins there."""
+        """Start the next frame."""
         del self._text[:end]
         self._shown = self._searched = 0
-        self._told = inf
+        self._error_end = inf
 
     def _trim(self) -> None:
-        """Of what has passed no more is kept than is looked at again."""
+        """Drop what has passed and will not be searched again."""
         if self._shown > 2 * JUDGED_BYTES_MAX:
             self._search(len(self._text))
-            cut = self._shown - 2 * _TOLD_BYTES
+            cut = self._shown - 2 * _MARK_BYTES
             del self._text[:cut]
             self._shown -= cut
             self._searched -= cut
-            self._told -= cut
+            self._error_end -= cut

@@ -1,4 +1,4 @@
-"""A process that logs into a stderr which is full, closed or missing, and says on stdout how it fared."""
+"""A process that logs to a full, closed or missing stderr and reports on stdout how it went."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from wiretape.proxy.log import Log, stderr_fd
 
 
 def main(lines: int) -> None:
-    """So many lines, as fast as they can be said."""
+    """Log so many lines as fast as possible."""
     fd = stderr_fd()
     reused = os.open(os.devnull, os.O_WRONLY)
     log = Log(fd, human=False)

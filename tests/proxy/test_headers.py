@@ -1,4 +1,4 @@
-"""Which headers pass, as tables, and that nothing secret is written down."""
+"""Header policy as tables, and masking of secrets in headers and queries."""
 
 import pytest
 
@@ -69,19 +69,19 @@ NEVER: Headers = [
 ]
 
 
-def test_every_end_to_end_header_passes_both_ways_in_order_and_spelling() -> None:
+def test_end_to_end_headers_pass_in_order_and_spelling() -> None:
     assert to_upstream(END_TO_END, PLAIN, own_key=False) == [*END_TO_END, IDENTITY]
     assert to_client(END_TO_END, changed=False) == END_TO_END
 
 
 @pytest.mark.parametrize("header", NEVER, ids=lambda header: header[0].decode())
-def test_what_never_passes_passes_neither_way(header: tuple[bytes, bytes]) -> None:
+def test_other_headers_pass_in_neither_direction(header: tuple[bytes, bytes]) -> None:
     headers = [NEVER[0], header] if header[0] == b"x-mine" else [header]
     assert to_upstream(headers, PLAIN, own_key=False, hermes=True) == [IDENTITY]
     assert to_client(headers, changed=False) == []
 
 
-def test_what_we_changed_is_said_anew() -> None:
+def test_headers_of_a_changed_body_are_replaced() -> None:
     sent = [(b"Accept-Encoding", b"gzip, br"), (b"content-encoding", b"gzip")]
     assert to_upstream(sent, PLAIN, own_key=False) == [sent[1], IDENTITY]
     answered = [(b"content-length", b"5"), (b"Content-Encoding", b"gzip"), (b"etag", b"x")]
@@ -99,36 +99,36 @@ def test_what_we_changed_is_said_anew() -> None:
     ],
     ids=lambda header: header[0].decode(),
 )
-def test_an_upstream_opens_us_to_nobody(header: tuple[bytes, bytes]) -> None:
+def test_upstream_headers_cannot_open_the_proxy_to_pages(header: tuple[bytes, bytes]) -> None:
     assert to_client([header], changed=False) == []
 
 
 KEYS: list[tuple[str, Target, bool, Headers]] = [
-    ("nobody has a key: the caller's pass", PLAIN, False, CALLERS),
+    ("no key: the caller's pass", PLAIN, False, CALLERS),
     ("the target has one: it alone", KEYED, False, [(b"authorization", b"Bearer sk-upstream-0123456789")]),
     ("under Azure's name", AZURE, False, [(b"api-key", b"sk-upstream-0123456789")]),
-    ("we have one: the caller's is ours, and stays", PLAIN, True, []),
+    ("Wiretape has one: the caller's is dropped", PLAIN, True, []),
     ("both", KEYED, True, [(b"authorization", b"Bearer sk-upstream-0123456789")]),
-    ("a stranger stands in: nothing", STRANGER, False, []),
+    ("a fallback on another host: nothing", STRANGER, False, []),
 ]
 
 
 @pytest.mark.parametrize(("target", "own_key", "expected"), [row[1:] for row in KEYS], ids=[row[0] for row in KEYS])
-def test_whose_key_the_upstream_gets(target: Target, own_key: bool, expected: Headers) -> None:
+def test_upstream_gets_the_right_key(target: Target, own_key: bool, expected: Headers) -> None:
     passed = to_upstream(CALLERS, target, own_key=own_key)
     assert [header for header in passed if header != IDENTITY] == expected
 
 
 @pytest.mark.parametrize("named", [b"authorization", b"close, Authorization, x-api-key", b"API-KEY,host,content-type"])
 def test_connection_strips_no_credential(named: bytes) -> None:
-    """C18: else anyone could make the upstream's answer another one."""
+    """Otherwise a client could change the upstream's response (C18)."""
     headers = [(b"Connection", named), *CALLERS, (b"content-type", b"application/json")]
     assert to_upstream(headers, PLAIN, own_key=False) == [*headers[1:], IDENTITY]
     swapped = to_upstream(headers, KEYED, own_key=True)
     assert swapped == [headers[-1], IDENTITY, (b"authorization", b"Bearer sk-upstream-0123456789")]
 
 
-def test_the_hermes_switch_passes_where_hermes_is_behind() -> None:
+def test_hermes_switch_passes_on_hermes_routes_only() -> None:
     switch = (b"X-Hermes-Tool-Progress", b"off")
     assert to_upstream([switch], PLAIN, own_key=False) == [IDENTITY]
     assert to_upstream([switch], PLAIN, own_key=False, hermes=True) == [switch, IDENTITY]
@@ -137,14 +137,14 @@ def test_the_hermes_switch_passes_where_hermes_is_behind() -> None:
     assert to_client([session]) == [session]
 
 
-def test_the_tape_keeps_an_allow_list_of_a_request() -> None:
+def test_tape_keeps_an_allow_list_of_request_headers() -> None:
     kept = [(b"Content-Type", b"a"), (b"user-agent", b"b"), (b"X-Request-Id", b"c"), (b"x-client-request-id", b"d")]
     kept.append((b"Content-Encoding", b"gzip"))
     dropped = [*CALLERS, (b"cookie", b"x"), (b"x-stainless-lang", b"python"), (b"session-id", b"1"), (b"accept", b"*")]
     assert taped_request([*dropped, *kept]) == [[name.decode().lower(), value.decode()] for name, value in kept]
 
 
-def test_the_tape_keeps_an_allow_list_of_an_answer() -> None:
+def test_tape_keeps_an_allow_list_of_response_headers() -> None:
     kept = [
         (b"content-type", b"a"),
         (b"Retry-After", b"b"),
@@ -158,7 +158,7 @@ def test_the_tape_keeps_an_allow_list_of_an_answer() -> None:
     assert taped_answer([*dropped, *kept]) == [[name.decode().lower(), value.decode()] for name, value in kept]
 
 
-def test_a_secret_in_an_allowed_header_is_masked() -> None:
+def test_secret_in_an_allowed_header_is_masked() -> None:
     secret = Secret("sk-upstream-0123456789")
     headers = [(b"user-agent", b"me sk-upstream-0123456789 \xff"), (b"content-type", b"sk-upstream-0123456789")]
     assert taped_request(headers, [secret]) == [["user-agent", "me *** \xff"], ["content-type", "***"]]
@@ -171,14 +171,14 @@ MASKED: list[tuple[str, str, bytes, bytes]] = [
     ("as JSON may have it", "ab/cd/0123456789", rb'"ab\/cd\/0123456789"', b'"***"'),
     ("as a URL may have it", "ab/cd+0123456789", b"?k=ab%2Fcd%2B0123456789", b"?k=***"),
     ("with a quote", 'ab"cd0123456789', rb'"ab\"cd0123456789"', b'"***"'),
-    ("inside base64 of Basic is another text", "sk-0123456789", b"c2stMDEyMzQ1Njc4OQ==", b"c2stMDEyMzQ1Njc4OQ=="),
-    ("a word is no secret", "EMPTY", b"EMPTY", b"EMPTY"),
+    ("inside base64 it is another text", "sk-0123456789", b"c2stMDEyMzQ1Njc4OQ==", b"c2stMDEyMzQ1Njc4OQ=="),
+    ("a word is not a secret", "EMPTY", b"EMPTY", b"EMPTY"),
     ("part of it", "sk-0123456789", b"sk-012...789", b"sk-012...789"),
 ]
 
 
 @pytest.mark.parametrize(("secret", "text", "expected"), [row[1:] for row in MASKED], ids=[row[0] for row in MASKED])
-def test_our_keys_are_masked_and_nothing_else(secret: str, text: bytes, expected: bytes) -> None:
+def test_own_keys_are_masked_and_nothing_else(secret: str, text: bytes, expected: bytes) -> None:
     assert masked(text, [Secret("not in there at all"), Secret(secret)]) == expected
 
 
@@ -204,11 +204,11 @@ PATHS: list[tuple[bytes, str]] = [
 
 
 @pytest.mark.parametrize(("path", "expected"), PATHS, ids=[row[0].decode("latin-1") for row in PATHS])
-def test_key_shaped_parameters_are_masked(path: bytes, expected: str) -> None:
+def test_secret_parameters_are_masked(path: bytes, expected: str) -> None:
     assert masked_path(path) == expected
 
 
-def test_a_query_with_a_key_is_told() -> None:
+def test_queries_with_secrets_are_recognised() -> None:
     assert has_secret(b"a=1&Api-Key=x")
     assert not has_secret(b"api-version=1")
     assert not has_secret(b"")

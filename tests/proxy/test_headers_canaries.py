@@ -1,4 +1,4 @@
-"""Twenty secrets through a request and its answer: none on what is taped, logged or answered (failures.md G15)."""
+"""Twenty secrets through a request and its response: none is taped, logged or sent back (failures.md G15)."""
 
 import secrets
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def headers_with(form: str, canary: str) -> list[tuple[bytes, bytes]]:
 
 
 def said(form: str, canary: str, mask: Callable[[bytes], str] = masked_path) -> str:
-    """All that is written down of a request with the canary in it, and all that is answered."""
+    """Return what is written down and answered for a request that contains the canary."""
     headers = headers_with(form, canary)
     query = b"" if ": " in form else form.format(canary).encode()
     parts: list[object] = [taped_request(headers), taped_answer(headers), mask(b"/v1/models?" + query)]
@@ -67,17 +67,17 @@ def said(form: str, canary: str, mask: Callable[[bytes], str] = masked_path) -> 
 
 
 @pytest.mark.parametrize(("form", "canary"), CANARIES, ids=[form for form, _ in CANARIES])
-def test_what_a_caller_sends_is_not_written_down(form: str, canary: str) -> None:
+def test_callers_secrets_are_not_written_down(form: str, canary: str) -> None:
     assert canary not in said(form, canary)
 
 
-def test_the_search_finds_one_that_is() -> None:
-    """The checker goes red where masking is left out."""
+def test_search_finds_an_unmasked_canary() -> None:
+    """The check fails without masking."""
     assert "canary" in said("key={}", "canary", bytes.decode)
 
 
 @pytest.mark.parametrize("place", ["a header", "a page", "JSON", "JSON with escapes"])
-def test_the_upstreams_key_comes_back_to_nobody(place: str) -> None:
+def test_upstreams_key_is_never_sent_back(place: str) -> None:
     key = "sk/" + secrets.token_hex(24)
     echoed = key.replace("/", "\\/") if place == "JSON with escapes" else key
     body = b"<p>" + echoed.encode() if place == "a page" else b'{"a":"' + echoed.encode() + b'"}'
@@ -89,7 +89,7 @@ def test_the_upstreams_key_comes_back_to_nobody(place: str) -> None:
     assert key[3:] not in repr(answer)
 
 
-def test_with_a_key_of_our_own_the_callers_goes_nowhere() -> None:
+def test_with_an_own_key_the_callers_is_not_passed_on() -> None:
     target = ROUTES[""].targets[0]
     for form, canary in CANARIES[: len(HEADERS)]:
         headers = headers_with(form, canary)

@@ -1,4 +1,4 @@
-"""Secrets that nobody sees, and callers that are told apart."""
+"""Secrets that do not print themselves, and the identity of callers."""
 
 import copy
 import dataclasses
@@ -23,7 +23,7 @@ SALT = bytes(SALT_BYTES)
 OTHER = "another-0123456789abcdef0123456789abcdef"
 
 
-def test_a_secret_is_said_by_reveal_alone() -> None:
+def test_only_reveal_shows_a_secret() -> None:
     secret = Secret(VALUE)
     assert secret.reveal() == VALUE
     key = Key("alice", secret)
@@ -40,7 +40,7 @@ def test_a_secret_is_said_by_reveal_alone() -> None:
         assert "***" in said
 
 
-def test_a_secret_gets_into_no_json_pickle_or_copy() -> None:
+def test_secret_cannot_be_serialised_or_copied() -> None:
     secret = Secret(VALUE)
     ways: tuple[Callable[[Any], object], ...] = (
         json.dumps,
@@ -78,12 +78,12 @@ PRESENTED: list[tuple[str, list[tuple[bytes, bytes]], list[bytes]]] = [
     ("a scheme without a word", [(b"authorization", b"Bearer ")], []),
     ("no scheme", [(b"authorization", b"abc")], [b"abc"]),
     ("an empty one", [(b"x-api-key", b"")], []),
-    ("a cookie is none", [(b"cookie", b"key=abc")], []),
+    ("a cookie", [(b"cookie", b"key=abc")], []),
 ]
 
 
 @pytest.mark.parametrize(("headers", "expected"), [row[1:] for row in PRESENTED], ids=[row[0] for row in PRESENTED])
-def test_one_extractor_reads_every_spelling(headers: list[tuple[bytes, bytes]], expected: list[bytes]) -> None:
+def test_credentials_are_found_under_every_name(headers: list[tuple[bytes, bytes]], expected: list[bytes]) -> None:
     assert credentials(headers) == expected
 
 
@@ -91,7 +91,7 @@ def bearer(value: str) -> list[tuple[bytes, bytes]]:
     return [(b"authorization", b"Bearer " + value.encode())]
 
 
-def test_without_keys_of_our_own_everybody_calls_and_is_told_apart() -> None:
+def test_without_own_keys_all_callers_enter_and_are_distinct() -> None:
     keys = Keys((), SALT)
     assert not keys.required
     assert keys.caller([]) == LOCAL
@@ -102,7 +102,7 @@ def test_without_keys_of_our_own_everybody_calls_and_is_told_apart() -> None:
     assert keys.caller([*bearer(VALUE), (b"x-api-key", OTHER.encode())]) not in (one, two, None)
 
 
-def test_another_salt_gives_other_callers() -> None:
+def test_caller_hash_depends_on_the_salt() -> None:
     assert Keys((), SALT).caller(bearer(VALUE)) != Keys((), b"x" * SALT_BYTES).caller(bearer(VALUE))
 
 
@@ -110,7 +110,7 @@ NAMED = Keys((Key("a", Secret(VALUE)), Key("b", Secret(OTHER))), SALT)
 
 
 @pytest.mark.parametrize("value", [VALUE, OTHER])
-def test_each_of_our_keys_lets_its_owner_in(value: str) -> None:
+def test_each_own_key_is_accepted(value: str) -> None:
     assert NAMED.required
     assert NAMED.caller(bearer(value)) == Keys((), SALT).caller(bearer(value))
     assert NAMED.caller([(b"x-api-key", value.encode())]) == NAMED.caller(bearer(value))
@@ -132,11 +132,11 @@ def test_each_of_our_keys_lets_its_owner_in(value: str) -> None:
     ],
     ids=["none", "empty", "short", "long", "case", "1 MB", "scheme", "and another", "two of ours", "bytes"],
 )
-def test_nothing_else_does(headers: list[tuple[bytes, bytes]]) -> None:
+def test_other_credentials_are_refused(headers: list[tuple[bytes, bytes]]) -> None:
     assert NAMED.caller(headers) is None
 
 
-def test_every_key_is_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_key_is_compared_whichever_matches(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
     original = __import__("hmac").compare_digest
 
@@ -150,7 +150,7 @@ def test_every_key_is_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch) -
     assert compared == [0] * 6
 
 
-def test_the_salt_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+def test_salt_is_created_once_with_private_permissions(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "data"
     salt = salt_of(folder)
     assert len(salt) == SALT_BYTES
@@ -160,11 +160,11 @@ def test_the_salt_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> No
     assert os.listdir(folder) == ["caller.salt"]  # noqa: PTH208 - names, not paths
 
 
-def test_without_a_folder_each_process_has_its_own() -> None:
+def test_without_a_folder_each_salt_is_new() -> None:
     assert salt_of(None) != salt_of(None)
 
 
-def test_a_salt_that_is_none_is_told_and_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_damaged_salt_and_links_are_refused(tmp_path: Path) -> None:
     (tmp_path / "caller.salt").write_bytes(b"short")
     with pytest.raises(OSError, match=r"caller\.salt"):
         salt_of(tmp_path)
@@ -175,7 +175,7 @@ def test_a_salt_that_is_none_is_told_and_a_link_is_not_followed(tmp_path: Path) 
         salt_of(tmp_path)
 
 
-def test_of_two_who_make_one_the_first_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_of_two_concurrent_salts_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = bytes(range(SALT_BYTES))
     original = Path.hardlink_to
 
@@ -187,7 +187,7 @@ def test_of_two_who_make_one_the_first_counts(tmp_path: Path, monkeypatch: pytes
     assert salt_of(tmp_path) == first
 
 
-def test_our_values_hide_them_too() -> None:
+def test_dataclasses_do_not_reveal_secrets() -> None:
     @dataclasses.dataclass
     class Holder:
         secret: Secret

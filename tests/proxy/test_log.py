@@ -1,8 +1,7 @@
-"""One line a record, no secret in it, and never a wait: whatever stderr does, the proxy goes on (P19)."""
+"""The log: one line per event without secrets, and no waiting, with any stderr (P19)."""
 
 import json
 import os
-import re
 import select
 import subprocess
 import sys
@@ -38,7 +37,7 @@ def pipe() -> Generator[tuple[int, int]]:
 
 
 def said(say: Callable[[Log], None], **options: Any) -> str:
-    """What stands on stderr of it."""
+    """Return what was written."""
     with pipe() as (reading, writing):
         log = Log(writing, now=lambda: NOON, **options)
         say(log)
@@ -56,7 +55,7 @@ def json_of(say: Callable[[Log], None], **options: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
-def test_a_record_is_one_line_of_json() -> None:
+def test_event_is_one_line_of_json() -> None:
     assert json_of(lambda log: log.info("began", port=8787, ratio=0.5, ok=True, none=None, host="::1")) == [
         {
             "time": "2026-11-18T12:00:00.250Z",
@@ -71,13 +70,9 @@ def test_a_record_is_one_line_of_json() -> None:
     ]
 
 
-def test_a_person_gets_words() -> None:
+def test_terminal_gets_words() -> None:
     text = said(lambda log: log.warn("ended", model="a b", route="x", empty="", n=5), human=True)
     assert text == '2026-11-18T12:00:00.250Z warn  ended model="a b" route=x empty="" n=5\n'
-
-
-def test_a_pipe_is_no_person() -> None:
-    assert said(lambda log: log.info("x")).startswith("{")
 
 
 NASTY = ["a\r\nfake: line", "\x1b[2J\x07", "\u2028\u2029\x85", "\ud83d", "\x9b31m", "\x00", '"quoted"', "\u202eabc"]
@@ -85,7 +80,7 @@ NASTY = ["a\r\nfake: line", "\x1b[2J\x07", "\u2028\u2029\x85", "\ud83d", "\x9b31
 
 @pytest.mark.parametrize("human", [True, False])
 @pytest.mark.parametrize("nasty", NASTY)
-def test_no_text_breaks_a_line_or_commands_a_terminal(nasty: str, human: bool) -> None:
+def test_no_text_breaks_a_line_or_controls_a_terminal(nasty: str, human: bool) -> None:
     text = said(lambda log: log.info("x", value=nasty), human=human)
     assert text.count("\n") == 1
     assert text.endswith("\n")
@@ -95,15 +90,14 @@ def test_no_text_breaks_a_line_or_commands_a_terminal(nasty: str, human: bool) -
         assert json.loads(text)["value"] == nasty
 
 
-def test_below_its_level_nothing_is_said() -> None:
+def test_lines_below_the_level_are_left_out() -> None:
     def say(log: Log) -> None:
         log.info("a")
         log.warn("b")
         log.error("c")
-        log.warning("d e")
 
-    assert [line["event"] for line in json_of(say)] == ["a", "b", "c", "warning"]
-    assert [line["event"] for line in json_of(say, level="warn")] == ["b", "c", "warning"]
+    assert [line["event"] for line in json_of(say)] == ["a", "b", "c"]
+    assert [line["event"] for line in json_of(say, level="warn")] == ["b", "c"]
     assert [line["level"] for line in json_of(say, level="error")] == ["error"]
 
 
@@ -140,7 +134,7 @@ HOLDERS = [
 
 @pytest.mark.parametrize("fields", HOLDERS, ids=[f"{number}" for number in range(len(HOLDERS))])
 @pytest.mark.parametrize("human", [True, False])
-def test_no_secret_is_said(fields: dict[str, object], human: bool) -> None:
+def test_secrets_are_masked(fields: dict[str, object], human: bool) -> None:
     def mask(text: str) -> str:
         return text.replace(CANARY[:12], "***")
 
@@ -152,26 +146,19 @@ def test_no_secret_is_said(fields: dict[str, object], human: bool) -> None:
 @pytest.mark.parametrize(
     "harmless", ["a key of 5", "tokens=12 keys", "sky-high-and-wide-open", "task-1234567890123456", "monkey=1"]
 )
-def test_what_is_no_secret_stays(harmless: str) -> None:
+def test_harmless_words_are_kept(harmless: str) -> None:
     assert mask_keys(harmless) == harmless
 
 
-def test_masking_is_linear() -> None:
-    began = time.process_time()
-    for evil in ("key=" * 100_000, "sk-" * 100_000, "bearer " * 100_000, "://" * 100_000, "a@" * 100_000):
-        mask_keys(evil)
-    assert time.process_time() - began < 2
-
-
 @pytest.mark.parametrize(("size", "kept"), [(-1, -1), (0, 0), (1, 1)])
-def test_a_long_value_is_cut(size: int, kept: int) -> None:
+def test_long_values_are_cut(size: int, kept: int) -> None:
     value = "é" * (LOG_VALUE_CHARS_MAX + size)
     (line,) = json_of(lambda log: log.info("x", value=value))
     assert line["value"] == (value if size <= 0 else value[:LOG_VALUE_CHARS_MAX] + "…")
     assert len(line["value"]) == LOG_VALUE_CHARS_MAX + kept
 
 
-def test_what_cannot_be_said_stops_nothing() -> None:
+def test_value_without_a_text_does_not_stop_the_log() -> None:
     class Mute:
         def __str__(self) -> str:
             raise RuntimeError
@@ -183,7 +170,7 @@ def test_what_cannot_be_said_stops_nothing() -> None:
     assert [line["value"] for line in json_of(say)] == ["<Mute: RuntimeError>", "['x']"]
 
 
-def test_a_stream_is_one_line_and_a_warning_where_it_ended_badly() -> None:
+def test_stream_is_one_line_and_a_warning_if_it_ended_badly() -> None:
     row = StreamRow(
         stream="s1",
         created=CREATED,
@@ -226,7 +213,7 @@ def test_a_stream_is_one_line_and_a_warning_where_it_ended_badly() -> None:
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Another thread is on its way."""
+    """Wait for another thread."""
     for _ in range(2_000):
         if true():
             return
@@ -246,7 +233,7 @@ def fill(writing: int) -> int:
 
 
 def drained(reading: int, *marks: bytes) -> bytes:
-    """What there is; with marks, at least up to all of them."""
+    """Return what can be read; with marks, at least up to all of them."""
     os.set_blocking(reading, False)
     data = b""
     for _ in range(2_000):
@@ -261,7 +248,7 @@ def drained(reading: int, *marks: bytes) -> bytes:
     raise AssertionError("it never came")
 
 
-def test_a_full_pipe_loses_lines_and_tells_how_many_when_it_can() -> None:
+def test_full_pipe_loses_lines_and_reports_how_many() -> None:
     with pipe() as (reading, writing):
         log = Log(writing, human=False)
         fill(writing)
@@ -270,7 +257,7 @@ def test_a_full_pipe_loses_lines_and_tells_how_many_when_it_can() -> None:
         began = time.perf_counter()
         for number in range(LOG_LINES_MAX + 500):
             log.info("line", number=number)
-        assert time.perf_counter() - began < 5, "nobody reads, and nobody is waited for"
+        assert time.perf_counter() - began < 5, "no line waits for a reader"
         assert log.dropped == 500
         data = drained(reading, b'"number": %d}\n' % (LOG_LINES_MAX - 1))
         lines = [json.loads(line) for line in data.lstrip(b"#").splitlines()]
@@ -281,7 +268,7 @@ def test_a_full_pipe_loses_lines_and_tells_how_many_when_it_can() -> None:
         assert log.dropped == 500
 
 
-def test_a_pipe_that_others_made_not_to_block_is_waited_for() -> None:
+def test_nonblocking_pipe_is_waited_for() -> None:
     with pipe() as (reading, writing):
         log = Log(writing, human=False)
         fill(writing)
@@ -293,9 +280,9 @@ def test_a_pipe_that_others_made_not_to_block_is_waited_for() -> None:
         assert log.dropped == 0
 
 
-def test_lines_that_nobody_takes_are_counted_and_told_of_later() -> None:
+def test_lines_that_cannot_be_written_are_counted_and_reported_later() -> None:
     with pipe() as (reading, writing):
-        elsewhere = os.open(os.devnull, os.O_RDONLY)  # refuses to be written
+        elsewhere = os.open(os.devnull, os.O_RDONLY)  # cannot be written to
         mine = os.dup(elsewhere)
         log = Log(mine, human=False)
         log.info("lost")
@@ -310,14 +297,14 @@ def test_lines_that_nobody_takes_are_counted_and_told_of_later() -> None:
         os.close(elsewhere)
 
 
-def test_without_stderr_there_is_nothing_to_write_to() -> None:
+def test_without_stderr_lines_are_counted_as_lost() -> None:
     log = Log(None)
     log.info("x")
     log.close()
     assert log.dropped == 1
 
 
-def test_closing_waits_for_a_moment_at_most_and_nothing_is_said_after() -> None:
+def test_close_waits_a_bounded_time_and_accepts_no_more() -> None:
     took_s: list[float] = []
     while len(took_s) < 3 and min(took_s, default=9.0) >= LOG_CLOSE_S + 1:  # a busy machine adds to it, not each time
         with pipe() as (reading, writing):
@@ -333,11 +320,11 @@ def test_closing_waits_for_a_moment_at_most_and_nothing_is_said_after() -> None:
     assert LOG_CLOSE_S <= min(took_s) < LOG_CLOSE_S + 1
 
 
-def test_what_waits_in_a_full_queue_is_written_when_it_closes() -> None:
+def test_full_queue_is_written_on_close() -> None:
     with pipe() as (reading, writing):
         log = Log(writing, human=False)
         fill(writing)
-        said = LOG_LINES_MAX + LOG_TOGETHER_MAX + 1  # at least one of them finds no place
+        said = LOG_LINES_MAX + LOG_TOGETHER_MAX + 1  # at least one of them does not fit
         for number in range(said):
             log.info("line", number=number)
         seen: list[bytes] = []
@@ -351,7 +338,7 @@ def test_what_waits_in_a_full_queue_is_written_when_it_closes() -> None:
 
 
 def child(stderr: str, lines: int = 10_000) -> dict[str, Any]:
-    """In a process of its own, which ends by itself."""
+    """Run a process that logs and ends by itself."""
     command = [sys.executable, "-m", "tests.proxy.log_child", str(lines)]
     with pipe() as (_, writing):
         fill(writing)
@@ -365,7 +352,7 @@ def child(stderr: str, lines: int = 10_000) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stderr", ["full", "closed"])
-def test_a_process_whose_stderr_is_gone_goes_on(stderr: str) -> None:
+def test_process_without_stderr_continues(stderr: str) -> None:
     fared = child(stderr)
     assert fared["slowest"] < 0.1
     assert fared["closing"] < LOG_CLOSE_S + 0.5
@@ -373,16 +360,13 @@ def test_a_process_whose_stderr_is_gone_goes_on(stderr: str) -> None:
         assert fared["fd"] is None, "2 may be a tape by now"
         assert fared["reused"] == 2
     else:
-        assert fared["dropped"] >= 10_000 - LOG_LINES_MAX - LOG_TOGETHER_MAX, "what waits, and what is being written"
+        assert fared["dropped"] >= 10_000 - LOG_LINES_MAX - LOG_TOGETHER_MAX, (
+            "all but the queue and the batch being written"
+        )
 
 
-def test_stderr_gets_a_number_of_its_own() -> None:
+def test_stderr_gets_its_own_descriptor() -> None:
     fd = stderr_fd()
     assert fd is not None
     assert fd > 2
     os.close(fd)
-
-
-def test_the_log_never_goes_through_logging() -> None:
-    source = (ROOT / "proxy/log.py").read_text(encoding="utf-8")
-    assert not re.search(r"^import logging|^from logging", source, re.MULTILINE)

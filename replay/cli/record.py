@@ -16,11 +16,14 @@ import typer
 
 from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, ConfigFile, FailedError, loaded_from, told
 
+from .seal import DetectorName, load_detector
+
 if TYPE_CHECKING:
     from wiretape.events.tape.record import Record
     from wiretape.proxy.config.load import Loaded
     from wiretape.proxy.config.model import Config
 
+    from ..seal import Rules
     from .recording import Ran
 
 __all__ = ["add"]
@@ -93,6 +96,7 @@ def _record(
     upstream: _Upstream = None,
     out: _Out = None,
     exact: Annotated[bool, typer.Option("--exact", help="Redact and rename nothing.")] = False,
+    detector: DetectorName = None,
     port: _Port = None,
     profile: _Profile = None,
     data: _Data = None,
@@ -111,6 +115,9 @@ def _record(
     settings, command = _split(context.args)
     if not command:
         raise FailedError("no command: wiretape record [OPTIONS] -- COMMAND...", BAD_USAGE)
+    if exact and detector:
+        raise FailedError("--exact and --detector exclude each other", BAD_USAGE)
+    detect = load_detector(detector)
     context.args = settings
     loaded = loaded_from(
         config,
@@ -122,7 +129,11 @@ def _record(
         data=data or tempfile.gettempdir(),
     )
     with told():
-        code = _recorded(loaded, command, _place(out, command), Path(data) if data else None, exact=exact)
+        from ..redaction.user_rules import Redaction
+        from ..seal import Rules
+
+        rules = Rules(exact=exact, redaction=Redaction(detector=detect))
+        code = _recorded(loaded, command, _place(out, command), Path(data) if data else None, rules)
     if code:
         raise typer.Exit(code)
 
@@ -159,7 +170,7 @@ def _place(out: Path | None, command: Sequence[str]) -> Path:
     return Path(name) if out is None else out / name
 
 
-def _recorded(loaded: "Loaded", command: Sequence[str], out: Path, data: Path | None, *, exact: bool) -> int:
+def _recorded(loaded: "Loaded", command: Sequence[str], out: Path, data: Path | None, rules: "Rules") -> int:
     """The exit code. The folder for one run outlives it where its tapes could not be sealed."""
     from .recording import ended_by, recorded, tapes_in, to_record
 
@@ -170,7 +181,7 @@ def _recorded(loaded: "Loaded", command: Sequence[str], out: Path, data: Path | 
         ran = _ran(config, command)
         streams, damaged = recorded(folder, before)
         if streams:
-            _seal(streams, out, exact=exact)
+            _seal(streams, out, rules)
     except BaseException:
         if tapes_in(folder).keys() - before:
             _say(f"not sealed; the live tapes stay in {folder}")
@@ -229,11 +240,11 @@ def _ran(config: "Config", command: Sequence[str]) -> "Ran":
         log.close()
 
 
-def _seal(streams: "Sequence[Sequence[Record]]", out: Path, *, exact: bool) -> None:
+def _seal(streams: "Sequence[Sequence[Record]]", out: Path, rules: "Rules") -> None:
     from ..redaction.body_codec import unreadable
-    from ..seal import Rules, seal
+    from ..seal import seal
 
-    sealed = seal(streams, Rules(exact=exact))
+    sealed = seal(streams, rules)
     for one in unreadable(streams):
         _say(f"stream {one.stream + 1}: {one}: its size and hash are kept, its bytes are not")
     out.parent.mkdir(parents=True, exist_ok=True)

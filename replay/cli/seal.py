@@ -28,10 +28,20 @@ from .output import refuse_folder, write_whole
 if TYPE_CHECKING:
     from wiretape.events.tape.record import Record
 
-    from ..redaction.user_rules import Redaction
+    from ..redaction.user_rules import Detector, Redaction
     from ..sealed.load import Recording
 
-__all__ = ["add"]
+__all__ = ["DetectorName", "add", "load_detector"]
+
+DetectorName = Annotated[
+    str | None,
+    typer.Option(
+        "--detector",
+        metavar="MODULE:FUNCTION",
+        help="Also redact the texts that this function returns for a text.",
+        show_default=False,
+    ),
+]
 
 
 def add(app: typer.Typer) -> None:
@@ -55,6 +65,7 @@ def _seal(
             metavar="PATH", help="Redact this too, as in messages[*].content. Repeatable.", show_default=False
         ),
     ] = None,
+    detector: DetectorName = None,
     max_age: Annotated[
         int | None, typer.Option(metavar="DAYS", min=1, help="`check` asks for a new one then.", show_default=False)
     ] = None,
@@ -76,7 +87,7 @@ def _seal(
         refuse_folder(out)
     if blobs and str(out) == "-":
         raise FailedError("--blobs needs a file beside which they can lie", BAD_USAGE)
-    if exact and (redact_prompts or redact_path):
+    if exact and (redact_prompts or redact_path or detector):
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
     with told():
         from ..seal import Rules, seal
@@ -87,7 +98,7 @@ def _seal(
         rules = Rules(
             exact=exact,
             secrets_allowed=allow_secrets,
-            redaction=_redaction(redact_path or (), prompts=redact_prompts),
+            redaction=_redaction(redact_path or (), prompts=redact_prompts, detector=detector),
             max_age_days=max_age,
         )
         sealed = seal(streams, rules, headers=[recording.header for recording in recordings])
@@ -101,12 +112,27 @@ def _seal(
         typer.echo(line_of(said) if json_ else f"{out}: {header['streams']} {several}, {len(sealed)} bytes, {exactly}")
 
 
-def _redaction(paths: Sequence[str], *, prompts: bool) -> "Redaction":
+def _redaction(paths: Sequence[str], *, prompts: bool, detector: str | None) -> "Redaction":
     from ..redaction.user_rules import Redaction, is_path
 
     if wrong := [path for path in paths if not is_path(path)]:
         raise FailedError(f"--redact-path: {wrong[0]!r} is no path, as messages[*].content is one", BAD_USAGE)
-    return Redaction(paths=tuple(paths), prompts=prompts)
+    return Redaction(paths=tuple(paths), prompts=prompts, detector=load_detector(detector))
+
+
+def load_detector(name: str | None) -> "Detector | None":
+    """Import the detector of this name, also from the working folder."""
+    from ..redaction.user_rules import detector_of
+
+    if name is None:
+        return None
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a string for sys.path
+    try:
+        return detector_of(name)
+    except (TypeError, ValueError) as error:
+        raise FailedError(f"--detector: {error}", BAD_USAGE) from error
+    finally:
+        sys.path.pop(0)
 
 
 def _streams(recordings: "list[Recording]") -> "list[Sequence[Record]]":

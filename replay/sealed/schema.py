@@ -105,7 +105,7 @@ HEADER: Final[Mapping[str, _Sort]] = MappingProxyType(
 )
 _REDACTED: Final[Mapping[str, _Sort]] = MappingProxyType(
     {
-        "rules": _list_of("rules", _one_of("headers", "names", "shapes").holds),
+        "rules": _list_of("rules", _one_of("detector", "headers", "names", "shapes").holds),
         "paths": _TEXTS,
         "prompts": _one_of("sha256"),
     }

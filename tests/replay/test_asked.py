@@ -5,9 +5,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.replay.made import live, stream
+from tests.replay.made import asked, live, stream
+from wiretape.events.core.json_text import dumps
 from wiretape.proxy.cli.main import app
+from wiretape.replay.matching.compared_request import prepare_of
+from wiretape.replay.matching.match import Deck, Taken
+from wiretape.replay.playback.script import Request, event_stream
 from wiretape.replay.redaction.user_rules import is_path, matches, pattern_of
+from wiretape.replay.sealed.check import check_files
+from wiretape.replay.sealed.load import parse
 
 PATHS = (
     "user",
@@ -50,10 +56,38 @@ def test_what_is_no_path_is_a_wrong_option(path: str, tmp_path: Path) -> None:
     assert not is_path(path)
     tape, out = tmp_path / "a.tape", tmp_path / "out.tape"
     tape.write_bytes(live(stream()))
-    asked = CliRunner().invoke(app, ["seal", str(tape), "-o", str(out), f"--redact-path={path}"])
-    assert "is no path" in str(asked.exception)
-    assert getattr(asked.exception, "code", None) == 2
+    done = CliRunner().invoke(app, ["seal", str(tape), "-o", str(out), f"--redact-path={path}"])
+    assert "is no path" in str(done.exception)
+    assert getattr(done.exception, "code", None) == 2
     assert not out.exists()
+
+
+def test_a_detector_redacts_what_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("import re\n\ndef badges(text):\n    return re.findall(r'B-\\d{4}', text)\n")
+    tape, out = tmp_path / "a.tape", tmp_path / "out.tape"
+    pieces = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in ("badge B-", "47", "11, ok")]
+    tape.write_bytes(live(stream(event_stream([b"data: %b\n\n" % dumps(piece) for piece in pieces]), "I am B-0815")))
+    done = CliRunner().invoke(app, ["seal", str(tape), "-o", str(out), "--detector", "mine:badges"])
+    assert done.exit_code == 0, done.output
+    sealed = out.read_bytes()
+    assert b"B-0815" not in sealed
+    assert b'"content":"badge [redacted-secret-2]"' in sealed
+    assert b'"rules":["detector","headers","names","shapes"]' in sealed
+    assert [each for each in check_files([out]) if each.wrong] == []
+    header, streams = parse(sealed)
+    again = [prepare_of(header)]
+    request = Request(b"POST", b"/v1/chat/completions", [(b"content-type", b"application/json")], asked("I am B-0001"))
+    assert isinstance(Deck(streams, prepares=again).take(request), Taken), "any badge is answered"
+
+
+@pytest.mark.parametrize("name", ["nothing", "no_such_module:f", "json:nothing", "json:__name__"])
+def test_a_detector_that_cannot_be_loaded_is_a_wrong_option(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a.tape").write_bytes(live(stream()))
+    args = ["seal", str(tmp_path / "a.tape"), "-o", str(tmp_path / "b.tape"), "--detector", name]
+    done = CliRunner().invoke(app, args)
+    assert getattr(done.exception, "code", None) == 2
+    assert name in str(done.exception)
 
 
 def test_a_path_goes_to_what_it_names() -> None:

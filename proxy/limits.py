@@ -37,7 +37,6 @@ __all__ = [
     "FIRST_BYTE_TIMEOUT_S",
     "FOLLOW_KEEPALIVE_S",
     "FRAMES_A_TURN_MAX",
-    "GIVE_BACK_EVERY_S",
     "HEADERS_MAX",
     "HEAD_BYTES_MAX",
     "IDLE_CONNECTIONS_MAX",
@@ -313,9 +312,6 @@ WINDOW_BYTES_MAX: Final = 512 * 1024
 
 #: Between two looks at what is too old, and at idle connections that their upstream will close.
 EXPIRE_EVERY_S: Final = 60.0
-
-#: Between two times that memory which is free goes back: in half a minute 2,000 short streams free 2 MB in pieces.
-GIVE_BACK_EVERY_S: Final = 30.0
 
 #: After a second signal: to write the endings (P03).
 SHUTDOWN_GRACE_S: Final = 1.0

@@ -18,7 +18,6 @@ from .api.control import control_app
 from .api.front import front
 from .api.metrics import Metrics
 from .config.model import Config, ConfigError
-from .heap import give_back, one_heap
 from .limits import EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
 from .relay.app import Hot
 from .relay.registry import Ended, Registry
@@ -153,7 +152,6 @@ async def run(config: Config, *, log: Log, on_ready: Callable[[str], None]) -> N
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_obey, signals, stop, hurry, assembly.registry)
-                nursery.start_soon(give_back)
                 with hurry:
                     async with trio.open_nursery() as serving:
                         await serving.start(partial(_serving, config, assembly, sockets, log, stop))
@@ -178,7 +176,6 @@ async def _obey(signals: AsyncIterator[int], stop: trio.Event, hurry: trio.Cance
 @asynccontextmanager
 async def _ready(config: Config, log: Log) -> AsyncGenerator[tuple[Assembly, Sequence[socket.socket]]]:
     trio.socket.set_custom_hostname_resolver(Resolver())
-    one_heap()
     sockets = listening(config.host, config.port)
     try:
         transport = _transport(config)

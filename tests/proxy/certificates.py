@@ -1,4 +1,4 @@
-"""Certificates made when they are needed, by the openssl command: a key in a repository will be used by somebody."""
+"""Certificates that the openssl command makes on demand; a key in a repository would be misused sooner or later."""
 
 import functools
 import shutil
@@ -35,7 +35,7 @@ def _openssl(*arguments: str | Path) -> None:
 
 @functools.cache
 def authority() -> Path:
-    """Whom a client must trust."""
+    """Return the certificate that a client must trust."""
     name = ("-subj", "/CN=test authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
     _openssl("req", "-x509", *_KEY, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", *name)
     return Path(_folder().name, "ca.pem")
@@ -43,27 +43,27 @@ def authority() -> Path:
 
 @functools.cache
 def trusting() -> ssl.SSLContext:
-    """A client's, which trusts the authority too; reading the system's trust store takes longer than most tests."""
+    """Return a client's context that trusts the authority; it is read once, which takes longer than most tests."""
     return client_context(authority())
 
 
 @functools.cache
 def server_context(kind: str = "good") -> ssl.SSLContext:
-    """Of a server that is good, or whose certificate has expired, names another, or is signed by itself."""
+    """Return a server's context; other kinds have an expired or self-signed certificate, or one for another name."""
     authority()
     folder = Path(_folder().name)
     host, days = ("other.test" if kind == "wrong name" else HOST), ("-1" if kind == "expired" else "2")
     alternative = f"subjectAltName=DNS:{host},IP:127.0.0.1"
     if kind == "self-signed":
         made = ("-subj", f"/CN={host}", "-addext", alternative, "-days", days)
-        _openssl("req", "-x509", *_KEY, "-keyout", "leaf.key", "-out", "leaf.pem", *made)
+        _openssl("req", "-x509", *_KEY, "-keyout", f"{kind}.key", "-out", f"{kind}.pem", *made)
     else:
         (folder / "extensions").write_text(f"{alternative}\nauthorityKeyIdentifier=keyid\n")
-        _openssl("req", *_KEY, "-keyout", "leaf.key", "-out", "leaf.csr", "-subj", f"/CN={host}")
+        _openssl("req", *_KEY, "-keyout", f"{kind}.key", "-out", "leaf.csr", "-subj", f"/CN={host}")
         signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", days, "-extfile", "extensions")
-        _openssl("x509", "-req", "-in", "leaf.csr", "-out", "leaf.pem", *signed)
+        _openssl("x509", "-req", "-in", "leaf.csr", "-out", f"{kind}.pem", *signed)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "leaf.pem", folder / "leaf.key")
+    context.load_cert_chain(folder / f"{kind}.pem", folder / f"{kind}.key")
     if kind == "TLS 1.1":
         with warnings.catch_warnings(action="ignore"):
             context.maximum_version = ssl.TLSVersion.TLSv1_1
@@ -73,7 +73,7 @@ def server_context(kind: str = "good") -> ssl.SSLContext:
 
 
 def over_tls(script: Script, kind: str = "good") -> Script:
-    """The same script behind a handshake."""
+    """Return the same script after a TLS handshake."""
 
     async def wrapped(stream: trio.abc.Stream) -> None:
         tls = trio.SSLStream(stream, server_context(kind), server_side=True)

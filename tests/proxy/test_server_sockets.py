@@ -220,7 +220,7 @@ async def test_without_descriptors_it_waits_and_says_so_once_a_second() -> None:
 async def test_tls_speaks_http1_only() -> None:
     server_context()
     folder = authority().parent
-    settings = ServerSettings(certfile=folder / "leaf.pem", keyfile=folder / "leaf.key")
+    settings = ServerSettings(certfile=folder / "good.pem", keyfile=folder / "good.key")
     offering = ssl.create_default_context(cafile=authority())
     offering.set_alpn_protocols(["h2", "http/1.1"])
 
@@ -248,7 +248,7 @@ async def test_tls_speaks_http1_only() -> None:
 async def test_who_does_not_shake_hands_is_closed() -> None:
     server_context()
     folder = authority().parent
-    settings = ServerSettings(certfile=folder / "leaf.pem", keyfile=folder / "leaf.key", timeouts=Timeouts(head_s=0.2))
+    settings = ServerSettings(certfile=folder / "good.pem", keyfile=folder / "good.key", timeouts=Timeouts(head_s=0.2))
     async with serving(hello, settings) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
         assert await said(client) == b""
 
@@ -259,7 +259,7 @@ async def test_a_tls_client_that_goes_wrong_ends_in_time(stalls: bool) -> None:
     server_context()
     folder = authority().parent
     settings = ServerSettings(
-        certfile=folder / "leaf.pem", keyfile=folder / "leaf.key", timeouts=Timeouts(write_s=0.3, linger_s=0.2)
+        certfile=folder / "good.pem", keyfile=folder / "good.key", timeouts=Timeouts(write_s=0.3, linger_s=0.2)
     )
     ended = trio.Event()
 

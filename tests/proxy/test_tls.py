@@ -157,6 +157,16 @@ async def test_the_environment_may_name_whom_to_trust(monkeypatch: pytest.Monkey
         assert await client.receive_some() == b"a"
 
 
+async def test_ca_file_is_trusted_in_addition_to_the_system_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    server_context("self-signed")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority()))
+    context = client_context(authority().parent / "self-signed.pem")
+    assert len(context.get_ca_certs()) == 2
+    async with joined(context) as (client, server):  # the server's certificate is from the store's authority
+        await server.send_all(b"a")
+        assert await client.receive_some() == b"a"
+
+
 def test_what_is_old_or_unnamed_is_never_taken() -> None:
     context = client_context()
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2

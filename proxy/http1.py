@@ -12,11 +12,10 @@ from typing import Final
 
 from wiretape.events.core.errors import LocalError
 
+from .http_headers import Header
 from .limits import CHUNK_BYTES_FREE, CHUNK_EXCESS_BYTES_MAX, HEAD_BYTES_MAX
 
-__all__ = ["PHRASES", "TOKEN", "Dechunker", "Header", "MalformedError", "chunk", "format_head", "parse_head"]
-
-Header = tuple[bytes, bytes]
+__all__ = ["PHRASES", "TOKEN", "Dechunker", "MalformedError", "chunk", "format_head", "parse_head"]
 
 PHRASES: Final = {status.value: status.phrase.encode("ascii") for status in HTTPStatus}
 #: What methods and header names consist of.

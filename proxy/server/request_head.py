@@ -10,7 +10,8 @@ from typing import Final, Literal, NamedTuple
 
 from wiretape.events.core.json_text import dumps
 
-from ..http1 import PHRASES, TOKEN, Header, format_head, parse_head
+from ..http1 import PHRASES, TOKEN, format_head, parse_head
+from ..http_headers import Header
 from ..limits import HEAD_BYTES_MAX, HEADERS_MAX
 
 __all__ = ["HeadReader", "Refusal", "RequestHead", "refusal_bytes"]

@@ -1,4 +1,4 @@
-"""What the catalogue says of one tape: its row, its tool calls, the results it brought; a pure fold over the records"""
+"""The catalogue rows of one tape: the stream, its tool calls, and the tool results that its request brought."""
 
 import hashlib
 import json
@@ -30,32 +30,32 @@ __all__ = [
     "row_of_tape",
 ]
 
-#: What the dialects call the two counts that all of them have.
+#: The names of the two counts that every dialect has.
 _INPUT: Final = ("prompt_tokens", "input_tokens")
 _OUTPUT: Final = ("completion_tokens", "output_tokens")
-#: SQLite's integers; a count beyond them is junk.
+#: The largest integer that SQLite stores; a count beyond it is junk.
 _INTEGER_MAX: Final = 2**63 - 1
-#: The end of the year 9999: no calendar goes further.
+#: The last second of the year 9999.
 _CREATED_MAX: Final = 253_402_300_799
-#: Of a hash of arguments: 64 bits, so that no two calls of one caller are taken for one by chance.
+#: 64 bits of a hash of arguments, so that no two calls of one caller are confused by chance.
 _DIGEST_CHARS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRow:
-    """One stream. Times are microseconds since `open`, except `created`: seconds since 1970."""
+    """A stream. Times are microseconds since `open`, except `created`: seconds since 1970."""
 
     stream: str
     created: int
     caller: str
     route: str
     dialect: str
-    #: The one that was asked for, which does not change while the stream lives; the upstream's word where none was.
+    #: The model that was requested, which is constant while the stream runs; the upstream's name for it if none was.
     model: str
     #: Empty while it has not ended.
     ending: str = ""
     flags: tuple[str, ...] = ()
-    #: As the upstream counted, never estimated.
+    #: As counted by the upstream, never estimated.
     input_tokens: int | None = None
     output_tokens: int | None = None
     usage: str | None = None
@@ -65,46 +65,46 @@ class StreamRow:
 
     @property
     def place(self) -> tuple[int, str]:
-        """Where it stands among others: by time, then by id, so that paging never skips nor repeats."""
+        """The sort key: by time, then by id, so that paging never skips nor repeats."""
         return self.created, self.stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRow:
-    """One tool call of one stream, in the state in which its own stream left it."""
+    """A tool call, in the state in which its own stream left it."""
 
     caller: str
     call: str
     stream: str
     name: str
     state: str
-    #: When the client could run it, microseconds since 1970; the end of its stream where it never could.
+    #: When the client could run it, in microseconds since 1970; the end of its stream if it never could.
     handed_us: int
-    #: Of a call that was handed over, its `digest`.
+    #: The `digest` of its arguments if it was handed over.
     arguments: str = ""
-    #: How many messages its request had; -1 where that is not known.
+    #: How many messages its request had; -1 if unknown.
     messages: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRow:
-    """One tool result that the request of a stream brought; orphans have none."""
+    """A tool result that the request of a stream brought; orphans get no row."""
 
     caller: str
     call: str
-    #: The one that it came with.
+    #: The stream whose request brought it.
     stream: str
     name: str
-    #: The `digest` of the call's, as the history repeats them.
+    #: The `digest` of the call's arguments, as the history repeats them.
     arguments: str
-    #: How many messages stand before the one that made the call.
+    #: How many messages precede the one that made the call.
     after: int
     failed: bool
-    #: When the request had come, microseconds since 1970.
+    #: When the request had arrived, in microseconds since 1970.
     arrived_us: int
-    #: The stream that made the call, where that was known before the first frame.
+    #: The stream that made the call, if that was known before the first frame.
     made_by: str = ""
-    #: The `request_digest` of the request: a retry has the same. Empty on tapes that do not say it.
+    #: The `request_digest` of the request, equal for a retry. Empty on tapes without one.
     request: str = ""
 
 
@@ -117,7 +117,7 @@ class CatalogueRow(NamedTuple):
 
 
 def row_of_tape(stream: str, records: Iterable[Record]) -> CatalogueRow:
-    """Return the rows of a whole tape, or of as much of it as there is."""
+    """Return the rows of a tape, complete or not."""
     emitter, summary = Emitter(), StreamSummary()
     for record in records:
         emitter.feed(record)
@@ -220,12 +220,12 @@ def _count(counts: dict[str, Any] | None, names: tuple[str, ...]) -> int | None:
 
 
 def _text(value: Any) -> str:
-    """A lone surrogate is a character that SQLite does not take."""
+    """Return the text without lone surrogates, which SQLite does not take."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def digests(each: Iterable[str]) -> list[str]:
-    """Of the arguments of some calls; the empty word for those beyond a bound."""
+    """Return the digests of the arguments of several calls, the empty string for those beyond a bound."""
     left, found = DIGESTED_BYTES_MAX, list[str]()
     for arguments in each:
         left -= len(arguments)
@@ -234,7 +234,7 @@ def digests(each: Iterable[str]) -> list[str]:
 
 
 def request_digest(body: bytes) -> str:
-    """The same for a request that is sent again as it was; of a long one its length and both its ends are looked at."""
+    """Return a hash that is equal for a request sent again unchanged; of a long one, of its length and both its ends."""
     ends = body if len(body) <= 2 * REQUEST_END_BYTES else body[:REQUEST_END_BYTES] + body[-REQUEST_END_BYTES:]
     said = hashlib.sha256(b"%d " % len(body))
     said.update(ends)
@@ -242,10 +242,10 @@ def request_digest(body: bytes) -> str:
 
 
 def digest(arguments: str) -> str:
-    """The same for arguments that a client has written anew: other spaces, other order, 1.0 for 1.
+    """Return a hash that is equal for arguments that a client rewrote: other spaces, other order, 1.0 for 1.
 
-    Long ones are taken as they are, because to read them would hold up everybody; and so are those of some length that
-    only the standard library's json can write.
+    Long arguments are hashed unparsed, because parsing would block the loop; so are fairly long ones that only the
+    standard library's json can write.
     """
     said = arguments.encode("utf-8", "surrogatepass")
     if len(said) <= PARSE_INLINE_BYTES_MAX:
@@ -256,7 +256,7 @@ def digest(arguments: str) -> str:
 
 
 def _canonical(value: Any, said: bytes) -> bytes:
-    """Written in one way. By bytes, as 100,000 values are 3 ms for orjson and 50 for a look at each of them."""
+    """Return the canonical form. Edited as bytes: 100,000 values take orjson 3 ms, and a visit to each value 50."""
     try:
         written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:  # half an emoji, a huge integer, depth
@@ -266,5 +266,5 @@ def _canonical(value: Any, said: bytes) -> bytes:
             written = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
         except (RecursionError, ValueError):
             return said
-    # Numbers that a JavaScript client writes without their `.0`; the same in a string loses it, too, on both sides.
+    # A JavaScript client writes numbers without `.0`. In a string it is lost too, but on both sides.
     return written.replace(b".0,", b",").replace(b".0]", b"]").replace(b".0}", b"}")

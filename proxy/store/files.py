@@ -1,4 +1,4 @@
-"""The store on disk: one file per stream, written before anything of it is delivered, found again after any crash."""
+"""The store on disk: one file per stream, written before its content is delivered, found again after any crash."""
 
 import os
 import time
@@ -39,7 +39,7 @@ __all__ = ["INLINE_BYTES_MAX", "FileStore", "open_files"]
 INLINE_BYTES_MAX: Final = 256 * 1024
 #: Creating a file takes 20 us, and a thread for it 200 us of CPU, which pays if the last file took longer than this.
 _INLINE_NAME_S: Final = 0.002
-#: `open`, `request` and whatever else comes before the first frame.
+#: `open`, `request` and other records before the first frame.
 _OPENING_RECORDS: Final = 8
 
 
@@ -112,7 +112,7 @@ class FileStore:
         if stream in self._live:
             raise StoreError(f"{stream} has a tape already")
         try:
-            # Cancelled before the file exists or not at all, so that no unknown tape is left behind.
+            # Cancelled before the file exists or not at all, so that it leaves no unknown tape.
             await trio.lowlevel.checkpoint_if_cancelled()
             if self._committer.syncing or self._named_s > _INLINE_NAME_S:
                 tape = await trio.to_thread.run_sync(self._begin, stream, limiter=self._names)

@@ -19,7 +19,7 @@ __all__ = ["LIVE", "Folder", "days_in", "is_held", "tapes_in"]
 #: The sub-folder of tapes that have not ended.
 LIVE: Final = "live"
 _SUFFIX: Final = ".tape"
-#: Much longer than any file system's clock stands still.
+#: Much longer than a tick of any file system's clock.
 _TICK_NS: Final = 2_500_000_000
 
 
@@ -53,7 +53,7 @@ def tapes_in(folder: str | Path, prefix: str = "") -> Iterator[tuple[str, os.Dir
 
 
 def is_held(root: Path) -> bool:
-    """Return whether some process holds the folder. The lock itself is asked, since a pid outlives its process."""
+    """Return whether some process holds the folder. This tries the lock itself, since a pid outlives its process."""
     try:
         lock = os.open(root / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -144,7 +144,7 @@ class Folder:
         return f"{self.root}/{day.isoformat()}/{stream}{_SUFFIX}"
 
     def make_day(self, day: date) -> None:
-        """Make the folder of a day, if there is none."""
+        """Make the folder of a day unless it exists."""
         (self.root / day.isoformat()).mkdir(mode=0o700, exist_ok=True)
 
     def ended_path(self, stream: str) -> str | None:

@@ -47,7 +47,7 @@ class Mended(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """One tape that was found in live/, and what became of it."""
+    """One tape that was found in live/, and where it went."""
 
     stream: str
     #: None where it was left alone (`refused`) or empty.

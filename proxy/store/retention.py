@@ -1,15 +1,15 @@
-"""Which tapes go: whole days first, then the oldest of the last day; a pure decision over facts about files."""
+"""Which tapes expire: whole days first, then the oldest of the last day. Pure decisions over facts about files."""
 
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from ..config.model import Keep
 
 __all__ = ["Kept", "day_of", "days_gone", "expired", "oldest"]
 
-#: Beyond it `created` is junk that no calendar takes.
+#: The first second of the year 10000: no calendar goes there.
 _SECONDS_END: Final = 253_402_300_800
 
 
@@ -23,15 +23,15 @@ class Kept(NamedTuple):
 
 
 def day_of(seconds: float) -> date:
-    """The day of a tape, in UTC: a folder must not change its name when its machine travels."""
+    """Return the day of a tape, in UTC: folders must not change their names when the machine travels."""
     return datetime.fromtimestamp(min(max(seconds, 0), _SECONDS_END - 1), UTC).date()
 
 
 def days_gone(sizes: Mapping[date, int], live_bytes: int, now: float, keep: Keep) -> tuple[list[date], int]:
-    """Of the days that have tapes, those that go whole; and how many bytes of the oldest that stays must go, too.
+    """Return the days that go whole, and how many bytes of the oldest remaining day must go too.
 
-    A day goes when it ended `keep.days` days ago. Then, while all is more than `keep.bytes`, the oldest day goes, and
-    of the last one its oldest tapes. Live streams count as bytes and never go.
+    A day goes `keep.days` days after it ended. While all tapes together exceed `keep.bytes`, the oldest day goes, and
+    of the last day its oldest tapes. Live streams count but never go.
     """
     left = sorted(sizes)
     gone: list[date] = []
@@ -47,33 +47,21 @@ def days_gone(sizes: Mapping[date, int], live_bytes: int, now: float, keep: Keep
 
 
 def oldest(tapes: Iterable[Kept], excess: int) -> list[str]:
-    """As many of the oldest as have so many bytes, oldest first. It holds no more of them than go."""
+    """Return the oldest tapes that together have `excess` bytes, oldest first, holding no more of them than that."""
     if excess <= 0:
         return []
-    found: list[_Newest] = []
+    kept: list[Kept] = []
     size = 0
     for tape in tapes:
-        heappush(found, _Newest(tape))
+        insort(kept, tape)
         size += tape.size
-        while size - found[0].tape.size >= excess:
-            size -= heappop(found).tape.size
-    return [newest.tape.stream for newest in sorted(found, reverse=True)]
-
-
-class _Newest:
-    """In a heap, the tape that was written last comes first."""
-
-    __slots__ = ("tape",)
-
-    def __init__(self, tape: Kept) -> None:
-        self.tape = tape
-
-    def __lt__(self, other: "_Newest") -> bool:
-        return self.tape > other.tape
+        while size - kept[-1].size >= excess:
+            size -= kept.pop().size
+    return [tape.stream for tape in kept]
 
 
 def expired(tapes: Sequence[Kept], live_bytes: int, now: float, keep: Keep) -> list[str]:
-    """The streams whose tapes are to be removed, oldest first; for who has all of them in memory anyway."""
+    """Return the streams whose tapes go, oldest first, for a store that has them all in memory."""
     sizes: dict[date, int] = {}
     for tape in tapes:
         sizes[tape.day] = sizes.get(tape.day, 0) + tape.size

@@ -63,7 +63,7 @@ class TapeFile:
         return os.path.splitext(self.name)[0]  # noqa: PTH122 - see above
 
     def write(self, lines: bytes) -> None:
-        """Write all of it, or raise a StoreError and leave none of it on the tape."""
+        """Write all lines, or raise a StoreError and leave none of these bytes on the tape."""
         if self.broken is not None:
             raise TapeBrokenError(self.broken)
         assert not self.ended, f"{self.name} has ended"

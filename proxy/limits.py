@@ -21,7 +21,6 @@ __all__ = [
     "DESCRIPTORS_A_STREAM",
     "DESCRIPTORS_RESERVED",
     "DIGESTED_BYTES_MAX",
-    "DIGEST_SLOW_BYTES_MAX",
     "DISK_BYTES_FEW",
     "DISK_BYTES_NONE",
     "DOCTOR_BODY_BYTES_MAX",
@@ -397,18 +396,16 @@ CALLER_KEY_CHARS_MIN: Final = 20
 #: one captured has 3 KB, and nearly all begin with the word.
 JUDGED_BYTES_MAX: Final = 16 * 1024
 
-#: Calls of one caller with one id, one name and the same arguments that are compared with a result, the latest: only a
-#: provider that reuses its ids has more than one, and a week of `list_dir:0` without arguments has hundreds.
+#: Calls with equal caller, id, name and arguments that are compared with a result, the latest ones: a provider that
+#: reuses its ids makes hundreds in a week of `list_dir:0` without arguments.
 SAME_CALLS_MAX: Final = 1_000
 
-#: Arguments of the calls of one turn that are hashed so that results can be linked to them: 130,000 tokens, more than a
-#: model says in one, and 10 ms. Calls beyond it have no link and no duration.
+#: Arguments of the calls of one turn that are hashed to link results to them: 130,000 tokens, more than any model
+#: sends in a turn, and 10 ms. Calls beyond it have no link and no duration.
 DIGESTED_BYTES_MAX: Final = 512 * 1024
-#: One of them that orjson cannot write (half an emoji, a huge integer): a value costs twenty times as much there.
-DIGEST_SLOW_BYTES_MAX: Final = 16 * 1024
 
-#: Of each end of a request that brings results, hashed so that a retry of it is known: 1 MiB of both takes 0.5 ms, and
-#: what is longer has an image in its middle.
+#: Bytes hashed at each end of a request that brings results, to recognise a retry: 1 MiB takes 0.5 ms, and a longer
+#: request has an image in its middle.
 REQUEST_END_BYTES: Final = 512 * 1024
 
 #: How often a start looks again past readers that look whether a server runs, and after how long: each of them holds

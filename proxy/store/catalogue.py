@@ -41,9 +41,6 @@ _STEP: Final = 20
 _REBUILDS: Final = 3
 #: SQLite's own page cache; the first 3,500 streams fill it for good.
 _PAGES_KB: Final = 1_024
-#: Rows of one statement. sqlite3 keeps a statement for each number of rows: 1 to 100 took 6 MB, so the numbers are
-#: 1, 2, 4 .. 64 (0.2 MB), and a batch in between repeats its last row.
-_TOGETHER_MAX: Final = 64
 
 _SCHEMA: Final = """
     CREATE TABLE streams (
@@ -297,34 +294,25 @@ class Book:
         return int(count)
 
     def enter(self, rows: Iterable[CatalogueRow]) -> None:
-        """Add or replace rows in one transaction.
-
-        Few statements for many rows: sqlite3 releases the interpreter for each statement and waits for it again (112 us
-        of CPU a row one by one on a busy server, 46 to 63 together).
-        """
-        waiting = list(rows)
+        """Add or replace rows in one transaction."""
+        rows = list(rows)
         with self.base:
             self.base.execute("BEGIN")
-            while waiting:
-                batch, waiting = waiting[:_TOGETHER_MAX], waiting[_TOGETHER_MAX:]
-                streams = _padded([row.stream for row in batch])
-                self._delete([row.stream for row in streams])
-                _insert(self.base, StreamRow, streams, together=True)
-                _insert(self.base, CallRow, [call for row in batch for call in row.calls])
-                _insert(self.base, AnswerRow, [answer for row in batch for answer in row.answers])
+            self._delete(row.stream.stream for row in rows)
+            _insert(self.base, StreamRow, [row.stream for row in rows])
+            _insert(self.base, CallRow, [call for row in rows for call in row.calls])
+            _insert(self.base, AnswerRow, [answer for row in rows for answer in row.answers])
 
-    def forget(self, streams: Collection[str]) -> None:
+    def forget(self, streams: Iterable[str]) -> None:
         """Remove the rows of these streams."""
-        waiting = list(streams)
         with self.base:
             self.base.execute("BEGIN")
-            while waiting:
-                batch, waiting = waiting[:_TOGETHER_MAX], waiting[_TOGETHER_MAX:]
-                self._delete(_padded(batch))
+            self._delete(streams)
 
-    def _delete(self, streams: Sequence[str]) -> None:
+    def _delete(self, streams: Iterable[str]) -> None:
+        keys = [(stream,) for stream in streams]
         for table in _TABLES.values():
-            self.base.execute(f"DELETE FROM {table} WHERE stream IN ({_marks(streams)})", streams)  # noqa: S608 - our own words
+            self.base.executemany(f"DELETE FROM {table} WHERE stream = ?", keys)  # noqa: S608 - our own words
 
     def catch_up(self) -> bool:
         """Take a step towards what the tapes say, and return whether more is left.
@@ -338,34 +326,20 @@ class Book:
 
     def _walk(self) -> Generator[bool]:
         at = (-(2**63), "")
-        following = (
-            "SELECT created, stream FROM streams WHERE (created, stream) > (?, ?) ORDER BY created, stream LIMIT ?"
-        )
-        while rows := self.base.execute(following, (*at, _TOGETHER_MAX)).fetchall():
+        page = "SELECT created, stream FROM streams WHERE (created, stream) > (?, ?) ORDER BY created, stream LIMIT ?"
+        while rows := self.base.execute(page, (*at, _STEP)).fetchall():
             at = rows[-1]
             self.forget([stream for created, stream in rows if not self._folder.holds(stream, created)])
             yield True
         tapes = self._folder.ended()
-        while step := list(islice(tapes, _TOGETHER_MAX)):
-            streams = _padded([stream for stream, _ in step])
-            query = f"SELECT stream FROM streams WHERE stream IN ({_marks(streams)})"  # noqa: S608 - our own words
-            known = {stream for (stream,) in self.base.execute(query, streams)}
-            missing = [tape for tape in step if tape[0] not in known]
-            for begin in range(0, len(missing), _STEP):
-                found = (read_row(stream, path) for stream, path in missing[begin : begin + _STEP])
-                self.enter(row for row in found if row is not None)
-                yield True
-            if not missing:
-                yield True
+        while step := list(islice(tapes, _STEP)):
+            missing = [tape for tape in step if not self._knows(tape[0])]
+            found = (read_row(stream, path) for stream, path in missing)
+            self.enter(row for row in found if row is not None)
+            yield True
 
-
-def _padded(rows: Sequence[_T]) -> Sequence[_T]:
-    """Return the rows, the last one repeated up to a power of two."""
-    return [*rows, *[rows[-1]] * ((1 << (len(rows) - 1).bit_length()) - len(rows))] if rows else rows
-
-
-def _marks(values: Sequence[Any]) -> str:
-    return ",".join("?" * len(values))
+    def _knows(self, stream: str) -> bool:
+        return self.base.execute("SELECT 1 FROM streams WHERE stream = ?", (stream,)).fetchone() is not None
 
 
 def _remove(path: Path) -> None:
@@ -376,19 +350,12 @@ def _remove(path: Path) -> None:
 # -- rows in SQL ------------------------------------------------------------------------------------------------------
 
 
-def _insert(base: sqlite3.Connection, kind: type[_Row], rows: Sequence[_Row], *, together: bool = False) -> None:
-    if not rows:
-        return
+def _insert(base: sqlite3.Connection, kind: type[_Row], rows: Sequence[_Row]) -> None:
     columns = _COLUMNS[kind]
     members = attrgetter(*columns)
     values = [[dumps(each).decode() if isinstance(each, tuple) else each for each in members(row)] for row in rows]
-    insert = f"INSERT OR REPLACE INTO {_TABLES[kind]} ({', '.join(columns)}) VALUES "  # noqa: S608 - our own words
-    if together:
-        base.execute(
-            insert + ",".join([f"({_marks(columns)})"] * len(values)), [each for row in values for each in row]
-        )
-    else:
-        base.executemany(f"{insert}({_marks(columns)})", values)
+    marks = ",".join("?" * len(columns))
+    base.executemany(f"INSERT INTO {_TABLES[kind]} ({', '.join(columns)}) VALUES ({marks})", values)  # noqa: S608 - our own words
 
 
 def _select(base: sqlite3.Connection, kind: type[_Row], rest: str, values: Sequence[Any]) -> list[_Row]:

@@ -1,17 +1,15 @@
-"""The frames of one stream, each with an `id:` line, for readers that come late, come again, or are many.
+"""The frames of one stream, each with an `id:` line, for any number of readers that come late or come back.
 
-An id is `<record>.<ordinal>`: the record on whose account the frame goes out, and its place among that record's frames.
-So ids are a function of the tape and the profile, the same for every reader at any time. Whoever comes again with the
-last id that it has got is given what stands behind it; an id from the future waits until then; junk is no id at all.
+An id is `<record>.<ordinal>`: the record that caused the frame, and its place among that record's frames. Ids are a
+function of the tape and the profile, the same for every reader. A reader that sends its last id gets what follows it.
 """
 
 import base64
 import re
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, Self
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any, Final, NamedTuple
 
 import trio
-from quart.wrappers.response import ResponseBody
 
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.json_text import dumps
@@ -24,132 +22,99 @@ from ..limits import FOLLOW_KEEPALIVE_S, SLICE_RECORDS
 from ..relay.live import Live
 from ..store.store import Batches, Store
 
-__all__ = ["EventsBody", "Following", "Place", "place_of"]
+__all__ = ["Following", "Place", "followed", "place_of"]
 
 _KEEPALIVE: Final = b": keepalive\n\n"
 _ID: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})", re.ASCII)
 _END: Final = b"\n\n"
-#: Kinds that are emitted as they came, and whose bytes are no frame even where they look like one.
-_BYTES: Final = frozenset({"body", "rest", "commit"})
+#: Kinds whose bytes are not frames, even if they look like one.
+_NOT_FRAMES: Final = frozenset({"body", "rest", "commit"})
 
 
 class Place(NamedTuple):
-    """Which frame of a stream."""
+    """One frame of a stream."""
 
     n: int
     ordinal: int
 
 
 def place_of(last_event_id: str) -> Place | None:
-    """Behind which frame a reader goes on; None, from the beginning, for what is none of our ids."""
+    """Return the frame that a reader has seen last, or None, the beginning, for anything that is not an id."""
     match = _ID.fullmatch(last_event_id.strip())
     return Place(int(match[1]), int(match[2])) if match else None
 
 
+async def followed(following: "Following", live: Live | None) -> AsyncGenerator[bytes]:
+    """Yield what `following` takes. A running stream keeps its upstream while this is read."""
+    if live is not None:
+        live.join()
+    try:
+        while (data := await following.take()) is not None:
+            yield data
+    finally:
+        if live is not None:
+            live.leave()
+
+
 class Following:
-    """`take` until it gives None. Pulls from the tape by position, so a reader that is slow costs only itself."""
+    """One reader of one stream. It pulls from the tape by position, so a slow reader delays no other."""
 
     def __init__(
-        self, store: Store, stream: str, *, profile: Profile | None = None, behind: Place | None = None
+        self, store: Store, stream: str, *, profile: Profile | None = None, after: Place | None = None
     ) -> None:
-        """Raises StreamMissingError at once."""
+        """Raise StreamMissingError if there is no such stream."""
         self._store = store
         self._stream = stream
-        self._behind = behind
+        self._after = after
         self._emitter = Emitter(profile)
         self._batches: Batches | None = store.follow(stream)
         self._records: list[Record] = []
-        self._at = 0
         self._next_n = 0
-        self._in_doubt = False
+        self._ended = False
 
     async def take(self) -> bytes | None:
-        """What there is, or a comment after a silence; None at the end."""
-        while True:
-            while self._at < len(self._records):
-                records = self._records[self._at : self._at + SLICE_RECORDS]
-                self._at += len(records)
-                data = b"".join(self._frames(records))
-                if data:
-                    return data
-                await trio.lowlevel.checkpoint()
-            if self._batches is None:
-                return None
-            news = await self._more(self._batches)
-            if news:
-                return news
+        """Return the next frames, or a comment after a silence, or None at the end."""
+        while not self._ended:
+            records, self._records = self._records[:SLICE_RECORDS], self._records[SLICE_RECORDS:]
+            data = b"".join(self._frames(records)) if records else await self._wait()
+            if data:
+                return data
+            await trio.lowlevel.checkpoint()
+        return None
 
-    async def _more(self, batches: Batches) -> bytes:
-        """The next records; or what else is to be told."""
-        self._records, self._at = [], 0
+    async def _wait(self) -> bytes:
+        """Fetch the next records; return what to say if there are none."""
         with trio.move_on_after(FOLLOW_KEEPALIVE_S) as silence:
             try:
-                self._records = await self._next(batches)
-            except StopAsyncIteration:
-                self._batches = None
-                return _told("damage", [{"at": at, "reason": reason} for at, reason in batches.damage])
+                batches = self._batches = self._batches or self._store.follow(self._stream, self._next_n)
+                self._records = await anext(batches, [])
             except (WiretapeError, OSError):
-                self._batches = None
-                return _told("error", {"code": "tape_broken", "message": "the rest of this stream's tape is not there"})
-        self._in_doubt = silence.cancelled_caught
-        if self._in_doubt:
-            return _KEEPALIVE
-        self._next_n = self._records[-1].n + 1
-        return b""
-
-    async def _next(self, batches: Batches) -> list[Record]:
-        if not self._in_doubt:
-            return await anext(batches)
-        # The silence may have ended the wait in the very moment when a batch was there: then it is read again.
-        try:
-            records = await anext(batches)
-            if records[0].n == self._next_n:
-                return records
-        except StopAsyncIteration:
-            pass
-        self._in_doubt = False
-        self._batches = self._store.follow(self._stream, self._next_n)
-        return await anext(self._batches)
+                self._ended = True
+                message = "the rest of this stream's tape is not available"
+                return _notice("error", {"code": "tape_broken", "message": message})
+            if self._records:
+                self._next_n = self._records[-1].n + 1
+                return b""
+            self._ended = True
+            damage = [{"at": at, "reason": reason} for at, reason in batches.damage]
+            return _notice("damage", damage) if damage else b""
+        assert silence.cancelled_caught, "everything else returns"
+        self._batches = None  # its read may have taken a batch when the deadline cancelled it
+        return _KEEPALIVE
 
     def _frames(self, records: list[Record]) -> Iterator[bytes]:
         for record in records:
             ordinal = 0
             for given in self._emitter.feed(record):
                 for frame in _blocks(given, record):
-                    if self._behind is None or (record.n, ordinal) > self._behind:
+                    if self._after is None or (record.n, ordinal) > self._after:
                         yield _with_id(frame, record, b"%d.%d" % (record.n, ordinal))
                     ordinal += 1
 
 
-class EventsBody(ResponseBody):
-    """The body of an answer of Quart's; as long as it is being sent, the upstream is kept for it."""
-
-    def __init__(self, following: Following, live: Live | None) -> None:
-        self._following = following
-        self._live = live
-
-    async def __aenter__(self) -> Self:
-        if self._live is not None:
-            self._live.join()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.leave()
-
-    def __aiter__(self) -> "EventsBody":
-        return self
-
-    async def __anext__(self) -> bytes:
-        data = await self._following.take()
-        if data is None:
-            raise StopAsyncIteration
-        return data
-
-
 def _blocks(given: bytes, record: Record) -> list[Frame | bytes]:
-    """One by one; bytes that are no blocks, such as the body of a plain answer, as they are."""
-    if record.kind in _BYTES and given is record.raw:
+    """Split emitted bytes into frames; bytes that are not frames, such as a plain body, stay as they are."""
+    if record.kind in _NOT_FRAMES and given is record.raw:
         return [given]
     if given.startswith(b"data: ") and given.find(_END) == len(given) - 2:
         return [parse_block(given)]
@@ -163,25 +128,22 @@ def _blocks(given: bytes, record: Record) -> list[Frame | bytes]:
 
 def _with_id(frame: Frame | bytes, record: Record, name: bytes) -> bytes:
     if isinstance(frame, bytes):
-        said: dict[str, Any] = {"status": record.keys["status"]} if "status" in record.keys else {}
-        return b"event: wiretape.bytes\nid: %b\ndata: %b\n\n" % (name, dumps(said | _as_json(frame)))
+        fields: dict[str, Any] = {"status": record.keys["status"]} if "status" in record.keys else {}
+        try:
+            fields["text"] = frame.decode()
+        except UnicodeDecodeError:
+            fields["b64"] = base64.b64encode(frame).decode()
+        return b"event: wiretape.bytes\nid: %b\ndata: %b\n\n" % (name, dumps(fields))
     raw = frame.raw
-    if frame.payload is None:  # an id without data is an event of its own to some readers
+    if frame.payload is None:  # an id without data would be an event of its own to some readers
         return raw
     if "bom" in record.keys:
         raw = raw.removeprefix(BOM)
-    if frame.id is not None:  # the last one counts
+    if frame.id is not None:  # the last id counts
         return b"%b\nid: %b\n\n" % (raw.strip(b"\r\n"), name)
     return b"id: %b\n%b" % (name, raw.lstrip(b"\r\n"))
 
 
-def _as_json(data: bytes) -> dict[str, str]:
-    try:
-        return {"text": data.decode()}
-    except UnicodeDecodeError:
-        return {"b64": base64.b64encode(data).decode()}
-
-
-def _told(what: str, value: Any) -> bytes:
-    """Without an id, so that nobody resumes behind it. The rest is told once the frames before it are out."""
-    return b"event: wiretape.%b\ndata: %b\n\n" % (what.encode(), dumps({what: value})) if value else b""
+def _notice(kind: str, value: Any) -> bytes:
+    """Return an event without an id, so that no reader resumes after it."""
+    return b"event: wiretape.%b\ndata: %b\n\n" % (kind.encode(), dumps({kind: value}))

@@ -1,4 +1,4 @@
-"""The control surface over plain ASGI, in front of a store in memory: no socket, no thread."""
+"""The control app after the access rules, over plain ASGI and a store in memory."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -29,7 +29,7 @@ KEY = "a-key-of-this-wiretape-that-is-long-enough"
 
 
 class Running:
-    """What the registry shows of itself."""
+    """The registry as the control app sees it."""
 
     def __init__(self) -> None:
         self.live: dict[str, Live] = {}
@@ -37,7 +37,7 @@ class Running:
 
 
 class Said:
-    """What was complained of."""
+    """The error log."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, dict[str, object]]] = []
@@ -47,7 +47,7 @@ class Said:
 
 
 class Answered(NamedTuple):
-    """One answer, whole."""
+    """One complete response."""
 
     status: int
     headers: dict[str, str]
@@ -60,7 +60,7 @@ class Answered(NamedTuple):
 
 
 class House:
-    """The app, and what it stands in front of."""
+    """The app and its store, registry and log."""
 
     def __init__(self, store: Store, *, keys: tuple[Key, ...] = ()) -> None:
         self.store = store
@@ -81,7 +81,7 @@ class House:
         )
 
     async def get(self, path: str, *, key: str = "mine", method: str = "GET", **headers: str) -> Answered:
-        """The whole answer; headers with `_` for `-`."""
+        """Return the complete response to a request; header names have `_` for `-`."""
         async with self.asking(path, key=key, method=method, **headers) as asked:
             parts = [part async for part in asked.body()]
             return Answered(asked.status, asked.headers, b"".join(parts))
@@ -90,7 +90,7 @@ class House:
     async def asking(
         self, path: str, *, key: str = "mine", method: str = "GET", **headers: str
     ) -> "AsyncGenerator[_Asked]":
-        """A request whose answer comes piece by piece; leaving the block is a client that goes."""
+        """Send a request and read its response in pieces; leaving the block disconnects."""
         sent = [(b"host", b"localhost")]
         sent += [(name.replace("_", "-").lower().encode(), value.encode()) for name, value in headers.items()]
         if key:
@@ -151,32 +151,32 @@ class _Asked:
             await self._parts.aclose()
 
     async def take(self) -> bytes:
-        """The next piece."""
+        """Return the next piece."""
         return await self._out.receive()
 
     async def body(self) -> AsyncGenerator[bytes]:
-        """All that are left."""
+        """Yield the remaining pieces."""
         async for part in self._out:
             yield part
 
 
 @asynccontextmanager
 async def house(*, keyed: bool = False) -> AsyncGenerator[House]:
-    """In front of an empty store."""
+    """Provide the app over an empty store."""
     store = MemoryStore()
     yield House(store, keys=(Key("one", Secret(KEY)),) if keyed else ())
     await store.aclose()
 
 
 async def put(store: Store, stream: str, batches: list[Batch]) -> None:
-    """A tape."""
+    """Write a tape."""
     await store.create(stream)
     for batch in batches:
         await store.append(stream, batch)
 
 
 def sse(body: bytes) -> list[tuple[str, bytes]]:
-    """Id and all but the id of each block."""
+    """Return the id and the other lines of each block."""
     found: list[tuple[str, bytes]] = []
     for block in body.split(b"\n\n")[:-1]:
         lines = block.split(b"\n")

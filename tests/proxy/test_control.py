@@ -1,4 +1,4 @@
-"""The control surface as a whole: who may ask, what every answer carries, and the real connection class below it."""
+"""The control app: paths, methods, keys and headers, also over the real connection class."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ from tests.proxy.control_cases import KEY, ME, Answered, House, house, put, sse
 from tests.proxy.store_cases import flat, stream_of
 from tests.support.http import Answer, connected, request
 from wiretape.events.emission.emit import emit
-from wiretape.proxy.api.control import Complaints, readiness
+from wiretape.proxy.api.control import ErrorLog, readiness
 from wiretape.proxy.api.streams import Running as StreamsOf
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, REQUEST_BYTES_MAX
 from wiretape.proxy.log import Log
@@ -46,7 +46,7 @@ async def home() -> AsyncGenerator[House]:
 
 
 def check(answered: Answered) -> None:
-    """What holds of every answer."""
+    """Check what holds for every response."""
     headers = answered.headers
     assert headers["cache-control"] == "no-store"
     assert headers["x-content-type-options"] == "nosniff"
@@ -55,14 +55,14 @@ def check(answered: Answered) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_every_path_answers(home: House, path: str) -> None:
+async def test_every_path_responds(home: House, path: str) -> None:
     answered = await home.get(path)
     assert answered.status == 200
     check(answered)
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_head_is_the_same_without_a_body(home: House, path: str) -> None:
+async def test_head_has_the_same_headers_and_no_body(home: House, path: str) -> None:
     answered, whole = await home.get(path, method="HEAD"), await home.get(path)
     assert (answered.status, answered.body) == (200, b"")
     assert answered.headers["content-type"] == whole.headers["content-type"]
@@ -79,7 +79,7 @@ async def test_other_methods_are_not_allowed(home: House, path: str, method: str
 
 
 @pytest.mark.parametrize("path", NOWHERE)
-async def test_elsewhere_is_nothing(home: House, path: str) -> None:
+async def test_unknown_paths_are_not_found(home: House, path: str) -> None:
     answered = await home.get(path)
     assert (answered.status, answered.json["error"]["code"]) == (404, "not_found")
     check(answered)
@@ -90,7 +90,7 @@ async def test_elsewhere_is_nothing(home: House, path: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("key", ["", "wrong", KEY[:-1], KEY + "x", "x" * 60_000])
-async def test_with_a_key_set_all_but_health_takes_it(path: str, key: str) -> None:
+async def test_own_key_is_required_except_for_health(path: str, key: str) -> None:
     async with house(keyed=True) as home:
         caller = Keys((), b"salt").caller([(b"authorization", b"Bearer " + KEY.encode())])
         await put(home.store, "s1", stream_of("s1", caller=caller or ""))
@@ -103,12 +103,12 @@ async def test_with_a_key_set_all_but_health_takes_it(path: str, key: str) -> No
         assert (await home.get(path, key=KEY)).status == 200
 
 
-async def test_a_key_in_the_query_is_none(home: House) -> None:
+async def test_key_in_the_query_is_refused(home: House) -> None:
     async with house(keyed=True) as keyed:
         assert (await keyed.get(f"/wiretape/streams?key={KEY}&api_key={KEY}", key="")).status == 400
 
 
-async def test_without_keys_a_caller_is_who_presents_the_same_credential(home: House) -> None:
+async def test_without_keys_the_credential_identifies_the_caller(home: House) -> None:
     assert (await home.get("/wiretape/streams/s1", key="mine")).status == 200
     assert (await home.get("/wiretape/streams/s1", key="", x_api_key="mine")).status == 200
     for key in ("", "theirs"):
@@ -130,7 +130,7 @@ READY: list[tuple[Health, bool, list[str]]] = [
 
 
 @pytest.mark.parametrize(("health", "draining", "reasons"), READY)
-async def test_ready_says_why_not_and_names_no_path(health: Health, draining: bool, reasons: list[str]) -> None:
+async def test_readyz_gives_reasons_without_paths(health: Health, draining: bool, reasons: list[str]) -> None:
     store = MemoryStore()
     store.health = health
     home = House(store)
@@ -142,14 +142,14 @@ async def test_ready_says_why_not_and_names_no_path(health: Health, draining: bo
     assert (await home.get("/wiretape/healthz", key="")).json == {"alive": True}
 
 
-async def test_metrics_are_text_for_prometheus(home: House) -> None:
+async def test_metrics_are_prometheus_text(home: House) -> None:
     home.metrics.refused(503)
     answered = await home.get("/wiretape/metrics")
     assert answered.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert b'wiretape_refused_total{status="503"} 1.0\n' in answered.body
 
 
-# -- faults of ours ---------------------------------------------------------------------------------------------------
+# -- internal errors --------------------------------------------------------------------------------------------------
 
 
 class Broken(MemoryStore):
@@ -159,7 +159,7 @@ class Broken(MemoryStore):
         raise ZeroDivisionError("sk-secret in a message")
 
 
-async def test_a_fault_of_ours_is_a_500_and_a_line_and_says_nothing_else() -> None:
+async def test_internal_error_is_a_500_and_a_log_line_only() -> None:
     home = House(Broken())
     answered = await home.get("/wiretape/streams")
     assert (answered.status, answered.json["error"]["code"]) == (500, "internal")
@@ -170,7 +170,7 @@ async def test_a_fault_of_ours_is_a_500_and_a_line_and_says_nothing_else() -> No
     assert (await home.get("/wiretape/healthz")).status == 200
 
 
-def test_no_answer_has_a_deadline_and_bodies_have_our_bound() -> None:
+def test_responses_have_no_deadline_and_bodies_are_bounded() -> None:
     app = House(MemoryStore()).control
     assert app.config["RESPONSE_TIMEOUT"] is None
     assert app.config["MAX_CONTENT_LENGTH"] == REQUEST_BYTES_MAX
@@ -182,7 +182,7 @@ def test_no_answer_has_a_deadline_and_bodies_have_our_bound() -> None:
 MINE = "Authorization: Bearer mine"
 
 
-async def test_answers_end_and_the_connection_is_used_again(autojump_clock: MockClock, home: House) -> None:
+async def test_connection_is_reused_after_each_response(autojump_clock: MockClock, home: House) -> None:
     async with connected(home.app) as connect:
         client = await connect()
         for path in PATHS * 2:
@@ -197,7 +197,7 @@ async def test_answers_end_and_the_connection_is_used_again(autojump_clock: Mock
 
 @pytest.mark.parametrize(("version", "header"), [("1.1", "Connection: close"), ("1.0", "X: y")])
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_connection_that_is_to_close_closes(
+async def test_connection_closes_on_request(
     autojump_clock: MockClock, home: House, path: str, version: str, header: str
 ) -> None:
     async with connected(home.app) as connect:
@@ -209,7 +209,7 @@ async def test_a_connection_that_is_to_close_closes(
     assert autojump_clock.current_time() < 5
 
 
-async def test_a_follower_over_hours_gets_every_frame_and_a_true_end(autojump_clock: MockClock, home: House) -> None:
+async def test_follower_over_hours_gets_every_frame_and_a_proper_end(autojump_clock: MockClock, home: House) -> None:
     batches = stream_of("s2", caller=ME, reads=8, call_id="call-1")
     async with connected(home.app) as connect, trio.open_nursery() as nursery:
         await put(home.store, "s2", batches[:1])
@@ -236,7 +236,7 @@ async def test_a_follower_over_hours_gets_every_frame_and_a_true_end(autojump_cl
 
 
 @pytest.mark.parametrize("goes", ["fin", "close", "rst"])
-async def test_a_follower_that_goes_is_gone_at_once(autojump_clock: MockClock, home: House, goes: str) -> None:
+async def test_disconnected_follower_is_removed_at_once(autojump_clock: MockClock, home: House, goes: str) -> None:
     left: list[float] = []
     await put(home.store, "s2", stream_of("s2", caller=ME, end=False))
     live = home.running.live["s2"] = Live("s2", ME, "", 0, on_left=lambda: left.append(trio.current_time()))
@@ -253,7 +253,7 @@ async def test_a_follower_that_goes_is_gone_at_once(autojump_clock: MockClock, h
     del autojump_clock
 
 
-async def test_a_follower_that_stalls_costs_only_itself(autojump_clock: MockClock, home: House) -> None:
+async def test_stalled_follower_delays_no_other(autojump_clock: MockClock, home: House) -> None:
     batches = stream_of("s2", caller=ME, reads=2_000)
     await put(home.store, "s2", batches[:1])
     live = home.running.live["s2"] = Live("s2", ME, "", 0, on_left=lambda: None)
@@ -279,12 +279,12 @@ async def test_a_follower_that_stalls_costs_only_itself(autojump_clock: MockCloc
     del autojump_clock
 
 
-def asked_of_others(registry: Registry, log: Log) -> tuple[StreamsOf, Complaints, ServicesLog]:
-    """What we and others ask for is what there is: seen by the type checkers."""
+def protocols_hold(registry: Registry, log: Log) -> tuple[StreamsOf, ErrorLog, ServicesLog]:
+    """Let the type checkers compare our protocols with the classes used."""
     return registry, log, log
 
 
-async def test_the_documents_examples_work(home: House) -> None:
+async def test_examples_in_the_document_work(home: House) -> None:
     written = (ROOT / "docs/streams-api.md").read_text(encoding="utf-8")
     examples = re.findall(r"^    curl (.*?)\"?\$W(/[^\s\"]*)", written, re.MULTILINE)
     assert {path.partition("?")[0].replace("$ID", "s1") for _, path in examples} == set(PATHS)
@@ -298,7 +298,7 @@ async def test_the_documents_examples_work(home: House) -> None:
         assert answered.status == 200, path
 
 
-async def test_the_documents_metrics_are_those_there_are(home: House) -> None:
+async def test_document_lists_every_metric(home: House) -> None:
     written = (ROOT / "docs/streams-api.md").read_text(encoding="utf-8")
     said = (await home.get("/wiretape/metrics")).body.decode()
     names = set(re.findall(r"^# TYPE (\w+)", said, re.MULTILINE))

@@ -107,7 +107,7 @@ async def test_long_batches_come_in_slices_and_others_get_their_turn() -> None:
         pieces.append(data)
         assert len(sse(data)) <= SLICE_RECORDS
     assert b"".join(block for piece in pieces for _, block in sse(piece)) == emit(flat(batches))
-    late = Following(store, "s1", behind=Place(10 * SLICE_RECORDS, 0))
+    late = Following(store, "s1", after=Place(10 * SLICE_RECORDS, 0))
     assert [name for name, _ in sse(await all_of(late))] == ["1001.0", "1002.0", "1003.0"]
 
 

@@ -1,4 +1,4 @@
-"""Following and resuming over the whole proxy: streams that the pump writes, readers over the real connection class."""
+"""Following and resuming over the whole proxy, with the real connection class."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def asks(path: str, *headers: str) -> bytes:
 
 
 async def begun(home: House) -> tuple[Client, str]:
-    """A client whose stream has begun, and the stream's id."""
+    """Return a client whose stream has begun, and the stream's id."""
     client = await home.connect()
     await client.send(post())
     answer = await client.response(until=lambda answer: bool(answer.pieces))
@@ -53,7 +53,7 @@ def blocks(answer: Answer) -> list[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("every_s", [0.0, 1.0, FOLLOW_KEEPALIVE_S, 40.0])
-async def test_many_followers_get_what_the_client_gets(every_s: float, autojump_clock: MockClock) -> None:
+async def test_followers_get_what_the_client_gets(every_s: float, autojump_clock: MockClock) -> None:
     async with house(streams(*LONG, every_s=every_s)) as home:
         answers: list[Answer] = []
 
@@ -73,7 +73,7 @@ async def test_many_followers_get_what_the_client_gets(every_s: float, autojump_
     del autojump_clock
 
 
-async def test_whoever_comes_again_misses_nothing_while_it_runs(autojump_clock: MockClock) -> None:
+async def test_resuming_reader_misses_nothing(autojump_clock: MockClock) -> None:
     async with house(streams(*LONG, every_s=5.0), route={"on_client_gone": "keep"}) as home:
         client, stream = await begun(home)
         client.rst()
@@ -95,7 +95,7 @@ async def test_whoever_comes_again_misses_nothing_while_it_runs(autojump_clock: 
     del autojump_clock
 
 
-async def test_the_upstream_is_left_with_its_last_reader(autojump_clock: MockClock) -> None:
+async def test_upstream_is_cancelled_with_the_last_reader(autojump_clock: MockClock) -> None:
     async with house(streams(*LONG, every_s=10.0)) as home:
         client, stream = await begun(home)
         reader = await home.connect()
@@ -103,7 +103,7 @@ async def test_the_upstream_is_left_with_its_last_reader(autojump_clock: MockClo
         await reader.receive()
         client.rst()
         await trio.sleep(45)
-        assert stream in home.registry.live, "somebody follows"
+        assert stream in home.registry.live, "a follower remains"
         assert len(home.upstream.still_open) == 1
         left = trio.current_time()
         reader.rst()
@@ -112,7 +112,7 @@ async def test_the_upstream_is_left_with_its_last_reader(autojump_clock: MockClo
     del autojump_clock
 
 
-async def test_a_stream_that_ended_is_listed_summed_up_and_followed_alike(autojump_clock: MockClock) -> None:
+async def test_ended_stream_is_listed_summarised_and_followed(autojump_clock: MockClock) -> None:
     async with house(streams(*LONG)) as home:
         await home.ask()
         stream = home.streams[0]
@@ -144,7 +144,7 @@ async def test_a_stream_that_ended_is_listed_summed_up_and_followed_alike(autoju
     del autojump_clock
 
 
-async def test_a_shutdown_ends_followers_with_the_stream(autojump_clock: MockClock) -> None:
+async def test_shutdown_ends_followers_with_the_stream(autojump_clock: MockClock) -> None:
     async with house(streams(*LONG, every_s=100.0)) as home:
         client, stream = await begun(home)
         answers: list[Answer] = []

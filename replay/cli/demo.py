@@ -1,6 +1,6 @@
-"""Three streams through the real proxy before a scripted upstream, and what the client saw beside what is on the tape
+"""The demo: three scripted streams through the real proxy, and what the client and the tape show of each.
 
-Nothing but loopback is used. The client takes the frames as they come, like any SDK.
+It uses loopback only, and its client reads frames as they arrive, like any SDK.
 """
 
 import shlex
@@ -8,13 +8,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import httpx
 import trio
 from rich.box import SIMPLE
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -39,24 +40,22 @@ from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
 from ..playback.script import Fault, Request, Script, event_stream, json_answer
 from ..playback.server import listening
 
-__all__ = ["SCENES", "Played", "Saw", "Scene", "played", "run_demo"]
+__all__ = ["SCENES", "Client", "Played", "Scene", "played", "run_demo"]
 
-#: Between two pieces, so that a person sees them come; each stream then takes about a second.
+#: The pause between two frames. A person sees them arrive, and each stream takes about a second.
 _GAP_S: Final = 0.04
-#: Two columns that are read beside each other.
 _WIDTH_MAX: Final = 100
-_SENTENCE: Final = "A tape keeps every byte that came, when it came, and how it ended."
-_INTRODUCTION: Final = """\
-A scripted upstream, the real proxy before it and a plain client, all on this machine."""
+_SENTENCE: Final = "A tape keeps every byte of a stream, its timing, and how it ended."
+_INTRODUCTION: Final = "A scripted upstream, the real proxy and a plain client, all on this machine."
 
 
-def _nothing(_: object) -> None:
-    return
+def _hide(_: object) -> None:
+    """Show nothing."""
 
 
-def _frames(*said: Event) -> list[bytes]:
-    """As an upstream writes them."""
-    return [encode(payload) for payload in payloads(said, Envelope("chatcmpl-demo", "demo", 1_700_000_000))]
+def _frames(*events: Event) -> list[bytes]:
+    """Write events as an upstream does."""
+    return [encode(payload) for payload in payloads(events, Envelope("chatcmpl-demo", "demo", 1_700_000_000))]
 
 
 def _call(number: int, name: str, id: str, arguments: str) -> list[Event]:  # noqa: A002 - the field's name
@@ -72,7 +71,7 @@ def _text() -> list[bytes]:
 
 
 def _tools() -> list[bytes]:
-    """Two wrongs of real providers: both calls have the number 0, and the finish does not tell that there are any."""
+    """Two faults of real providers: both calls have index 0, and the finish reason does not say `tool_calls`."""
     calls = _call(0, "read_file", "call_read", '{"path":"notes.md"}')
     calls += _call(1, "list_files", "call_list", '{"folder":"."}')
     frames = _frames(*calls, Finish(n=0, choice=0, reason="stop"), Terminator(n=0))
@@ -81,11 +80,13 @@ def _tools() -> list[bytes]:
 
 def _cut() -> list[bytes]:
     arguments = '{"path":"notes.md","content":"# Things to remember\\n- the upstream may'
-    return _frames(TextDelta(n=0, choice=0, text="I write it down. "), *_call(0, "write_file", "call_write", arguments))
+    return _frames(
+        TextDelta(n=0, choice=0, text="I will write it down. "), *_call(0, "write_file", "call_write", arguments)
+    )
 
 
 class Scene(NamedTuple):
-    """One stream: what is shown, which script answers it, and how it has to end on the tape."""
+    """One stream: the model that requests it, its title and script, and its ending on the tape."""
 
     model: str
     title: str
@@ -97,7 +98,7 @@ SCENES: Final = (
     Scene("demo-text", "A text", event_stream(_text(), gap_s=_GAP_S), "completed"),
     Scene(
         "demo-tools",
-        "Two tool calls, both numbered 0, and a finish that says stop",
+        "Two tool calls, both with index 0, and a finish reason of stop",
         event_stream(_tools(), gap_s=_GAP_S),
         "completed",
     ),
@@ -110,8 +111,8 @@ SCENES: Final = (
 )
 
 
-class Saw:
-    """What a client makes of the bytes that it gets."""
+class Client:
+    """A client, and what it makes of the bytes that it receives."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -119,77 +120,83 @@ class Saw:
         self.message = Message()
         self.wire = Wire()
         self._recorder = Recorder()
-        self._seen: list[Event] = []
-        self._emitter = Emitter("transparent", self._seen.append)
+        self._events: list[Event] = []
+        self._emitter = Emitter("transparent", self._events.append)
         self._emitter.feed(self._recorder.record("open", 0, {"format": 1, "stream": "seen", "dialect": "chat"}))
 
     @property
-    def tools(self) -> list[tuple[str, str, str]]:
-        """Id, name and arguments of each call."""
-        return self.message.calls()
-
-    @property
     def finish(self) -> str:
-        """The word that it ended with, if any."""
-        return "".join(said.finish for said in self.message.choices.values())
+        """The finish reason, or an empty text."""
+        return "".join(choice.finish for choice in self.message.choices.values())
 
     @property
     def error(self) -> str:
-        """What an SDK would raise."""
+        """The error that an SDK would raise, or an empty text."""
         return self.wire.error.message if self.wire.error is not None else ""
 
-    def take(self, t: int, data: bytes) -> Iterator[Event]:
-        """One read, and what is new in it."""
+    async def ask(self, url: str, scene: Scene, show: Callable[[RenderableType], None]) -> None:
+        """Request a scene, and show its text and calls as they arrive."""
+        messages = [{"role": "user", "content": scene.title}]
+        body = dumps({"model": scene.model, "stream": True, "messages": messages})
+        headers = {"Content-Type": "application/json", "Authorization": "Bearer demo"}
+        request = httpx.Request("POST", f"{url}/v1/chat/completions", content=body, headers=headers)
+        saying = Saying()
+        async with UpstreamTransport() as transport:
+            response = await transport.handle_async_request(request)
+            self.status, self.stream = response.status_code, response.headers.get("x-wiretape-stream", "")
+            async with body_of(response) as answer:
+                while (read := await answer.receive()) is not None:
+                    for event in self._events_of(int(read.t * 1_000_000), read.data):
+                        if text := saying.say(event):
+                            show(text)
+
+    def _events_of(self, t: int, data: bytes) -> Iterator[Event]:
         for record in self._recorder.read(t, data):
             self._emitter.feed(record)
-        for event in self._seen:
+        for event in self._events:
             self.message.apply(event)
             self.wire.apply(event)
             yield event
-        self._seen.clear()
+        self._events.clear()
 
     def to_json(self) -> dict[str, Any]:
-        """One side of `--json`."""
-        calls = [dict(zip(("id", "name", "arguments"), call, strict=True)) for call in self.tools]
-        said = {"status": self.status, "text": self.message.text(), "tools": calls, "finish": self.finish or None}
-        return {**said, "error": self.error or None, "done": self.wire.terminated}
+        """Return the client's side for `--json`."""
+        return {
+            "status": self.status,
+            "text": self.message.text(),
+            "tools": [dict(zip(("id", "name", "arguments"), call, strict=True)) for call in self.message.calls()],
+            "finish": self.finish or None,
+            "error": self.error or None,
+            "done": self.wire.terminated,
+        }
 
 
 class Played(NamedTuple):
-    """One scene as it went: both sides of it."""
+    """One scene with both of its sides."""
 
     scene: Scene
-    saw: Saw
+    client: Client
     #: The summary of its tape.
     tape: dict[str, Any]
 
-    @property
-    def as_due(self) -> bool:
-        """Whether it ended as it has to."""
-        return bool(self.tape["ending"] == self.scene.ending)
-
-    def to_json(self) -> dict[str, Any]:
-        """One element of `--json`."""
-        return {"title": self.scene.title, "client": self.saw.to_json(), "tape": self.tape}
-
-    def __rich__(self) -> Table:
-        """Both sides, beside each other."""
+    def table(self) -> Table:
+        """Return both sides, next to each other."""
         table = Table(box=SIMPLE, expand=False, header_style="bold")
-        table.add_column("what the client got", overflow="fold", ratio=1)
-        table.add_column("what is on the tape", overflow="fold", ratio=1)
-        table.add_row(Group(*_client_side(self.saw)), Group(*_tape_side(self.tape)))
+        table.add_column("what the client received", overflow="fold", ratio=1)
+        table.add_column("what the tape shows", overflow="fold", ratio=1)
+        table.add_row(Group(*_client_side(self.client)), Group(*_tape_side(self.tape)))
         return table
 
 
-def _client_side(saw: Saw) -> Iterator[Text]:
-    yield Text(f"status {saw.status}")
-    if saw.message.text():
-        yield Text(f"text: {saw.message.text().strip()}")
-    for id_, name, arguments in saw.tools:
+def _client_side(client: Client) -> Iterator[Text]:
+    yield Text(f"status {client.status}")
+    if text := client.message.text().strip():
+        yield Text(f"text: {text}")
+    for id_, name, arguments in client.message.calls():
         yield Text(f"tool call {id_}: {name} {arguments}")
-    yield Text(f"finish_reason: {saw.finish or 'none'}, [DONE]: {'yes' if saw.wire.terminated else 'no'}")
-    if saw.error:
-        yield Text(f"error: {saw.error}", style="bold red")
+    yield Text(f"finish_reason: {client.finish or 'none'}, [DONE]: {'yes' if client.wire.terminated else 'no'}")
+    if client.error:
+        yield Text(f"error: {client.error}", style="bold red")
 
 
 def _tape_side(tape: Mapping[str, Any]) -> Iterator[Text]:
@@ -207,80 +214,44 @@ def _tape_side(tape: Mapping[str, Any]) -> Iterator[Text]:
     if tape["repairs"]:
         yield Text("repairs: " + ", ".join(f"{name} {count}x" for name, count in tape["repairs"].items()))
     first, whole = (tape["timing"][name] or 0 for name in ("first_content_us", "duration_us"))
-    yield Text(f"{tape['received']['frames']} frames, first content {first / 1e6:.2f} s, whole {whole / 1e6:.2f} s")
-
-
-def _title(scene: Scene) -> Text:
-    return Text(f"\n{scene.title}\n", style="bold cyan")
-
-
-def _further(folder: Path, stream: str) -> str:
-    data, run = shlex.quote(str(folder)), _command()
-    return f"""\
-The tapes stay. To look further:
-
-  {run} ls --data {data}
-  {run} show {stream[:ID_CHARS]} --data {data}
-  {run} show {stream[:ID_CHARS]} --raw --data {data}
-
-And before your own provider:
-
-  {run} serve --upstream https://api.example.com/v1
-"""
-
-
-def _command() -> str:
-    """How to start it again from here: by its name where that is found, else as we were started."""
-    started = Path(sys.argv[0])
-    return shlex.quote(str(started)) if started.name == "wiretape" and not shutil.which("wiretape") else "wiretape"
+    yield Text(f"{tape['received']['frames']} frames, first content at {first / 1e6:.2f} s, end at {whole / 1e6:.2f} s")
 
 
 def run_demo(data: Path | None, *, as_json: bool = False) -> bool:
-    """Plays and prints; whether every stream ended as it has to."""
+    """Play and print all scenes; return whether every stream ended as it should."""
     folder = data or Path(tempfile.mkdtemp(prefix="wiretape-demo-"))
+    out = console()
+
+    def show(what: RenderableType) -> None:
+        if not as_json:
+            out.print(what, end="", width=min(out.width, _WIDTH_MAX) if isinstance(what, Table) else None)
+
+    show(_INTRODUCTION + "\n")
+    found = trio.run(played, folder, show)
     if as_json:
-        found = trio.run(played, folder)
-        print_json([one.to_json() for one in found])
-    else:
-        out = console()
-
-        def say(said: str) -> None:
-            out.print(said, end="")
-
-        def before(scene: Scene) -> None:
-            out.print(_title(scene))
-
-        def after(one: Played) -> None:
-            out.print("\n", one, width=min(out.width, _WIDTH_MAX))
-
-        out.print(_INTRODUCTION)
-        found = trio.run(played, folder, say, before, after)
-        out.print(_further(folder, found[-1].saw.stream))
-    return all(one.as_due for one in found)
+        print_json([{"title": each.scene.title, "client": each.client.to_json(), "tape": each.tape} for each in found])
+    show(_next_steps(folder, found[-1].client.stream))
+    return all(one.tape["ending"] == one.scene.ending for one in found)
 
 
-async def played(
-    data: Path,
-    say: Callable[[str], None] = _nothing,
-    before: Callable[[Scene], None] = _nothing,
-    after: Callable[["Played"], None] = _nothing,
-) -> list[Played]:
-    """Each scene in turn; `say` gets what comes while it comes."""
+async def played(data: Path, show: Callable[[RenderableType], None] = _hide) -> list[Played]:
+    """Play each scene; `show` gets its title, its content as it arrives, and both of its sides."""
     found: list[Played] = []
-    async with listening(_choose) as (upstream, _):
+    async with AsyncExitStack() as stack:
+        upstream, _ = await stack.enter_async_context(listening(_choose))
         route = Route(name="", targets=(Target(name="scripted", url=upstream),))
-        config = Config(data=data, port=0, routes={"": route})
         log = Log(stderr_fd(), level="error")
-        try:
-            async with running(config, log=log) as server:
-                for scene in SCENES:
-                    before(scene)
-                    saw = await _asked(server.url, scene, say)
-                    records, _ = read_tape(find(data, saw.stream))
-                    found.append(Played(scene, saw, summary_json(saw.stream, Summariser().feed(*records), whole=True)))
-                    after(found[-1])
-        finally:
-            log.close()
+        stack.callback(log.close)
+        server = await stack.enter_async_context(running(Config(data=data, port=0, routes={"": route}), log=log))
+        for scene in SCENES:
+            show(Text(f"\n{scene.title}\n\n", style="bold cyan"))
+            client = Client()
+            await client.ask(server.url, scene, show)
+            records, _ = read_tape(find(data, client.stream))
+            summary = summary_json(client.stream, Summariser().feed(*records), whole=True)
+            found.append(Played(scene, client, summary))
+            show(Text("\n\n"))
+            show(found[-1].table())
     return found
 
 
@@ -290,20 +261,18 @@ def _choose(request: Request) -> Script:
     return scripts.get(str(asked.get("model"))) or json_answer(b'{"error":{"message":"no such model"}}', 404)
 
 
-async def _asked(url: str, scene: Scene, say: Callable[[str], None]) -> Saw:
-    """The request of a client, and the answer as it reads it."""
-    messages = [{"role": "user", "content": scene.title}]
-    body = dumps({"model": scene.model, "stream": True, "messages": messages})
-    headers = {"Content-Type": "application/json", "Authorization": "Bearer demo"}
-    request = httpx.Request("POST", f"{url}/v1/chat/completions", content=body, headers=headers)
-    saw, saying = Saw(), Saying()
-    async with UpstreamTransport() as transport:
-        response = await transport.handle_async_request(request)
-        saw.status, saw.stream = response.status_code, response.headers.get("x-wiretape-stream", "")
-        async with body_of(response) as answer:
-            while (read := await answer.receive()) is not None:
-                for event in saw.take(int(read.t * 1_000_000), read.data):
-                    said = saying.say(event)
-                    if said:
-                        say(said)
-    return saw
+def _next_steps(folder: Path, stream: str) -> str:
+    started, data = Path(sys.argv[0]), shlex.quote(str(folder))
+    found = started.name != "wiretape" or shutil.which("wiretape")
+    run = "wiretape" if found else shlex.quote(str(started))
+    return f"""
+The tapes stay. Look further with
+
+  {run} ls --data {data}
+  {run} show {stream[:ID_CHARS]} --data {data}
+  {run} show {stream[:ID_CHARS]} --raw --data {data}
+
+and record your own provider with
+
+  {run} serve --upstream https://api.example.com/v1
+"""

@@ -1,4 +1,4 @@
-"""The file that a verb writes: whole or not at all, and one line where it cannot be"""
+"""Write the file of a verb: whole or not at all."""
 
 import os
 from pathlib import Path
@@ -11,13 +11,13 @@ __all__ = ["refuse_folder", "write_whole"]
 
 
 def refuse_folder(out: Path) -> None:
-    """Before any work is done for it."""
+    """Raise `FailedError` if no file can be written there, before any work is done for it."""
     if out.is_dir() or not out.parent.is_dir():
-        raise FailedError(f"{out}: {'a folder' if out.is_dir() else 'there is no such folder'}", BAD_USAGE)
+        raise FailedError(f"{out}: {'is a folder' if out.is_dir() else 'its folder does not exist'}", BAD_USAGE)
 
 
 def write_whole(out: Path, data: bytes) -> None:
-    """Into what is no regular file, a pipe or a device, as it goes; a link stays one, and so do permissions."""
+    """Replace a file, following links and keeping permissions; write pipes and devices directly."""
     target = out.resolve()
     if target.exists() and not target.is_file():
         target.write_bytes(data)
@@ -35,7 +35,7 @@ def write_whole(out: Path, data: bytes) -> None:
 
 
 def _umask() -> int:
-    """Nothing tells it without setting it."""
+    """Return the umask, which cannot be read without setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

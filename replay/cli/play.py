@@ -1,4 +1,4 @@
-"""`wiretape replay` and `wiretape cut`: recordings answer on a port, and a part of one becomes a tape of its own"""
+"""`wiretape replay` and `wiretape cut`: serve recordings on a port, and make failing tapes."""
 
 from contextlib import suppress
 from math import inf
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["add"]
 
 _Tapes = Annotated[list[Path], typer.Argument(metavar="TAPE...", help="Sealed or live tapes.")]
-#: One beside that of `wiretape serve`, so that both can run.
+#: Next to the port of `wiretape serve`, so that both can run.
 _PORT: Final = 8788
 
 
 def add(app: typer.Typer) -> None:
-    """To the command line."""
+    """Add `replay` and `cut` to the command line."""
     app.command("replay")(_replay)
     app.command("cut")(_cut)
 
@@ -32,38 +32,39 @@ def add(app: typer.Typer) -> None:
 def _replay(
     tapes: _Tapes,
     *,
-    host: Annotated[str, typer.Option(metavar="HOST", help="An address of loopback.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65_535, help="0 takes a free one.")] = _PORT,
-    speed: Annotated[
-        str, typer.Option(metavar="SPEED", help="instant, original, or how many times as fast.")
-    ] = "instant",
+    host: Annotated[str, typer.Option(metavar="HOST", help="A loopback address.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65_535, help="0 takes a free port.")] = _PORT,
+    speed: Annotated[str, typer.Option(metavar="SPEED", help="instant, original, or a factor such as 10.")] = "instant",
     max_gap: Annotated[
-        float | None, typer.Option(metavar="MS", min=0, help="No recorded silence above it.", show_default=False)
+        float | None, typer.Option(metavar="MS", min=0, help="The longest silence.", show_default=False)
     ] = None,
     fault: Annotated[
         list[str] | None,
-        typer.Option(metavar="FAULT", help="As cut@frame:3; may be given again.", show_default=False),
+        typer.Option(metavar="FAULT", help="For example cut@frame:3. Repeatable.", show_default=False),
     ] = None,
     match: Annotated[
-        Literal["key", "position", "strict"], typer.Option(help="Whether content, turn, or both make a stream answer.")
+        Literal["key", "position", "strict"], typer.Option(help="Match requests by content, by turn, or by both.")
     ] = "key",
-    ids: Annotated[Literal["recorded", "fresh"], typer.Option(help="The ids of answers and calls.")] = "recorded",
+    ids: Annotated[Literal["recorded", "fresh"], typer.Option(help="The ids of responses and calls.")] = "recorded",
     attempts: Annotated[
-        Literal["answered", "recorded"], typer.Option(help="The last attempt of a stream, or each in turn.")
+        Literal["answered", "recorded"], typer.Option(help="Replay the last attempt of a stream, or each in turn.")
     ] = "answered",
     side: Annotated[
-        Literal["upstream", "client"], typer.Option("--as", help="What the upstream said, or what its client got.")
+        Literal["upstream", "client"],
+        typer.Option("--as", help="Send what the upstream sent, or what the client received."),
     ] = "upstream",
-    repeat: Annotated[bool, typer.Option("--repeat", help="A stream may answer more than once.")] = False,
+    repeat: Annotated[bool, typer.Option("--repeat", help="Let a stream answer more than once.")] = False,
 ) -> None:
     """Serve recordings in place of their upstream.
 
-    The same bytes in the same pieces, and the same ending; no network is ever asked. Prints the base URL and export
-    lines; each request is a line on stderr. Ends with SIGINT or SIGTERM; exit code 1 where something was asked that is
-    not recorded.
+    Sends the same bytes in the same pieces with the same ending, and never uses a network. Prints the base URL and
+    export lines, and one line on stderr for each request. SIGINT or SIGTERM ends it; the exit code is 1 if a request
+    was not recorded.
     """
     if side == "client" and attempts == "recorded":
-        raise FailedError("--attempts recorded is of the upstream: --as client has one answer a stream", BAD_USAGE)
+        raise FailedError(
+            "--attempts recorded works with --as upstream only: the client received one response per stream", BAD_USAGE
+        )
     with told():
         from ..playback.serving import Serving, deck_of
 
@@ -71,7 +72,7 @@ def _replay(
         serving = Serving(deck, _say, _faults(fault), _speed(speed, max_gap), side, ids)
         _serve(serving, host, port)
     if serving.misses:
-        raise FailedError(f"{serving.misses} of {serving.asked} requests are not recorded", FOUND_WRONG)
+        raise FailedError(f"{serving.misses} of {serving.asked} requests were not recorded", FOUND_WRONG)
 
 
 def _faults(texts: list[str] | None) -> "Faults":
@@ -89,19 +90,17 @@ def _speed(text: str, gap_ms_max: float | None) -> "Speed":
     try:
         return Speed.of(text, inf if gap_ms_max is None else gap_ms_max / 1_000)
     except ValueError:
-        raise FailedError(
-            f"--speed {text}: instant, original, or how many times as fast, as in 10", BAD_USAGE
-        ) from None
+        raise FailedError(f"--speed is instant, original or a factor such as 10, not {text}", BAD_USAGE) from None
 
 
 def _say(line: str) -> None:
-    """Whoever read the lines may have gone, and the server goes on."""
+    """Print a line on stderr, even if its reader is gone."""
     with suppress(OSError):
         typer.echo(line, err=True)
 
 
 def _serve(serving: "Serving", host: str, port: int) -> None:
-    """Until SIGINT or SIGTERM."""
+    """Serve until SIGINT or SIGTERM."""
     from functools import partial
 
     import trio
@@ -122,33 +121,31 @@ async def _until_told(serving: "Serving", host: str, port: int) -> None:
 
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with listening(serving.choose, port, host, say=_say, ended=serving.ended) as (url, _):
-            announce(_announcement(url))  # whoever has closed stdout may know the port
+            origin = url.removesuffix("/v1")
+            announce(f"{url}\nexport OPENAI_BASE_URL={url}\nexport ANTHROPIC_BASE_URL={origin}\n")
             async for _ in signals:
                 break
     for line in serving.behind():
         _say(line)
 
 
-def _announcement(url: str) -> str:
-    origin = url.removesuffix("/v1")
-    return f"{url}\nexport OPENAI_BASE_URL={url}\nexport ANTHROPIC_BASE_URL={origin}\n"
-
-
 def _cut(
-    tape: Annotated[Path, typer.Argument(metavar="TAPE", help="A sealed or a live tape.")],
+    tape: Annotated[Path, typer.Argument(metavar="TAPE", help="A sealed or live tape.")],
     *,
-    after: Annotated[str, typer.Option(metavar="PLACE", help="As frame:3, tool:write_file, byte:120, text, finish.")],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The sealed tape.")],
-    ending: Annotated[Literal["reset", "eof", "stall", "cut"], typer.Option(help="What comes there.")] = "reset",
+    after: Annotated[str, typer.Option(metavar="PLACE", help="frame:3, tool:write_file, byte:120, text or finish.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The sealed tape to write.")],
+    ending: Annotated[
+        Literal["reset", "eof", "stall", "cut"], typer.Option(help="How the stream ends there.")
+    ] = "reset",
     stream: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Which one; else the last that has the place.", show_default=False),
+        typer.Option(metavar="N", min=1, help="Which stream. Default: the last with this place.", show_default=False),
     ] = None,
 ) -> None:
-    """Make a tape that fails out of one that does not.
+    """Make a tape that fails from one that does not.
 
-    What was recorded up to a place, and then: a reset, a proper end of HTTP without the stream's own (eof), silence
-    (stall), or a connection that is closed too early (cut). The new tape names its parent.
+    Keeps the recording up to a place, followed by a reset, a clean end of HTTP without the stream's own (eof), silence
+    (stall), or a connection that closes too early (cut). The new tape names its parent.
     """
     refuse_folder(out)
     with told():

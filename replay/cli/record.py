@@ -1,4 +1,4 @@
-"""`wiretape record`: a command runs behind a proxy, and what it was told becomes one sealed tape"""
+"""`wiretape record`: run a command through a proxy and seal its LLM traffic."""
 
 import os
 import shutil
@@ -16,6 +16,7 @@ import typer
 
 from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, ConfigFile, FailedError, loaded_from, told
 
+from .output import write_whole
 from .seal import DetectorName, load_detector
 
 if TYPE_CHECKING:
@@ -28,29 +29,29 @@ if TYPE_CHECKING:
 
 __all__ = ["add"]
 
-#: Of the folder for the tapes of one run, so that they are found where it was killed.
+#: The name of a run's folder, so that its tapes are found if it was killed.
 _PREFIX: Final = "wiretape-record-"
-#: What `wiretape serve` listens on, unless told otherwise.
+#: The default port of `wiretape serve`.
 _PORT: Final = "8787"
-#: Why the proxy refuses (proxy/security/access.py), as far as the status alone tells it.
+#: Why the proxy refuses requests (proxy/security/access.py), as far as the status shows it.
 _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "400": "a header twice, a key in the URL, or no JSON",
-        "401": "the proxy takes a key of its own",
-        "403": "from a page of another origin: the setting `origins`",
-        "404": "no path below /v1/ or /ROUTE/v1/",
-        "405": "a method that is not relayed",
+        "400": "a repeated header, a key in the URL, or invalid JSON",
+        "401": "the proxy needs its own key",
+        "403": "a page of another origin: see the setting `origins`",
+        "404": "the path is not below /v1/ or /ROUTE/v1/",
+        "405": "this method is not relayed",
         "413": "longer than `body_bytes_max`",
-        "415": "a chat request that is not called application/json",
-        "421": "its Host is not of this machine: the setting `hosts`",
-        "503": "too many at once, or no room for tapes",
+        "415": "a chat request without Content-Type application/json",
+        "421": "the Host is not this machine: see the setting `hosts`",
+        "503": "too many requests at once, or no space for tapes",
     }
 )
 _SETTINGS: Final = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 
 
 _Upstream = Annotated[
-    str | None, typer.Option(metavar="URL", help="The provider's base URL; else as configured.", show_default=False)
+    str | None, typer.Option(metavar="URL", help="The provider's base URL. Default: as configured.", show_default=False)
 ]
 _Out = Annotated[
     Path | None,
@@ -58,35 +59,39 @@ _Out = Annotated[
         "-o",
         "--out",
         metavar="FILE",
-        help="The sealed tape, or a folder for it; else named by command and time.",
+        help="The sealed tape or its folder. Default: named by command and time.",
         show_default=False,
     ),
 ]
 _Port = Annotated[
-    str | None, typer.Option(metavar="PORT", help="For clients that read a file; else a free one.", show_default=False)
+    str | None,
+    typer.Option(
+        metavar="PORT", help="A fixed port, for clients that read a file. Default: a free one.", show_default=False
+    ),
 ]
 _Profile = Annotated[
     str | None,
     typer.Option(
-        metavar="strict|transparent", help="What the command gets.  [default: transparent]", show_default=False
+        metavar="strict|transparent", help="What the command receives.  [default: transparent]", show_default=False
     ),
 ]
 _Data = Annotated[
-    str | None, typer.Option("--data", metavar="DIR", help="Keep the live tapes there, too.", show_default=False)
+    str | None,
+    typer.Option("--data", metavar="DIR", help="Also keep the live tapes in this folder.", show_default=False),
 ]
 _Client = Annotated[
     str | None,
     typer.Option(
         "--print-config",
         metavar="CLIENT",
-        help="Print what goes into this client's file, and exit.",
+        help="Print the settings for this client's file, and exit.",
         show_default=False,
     ),
 ]
 
 
 def add(app: typer.Typer) -> None:
-    """To the command line."""
+    """Add `record` to the command line."""
     app.command("record", context_settings=_SETTINGS, options_metavar="[OPTIONS] -- COMMAND...")(_record)
 
 
@@ -95,7 +100,7 @@ def _record(
     *,
     upstream: _Upstream = None,
     out: _Out = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Redact and rename nothing.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Keep every byte: no redaction, no renaming.")] = False,
     detector: DetectorName = None,
     port: _Port = None,
     profile: _Profile = None,
@@ -103,11 +108,11 @@ def _record(
     config: ConfigFile = None,
     print_config: _Client = None,
 ) -> None:
-    """Run a command and tape what it is told.
+    """Run a command and record its LLM traffic.
 
-    A proxy starts on a free port, the command finds it in OPENAI_BASE_URL, ANTHROPIC_BASE_URL and their like, and when
-    it has ended, its streams become one sealed tape, in order. The exit code is the command's own, or 1 where nothing
-    was recorded. Takes the options of `serve`, in the form --idle-s=60.
+    Starts a proxy on a free port, sets OPENAI_BASE_URL, ANTHROPIC_BASE_URL and similar variables for the command, and
+    seals its streams in order when it ends. The exit code is the command's own, or 1 if nothing was recorded. Takes
+    the options of `serve`, in the form --idle-s=60.
     """
     if print_config is not None:
         _print(print_config, port or _PORT)
@@ -139,12 +144,12 @@ def _record(
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Settings of ours, then the command."""
+    """Split arguments into settings for the proxy and the command."""
     at = 0
     while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "--":
         if "=" not in arguments[at]:
             raise FailedError(
-                f"{arguments[at]}: no option of record; a setting is written {arguments[at]}=VALUE", BAD_USAGE
+                f"{arguments[at]} is not an option of record; write settings as {arguments[at]}=VALUE", BAD_USAGE
             )
         at += 1
     command = list(arguments[at:])
@@ -152,15 +157,15 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _print(client: str, port: str) -> None:
-    from .print_config import CLIENTS, snippet
+    from .clients import CLIENTS
 
     if client not in CLIENTS:
-        raise FailedError(f"--print-config: one of {', '.join(CLIENTS)}", BAD_USAGE)
+        raise FailedError(f"--print-config must be one of {', '.join(CLIENTS)}, not {client}", BAD_USAGE)
     if not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise FailedError("--print-config: needs the --port that will be recorded on", BAD_USAGE)
-    said = snippet(client, f"http://127.0.0.1:{port}")
-    typer.echo(said.text, nl=False)
-    typer.echo(f"wiretape: this goes into {said.where}; then wiretape record --port {port} -- {said.command}", err=True)
+        raise FailedError("--print-config needs the --port that you will record on", BAD_USAGE)
+    snippet = CLIENTS[client]
+    typer.echo(snippet.text.replace("URL", f"http://127.0.0.1:{port}"), nl=False)
+    _say(f"put this into {snippet.where}, then run wiretape record --port {port} -- {snippet.command}")
 
 
 def _place(out: Path | None, command: Sequence[str]) -> Path:
@@ -171,7 +176,7 @@ def _place(out: Path | None, command: Sequence[str]) -> Path:
 
 
 def _recorded(loaded: "Loaded", command: Sequence[str], out: Path, data: Path | None, rules: "Rules") -> int:
-    """The exit code. The folder for one run outlives it where its tapes could not be sealed."""
+    """Record, seal, and return the exit code. The run's folder stays if its tapes could not be sealed."""
     from .recording import ended_by, recorded, tapes_in, to_record
 
     folder = data or Path(tempfile.mkdtemp(prefix=_PREFIX))
@@ -188,21 +193,21 @@ def _recorded(loaded: "Loaded", command: Sequence[str], out: Path, data: Path | 
         elif data is None:
             shutil.rmtree(folder)
         raise
-    for said in damaged:
-        _say(f"left out, and not removed: {said}")
+    for reason in damaged:
+        _say(f"skipped and kept: {reason}")
     if data is None and not damaged:
         shutil.rmtree(folder)
     status, refused = ended_by(ran.status), _refusals(ran.refused)
     if streams:
         _say(f"{out}: {_summary(streams)}" + (f"; {refused}" if refused else ""))
         return status or (FOUND_WRONG if damaged else 0)
-    why = f"{command[0]} asked nothing of the proxy (see wiretape record --print-config CLIENT)"
+    why = f"{command[0]} sent no request to the proxy (see wiretape record --print-config CLIENT)"
     _say(f"nothing was recorded: {refused or why}")
     return status or FOUND_WRONG
 
 
 def _refusals(refused: Mapping[str, int]) -> str:
-    """How many requests the proxy let nowhere, and why; empty where it refused none."""
+    """Describe the requests that the proxy refused, or return an empty text."""
     count = sum(refused.values())
     if not count:
         return ""
@@ -211,8 +216,8 @@ def _refusals(refused: Mapping[str, int]) -> str:
 
 
 def _phrase(status: str) -> str:
-    said = HTTPStatus(int(status)).phrase if status.isdecimal() and int(status) in set(HTTPStatus) else ""
-    return f"{said} ({_REFUSED[status]})" if status in _REFUSED else said
+    phrase = HTTPStatus(int(status)).phrase if status.isdecimal() and int(status) in set(HTTPStatus) else ""
+    return f"{phrase} ({_REFUSED[status]})" if status in _REFUSED else phrase
 
 
 def _ran(config: "Config", command: Sequence[str]) -> "Ran":
@@ -229,7 +234,7 @@ def _ran(config: "Config", command: Sequence[str]) -> "Ran":
         return masked(text.encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")
 
     def ready(url: str) -> None:
-        _say(f"{url} tapes into {config.data} while {command[0]} runs")
+        _say(f"{url} records into {config.data} while {command[0]} runs")
 
     log = Log(stderr_fd(), level="error", mask=mask)
     try:
@@ -246,17 +251,15 @@ def _seal(streams: "Sequence[Sequence[Record]]", out: Path, rules: "Rules") -> N
 
     sealed = seal(streams, rules)
     for one in unreadable(streams):
-        _say(f"stream {one.stream + 1}: {one}: its size and hash are kept, its bytes are not")
+        _say(f"stream {one.stream + 1}: {one}: only its size and hash are kept")
     out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(out.name + ".new")
-    unfinished.write_bytes(sealed)
-    unfinished.replace(out)
+    write_whole(out, sealed)
 
 
 def _summary(streams: "Sequence[Sequence[Record]]") -> str:
     endings = Counter(str(records[-1].keys.get("ending", "live")) for records in streams)
-    said = ", ".join(f"{count} {ending}" for ending, count in endings.items())
-    return f"{len(streams)} {'stream' if len(streams) == 1 else 'streams'} ({said})"
+    counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
+    return f"{len(streams)} {'stream' if len(streams) == 1 else 'streams'} ({counts})"
 
 
 def _say(text: str) -> None:

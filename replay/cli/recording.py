@@ -1,4 +1,4 @@
-"""Runs a command behind a proxy of its own: its base URLs, its signals, and the tapes of what it asked, in order"""
+"""Run a command with its own proxy: base URLs, signals, and the tapes that it leaves."""
 
 import os
 import signal
@@ -18,46 +18,47 @@ from wiretape.proxy.relay.services import Log
 from wiretape.proxy.serve import running
 
 from ..sealed.load import load
-from .base_urls import base_urls, unproxied
+from .clients import base_urls, unproxied
 
 __all__ = ["CannotRunError", "Ran", "ended_by", "recorded", "run", "tapes_in", "to_record"]
 
-#: What a terminal sends to everybody in its foreground, so also to the command.
+#: A terminal sends these to its whole foreground group, the command included.
 _TYPED: Final = (signal.SIGINT, signal.SIGQUIT)
 _PASSED: Final = (*_TYPED, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-#: Of these the second one no longer waits for streams that run on.
+#: After the command has ended, one of these ends the wait for its streams.
 _HURRY: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP})
-#: As shells have it.
+#: Added to a signal's number, as shells do.
 _SIGNALLED: Final = 128
 
 
 class CannotRunError(WiretapeError):
-    """The command cannot be started; one line."""
+    """The command cannot be started."""
 
 
 class Ran(NamedTuple):
-    """What became of a command."""
+    """The result of a command."""
 
     #: Its own exit status, negative for a signal.
     status: int
-    #: Requests that the proxy let nowhere, by the status that it gave them.
+    #: Requests that the proxy refused, by status.
     refused: Mapping[str, int]
 
 
 def to_record(config: Config, data: Path, origins: Mapping[str, str]) -> Config:
-    """The same upstreams, taped there. Where nobody asked for a profile, the command gets what the upstream says, and
-    so what a replay will give it; and where nobody asked for anything else, a stream that the command leaves is taped
-    to its end: SDKs hang up at `[DONE]`, sometimes before the last chunk.
+    """Return the configuration with the defaults of recording.
+
+    The command gets the upstream's bytes, as a replay will give them, and streams that it leaves are recorded to their
+    end, because SDKs hang up at `[DONE]`, sometimes before the last chunk.
     """
 
-    def unasked(name: str, setting: str) -> bool:
+    def is_default(name: str, setting: str) -> bool:
         return origins.get(f"routes.{name}.{setting}" if name else setting, DEFAULT) == DEFAULT
 
     routes: dict[str, Route] = {}
     for name, route in config.routes.items():
-        if unasked(name, "profile"):
+        if is_default(name, "profile"):
             route = replace(route, settings=replace(route.settings, profile="transparent"))  # noqa: PLW2901
-        if unasked(name, "on_client_gone"):
+        if is_default(name, "on_client_gone"):
             route = replace(route, on_client_gone="drain")  # noqa: PLW2901
         routes[name] = route
     durability = "process" if config.durability == "none" else config.durability
@@ -72,7 +73,7 @@ async def run(
     environ: Mapping[str, str],
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> Ran:
-    """What still runs behind the command may come to its end for `drain_s`, or until a signal."""
+    """Run a command. Its streams may outlive it for `drain_s`, or until a signal."""
     with trio.open_signal_receiver(*_PASSED) as signals:
         async with running(config, log=log) as server, trio.open_nursery() as nursery:
             on_ready(server.url)
@@ -88,19 +89,17 @@ async def run(
 
 
 def ended_by(status: int) -> int:
-    """The exit code that says so."""
+    """Return the exit code of a command with this status."""
     return status if status >= 0 else _SIGNALLED - status
 
 
 def tapes_in(folder: Path) -> dict[str, Path]:
-    """Every tape of a data folder, ended or not, by its stream."""
+    """Return every tape of a data folder, finished or not, by its stream."""
     return {path.stem: path for path in folder.glob("*/*.tape")}
 
 
 def recorded(folder: Path, before: frozenset[str] = frozenset()) -> tuple[list[Sequence[Record]], list[str]]:
-    """The streams that were not there before, in the order in which they began; and what is wrong with those tapes
-    that cannot be read whole, as after a disk that was full.
-    """
+    """Return the new streams in order of their start, and what is wrong with tapes that cannot be read."""
     streams: list[tuple[str, Sequence[Record]]] = []
     damaged: list[str] = []
     for stream, path in tapes_in(folder).items():
@@ -137,7 +136,7 @@ async def _pass_on(signals: AsyncIterator[int], child: trio.Process, hurry: trio
 
 
 def _in_foreground() -> bool:
-    """Whether the terminal has told the command already: it is of our group."""
+    """Return whether the terminal signals the command too, because it runs in our group."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:

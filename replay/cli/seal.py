@@ -1,11 +1,11 @@
-"""`wiretape seal` and `wiretape check`: tapes become fixtures for git, and fixtures are looked over"""
+"""`wiretape seal` and `wiretape check`: make fixtures for git from tapes, and check them."""
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from errno import ENOENT
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -45,48 +45,49 @@ DetectorName = Annotated[
 
 
 def add(app: typer.Typer) -> None:
-    """To the command line."""
+    """Add `seal` and `check` to the command line."""
     app.command("seal")(_seal)
     app.command("check")(_check)
 
 
 def _seal(
-    tapes: Annotated[list[str], typer.Argument(metavar="TAPE...", help="Files of tapes, or ids of streams.")],
+    tapes: Annotated[list[str], typer.Argument(metavar="TAPE...", help="Tape files or stream ids.")],
     *,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The sealed tape; - for stdout.")],
-    exact: Annotated[bool, typer.Option("--exact", help="Keep every byte; refused where there are secrets.")] = False,
-    allow_secrets: Annotated[bool, typer.Option("--allow-secrets", help="With --exact: all the same.")] = False,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The sealed tape to write; - for stdout.")],
+    exact: Annotated[bool, typer.Option("--exact", help="Keep every byte. Refused if there are secrets.")] = False,
+    allow_secrets: Annotated[bool, typer.Option("--allow-secrets", help="With --exact: keep secrets too.")] = False,
     redact_prompts: Annotated[
-        bool, typer.Option("--redact-prompts", help="Keep hash and length of what requests say.")
+        bool, typer.Option("--redact-prompts", help="Keep only hash and length of prompts.")
     ] = False,
     redact_path: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PATH", help="Redact this too, as in messages[*].content. Repeatable.", show_default=False
+            metavar="PATH", help="Also redact this, for example messages[*].content. Repeatable.", show_default=False
         ),
     ] = None,
     detector: DetectorName = None,
     max_age: Annotated[
-        int | None, typer.Option(metavar="DAYS", min=1, help="`check` asks for a new one then.", show_default=False)
+        int | None,
+        typer.Option(metavar="DAYS", min=1, help="Age at which `check` asks for a new recording.", show_default=False),
     ] = None,
     blobs: Annotated[
-        bool, typer.Option("--blobs", help="Put lines of more than 100,000 bytes beside the tape, in FILE.blobs/.")
+        bool, typer.Option("--blobs", help="Move lines of more than 100,000 bytes to FILE.blobs/.")
     ] = False,
     data: DataFolder = None,
     config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
-    """Make one sealed tape of recordings.
+    """Make one sealed tape from recordings.
 
-    They become the streams of one conversation, in order of time. Secrets become placeholders and what changes
-    from one recording to the next is renamed; a sealed tape may be sealed again, under stricter rules too.
+    Recordings become the streams of one conversation, in order of time. Secrets become placeholders, and ids and times
+    that change from one recording to the next are renamed. You can seal a sealed tape again, with stricter rules too.
     """
     if allow_secrets and not exact:
-        raise FailedError("--allow-secrets goes with --exact: without it they are redacted", BAD_USAGE)
+        raise FailedError("--allow-secrets needs --exact: without it secrets are redacted", BAD_USAGE)
     if str(out) != "-":
         refuse_folder(out)
     if blobs and str(out) == "-":
-        raise FailedError("--blobs needs a file beside which they can lie", BAD_USAGE)
+        raise FailedError("--blobs needs an output file", BAD_USAGE)
     if exact and (redact_prompts or redact_path or detector):
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
     with told():
@@ -102,21 +103,26 @@ def _seal(
             max_age_days=max_age,
         )
         sealed = seal(streams, rules, headers=[recording.header for recording in recordings])
-        _tell_unreadable(streams, exact=exact)
+        _report_unreadable(streams, exact=exact)
         _write(out, sealed, blobs=blobs)
         header = parse(sealed, verify=False).header
-    said = {"out": str(out), "bytes": len(sealed), **{name: header[name] for name in ("streams", "exact")}}
+    result = {"out": str(out), "bytes": len(sealed), **{name: header[name] for name in ("streams", "exact")}}
     if str(out) != "-":
-        exactly = "exact" if header["exact"] else "not exact"
-        several = "stream" if header["streams"] == 1 else "streams"
-        typer.echo(line_of(said) if json_ else f"{out}: {header['streams']} {several}, {len(sealed)} bytes, {exactly}")
+        typer.echo(line_of(result) if json_ else f"{out}: {_described(header, len(sealed))}")
+
+
+def _described(header: Mapping[str, Any], size: int) -> str:
+    """Describe a sealed tape: its streams, its size, and what sealing did to them."""
+    done = [word for word in ("redacted", "normalised") if word in header]
+    changes = "exact" if header["exact"] else " and ".join(done) or "not exact"
+    return f"{header['streams']} stream{'s' * (header['streams'] != 1)}, {size} bytes, {changes}"
 
 
 def _redaction(paths: Sequence[str], *, prompts: bool, detector: str | None) -> "Redaction":
     from ..redaction.user_rules import Redaction, is_path
 
     if wrong := [path for path in paths if not is_path(path)]:
-        raise FailedError(f"--redact-path: {wrong[0]!r} is no path, as messages[*].content is one", BAD_USAGE)
+        raise FailedError(f"--redact-path: {wrong[0]!r} is not a path such as messages[*].content", BAD_USAGE)
     return Redaction(paths=tuple(paths), prompts=prompts, detector=load_detector(detector))
 
 
@@ -136,7 +142,7 @@ def load_detector(name: str | None) -> "Detector | None":
 
 
 def _streams(recordings: "list[Recording]") -> "list[Sequence[Record]]":
-    """In order of time; by what they say where they began at once, and not as they were named."""
+    """Return the streams in order of time. Equal times are ordered by content, never by file name."""
     from wiretape.events.tape.record import encode
 
     from ..seal import in_order
@@ -147,38 +153,40 @@ def _streams(recordings: "list[Recording]") -> "list[Sequence[Record]]":
     return in_order(streams) if len(recordings) > 1 else streams
 
 
-def _tell_unreadable(streams: "Sequence[Sequence[Record]]", *, exact: bool) -> None:
+def _report_unreadable(streams: "Sequence[Sequence[Record]]", *, exact: bool) -> None:
     from ..redaction.body_codec import unreadable
 
     for one in unreadable(streams):
-        kept = "its bytes stay" if exact else "its size and hash are kept, its bytes are not"
+        kept = "its bytes are kept" if exact else "only its size and hash are kept"
         typer.echo(f"stream {one.stream + 1}: {one}: {kept}", err=True)
 
 
 def _each_once(names: Sequence[str]) -> Sequence[str]:
-    """A file that is named twice is a mistake: its streams would answer twice."""
+    """Refuse a file that is named twice, because its streams would answer twice."""
     seen: dict[str, str] = {}
     for name in names:
         if name == "-":
             raise FailedError("tapes are read from files, not from stdin", BAD_USAGE)
         before = seen.setdefault(str(Path(name).resolve()), name)
         if before is not name:
-            raise FailedError(f"{name}: the same file as {before}" if name != before else f"{name}: twice", BAD_USAGE)
+            raise FailedError(
+                f"{name} is the same file as {before}" if name != before else f"{name} is named twice", BAD_USAGE
+            )
     return names
 
 
 def _recording(name: str, data: str | None, config: str | None) -> "Recording":
-    """A file, or a stream of the data folder."""
+    """Load a file, or a stream of the data folder."""
     from ..sealed.load import load
 
     path = Path(name)
     if not path.exists() and path.name == name and not path.suffix:
         path = _of_stream(name, data, config)
-    return load(path, verify=False)  # an edited one is what it is sealed anew for
+    return load(path, verify=False)  # sealing again updates an edited tape
 
 
 def _of_stream(name: str, data: str | None, config: str | None) -> Path:
-    """Whose id begins so. What is no file either is one that is not there, as it is to every verb that reads files."""
+    """Find a stream by the start of its id. If no stream matches, report a missing file as other verbs do."""
     from wiretape.proxy.cli.tapes import AmbiguousIdError, NotFoundError, find
 
     try:
@@ -186,18 +194,18 @@ def _of_stream(name: str, data: str | None, config: str | None) -> Path:
     except AmbiguousIdError:
         raise
     except (FailedError, NotFoundError) as error:
-        if isinstance(error, FailedError) and error.code != FOUND_WRONG:  # the configuration cannot be understood
+        if isinstance(error, FailedError) and error.code != FOUND_WRONG:  # a wrong configuration
             raise
         raise FailedError(f"{name}: {os.strerror(ENOENT)}. {error}", CANNOT_START) from error
 
 
 def _write(out: Path, sealed: bytes, *, blobs: bool) -> None:
-    """Whole, or not at all; into what is no regular file, a pipe or a device, as it goes."""
+    """Write the sealed tape and its blobs."""
     from ..sealed.blobs import apart, remove_strays, write_blobs
 
     if blobs:
-        sealed, beside = apart(sealed)
-        write_blobs(out.resolve(), beside)
+        sealed, parts = apart(sealed)
+        write_blobs(out.resolve(), parts)
     if str(out) == "-":
         sys.stdout.buffer.write(sealed)
         return
@@ -210,16 +218,16 @@ def _write(out: Path, sealed: bytes, *, blobs: bool) -> None:
 def _check(
     tapes: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Sealed tapes, or folders of them.")],
     *,
-    max_bytes: Annotated[int, typer.Option(metavar="N", min=1, help="Larger files are told.")] = 1_000_000,
+    max_bytes: Annotated[int, typer.Option(metavar="N", min=1, help="Report larger files.")] = 1_000_000,
     max_age: Annotated[
-        int | None, typer.Option(metavar="DAYS", min=1, help="Older recordings are told.", show_default=False)
+        int | None, typer.Option(metavar="DAYS", min=1, help="Report older recordings.", show_default=False)
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Look sealed tapes over before they are committed.
+    """Check sealed tapes before you commit them.
 
-    Secrets, size, long lines, unknown versions, fold lines that the tape does not come to, live tapes, age. One
-    line a finding, and exit code 1 where there is one.
+    Looks for secrets, size, long lines, unknown versions, wrong fold lines, live tapes and age. Prints one line per
+    finding; the exit code is 1 if a finding is wrong.
     """
     with told():
         from ..sealed.check import check_files

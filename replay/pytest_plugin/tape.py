@@ -18,7 +18,7 @@ from wiretape.events.core.model import Event
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Route, Target
 
-from ..cli.base_urls import base_urls
+from ..cli.clients import base_urls
 from ..cli.output import write_whole
 from ..compare.bytes import ending_of
 from ..compare.compare import compare, verdict

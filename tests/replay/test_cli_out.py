@@ -1,4 +1,4 @@
-"""What a verb writes: whole or not at all, never over a folder, and as the user's file was before"""
+"""Files that verbs write: whole or not at all, never over a folder, with links and permissions kept."""
 
 import os
 from pathlib import Path
@@ -24,9 +24,11 @@ from wiretape.replay.sealed.sealed import encode
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize(("out", "said"), [("folder", "folder: a folder"), ("no/such", "no/such: there is no such")])
-def test_a_folder_is_one_line_and_nothing_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str], out: str, said: str
+@pytest.mark.parametrize(
+    ("out", "message"), [("folder", "folder: is a folder"), ("no/such", "no/such: its folder does not exist")]
+)
+def test_unwritable_output_is_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str], out: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
@@ -34,11 +36,11 @@ def test_a_folder_is_one_line_and_nothing_is_left(
     (tmp_path / "a.sse").write_bytes(b"".join(TEXT))
     done = CliRunner().invoke(app, [*verb, "-o", out])
     assert isinstance(done.exception, FailedError)
-    assert (str(done.exception).startswith(said), done.exception.code) == (True, BAD_USAGE)
+    assert (str(done.exception).startswith(message), done.exception.code) == (True, BAD_USAGE)
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["a.sse", "a.tape", "folder"]
 
 
-def test_a_link_and_permissions_stay(tmp_path: Path) -> None:
+def test_links_and_permissions_are_kept(tmp_path: Path) -> None:
     there, link = tmp_path / "there", tmp_path / "link"
     there.write_bytes(b"old")
     there.chmod(0o640)
@@ -48,7 +50,7 @@ def test_a_link_and_permissions_stay(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "there"]
 
 
-def test_a_new_file_has_the_permissions_that_any_would_have(tmp_path: Path) -> None:
+def test_new_file_follows_the_umask(tmp_path: Path) -> None:
     refuse_folder(tmp_path / "new")
     before = os.umask(0o027)
     try:
@@ -58,6 +60,6 @@ def test_a_new_file_has_the_permissions_that_any_would_have(tmp_path: Path) -> N
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_device_is_written_to() -> None:
+def test_devices_are_written_directly() -> None:
     write_whole(Path(os.devnull), b"gone")
     assert not Path(os.devnull).is_file()

@@ -1,4 +1,4 @@
-"""The demo ends as it says, and what the client saw is what the tape says of it."""
+"""The demo ends as planned, and client and tape agree."""
 
 import json
 import subprocess
@@ -6,51 +6,50 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from wiretape.proxy.cli.main import app
 from wiretape.replay.cli.demo import SCENES, played
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
-async def test_both_sides_of_every_scene(tmp_path: Path) -> None:
+
+async def test_client_and_tape_agree_on_every_scene(tmp_path: Path) -> None:
     text, tools, cut = await played(tmp_path)
-    assert all(one.as_due for one in (text, tools, cut))
+    assert [one.tape["ending"] for one in (text, tools, cut)] == [scene.ending for scene in SCENES]
 
-    assert (text.saw.message.text().split()[0], text.saw.finish, text.saw.wire.terminated) == ("A", "stop", True)
-    assert text.tape["usage"]["completion_tokens"] == len(text.saw.message.text().split())
+    words = text.client.message.text().split()
+    assert (words[0], text.client.finish, text.client.wire.terminated) == ("A", "stop", True)
+    assert text.tape["usage"]["completion_tokens"] == len(words)
 
-    assert [name for _, name, _ in tools.saw.tools] == ["read_file", "list_files"]
+    assert [name for _, name, _ in tools.client.message.calls()] == ["read_file", "list_files"]
     assert [call["state"] for call in tools.tape["tools"]] == ["running", "running"]
-    assert (tools.saw.finish, tools.saw.error) == ("tool_calls", "")
+    assert (tools.client.finish, tools.client.error) == ("tool_calls", "")
 
-    assert (cut.saw.finish, cut.saw.wire.terminated) == ("", False)
-    assert "write_file was cut short" in cut.saw.error
+    assert (cut.client.finish, cut.client.wire.terminated) == ("", False)
+    assert "write_file was cut short" in cut.client.error
     (call,) = cut.tape["tools"]
     assert (call["name"], call["state"], call["reason"]) == ("write_file", "dropped", "truncated")
-    assert call["arguments_chars"] == len(cut.saw.tools[0][2])
+    assert call["arguments_chars"] == len(cut.client.message.calls()[0][2])
 
 
-@pytest.mark.slow
-def test_the_verb_shows_it_and_where_to_go_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "wiretape.proxy.cli.main"]
-    done = subprocess.run(
-        [*command, "demo", "--data", tmp_path / "text"], capture_output=True, text=True, check=False, timeout=60
-    )
+def test_demo_prints_scenes_and_commands_that_work(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "wiretape.proxy.cli.main", "demo", "--data", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
-    for scene in SCENES:
-        assert scene.title in done.stdout
-    assert f"ls --data {tmp_path / 'text'}" in done.stdout
-    for said in (line.split() for line in done.stdout.splitlines() if " show " in line):
-        shown = subprocess.run(
-            [*command, *said[said.index("show") :]], capture_output=True, text=True, check=False, timeout=60
-        )
-        assert (shown.returncode, shown.stderr) == (0, "")
+    assert all(scene.title in done.stdout for scene in SCENES)
+    shown = [line.split() for line in done.stdout.splitlines() if " ls " in line or " show " in line]
+    assert len(shown) == 3
+    for words in shown:
+        assert CliRunner().invoke(app, words[1:]).exit_code == 0
 
-    done = subprocess.run(
-        [*command, "demo", "--json", "--data", tmp_path / "json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+
+def test_demo_as_json_has_both_sides(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["demo", "--json", "--data", str(tmp_path)])
+    assert done.exit_code == 0
     found = json.loads(done.stdout)
-    assert [one["tape"]["ending"] for one in found] == [scene.ending for scene in SCENES]
+    assert [(one["client"]["done"], one["tape"]["ending"]) for one in found] == [
+        (True, "completed"),
+        (True, "completed"),
+        (False, "truncated"),
+    ]

@@ -1,4 +1,4 @@
-"""`wiretape record`: its child finds the proxy, gets what the upstream says, and every stream is on one tape."""
+"""`wiretape record`: the command finds the proxy, receives the upstream's bytes, and all streams are on one tape."""
 
 import os
 import pty
@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 import trio
+from typer.testing import CliRunner
 
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
+from wiretape.proxy.cli.main import app
 from wiretape.proxy.config.model import Route, Target
-from wiretape.replay.cli.base_urls import base_urls, unproxied
-from wiretape.replay.cli.print_config import CLIENTS, snippet
+from wiretape.replay.cli.clients import CLIENTS, base_urls, unproxied
 from wiretape.replay.cli.recording import recorded
 from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
 from wiretape.replay.playback.server import listening
@@ -27,11 +28,10 @@ RECORD = (sys.executable, "-m", "wiretape.proxy.cli.main", "record")
 ONE = b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[%b]}\n\n'
 WORD = ONE % '{"index":0,"delta":{"role":"assistant","content":"Grüße"}}'.encode()
 SPLIT = WORD.index(b"\xbc")
-#: A read ends inside a character.
+#: The first read ends inside a character.
 TEXT = [WORD[:SPLIT], WORD[SPLIT:], ONE % b'{"index":0,"delta":{},"finish_reason":"stop"}' + b"data: [DONE]\n\n"]
-#: Each piece is a read, mostly: a machine under load may join two (their boundaries are test_scenarios.py's).
 GAP_S = 0.03
-#: Asks as often as told, in its own words, and prints what it gets.
+#: Sends a request for each argument, and prints the responses.
 ASK = """
 import http.client, json, os, sys, urllib.parse
 base = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
@@ -46,7 +46,7 @@ for model in sys.argv[1:]:
 sys.stdout.flush()
 """
 
-#: Hangs up behind the first piece.
+#: Hangs up after the first bytes.
 LEAVE = """
 import http.client, os, urllib.parse
 base = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
@@ -58,7 +58,7 @@ connection.close()
 
 
 def answer(request: Request) -> Script:
-    """By the model that is asked for."""
+    """Return the script of the requested model."""
     if b'"cut"' in request.body:
         return event_stream(TEXT[:2], gap_s=GAP_S, end=Fault.RESET)
     if b'"busy"' in request.body:
@@ -69,10 +69,10 @@ def answer(request: Request) -> Script:
 
 
 class Done:
-    """What a run came to."""
+    """The result of a run."""
 
     def __init__(self, process: "subprocess.CompletedProcess[bytes]", tape: Path) -> None:
-        self.code, self.out, self.said = process.returncode, process.stdout, process.stderr.decode()
+        self.code, self.out, self.messages = process.returncode, process.stdout, process.stderr.decode()
         self.streams: Sequence[Sequence[Record]] = load(tape).streams if tape.exists() else ()
         self.endings: list[object] = [records[-1].keys["ending"] for records in self.streams]
 
@@ -85,7 +85,7 @@ async def record(
     stdin: bytes = b"",
     exact: bool = True,
 ) -> Done:
-    """One run, its temporary folders below this one."""
+    """Run `wiretape record` with temporary folders below this one."""
     (folder / "tmp").mkdir(exist_ok=True)
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder / "tmp"), "LANG": "C.UTF-8"}
     tape = folder / "run.tape"
@@ -102,19 +102,18 @@ def left(folder: Path) -> list[Path]:
     return list((folder / "tmp").iterdir())
 
 
-@pytest.mark.slow
-async def test_all_streams_of_a_run_are_on_one_tape_in_order_and_the_child_gets_the_bytes(tmp_path: Path) -> None:
+async def test_streams_are_on_one_tape_in_order_and_the_command_gets_the_bytes(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, seen):
         done = await record(tmp_path, sys.executable, "-c", ASK, "text", "busy", "text", upstream=upstream)
     assert (done.code, done.endings) == (0, ["completed", "upstream_error", "completed"])
     assert done.out == b"".join(TEXT) + b'{"error":{"message":"slow down"}}' + b"".join(TEXT)
     assert b"".join(data for _, data in reads(done.streams[0])) == b"".join(TEXT)
-    assert len(seen.seen) == 3, "what the upstream refuses is asked once"
-    assert done.said.splitlines()[-1].endswith("run.tape: 3 streams (2 completed, 1 upstream_error)")
+    assert len(seen.seen) == 3, "a refused request is sent once"
+    assert done.messages.splitlines()[-1].endswith("run.tape: 3 streams (2 completed, 1 upstream_error)")
     assert left(tmp_path) == []
 
 
-#: Asks twice under a name that is not this machine's, once without saying that it is JSON, and once as it should be.
+#: Sends two requests with a foreign Host, one that is not marked as JSON, and then correct ones.
 REFUSED = """
 import http.client, os, sys, urllib.parse
 base = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
@@ -126,25 +125,23 @@ for host, kind in [("gateway:80", "application/json")] * 2 + [(base.netloc, "tex
     connection.request("POST", base.path + "/chat/completions", '{"stream":true,"messages":[]}', headers)
     connection.getresponse().read()
 """
-SAID = (
-    "3 requests were refused by the proxy: 1 with 415 Unsupported Media Type (a chat request that is not called "
-    "application/json), 2 with 421 Misdirected Request (its Host is not of this machine: the setting `hosts`)"
+REASONS = (
+    "3 requests were refused by the proxy: 1 with 415 Unsupported Media Type (a chat request without Content-Type "
+    "application/json), 2 with 421 Misdirected Request (the Host is not this machine: see the setting `hosts`)"
 )
 
 
-@pytest.mark.slow
-async def test_requests_that_the_proxy_refused_are_told_with_the_reason(tmp_path: Path) -> None:
+async def test_refused_requests_are_reported_with_the_reason(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, seen):
         none = await record(tmp_path, sys.executable, "-c", REFUSED, upstream=upstream)
         assert len(seen.seen) == 0
         one = await record(tmp_path, sys.executable, "-c", REFUSED, "one", upstream=upstream)
-    assert (none.code, none.said.splitlines()[-1]) == (1, f"wiretape: nothing was recorded: {SAID}")
+    assert (none.code, none.messages.splitlines()[-1]) == (1, f"wiretape: nothing was recorded: {REASONS}")
     assert (one.code, one.endings) == (0, ["completed"])
-    assert one.said.splitlines()[-1].endswith(f"run.tape: 1 stream (1 completed); {SAID}")
+    assert one.messages.splitlines()[-1].endswith(f"run.tape: 1 stream (1 completed); {REASONS}")
 
 
-@pytest.mark.slow
-async def test_before_another_port_of_this_machine_no_line_but_the_clock_is_another(tmp_path: Path) -> None:
+async def test_recording_twice_changes_only_the_clock(tmp_path: Path) -> None:
     files: list[list[bytes]] = []
     upstreams: set[str] = set()
     for name in ("one", "two"):
@@ -162,17 +159,15 @@ async def test_before_another_port_of_this_machine_no_line_but_the_clock_is_anot
     assert sum(line.startswith(b'{"k":"attempt"') for line in files[0]) == 2
 
 
-@pytest.mark.slow
-async def test_a_stream_that_died_is_recorded_as_that(tmp_path: Path) -> None:
+async def test_reset_upstream_is_recorded_as_reset(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, _):
         done = await record(tmp_path, sys.executable, "-c", ASK, "cut", upstream=upstream)
     assert (done.code, done.endings) == (0, ["reset"])
     assert b"".join(data for _, data in reads(done.streams[0])) == b"".join(TEXT[:2])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("options", "ending"), [((), "completed"), (("--on-client-gone=cancel",), "client_gone")])
-async def test_a_stream_that_the_child_leaves_is_taped_to_its_end(
+async def test_abandoned_stream_is_recorded_to_its_end_by_default(
     tmp_path: Path, options: tuple[str, ...], ending: str
 ) -> None:
     async with listening(answer) as (upstream, _):
@@ -180,7 +175,7 @@ async def test_a_stream_that_the_child_leaves_is_taped_to_its_end(
     assert (done.code, done.endings) == (0, [ending])
 
 
-async def test_the_exit_code_is_the_childs_own_and_stdin_is_too(tmp_path: Path) -> None:
+async def test_exit_code_and_stdin_are_the_commands_own(tmp_path: Path) -> None:
     child = ASK + "\nsys.stdout.buffer.write(sys.stdin.buffer.read()); sys.exit(7)"
     async with listening(answer) as (upstream, _):
         done = await record(tmp_path, sys.executable, "-c", child, "text", upstream=upstream, stdin=b"in\n")
@@ -188,25 +183,15 @@ async def test_the_exit_code_is_the_childs_own_and_stdin_is_too(tmp_path: Path) 
     assert done.out.endswith(b"in\n")
 
 
-@pytest.mark.slow
-async def test_curl_finds_it_too(tmp_path: Path) -> None:
-    ask = 'curl -sN "$OPENAI_BASE_URL/chat/completions" -H "Content-Type: application/json" -d \'{"stream":true}\''
-    async with listening(answer) as (upstream, _):
-        done = await record(tmp_path, "sh", "-c", ask, upstream=upstream)
-    assert (done.code, done.out, done.endings) == (0, b"".join(TEXT), ["completed"])
-
-
-@pytest.mark.slow
-async def test_the_upstream_may_be_configured_and_the_profile_asked_for(tmp_path: Path) -> None:
+async def test_upstream_and_profile_come_from_the_configuration(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, _):
         (tmp_path / "wiretape.toml").write_text(f'upstream = "{upstream}"\ndurability = "none"\nprofile = "strict"\n')
         done = await record(tmp_path, sys.executable, "-c", ASK, "cut")
     assert done.code == 0
-    assert b'"error"' in done.out, "strict says so in the stream"
+    assert b'"error"' in done.out, "the strict profile reports the cut in the stream"
 
 
-@pytest.mark.slow
-async def test_a_folder_that_is_named_keeps_the_live_tapes_and_only_this_run_is_sealed(tmp_path: Path) -> None:
+async def test_data_folder_keeps_live_tapes_and_only_this_run_is_sealed(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, _):
         for _ in range(2):
             options = ["--data", str(tmp_path / "kept")]
@@ -218,20 +203,20 @@ async def test_a_folder_that_is_named_keeps_the_live_tapes_and_only_this_run_is_
 CANARY = "sk-proj-canaryPastedIntoAPrompt0123456789abcdefABCDEF"
 
 
-async def test_a_key_in_a_prompt_is_redacted_and_exactly_is_refused(tmp_path: Path) -> None:
+async def test_key_in_a_prompt_is_redacted_and_exact_is_refused(tmp_path: Path) -> None:
     child = ASK.replace('"?"', f'"my key is {CANARY}"')
     async with listening(answer) as (upstream, _):
         refused = await record(tmp_path, sys.executable, "-c", child, "text", upstream=upstream)
         plainly = await record(tmp_path, sys.executable, "-c", child, "text", upstream=upstream, exact=False)
     assert (refused.code, refused.endings) == (3, [])
-    assert "not sealed; the live tapes stay in" in refused.said
-    assert CANARY not in refused.said
+    assert "not sealed; the live tapes stay in" in refused.messages
+    assert CANARY not in refused.messages
     assert (plainly.code, plainly.endings) == (0, ["completed"])
     assert CANARY.encode() not in (tmp_path / "run.tape").read_bytes()
-    assert len(left(tmp_path)) == 1, "what was refused stays, what was sealed goes"
+    assert len(left(tmp_path)) == 1, "a run that was not sealed keeps its folder"
 
 
-def test_a_tape_that_lost_records_costs_the_others_nothing(tmp_path: Path) -> None:
+def test_damaged_tape_does_not_affect_others(tmp_path: Path) -> None:
     whole = next(iter(sorted((Path(__file__).parents[2] / "fixtures/format-1").glob("*.tape")))).read_bytes()
     lines = whole.splitlines(keepends=True)
     (tmp_path / "day").mkdir()
@@ -243,8 +228,7 @@ def test_a_tape_that_lost_records_costs_the_others_nothing(tmp_path: Path) -> No
     assert recorded(tmp_path, frozenset({"a", "b"})) == ([], [])
 
 
-@pytest.mark.slow
-async def test_what_it_says_where_it_cannot(tmp_path: Path) -> None:
+async def test_failures_have_exit_codes_and_one_line(tmp_path: Path) -> None:
     async with listening(answer) as (upstream, _):
         nothing = await record(tmp_path, "true", upstream=upstream)
         failed = await record(tmp_path, "sh", "-c", "exit 5", upstream=upstream)
@@ -256,25 +240,23 @@ async def test_what_it_says_where_it_cannot(tmp_path: Path) -> None:
     strange = await record(tmp_path, "true", options=["--ide-s=5"])
     runs = (nothing, failed, absent, taken, nowhere, empty, strange)
     assert [done.code for done in runs] == [1, 5, 3, 3, 2, 2, 2]
-    says = ("nothing was recorded", "nothing was recorded", "no-such-command cannot be run", "in use", "no upstream",
+    messages = (*["nothing was recorded"] * 2, "no-such-command cannot be run", "in use", "no upstream",
             "no command", "did you mean --idle-s")  # fmt: skip
-    for done, words in zip(runs, says, strict=True):
-        assert words in done.said.splitlines()[-1]
+    for done, words in zip(runs, messages, strict=True):
+        assert words in done.messages.splitlines()[-1]
         assert not done.streams
     assert left(tmp_path) == []
 
 
-@pytest.mark.slow
-async def test_a_stream_that_outlives_the_child_is_waited_for_and_then_ended(tmp_path: Path) -> None:
-    """Its reader is a grandchild."""
-    behind = f"{sys.executable} -c '{ASK}' endless >/dev/null 2>&1 & sleep 0.7"
+async def test_stream_that_outlives_the_command_ends_as_shutdown(tmp_path: Path) -> None:
+    grandchild = f"{sys.executable} -c '{ASK}' endless >/dev/null 2>&1 & sleep 0.7"
     async with listening(answer) as (upstream, _):
-        done = await record(tmp_path, "sh", "-c", behind, upstream=upstream, options=["--shutdown-drain-s=0.2"])
+        done = await record(tmp_path, "sh", "-c", grandchild, upstream=upstream, options=["--shutdown-drain-s=0.2"])
     assert done.endings == ["shutdown"]
 
 
 def _started(folder: Path, upstream: str, child: str, *, terminal: int | None = None) -> subprocess.Popen[bytes]:
-    """A run whose child says `ready`, then waits."""
+    """Start a run whose command prints `ready` and waits."""
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8"}
     words = [*RECORD, "--upstream", upstream, "-o", str(folder / "run.tape"), "--", sys.executable, "-c", child, "text"]
     if terminal is None:
@@ -292,14 +274,14 @@ WAITS = (
     ASK
     + """
 import signal, time
-told = []
-signal.signal(signal.SIGINT, lambda *_: told.append("INT"))
-signal.signal(signal.SIGTERM, lambda *_: told.append("TERM"))
+signals = []
+signal.signal(signal.SIGINT, lambda *_: signals.append("INT"))
+signal.signal(signal.SIGTERM, lambda *_: signals.append("TERM"))
 print("ready", flush=True)
-while not told:
+while not signals:
     time.sleep(0.01)
 time.sleep(0.3)
-print(*told, flush=True)
+print(*signals, flush=True)
 sys.exit(9)
 """
 )
@@ -315,9 +297,8 @@ async def _until(process: "subprocess.Popen[bytes]", word: bytes) -> bytes:
     return said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("number", "word"), [(signal.SIGTERM, b"TERM\n"), (signal.SIGINT, b"INT\n")])
-async def test_signals_go_to_the_child_and_what_was_recorded_is_sealed(
+async def test_signals_reach_the_command_and_the_recording_is_sealed(
     tmp_path: Path, number: signal.Signals, word: bytes
 ) -> None:
     async with listening(answer) as (upstream, _):
@@ -329,11 +310,9 @@ async def test_signals_go_to_the_child_and_what_was_recorded_is_sealed(
     assert [records[-1].keys["ending"] for records in load(tmp_path / "run.tape").streams] == ["completed"]
 
 
-@pytest.mark.slow
-async def test_after_the_child_a_signal_ends_the_wait_for_what_runs_on(tmp_path: Path) -> None:
-    """Without it this would take the 30 s of `shutdown_drain_s`."""
-    behind = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {ASK!r}, 'endless'])\n"
-    child = behind + "time.sleep(0.7)\nprint('ready', flush=True)"
+async def test_signal_after_the_command_ends_the_wait_for_its_streams(tmp_path: Path) -> None:
+    grandchild = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {ASK!r}, 'endless'])\n"
+    child = grandchild + "time.sleep(0.7)\nprint('ready', flush=True)"
     async with listening(answer) as (upstream, _):
         process = _started(tmp_path, upstream, child)
         await _until(process, b"ready")
@@ -345,8 +324,7 @@ async def test_after_the_child_a_signal_ends_the_wait_for_what_runs_on(tmp_path:
     assert [records[-1].keys["ending"] for records in load(tmp_path / "run.tape").streams] == ["shutdown"]
 
 
-@pytest.mark.slow
-async def test_ctrl_c_at_a_terminal_reaches_the_child_once(tmp_path: Path) -> None:
+async def test_ctrl_c_at_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
     keyboard, terminal = pty.openpty()
     async with listening(answer) as (upstream, _):
         process = _started(tmp_path, upstream, WAITS, terminal=terminal)
@@ -360,13 +338,12 @@ async def test_ctrl_c_at_a_terminal_reaches_the_child_once(tmp_path: Path) -> No
 
 
 def _live(folder: Path, word: bytes) -> list[Path]:
-    """The tapes of running streams on which this has been written."""
+    """Return the tapes of running streams that contain this frame."""
     payload = word.removeprefix(b"data: ").strip()
     return [path for path in folder.glob("wiretape-record-*/live/*.tape") if payload in path.read_bytes()]
 
 
-@pytest.mark.slow
-async def test_after_kill_9_the_live_tapes_can_still_be_sealed(tmp_path: Path) -> None:
+async def test_live_tapes_can_be_sealed_after_kill_9(tmp_path: Path) -> None:
     child = ASK.replace("for model in", "print('ready', flush=True)\nfor model in").replace(
         '"stream"', '"x": "endless", "stream"'
     )
@@ -392,25 +369,30 @@ OPENAI = Route(name="", targets=(Target(name="x", url="https://api.openai.com/v1
 URL = "http://127.0.0.1:1"
 
 
-def test_which_variables_say_where() -> None:
+def test_variables_follow_the_routes() -> None:
     both = base_urls(URL, {"": ROUTE})
     assert both["OPENAI_BASE_URL"] == both["OPENAI_API_BASE"] == f"{URL}/v1"
     assert both["ANTHROPIC_BASE_URL"] == both["ANTHROPIC_API_BASE"] == URL
     named = base_urls(URL, {"": OPENAI, "anthropic": ROUTE})
     assert (named["OPENAI_BASE_URL"], named["ANTHROPIC_BASE_URL"]) == (f"{URL}/v1", f"{URL}/anthropic")
-    assert not any("ANTHROPIC" in name for name in base_urls(URL, {"": OPENAI})), "its key is not for OpenAI"
+    assert not any("ANTHROPIC" in name for name in base_urls(URL, {"": OPENAI})), "Anthropic keys never go to OpenAI"
     assert set(base_urls(URL, {"openai": ROUTE})) == {"OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_BASE_URL"}
 
 
-def test_no_egress_proxy_stands_between() -> None:
+def test_loopback_is_excluded_from_the_http_proxy() -> None:
     assert unproxied({"A": "b"}) == {"A": "b"}
-    told = unproxied({"HTTP_PROXY": "http://p:1", "no_proxy": "x.example.com"})
-    assert told["no_proxy"] == "x.example.com,127.0.0.1,localhost"
-    assert told["NO_PROXY"] == "127.0.0.1,localhost"
+    direct = unproxied({"HTTP_PROXY": "http://p:1", "no_proxy": "x.example.com"})
+    assert direct["no_proxy"] == "x.example.com,127.0.0.1,localhost"
+    assert direct["NO_PROXY"] == "127.0.0.1,localhost"
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_snippet_names_the_port(client: str) -> None:
-    said = snippet(client, "http://127.0.0.1:4321")
-    assert "http://127.0.0.1:4321" in said.text
-    assert ("http://127.0.0.1:4321/v1" in said.text) is (client != "claude-code")
+def test_snippets_name_the_address() -> None:
+    for client, snippet in CLIENTS.items():
+        assert ("URL/v1" in snippet.text) is (client != "claude-code")
+
+
+def test_print_config_fills_in_the_port() -> None:
+    done = CliRunner().invoke(app, ["record", "--print-config", "codex", "--port", "4321"])
+    assert done.exit_code == 0
+    assert 'base_url = "http://127.0.0.1:4321/v1"' in done.stdout
+    assert "wiretape record --port 4321 -- codex exec" in done.stderr

@@ -1,7 +1,7 @@
 """HTTP/1.1 message syntax (RFC 9112) for both sides of the proxy: heads, header lines and chunked bodies.
 
 h11 looks at each header seven times and makes an object of each chunk (3.8 us; a read of 64 KiB holds 250 of them), and
-it accepts a bare LF after trailers, where a stricter reader behind us would see another request. This module has one
+it accepts a bare LF after trailers, where the next proxy may see another request. This module has one
 parser for heads and one for chunks, as strict as h11 or stricter.
 """
 
@@ -129,8 +129,13 @@ class Dechunker:
                 else:
                     self._chunk_left = length
                     self._in_trailers = not length
-        framing_bytes = held_bytes + len(data) - len(self._size_line) - len(self._trailers) - len(self.rest)
-        self._count_excess(framing_bytes - body_bytes, chunks, body_bytes)
+        framing_bytes = (
+            held_bytes + len(data) - len(self._size_line) - len(self._trailers) - len(self.rest) - body_bytes
+        )
+        allowed_bytes = CHUNK_BYTES_FREE * chunks + 2 * body_bytes
+        self._excess_bytes = max(0, self._excess_bytes + framing_bytes - allowed_bytes)
+        if self._excess_bytes > CHUNK_EXCESS_BYTES_MAX:
+            raise MalformedError("its chunks are nearly all framing")
 
     def _read_size(self, data: bytes, at: int) -> re.Match[bytes] | None:
         """Return the size line at this place, None while it is incomplete."""
@@ -165,9 +170,3 @@ class Dechunker:
         self.rest = data[at:]
         text.clear()
         return at
-
-    def _count_excess(self, framing_bytes: int, chunks: int, body_bytes: int) -> None:
-        allowed_bytes = CHUNK_BYTES_FREE * chunks + 2 * body_bytes
-        self._excess_bytes = max(0, self._excess_bytes + framing_bytes - allowed_bytes)
-        if self._excess_bytes > CHUNK_EXCESS_BYTES_MAX:
-            raise MalformedError("its chunks are nearly all framing")

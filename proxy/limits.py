@@ -107,41 +107,41 @@ __all__ = [
 #: asks (clients.md 7.2). Nothing is decided by it: a result that comes later still counts.
 ABANDONED_AFTER_S: Final = 3_600.0
 
-#: One header block, status line and blank line included; also one chunk header and all trailers of a body. Four times
-#: what h11 takes by itself, because providers send long cookies and policies.
+#: One head with its empty line; also one chunk size line, and all trailers of a body. Four times h11's default, because
+#: providers send long cookies and policies.
 HEAD_BYTES_MAX: Final = 64 * 1024
 
-#: Headers of one answer. Providers send 20 to 40.
+#: Headers of one message. Providers send 20 to 40.
 HEADERS_MAX: Final = 1_000
 
-#: 1xx answers before the one that counts. Go took 5; a gateway that says 102 every ten seconds reaches 60 until the
-#: deadline for the first byte.
+#: 1xx responses before the final one. Go allows 5; a gateway that sends 102 every ten seconds reaches 60 before the
+#: first-byte deadline.
 INFORMATIONAL_MAX: Final = 100
 
-#: What a chunk may spend on its framing besides twice its data: size, extension and line ends of an honest one.
+#: Framing that a chunk may have besides twice its data: size, extension and line ends of an honest one.
 CHUNK_BYTES_FREE: Final = 16
 
-#: Framing beyond that, over a whole body; as Go has it since an upstream could send 64 KiB of extension for each byte.
+#: Framing beyond that in a whole body, as in Go: an upstream could send 64 KiB of extension for each byte.
 CHUNK_EXCESS_BYTES_MAX: Final = 16 * 1024
 
-#: One socket read: what trio takes by default, and more than a provider writes at once.
+#: One socket read: trio's default, and more than a provider writes at once.
 RECEIVE_BYTES_MAX: Final = 64 * 1024
 
-#: Reads of one connection that did not have to wait before others have their turn: each may hold 300 frames of 230 B.
+#: Reads of one connection without waiting, before other tasks run: each may contain 300 frames of 230 B.
 READS_A_TURN: Final = 4
 
-#: Plain text of all TLS records of one socket read: it is always shorter than the read.
+#: Plain text of all TLS records of one socket read, which is always longer.
 TLS_RECORDS_BYTES_MAX: Final = RECEIVE_BYTES_MAX
 
-#: One send, so that the write deadline measures progress and not the size of an upload. A request up to this size goes
-#: out in one piece before anything is read: it fits the socket's buffer.
+#: One send, so that the write deadline measures progress and not the size of an upload. A request up to this size is
+#: sent in one piece before anything is read: it fits the socket's buffer.
 SEND_BYTES_MAX: Final = 64 * 1024
 
-#: From the name to the end of the TLS handshake, the egress proxy's answer included.
+#: From the name look-up to the end of the TLS handshake, including the egress proxy.
 CONNECT_TIMEOUT_S: Final = 10.0
 
-#: Names that are looked up at once, those given up included. Upstreams come from the settings and are few, so only a
-#: resolver that hangs ever reaches it; then later ones wait, and end at the connect deadline.
+#: Concurrent name look-ups, cancelled ones included. Only a resolver that hangs ever reaches it; later look-ups then
+#: wait until the connect deadline.
 LOOKUPS_MAX: Final = 64
 
 #: Of one send; reading has no deadline here, the pump has one for the first byte and one for silence.
@@ -150,17 +150,17 @@ WRITE_TIMEOUT_S: Final = 30.0
 #: After the terminator, to the end of the body: the final chunk is in the next packet, or it does not come.
 DRAIN_TIMEOUT_S: Final = 0.25
 
-#: What may come in that time; who sends more has not ended.
+#: Bytes in that time; an upstream that sends more has not ended.
 DRAIN_BYTES_MAX: Final = 64 * 1024
 
-#: Connections that wait for the next request, per origin. Beyond it the oldest is closed.
+#: Idle connections per origin; beyond it the oldest is closed.
 IDLE_CONNECTIONS_MAX: Final = 100
 
-#: A connection that closes within so long of a request, before any answer, was closed while it waited: the request goes
-#: out once more on a new one. Three round trips around the earth.
+#: A reused connection that closes within this time of a request, before any response, was closed while idle: the
+#: request is sent again on a new one. Three round trips around the earth.
 STALE_CONNECTION_S: Final = 1.0
 
-#: How long they wait: below the 60 s after which common load balancers close. Who closes earlier is noticed (U58).
+#: Below the 60 s after which common load balancers close. An earlier close is noticed.
 IDLE_CONNECTION_TIMEOUT_S: Final = 55.0
 
 #: The first and two more: what both official SDKs do by themselves, so that one call costs no more than they expect.
@@ -260,10 +260,10 @@ DESCRIPTORS_RESERVED: Final = 64
 #: Of an answer that says it failed; U11 sends 2 MB of HTML, and nobody reads more.
 ERROR_BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 
-#: The last send of an answer cannot be cancelled, so it is bounded; a client that takes nothing is cut.
+#: The last send of a response cannot be cancelled, so it has a deadline.
 FINAL_SEND_TIMEOUT_S: Final = 5.0
 
-#: Bytes for each byte of a compressed answer: text shrinks ten times, a bomb a thousand (U52).
+#: Output for each byte of a compressed response: text shrinks ten times, a bomb a thousand.
 INFLATE_RATIO_MAX: Final = 100
 
 #: Of a request, decoded, before that proportion counts: one line of a log over and over shrinks three hundred times,
@@ -281,7 +281,7 @@ INFLATE_SLICE_BYTES: Final = 16 * 1024
 #: stopped: it must not take the place of others' writes.
 INFLATED_AT_ONCE: Final = 4
 
-#: Of one read, decoded: 64 KiB of text compressed twenty times would be 1.3 MB, and take 3 ms.
+#: Output of one decompression step: 64 KiB of text compressed twenty times would be 1.3 MB, and take 3 ms.
 INFLATE_STEP_BYTES_MAX: Final = 256 * 1024
 
 #: A request that is parsed on the loop: 1 ms; larger ones take a thread, or the loop would stall for everybody.
@@ -324,8 +324,8 @@ DISK_BYTES_NONE: Final = 384 * 1024**2
 #: Of an upstream's capability document; hermes-agent's has some 5 KB.
 DOCTOR_BODY_BYTES_MAX: Final = 1024 * 1024
 
-#: A deadline that is looked at so late says that this process did not run: suspended, or on a machine that was. What
-#: waits in its sockets is read for as long before anybody is judged by the clock.
+#: A deadline that is checked so late means that this process was suspended. Its sockets are then read for as long
+#: before any deadline is enforced.
 LATE_S: Final = 1.0
 
 #: For one answer that `doctor` asks for, from the name to the body.
@@ -334,43 +334,42 @@ DOCTOR_TIMEOUT_S: Final = 5.0
 #: Of one running stream: client, upstream, tape.
 STREAM_DESCRIPTORS: Final = 3
 
-#: 128 is the kernel's usual cap; 1,000 clients that come back at once (L07) must not be turned away.
+#: 128 is the kernel's usual cap; 1,000 clients that reconnect at once must not be turned away.
 ACCEPT_BACKLOG: Final = 1_024
 
-#: Between two lines that no connection can be accepted: hypercorn wrote 70 tracebacks a second (P10).
+#: Between two log lines that no connection can be accepted: hypercorn wrote 70 tracebacks a second.
 ACCEPT_LOG_S: Final = 1.0
 
-#: After an accept failed; as trio waits.
+#: After a failed accept, as in trio.
 ACCEPT_RETRY_S: Final = 0.1
 
-#: Of a request's body that no app has asked for yet: four socket reads.
+#: A request's body that the app has not received yet: four socket reads.
 BODY_AHEAD_BYTES_MAX: Final = 256 * 1024
-#: While there is no room for more, so often it is looked whether the client has left: the bar of a leaving is 50 ms.
+#: Between two looks whether the client has left while nothing is read from it: leaving must be noticed within 50 ms.
 LEFT_LOOK_S: Final = 0.04
 
-#: Of a client's connection without a request: above the 60 s of common load balancers and SDKs, so that they close
-#: first, and no request meets a closing connection.
+#: A client's connection without a request: above the 60 s of common load balancers and SDKs, so that they close first
+#: and no request meets a closing connection.
 CLIENT_IDLE_TIMEOUT_S: Final = 75.0
 
-#: After an answer to a request that was not read to its end, and for TLS to say goodbye: what still comes is thrown
-#: away meanwhile, so that no reset overtakes the answer.
+#: After a response to a request that was not read to its end, and for the TLS goodbye: what still comes is dropped
+#: meanwhile, so that no reset overtakes the response.
 LINGER_TIMEOUT_S: Final = 1.0
 
-#: What is kept of the requests behind one whose answer is not whole. Beyond it the reader waits, and a client that then
-#: leaves is seen at the next send only.
+#: Requests that are kept until the response before them is complete; beyond it nothing more is read.
 PIPELINED_BYTES_MAX: Final = 256 * 1024
 
-#: From the first byte of a request's head to its last, or of a TLS handshake (C16).
+#: From the first byte of a request's head to its last; also a TLS handshake.
 REQUEST_HEAD_TIMEOUT_S: Final = 10.0
 
 #: One send under TLS, so that the write deadline measures progress: one record.
 SEND_PIECE_BYTES_MAX: Final = 16 * 1024
 
-#: Sends of one connection that did not have to wait before others have their turn: a checkpoint costs 3 us, a send 8.
+#: Sends of one connection without waiting, before other tasks run: a checkpoint costs 3 us, a send 8.
 SENDS_A_TURN: Final = 16
 
-#: For a client that vanished without a word; who only reads slowly is our own deadline's business. Linux counts a
-#: window that stays small as no progress: with 30 s, a client that took 15 KB a second was reset at 30.4 s.
+#: For a client that vanished; slow readers have our own deadline. Linux counts a window that stays small as no
+#: progress: with 30 s, a client that took 15 KB a second was reset at 30.4 s.
 TCP_USER_TIMEOUT_MS: Final = 120_000
 
 #: After the drain: for the last frames to reach their clients. SIGTERM to exit takes 35 s at most (failures.md G12).

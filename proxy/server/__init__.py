@@ -1,1 +1,7 @@
-"""HTTP/1.1 server: listening sockets to strict ASGI requests, with deadlines."""
+"""An HTTP/1.1 server: listening sockets to strict ASGI requests, with deadlines.
+
+`server` accepts, `connection` reads requests one after the other, `request_head` parses their heads strictly,
+`exchange` is ASGI's receive and send for one request, `client_socket` writes, keeps deadlines and ends connections, and
+`reaper`
+is the one task for all deadlines. The relay sees `asgi` only.
+"""

@@ -48,7 +48,7 @@ class Timeouts:
 
 
 class ClientSocket:
-    """A stream from `accept`; whoever made this closes it with `aclose`."""
+    """A stream from `accept`; its connection closes it with `aclose`."""
 
     def __init__(self, stream: Stream, reaper: Reaper, timeouts: Timeouts) -> None:
         self.over = False
@@ -88,35 +88,27 @@ class ClientSocket:
 
         While the connection lingers, what still comes is dropped.
         """
-        while data := await (self._receive_raw() if self._reads_raw else self._receive_stream()):
-            if not self.over:
-                return data
-        return b""
-
-    async def _receive_raw(self) -> bytes:
-        if self._reads_without_wait >= READS_A_TURN:
-            self._reads_without_wait = 0
-            await trio.lowlevel.checkpoint()
-        while True:
+        while not self._ended:
+            if self._reads_without_wait >= READS_A_TURN:
+                self._reads_without_wait = 0
+                await trio.lowlevel.checkpoint()
             try:
-                data = self._raw.recv(RECEIVE_BYTES_MAX)
+                if self._reads_raw:
+                    data = self._raw.recv(RECEIVE_BYTES_MAX)
+                else:
+                    data = b""
+                    with trio.CancelScope() as self._reading:
+                        data = bytes(await self._stream.receive_some(RECEIVE_BYTES_MAX))
+                self._reads_without_wait += 1
             except BlockingIOError:
                 self._reads_without_wait = 0
-                try:
+                with suppress(trio.ClosedResourceError):
                     await trio.lowlevel.wait_readable(self._raw)
-                except trio.ClosedResourceError:
-                    return b""
-            except OSError:
-                return b""  # reset, or closed by us
-            else:
-                self._reads_without_wait += 1
+                continue
+            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+                break  # reset, or closed by us
+            if not (data and self.over):
                 return data
-
-    async def _receive_stream(self) -> bytes:
-        if self._ended:
-            return b""
-        with trio.CancelScope() as self._reading, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            return bytes(await self._stream.receive_some(RECEIVE_BYTES_MAX))
         return b""
 
     def peer_left(self) -> bool:
@@ -130,7 +122,7 @@ class ClientSocket:
     # Sending
 
     async def send(self, data: bytes) -> bool:
-        """Send all of it, or abort the connection; do nothing once it is over. Concurrent sends keep their order.
+        """Send all bytes, or abort the connection; do nothing once it is over. Concurrent sends keep their order.
 
         Return whether it was sent.
         """

@@ -1,7 +1,7 @@
 """One client's connection: reads its requests one after the other, and runs the app for each in a task of its own.
 
 While a response is under way the connection goes on reading, so that a client that leaves is seen at once. A half-close
-counts as leaving, too: it cannot be told from a close, and an upstream must not go on for a client that is gone. Bytes
+counts as leaving, too: it looks the same as a close, and an upstream must not go on for a client that is gone. Bytes
 after a request are kept, up to a bound, and read as the next request when the response is complete.
 """
 
@@ -83,7 +83,7 @@ class Connection:
             data = await self._read_on(exchange, head.rest)
 
     async def _read_head(self, data: bytes) -> RequestHead | None:
-        """Return the next request's head, None where there is none to be answered."""
+        """Return the next request's head; None if the client left or its head was refused."""
         while True:
             started = self._heads.started
             head = self._heads.feed(data)

@@ -1,7 +1,7 @@
 """A strict parser for request heads: what RFC 9112 does not allow is refused before any app sees it.
 
-Bare line feeds, folded headers, or a length beside a transfer encoding are read differently by different servers, which
-is how requests are smuggled past a proxy.
+Servers differ in how they read bare line feeds, folded headers, or a length together with a transfer encoding, which is
+how requests are smuggled past a proxy.
 """
 
 import re
@@ -55,6 +55,8 @@ class HeadReader:
     """A buffer for one request head at a time: `feed` it until it returns something."""
 
     def __init__(self, h2c_offers: Literal["refused", "ignored"] = "refused") -> None:
+        self.started = False
+        """A part of a head was received."""
         self._h2c_offers = h2c_offers
         self._data = bytearray()
         self._scanned = 0
@@ -75,16 +77,13 @@ class HeadReader:
         if end < 0:
             if _FOREIGN.match(held):
                 return Refusal(400, "This is not HTTP. The port does not use TLS.")
+            self.started = bool(held)
             return None
         head, rest = bytes(held[:end]), bytes(held[end + 4 :])
         held.clear()
         self._scanned = 0
+        self.started = False
         return self._parse(head, rest)
-
-    @property
-    def started(self) -> bool:
-        """Whether a part of a head was received."""
-        return bool(self._data)
 
     def _parse(self, block: bytes, rest: bytes) -> RequestHead | Refusal:
         parsed = parse_head(block)

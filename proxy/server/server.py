@@ -1,6 +1,6 @@
-"""Serves an ASGI app over HTTP/1.1: listening sockets of ours, one task a connection, a stop that always ends
+"""An ASGI server for HTTP/1.1: listening sockets, one task for each connection, and a shutdown that always ends.
 
-No lifespan: the app has none. No HTTP/2: TLS offers http/1.1 only, and clear text is guarded.
+It has no lifespan, because the app needs none, and no HTTP/2.
 """
 
 import errno
@@ -29,12 +29,12 @@ from .reaper import Reaper
 
 __all__ = ["BindError", "Server", "ServerSettings", "listening", "serve", "shielded"]
 
-#: A host has an address that this machine lacks: `localhost` in a container without IPv6. Its others serve.
+#: An address of the host that this machine lacks, as `localhost` has in a container without IPv6; the others serve.
 _ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
 class BindError(Exception):
-    """An address cannot be listened on; the message is one line for whoever starts the server."""
+    """An address that cannot be listened on; the message is one line."""
 
 
 def _silent(_: object) -> None:
@@ -43,22 +43,22 @@ def _silent(_: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What may differ from server to server."""
+    """The settings of one server."""
 
     timeouts: Timeouts = field(default_factory=Timeouts)
     graceful_s: float = SHUTDOWN_DRAIN_S + SHUTDOWN_GRACE_S
-    """After the shutdown began; then what still runs is cancelled. Longer than the streams are drained."""
+    """How long responses may go on after a shutdown began; then they are cancelled."""
     certfile: Path | None = None
     keyfile: Path | None = None
     h2c_offers: Literal["refused", "ignored"] = "refused"
     log: Callable[[str], None] = _silent
-    """One line, without its end."""
+    """Called with one line, without a line end."""
     on_refused: Callable[[int], None] = _silent
-    """The status of what was refused before any app was asked."""
+    """Called with the status of each request that was refused before it reached the app."""
 
 
 def listening(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of the host, which may stand in brackets; port 0 is one free port for all of them."""
+    """Return a listening socket for each address of a host (brackets allowed); port 0 is one free port for all."""
     opened: list[socket.socket] = []
     failed: OSError | None = None
     try:
@@ -66,7 +66,7 @@ def listening(host: str, port: int) -> list[socket.socket]:
     except OSError as exc:
         raise BindError(f"cannot listen on {host} port {port}: {exc.strerror or exc}") from exc
     except UnicodeError as exc:  # an empty label, or one of more than 63 letters
-        raise BindError(f"cannot listen on {host} port {port}: no machine can have this name") from exc
+        raise BindError(f"cannot listen on {host} port {port}: this is not a valid host name") from exc
     for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
         try:
             opened.append(_bound(family, (address[0], port, *address[2:])))
@@ -101,10 +101,7 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
 
 
 def shielded(app: App) -> App:
-    """For an app that leaves at `http.disconnect`, as Quart does: the last send of an answer cannot be cancelled.
-
-    Our connection says `http.disconnect` only when that send is over, so this is for the cancels of the app itself.
-    """
+    """Shield the last send of a response, for apps that cancel themselves at `http.disconnect`, as Quart does."""
 
     async def wrapped(scope: Any, receive: Any, send: Any) -> None:
         async def sending(message: Any) -> None:
@@ -156,10 +153,9 @@ async def serve(
     shutdown: trio.Event,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Until `shutdown` and then as long as answers run, `settings.graceful_s` at most. Starts with the URLs it serves.
+    """Serve until `shutdown`, and then as long as responses run, but at most `settings.graceful_s`.
 
-    Whoever calls it drains: what runs is let be until that time, then cancelled, and a reader that stalls holds up
-    nothing. The reaper must run.
+    It starts with the URLs that it serves. The reaper must run.
     """
     context = _tls(settings)
     server = Server(app, settings, reaper)
@@ -200,14 +196,14 @@ async def _accept(
             try:
                 stream = await listener.accept()
             except OSError as exc:
-                # No descriptors (P10), or a client that left in the queue. Those who wait are served later.
+                # No descriptors, or a client that left the queue. The others are served later.
                 if trio.current_time() >= logged_at + ACCEPT_LOG_S:
                     logged_at = trio.current_time()
-                    server.settings.log(f"cannot accept connections: {exc.strerror or exc}")
+                    server.settings.log(f"Cannot accept connections: {exc.strerror or exc}")
                 await trio.sleep(ACCEPT_RETRY_S)
                 continue
             if context is None:
                 connections.start_soon(server.handle, stream)
             else:
-                # Not "https_compatible": an answer that lasts until the close is whole only if TLS says goodbye.
+                # Not "https_compatible": a response that lasts until the close is whole only if TLS says goodbye.
                 connections.start_soon(server.handle, trio.SSLStream(stream, context, server_side=True))

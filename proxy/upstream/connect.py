@@ -1,4 +1,4 @@
-"""A stream to an origin: name, TCP, egress proxy and TLS, under one deadline. It is open, or nothing is left of it."""
+"""A stream to an origin: name, TCP, egress proxy and TLS, under one deadline."""
 
 import socket
 import ssl

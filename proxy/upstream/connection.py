@@ -92,8 +92,22 @@ class Connection:
 
     async def receive(self) -> Read:
         """Make one socket read and feed it to `exchange`. A cancelled call has lost nothing."""
+        data = b""
         try:
-            data = await self._receive_raw(self._raw) if self._raw else await self._receive_stream()
+            if self._raw is None:
+                data = bytes(await self._stream.receive_some(RECEIVE_BYTES_MAX))
+            else:
+                if self._reads_without_wait >= READS_A_TURN:  # before the read: a cancelled call has lost nothing
+                    self._reads_without_wait = 0
+                    await trio.lowlevel.checkpoint()
+                while True:
+                    try:
+                        data = self._raw.recv(RECEIVE_BYTES_MAX)
+                        break
+                    except BlockingIOError:
+                        self._reads_without_wait = 0
+                        await trio.lowlevel.wait_readable(self._raw)
+                self._reads_without_wait += 1
         except (trio.BrokenResourceError, OSError):
             self.exchange.fail(ResetError("the upstream reset the connection"))
             return Read(trio.current_time(), b"")
@@ -102,23 +116,6 @@ class Connection:
     async def aclose(self) -> None:
         """Close the stream at once, without waiting; works in a cancelled scope."""
         await trio.aclose_forcefully(self._stream)
-
-    async def _receive_stream(self) -> bytes:
-        return bytes(await self._stream.receive_some(RECEIVE_BYTES_MAX))
-
-    async def _receive_raw(self, raw: socket.socket) -> bytes:
-        if self._reads_without_wait >= READS_A_TURN:  # before the read: a cancelled call has lost nothing
-            self._reads_without_wait = 0
-            await trio.lowlevel.checkpoint()
-        while True:
-            try:
-                data = raw.recv(RECEIVE_BYTES_MAX)
-            except BlockingIOError:
-                self._reads_without_wait = 0
-                await trio.lowlevel.wait_readable(raw)
-            else:
-                self._reads_without_wait += 1
-                return data
 
     async def _read_head(self) -> Read:
         while True:
@@ -173,7 +170,7 @@ class Connection:
         return True
 
     async def _send(self, data: bytes) -> bool:
-        """Send all of it; False if the peer takes no more. Its reason is read, not guessed."""
+        """Send all bytes; False if the peer takes no more. Its reason is read, not guessed."""
         if self._raw is not None:
             with suppress(OSError):  # the next send raises it again, unless only the buffer was full
                 data = data[self._raw.send(data) :]

@@ -32,7 +32,7 @@ class End(Enum):
     FRAMED = "framed"
     """By its length, its last chunk, or because the response has no body."""
     CLOSED = "closed"
-    """By the close of the connection, which cannot be told from a cut."""
+    """By the close of the connection, which looks the same as a cut."""
 
 
 class Head(NamedTuple):

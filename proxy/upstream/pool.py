@@ -56,7 +56,7 @@ class Pool:
         await self._close_until(trio.current_time() - self._idle_timeout_s)
 
     async def aclose(self) -> None:
-        """Close all of them, and whatever is given back later."""
+        """Close all of them, and each that is given back later."""
         self._closed = True
         await self._close_until(trio.current_time())
 

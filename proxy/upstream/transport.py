@@ -2,7 +2,7 @@
 
 It adds nothing to a request but Host and framing, and interprets nothing of a response: no cookies, redirects,
 decompression, environment or log. A connection belongs to its request until it is idle, so a cancelled request leaves
-nothing behind (httpcore's pool loses a slot for ever with each request that is cancelled while connecting).
+nothing open (httpcore's pool loses a slot for ever with each request that is cancelled while connecting).
 """
 
 import ssl
@@ -62,7 +62,7 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         self.pool = Pool(idle_max=settings.idle_connections_max, idle_timeout_s=settings.idle_connection_timeout_s)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Return the response once its head has come; raise WireError, or whatever the request's body raised."""
+        """Return the response once its head has come; raise WireError, or the error that the request's body raised."""
         if request.method == "CONNECT" or "upgrade" in request.headers:
             raise LocalError("a request that changes the protocol of its connection cannot be relayed")
         # httpx.URL normalises paths; a caller that needs one exactly as it came gives it as httpx's extension.

@@ -178,7 +178,7 @@ def test_a_host_that_no_name_can_be_is_one_line(
     given = ["--upstream", "http://127.0.0.1:9/v1", "--host", host, "--data", tmp_path / "d"]
     said = run("serve", *given)
     assert (said.code, said.out) == (CANNOT_START, "")
-    assert said.err == f"wiretape: cannot listen on {host} port 8787: no machine can have this name\n"
+    assert said.err == f"wiretape: cannot listen on {host} port 8787: this is not a valid host name\n"
     assert f"cannot listen on {host} port 8787" in run("doctor", *given).out
 
 

@@ -209,7 +209,7 @@ async def test_without_descriptors_it_waits_and_says_so_once_a_second() -> None:
             await trio.sleep(0.5)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert log == ["cannot accept connections: Too many open files"]
+        assert log == ["Cannot accept connections: Too many open files"]
         for client in clients:
             await client.send(request("GET", "/", "Connection: close"))
             assert (await said(trio.SocketStream(client))).endswith(b"hello")

@@ -7,19 +7,14 @@ from typing import Any, Literal
 from wiretape.events.core.json_text import ABSENT, parse
 from wiretape.events.core.model import (
     AttemptStarted,
-    Ended,
     ReasoningDelta,
     RefusalDelta,
-    Repaired,
     TextDelta,
     ToolArgumentsDelta,
     ToolCallStarted,
 )
 from wiretape.events.emission.emit import events
-from wiretape.events.folds.message import Message
-from wiretape.events.folds.tools import Tools
-from wiretape.events.folds.usage import UsageFold
-from wiretape.events.folds.warnings import Warnings
+from wiretape.events.emission.summarise import summarise
 from wiretape.events.tape.record import Record
 
 from ..matching.json_diff import changes, first_difference
@@ -74,14 +69,10 @@ def _is_chat(records: Sequence[Record]) -> bool:
 
 def _facts(records: Sequence[Record]) -> dict[str, dict[str, _Fact]]:
     """Return the facts of a chat stream by answer, by call, and of the whole."""
-    message, tools, usage, warnings = Message(), Tools(), UsageFold(), Warnings()
+    summary = summarise(records)
+    message, ended = summary.message, summary.wire.ended
     pieces: dict[tuple[object, ...], _Pieces] = {}
-    ended: Ended | None = None
     for event in events(records, repairs=False):
-        if isinstance(event, Repaired):
-            continue
-        for fold in (message, tools, usage, warnings):
-            fold.apply(event)
         match event:
             case AttemptStarted():
                 pieces.clear()
@@ -90,8 +81,6 @@ def _facts(records: Sequence[Record]) -> dict[str, dict[str, _Fact]]:
             case ToolCallStarted() | ToolArgumentsDelta():
                 text = event.text if isinstance(event, ToolArgumentsDelta) else ""
                 _add(pieces.setdefault((event.choice, event.call), []), event.n, text)
-            case Ended():
-                ended = event
             case _:
                 pass
     facts: dict[str, dict[str, _Fact]] = {}
@@ -103,7 +92,7 @@ def _facts(records: Sequence[Record]) -> dict[str, dict[str, _Fact]]:
             f"refusal of {answer}": _text(message.refusal(choice), pieces.get((RefusalDelta, choice))),
             f"finish of {answer}": _Fact(said.finish or None),
         }
-    for number, call in enumerate(tools.wire.all_calls()):
+    for number, call in enumerate(summary.wire.all_calls()):
         brought = pieces.get((call.choice, call.number), [])
         values = {
             "name": call.name,
@@ -121,11 +110,11 @@ def _facts(records: Sequence[Record]) -> dict[str, dict[str, _Fact]]:
     flags = list(ended.flags) if ended is not None else []
     facts["stream"] = {
         "ending": _Fact(ended.ending if ended is not None else None),
-        "warnings": _Fact([code for code, _ in warnings.found if code not in flags]),
+        "warnings": _Fact([code for code, _ in summary.warnings if code not in flags]),
         "flags": _Fact(flags, breaking=False),
         "model": _Fact(message.model, breaking=False),
         "id": _Fact(message.id, breaking=False),
-        "usage": _Fact(usage.counts or {}, breaking=False, kind="json"),
+        "usage": _Fact(summary.wire.usage or {}, breaking=False, kind="json"),
     }
     return facts
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import cycle, islice
 from os import cpu_count
 from pathlib import Path
@@ -24,10 +24,7 @@ from wiretape.events.core.json_text import as_object, dumps, parse
 from wiretape.events.core.model import Event
 from wiretape.events.core.settings import Facts
 from wiretape.events.emission.emit import Emitter
-from wiretape.events.folds.message import Message
-from wiretape.events.folds.tools import Tools
-from wiretape.events.folds.usage import UsageFold
-from wiretape.events.folds.warnings import Warnings
+from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.record import encode
 from wiretape.events.tape.tape import Reader, Recorder
 
@@ -115,17 +112,9 @@ class Run(NamedTuple):
 
 
 def _run(path: Path, step: str) -> Run:
-    message, tools, usage, warnings = Message(), Tools(), UsageFold(), Warnings()
-    folds: tuple[Callable[[Event], None], ...] = (message.apply, tools.apply, usage.apply, warnings.apply)
+    summary, found = StreamSummary(), list[Event]()
     events = records = 0
-
-    def fold(event: Event) -> None:
-        nonlocal events
-        events += 1
-        for apply in folds:
-            apply(event)
-
-    reader, emitter = Reader(), Emitter(sink=fold if step == STEPS[2] else None, repairs=False)
+    reader, emitter = Reader(), Emitter(sink=found.append if step == STEPS[2] else None, repairs=False)
     began = _memory()
     start = time.process_time()
     with path.open("rb") as file:
@@ -134,9 +123,14 @@ def _run(path: Path, step: str) -> Run:
                 records += 1
                 if step != STEPS[0]:
                     emitter.feed(record)
+                if step == STEPS[2]:
+                    events += len(found)
+                    summary.take(record, emitter.wire, found)
+                    found.clear()
     cpu_s = time.process_time() - start
     peak = _memory()
     assert not reader.damage, reader.damage
+    message = summary.message
     text = len(message.text()) + sum(len(arguments) for _, _, arguments in message.calls())
     return Run(records, events or records, cpu_s, began, peak, text)
 

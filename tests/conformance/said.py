@@ -9,7 +9,6 @@ from tests.support.chat import tape
 from wiretape.events.core.model import Ended, Repaired
 from wiretape.events.emission.emit import Emitter, events
 from wiretape.events.folds.message import Message
-from wiretape.events.folds.usage import UsageFold
 
 __all__ = ["Answer", "Reading", "Truth", "differences", "truth"]
 
@@ -97,17 +96,16 @@ def truth(upstream: bytes, *, usage: bool = False, request: dict[str, Any] | Non
     records = tape(upstream, request=asked, **settings)
     emitter = Emitter()
     sent = b"".join(frame for record in records for frame in emitter.feed(record))
-    message, counts, repairs = Message(), UsageFold(), set[str]()
+    message, repairs = Message(), set[str]()
     for event in events(records):
         message.apply(event)
-        counts.apply(event)
         if isinstance(event, Repaired):
             repairs.add(event.repair)
     assert emitter.wire.ended is not None, "every stream has an ending"
     return Truth(
         sent=sent,
         answers={index: _answer(message, index) for index in message.choices},
-        usage=counts.counts,
+        usage=emitter.wire.usage,
         asked_for_usage=usage,
         ended=emitter.wire.ended,
         repairs=frozenset(repairs),

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.chat import DONE, call, finish, run, tape
 from wiretape.events.core.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State, Trigger, step
-from wiretape.events.folds.tools import Tools
+from wiretape.events.emission.summarise import summarise
 
 
 def test_every_state_is_in_the_table_and_every_trigger_is_used() -> None:
@@ -85,10 +85,7 @@ def test_whatever_a_stream_says_a_call_lives_by_the_table(settings: dict[str, An
     """All words of up to three more things behind the first delta of a call, each read as a stream."""
     for word in WORDS:
         result = run(tape(SAID["start"] + b"".join(SAID[said] for said in word if said != "start"), **settings))
-        tools = Tools()
-        for event in result.events:
-            tools.apply(event)
-        lived = [move.state for move in tools.moves if move.call == 0]
+        lived = [move.state for move in summarise(result.records).moves if move.call == 0]
         assert lived == expected(tuple(said for said in word if said != "start")), word
         frames = [json.loads(each.partition(b"data: ")[2]) for each in result.sent if each.startswith(b"event:")]
         told = [

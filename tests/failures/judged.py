@@ -23,8 +23,8 @@ from tests.support.http import Answer
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, is_object, parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.settings import Settings
-from wiretape.events.emission.emit import Emitter, events
-from wiretape.events.folds.tools import Tools
+from wiretape.events.emission.emit import Emitter
+from wiretape.events.emission.summarise import summarise
 from wiretape.events.folds.wire import Call
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.wire.sse import Decoder
@@ -296,10 +296,7 @@ def _attempts(tape: Sequence[Record]) -> None:
 
 def _calls(tape: Sequence[Record]) -> list[Call]:
     """V10 on the tape."""
-    tools = Tools()
-    for event in events(tape):
-        tools.apply(event)
-    calls = list(tools.wire.calls())
+    calls = list(summarise(tape).wire.calls())
     for call in calls:
         assert call.state in (State.RUNNING, State.DROPPED, State.MALFORMED), f"V10: {call.name} is {call.state}"
     return calls

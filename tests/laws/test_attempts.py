@@ -1,6 +1,5 @@
 """What an attempt brought before any content counts for nothing: not for the client, and not for a fold."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,12 +9,9 @@ from hypothesis import strategies as st
 from tests.laws.generated import agent_streams, streams
 from tests.laws.variants import FULL
 from tests.support.chat import run, text
-from wiretape.events.core.model import AttemptStarted, Event
+from wiretape.events.core.model import AttemptStarted
 from wiretape.events.emission.emit import Emitter
-from wiretape.events.folds.message import Message
-from wiretape.events.folds.tools import Tools
-from wiretape.events.folds.usage import UsageFold
-from wiretape.events.folds.warnings import Warnings
+from wiretape.events.emission.summarise import summarise
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
@@ -41,14 +37,12 @@ def attempts(bodies: list[bytes], *, hermes: bool) -> list[Record]:
     return [*records, recorder.end(99, {"cause": "eof"})]
 
 
-def said(events: Iterable[Event]) -> object:
-    """What every fold says at the end."""
-    message, usage, tools, warnings = Message(), UsageFold(), Tools(), Warnings()
-    for event in events:
-        for fold in (message, usage, tools, warnings):
-            fold.apply(event)
+def resulted(records: list[Record]) -> object:
+    """Return what the stream resulted in."""
+    summary = summarise(records)
+    message = summary.message
     choices = {index: (message.text(index), message.calls(index)) for index in message.choices}
-    return choices, usage.counts, [move.state for move in tools.moves], warnings.found
+    return choices, summary.wire.usage, [move.state for move in summary.moves], summary.warnings
 
 
 RUNS = b'event: hermes.tool.progress\ndata: {"tool":"t","toolCallId":"c","status":"running"}\n\n'
@@ -72,7 +66,7 @@ def test_a_failed_attempt_leaves_no_trace(failed: list[bytes], last: bytes, herm
     several, alone = run(attempts(bodies, hermes=hermes)), run(attempts([last], hermes=hermes))
     assert several.sent == alone.sent
     assert (several.ended.ending, several.ended.flags) == (alone.ended.ending, alone.ended.flags)
-    assert said(several.events) == said(alone.events)
+    assert resulted(several.records) == resulted(alone.records)
     assert len(several.of(AttemptStarted)) == len(bodies)
 
 

@@ -11,8 +11,8 @@ from tests.support.corpus import Stream, drawn, load, needs_corpus
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Ended, Event
 from wiretape.events.emission.emit import Emitter, emit, events
+from wiretape.events.emission.summarise import summarise
 from wiretape.events.folds.message import Message
-from wiretape.events.folds.warnings import Warnings
 from wiretape.events.tape.record import Record
 from wiretape.events.wire.sse import Decoder
 
@@ -53,12 +53,9 @@ def check(records: list[Record], key: str) -> None:
     """One ending; a warning names the calls that are open, and only them; nothing half is taken for whole."""
     seen = list(events(records))
     assert sum(isinstance(event, Ended) for event in seen) == 1
-    message, warnings = Message(), Warnings()
-    for event in seen:
-        message.apply(event)
-        warnings.apply(event)
-    named = sorted(call for warning in warnings.found for call in warning.calls)
-    assert named == sorted(lost_calls(message)), key
+    summary = summarise(records)
+    named = sorted(call for warning in summary.warnings for call in warning.calls)
+    assert named == sorted(lost_calls(summary.message)), key
     check_states(seen, records, key)
 
 

@@ -10,13 +10,9 @@ from tests.laws.generated import agent_streams, streams
 from tests.laws.variants import FULL
 from tests.support.chat import tape
 from tests.support.corpus import load, needs_corpus
-from wiretape.events.core.model import Ending, Event
+from wiretape.events.core.model import Ending
 from wiretape.events.emission.emit import Emitter, emit
-from wiretape.events.folds.message import Message
-from wiretape.events.folds.timing import Timing
-from wiretape.events.folds.tools import Tools
-from wiretape.events.folds.usage import UsageFold
-from wiretape.events.folds.warnings import Warnings
+from wiretape.events.emission.summarise import Summariser
 
 pytestmark = pytest.mark.slow
 
@@ -24,20 +20,14 @@ ENDINGS = get_args(Ending)
 
 
 def check(body: bytes, *, hermes: bool = False) -> None:
-    """Every fold after every record; what was emitted for a prefix is a prefix of what is emitted for the whole."""
+    """Check that every prefix has a summary, and that its frames are a prefix of those of the whole."""
     records = tape(body, hermes=hermes)
-    seen: list[Event] = []
-    emitter, sent = Emitter(sink=seen.append), b""
-    folds: tuple[Message | Tools | UsageFold | Warnings, ...] = (Message(), Tools(), UsageFold(), Warnings())
-    timing = Timing()
+    emitter, summariser, sent = Emitter(), Summariser(), b""
     for record in records:
         sent += b"".join(emitter.feed(record))
-        timing.alive(record.t)
-        for event in seen:
-            for fold in folds:
-                fold.apply(event)
-            timing.apply(event, record.t)
-        seen.clear()
+        summary = summariser.feed(record).summary
+        assert summary.ending in (None, *ENDINGS)
+        assert all(warned.code for warned in summary.warnings)
         assert emitter.wire.ending("eof") in ENDINGS
         assert emitter.wire.ending("reset") in ENDINGS
     assert sent == emit(records)

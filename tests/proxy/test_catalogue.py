@@ -19,10 +19,10 @@ from tests.support.corpus import needs_corpus, sampled
 from tests.support.pace import Pace, paced
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.lifecycle import State
-from wiretape.events.core.model import Event
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.core.model import Usage
+from wiretape.events.emission.emit import Emitter, events
+from wiretape.events.emission.summarise import summarise
 from wiretape.events.folds.summary import StreamSummary
-from wiretape.events.folds.usage import UsageFold
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Keep
 from wiretape.proxy.limits import DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
@@ -403,37 +403,30 @@ async def test_whoever_may_only_read_sees_what_became_of_a_call(tmp_path: Path) 
     assert peek_fates(tmp_path / "nowhere", "s1", CREATED) == {}
 
 
-def check_against_the_folds(records: list[Record]) -> None:
-    """A row is made from few records; the folds over all events of the tape say the same."""
-    usage, found = UsageFold(), list[Event]()
-    emitter = Emitter(sink=found.append)
-    content_us = None
-    for record in records:
-        emitter.feed(record)
-        if content_us is None and emitter.wire.content:
-            content_us = record.t
-    for event in found:
-        usage.apply(event)
+def check_against_the_events(records: list[Record]) -> None:
+    """Compare the row, which is made without events, with the summary that every event went into."""
     row, calls, _ = row_of_tape("s1", records)
-    assert row.usage == (None if usage.counts is None else dumps(usage.counts).decode())
-    ended = emitter.wire.ended
-    assert ended is not None
-    assert (row.ending, row.flags) == (ended.ending, ended.flags)
-    assert {(call.call, call.name) for call in calls} <= {(call.id, call.name) for call in emitter.wire.calls()}
-    assert row.first_content_us == content_us
+    summary = summarise(records)
+    counts: dict[str, Any] | None = None
+    for event in events(records):
+        counts = event.counts if isinstance(event, Usage) else counts
+    assert row.usage == (None if counts is None else dumps(counts).decode())
+    assert (row.ending, list(row.flags)) == (summary.ending, summary.flags)
+    assert {(call.call, call.name) for call in calls} <= {(call.id, call.name) for call in summary.wire.calls()}
+    assert (row.first_frame_us, row.first_content_us) == (summary.first_frame_us, summary.first_content_us)
 
 
 @given(body=streams())
 @example(body=call(index=0, id="a", type="function", name="f", arguments="{}"))
 def test_the_row_of_any_stream_is_what_the_folds_say(body: bytes) -> None:
-    check_against_the_folds(chat_tape(body, reads=97))
+    check_against_the_events(chat_tape(body, reads=97))
 
 
 @needs_corpus
 @pytest.mark.slow
 def test_the_row_of_every_captured_stream_is_what_the_folds_say() -> None:
     for _, capture in sampled():
-        check_against_the_folds(chat_tape(capture.body, reads=1_000))
+        check_against_the_events(chat_tape(capture.body, reads=1_000))
 
 
 async def test_a_tape_that_our_own_reading_fails_on_hides_no_other_and_is_listed(

@@ -1,14 +1,15 @@
-"""One stream as JSON, at every record of its tape."""
+"""The JSON of one stream, at every record of its tape."""
 
 from typing import Any
 
 import pytest
 
-from tests.proxy.control_cases import ME
+from tests.proxy.control_cases import ME, house, put
 from tests.proxy.store_cases import CREATED, flat, stream_of
 from tests.support.chat import DONE, call, finish, frame, sse, tape, text
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.emission.summarise import Summariser
+from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Reader, Recorder
 from wiretape.proxy.api.summary import summary_json
@@ -21,7 +22,7 @@ def summary_of(stream: str, records: list[Record], *, whole: bool = False) -> di
 WHOLE = flat(stream_of("s1", caller=ME, call_id="call-1"))
 
 
-def test_a_whole_stream() -> None:
+def test_json_of_a_whole_stream() -> None:
     said = summary_of("s1", WHOLE)
     received = said.pop("received")
     assert len(received.pop("sha256")) == 64
@@ -77,13 +78,13 @@ def test_a_whole_stream() -> None:
     }
 
 
-def test_the_texts_themselves_are_there_when_asked_for() -> None:
+def test_whole_adds_the_texts() -> None:
     said = summary_of("s1", WHOLE, whole=True)
     assert said["message"]["answers"][0]["text"] == "word 0 word 1 word 2 "
     assert said["tools"][0]["arguments"] == "{}"
 
 
-def test_every_prefix_has_a_summary_that_says_what_is_there_so_far() -> None:
+def test_every_prefix_has_a_summary_of_the_records_so_far() -> None:
     summariser = Summariser()
     for number, record in enumerate(WHOLE):
         said = summary_json("s1", summariser)
@@ -102,7 +103,7 @@ def test_a_cut_call_is_named_in_tools_and_warnings() -> None:
     assert said["warnings"] == [{"code": "reset", "calls": [{"id": "c9", "name": "write_file"}]}]
 
 
-def test_attempts_their_upstreams_and_what_became_of_them() -> None:
+def test_attempts_list_upstream_status_and_failure() -> None:
     recorder = Recorder()
     records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "chat"})]
     records += recorder.attempt(1, {"number": 1, "upstream": "first"})
@@ -126,13 +127,13 @@ def test_attempts_their_upstreams_and_what_became_of_them() -> None:
 
 SECOND = 1_000_000
 EMPTY = frame({})
-#: What the stall clock hears besides, and what it does not.
+#: Frames that reset the stall timer, and frames that do not.
 LIVES = [EMPTY, EMPTY.replace(b"\n\n", b"\r\n\r\n"), b"data: {\n\n", b"event: x\ndata: {}\n\n"]
 DEAD = [b": keepalive\n\n", b"event: ping\ndata: {}\n\n", sse({"type": "ping"}), b"data:\n\n", b"event: x\n\n"]
 
 
 def waited(beat: bytes, *, hermes: bool = False) -> tuple[int, int]:
-    """Silence and pause, in seconds, of a text, 98 such frames, one a second, and then none for 10."""
+    """Return silence and pause, in seconds, of a text, 98 such frames one second apart, and 10 seconds of nothing."""
     recorder = Recorder()
     opening = {"format": 1, "stream": "s1", "dialect": "chat", "profile": "strict", "settings": {"hermes": hermes}}
     records = [recorder.record("open", 0, opening), *recorder.attempt(0, {"number": 1})]
@@ -147,20 +148,20 @@ def waited(beat: bytes, *, hermes: bool = False) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("beat", LIVES)
-def test_a_stream_that_says_nothing_is_alive_and_does_not_get_on(beat: bytes) -> None:
+def test_a_frame_without_content_ends_silence_but_no_pause(beat: bytes) -> None:
     assert waited(beat) == (10, 108)
 
 
 @pytest.mark.parametrize("beat", DEAD)
-def test_what_does_not_reset_the_stall_clock_is_no_life(beat: bytes) -> None:
+def test_a_ping_ends_neither_silence_nor_pause(beat: bytes) -> None:
     assert waited(beat) == (108, 108)
 
 
-def test_a_keepalive_of_an_agent_is_life() -> None:
+def test_a_keepalive_of_hermes_ends_silence() -> None:
     assert waited(b": keepalive\n\n", hermes=True) == (10, 108)
 
 
-def test_each_read_of_a_body_is_life() -> None:
+def test_each_read_of_a_body_ends_silence() -> None:
     recorder = Recorder()
     records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": ""})]
     records += [recorder.body(second * SECOND, b"a") for second in range(1, 10)]
@@ -176,21 +177,21 @@ def test_usage_and_repairs_and_flags() -> None:
     assert said["repairs"]["done_supplied"] == 1
 
 
-def test_the_tapes_own_word_on_its_ending_counts() -> None:
+def test_the_ending_on_the_tape_wins() -> None:
     records = tape([text("a"), finish(), DONE])
     records[-1] = records[-1]._replace(keys={**records[-1].keys, "ending": "limit", "flags": ["untaped"]})
     said = summary_of("s1", records)
     assert (said["ending"], said["flags"]) == ("limit", ["untaped"])
 
 
-def test_a_plain_answer_that_passed_as_it_came_was_not_repaired() -> None:
+def test_a_plain_answer_has_no_repairs() -> None:
     choice = {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
     answer = dumps({"id": "c", "object": "chat.completion", "created": 7, "model": "m", "choices": [choice]})
     said = summary_of("s1", tape([answer], body=True, request={"model": "m"}, cause="closed"))
     assert (said["ending"], said["message"]["answers"][0]["text_chars"], said["repairs"]) == ("completed", 2, {})
 
 
-def test_results_in_the_request_are_told() -> None:
+def test_results_in_the_request_are_listed() -> None:
     recorder = Recorder()
     result = {"id": "c1", "name": "x", "failed": False, "output": "o", "duration_ms": None}
     said = summary_of("s1", [recorder.record("results", 0, {"results": [result]})])
@@ -198,7 +199,7 @@ def test_results_in_the_request_are_told() -> None:
 
 
 @pytest.mark.parametrize("ending", ["completed", "reset"])
-def test_an_exchange_of_no_dialect_has_no_message_and_no_flags_of_one(ending: str) -> None:
+def test_an_exchange_of_another_dialect_has_no_message_and_no_tools(ending: str) -> None:
     recorder = Recorder()
     records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "", "profile": "transparent"})]
     records.append(recorder.body(1, b'{"object":"list"}'))
@@ -216,7 +217,7 @@ JUNK: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("keys", JUNK)
-def test_junk_in_the_records_is_no_fault(keys: dict[str, Any]) -> None:
+def test_junk_in_records_does_not_raise(keys: dict[str, Any]) -> None:
     recorder = Recorder()
     records = [recorder.record("head", 0, {}), recorder.record("open", 0, keys)]
     records += [
@@ -230,5 +231,23 @@ def test_junk_in_the_records_is_no_fault(keys: dict[str, Any]) -> None:
     assert parse(dumps(said)) is not None
 
 
-def test_damage_stands_beside_what_could_be_read() -> None:
+def test_damage_is_listed() -> None:
     assert summary_json("s1", Summariser(), damage=[Damage(7, "torn")])["damage"] == [{"at": 7, "reason": "torn"}]
+
+
+async def test_get_of_a_stream_takes_each_record_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took over a second for 9,500 frames: five folds with a live state each, and the whole ledger."""
+    batches = stream_of("s1", caller=ME, reads=500, call_id="call-1")
+    taken: list[Record] = []
+    take = StreamSummary.take
+
+    def counted(self: StreamSummary, record: Record, *rest: Any) -> None:
+        taken.append(record)
+        take(self, record, *rest)
+
+    async with house() as home:
+        await put(home.store, "s1", batches)
+        monkeypatch.setattr(StreamSummary, "take", counted)
+        answered = await home.get("/wiretape/streams/s1", key="mine")
+        assert answered.json["records"] == len(flat(batches))
+    assert taken == flat(batches)

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from wiretape.events.emission.emit import Emitter, events
-from wiretape.events.folds.message import Message
-from wiretape.events.folds.usage import UsageFold
+from wiretape.events.emission.summarise import Summariser
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
@@ -80,13 +78,8 @@ def taped(path: Path) -> Taped | None:
 
 
 def _folded(records: Sequence[Record]) -> Taped:
-    emitter = Emitter()
-    for record in records:
-        emitter.feed(record)
-    message, counts = Message(), UsageFold()
-    for event in events(records):
-        message.apply(event)
-        counts.apply(event)
+    summariser = Summariser().feed(*records)
+    message, usage = summariser.summary.message, summariser.summary.wire.usage
     end = records[-1].keys
     heads = [record.keys.get("status") for record in records if record.kind == "head"]
     found = Taped(
@@ -94,14 +87,14 @@ def _folded(records: Sequence[Record]) -> Taped:
         flags=tuple(end.get("flags", ())),
         attempts=sum(record.kind == "attempt" for record in records),
         status=heads[-1] if heads else None,
-        repairs=dict(emitter.ledger.counts),
+        repairs=summariser.repairs,
     )
     if message.choices:
         found.text = message.text(0)
         found.calls = [[one, two, _arguments(three)] for one, two, three in message.calls(0) if two]
         found.finish = message.choices[0].finish
-    if counts.counts is not None:
-        found.usage = [counts.counts.get("prompt_tokens", 0), counts.counts.get("completion_tokens", 0)]
+    if usage is not None:
+        found.usage = [usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)]
     return found
 
 

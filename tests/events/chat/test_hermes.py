@@ -25,8 +25,8 @@ from wiretape.events.core.limits import (
     RETOLD_PLACES_MAX,
 )
 from wiretape.events.core.model import ForeignFrame, TextDelta, ToolProgress
-from wiretape.events.folds.tools import Move, Tools
-from wiretape.events.folds.warnings import Warned, Warnings
+from wiretape.events.emission.summarise import summarise
+from wiretape.events.folds.summary import Move, Warned
 from wiretape.events.tape.record import Record
 
 ROLE = frame({"role": "assistant"})
@@ -429,18 +429,15 @@ def test_behind_the_end_they_are_late() -> None:
 def test_in_the_folds_a_tool_that_it_runs_has_the_life_of_any_call() -> None:
     ran = [running(), running("read", "call_2"), completed(), running("_plan", "call_3"), completed("x", "y")]
     result = hermes(ROLE, *ran, completed("read", "call_2", "failed"))
-    tools, warnings = Tools(), Warnings()
-    for event in result.events:
-        tools.apply(event)
-        warnings.apply(event)
-    tools.apply(ToolProgress(n=9, id="nobody", name="x", status="completed"))
-    assert [(one.id, one.name, one.state.value, one.reason) for one in tools.wire.all_calls()] == [
+    summary = summarise(result.records)
+    summary.wire.apply(ToolProgress(n=9, id="unknown", name="x", status="completed"))
+    assert [(one.id, one.name, one.state.value, one.reason) for one in summary.wire.all_calls()] == [
         ("call_1", "terminal", "completed", ""),
         ("call_2", "read", "failed", ""),
         ("call_3", "_plan", "dropped", "truncated"),
     ]
-    assert list(tools.wire.calls()) == []
-    assert tools.moves == [
+    assert list(summary.wire.calls()) == []
+    assert summary.moves == [
         Move(3, 0, -2, State.RUNNING),
         Move(4, 0, -3, State.RUNNING),
         Move(5, 0, -2, State.COMPLETED),
@@ -448,7 +445,7 @@ def test_in_the_folds_a_tool_that_it_runs_has_the_life_of_any_call() -> None:
         Move(8, 0, -3, State.FAILED),
         Move(9, 0, -4, State.DROPPED),
     ]
-    assert warnings.found == [Warned("truncated", (("call_3", "_plan"),))]
+    assert summary.warnings == [Warned("truncated", (("call_3", "_plan"),))]
 
 
 def test_a_new_attempt_forgets_them() -> None:
@@ -534,14 +531,11 @@ def test_what_the_wire_says_of_a_tool_is_what_the_summary_says() -> None:
     """Not heard of at the finish, it is over there, whatever comes behind."""
     result = run(tape([ROLE, running(), STOP, FAILED, DONE], hermes=True))
     assert lives(result) == [("call_1", "running", ""), ("call_1", "dropped", "unfinished")]
-    tools, warnings = Tools(), Warnings()
-    for event in result.events:
-        tools.apply(event)
-        warnings.apply(event)
-    (tool,) = tools.wire.ran.values()
+    summary = summarise(result.records)
+    (tool,) = summary.wire.ran.values()
     assert (result.ended.ending, tool.state, tool.reason) == ("upstream_error", State.DROPPED, "unfinished")
-    assert warnings.found[:2] == [Warned("unfinished", (("call_1", "terminal"),)), Warned("upstream_error", ())]
-    assert [move.state for move in tools.moves] == [State.RUNNING, State.DROPPED]
+    assert summary.warnings[:2] == [Warned("unfinished", (("call_1", "terminal"),)), Warned("upstream_error", ())]
+    assert [move.state for move in summary.moves] == [State.RUNNING, State.DROPPED]
 
 
 JUNK: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -1,11 +1,12 @@
-"""Leaked markup is named, wherever its pieces were cut (Q77, Q78, Q81 to Q83). All cases synthetic."""
+"""Leaked markup is found wherever its pieces were cut (Q77, Q78, Q81 to Q83). All cases are synthetic."""
 
 import pytest
 
 from tests.support.chat import DONE, finish, run, tape, text
 from wiretape.events.core.model import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta
+from wiretape.events.emission.summarise import summarise
 from wiretape.events.folds.markup import Markup
-from wiretape.events.folds.warnings import Warned, Warnings
+from wiretape.events.folds.summary import Warned
 
 CASES = [
     ("Q77 Q78 <think> in text", "<think>hm</think>", ("leaked_think",)),
@@ -24,7 +25,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("words", "found"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_markup_in_text_is_named_wherever_it_is_cut(words: str, found: tuple[str, ...]) -> None:
+def test_markup_in_text_is_found_wherever_it_is_cut(words: str, found: tuple[str, ...]) -> None:
     for cut in range(len(words) + 1):
         markup = Markup()
         for piece in ("long before " * 3, words[:cut], words[cut:]):
@@ -44,13 +45,13 @@ def test_markup_in_text_is_named_wherever_it_is_cut(words: str, found: tuple[str
     ],
     ids=["a thought", "arguments"],
 )
-def test_where_markup_is_out_of_place(event: Event, found: tuple[str, ...]) -> None:
+def test_markup_is_found_only_where_it_is_out_of_place(event: Event, found: tuple[str, ...]) -> None:
     markup = Markup()
     markup.apply(event)
     assert markup.found == found
 
 
-def test_pieces_of_different_texts_make_no_marker() -> None:
+def test_pieces_of_different_texts_do_not_make_a_marker() -> None:
     markup = Markup()
     markup.apply(TextDelta(n=0, choice=0, text="<thi"))
     markup.apply(TextDelta(n=0, choice=1, text="nk>"))
@@ -58,10 +59,7 @@ def test_pieces_of_different_texts_make_no_marker() -> None:
     assert markup.found == ()
 
 
-def test_a_warning_tells_it_and_the_stream_is_left_alone() -> None:
+def test_leaked_markup_is_a_warning_and_no_repair() -> None:
     result = run(tape([text("<tool_call>", role=True), finish(), DONE]))
-    warnings = Warnings()
-    for event in result.events:
-        warnings.apply(event)
-    assert warnings.found == [Warned("leaked_tool_call", ())]
+    assert summarise(result.records).warnings == [Warned("leaked_tool_call", ())]
     assert result.repairs == []

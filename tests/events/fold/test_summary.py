@@ -1,0 +1,99 @@
+"""The summary of a stream."""
+
+import pytest
+
+from tests.support.chat import DONE, call, finish, frame, sse, tape, text
+from wiretape.events.core.lifecycle import State
+from wiretape.events.emission.summarise import summarise
+from wiretape.events.folds.summary import Move, Warned
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
+
+CALL = call(index=0, id="c", name="f", role=True)
+HALF = call(index=0, id="c", name="f", arguments='{"q":', role=True)
+WHOLE = call(index=0, id="c", name="f", arguments="{}", role=True)
+OTHER = call(choice=1, index=0, id="d", name="g", role=True)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "cause", "found"),
+    [
+        pytest.param([text("x"), finish(), DONE], "eof", [], id="nothing"),
+        pytest.param([WHOLE, finish("tool_calls"), DONE], "eof", [], id="a call was handed over"),
+        pytest.param([HALF], "reset", [Warned("reset", (("c", "f"),))], id="a call was cut"),
+        pytest.param([text("x")], "stalled", [Warned("stalled", ())], id="a text was cut"),
+        pytest.param([HALF, finish("tool_calls"), DONE], "eof", [Warned("malformed", (("c", "f"),))], id="malformed"),
+        pytest.param(
+            [HALF, OTHER, finish("length")],
+            "eof",
+            [Warned("length", (("c", "f"),)), Warned("truncated", (("d", "g"),))],
+            id="one by length, one cut",
+        ),
+        pytest.param([text("x"), finish()], "eof", [Warned("no_done", ())], id="a flag"),
+        pytest.param(
+            [HALF, finish("tool_calls")],
+            "eof",
+            [Warned("malformed", (("c", "f"),)), Warned("no_done", ())],
+            id="a malformed call and a flag",
+        ),
+    ],
+)
+def test_warnings_name_lost_calls_with_the_reason(upstream: list[bytes], cause: str, found: list[Warned]) -> None:
+    records = tape(upstream, cause=cause, request={"model": "m", "stream": True, "n": 2})
+    assert summarise(records).warnings == found
+    assert summarise(records[:-1]).warnings == [], "known at the end only"
+
+
+def test_moves_list_every_state_with_its_record() -> None:
+    records = tape([CALL, call(index=0, arguments="{}"), finish("tool_calls"), DONE])
+    states = [State.ANNOUNCED, State.READY, State.RUNNING]
+    assert [move.state for move in summarise(records).moves] == states
+    assert [move.n for move in summarise(records).moves][1:] == [4, 4]
+    cut = summarise(tape([CALL], cause="reset"))
+    assert [(move.choice, move.call, move.state) for move in cut.moves] == [
+        (0, 0, State.ANNOUNCED),
+        (0, 0, State.DROPPED),
+    ]
+    malformed = summarise(tape([HALF, finish("tool_calls"), DONE]))
+    assert [move.state for move in malformed.moves] == [State.ANNOUNCED, State.MALFORMED]
+    assert isinstance(malformed.moves[0], Move)
+
+
+def test_the_last_token_counts_are_taken_and_never_summed() -> None:
+    assert summarise(tape([text("x"), finish(), DONE])).wire.usage is None
+    several = [frame({"content": "x", "role": "assistant"}, usage={"total_tokens": 3}), finish()]
+    several += [sse({"id": "chatcmpl-1", "choices": [], "usage": {"total_tokens": 9}}), DONE]
+    assert summarise(tape(several)).wire.usage == {"total_tokens": 9}
+    texts = [frame({"content": "x"}, usage={"total_tokens": number}) for number in range(1, 9)]
+    assert summarise(tape([text("a", role=True), *texts, finish(), DONE])).wire.usage == {"total_tokens": 8}
+
+
+def test_a_new_attempt_starts_from_nothing() -> None:
+    recorder = Recorder()
+    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "chat"})]
+    for number, frames in enumerate(([frame({}, usage={"total_tokens": 1})], [text("b", role=True)]), 1):
+        records += recorder.attempt(10 * number, {"number": number})
+        for data in frames:
+            records += recorder.read(10 * number + 1, data)
+    summary = summarise(records)
+    assert (summary.wire.usage, summary.frames, summary.first_frame_us, summary.first_content_us) == (None, 1, 21, 21)
+    assert [attempt["number"] for attempt in summary.attempts] == [1, 2]
+
+
+SECOND = 1_000_000
+
+
+def test_silence_counts_from_the_attempt_and_a_pause_from_content() -> None:
+    recorder = Recorder()
+    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "chat"})]
+    records += recorder.attempt(10, {"number": 1})
+    records += recorder.attempt(40, {"number": 2})
+    records += recorder.read(60, frame({}))
+    assert (summarise(records).longest_silence_us, summarise(records).longest_pause_us) == (30, 0)
+    records.append(recorder.end(100, {"cause": "stalled"}))
+    assert (summarise(records).longest_silence_us, summarise(records).longest_pause_us) == (40, 0)
+
+
+def test_an_end_alone_is_no_silence() -> None:
+    summary = summarise([Record(0, 100, "end", {"cause": "eof"})])
+    assert (summary.longest_silence_us, summary.longest_pause_us) == (0, 0)

@@ -25,7 +25,7 @@ from .relay.services import Log, Services
 from .security.keys import Keys, salt_of
 from .server.asgi import App
 from .server.reaper import Reaper
-from .server.server import ServerSettings, listening, serve, shielded
+from .server.server import ServerSettings, listening, serve
 from .store.files import open_files
 from .store.memory import MemoryStore
 from .store.store import Store, StoreError
@@ -95,7 +95,7 @@ async def assembled(
     metrics.log_lines_dropped = lambda: log.dropped
     hot = Hot(services, keys, registry, on_refused=metrics.refused)
     control = control_app(registry=registry, store=store, config=config, metrics=metrics, log=log, wall=wall)
-    app = front(config, keys, hot, shielded(control), on_refused=metrics.refused)
+    app = front(config, keys, hot, control, on_refused=metrics.refused)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reaper.run)
         nursery.start_soon(_expire, services)

@@ -2,6 +2,5 @@
 
 `server` accepts, `connection` reads requests one after the other, `request_head` parses their heads strictly,
 `exchange` is ASGI's receive and send for one request, `client_socket` writes, keeps deadlines and ends connections, and
-`reaper`
-is the one task for all deadlines. The relay sees `asgi` only.
+`reaper` is the one task for all deadlines. The relay sees `asgi` only.
 """

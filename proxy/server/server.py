@@ -17,7 +17,6 @@ from ..limits import (
     ACCEPT_BACKLOG,
     ACCEPT_LOG_S,
     ACCEPT_RETRY_S,
-    FINAL_SEND_TIMEOUT_S,
     SHUTDOWN_DRAIN_S,
     SHUTDOWN_GRACE_S,
     TCP_USER_TIMEOUT_MS,
@@ -27,7 +26,7 @@ from .client_socket import ClientSocket, Stream, Timeouts
 from .connection import Connection
 from .reaper import Reaper
 
-__all__ = ["BindError", "Server", "ServerSettings", "listening", "serve", "shielded"]
+__all__ = ["BindError", "Server", "ServerSettings", "listening", "serve"]
 
 #: An address of the host that this machine lacks, as `localhost` has in a container without IPv6; the others serve.
 _ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -98,22 +97,6 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
         sock.close()
         raise
     return sock
-
-
-def shielded(app: App) -> App:
-    """Shield the last send of a response, for apps that cancel themselves at `http.disconnect`, as Quart does."""
-
-    async def wrapped(scope: Any, receive: Any, send: Any) -> None:
-        async def sending(message: Any) -> None:
-            if message["type"] == "http.response.body" and not message.get("more_body", False):
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + FINAL_SEND_TIMEOUT_S):
-                    await send(message)
-            else:
-                await send(message)
-
-        await app(scope, receive, sending)
-
-    return wrapped
 
 
 class Server:

@@ -49,40 +49,33 @@ class Connector:
         timeout_s: float = CONNECT_TIMEOUT_S,
         open_tcp: OpenTcp = trio.open_tcp_stream,
     ) -> None:
-        self.egress = egress
+        self._egress = egress
         self._context = context
         self._timeout_s = timeout_s
         self._open_tcp = open_tcp
 
     async def connect(self, origin: Origin) -> trio.abc.Stream:
         """Return a stream on which the next byte is the request's; raise RefusedError."""
-        attempt = _Attempt(origin, self._context)
+        stages: list[RefusalCause] = ["connect"]
         with trio.move_on_after(self._timeout_s):
-            return await attempt.run(self.egress, self._open_tcp)
-        stage = _STAGES[attempt.stage]
-        raise RefusedError("timeout", f"no connection to {origin} within {self._timeout_s:g} s: stopped {stage}")
+            return await self._open(origin, stages)
+        what = f"no connection to {origin} within {self._timeout_s:g} s: stopped {_STAGES[stages[-1]]}"
+        raise RefusedError("timeout", what)
 
-
-class _Attempt:
-    """One connection that is being opened, and its stage."""
-
-    def __init__(self, origin: Origin, context: ssl.SSLContext) -> None:
-        self.stage: RefusalCause = "connect"
-        self._origin = origin
-        self._context = context
-
-    async def run(self, egress: Egress | None, open_tcp: OpenTcp) -> trio.abc.Stream:
-        origin = self._origin
+    async def _open(self, origin: Origin, stages: list[RefusalCause]) -> trio.abc.Stream:
+        egress = self._egress
         first = egress or origin
-        stream = await _connected(open_tcp, first.host, first.port)
+        stream = await _connected(self._open_tcp, first.host, first.port)
         try:
             if egress is not None and egress.tls:
+                stages.append("tls")
                 stream = await self._shake(stream, egress.host)
             # Without TLS to the origin the proxy gets the request itself (RFC 9112 3.2.2): few allow CONNECT there.
             if egress is not None and origin.tls:
-                self.stage = "proxy"
-                await self._tunnel(stream, egress)
+                stages.append("proxy")
+                await _tunnel(stream, origin, egress)
             if origin.tls:
+                stages.append("tls")
                 stream = await self._shake(stream, origin.host)
         except BaseException:
             await trio.aclose_forcefully(stream)
@@ -90,7 +83,6 @@ class _Attempt:
         return stream
 
     async def _shake(self, transport: trio.abc.Stream, host: str) -> trio.abc.Stream:
-        self.stage = "tls"
         stream = TlsStream(transport, self._context, host)
         try:
             await stream.handshake()
@@ -101,23 +93,24 @@ class _Attempt:
             raise RefusedError("tls", f"no TLS with {host}: {reason}") from error
         return stream
 
-    async def _tunnel(self, stream: trio.abc.Stream, egress: Egress) -> None:
-        """Ask for a tunnel to the origin."""
-        exchange, target = Exchange(), str(self._origin).encode()
-        failed = f"no tunnel to {self._origin}: the egress proxy"
-        try:
-            await stream.send_all(exchange.request(b"CONNECT", target, [(b"Host", target), *egress.headers]))
-            while exchange.head is None and exchange.fault is None:
-                exchange.feed(bytes(await stream.receive_some(RECEIVE_BYTES_MAX)))
-        except trio.BrokenResourceError as error:
-            raise RefusedError("proxy", f"{failed} reset the connection") from error
-        if exchange.head is None:
-            what = "sent no HTTP/1.1 response" if isinstance(exchange.fault, ProtocolError) else "closed the connection"
-            raise RefusedError("proxy", f"{failed} {what}")
-        if not 200 <= exchange.head.status < 300:
-            raise RefusedError("proxy", f"{failed} responded with {exchange.head.status}")
-        if exchange.rest:
-            raise RefusedError("proxy", f"{failed} sent data before TLS")
+
+async def _tunnel(stream: trio.abc.Stream, origin: Origin, egress: Egress) -> None:
+    """Ask for a tunnel to the origin."""
+    exchange, target = Exchange(), str(origin).encode()
+    failed = f"no tunnel to {origin}: the egress proxy"
+    try:
+        await stream.send_all(exchange.request(b"CONNECT", target, [(b"Host", target), *egress.headers]))
+        while exchange.head is None and exchange.fault is None:
+            exchange.feed(bytes(await stream.receive_some(RECEIVE_BYTES_MAX)))
+    except trio.BrokenResourceError as error:
+        raise RefusedError("proxy", f"{failed} reset the connection") from error
+    if exchange.head is None:
+        what = "sent no HTTP/1.1 response" if isinstance(exchange.fault, ProtocolError) else "closed the connection"
+        raise RefusedError("proxy", f"{failed} {what}")
+    if not 200 <= exchange.head.status < 300:
+        raise RefusedError("proxy", f"{failed} responded with {exchange.head.status}")
+    if exchange.rest:
+        raise RefusedError("proxy", f"{failed} sent data before TLS")
 
 
 async def _connected(open_tcp: OpenTcp, host: str, port: int) -> trio.abc.Stream:

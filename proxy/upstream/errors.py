@@ -1,14 +1,5 @@
 """The errors of an exchange with an upstream, one for each ending that they lead to.
 
-    WiretapeError
-    └── WireError
-        ├── RefusedError     no connection: name, TCP, egress proxy, TLS, or no time left
-        ├── StalledError     the upstream took no more of the request
-        ├── ResetError       the connection was reset, or its TLS torn
-        ├── TruncatedError   the connection was closed before the end of the response
-        ├── ProtocolError    what came is not an HTTP/1.1 response, or its head is beyond a limit
-        └── LimitError       a few compressed bytes expand out of all proportion
-
 No message contains a header's value or what an upstream sent: both may be, or echo, a credential.
 """
 
@@ -66,7 +57,7 @@ class TruncatedError(WireError):
 
 
 class ProtocolError(WireError):
-    """Bytes after which nothing more can be understood on this connection."""
+    """A response that is not HTTP/1.1, or whose head is beyond a limit."""
 
     ending = "protocol"
 

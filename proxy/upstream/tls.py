@@ -44,17 +44,14 @@ class TlsStream(trio.abc.Stream):
 
     async def handshake(self) -> None:
         """Shake hands; raise ssl.SSLError if the certificate is not accepted or the peer does not speak TLS."""
-        while not self._shaken():
-            await self._flush()
-            await self._fill()
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._fill()
         await self._flush()
-
-    def _shaken(self) -> bool:
-        try:
-            self._tls.do_handshake()
-        except ssl.SSLWantReadError:
-            return False
-        return True
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send as trio's streams do."""

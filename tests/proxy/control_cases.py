@@ -17,7 +17,6 @@ from wiretape.proxy.config.model import Config
 from wiretape.proxy.config.secrets import Key, Secret
 from wiretape.proxy.relay.live import Live
 from wiretape.proxy.security.keys import Keys
-from wiretape.proxy.server.server import shielded
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
 
@@ -76,9 +75,7 @@ class House:
             log=self.said,
             wall=lambda: CREATED + 60.0,
         )
-        self.app = front(
-            config, Keys(keys, b"salt"), _no_relay, shielded(self.control), on_refused=self.metrics.refused
-        )
+        self.app = front(config, Keys(keys, b"salt"), _no_relay, self.control, on_refused=self.metrics.refused)
 
     async def get(self, path: str, *, key: str = "mine", method: str = "GET", **headers: str) -> Answered:
         """Return the complete response to a request; header names have `_` for `-`."""

@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.support.http import Client, connected, request
 from wiretape.proxy.limits import BODY_AHEAD_BYTES_MAX, PIPELINED_BYTES_MAX, SENDS_A_TURN
 from wiretape.proxy.server.client_socket import ClientSocket, Timeouts
-from wiretape.proxy.server.server import ServerSettings, shielded
+from wiretape.proxy.server.server import ServerSettings
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -74,7 +74,6 @@ APPS: list[Any] = [
     pytest.param(hello, id="an app that never receives"),
     pytest.param(watching, id="an app that watches"),
     pytest.param(quarted, id="Quart"),
-    pytest.param(shielded(quarted), id="Quart, shielded"),
 ]
 
 

@@ -14,7 +14,7 @@ from .output import refuse_folder, write_whole
 if TYPE_CHECKING:
     from ..faults.faults import Faults
     from ..playback.player import Speed
-    from ..playback.serving import Serving
+    from ..serving.serving import Serving
 
 __all__ = ["add"]
 
@@ -66,13 +66,14 @@ def _replay(
             "--attempts recorded works with --as upstream only: the client received one response per stream", BAD_USAGE
         )
     with told():
-        from ..playback.serving import Serving, deck_of
+        from ..serving.answers import deck_of
+        from ..serving.serving import Serving
 
         deck = deck_of(tapes, match, attempts=attempts, repeat=repeat)
-        serving = Serving(deck, _say, _faults(fault), _speed(speed, max_gap), side, ids)
+        serving = Serving(deck, _say, _faults(fault), speed=_speed(speed, max_gap), side=side, ids=ids)
         _serve(serving, host, port)
     if serving.misses:
-        raise FailedError(f"{serving.misses} of {serving.asked} requests were not recorded", FOUND_WRONG)
+        raise FailedError(f"{serving.misses} of {serving.requests} requests were not recorded", FOUND_WRONG)
 
 
 def _faults(texts: list[str] | None) -> "Faults":
@@ -125,7 +126,7 @@ async def _until_told(serving: "Serving", host: str, port: int) -> None:
             announce(f"{url}\nexport OPENAI_BASE_URL={url}\nexport ANTHROPIC_BASE_URL={origin}\n")
             async for _ in signals:
                 break
-    for line in serving.behind():
+    for line in serving.remaining():
         _say(line)
 
 

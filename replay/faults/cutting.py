@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 
-from ..playback.outcome import as_played
+from ..playback.played import as_played
 from ..playback.player import ORIGINAL, script_of
 from ..redaction.redact import redact
 from ..seal import seal

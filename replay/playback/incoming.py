@@ -1,8 +1,4 @@
-"""Requests as they come over one connection, and what is refused because it is none
-
-Whoever reads has answers to send meanwhile: `watch` goes on reading, keeps what comes early, and knows whether the
-connection broke or only nothing more comes.
-"""
+"""Read the requests of one connection, also while a response is being sent."""
 
 import re
 from http import HTTPStatus
@@ -15,20 +11,18 @@ from .script import Request
 
 __all__ = ["Reader", "RefusedError"]
 
-#: One read of the socket.
 _RECEIVE_BYTES: Final = 64 * 1024
-#: Of one request: 40 times what a long conversation with pictures has.
+#: 40 times a long conversation with pictures.
 _REQUEST_BYTES_MAX: Final = 256 * 1024 * 1024
-#: Of one head; gateways put tokens of 20 KB into theirs.
+#: Gateways put tokens of 20 KB into a head.
 _HEAD_BYTES_MAX: Final = 64 * 1024
-#: How TLS begins.
 _TLS: Final = b"\x16\x03"
-#: What h11 quotes of a request may be a key.
+#: The part of a message in which h11 quotes the request, and perhaps a key.
 _QUOTED: Final = re.compile(r"[ :(]*(?:bytearray\()?b?['\"].*", re.DOTALL)
 
 
 class RefusedError(Exception):
-    """What came is no request that can be answered; the status, and why in words that quote nothing of it."""
+    """The received bytes are not a request that can be answered. The message quotes none of them."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -36,31 +30,31 @@ class RefusedError(Exception):
 
 
 class Reader:
-    """Requests of one connection, in order; what comes early waits."""
+    """The requests of one connection, in order."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
-        #: The connection is gone, and not merely its other side done with sending.
+        #: The connection broke, rather than the client only closing its sending side.
         self.broken = False
-        #: Nothing more comes.
+        #: Set when nothing more will come.
         self.silent = trio.Event()
         self._stream = stream
         self._early = bytearray()
 
     async def more(self) -> bool:
-        """Reads once; whether there may be more."""
+        """Read once; return False at the end."""
         data = await self._stream.receive_some(_RECEIVE_BYTES)
         self._early += data
         return bool(data)
 
     def forget(self) -> None:
-        """What came and was not asked for."""
+        """Drop what was received."""
         self._early.clear()
 
     async def watch(self, scope: trio.CancelScope) -> None:
-        """While an answer goes out: ends it where the connection breaks."""
+        """Keep what arrives during a response, and cancel the response if the connection breaks."""
         try:
             while await self.more():
-                if len(self._early) > _REQUEST_BYTES_MAX:  # nobody asks so much ahead
+                if len(self._early) > _REQUEST_BYTES_MAX:
                     await trio.sleep_forever()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.broken = True
@@ -68,7 +62,7 @@ class Reader:
         self.silent.set()
 
     async def request(self) -> Request | None:
-        """The next one; None where the other side has left. Raises RefusedError."""
+        """Return the next request, or None if the client left. Raise RefusedError."""
         try:
             return await self._request()
         except h11.RemoteProtocolError as error:
@@ -77,7 +71,7 @@ class Reader:
 
     async def _request(self) -> Request | None:
         await self._skip_empty_lines()
-        # A parser for each, since we answer without it.
+        # A new parser for each request, because the responses do not pass through it.
         parser = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES_MAX)
         head: h11.Request | None = None
         body = bytearray()
@@ -86,7 +80,7 @@ class Reader:
             if isinstance(event, h11.Request):
                 head = event
                 if head.http_version >= b"2":
-                    raise RefusedError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.1 is spoken here")
+                    raise RefusedError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.1 is supported")
                 if parser.they_are_waiting_for_100_continue:
                     await self._stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
             elif isinstance(event, h11.Data):
@@ -102,7 +96,7 @@ class Reader:
                 return None
 
     async def _skip_empty_lines(self) -> None:
-        """As RFC 9112, 2.2 has it: some clients send one behind a body."""
+        """Skip the empty lines that some clients send after a body (RFC 9112, 2.2)."""
         while True:
             while self._early.startswith((b"\r\n", b"\n")):
                 del self._early[: 1 + self._early.startswith(b"\r")]
@@ -113,6 +107,6 @@ class Reader:
         if not self._early:
             await self.more()
         if self._early.startswith(_TLS) and parser.their_state is h11.IDLE and not parser.trailing_data[0]:
-            raise RefusedError(HTTPStatus.BAD_REQUEST, "this is TLS, and the URL of a replay begins with http://")
-        parser.receive_data(bytes(self._early))  # nothing is the end
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "this is TLS: the URL of a replay begins with http://")
+        parser.receive_data(bytes(self._early))  # no data is the end
         self._early.clear()

@@ -1,4 +1,4 @@
-"""What a scripted upstream says: one HTTP answer as pure data, its pieces, their delays, and the way it ends"""
+"""One scripted HTTP response as data: its chunks, their delays and the way it ends."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ _JSON: Final[_Header] = (b"Content-Type", b"application/json")
 
 
 class Fault(Enum):
-    """A way to end that is not the proper one."""
+    """A way to end other than the proper one."""
 
-    #: An orderly FIN in the middle of the body: no final chunk, or fewer bytes than promised.
+    #: An orderly FIN inside the body: no final chunk, or fewer bytes than promised.
     CUT = "cut"
-    #: A TCP reset. Over a stream that is no socket it is a cut.
+    #: A TCP reset; a cut over a stream that is not a socket.
     RESET = "reset"
-    #: Nothing more, and the connection stays open until the other side leaves.
+    #: Silence until the client leaves.
     STALL = "stall"
-    #: Something that is no HTTP where HTTP is due, and then a FIN.
+    #: Bytes that are not HTTP, then a FIN.
     GARBAGE = "garbage"
 
 
 class Step(NamedTuple):
-    """After so many seconds: these bytes as one piece, or the end."""
+    """After a delay: one chunk, or the end."""
 
     delay_s: float
     what: bytes | Fault
 
 
 class Request(NamedTuple):
-    """One request as it came."""
+    """One request as it was received."""
 
     method: bytes
     target: bytes
@@ -45,41 +45,41 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """Status, headers, steps. With a `Content-Length` among the headers the pieces go out as they are, and so they do
-    where the end of the connection is the end of the body (`closes`); otherwise each is one chunk. What follows a fault
-    is never played; without one the answer ends properly.
+    """Status, headers and steps. What follows a fault is never played; without a fault, the response ends properly.
+
+    With a `Content-Length`, or with `closes`, the bytes go out as they are. Otherwise each step is one HTTP chunk.
     """
 
     status: int = 200
     headers: Sequence[_Header] = EVENT_STREAM
     steps: Sequence[Step] = ()
-    #: From the request to the head, or to what comes instead of it.
+    #: From the request to the head, or to the fault that replaces it.
     head_delay_s: float = 0.0
+    #: The end of the connection is the end of the body.
     closes: bool = False
-    #: Instead of any answer.
+    #: The fault that replaces the response.
     unanswered: Fault | None = None
-    #: Somebody asked for just these pieces: the client has time to read each by itself, as far as that can be had.
+    #: Give the client time to read each chunk by itself, as far as possible.
     apart: bool = False
 
     @property
     def chunked(self) -> bool:
-        """Whether the body is framed in chunks."""
+        """Whether the body is sent in HTTP chunks."""
         return self.has_body and not self.closes and all(name.lower() != b"content-length" for name, _ in self.headers)
 
     @property
     def has_body(self) -> bool:
-        """Whether HTTP allows one with this status (RFC 9110 6.4.1)."""
+        """Whether HTTP allows a body with this status (RFC 9110, 6.4.1)."""
         return self.status not in (204, 304)
 
 
 def event_stream(pieces: Iterable[bytes], *, gap_s: float = 0.0, end: Fault | None = None) -> Script:
-    """An event stream of these pieces, one gap between any two of them, and before the end."""
+    """Return an event stream of these chunks, with one delay before each and before the fault."""
     steps = [Step(gap_s, piece) for piece in pieces]
     return Script(steps=[*steps, *([Step(gap_s, end)] if end else [])])
 
 
 def json_answer(body: bytes, status: int = 200) -> Script:
-    """A whole answer, with its length."""
-    return Script(
-        status=status, headers=(_JSON, (b"Content-Length", b"%d" % len(body))), steps=[Step(0, body)] if body else ()
-    )
+    """Return a JSON response with its length."""
+    headers = (_JSON, (b"Content-Length", b"%d" % len(body)))
+    return Script(status=status, headers=headers, steps=[Step(0, body)] if body else ())

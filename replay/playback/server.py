@@ -1,10 +1,7 @@
-"""An upstream that follows scripts, over raw sockets: one chunk a piece, and the ways of ending that servers hide
+"""Play scripts over any trio stream or a loopback port, with the endings that HTTP servers hide.
 
-Hypercorn can neither reset a connection nor keep the boundaries of pieces, so the framing here is our own. Works over
-any trio stream, and on a loopback port with `listening`.
-
-A client may close its sending side and go on reading: it has left where a send to it breaks. Only in a silence, where
-nothing is sent, its FIN is all that tells that it went.
+Hypercorn can neither reset a connection nor keep chunk boundaries, so the framing is our own. A client may close its
+sending side and go on reading: only a failing send shows that it left. In a silence, its FIN is all there is.
 """
 
 import os
@@ -25,17 +22,17 @@ import trio
 from .incoming import Reader, RefusedError
 from .script import Fault, Request, Script
 
-__all__ = ["Choose", "Outcome", "Resets", "Upstream", "listening", "on_stderr", "place_of_fault"]
+__all__ = ["Choose", "Resets", "Served", "Upstream", "listening", "on_stderr", "place_of_fault"]
 
-#: Which script answers a request; the order of requests is the caller's to remember.
+#: Choose the script for a request.
 Choose = Callable[[Request], Script]
 
-#: Elsewhere a socket is no file.
+#: Elsewhere a socket is not a file.
 _POSIX: Final = os.name == "posix"
 _STATUSES: Final = frozenset(HTTPStatus)
-#: What is still read behind a request that was refused.
-_UNREAD_S: Final = 1.0
-_UNREAD_READS_MAX: Final = 64
+#: How long, and in how many reads, to drain a connection after a refusal.
+_DRAIN_S: Final = 1.0
+_DRAIN_READS_MAX: Final = 64
 #: Neither a status line nor the size of a chunk.
 _GARBAGE: Final = b"this is not HTTP\r\n"
 #: SO_LINGER on and zero: closing sends a reset instead of a FIN.
@@ -44,34 +41,33 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 @runtime_checkable
 class Resets(Protocol):
-    """A stream that is no socket, and can be reset all the same: the close that follows is one."""
+    """A stream other than a socket that can make its close a reset."""
 
     def reset(self) -> None: ...
 
 
-class Outcome:
-    """One request and what became of its answer."""
+class Served:
+    """One request, and how sending its response went."""
 
     __slots__ = ("at", "bytes", "due", "ended", "pieces", "request")
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        #: Pieces that were to be sent.
+        #: Chunks to send, chunks sent completely, and bytes of the body sent, without framing.
         self.due = 0
-        #: Of the body, what was sent, its framing not counted.
-        self.bytes = 0
-        #: Pieces that were sent whole.
         self.pieces = 0
-        #: `ended`, a fault's word, or `left` where the other side went first; empty while it runs.
+        self.bytes = 0
+        #: `ended`, the name of a fault, or `left` if the client left first; empty while running.
         self.ended = ""
         #: When it ended, on trio's clock.
         self.at = 0.0
 
 
 class Upstream:
-    """`serve` any number of connections; `seen` remembers every request. `say` is told a line of what is no request,
-    and of each fault of ours, which then ends its own connection alone; without it a fault goes on to the caller.
-    `ended` is told of each answer.
+    """Serves any number of connections; `seen` has every request.
+
+    `say` gets a line for bytes that are no request, and for our own bugs, which end only their connection; without it,
+    bugs are raised. `ended` gets each finished response.
     """
 
     def __init__(
@@ -79,86 +75,80 @@ class Upstream:
         choose: Choose,
         *,
         say: Callable[[str], None] | None = None,
-        ended: Callable[[Outcome], None] | None = None,
+        ended: Callable[[Served], None] | None = None,
     ) -> None:
-        self.seen: list[Outcome] = []
+        self.seen: list[Served] = []
         self._choose = choose
         self._say = say
         self._ended = ended
 
     async def serve(self, stream: trio.abc.Stream) -> None:
-        """One connection, until either side closes it. Always leaves it closed."""
+        """Serve one connection until either side closes it, and close it."""
+        reader = Reader(stream)
         try:
-            await self._requests(stream)
+            while (request := await reader.request()) is not None:
+                served = Served(request)
+                self.seen.append(served)
+                if not await self._answer(stream, reader, served):
+                    return
+        except RefusedError as error:
+            if self._say is not None:
+                self._say(f"not a request -> {error.status}: {error}")
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await _refuse(stream, reader, error)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return
         except Exception as error:
             if self._say is None:
                 raise
-            self._say(f"a fault of ours, {place_of_fault(error)}: the connection is reset")
+            self._say(f"internal error, {place_of_fault(error)}: the connection is reset")
             await _fail(stream, Fault.RESET)
         finally:
             await trio.aclose_forcefully(stream)
 
-    async def _requests(self, stream: trio.abc.Stream) -> None:
-        reader = Reader(stream)
-        try:
-            while (request := await reader.request()) is not None:
-                outcome = Outcome(request)
-                self.seen.append(outcome)
-                if not await self._answer(stream, reader, outcome):
-                    return
-        except RefusedError as error:
-            if self._say is not None:
-                self._say(f"what is no request -> {error.status}: {error}")
-            await stream.send_all(_refusal(error))
-            await _unread(stream, reader)
-
-    async def _answer(self, stream: trio.abc.Stream, reader: Reader, outcome: Outcome) -> bool:
-        """Plays the script; whether the connection may go on."""
-        came = trio.current_time()  # what choosing takes, a millisecond a 10 KB asked, is no delay of the answer
-        script = self._choose(outcome.request)
-        outcome.ended = "left"  # whatever interrupts us
+    async def _answer(self, stream: trio.abc.Stream, reader: Reader, served: Served) -> bool:
+        """Play the script; return whether the connection persists."""
+        received = trio.current_time()  # choosing takes about 1 ms per 10 KB, which must not delay the response
+        script = self._choose(served.request)
+        served.ended = "left"  # unless the script ends first
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(reader.watch, nursery.cancel_scope)
-                outcome.ended = await _play(stream, reader, script, outcome, came)
+                served.ended = await _play(stream, reader, script, served, received)
                 nursery.cancel_scope.cancel()
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
-        outcome.at = trio.current_time()
+        served.at = trio.current_time()
         if self._ended is not None:
-            self._ended(outcome)
-        stays = _persistent(outcome.request) and (script.chunked or not _closes(script))
-        return outcome.ended == "ended" and not reader.broken and stays
+            self._ended(served)
+        persists = _persistent(served.request) and (script.chunked or not _closes(script))
+        return served.ended == "ended" and not reader.broken and persists
 
 
 def on_stderr(line: str) -> None:
-    """What to `say` with where nobody else listens."""
-    with suppress(OSError, ValueError):  # whoever read it may have gone
+    """Write a line to stderr, if it is still open."""
+    with suppress(OSError, ValueError):
         sys.stderr.write(f"wiretape: {line}\n")
 
 
 def place_of_fault(error: BaseException) -> str:
-    """Its class and its place: what it says may hold what was asked."""
+    """Return the class and place of an error, without its message: that may quote a request."""
     while isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        error = group.exceptions[0]
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     frame = extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {Path(frame.filename).name} line {frame.lineno}"
 
 
-async def _play(stream: trio.abc.Stream, reader: Reader, script: Script, outcome: Outcome, came: float) -> str:
-    """Each piece at its time since the request came, so that what one is late is not added to the next."""
-    request, at = outcome.request, came + script.head_delay_s
+async def _play(stream: trio.abc.Stream, reader: Reader, script: Script, served: Served, received: float) -> str:
+    """Send each chunk at its time since the request, so that one late chunk delays no other."""
+    request, at = served.request, received + script.head_delay_s
     whole = request.method != b"HEAD" and script.has_body and script.unanswered is None
-    outcome.due = sum(1 for _, what in script.steps if isinstance(what, bytes) and what) if whole else 0
+    served.due = sum(1 for _, what in script.steps if isinstance(what, bytes) and what) if whole else 0
     await trio.sleep_until(at)
     if script.unanswered is not None:
-        await _end(stream, reader, script.unanswered)
-        return _word(script.unanswered)
+        return await _end(stream, reader, script.unanswered)
     chunked = script.chunked and request.http_version >= b"1.1"
-    # Where times count, a client has time to read a late piece by itself, too.
+    # Where times count, a client also gets time to read a late chunk by itself.
     hurried = not script.apart and not any(delay_s for delay_s, _ in script.steps)
     await stream.send_all(_head(script, chunked=chunked, closes=not _persistent(request)))
     for delay_s, what in script.steps:
@@ -166,19 +156,18 @@ async def _play(stream: trio.abc.Stream, reader: Reader, script: Script, outcome
         if not hurried:
             await trio.sleep_until(at)
         if isinstance(what, Fault):
-            await _end(stream, reader, what)
-            return _word(what)
+            return await _end(stream, reader, what)
         if whole and what:
             await _send(stream, b"%x\r\n%b\r\n" % (len(what), what) if chunked else what, hurried=hurried)
-            outcome.pieces += 1
-            outcome.bytes += len(what)
+            served.pieces += 1
+            served.bytes += len(what)
     if whole and chunked:
         await stream.send_all(b"0\r\n\r\n")
     return "ended"
 
 
 async def _send(stream: trio.abc.Stream, data: bytes, *, hurried: bool) -> None:
-    """A send of its own. In a hurry a socket that has room takes it at once, in a third of the time of a `send_all`."""
+    """Send one chunk. In a hurry, write to the socket directly, which takes a third of the time of `send_all`."""
     if hurried and _POSIX and isinstance(stream, trio.SocketStream):
         try:
             data = data[os.write(stream.socket.fileno(), data) :]
@@ -192,20 +181,17 @@ async def _send(stream: trio.abc.Stream, data: bytes, *, hurried: bool) -> None:
     await stream.send_all(data)
 
 
-def _word(fault: Fault) -> str:
-    """A silence ends because the other side leaves."""
-    return "left" if fault is Fault.STALL else fault.value
-
-
-async def _end(stream: trio.abc.Stream, reader: Reader, fault: Fault) -> None:
+async def _end(stream: trio.abc.Stream, reader: Reader, fault: Fault) -> str:
+    """End with a fault; return how the response ended. A silence ends when the client leaves."""
     if fault is Fault.STALL:
         await reader.silent.wait()
-    else:
-        await _fail(stream, fault)
+        return "left"
+    await _fail(stream, fault)
+    return str(fault.value)
 
 
 async def _fail(stream: trio.abc.Stream, fault: Fault) -> None:
-    """The cut and the reset are the close that follows."""
+    """Prepare the close that follows, which is the cut or the reset."""
     if fault is Fault.GARBAGE:
         await stream.send_all(_GARBAGE)
     elif fault is Fault.RESET and isinstance(stream, trio.SocketStream):
@@ -215,7 +201,7 @@ async def _fail(stream: trio.abc.Stream, fault: Fault) -> None:
 
 
 def _head(script: Script, *, chunked: bool, closes: bool) -> bytes:
-    """`closes` where the client wants it so: then it is to be told (RFC 9112 9.6)."""
+    """Return the head; it says that the connection closes if the client asked for that (RFC 9112, 9.6)."""
     lines = [b"HTTP/1.1 %d %b" % (script.status, _phrase(script.status)), *(b"%b: %b" % one for one in script.headers)]
     if chunked:
         lines.append(b"Transfer-Encoding: chunked")
@@ -224,38 +210,34 @@ def _head(script: Script, *, chunked: bool, closes: bool) -> bytes:
     return b"\r\n".join([*lines, b"", b""])
 
 
-def _refusal(error: RefusedError) -> bytes:
-    """In HTTP as everybody reads it, whatever was spoken."""
-    said = f"wiretape: {error}\n".encode()
+async def _refuse(stream: trio.abc.Stream, reader: Reader, error: RefusedError) -> None:
+    """Refuse in plain HTTP, then drain for a moment: closing on unread bytes would be a reset."""
+    body = f"wiretape: {error}\n".encode()
     head = b"HTTP/1.1 %d %b\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close"
-    return b"\r\n".join([head % (error.status, _phrase(error.status), len(said)), b"", said])
-
-
-async def _unread(stream: trio.abc.Stream, reader: Reader) -> None:
-    """What still comes is read for a moment: closing on it would be a reset, which takes the answer away."""
-    with suppress(trio.BrokenResourceError), trio.move_on_after(_UNREAD_S):
+    await stream.send_all(b"\r\n".join([head % (error.status, _phrase(error.status), len(body)), b"", body]))
+    with trio.move_on_after(_DRAIN_S):
         if isinstance(stream, trio.abc.HalfCloseableStream):
             await stream.send_eof()
-        for _ in range(_UNREAD_READS_MAX):
+        for _ in range(_DRAIN_READS_MAX):
             if not await reader.more():
                 break
             reader.forget()
 
 
 def _phrase(status: int) -> bytes:
-    """Of a status that has one; 529 and 599 are nobody's."""
+    """Return the reason phrase; 529 and 599 have none."""
     return HTTPStatus(status).phrase.encode() if status in _STATUSES else b""
 
 
 def _closes(script: Script) -> bool:
-    """Whether nothing but the end of the connection can be the end of the body."""
+    """Return whether only the end of the connection can end the body."""
     return script.has_body and all(name.lower() != b"content-length" for name, _ in script.headers)
 
 
 def _persistent(request: Request) -> bool:
-    """HTTP/1.0 knows no chunks, and whoever speaks it expects the connection to end."""
-    said = [value.lower() for name, value in request.headers if name.lower() == b"connection"]
-    return b"close" not in b",".join(said) and request.http_version >= b"1.1"
+    """Return whether the client lets the connection persist; HTTP/1.0 has no chunks either."""
+    values = [value.lower() for name, value in request.headers if name.lower() == b"connection"]
+    return b"close" not in b",".join(values) and request.http_version >= b"1.1"
 
 
 @asynccontextmanager
@@ -265,15 +247,13 @@ async def listening(
     host: str = "127.0.0.1",
     *,
     say: Callable[[str], None] | None = None,
-    ended: Callable[[Outcome], None] | None = None,
+    ended: Callable[[Served], None] | None = None,
 ) -> AsyncGenerator[tuple[str, Upstream]]:
-    """On a loopback port: its base URL (`.../v1`), and what it sees. At the end every connection is closed. `say` and
-    `ended` are the upstream's.
+    """Listen on a loopback port; yield the base URL (`.../v1`) and the upstream. Every connection closes at the end.
 
-    Raises OSError where the port is somebody else's, or the address none of loopback: a recording may hold what nobody
-    else should read.
+    Raise OSError if the port is taken or the address is not loopback: a recording may hold private data.
     """
-    host = "127.0.0.1" if host == "localhost" else host  # else it is two addresses with a port of its own each
+    host = "127.0.0.1" if host == "localhost" else host  # else two addresses, each with its own port
     if not _is_loopback(host):
         raise OSError(EADDRNOTAVAIL, "a replay listens on loopback alone", host)
     upstream = Upstream(choose, say=say, ended=ended)

@@ -1,8 +1,8 @@
-"""The replay server inside the process: an httpx transport that streams, for tests under trio's clock, virtual or not
+"""The replay server inside the process: a streaming httpx transport for tests under trio's clock, virtual or not.
 
-True HTTP bytes flow through memory between our own upstream transport and the server that replays on a port, so what a
-client meets is the same either way: reads, times, and an ending as the error that httpx raises for it. Under a clock
-that jumps every recorded gap is kept exactly and takes no time. It serves clients on httpx and on httpx2 alike.
+Real HTTP bytes flow through memory between our upstream transport and the replay server, so a client gets the same
+reads, times and errors as over a port. Under an autojump clock, every recorded gap is exact and takes no time. Clients
+on httpx and on httpx2 work.
 """
 
 import importlib
@@ -27,38 +27,34 @@ from .server import Choose, Upstream, on_stderr
 
 __all__ = ["TapeTransport"]
 
-#: Of a server that is nowhere.
-_NOWHERE: Final = "http://tape"
-#: What httpx raises where a connection ends like this; for every other way there is one word.
+_NO_HOST: Final = "http://tape"
+#: The httpx exception for an ending; every other ending is a RemoteProtocolError.
 _RAISED: Final[Mapping[str, str]] = MappingProxyType(
     {"refused": "ConnectError", "reset": "ReadError", "stalled": "WriteTimeout"}
 )
-
-
-_OUTSIDE: Final = "tape.transport is for an AsyncClient inside a trio run; other clients have the base URL tape.url"
+_OUTSIDE: Final = "tape.transport is for an AsyncClient inside a trio run; other clients use the base URL tape.url"
 
 
 class TapeTransport(httpx.AsyncBaseTransport):
-    """For clients in one trio run. Its tasks end with their connections: close it, or leave the run."""
+    """A transport for clients in one trio run. Its tasks end with their connections: close it, or leave the run."""
 
     def __init__(self, answers: Choose | str) -> None:
-        """`answers` decides about each request; or it is the origin of a real server on this machine."""
-        self.upstream = Upstream(_nobody if isinstance(answers, str) else answers, say=on_stderr)
+        """`answers` chooses the scripts, or is the origin of a real server on this machine."""
         self._real = isinstance(answers, str)
-        self._origin = httpx.URL(answers if isinstance(answers, str) else _NOWHERE)
-        # Nothing is encrypted in here, and the trust store would take some 30 ms.
+        self.upstream = Upstream(_no_script if isinstance(answers, str) else answers, say=on_stderr)
+        self._origin = httpx.URL(answers if isinstance(answers, str) else _NO_HOST)
+        # Nothing is encrypted here, and loading the trust store would take 30 ms.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        open_tcp = _in_real_time if isinstance(answers, str) else self._connect
-        self._wire = UpstreamTransport(open_tcp=open_tcp, context=context)
+        self._wire = UpstreamTransport(open_tcp=_in_real_time if self._real else self._connect, context=context)
 
     async def handle_async_request(self, request: Any) -> Any:
-        """A request of httpx or httpx2; its answer is of the same library, and so is what is raised instead."""
+        """Send a request of httpx or httpx2; response and exceptions are of the same library."""
         if not trio.lowlevel.in_trio_run():
             raise RuntimeError(_OUTSIDE)
         library = _library_of(request)
         timeout_s = request.extensions.get("timeout", {}).get("read")
         method, headers, body = request.method.encode(), request.headers.raw, await request.aread()
-        if self._real:  # its own name is added instead: for another's it would not answer
+        if self._real:  # a real server refuses another host's name
             headers = [(name, value) for name, value in headers if name.lower() != b"host"]
         outgoing = self._wire.addressed(self._origin, method, request.url.raw_path, headers, body)
         with library.raising(timeout_s):
@@ -71,36 +67,36 @@ class TapeTransport(httpx.AsyncBaseTransport):
         raise RuntimeError(_OUTSIDE)
 
     def __exit__(self, *_: object) -> None:
-        """Never: it was not entered."""
+        pass
 
     def handle_request(self, request: Any) -> Never:
-        """Of a client that is not asynchronous."""
+        """Refuse a client that is not asynchronous."""
         del request
         raise RuntimeError(_OUTSIDE)
 
     def close(self) -> None:
-        """Of such a client, which has nothing open."""
+        """Close nothing: a client that is not asynchronous has opened nothing."""
 
     async def aclose(self) -> None:
-        """Closes the connections that wait."""
-        if trio.lowlevel.in_trio_run():  # elsewhere nothing was ever open
+        """Close idle connections."""
+        if trio.lowlevel.in_trio_run():  # elsewhere nothing was ever opened
             await self._wire.aclose()
 
     async def _connect(self, host: str, port: int) -> trio.abc.Stream:
         del host, port
         ours, theirs = lockstep_stream_pair()
-        end = _ClientEnd(ours)
-        # No nursery of ours could outlive this call; a system task ends with its connection, or with the run.
-        trio.lowlevel.spawn_system_task(self.upstream.serve, _ServerEnd(theirs, end), name="wiretape tape")
-        return end
+        client = _ClientEnd(ours)
+        # A nursery could not outlive this call; a system task ends with its connection or with the run.
+        trio.lowlevel.spawn_system_task(self.upstream.serve, _ServerEnd(theirs, client), name="wiretape tape")
+        return client
 
 
-def _nobody(request: Request) -> Script:
+def _no_script(request: Request) -> Script:
     raise LookupError(f"{request.target!r} is answered by a real server")
 
 
 async def _in_real_time(host: str, port: int) -> trio.abc.Stream:
-    """A clock that jumps would be past all deadlines before the first byte: where a network is, it is made to go."""
+    """Connect to a real server. An autojump clock would pass every deadline before the first byte, so let it run."""
     clock = trio.lowlevel.current_clock()
     if isinstance(clock, MockClock):
         clock.autojump_threshold, clock.rate = inf, 1.0
@@ -127,11 +123,9 @@ class _End(trio.abc.Stream):
 
 
 class _ClientEnd(_End):
-    """Knows whether the close that it meets is a reset."""
+    """The client's end, which raises if the close is a reset."""
 
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        super().__init__(stream)
-        self.was_reset = False
+    was_reset = False
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         data = await super().receive_some(max_bytes)
@@ -141,41 +135,40 @@ class _ClientEnd(_End):
 
 
 class _ServerEnd(_End):
+    """The server's end, which can make its close a reset."""
+
     def __init__(self, stream: trio.abc.Stream, client: _ClientEnd) -> None:
         super().__init__(stream)
         self._client = client
 
     def reset(self) -> None:
-        """The close that follows is one."""
+        """Make the close that follows a reset."""
         self._client.was_reset = True
 
 
-# -- two libraries of one shape ---------------------------------------------------------------------------------------
-
-
 class _Library:
-    """httpx or httpx2, whichever the client is built on: the latter began as a copy of the former."""
+    """httpx or httpx2: the latter began as a copy of the former."""
 
     def __init__(self, name: str) -> None:
         self.module: Any = importlib.import_module(name)
-        #: A response insists on a stream of its own library.
+        #: A response insists on a stream class of its own library.
         self.stream: Any = type("Bytes", (_Bytes, self.module.AsyncByteStream), {})
 
     @contextmanager
     def raising(self, timeout_s: float | None) -> Generator[None]:
-        """What goes wrong in it, as this library says it; the timeout is the client's, for one read."""
+        """Translate errors into those of the library; the timeout is the client's, for one read."""
         try:
             with trio.fail_after(inf if timeout_s is None else timeout_s):
                 yield
         except trio.TooSlowError as error:
-            raise self.module.ReadTimeout(f"nothing came for {timeout_s:g} s") from error
+            raise self.module.ReadTimeout(f"no data for {timeout_s:g} s") from error
         except WireError as error:
             name = _RAISED.get(error.ending, "RemoteProtocolError")
             raise getattr(self.module, name)(str(error)) from error
 
 
 class _Bytes:
-    """One item a read; no generator, so nothing is left to a finaliser."""
+    """A body with one item per read; not a generator, so nothing is left to a finaliser."""
 
     def __init__(self, body: Body, library: _Library, timeout_s: float | None) -> None:
         self._body = body
@@ -197,6 +190,6 @@ _library: Final = lru_cache(maxsize=2)(_Library)
 
 
 def _library_of(request: object) -> _Library:
-    """By the class of its request, or of what that is made from."""
+    """Return the library that defines the class of a request, or one of its bases."""
     names = [kind.__module__.partition(".")[0] for kind in type(request).__mro__]
     return _library("httpx2" if "httpx2" in names else "httpx")

@@ -16,7 +16,7 @@ from ..faults.faults import FaultError, Faults
 from ..faults.prefixes import Prefix
 from ..matching.match import How
 from ..playback.player import INSTANT, Speed
-from ..playback.serving import Ids
+from ..serving.answers import Ids
 
 __all__ = [
     "FOLDER",

@@ -28,12 +28,12 @@ from ..faults.prefixes import Prefix, Unit, prefixes_of
 from ..matching.compared_request import Prepare, blank, prepare_of, request_of
 from ..matching.key import key_of
 from ..matching.match import Deck
-from ..playback.outcome import Fold, Told
-from ..playback.playback import Playback, Sent
 from ..playback.script import Request, Script
 from ..playback.transport import TapeTransport
 from ..seal import seal
 from ..sealed.load import Recording, parse
+from ..serving.outcome import Fold, Outcome
+from ..serving.playback import Playback, Sent
 from .plan import Named, Plan, named_faults
 from .thread import Proxy, Streams, Thread, stripped
 
@@ -190,21 +190,21 @@ class Tape:
         return [Sent.of(request_of(records)) for records in self._live().streams()]
 
     @property
-    def answers(self) -> Sequence[Told]:
+    def answers(self) -> Sequence[Outcome]:
         """Every response so far as the client received it, faults included."""
         if self._playback is not None:
             return self._playback.answers
-        return [Told(records) for records in self._live().streams()]
+        return [Outcome(records) for records in self._live().streams()]
 
     @property
-    def told(self) -> Told:
+    def told(self) -> Outcome:
         """The last response; before the first request, the last one on the tape."""
         answers = self.answers
         if answers:
             return answers[-1]
         if not self._recorded:
             raise TapeError("no request yet, and no recording")
-        return Told(self._recorded[-1])
+        return Outcome(self._recorded[-1])
 
     @property
     def fold(self) -> Fold:

@@ -18,7 +18,8 @@ from wiretape.events.core.json_text import is_list, is_object
 from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.match import HOWS
 from wiretape.replay.playback.server import Upstream
-from wiretape.replay.playback.serving import Serving, deck_of
+from wiretape.replay.serving.answers import deck_of
+from wiretape.replay.serving.serving import Serving
 
 pytestmark = pytest.mark.slow
 
@@ -154,17 +155,19 @@ def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
     half_closed=st.booleans(),
 )
 @settings(max_examples=150)
-def test_nothing_that_comes_is_a_fault_of_ours(
+def test_no_request_causes_an_internal_error(
     tape: Path, sent: list[bytes], how: Any, faults: Sequence[str], half_closed: bool
 ) -> None:
     lines: list[str] = []
-    serving = Serving(deck_of([tape], how, repeat=True), lines.append, faults=Faults.of(faults))
-    upstream = Upstream(serving.choose, say=lines.append, ended=serving.ended)
+    deck = deck_of([tape], how, repeat=True)
+    serving, healthy = (Serving(deck, lines.append, faults=each) for each in (Faults.of(faults), Faults()))
+    choices = [serving.choose]
+    upstream = Upstream(lambda request: choices[-1](request), say=lines.append, ended=serving.ended)
 
     async def main() -> None:
         said = await heard(upstream, sent, half_closed=half_closed)
         assert not said or said.startswith(b"HTTP/1.1 ")
-        serving.faults = Faults()
+        choices.append(healthy.choose)
         assert (await heard(upstream, [GOOD], half_closed=False)).startswith(b"HTTP/1.1 200 OK\r\n")
 
     trio.run(main, clock=MockClock(autojump_threshold=0))

@@ -32,7 +32,6 @@ from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.player import script_of
 from wiretape.replay.playback.script import Request, json_answer
 from wiretape.replay.playback.server import listening
-from wiretape.replay.playback.serving import Serving
 from wiretape.replay.redaction import body_codec as coded
 from wiretape.replay.redaction.body_codec import headers_of, opened, plain_body, unreadable
 from wiretape.replay.redaction.redact import findings
@@ -40,6 +39,7 @@ from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.check import check
 from wiretape.replay.sealed.load import Recording, parse
+from wiretape.replay.serving.serving import Serving
 
 KEY: Final = CANARIES["openai"]
 JSON: Final = "application/json"

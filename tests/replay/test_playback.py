@@ -1,4 +1,4 @@
-"""A recording that answers: what it remembers, what counts as changed, and that nothing of ours stops a server."""
+"""Playback in tests: its log, what counts as changed, and internal errors."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.match import Deck, How
-from wiretape.replay.playback.playback import Playback, Sent
 from wiretape.replay.playback.script import Request, Script
+from wiretape.replay.serving.playback import Playback, Sent
 
 STREAMS = [records_of(text("hi", "sunny")), records_of(text("more", "rain"))]
 
@@ -27,7 +27,7 @@ def said(script: Script) -> bytes:
     return b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
 
 
-def test_it_remembers_what_was_asked_what_answered_and_what_is_left() -> None:
+def test_requests_and_responses_are_kept() -> None:
     played = playback()
     assert b"rain" in said(played.choose(request("more")))
     assert played.choose(request("nothing")).status == 599
@@ -37,14 +37,14 @@ def test_it_remembers_what_was_asked_what_answered_and_what_is_left() -> None:
     assert told.fold.text == "rain"
     assert [line.rpartition("-> ")[2] for line in played.lines] == [
         "stream 2, completed",
-        "nothing recorded answers this",
+        "no recorded response",
     ]
     assert len(played.misses) == 1
     assert [line.partition(":")[0] for line in played.unused] == ["stream 1"]
     assert not played.changed
 
 
-def test_whoever_asks_again_after_a_fault_gets_the_same_answer() -> None:
+def test_a_retry_after_a_fault_gets_the_same_response() -> None:
     played = playback("cut@text#1")
     answers = [said(played.choose(request("hi"))) for _ in range(3)]
     assert len(set(answers)) == 1
@@ -54,28 +54,28 @@ def test_whoever_asks_again_after_a_fault_gets_the_same_answer() -> None:
 
 @pytest.mark.parametrize("match", ["key", "position"])
 @pytest.mark.parametrize("fault", ["drop@done", "duplicate@done", "eof@done", "rechunk=1"])
-def test_after_a_fault_that_leaves_the_answer_whole_it_goes_on(fault: str, match: How) -> None:
+def test_a_fault_that_leaves_the_response_complete_counts_as_answered(fault: str, match: How) -> None:
     played = playback(fault, streams=[*STREAMS[:1], *STREAMS[:1]], match=match)
     answers = [played.choose(request("hi")).status for _ in range(3)]
     assert answers == [200, 200, 599]
 
 
 @pytest.mark.parametrize(("match", "more"), [("position", "something else"), ("strict", "more")])
-def test_by_position_only_the_same_request_is_asked_again(match: How, more: str) -> None:
+def test_by_position_only_the_same_request_is_a_retry(match: How, more: str) -> None:
     played = playback("cut@text", match=match)
     sunny = [b"sunny" in said(played.choose(request(words))) for words in ("hi", "hi", more, more)]
     assert sunny == [True, True, False, False]
     assert not played.unused
 
 
-def test_other_pieces_are_no_other_answer() -> None:
+def test_other_chunks_are_not_a_change() -> None:
     played = playback("rechunk=1")
     played.choose(request("hi"))
     assert not played.changed
     assert played.choose(request("hi")).status == 599
 
 
-def test_fresh_ids_are_other_ones_each_time_and_change_nothing() -> None:
+def test_fresh_ids_are_not_a_change() -> None:
     played = playback(streams=[STREAMS[0], STREAMS[0]], ids="fresh")
     answers = {said(played.choose(request("hi"))) for _ in range(2)}
     assert len(answers) == 2
@@ -83,7 +83,7 @@ def test_fresh_ids_are_other_ones_each_time_and_change_nothing() -> None:
     assert not played.unused
 
 
-def test_a_fault_of_ours_is_an_answer_and_is_remembered() -> None:
+def test_an_unplayable_stream_is_a_response_and_is_kept() -> None:
     broken = [record._replace(keys={"status": 7}) if record.kind == "head" else record for record in STREAMS[0]]
     played = playback(streams=[broken])
     answer = played.choose(request("hi"))
@@ -91,7 +91,7 @@ def test_a_fault_of_ours_is_an_answer_and_is_remembered() -> None:
     assert "status" in str(played.broken)
 
 
-def test_a_body_that_is_no_json_has_none() -> None:
+def test_sent_requests_are_shown_without_keys() -> None:
     assert Sent("GET", "/v1/models", {}, b"").json is None
     assert str(Sent("POST", "/v1/x", {}, b"abc")) == "POST /v1/x (3 bytes)"
     key = "sk-proj-" + "abcdefghijklmnopqrstuvwxyz0123456789"

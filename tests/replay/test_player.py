@@ -1,4 +1,4 @@
-"""What an upstream said, taken from the tape of it: pieces, delays and endings come back as they were."""
+"""Scripts from tapes: chunks, delays and endings are those of the recorded upstream."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,14 +29,14 @@ WHOLE = (text("hi"), finish() + DONE)
 
 
 class Resettable(trio.abc.Stream):
-    """What a scripted connection is to the replay server: it can be reset."""
+    """A connection that the replay server can reset."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
         self.is_reset = False
 
     def reset(self) -> None:
-        """The close that follows is one."""
+        """Make the close that follows a reset."""
         self.is_reset = True
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
@@ -55,7 +55,7 @@ class Resettable(trio.abc.Stream):
 
 
 async def taped(*scripts: Script, path: str = CHAT, attempts: int = 1) -> list[Record]:
-    """The tape that the real proxy makes of these answers, each on a connection of its own."""
+    """Return the tape that the real proxy makes of these responses."""
     waiting = list(scripts)
 
     def choose(_: Request) -> Script:
@@ -76,10 +76,10 @@ def length(count: int) -> tuple[bytes, bytes]:
 
 HALF_BYTES = len(b"".join(HALF))
 
-#: Each comes back as it was.
+#: Scripts that survive recording and playing.
 SAME = {
     "a whole stream": event_stream(WHOLE, gap_s=0.5),
-    "an end of the chunks inside a call": event_stream(HALF, gap_s=0.5),
+    "a proper end inside a call": event_stream(HALF, gap_s=0.5),
     "a cut inside a call": event_stream(HALF, gap_s=0.5, end=Fault.CUT),
     "a reset inside a call": event_stream(HALF, gap_s=0.5, end=Fault.RESET),
     "garbage inside a call": event_stream(HALF, gap_s=0.5, end=Fault.GARBAGE),
@@ -87,24 +87,24 @@ SAME = {
     "a short length": Script(
         headers=[TYPE, length(HALF_BYTES + 9)], steps=[*(Step(0.25, piece) for piece in HALF), Step(0.5, Fault.CUT)]
     ),
-    "a body that the close ends": Script(steps=[*(Step(0.25, piece) for piece in HALF), Step(0.5, b"")], closes=True),
-    "an answer that waits for its head": Script(head_delay_s=7.0, steps=[Step(0.25, piece) for piece in WHOLE]),
+    "a body ended by the close": Script(steps=[*(Step(0.25, piece) for piece in HALF), Step(0.5, b"")], closes=True),
+    "a late head": Script(head_delay_s=7.0, steps=[Step(0.25, piece) for piece in WHOLE]),
     "a refusal": Script(
         status=429,
         headers=[(b"content-type", b"application/json"), (b"retry-after", b"7"), length(2)],
         steps=[Step(0.25, b"{}")],
     ),
-    "a status that nobody has named": Script(
+    "a status without a reason phrase": Script(
         status=529, headers=[(b"content-type", b"application/json"), length(2)], steps=[Step(0.25, b"{}")]
     ),
-    "no answer but a cut": Script(head_delay_s=3.0, unanswered=Fault.CUT),
-    "no answer but a reset": Script(head_delay_s=3.0, unanswered=Fault.RESET),
-    "no answer but garbage": Script(head_delay_s=3.0, unanswered=Fault.GARBAGE),
+    "a cut instead of a response": Script(head_delay_s=3.0, unanswered=Fault.CUT),
+    "a reset instead of a response": Script(head_delay_s=3.0, unanswered=Fault.RESET),
+    "garbage instead of a response": Script(head_delay_s=3.0, unanswered=Fault.GARBAGE),
 }
 
 
 def plain(script: Script) -> tuple[object, ...]:
-    """A script as it is played: names in lower case, delays that microseconds can say, no empty last step."""
+    """Return a script with lower-case names, rounded delays and no empty last step."""
     steps = [(round(delay_s, 3), what) for delay_s, what in script.steps if what or delay_s > 0.001]
     while steps and steps[-1] == (0.0, b""):
         steps.pop()
@@ -115,14 +115,14 @@ def plain(script: Script) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("case", SAME)
-async def test_what_was_played_to_the_proxy_comes_back_from_its_tape(case: str, autojump_clock: MockClock) -> None:
+async def test_a_script_comes_back_from_its_tape(case: str, autojump_clock: MockClock) -> None:
     del autojump_clock
     script = SAME[case]
     tape = await taped(script)
     assert plain(script_of(tape, speed=ORIGINAL)) == plain(script)
 
 
-async def test_a_stall_is_silence_where_it_began(autojump_clock: MockClock) -> None:
+async def test_a_stall_is_played_as_silence(autojump_clock: MockClock) -> None:
     del autojump_clock
     tape = await taped(event_stream(HALF, gap_s=0.5, end=Fault.STALL))
     assert tape[-1].keys["cause"] == "stalled"
@@ -133,7 +133,7 @@ async def test_a_stall_is_silence_where_it_began(autojump_clock: MockClock) -> N
     assert script_of(never).unanswered is Fault.STALL
 
 
-async def test_where_the_client_left_nobody_knows_what_would_have_come(autojump_clock: MockClock) -> None:
+async def test_a_stream_that_the_client_left_ends_in_silence(autojump_clock: MockClock) -> None:
     del autojump_clock
 
     async def serve(stream: trio.abc.Stream) -> None:
@@ -150,7 +150,7 @@ async def test_where_the_client_left_nobody_knows_what_would_have_come(autojump_
     assert [what for _, what in script_of(tape).steps] == [*HALF, Fault.STALL]
 
 
-async def test_the_attempt_that_answered_is_the_last_and_each_can_be_had(autojump_clock: MockClock) -> None:
+async def test_the_last_attempt_is_played_and_each_is_available(autojump_clock: MockClock) -> None:
     del autojump_clock
     tape = await taped(
         Script(unanswered=Fault.RESET), event_stream([], end=Fault.CUT), event_stream(WHOLE, gap_s=0.5), attempts=3
@@ -167,7 +167,7 @@ async def test_the_attempt_that_answered_is_the_last_and_each_can_be_had(autojum
     assert [record.kind for record in each_attempt(tape)[1][:3]] == ["open", "request", "attempt"]
 
 
-async def test_an_exchange_comes_back_in_its_reads(autojump_clock: MockClock) -> None:
+async def test_an_exchange_keeps_its_reads(autojump_clock: MockClock) -> None:
     del autojump_clock
     pieces = [b'{"data":', b"[1,2,", b"3]}"]
     script = Script(headers=[(b"content-type", b"application/json")], steps=[Step(0.5, piece) for piece in pieces])
@@ -175,7 +175,7 @@ async def test_an_exchange_comes_back_in_its_reads(autojump_clock: MockClock) ->
     assert plain(script_of(tape, speed=ORIGINAL)) == plain(script)
 
 
-async def test_a_head_request_keeps_the_length_that_was_promised(autojump_clock: MockClock) -> None:
+async def test_a_head_request_keeps_its_length(autojump_clock: MockClock) -> None:
     del autojump_clock
     async with house(_head_only) as home:
         await home.ask(b"", path="/v1/models", method="HEAD")
@@ -199,29 +199,29 @@ SPEEDS = {
 
 
 @pytest.mark.parametrize("case", SPEEDS)
-def test_of_a_speed(case: str) -> None:
+def test_speeds(case: str) -> None:
     speed, due = SPEEDS[case]
     assert [speed.delay(seconds) for seconds in (1.0, 60.0, 0.5)] == pytest.approx(due)
 
 
 @pytest.mark.parametrize(("word", "speed"), [("instant", INSTANT), ("original", ORIGINAL), ("2.5", Speed(times=2.5))])
-def test_a_speed_in_words(word: str, speed: Speed) -> None:
+def test_speeds_are_parsed(word: str, speed: Speed) -> None:
     assert Speed.of(word) == speed
 
 
 @pytest.mark.parametrize("word", ["0", "-1", "fast", "", "nan", "inf", "infinity", "1e999"])
-def test_what_is_no_speed(word: str) -> None:
+def test_invalid_speeds(word: str) -> None:
     with pytest.raises(ValueError, match=r"speed|float|number"):
         Speed.of(word)
 
 
-#: Of tapes from before 2026-11-18, which say neither `framing` nor `framed`.
+#: Ends of tapes from before 2026-11-18, without `framed`.
 OLD: dict[str, tuple[dict[str, object], Fault | None]] = {
-    "we hung up behind the last word": ({"cause": "closed", "ending": "completed"}, None),
-    "a chat stream without its last word": ({"cause": "eof", "ending": "truncated"}, Fault.CUT),
+    "closed after the last frame": ({"cause": "closed", "ending": "completed"}, None),
+    "a chat stream without its last frame": ({"cause": "eof", "ending": "truncated"}, Fault.CUT),
     "a finish but no [DONE]": ({"cause": "eof", "ending": "completed"}, None),
-    "a whole answer": ({"cause": "framed", "ending": "completed"}, None),
-    "an exchange that its close ended": ({"cause": "eof", "ending": "upstream_error", "flags": ["unframed"]}, None),
+    "a complete response": ({"cause": "framed", "ending": "completed"}, None),
+    "an exchange ended by the close": ({"cause": "eof", "ending": "upstream_error", "flags": ["unframed"]}, None),
     "an error status": ({"cause": "status", "ending": "upstream_error"}, None),
     "a reset": ({"cause": "reset", "ending": "reset"}, Fault.RESET),
     "garbage": ({"cause": "protocol", "ending": "protocol"}, Fault.GARBAGE),
@@ -231,12 +231,12 @@ OLD: dict[str, tuple[dict[str, object], Fault | None]] = {
 
 
 @pytest.mark.parametrize("case", OLD)
-def test_of_an_old_tape_the_ending_is_guessed(case: str) -> None:
+def test_the_ending_of_an_old_tape_is_guessed(case: str) -> None:
     keys, due = OLD[case]
     assert _ends([Record(4, 9, "end", keys)]) is due
 
 
-def test_a_tape_that_still_runs_has_said_nothing_more_yet() -> None:
+def test_a_running_tape_ends_in_silence() -> None:
     assert _ends([]) is Fault.STALL
 
 
@@ -252,7 +252,7 @@ def _ends(behind: Sequence[Record]) -> Fault | None:
     return last if isinstance(last, Fault) else None
 
 
-def test_what_was_decoded_has_no_coding_and_its_own_length() -> None:
+def test_a_decoded_body_has_its_own_length() -> None:
     head = {
         "status": 200,
         "headers": [["content-type", "application/json"], ["content-encoding", "gzip"]],
@@ -269,7 +269,7 @@ def test_what_was_decoded_has_no_coding_and_its_own_length() -> None:
     assert list(script_of(tape).headers) == [(b"content-type", b"application/json"), (b"content-length", b"5")]
 
 
-def test_what_somebody_edited_in_a_head_or_an_end_is_no_fault_of_ours() -> None:
+def test_malformed_heads_and_ends_can_be_played() -> None:
     head = {"status": 200, "headers": [1, [], ["x", 1], ["\ud800", "\u20ac"], ["a", "b"]]}
     assert list(script_of([Record(0, 0, "head", head)]).headers) == [(b"?", b"?"), (b"a", b"b")]
     endings: list[Any] = [{}, [], 1, None, "novel"]
@@ -278,7 +278,7 @@ def test_what_somebody_edited_in_a_head_or_an_end_is_no_fault_of_ours() -> None:
         assert script_of(failed).unanswered is Fault.STALL
 
 
-async def test_630_recorded_seconds_take_no_time_under_a_clock_that_jumps(autojump_clock: MockClock) -> None:
+async def test_long_gaps_are_kept_under_a_virtual_clock(autojump_clock: MockClock) -> None:
     del autojump_clock
     frames = [chunk_frame({"content": str(number)}) for number in range(63)]
     script = event_stream([*frames, *WHOLE[1:]], gap_s=10.0)
@@ -286,10 +286,10 @@ async def test_630_recorded_seconds_take_no_time_under_a_clock_that_jumps(autoju
     assert [step.delay_s for step in again.steps if step.what] == [10.0] * 64
 
 
-# -- what its client got ----------------------------------------------------------------------------------------------
+# -- the client's side -------------------------------------------------------------------------------------------------
 
 
-async def test_as_its_client_got_it_a_cut_stream_ends_properly_and_says_what_was_lost(
+async def test_client_side_of_a_broken_stream_ends_properly_with_an_error(
     autojump_clock: MockClock,
 ) -> None:
     del autojump_clock
@@ -304,7 +304,7 @@ async def test_as_its_client_got_it_a_cut_stream_ends_properly_and_says_what_was
     assert script.head_delay_s == pytest.approx(0.5, abs=0.001)
 
 
-async def test_as_its_client_got_it_a_failure_is_an_answer_of_ours(autojump_clock: MockClock) -> None:
+async def test_client_side_of_a_failure_is_an_error_response(autojump_clock: MockClock) -> None:
     del autojump_clock
     script = script_of(await taped(Script(unanswered=Fault.RESET)), side="client")
     assert (script.status, script.headers[0]) == (502, (b"content-type", b"application/json"))
@@ -321,21 +321,21 @@ def _json(*steps: Step, length: int | None = None, status: int = 200, **more: An
     return Script(status=status, headers=[*JSON, *said], steps=steps, **more)
 
 
-#: What the upstream says, and how it is asked.
-TOLD: dict[str, tuple[Script, dict[str, Any]]] = {
-    "a stream of ours": (event_stream(WHOLE, gap_s=0.5), {}),
-    "a stream of ours whose upstream had reset": (event_stream(HALF, gap_s=0.5, end=Fault.RESET), {}),
-    "a stream of ours whose upstream fell silent": (event_stream(HALF, gap_s=0.5, end=Fault.STALL), {}),
-    "a stream as it came": (event_stream(WHOLE, gap_s=0.5), {"profile": "transparent"}),
-    "a stream as it came, cut": (event_stream(HALF, end=Fault.CUT), {"profile": "transparent"}),
-    "a stream as it came, reset": (event_stream(HALF, end=Fault.RESET), {"profile": "transparent"}),
-    "a stream as it came, silent": (event_stream(HALF, end=Fault.STALL), {"profile": "transparent"}),
-    "a stream as it came, with garbage": (event_stream(HALF, end=Fault.GARBAGE), {"profile": "transparent"}),
-    "a stream as it came, properly ended inside a call": (event_stream(HALF), {"profile": "transparent"}),
-    "a stream as it came, ended by a close": (
+#: The upstream's script, and the request.
+CLIENT_SIDE: dict[str, tuple[Script, dict[str, Any]]] = {
+    "an emitted stream": (event_stream(WHOLE, gap_s=0.5), {}),
+    "an emitted stream after a reset": (event_stream(HALF, gap_s=0.5, end=Fault.RESET), {}),
+    "an emitted stream after a stall": (event_stream(HALF, gap_s=0.5, end=Fault.STALL), {}),
+    "a verbatim stream": (event_stream(WHOLE, gap_s=0.5), {"profile": "transparent"}),
+    "a verbatim stream, cut": (event_stream(HALF, end=Fault.CUT), {"profile": "transparent"}),
+    "a verbatim stream, reset": (event_stream(HALF, end=Fault.RESET), {"profile": "transparent"}),
+    "a verbatim stream, silent": (event_stream(HALF, end=Fault.STALL), {"profile": "transparent"}),
+    "a verbatim stream, with garbage": (event_stream(HALF, end=Fault.GARBAGE), {"profile": "transparent"}),
+    "a verbatim stream, properly ended inside a call": (event_stream(HALF), {"profile": "transparent"}),
+    "a verbatim stream, ended by a close": (
         Script(steps=[Step(0, each) for each in WHOLE], closes=True), {"profile": "transparent"}
     ),
-    "a stream as it came, ended by a close inside a call": (
+    "a verbatim stream, ended by a close inside a call": (
         Script(steps=[Step(0, each) for each in HALF], closes=True), {"profile": "transparent"}
     ),
     "a stream of a known length": (
@@ -346,39 +346,37 @@ TOLD: dict[str, tuple[Script, dict[str, Any]]] = {
         Script(headers=[TYPE, length(9_999)], steps=[*(Step(0, each) for each in HALF), Step(0, Fault.RESET)]),
         {"profile": "transparent"},
     ),
-    "a whole answer": (_json(*PARTS, length=len(BODY)), {"asked": b'{"model":"m","messages":[]}'}),
-    "a whole answer in chunks": (_json(*PARTS), {"asked": b'{"model":"m","messages":[]}'}),
-    "a whole answer, cut": (
+    "a complete response": (_json(*PARTS, length=len(BODY)), {"asked": b'{"model":"m","messages":[]}'}),
+    "a complete response in chunks": (_json(*PARTS), {"asked": b'{"model":"m","messages":[]}'}),
+    "a complete response, cut": (
         _json(*PARTS, Step(0.5, Fault.CUT), length=99), {"asked": b'{"model":"m","messages":[]}'}
     ),
-    "a whole answer, reset": (
+    "a complete response, reset": (
         _json(*PARTS, Step(0.5, Fault.RESET)), {"asked": b'{"model":"m","messages":[]}'}
     ),
     "an exchange": (_json(*PARTS, length=len(BODY)), {"path": "/v1/embeddings"}),
     "an exchange, reset": (_json(*PARTS, Step(0.5, Fault.RESET), length=99), {"path": "/v1/embeddings"}),
     "an exchange, cut in a chunk": (_json(*PARTS, Step(0.5, Fault.CUT)), {"path": "/v1/embeddings"}),
-    "an exchange that a close ended": (_json(*PARTS, closes=True), {"path": "/v1/embeddings"}),
-    "an exchange of nothing": (_json(length=0), {"path": "/v1/embeddings"}),
+    "an exchange ended by the close": (_json(*PARTS, closes=True), {"path": "/v1/embeddings"}),
+    "an empty exchange": (_json(length=0), {"path": "/v1/embeddings"}),
     "an exchange without a body": (Script(status=204, headers=[]), {"path": "/v1/files/1"}),
-    "an error of the upstream's": (
+    "an upstream error": (
         json_answer(b'{"error":{"message":"slow down","type":"x"}}', 429), {}
     ),
-    "an error that is no JSON": (
+    "an error that is not JSON": (
         Script(status=503, headers=[(b"content-type", b"text/html"), (b"retry-after", b"7"), length(6)],
                steps=[Step(0, b"<b>no!")]), {}
     ),
-    "an error as it came": (json_answer(b'{"error":{"message":"no"}}', 404), {"profile": "transparent"}),
-    "no answer": (Script(unanswered=Fault.RESET), {}),
-    "no answer in time": (Script(unanswered=Fault.STALL), {"profile": "transparent"}),
+    "a verbatim error": (json_answer(b'{"error":{"message":"no"}}', 404), {"profile": "transparent"}),
+    "no response": (Script(unanswered=Fault.RESET), {}),
+    "no response in time": (Script(unanswered=Fault.STALL), {"profile": "transparent"}),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", TOLD)
-async def test_as_its_client_got_it_head_framing_body_and_ending_are_those_of_the_proxy(
-    case: str, autojump_clock: MockClock
-) -> None:
+@pytest.mark.parametrize("case", CLIENT_SIDE)
+async def test_client_side_equals_what_the_proxy_sent(case: str, autojump_clock: MockClock) -> None:
     del autojump_clock
-    script, how = TOLD[case]
+    script, how = CLIENT_SIDE[case]
     path, body = how.get("path", CHAT), how.get("asked", ASKED)
 
     async def serve(stream: trio.abc.Stream) -> None:
@@ -392,21 +390,20 @@ async def test_as_its_client_got_it_head_framing_body_and_ending_are_those_of_th
     again = script_of(parse(b"".join(map(encode, tape))).streams[0], speed=ORIGINAL, side="client")
     found = await _answer(again, post(body, path=path))
     assert (found.status, found.body, found.ended) == (due.status, due.body, due.ended)
-    assert _told_headers(found) == _told_headers(due)
+    assert _relay_headers(found) == _relay_headers(due)
     assert [data for _, data in found.pieces] == [data for _, data in due.pieces]
 
 
-def _told_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
-    """But those of the server alone, and what tells who asked too often."""
+def _relay_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
+    """Return the headers that the relay set."""
     server = (b"connection", b"date", b"server", b"x-should-retry")
     return sorted((name.lower(), value) for name, value in answer.headers if name.lower() not in server)
 
 
 async def _answer(script: Script, asked: bytes) -> Answer:
-    """What a client of the replay reads."""
-
+    """Return what a client of the replay reads."""
     ours, theirs = memory_stream_pair()
-    stream: Any = ours  # any is read alike
+    stream: Any = ours
     client = Client(stream)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Upstream(lambda _: script).serve, theirs)
@@ -416,18 +413,18 @@ async def _answer(script: Script, asked: bytes) -> Answer:
     return answer
 
 
-def test_a_client_that_left_before_it_was_told_anything_was_told_nothing() -> None:
+def test_client_side_of_a_client_that_left_early_is_silence() -> None:
     tape = [Record(0, 0, "open", {"dialect": "chat"}), Record(1, 0, "attempt"), Record(2, 9, "end")]
     assert script_of(tape, side="client").unanswered is Fault.STALL
 
 
-# -- an event that is longer than any may be ---------------------------------------------------------------------------
+# -- events beyond the limit -------------------------------------------------------------------------------------------
 
 FRAMES = [b'data: {"a":1}\n\n', b'data: {"long":"' + b"x" * 100 + b'"}\n\n', b'data: {"b":2}\n\n']
 
 
 def beyond(kind: str, *data: bytes) -> list[Record]:
-    """As the proxy tapes what only passes, with caps of 50 bytes."""
+    """Return a tape of a stream that passes unchanged, with limits of 50 bytes."""
     recorder = Recorder(Decoder(50, 50))
     recorder.beyond = kind
     records = [
@@ -444,8 +441,8 @@ def beyond(kind: str, *data: bytes) -> list[Record]:
 
 @pytest.mark.parametrize("size", [1, 7, 40, 1_000])
 @pytest.mark.parametrize("kind", ["body", "rest"])
-@pytest.mark.parametrize("rules", [EXACT, Rules()], ids=["exact", "as by default"])
-def test_what_passed_beyond_the_cap_is_sealed_and_played_as_it_came(rules: Rules, kind: str, size: int) -> None:
+@pytest.mark.parametrize("rules", [EXACT, Rules()], ids=["exact", "default"])
+def test_an_event_beyond_the_limit_is_sealed_and_played_unchanged(rules: Rules, kind: str, size: int) -> None:
     whole = b"".join(FRAMES)
     parts = [whole[at : at + size] for at in range(0, len(whole), size)]
     records = beyond(kind, *parts)
@@ -458,7 +455,7 @@ def test_what_passed_beyond_the_cap_is_sealed_and_played_as_it_came(rules: Rules
         assert sealed == records
 
 
-def test_what_is_shown_of_it_waits_for_no_further_read() -> None:
+def test_an_event_beyond_the_limit_is_delivered_at_once() -> None:
     for kind in ("body", "rest"):
         records = beyond(kind, FRAMES[0], FRAMES[1], FRAMES[2])
         assert [(record.kind, record.raw) for record in records[4:-1]] == [

@@ -1,4 +1,4 @@
-"""The scripted upstream: pieces as chunks, kept connections, and each way of ending as the other side meets it."""
+"""The scripted upstream: chunks, persistent connections and every ending as the client meets it."""
 
 import re
 import socket
@@ -13,7 +13,7 @@ from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 from wiretape.proxy.upstream.errors import ResetError, TruncatedError
 from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
 from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
-from wiretape.replay.playback.server import Outcome, Upstream, listening
+from wiretape.replay.playback.server import Served, Upstream, listening
 
 GET = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -25,7 +25,7 @@ def always(script: Script) -> Upstream:
 
 
 async def said_by(upstream: Upstream, *sent: bytes, seconds: float = 60) -> bytes:
-    """Everything that a client reads that sends these bytes, a second apart, and then waits for the end."""
+    """Return everything that a client reads after sending these bytes, a second apart."""
     ours, theirs = memory_stream_pair()
     received = bytearray()
     async with trio.open_nursery() as nursery:
@@ -46,32 +46,32 @@ async def _send(stream: trio.abc.Stream, sent: Sequence[bytes]) -> None:
 
 
 CASES = {
-    "a stream is one chunk a piece, then the final chunk": (
+    "each step is one chunk": (
         event_stream([b"data: 1\n\n", b"data: 2\n\n"]),
         EVENTS + b"9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n0\r\n\r\n",
     ),
-    "a cut has no final chunk": (event_stream([b"data: 1\n\n"], end=Fault.CUT), EVENTS + b"9\r\ndata: 1\n\n\r\n"),
-    "what follows a fault is not played": (
+    "a cut": (event_stream([b"data: 1\n\n"], end=Fault.CUT), EVENTS + b"9\r\ndata: 1\n\n\r\n"),
+    "steps after a fault": (
         Script(steps=[Step(0, Fault.CUT), Step(0, b"never")]),
         EVENTS,
     ),
-    "a reset over a stream that is no socket is a cut": (event_stream([], end=Fault.RESET), EVENTS),
-    "an answer with its length goes out as it is": (
+    "a reset without a socket is a cut": (event_stream([], end=Fault.RESET), EVENTS),
+    "a length": (
         json_answer(b"{}", 404),
         b"HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
     ),
-    "an empty piece is not the final chunk": (event_stream([b"", b"x"]), EVENTS + b"1\r\nx\r\n0\r\n\r\n"),
+    "an empty step": (event_stream([b"", b"x"]), EVENTS + b"1\r\nx\r\n0\r\n\r\n"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_what_a_script_says_is_what_goes_out(case: str, autojump_clock: MockClock) -> None:
+async def test_scripts_on_the_wire(case: str, autojump_clock: MockClock) -> None:
     del autojump_clock
     script, due = CASES[case]
     assert await said_by(always(script), POST) == due
 
 
-async def test_a_connection_is_kept_until_the_client_says_close(autojump_clock: MockClock) -> None:
+async def test_a_connection_persists_until_the_client_says_close(autojump_clock: MockClock) -> None:
     del autojump_clock
     upstream = always(json_answer(b"{}"))
     closing = GET.replace(b"Host", b"Connection: close\r\nHost")
@@ -80,21 +80,21 @@ async def test_a_connection_is_kept_until_the_client_says_close(autojump_clock: 
     assert [outcome.ended for outcome in upstream.seen] == ["ended"] * 3
 
 
-async def test_requests_that_come_at_once_are_answered_in_order(autojump_clock: MockClock) -> None:
+async def test_pipelined_requests_are_answered_in_order(autojump_clock: MockClock) -> None:
     del autojump_clock
     upstream = Upstream(lambda request: json_answer(request.target))
     said = await said_by(upstream, GET + GET.replace(b"models", b"others"))
     assert [part.partition(b"\r\n\r\n")[2] for part in said.split(b"HTTP/1.1 ")[1:]] == [b"/v1/models", b"/v1/others"]
 
 
-async def test_empty_lines_before_a_request_are_nothing(autojump_clock: MockClock) -> None:
+async def test_empty_lines_before_a_request_are_skipped(autojump_clock: MockClock) -> None:
     del autojump_clock
     upstream = always(json_answer(b""))
     await said_by(upstream, b"\r\n" + GET + b"\n\r\n" + POST + b"\r", b"\n", b"\r\n" + GET, b"\r\n", b"\r")
     assert [outcome.request.method for outcome in upstream.seen] == [b"GET", b"POST", b"GET"]
 
 
-async def test_a_request_in_chunks_and_one_that_waits_for_100_are_taken_whole(autojump_clock: MockClock) -> None:
+async def test_chunked_requests_and_expect_100_continue(autojump_clock: MockClock) -> None:
     del autojump_clock
     upstream = always(json_answer(b""))
     head = POST.partition(b"Content-Length")[0]
@@ -108,49 +108,49 @@ async def test_a_request_in_chunks_and_one_that_waits_for_100_are_taken_whole(au
     assert [outcome.request.body for outcome in upstream.seen] == [b"{}", b"[]"]
 
 
-async def test_no_body_follows_a_head(autojump_clock: MockClock) -> None:
+async def test_a_head_request_gets_no_body(autojump_clock: MockClock) -> None:
     del autojump_clock
     said = await said_by(always(json_answer(b"{}")), GET.replace(b"GET", b"HEAD"))
     assert said.endswith(b"Content-Length: 2\r\n\r\n")
 
 
 REFUSED = {
-    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 400, "this is TLS, and the URL of a replay begins with http://"),
-    "no HTTP at all": (b"\x00\x01\x02\r\n\r\n", 400, "illegal request line"),
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 400, "this is TLS: the URL of a replay begins with http://"),
+    "binary data": (b"\x00\x01\x02\r\n\r\n", 400, "illegal request line"),
     "words": (b"hello there, who are you\r\n\r\n", 400, "illegal request line"),
-    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "HTTP/1.1 is spoken here"),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "only HTTP/1.1 is supported"),
     "no Host": (b"GET / HTTP/1.1\r\n\r\n", 400, "Missing mandatory Host: header"),
     "a header with a key and half a character": (GET[:-2] + b"x: sk-\xff\x00\r\n\r\n", 400, "illegal header line"),
     "a method of odd characters": (b"G\x01ET / HTTP/1.1\r\nHost: x\r\n\r\n", 400, "illegal request line"),
-    "a length that is none": (POST.replace(b"Length: 2", b"Length: -2"), 400, "bad Content-Length"),
+    "an invalid length": (POST.replace(b"Length: 2", b"Length: -2"), 400, "bad Content-Length"),
     "two lengths": (POST.replace(b"\r\n\r\n", b"\r\nContent-Length: 3\r\n\r\n"), 400, "conflicting Content-Length"),
     "another coding": (GET[:-2] + b"Transfer-Encoding: gzip\r\n\r\n", 501, "Only Transfer-Encoding: chunked"),
-    "a chunk that is none": (GET[:-2] + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", 400, "illegal chunk header"),
+    "an invalid chunk": (GET[:-2] + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", 400, "illegal chunk header"),
     "a head without end": (GET[:-2] + b"x: y\r\n" * 20_000, 431, "Receive buffer too long"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-async def test_what_is_no_request_is_refused_in_plain_http_and_said(case: str, autojump_clock: MockClock) -> None:
+async def test_invalid_requests_are_refused_with_a_line(case: str, autojump_clock: MockClock) -> None:
     sent, status, why = REFUSED[case]
     lines: list[str] = []
     upstream = Upstream(lambda _: json_answer(b"{}"), say=lines.append)
     head, _, body = (await said_by(upstream, sent)).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert head.endswith(b"Connection: close")
-    assert (len(lines), lines[0].startswith(f"what is no request -> {status}: {why}")) == (1, True), lines
+    assert (len(lines), lines[0].startswith(f"not a request -> {status}: {why}")) == (1, True), lines
     assert body.decode() == f"wiretape: {lines[0].partition(': ')[2]}\n"
     assert b"sk-" not in body
     assert upstream.seen == []
 
 
-async def test_what_was_asked_before_it_is_answered(autojump_clock: MockClock) -> None:
+async def test_a_request_before_an_invalid_one_is_answered(autojump_clock: MockClock) -> None:
     upstream = Upstream(lambda _: json_answer(b"{}"), say=lambda _: None)
     said = await said_by(upstream, GET + b"\x00\r\n\r\n" + GET)
     assert [part[:3] for part in said.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
 
 
-async def test_a_client_that_goes_in_the_middle_of_asking_is_told_nothing_but_that(autojump_clock: MockClock) -> None:
+async def test_a_client_that_leaves_inside_a_request_is_reported(autojump_clock: MockClock) -> None:
     lines: list[str] = []
     upstream = Upstream(lambda _: json_answer(b"{}"), say=lines.append)
     ours, theirs = memory_stream_pair()
@@ -159,12 +159,12 @@ async def test_a_client_that_goes_in_the_middle_of_asking_is_told_nothing_but_th
         await ours.send_all(POST[:-1])
         await ours.aclose()
     [line] = lines
-    assert line.startswith("what is no request -> 400: peer closed connection without sending complete message body")
+    assert line.startswith("not a request -> 400: peer closed connection without sending complete message body")
     await said_by(upstream)
-    assert len(lines) == 1, "who asks nothing is no reason for a line"
+    assert len(lines) == 1
 
 
-async def test_whoever_closes_the_sending_side_gets_all_answers(autojump_clock: MockClock) -> None:
+async def test_a_half_closed_connection_gets_all_responses(autojump_clock: MockClock) -> None:
     upstream = always(event_stream([b"x"] * 3, gap_s=10))
     ours, theirs = memory_stream_pair()
     received = bytearray()
@@ -178,7 +178,7 @@ async def test_whoever_closes_the_sending_side_gets_all_answers(autojump_clock: 
     assert [(outcome.ended, outcome.pieces, outcome.bytes) for outcome in upstream.seen] == [("ended", 3, 3)] * 2
 
 
-async def test_so_it_is_on_a_socket() -> None:
+async def test_a_half_closed_socket_gets_all_responses() -> None:
     async with (
         listening(lambda _: event_stream([b"x"] * 3, gap_s=0.02)) as (url, upstream),
         await trio.open_tcp_stream("127.0.0.1", _port(url)) as client,
@@ -190,11 +190,11 @@ async def test_so_it_is_on_a_socket() -> None:
 
 
 @pytest.mark.parametrize("apart", [False, True])
-async def test_a_client_that_leaves_a_socket_gets_no_more(apart: bool) -> None:
-    ended: list[Outcome] = []
+async def test_a_client_that_leaves_a_socket_ends_its_response(apart: bool) -> None:
+    ended: list[Served] = []
     over = trio.Event()
 
-    def told(outcome: Outcome) -> None:
+    def told(outcome: Served) -> None:
         ended.append(outcome)
         over.set()
 
@@ -212,7 +212,7 @@ async def test_a_client_that_leaves_a_socket_gets_no_more(apart: bool) -> None:
     assert outcome.bytes == outcome.pieces * 100_000
 
 
-async def test_a_refusal_is_read_by_a_client_that_goes_on_sending() -> None:
+async def test_a_client_that_keeps_sending_reads_the_refusal() -> None:
     async with (
         listening(lambda _: json_answer(b"{}"), say=lambda _: None) as (url, _),
         await trio.open_tcp_stream("127.0.0.1", _port(url)) as client,
@@ -222,9 +222,9 @@ async def test_a_refusal_is_read_by_a_client_that_goes_on_sending() -> None:
         assert await client.receive_some() == b""
 
 
-async def test_a_fault_of_ours_ends_its_connection_as_a_reset_with_a_line_and_no_other() -> None:
+async def test_an_internal_error_resets_only_its_connection() -> None:
     lines: list[str] = []
-    broken = Script(headers=[(b"content-type", "no bytes")])  # type: ignore[list-item] # what a fault of ours would be
+    broken = Script(headers=[(b"content-type", "no bytes")])  # type: ignore[list-item] # an error of ours
 
     def choose(request: Request) -> Script:
         assert b"raise" not in request.target, "what was asked"
@@ -242,21 +242,21 @@ async def test_a_fault_of_ours_ends_its_connection_as_a_reset_with_a_line_and_no
                 await _reads(_port(url), GET.replace(b"models", path))
     assert found[0][-1][1].endswith(b"0\r\n\r\n")
     assert [re.sub(r"\d+", "N", line) for line in lines] == [
-        "a fault of ours, TypeError in server.py line N: the connection is reset",
-        "a fault of ours, AssertionError in test_server.py line N: the connection is reset",
+        "internal error, TypeError in server.py line N: the connection is reset",
+        "internal error, AssertionError in test_server.py line N: the connection is reset",
     ]
 
 
 CLOSING = {
     "a client that says close": (json_answer(b"{}"), GET.replace(b"Host", b"Connection: close\r\nHost"), 1),
     "a client of HTTP/1.0": (json_answer(b"{}"), b"GET /v1/models HTTP/1.0\r\n\r\n", 1),
-    "both reasons are one": (event_stream([b"x"]), b"GET /v1/models HTTP/1.0\r\n\r\n", 1),
-    "nobody": (json_answer(b"{}"), GET, 0),
+    "both reasons": (event_stream([b"x"]), b"GET /v1/models HTTP/1.0\r\n\r\n", 1),
+    "neither": (json_answer(b"{}"), GET, 0),
 }
 
 
 @pytest.mark.parametrize("case", CLOSING)
-async def test_an_answer_behind_which_we_close_says_so(case: str, autojump_clock: MockClock) -> None:
+async def test_a_closing_connection_is_announced(case: str, autojump_clock: MockClock) -> None:
     script, asked, count = CLOSING[case]
     said = await said_by(always(script), asked)
     assert said.count(b"Connection: close\r\n") == count
@@ -270,7 +270,7 @@ async def test_delays_are_kept(autojump_clock: MockClock) -> None:
     assert upstream.seen[0].at - began == 10
 
 
-async def test_a_stall_says_nothing_more_until_the_client_leaves(autojump_clock: MockClock) -> None:
+async def test_a_stall_lasts_until_the_client_leaves(autojump_clock: MockClock) -> None:
     del autojump_clock
     upstream = always(event_stream([b"x"], end=Fault.STALL))
     began = trio.current_time()
@@ -280,7 +280,7 @@ async def test_a_stall_says_nothing_more_until_the_client_leaves(autojump_clock:
     assert upstream.seen[0].at - began == 100
 
 
-async def test_a_client_that_left_ends_the_answer_at_the_next_send(autojump_clock: MockClock) -> None:
+async def test_a_client_that_left_ends_the_response_at_the_next_send(autojump_clock: MockClock) -> None:
     del autojump_clock
     upstream = always(event_stream([b"x"] * 10, gap_s=10))
     began = trio.current_time()
@@ -290,13 +290,13 @@ async def test_a_client_that_left_ends_the_answer_at_the_next_send(autojump_cloc
 
 
 FAULTS = {
-    "a cut is an orderly end without the final chunk": (Fault.CUT, TruncatedError),
-    "a reset is a reset": (Fault.RESET, ResetError),
+    "a cut": (Fault.CUT, TruncatedError),
+    "a reset": (Fault.RESET, ResetError),
 }
 
 
 @pytest.mark.parametrize("case", FAULTS)
-async def test_on_a_socket(case: str) -> None:
+async def test_faults_on_a_socket(case: str) -> None:
     fault, error = FAULTS[case]
 
     def choose(request: Request) -> Script:
@@ -316,7 +316,7 @@ async def test_on_a_socket(case: str) -> None:
         await response.aclose()
 
 
-# -- HTTP as it is asked for ------------------------------------------------------------------------------------------
+# -- framing -----------------------------------------------------------------------------------------------------------
 
 HTTP = {
     "HTTP/1.0 knows no chunks": (
@@ -329,7 +329,7 @@ HTTP = {
         GET + GET,
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\nx",
     ),
-    "a status that nobody has named": (
+    "a status without a reason phrase": (
         json_answer(b"{}", 529),
         GET,
         b"HTTP/1.1 529 \r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
@@ -339,19 +339,19 @@ HTTP = {
         GET + GET,
         b"HTTP/1.1 204 No Content\r\n\r\n" * 2,
     ),
-    "not modified, of so many bytes": (
+    "not modified with a length": (
         Script(status=304, headers=[(b"Content-Length", b"7")]),
         GET,
         b"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n",
     ),
-    "what is no chunk where one is due": (
+    "garbage instead of a chunk": (
         event_stream([b"x"], end=Fault.GARBAGE),
         GET,
         EVENTS + b"1\r\nx\r\nthis is not HTTP\r\n",
     ),
-    "what is no head where one is due": (Script(unanswered=Fault.GARBAGE), GET, b"this is not HTTP\r\n"),
-    "no answer": (Script(unanswered=Fault.CUT), GET, b""),
-    "the chunks of a stream are named to who asks for its head": (
+    "garbage instead of a head": (Script(unanswered=Fault.GARBAGE), GET, b"this is not HTTP\r\n"),
+    "no response": (Script(unanswered=Fault.CUT), GET, b""),
+    "HEAD of a chunked response": (
         event_stream([b"x"]),
         GET.replace(b"GET", b"HEAD"),
         EVENTS,
@@ -360,13 +360,13 @@ HTTP = {
 
 
 @pytest.mark.parametrize("case", HTTP)
-async def test_of_http(case: str, autojump_clock: MockClock) -> None:
+async def test_framing(case: str, autojump_clock: MockClock) -> None:
     del autojump_clock
     script, asked, due = HTTP[case]
     assert await said_by(always(script), asked) == due
 
 
-async def test_a_head_is_as_late_as_it_was_and_so_is_what_comes_instead(autojump_clock: MockClock) -> None:
+async def test_head_delays_are_kept(autojump_clock: MockClock) -> None:
     del autojump_clock
     for script in (Script(head_delay_s=30, headers=[]), Script(head_delay_s=30, unanswered=Fault.CUT)):
         upstream = always(script)
@@ -375,7 +375,7 @@ async def test_a_head_is_as_late_as_it_was_and_so_is_what_comes_instead(autojump
         assert upstream.seen[0].at - began == 30
 
 
-async def test_what_choosing_takes_is_no_delay_of_the_answer(autojump_clock: MockClock) -> None:
+async def test_choosing_a_script_delays_nothing(autojump_clock: MockClock) -> None:
     def choose(_: Request) -> Script:
         autojump_clock.jump(5)
         return Script(head_delay_s=30, headers=[])
@@ -386,8 +386,7 @@ async def test_what_choosing_takes_is_no_delay_of_the_answer(autojump_clock: Moc
     assert upstream.seen[0].at - began == 30
 
 
-async def test_what_one_piece_is_late_is_not_added_to_the_next(autojump_clock: MockClock) -> None:
-    """A client that reads nothing for a while holds up a piece; the next ones come at their own times."""
+async def test_a_late_chunk_delays_no_other(autojump_clock: MockClock) -> None:
     del autojump_clock
     upstream = always(event_stream([b"a", b"b", b"c"], gap_s=10))
     ours, theirs = memory_stream_pair()
@@ -414,7 +413,7 @@ async def test_what_one_piece_is_late_is_not_added_to_the_next(autojump_clock: M
 
 
 async def _reads(port: int, asked: bytes = GET, after: Callable[[], None] = lambda: None) -> list[tuple[float, bytes]]:
-    """What each read of a socket gives, and when, and what is done after each."""
+    """Return each read of a socket with its time."""
     with socket.socket() as client:
         client.setblocking(False)
         ours = trio.socket.from_stdlib_socket(client)
@@ -434,9 +433,7 @@ def _port(url: str) -> int:
     return int(url.rpartition(":")[2].removesuffix("/v1"))
 
 
-async def test_each_piece_is_one_read_of_the_socket_at_its_time(mock_clock: MockClock) -> None:
-    """The clock goes on when the one before has been read, however late a busy machine wakes its reader."""
-
+async def test_each_chunk_is_one_read_of_the_socket_at_its_time(mock_clock: MockClock) -> None:
     def due() -> None:
         mock_clock.jump(0.03 + 1e-9)
 
@@ -449,15 +446,14 @@ async def test_each_piece_is_one_read_of_the_socket_at_its_time(mock_clock: Mock
     assert [at for at, _ in found[1:8]] == pytest.approx([0.03 * number for number in range(1, 8)], abs=1e-6)
 
 
-async def test_at_once_the_chunks_are_the_pieces_however_they_are_read() -> None:
+async def test_chunks_keep_their_sizes_without_delays() -> None:
     pieces = [b"y" * (1 + size * 37 % 5_000) for size in range(300)]
     async with listening(lambda _: event_stream(pieces)) as (url, _):
         raw = b"".join([data for _, data in await _reads(_port(url))])
     assert raw == EVENTS + b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces]) + b"0\r\n\r\n"
 
 
-async def test_each_piece_is_handed_over_in_a_send_of_its_own_and_waits_for_nothing(autojump_clock: MockClock) -> None:
-    """So that the kernel alone may join two of them, where the client has not read the first."""
+async def test_each_chunk_is_one_send(autojump_clock: MockClock) -> None:
     del autojump_clock
     ours, theirs = lockstep_stream_pair()  # there a send ends when it has been read
     pieces = [b"a", b"bb", b"ccc"]
@@ -469,7 +465,7 @@ async def test_each_piece_is_handed_over_in_a_send_of_its_own_and_waits_for_noth
     assert found == [EVENTS, b"1\r\na\r\n", b"2\r\nbb\r\n", b"3\r\nccc\r\n", b"0\r\n\r\n"]
 
 
-async def test_small_pieces_are_not_held_back_by_the_kernel() -> None:
+async def test_nagle_is_off() -> None:
     seen: list[int] = []
 
     class Looking(Upstream):
@@ -486,13 +482,13 @@ async def test_small_pieces_are_not_held_back_by_the_kernel() -> None:
     assert seen[0] != 0
 
 
-async def test_a_reset_before_any_answer_is_one_on_a_socket() -> None:
+async def test_a_reset_instead_of_a_response_on_a_socket() -> None:
     async with listening(lambda _: Script(unanswered=Fault.RESET)) as (url, _):
         with pytest.raises(ConnectionResetError):
             await _reads(_port(url))
 
 
-async def test_long_requests_and_answers_are_whole() -> None:
+async def test_long_requests_and_responses_are_complete() -> None:
     asked = POST.replace(b"Content-Length: 2\r\n\r\n{}", b"Content-Length: 6000000\r\n\r\n" + b"r" * 6_000_000)
     piece = b"z" * 16_000_000
     async with listening(lambda _: event_stream([piece])) as (url, upstream):
@@ -509,7 +505,7 @@ async def test_long_requests_and_answers_are_whole() -> None:
     assert len(upstream.seen[0].request.body) == 6_000_000
 
 
-async def test_many_connections_are_served_side_by_side() -> None:
+async def test_many_connections_are_served_at_once() -> None:
     answers: list[bytes] = []
 
     async def one(port: int, number: int) -> None:
@@ -542,7 +538,7 @@ async def test_it_listens_nowhere_else(host: str) -> None:
             pass
 
 
-async def test_its_end_closes_what_is_open_at_once() -> None:
+async def test_leaving_closes_open_connections() -> None:
     with trio.fail_after(5):
         async with listening(lambda _: Script(steps=[Step(0, Fault.STALL)])) as (url, _):
             client = await trio.open_tcp_stream("127.0.0.1", _port(url))

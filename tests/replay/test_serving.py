@@ -1,4 +1,4 @@
-"""Recordings that answer requests: the line of each, faults that are asked again, fresh ids, and what is left over."""
+"""Serve recordings: a line for each request, faults, fresh ids, and what remains."""
 
 import re
 from pathlib import Path
@@ -12,20 +12,21 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.tape.record import Record
 from wiretape.replay.faults.faults import Faults
-from wiretape.replay.matching.match import LOOSELY, How, Taken
+from wiretape.replay.matching.match import LOOSELY, Deck, How, Taken
 from wiretape.replay.playback.player import ORIGINAL
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream
-from wiretape.replay.playback.server import Outcome
-from wiretape.replay.playback.serving import Attempts, Serving, deck_of
+from wiretape.replay.playback.server import Served
 from wiretape.replay.seal import seal
 from wiretape.replay.sealed.sealed import encode
+from wiretape.replay.serving.answers import Attempts, deck_of
+from wiretape.replay.serving.serving import Serving
 
-#: Under whatever name it stands.
+#: Found by its shape.
 KEY = b"sk-proj-" + b"abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 class Table:
-    """A replay of these files, and what it said."""
+    """A replay of these files, and its lines."""
 
     def __init__(self, *paths: Path, how: How = "key", attempts: Attempts = "answered", **more: Any) -> None:
         self.lines: list[str] = []
@@ -42,13 +43,13 @@ def tape(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_tape_without_streams_answers_nothing_and_is_refused(tmp_path: Path) -> None:
+def test_a_tape_without_streams_is_an_error(tmp_path: Path) -> None:
     (path := tmp_path / "a.tape").write_bytes(encode({}, []))
-    with pytest.raises(TapeError, match=f"{path}: it holds no stream"):
+    with pytest.raises(TapeError, match=f"{path}: it contains no stream"):
         deck_of([path], "key")
 
 
-def test_each_request_is_a_line(tape: Path) -> None:
+def test_each_request_has_a_line(tape: Path) -> None:
     table = Table(tape)
     table.ask("b")
     table.ask("a")
@@ -56,58 +57,58 @@ def test_each_request_is_a_line(tape: Path) -> None:
     size = len(b"".join(ANSWERS["chat"]))
     some = len(b"".join(ANSWERS["chat"][:3]))
     assert table.lines[:2] == [
-        f"POST /v1/chat/completions -> {tape}, stream 2: 200, {some} bytes in 3 pieces, cut",
-        f"POST /v1/chat/completions -> {tape}, stream 1: 200, {size} bytes in 12 pieces, to its end",
+        f"POST /v1/chat/completions -> {tape}, stream 2: 200, {some} bytes in 3 chunks, cut",
+        f"POST /v1/chat/completions -> {tape}, stream 1: 200, {size} bytes in 12 chunks, complete",
     ]
     assert table.lines[2].startswith("POST /v1/chat/completions -> miss: nothing recorded answers")
     assert 'messages[0].content: "a" -> "c"' in table.lines[2]
     assert f"to record it: wiretape record --upstream URL -o {tape} -- COMMAND" in table.lines[2]
     assert all("\n" not in line for line in table.lines)
-    assert (table.serving.asked, table.serving.misses, table.serving.behind()) == (3, 1, [])
+    assert (table.serving.requests, table.serving.misses, table.serving.remaining()) == (3, 1, [])
 
 
-def test_what_nobody_asked_for_is_said_at_the_end(tape: Path, tmp_path: Path) -> None:
+def test_streams_that_were_not_requested_are_listed(tape: Path, tmp_path: Path) -> None:
     other = tmp_path / "b.tape"
     other.write_bytes(live(stream(text="z")))
     table = Table(tape, other)
     table.ask("a")
-    assert table.serving.behind() == [f"{tape}, stream 2 was not asked for", f"{other} was not asked for"]
+    assert table.serving.remaining() == [f"{tape}, stream 2 was not requested", f"{other} was not requested"]
     many = tmp_path / "many.tape"
     many.write_bytes(sealed(*[stream(text=str(number)) for number in range(25)]))
-    assert Table(many).serving.behind()[-1] == "nor were 5 more"
+    assert Table(many).serving.remaining()[-1] == "nor were 5 more"
 
 
-def test_a_fault_without_a_place_is_said_at_the_end(tape: Path) -> None:
-    table = Table(tape, faults=Faults.of(["cut@tool:nobody", "cut@frame:1#1"]))
+def test_a_fault_without_a_place_is_listed(tape: Path) -> None:
+    table = Table(tape, faults=Faults.of(["cut@tool:missing", "cut@frame:1#1"]))
     table.ask("a")
     table.ask("b")
-    assert table.serving.behind() == ["fault cut@tool:nobody had no place in any answer"]
-    assert table.lines[0].endswith("pieces, cut (faulty)")
+    assert table.serving.remaining() == ["fault cut@tool:missing had no place in any response"]
+    assert table.lines[0].endswith("chunks, cut (faulty)")
 
 
-def test_an_attempt_that_was_made_to_fail_is_asked_again(tape: Path) -> None:
+def test_a_failed_attempt_gets_the_same_stream_again(tape: Path) -> None:
     table = Table(tape, faults=Faults.of(["attempts=503/1,reset,ok"]))
     assert [table.ask("a").status, table.ask("a").unanswered, table.ask("a").status] == [503, Fault.RESET, 200]
-    assert table.lines[1].endswith("stream 1: no answer, reset (faulty)")
+    assert table.lines[1].endswith("stream 1: no response, reset (faulty)")
     assert table.serving.misses == 0
     assert table.ask("a").status == 599
 
 
 @pytest.mark.parametrize("fault", ["status=503", "cut@text", "eof@text", "error@text"])
-def test_whoever_asks_again_after_a_broken_answer_gets_the_same_stream(tape: Path, fault: str) -> None:
+def test_a_retry_after_a_broken_response_gets_the_same_stream(tape: Path, fault: str) -> None:
     table = Table(tape, faults=Faults.of([f"{fault}#1"]))
     assert len({bytes(str(table.ask("a")), "ascii") for _ in range(3)}) == 1
     assert table.serving.misses == 0
-    assert table.serving.behind() == [f"{tape}, stream 2 was not asked for"]
+    assert table.serving.remaining() == [f"{tape}, stream 2 was not requested"]
 
 
-def test_by_turn_what_was_asked_otherwise_is_told(tape: Path) -> None:
+def test_by_position_the_difference_is_noted(tape: Path) -> None:
     table = Table(tape, how="position")
     assert table.ask("x").status == 200
     assert table.lines[0].endswith('(the request differs: messages[0].content: "a" -> "x")')
 
 
-def test_ids_are_fresh_each_time(tape: Path) -> None:
+def test_fresh_ids_are_the_same_in_each_run(tape: Path) -> None:
     table = Table(tape, ids="fresh", faults=Faults.of(["attempts=503,ok"]))
     table.ask("a")
     first = table.ask("a")
@@ -115,8 +116,7 @@ def test_ids_are_fresh_each_time(tape: Path) -> None:
     assert first == _again(tape)
 
 
-def test_fresh_ids_that_come_back_ask_for_what_is_recorded(tape: Path) -> None:
-    """By every member, and also where only exactly this is an answer."""
+def test_fresh_ids_that_come_back_match_the_recorded_ones(tape: Path) -> None:
     first = b"".join(ANSWERS["responses"])
     found = re.search(rb'"id":"(resp_\w+)"', first)
     assert found is not None
@@ -138,7 +138,7 @@ def test_fresh_ids_that_come_back_ask_for_what_is_recorded(tape: Path) -> None:
     assert new is not None
     assert new[1] != found[1]
     assert table.serving.choose(Request(b"POST", b"/v1/responses", (), turn(new[1]))).status == 200
-    assert [line.partition("to its end ")[2] for line in table.lines] == ["(fresh ids)"] * 2
+    assert [line.partition("complete ")[2] for line in table.lines] == ["(fresh ids)"] * 2
 
 
 def _again(tape: Path) -> Script:
@@ -147,14 +147,12 @@ def _again(tape: Path) -> Script:
     return table.ask("a")
 
 
-def test_speed_and_side_are_those_that_were_asked_for(tape: Path) -> None:
+def test_speed_and_side(tape: Path) -> None:
     assert Table(tape, speed=ORIGINAL).ask("a").steps[0].delay_s == 0.5
-    assert Table(tape, side="client").ask("a").unanswered is Fault.STALL, (
-        "a tape without commit told its client nothing"
-    )
+    assert Table(tape, side="client").ask("a").unanswered is Fault.STALL
 
 
-def test_each_attempt_is_an_answer_of_its_own(tmp_path: Path) -> None:
+def test_each_attempt_can_be_a_response(tmp_path: Path) -> None:
     good = stream(text="a")
     failed = [
         Record(3, 1_500, "failed", {"attempt": 1, "ending": "reset", "message": "x", "next": "again"}),
@@ -166,10 +164,10 @@ def test_each_attempt_is_an_answer_of_its_own(tmp_path: Path) -> None:
     assert Table(tape).ask("a").status == 200
     table = Table(tape, attempts="recorded")
     assert [table.ask("a").unanswered, table.ask("a").unanswered, table.ask("a").status] == [Fault.RESET, None, 599]
-    assert f"{tape}, attempt 1: no answer, reset" in table.lines[0]
+    assert f"{tape}, attempt 1: no response, reset" in table.lines[0]
 
 
-def test_a_stream_that_cannot_be_played_leaves_the_others_alone(tmp_path: Path) -> None:
+def test_a_stream_that_cannot_be_played_is_a_response_with_a_line(tmp_path: Path) -> None:
     odd = [
         record._replace(keys={**record.keys, "status": 7}) if record.kind == "head" else record for record in stream()
     ]
@@ -181,7 +179,7 @@ def test_a_stream_that_cannot_be_played_leaves_the_others_alone(tmp_path: Path) 
     assert table.serving.misses == 1
 
 
-def test_a_fault_of_ours_is_one_answer_and_one_line(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_one_response_and_one_line(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(tape)
     nothing: dict[str, Taken] = {}
 
@@ -189,7 +187,7 @@ def test_a_fault_of_ours_is_one_answer_and_one_line(tape: Path, monkeypatch: pyt
         return nothing["my prompt"]
 
     with monkeypatch.context() as patched:
-        patched.setattr(table.serving.deck, "take", take)
+        patched.setattr(Deck, "take", lambda _, request: take(request))
         answer = table.ask("a")
     assert answer.status == 500
     assert (b"X-Should-Retry", b"false") in answer.headers
@@ -198,9 +196,9 @@ def test_a_fault_of_ours_is_one_answer_and_one_line(tape: Path, monkeypatch: pyt
         == "internal"
     )
     [line] = table.lines
-    assert line.startswith("POST /v1/chat/completions -> a fault of ours: KeyError in test_serving.py line ")
+    assert line.startswith("POST /v1/chat/completions -> internal error: KeyError in test_serving.py line ")
     assert "my prompt" not in line
-    assert table.ask("a").status == 200, "the next one is served"
+    assert table.ask("a").status == 200
 
 
 def test_odd_requests_are_misses(tape: Path) -> None:
@@ -214,7 +212,7 @@ def test_odd_requests_are_misses(tape: Path) -> None:
         assert table.serving.choose(Request(b"POST", b"/v1/chat/completions", (), body)).status == 599
 
 
-def test_a_key_in_a_query_is_on_no_line(tape: Path) -> None:
+def test_keys_in_a_query_are_masked(tape: Path) -> None:
     table = Table(tape)
     table.serving.choose(Request(b"GET", b"/v1/models?api_key=abcdef", (), b""))
     assert "abcdef" not in table.lines[0]
@@ -224,7 +222,7 @@ def test_a_key_in_a_query_is_on_no_line(tape: Path) -> None:
     assert "GET /v1/models?k=[redacted-openai]" in table.lines[1]
 
 
-def test_what_is_no_tape_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_tape_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.tape"
     path.write_bytes(b"{}\n")
     with pytest.raises(TapeError, match=r"x\.tape"):
@@ -232,8 +230,6 @@ def test_what_is_no_tape_is_named(tmp_path: Path) -> None:
 
 
 def test_a_sealed_conversation_answers_on_another_day_with_other_ids(tmp_path: Path) -> None:
-    """Redacted and renamed by default: what the client says now is compared with what was made of what it said then."""
-
     def second(id_: str, day: str, job: str, key: str) -> bytes:
         call = {"id": id_, "type": "function", "function": {"name": "start", "arguments": '{"what":"job"}'}}
         said = f'{{"job":"{job}","at":"{day}T10:00:00Z","took":"0.{len(day)}31s","call":"{id_}","key":"{key}"}}'
@@ -258,21 +254,21 @@ def test_a_sealed_conversation_answers_on_another_day_with_other_ids(tmp_path: P
     assert table.serving.choose(Request(b"POST", b"/v1/chat/completions", (), other)).status == 599
 
 
-def test_where_the_client_went_first_what_it_got_is_said(tape: Path) -> None:
+def test_a_client_that_left_first_is_reported(tape: Path) -> None:
     table = Table(tape)
-    outcome = Outcome(Request(b"POST", b"/v1/chat/completions?key=secret", (), b""))
+    outcome = Served(Request(b"POST", b"/v1/chat/completions?key=secret", (), b""))
     outcome.ended, outcome.due, outcome.pieces, outcome.bytes = "left", 12, 3, 450
     table.serving.ended(outcome)
     assert [line.replace("secret", "SECRET") for line in table.lines] == table.lines
     assert table.lines[0].startswith("POST /v1/chat/completions?")
-    assert table.lines[0].endswith(": the client left behind 3 of 12 pieces, 450 bytes")
-    for ended, pieces in (("left", 12), ("ended", 12), ("reset", 3)):  # the first is a silence that was recorded
+    assert table.lines[0].endswith(": the client left after 3 of 12 chunks, 450 bytes")
+    for ended, pieces in (("left", 12), ("ended", 12), ("reset", 3)):  # the first is a recorded silence
         outcome.ended, outcome.pieces = ended, pieces
         table.serving.ended(outcome)
     assert len(table.lines) == 1
 
 
-def test_what_is_matched_loosely_is_told_in_its_line_and_its_head(tmp_path: Path) -> None:
+def test_a_loose_match_is_noted_in_its_line_and_its_head(tmp_path: Path) -> None:
     def told(time: str) -> bytes:
         return dumps({"stream": True, "messages": [{"role": "system", "content": f"It is {time}."}]})
 
@@ -282,6 +278,4 @@ def test_what_is_matched_loosely_is_told_in_its_line_and_its_head(tmp_path: Path
     table = Table(path)
     script = table.serving.choose(Request(b"POST", PATHS["chat"].encode(), (), told("10:31")))
     assert (script.status, LOOSELY in script.headers) == (200, True)
-    assert table.lines[0].endswith(
-        'to its end (matched loosely: messages[0].content: "It is 09:00." -> "It is 10:31.")'
-    )
+    assert table.lines[0].endswith('complete (matched loosely: messages[0].content: "It is 09:00." -> "It is 10:31.")')

@@ -1,0 +1,102 @@
+"""Choose the response to a request: which stream, with which fault, and under which ids."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from wiretape.events.core.errors import TapeError
+from wiretape.events.tape.record import Record
+
+from ..faults.faults import Faults
+from ..matching.compared_request import Prepare, prepare_of
+from ..matching.match import Deck, How, Miss, Taken
+from ..playback.player import INSTANT, Side, Speed, each_attempt, script_of
+from ..playback.script import Fault, Request, Script
+from ..sealed.load import load
+from .fresh_ids import FreshIds
+
+__all__ = ["Answer", "Answers", "Attempts", "Ids", "deck_of"]
+
+Ids = Literal["recorded", "fresh"]
+Attempts = Literal["answered", "recorded"]
+
+
+def deck_of(paths: Sequence[Path], how: How, *, attempts: Attempts = "answered", repeat: bool = False) -> Deck:
+    """Return the streams of these files; with `recorded`, each attempt is a stream of its own. Raise TapeError."""
+    streams: list[Sequence[Record]] = []
+    names: list[str] = []
+    conversations: list[int] = []
+    prepares: list[Prepare] = []
+    for conversation, path in enumerate(paths):
+        header, recorded = load(path)
+        if not recorded:
+            raise TapeError(f"{path}: it contains no stream")
+        prepare = prepare_of(header)
+        for number, records in enumerate(recorded, 1):
+            name = f"{path}, stream {number}" if len(recorded) > 1 else str(path)
+            each = each_attempt(records) if attempts == "recorded" else [records]
+            streams += each
+            names += [f"{name}, attempt {at}" if len(each) > 1 else name for at in range(1, len(each) + 1)]
+            conversations += [conversation] * len(each)
+            prepares += [prepare] * len(each)
+    record = f"wiretape record --upstream URL -o {paths[0]} -- COMMAND"
+    return Deck(streams, how, repeat=repeat, names=names, conversations=conversations, prepares=prepares, record=record)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The response to one request."""
+
+    taken: Taken
+    script: Script
+    #: A fault changed status, bytes or ending.
+    faulty: bool
+    #: Some ids are new.
+    fresh: bool
+    #: The script is played exactly as it was recorded.
+    recorded: bool
+
+
+class Answers:
+    """Responses from a deck, for as long as a server lives."""
+
+    def __init__(
+        self, deck: Deck, faults: Faults, *, speed: Speed = INSTANT, side: Side = "upstream", ids: Ids = "recorded"
+    ) -> None:
+        self.deck = deck
+        self.faults = faults
+        self._speed = speed
+        self._side: Side = side
+        self._fresh = FreshIds() if ids == "fresh" else None
+
+    def take(self, request: Request) -> Answer | Miss:
+        """Return the response; raise TapeError if the stream cannot be played."""
+        sent: dict[bytes, bytes] = {}
+        if self._fresh is not None:
+            request, sent = self._fresh.with_recorded_ids(request)
+        taken = self.deck.take(request)
+        if isinstance(taken, Miss):
+            return taken
+        recorded = script_of(taken.records, speed=self._speed, side=self._side)
+        faulty, answered = self.faults.over(recorded, taken.place)
+        if not answered:
+            self.deck.broke(request, taken)
+        script = faulty
+        if self._fresh is not None:
+            conversation = self.deck.conversation(taken.place)
+            script = self._fresh.over(faulty, taken.place, conversation, sent, makes=request.method != b"GET")
+        return Answer(
+            taken=taken,
+            script=taken.over(script),
+            faulty=faulty != recorded and _content(faulty) != _content(recorded),
+            fresh=script != faulty,
+            recorded=script == recorded,
+        )
+
+
+def _content(script: Script) -> tuple[object, ...]:
+    """Return what a client can tell apart, without read boundaries and delays."""
+    body = b"".join(what for _, what in script.steps if isinstance(what, bytes))
+    ends = [what for _, what in script.steps if isinstance(what, Fault)]
+    return script.status, body, ends[:1], script.unanswered

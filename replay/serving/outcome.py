@@ -1,0 +1,96 @@
+"""The outcome of one replayed response: events, timing and accumulated message."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.model import Event
+from wiretape.events.emission.emit import events
+from wiretape.events.emission.summarise import summarise
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import reads
+
+from ..playback.player import attempts_of
+
+__all__ = ["Call", "Fold", "Outcome"]
+
+#: States of calls that a client may run.
+_HANDED_OVER: Final = frozenset({State.READY, State.RUNNING, State.COMPLETED, State.FAILED, State.ABANDONED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool call as far as the client received it."""
+
+    id: str
+    name: str
+    arguments: str
+    #: See docs/lifecycle.md.
+    state: str
+    #: The call is complete and its arguments are valid, so a client may run it.
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """The accumulated message; other exchanges than chat completions have only an ending."""
+
+    ending: str
+    flags: Sequence[str]
+    text: str
+    reasoning: str
+    refusal: str
+    finish: str
+    calls: Sequence[Call]
+    usage: Mapping[str, int] | None
+    #: What a person should know: a code, and the names of the tools concerned.
+    warnings: Sequence[tuple[str, Sequence[str]]]
+
+
+class Outcome:
+    """One response as its client received it, with any fault."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = records
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """The events in order."""
+        return list(events(self.records))
+
+    @cached_property
+    def timing(self) -> list[tuple[float, int]]:
+        """The time of each read in seconds since the request, and its size in bytes."""
+        began = self.records[0].t
+        return [((t - began) / 1_000_000, len(data)) for t, data in reads(attempts_of(self.records)[-1])]
+
+    @cached_property
+    def fold(self) -> Fold:
+        """The accumulated message."""
+        summary = summarise(self.records)
+        message, ended = summary.message, summary.wire.ended
+        ending, flags = (ended.ending, ended.flags) if ended is not None else ("", ())
+        if not summary.chat:
+            ending, flags = summary.ending or "", tuple(summary.flags)
+        return Fold(
+            ending=ending,
+            flags=flags,
+            text=message.text(),
+            reasoning=message.reasoning(),
+            refusal=message.refusal(),
+            finish=message.choices[0].finish if 0 in message.choices else "",
+            calls=[
+                Call(
+                    id=call.id,
+                    name=call.name,
+                    arguments=call.arguments,
+                    state=call.state.value,
+                    whole=call.state in _HANDED_OVER,
+                )
+                for call in summary.wire.all_calls()
+            ],
+            usage=summary.wire.usage,
+            warnings=[(code, [name for _, name in calls]) for code, calls in summary.warnings if summary.chat],
+        )

@@ -161,13 +161,13 @@ def test_no_request_causes_an_internal_error(
     lines: list[str] = []
     deck = deck_of([tape], how, repeat=True)
     serving, healthy = (Serving(deck, lines.append, faults=each) for each in (Faults.of(faults), Faults()))
-    choices = [serving.choose]
-    upstream = Upstream(lambda request: choices[-1](request), say=lines.append, ended=serving.ended)
+    current = [serving]
+    upstream = Upstream(lambda request: current[-1].choose(request), say=lines.append, ended=serving.ended)
 
     async def main() -> None:
         said = await heard(upstream, sent, half_closed=half_closed)
         assert not said or said.startswith(b"HTTP/1.1 ")
-        choices.append(healthy.choose)
+        current.append(healthy)
         assert (await heard(upstream, [GOOD], half_closed=False)).startswith(b"HTTP/1.1 200 OK\r\n")
 
     trio.run(main, clock=MockClock(autojump_threshold=0))

@@ -17,6 +17,7 @@ from tests.replay.made import asked, sealed, stream
 from wiretape.events.core.json_text import is_list, is_object
 from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.match import HOWS
+from wiretape.replay.playback.script import Request, Script
 from wiretape.replay.playback.server import Upstream
 from wiretape.replay.serving.answers import deck_of
 from wiretape.replay.serving.serving import Serving
@@ -162,7 +163,11 @@ def test_no_request_causes_an_internal_error(
     deck = deck_of([tape], how, repeat=True)
     serving, healthy = (Serving(deck, lines.append, faults=each) for each in (Faults.of(faults), Faults()))
     current = [serving]
-    upstream = Upstream(lambda request: current[-1].choose(request), say=lines.append, ended=serving.ended)
+
+    def choose(request: Request) -> Script:
+        return current[-1].choose(request)
+
+    upstream = Upstream(choose, say=lines.append, ended=serving.ended)
 
     async def main() -> None:
         said = await heard(upstream, sent, half_closed=half_closed)

@@ -151,7 +151,7 @@ class Tape:
             pytest.fail(f"tape.fault: {error}", pytrace=False)
         self._faults += added
         assert self._playback is not None, "nothing is live"
-        self._playback.faults = self._started().faults.after(self._playback.faults)
+        self._playback.responses.faults = self._started().faults.after(self._playback.responses.faults)
 
     def rechunk(self, size: int | Literal["frame", "all"]) -> None:
         """Deliver later responses in pieces of this many bytes, one per frame, or as a whole."""
@@ -241,8 +241,8 @@ class Tape:
             return self._taken()
         if problem := self._wrong() or self._uncut():
             return problem
-        if self._prefix is None and playback.faults.unapplied:
-            return f"no response had a place for {', '.join(playback.faults.unapplied)}"
+        if self._prefix is None and playback.responses.faults.unapplied:
+            return f"no response had a place for {', '.join(playback.responses.faults.unapplied)}"
         if playback.unused and not (self.plan.partly or self.plan.repeat or playback.changed):
             return f"{len(playback.unused)} of {len(playback.streams)} recorded streams were not asked for"
         self.notes += [f"{self.plan.nodeid}: {each}" for each in playback.loose]
@@ -260,7 +260,7 @@ class Tape:
     def _uncut(self) -> str:
         """Return a problem if the stream that this run cuts was never requested."""
         playback, prefix = self._playback, self._prefix
-        if playback is None or prefix is None or playback.misses or prefix.stream in playback.faults.asked:
+        if playback is None or prefix is None or playback.misses or prefix.stream in playback.responses.faults.asked:
             return ""
         return f"{prefix} cuts stream {prefix.stream + 1}, which was not asked for, so this run tested nothing"
 

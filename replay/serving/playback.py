@@ -69,8 +69,8 @@ class Playback:
         ids: Ids = "recorded",
     ) -> None:
         self.streams = streams
-        self.speed = speed
-        self.faults = faults
+        #: Its faults may be replaced between requests.
+        self.responses = Answers(deck, faults, speed=speed, ids=ids)
         #: Some response differed from the recorded one, so the client may have taken another path.
         self.changed = False
         self.sent: list[Sent] = []
@@ -82,7 +82,6 @@ class Playback:
         self.broken: Exception | None = None
         self._log: list[tuple[Taken, Outcome] | None] = []
         self._deck = deck
-        self._answers = Answers(deck, faults, speed=speed, ids=ids)
         self._lock = Lock()
 
     @property
@@ -113,7 +112,7 @@ class Playback:
                 return json_answer(dumps({"error": {"message": repr(error), "type": "wiretape_error"}}), 500)
 
     def _answer(self, request: Request) -> Script:
-        answer = self._answers.take(request)
+        answer = self.responses.take(request)
         if isinstance(answer, Miss):
             self.misses.append(answer)
             self._log.append(None)

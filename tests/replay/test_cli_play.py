@@ -115,9 +115,9 @@ def test_a_miss_is_an_answer_a_line_and_an_exit_code(tape: Path) -> None:
         replay.stop(signal.SIGTERM)
     assert missed.status == 599
     assert b"to record it: wiretape record --upstream URL -o " in missed.body
-    assert "stream 1, and it differs in" in replay.lines[0]
+    assert "stream 1, which differs in" in replay.lines[0]
     assert replay.lines[1:] == [
-        *(f"{tape}, stream {number} was not asked for" for number in (1, 2, 3)),
+        *(f"{tape}, stream {number} was not requested" for number in (1, 2, 3)),
         "wiretape: 1 of 1 requests are not recorded",
     ]
     assert replay.status == 1
@@ -158,7 +158,7 @@ def test_faults_turns_and_ids_as_options(tape: Path) -> None:
     assert second.status == 200
     assert b"resp_1" not in second.body
     assert re.search(rb'"id":"resp_[a-z0-9]{24}"', second.body)
-    assert "asked otherwise" in replay.lines[0]
+    assert "the request differs" in replay.lines[0]
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def test_weather(tape):
             "a request is not on the tape",
             "*test_weather.tape (--tape=replay)",
             "1. POST /v1/chat/completions (* 1 messages) -> stream 1, completed",
-            "2. POST /v1/chat/completions (* 1 messages) -> nothing recorded answers this",
+            "2. POST /v1/chat/completions (* 1 messages) -> no recorded response",
             '*messages*.content: "hi" -> "something else"',
             "to record it: pytest test_it.py::test_weather --tape=rewrite *",
         ]

@@ -77,9 +77,12 @@ class Tape:
         self._playback = None if plan.live else self._started()
 
     def _started(self) -> Playback:
+        plan = self.plan
+        return Playback(self._deck(), self._recorded, speed=plan.speed, faults=self._all_faults(), ids=plan.ids)
+
+    def _all_faults(self) -> Faults:
         cut = [] if self._prefix is None else [self._prefix.fault(self._end)]
-        faults, plan = Faults.of([*self._faults, *cut]), self.plan
-        return Playback(self._deck(), self._recorded, speed=plan.speed, faults=faults, ids=plan.ids)
+        return Faults.of([*self._faults, *cut])
 
     def _deck(self) -> Deck:
         """Return the streams to replay. Each file is a conversation; streams are named by file if there are several."""
@@ -151,7 +154,8 @@ class Tape:
             pytest.fail(f"tape.fault: {error}", pytrace=False)
         self._faults += added
         assert self._playback is not None, "nothing is live"
-        self._playback.responses.faults = self._started().faults.after(self._playback.responses.faults)
+        responses = self._playback.responses
+        responses.faults = self._all_faults().after(responses.faults)
 
     def rechunk(self, size: int | Literal["frame", "all"]) -> None:
         """Deliver later responses in pieces of this many bytes, one per frame, or as a whole."""

@@ -1,7 +1,8 @@
-"""`wiretape replay` and `wiretape cut` as they are run: a process, a port, and what a client on a socket reads."""
+"""`wiretape replay` and `wiretape cut`: one process with a port, and usage errors in process."""
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,14 +15,14 @@ import pytest
 from tests.replay.dialects import ANSWERS, PATHS
 from tests.replay.made import asked, sealed, stream
 from tests.replay.raw_client import Heard, ask
+from wiretape.proxy.cli.main import main
 from wiretape.replay.playback.player import script_of
 from wiretape.replay.playback.script import Fault, Script, Step
 from wiretape.replay.sealed.load import load
 
 pytestmark = pytest.mark.slow
 
-COMMAND = (sys.executable, "-m", "wiretape.proxy.cli.main")
-#: No connection to anywhere, and no name looked up, for as long as it runs: it is made to fail by the interpreter.
+#: Every connection and name look-up fails in the interpreter.
 GUARDED = """
 import sys
 def guard(event, arguments):
@@ -35,7 +36,7 @@ main(sys.argv[1:])
 
 
 class Running:
-    """A replay that runs, and then what it said."""
+    """A running replay, and its output."""
 
     def __init__(self, process: "subprocess.Popen[str]", announced: list[str]) -> None:
         self.announced = announced
@@ -48,7 +49,7 @@ class Running:
     def ask(self, text: str = "hi", dialect: str = "chat", **more: float) -> Heard:
         return ask(self.port, asked(text), PATHS[dialect], **more)  # type: ignore[arg-type]
 
-    def nobody_reads(self) -> None:
+    def close_stderr(self) -> None:
         assert self._process.stderr is not None
         self._process.stderr.close()
 
@@ -79,8 +80,12 @@ def replaying(*options: str | Path) -> Generator[Running]:
             process.communicate()
 
 
-def told(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=60)
+def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[object, str, str]:
+    """Run a command in this process; return its exit code, stdout and stderr."""
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    said = capsys.readouterr()
+    return ended.value.code, said.out, said.err
 
 
 @pytest.fixture
@@ -109,7 +114,7 @@ def test_a_recording_on_a_port(tape: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_miss_is_an_answer_a_line_and_an_exit_code(tape: Path) -> None:
+def test_a_miss_is_a_response_a_line_and_an_exit_code(tape: Path) -> None:
     with replaying(tape) as replay:
         missed = replay.ask("something else")
         replay.stop(signal.SIGTERM)
@@ -118,13 +123,13 @@ def test_a_miss_is_an_answer_a_line_and_an_exit_code(tape: Path) -> None:
     assert "stream 1, which differs in" in replay.lines[0]
     assert replay.lines[1:] == [
         *(f"{tape}, stream {number} was not requested" for number in (1, 2, 3)),
-        "wiretape: 1 of 1 requests are not recorded",
+        "wiretape: 1 of 1 requests were not recorded",
     ]
     assert replay.status == 1
 
 
 @pytest.mark.slow
-def test_at_the_original_speed_the_reads_and_their_times_come_back(tmp_path: Path) -> None:
+def test_original_speed_keeps_reads_and_times(tmp_path: Path) -> None:
     gaps = [0.01, 0.15, 0.04, 0.0301, 0.08]
     pieces = [b"data: %d\n\n" % number * (1 + number) for number in range(len(gaps))]
     script = Script(steps=[*(Step(*step) for step in zip(gaps, pieces, strict=True)), Step(0.05, Fault.RESET)])
@@ -139,14 +144,14 @@ def test_at_the_original_speed_the_reads_and_their_times_come_back(tmp_path: Pat
                 continue  # woken later than a whole gap
             due = [heard.head_s + sum(gaps[: number + 1]) for number in range(len(gaps))]
             late.append([abs(at - time_due) for (at, _), time_due in zip(heard.reads, due, strict=True)])
-            # A busy machine wakes its client late for some read; a replay that is late is so for the same each time.
+            # A busy machine wakes its client late for some read, a late replay for the same read each time.
             if max(map(min, zip(*late, strict=True))) < 0.005:
                 return
     pytest.fail(f"some read was late each time: {late}")
 
 
 @pytest.mark.slow
-def test_faults_turns_and_ids_as_options(tape: Path) -> None:
+def test_fault_match_and_ids_options(tape: Path) -> None:
     options = ("--fault", "cut@tool:write_file#1", "--fault", "attempts=429/3,ok#2")
     with replaying(tape, *options, "--match", "position", "--ids", "fresh") as replay:
         first = replay.ask("other words")
@@ -162,7 +167,7 @@ def test_faults_turns_and_ids_as_options(tape: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_stall_is_silence_and_ends_with_the_replay(tape: Path) -> None:
+def test_a_stall_ends_with_the_replay(tape: Path) -> None:
     with replaying(tape, "--fault", "stall@frame:2") as replay:
         heard = replay.ask(patience_s=0.5)
         assert (heard.ending, heard.body) == ("silent", b"".join(ANSWERS["chat"][:2]))
@@ -172,10 +177,10 @@ def test_a_stall_is_silence_and_ends_with_the_replay(tape: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_tape_that_was_cut_is_played_as_it_was_cut(tape: Path, tmp_path: Path) -> None:
+def test_a_cut_tape_is_played(tape: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "cut.tape"
-    done = told("cut", tape, "--after", "tool:write_file", "--stream", "1", "--ending", "stall", "-o", out)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    arguments = ("cut", tape, "--after", "tool:write_file", "--stream", "1", "--ending", "stall", "-o", out)
+    assert run(capsys, *arguments) == (0, "", "")
     header, streams = load(out)
     assert header["parent"]["name"] == "a.tape"
     assert script_of(streams[0]).steps[-1].what is Fault.STALL
@@ -185,13 +190,8 @@ def test_a_tape_that_was_cut_is_played_as_it_was_cut(tape: Path, tmp_path: Path)
 
 
 WRONG = {
-    "--speed fast": (2, "--speed fast: instant, original, or how many times as fast, as in 10"),
-    "--speed inf": (2, "--speed inf: instant, original,"),
-    "--as client --attempts recorded": (
-        2,
-        "--attempts recorded is of the upstream: --as client has one answer a stream",
-    ),
-    "--speed 0": (2, "--speed 0: instant, original,"),
+    "--speed fast": (2, "--speed is instant, original or a factor such as 10, not fast"),
+    "--as client --attempts recorded": (2, "--attempts recorded works with --as upstream only"),
     "--fault cut": (2, "--fault: fault 'cut': cut takes a place, as in cut@frame:3"),
     "--match words": (2, "'words' is not one of 'key', 'position', 'strict'"),
     "--host 0.0.0.0": (3, "0.0.0.0:8788: a replay listens on loopback alone"),
@@ -200,46 +200,41 @@ WRONG = {
 
 
 @pytest.mark.slow
-@pytest.mark.slow
-def test_nobody_reads_its_lines_and_it_goes_on(tape: Path) -> None:
+def test_a_closed_stderr_does_not_stop_it(tape: Path) -> None:
     with replaying(tape, "--repeat") as running:
-        running.nobody_reads()
+        running.close_stderr()
         assert running.ask().body == running.ask().body != b""
 
 
 @pytest.mark.parametrize("options", WRONG)
-def test_what_is_wrong_is_one_line(options: str, tape: Path) -> None:
-    code, said = WRONG[options]
-    done = told("replay", tape, *options.split())
-    assert (done.returncode, done.stdout) == (code, "")
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_usage_errors_are_one_line(options: str, tape: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, message = WRONG[options]
+    done, out, err = run(capsys, "replay", tape, *options.split())
+    assert (done, out, err.count("\n")) == (code, "", 1)
+    assert message in err
 
 
-@pytest.mark.slow
-def test_what_is_not_there_or_no_tape_is_one_line(tmp_path: Path, tape: Path) -> None:
-    missing, broken = tmp_path / "missing.tape", tmp_path / "broken.tape"
+def test_missing_and_broken_tapes_are_one_line(tmp_path: Path, tape: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing, broken, out = (tmp_path / f"{name}.tape" for name in ("missing", "broken", "out"))
     broken.write_bytes(b"{}\n")
     for path in (missing, broken):
-        for verb in (("replay", path), ("cut", path, "--after", "frame:1", "-o", tmp_path / "out.tape")):
-            done = told(*verb)
-            assert done.returncode == 3
-            assert path.name in done.stderr
-            assert done.stderr.count("\n") == 1
-    done = told("cut", tape, "--after", "frame", "-o", tmp_path / "out.tape")
-    assert (done.returncode, done.stderr) == (2, "wiretape: --after frame: frame takes a number, as in frame:3\n")
-    assert not (tmp_path / "out.tape").exists()
+        for verb in (("replay", path), ("cut", path, "--after", "frame:1", "-o", out)):
+            code, _, err = run(capsys, *verb)
+            assert (code, err.count("\n")) == (3, 1)
+            assert path.name in err
+    code, _, err = run(capsys, "cut", tape, "--after", "frame", "-o", out)
+    assert (code, err) == (2, "wiretape: --after frame: frame takes a number, as in frame:3\n")
+    assert not out.exists()
 
 
-@pytest.mark.slow
-def test_a_port_that_is_taken_is_one_line(tape: Path) -> None:
-    with replaying(tape) as replay:
-        done = told("replay", tape, "--port", str(replay.port))
-    assert done.returncode == 3
-    assert done.stderr == f"wiretape: 127.0.0.1:{replay.port}: Address already in use\n"
+def test_a_taken_port_is_one_line(tape: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = run(capsys, "replay", tape, "--port", str(port))
+    assert (code, err) == (3, f"wiretape: 127.0.0.1:{port}: Address already in use\n")
 
 
-def test_the_guard_of_these_tests_guards() -> None:
+def test_the_guard_refuses_connections() -> None:
     code = GUARDED.replace("from wiretape.proxy.cli.main import main\nmain(sys.argv[1:])", "")
     code += "import socket\nsocket.create_connection(('127.0.0.1', 9))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

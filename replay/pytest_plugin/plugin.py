@@ -6,7 +6,7 @@ Wiretape itself. So it imports nothing of Wiretape until a test asks for a tape.
 
 import inspect
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import count
@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from wiretape.events.tape.record import Record
-
     from ..faults.prefixes import Prefix
     from ..sealed.load import Recording
     from .plan import Sharing
@@ -102,9 +100,11 @@ class _State:
 class _Hooks:
     """Hooks of this plugin for a project's conftest.py."""
 
-    @pytest.hookspec(firstresult=True)
-    def pytest_wiretape_before_seal(self, streams: "Sequence[Sequence[Record]]") -> "Sequence[Sequence[Record]] | None":
-        """Return the streams to seal in place of the recorded ones, to redact more than Wiretape does by itself."""
+    def pytest_wiretape_before_seal(self, text: str) -> "Iterable[str] | None":
+        """Return the secrets in a text of a recording, as written in it, to redact more than Wiretape does by itself.
+
+        Called for each string before a recording is sealed. Pieces of a streamed text are joined.
+        """
 
 
 # -- options ----------------------------------------------------------------------------------------------------------
@@ -276,16 +276,16 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
         recordings = [] if obstacle else [_load(file) for file in plan.files if file.exists()]
     except (TapeError, OSError) as error:
         obstacle = str(error)
-    tape = Tape(plan, str(next(state.numbers)), state.thread, recordings, obstacle)
-    tape.before_seal = partial(_before_seal, config)
+    detector = partial(_secrets_in, config) if config.hook.pytest_wiretape_before_seal.get_hookimpls() else None
+    tape = Tape(plan, str(next(state.numbers)), state.thread, recordings, obstacle, detector)
     request.node.stash[_TAPE] = tape
     yield tape
     tape.close()
 
 
-def _before_seal(config: pytest.Config, streams: "Sequence[Sequence[Record]]") -> "Sequence[Sequence[Record]]":
-    changed: Sequence[Sequence[Record]] | None = config.hook.pytest_wiretape_before_seal(streams=streams)
-    return streams if changed is None else changed
+def _secrets_in(config: pytest.Config, text: str) -> "Iterator[str]":
+    for secrets in config.hook.pytest_wiretape_before_seal(text=text):
+        yield from secrets
 
 
 def _load(file: Path) -> "Recording":

@@ -4,7 +4,7 @@ Either a recording answers, without any network, or a real proxy asks a live ups
 recording after the test has passed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from functools import cached_property
 from math import inf
@@ -30,7 +30,8 @@ from ..matching.key import key_of
 from ..matching.match import Deck
 from ..playback.script import Request, Script
 from ..playback.transport import TapeTransport
-from ..seal import seal
+from ..redaction.user_rules import Detector, Redaction
+from ..seal import Rules, seal
 from ..sealed.load import Recording, parse
 from ..serving.outcome import Fold, Outcome
 from ..serving.playback import Playback, Sent
@@ -46,7 +47,15 @@ _DIFFERENCES_MAX: Final = 20
 class Tape:
     """The `tape` fixture."""
 
-    def __init__(self, plan: Plan, id_: str, thread: Thread, recordings: Sequence[Recording], obstacle: str) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        id_: str,
+        thread: Thread,
+        recordings: Sequence[Recording],
+        obstacle: str,
+        detector: Detector | None = None,
+    ) -> None:
         self.plan = plan
         #: Why the test cannot run at all, or an empty text.
         self.obstacle = obstacle or _aged(plan, recordings)
@@ -57,8 +66,6 @@ class Tape:
         self.asked_later = False
         #: What was wrong after the teardown of those fixtures.
         self.late = ""
-        #: Changes what was recorded before it is sealed.
-        self.before_seal: Callable[[Streams], Streams] = lambda streams: streams
         self._passed = False
         #: What was recorded and its note, until the test has ended.
         self._unkept: tuple[bytes, str] | None = None
@@ -69,6 +76,7 @@ class Tape:
         #: A test may ask from several threads at once, and must get one server or proxy.
         self._starting = Lock()
         self._recordings = recordings
+        self._rules = Rules(redaction=Redaction(detector=detector))
         self._recorded = [records for recording in recordings for records in recording.streams]
         self._faults = list(plan.faults)
         self._prefix, self._end = plan.prefix, plan.end
@@ -324,7 +332,7 @@ class Tape:
         if not streams:
             return "no request reached the upstream, so nothing was recorded"
         self.notes += [f"{self.plan.nodeid}: {each}" for each in _stopped(streams, self._thread.settle_s)]
-        sealed = seal(self.before_seal(streams))
+        sealed = seal(streams, self._rules)
         both = paired(self._recorded, parse(sealed).streams)
         differences = list(compare_shapes(*both) if self.plan.mode == "verify" else compare(*both))
         lines = "\n".join(f"  {difference.line()}" for difference in differences[:_DIFFERENCES_MAX])

@@ -595,24 +595,21 @@ def test_it(tape):
 
 
 BEFORE_SEAL = """
-from wiretape.events.core.json_text import parse
+import re
 
-def changed(record):
-    if record.kind != "request":
-        return record
-    data = record.raw.replace(b"hi", b"***")
-    return record._replace(raw=data, payload=data, value=parse(data))
-
-def pytest_wiretape_before_seal(streams):
-    return [[changed(record) for record in records] for records in streams]
+def pytest_wiretape_before_seal(text):
+    return re.findall(r"ACME-\\d+", text)
 """
 
 
-def test_before_seal_hook_changes_what_is_recorded(pytester: pytest.Pytester, upstream: Upstream) -> None:
-    file = project(pytester, TWO_LINES) / "tapes/test_it/test_weather.tape"
+def test_before_seal_hook_names_more_secrets(pytester: pytest.Pytester, upstream: Upstream) -> None:
+    source = TWO_LINES.replace("ask(base_url := tape.url)", 'ask(tape.url, "I am ACME-12345")')
+    file = project(pytester, source) / "tapes/test_it/test_weather.tape"
     pytester.makeconftest(BEFORE_SEAL)
     run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url).assert_outcomes(passed=1)
-    assert b"***" in file.read_bytes()
+    assert b"I am " in file.read_bytes()
+    assert b"ACME-12345" not in file.read_bytes()
+    run(pytester).assert_outcomes(passed=1)
 
 
 # -- teardowns -------------------------------------------------------------------------------------------------------

@@ -156,6 +156,10 @@ mutants: install ## mutation testing of events/
 fuzz: install ## coverage-guided fuzzing, ten minutes per target
 	$(PY) tests/fuzz/run.py
 
+.PHONY: walk
+walk: install ## count the calls and files of one streamed request, step by step
+	$(PY) -m tests.bench.walk
+
 .PHONY: bench
 bench: install ## measure the speed of the core against its limits
 	$(PY) -m tests.bench

@@ -1,7 +1,6 @@
-"""`python -m tests.bench.against COMMIT`: what the core costs now against an earlier commit, fifteen turns in turn.
+"""`python -m tests.bench.against COMMIT`: the core against an earlier commit, fifteen runs of each in turn.
 
-Both run this commit's frames and its work (core.py), each in a process of its own, so that a change is seen that the
-noise of a shared machine would hide from two runs of `make bench`.
+Each commit runs its own `tests/bench/core.py`, because modules move between commits, in a process of its own.
 """
 
 import argparse
@@ -19,12 +18,12 @@ from .document import put
 __all__ = ["main", "short", "tree"]
 
 _ROOT: Final = Path(__file__).parents[2]
-_ROOMS: Final = ("events", "proxy", "replay")
+_PACKAGES: Final = ("events", "proxy", "replay")
 _TURNS: Final = 15
 _TEXT: Final = """
 Written by `python -m tests.bench.against COMMIT`: medians of {turns} alternating turns, us of CPU a frame.
 
-| frames | {before} | {now} | of it |
+| frames | {before} | {now} | ratio |
 | --- | --- | --- | --- |
 """
 _WORK: Final = """
@@ -46,7 +45,7 @@ print(json.dumps(figures))
 
 
 def main() -> None:
-    """One row a kind of frame: us before, us now, and the ratio of the medians."""
+    """Print a row for each kind of frame: us before, us now, and the ratio of the medians."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.against", description=__doc__)
     parser.add_argument("commit")
     asked = parser.parse_args()
@@ -65,20 +64,19 @@ def main() -> None:
 
 
 def short(commit: str) -> str:
-    """As git abbreviates it."""
-    said = subprocess.run(
+    """Return the abbreviated id of a commit."""
+    found = subprocess.run(
         ["git", "rev-parse", "--short", commit], cwd=_ROOT, check=True, capture_output=True, text=True
     )
-    return said.stdout.strip()
+    return found.stdout.strip()
 
 
 def tree(place: Path, commit: str) -> Path:
-    """The rooms of a commit as they are installed; the tests are those of now."""
-    package = place / "wiretape"
-    package.mkdir(parents=True)
-    archive = subprocess.run(["git", "archive", commit, *_ROOMS], cwd=_ROOT, check=True, capture_output=True).stdout
-    subprocess.run(["tar", "x", "-C", str(package)], input=archive, check=True)
-    (place / "tests").symlink_to(_ROOT / "tests")
+    """Write the sources of a commit as they are installed, with its own benchmarks; return their folder."""
+    (place / "wiretape").mkdir(parents=True)
+    for target, names in ((place / "wiretape", _PACKAGES), (place, ("tests", "pyproject.toml"))):
+        archive = subprocess.run(["git", "archive", commit, *names], cwd=_ROOT, check=True, capture_output=True).stdout
+        subprocess.run(["tar", "x", "-C", str(target)], input=archive, check=True)
     return place
 
 

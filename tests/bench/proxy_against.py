@@ -1,7 +1,6 @@
-"""`python -m tests.bench.proxy_against COMMIT`: the proxy now against an earlier commit, five runs of each in turn.
+"""`python -m tests.bench.proxy_against COMMIT`: the proxy against an earlier commit, five runs of each in turn.
 
-Each run is a process of its own before the yardstick's upstream, on the yardstick's cases. What lies between the
-slowest and the fastest run of one commit is what the machine does, not the commit.
+Each run is a process of its own on the yardstick's cases. The spread between runs of one commit is the machine's.
 """
 
 import argparse
@@ -22,25 +21,27 @@ _TURNS: Final = 5
 _WARM_UP: Final = Case(20, 1, 0, 10, 5)
 _TEXT: Final = """
 Written by `python -m tests.bench.proxy_against COMMIT`: medians of {turns} alternating runs on the yardstick's cases,
-and in brackets the least and the most of them. Whatever came between the two commits is in the second.
+with their minimum and maximum in brackets.
 
-| case | {before} | {now} | of it | {now} beside the spread of {before} |
+| case | {before} | {now} | ratio | {now} within the spread of {before} |
 | --- | --- | --- | --- | --- |
 """
 
 
 def main() -> None:
-    """One row a case for CPU, and one for the first byte of a stream by itself."""
+    """Print a row for the CPU of each case, and one for the first byte of single streams."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.proxy_against", description=__doc__)
     parser.add_argument("commit")
+    parser.add_argument("--turns", type=int, default=_TURNS)
     asked = parser.parse_args()
     turns: dict[str, list[dict[str, Run]]] = {"before": [], "now": []}
     with tempfile.TemporaryDirectory(prefix="against-", dir=CACHE) as folder, upstream():
         places = {"before": tree(Path(folder) / "before", asked.commit), "now": tree(Path(folder) / "now", "HEAD")}
-        for number in range(_TURNS):
+        for number in range(asked.turns):
             for which in ("before", "now") if number % 2 else ("now", "before"):
                 turns[which].append(_turn(places[which], Path(folder) / f"{which}-{number}"))
-                sys.stderr.write(f"{which}: {turns[which][-1]['flood 50'].cpu_us_frame} us a frame, flood 50\n")
+                cpu = {case: each.cpu_us_frame for case, each in turns[which][-1].items()}
+                sys.stderr.write(f"{which}: {cpu} us a frame\n")
     figures: dict[str, dict[str, list[float]]] = {
         f"{case}, us of CPU a frame": {
             which: [turn[case].cpu_us_frame for turn in those] for which, those in turns.items()
@@ -50,13 +51,16 @@ def main() -> None:
     figures["latency, first byte p50, ms"] = {
         which: [turn["latency"].first_byte_ms for turn in those] for which, those in turns.items()
     }
+    figures["memory, MB"] = {
+        which: [float(max(each.rss_mb for each in turn.values())) for turn in those] for which, those in turns.items()
+    }
     rows = "".join(f"| {name} | {_cells(each['before'], each['now'])} |\n" for name, each in figures.items())
     sys.stdout.write(rows)
-    put("proxy against", _TEXT.format(turns=_TURNS, before=asked.commit, now=short("HEAD")) + rows)
+    put("proxy against", _TEXT.format(turns=asked.turns, before=asked.commit, now=short("HEAD")) + rows)
 
 
-def _turn(rooms: Path, data: Path) -> dict[str, Run]:
-    with started("wiretape", data, rooms=rooms) as party:
+def _turn(source: Path, data: Path) -> dict[str, Run]:
+    with started("wiretape", data, source=source) as party:
         run(_WARM_UP, party)
         runs = {name: run(case, party) for name, case in CASES.items()}
     lost = "; ".join(each.short for each in runs.values() if each.short)

@@ -1,4 +1,4 @@
-"""Who takes part: the upstream, Wiretape and its opponents, each a process of its own, waited for and stopped again."""
+"""Start and stop the processes of a benchmark: the upstream, Wiretape, and what it is compared with."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple
 __all__ = ["CACHE", "ROOT", "UPSTREAM_PORT", "Party", "quiet_upstream", "relay_python", "started", "upstream"]
 
 ROOT: Final = Path(__file__).parents[2]
-#: The opponents' environments, made by make; not in git.
+#: Environments that the Makefile creates.
 CACHE: Final = ROOT / ".cache/bench"
 _YARDSTICK: Final = Path(__file__).parent / "yardstick"
 
@@ -36,13 +37,13 @@ class Party(NamedTuple):
 
 
 def relay_python() -> str:
-    """The interpreter that has what upstream.py and load.py want."""
+    """Return the interpreter with the dependencies of upstream.py and load.py."""
     return str(CACHE / "relay/bin/python")
 
 
 @contextlib.contextmanager
 def upstream() -> Generator[Party]:
-    """The yardstick's own."""
+    """Run the yardstick's upstream."""
     command = [relay_python(), str(_YARDSTICK / "upstream.py"), str(UPSTREAM_PORT)]
     with _running("direct", UPSTREAM_PORT, command) as party:
         yield party
@@ -50,7 +51,7 @@ def upstream() -> Generator[Party]:
 
 @contextlib.contextmanager
 def quiet_upstream() -> Generator[Party]:
-    """One frame a stream, and silence."""
+    """Run an upstream that sends one frame per stream and then nothing."""
     command = [sys.executable, "-m", "tests.bench.proxy_idle", str(_QUIET_PORT)]
     with _running("quiet upstream", _QUIET_PORT, command, {"PYTHONPATH": str(ROOT)}) as party:
         yield party
@@ -58,17 +59,17 @@ def quiet_upstream() -> Generator[Party]:
 
 @contextlib.contextmanager
 def started(
-    name: str, data: Path, *, to: int = UPSTREAM_PORT, rooms: Path | None = None, **settings: object
+    name: str, data: Path, *, to: int = UPSTREAM_PORT, source: Path | None = None, **settings: object
 ) -> Generator[Party]:
-    """One proxy in front of the upstream at `to`; Wiretape keeps its tapes in `data`, as anybody's would, and is that
-    of `rooms` where another one than this is asked for.
-    """
+    """Run one proxy in front of the upstream at `to`; `source` holds another commit of Wiretape (see against.py)."""
     match name:
         case "wiretape":
             environ = {f"WIRETAPE_{setting.upper()}": str(value) for setting, value in settings.items()}
-            if rooms is not None:
-                environ["PYTHONPATH"] = str(rooms)
-            serve = [str(Path(sys.executable).parent / "wiretape"), "serve", "--port", "9300", "--data", str(data)]
+            wiretape = [str(Path(sys.executable).parent / "wiretape")]
+            if source is not None:
+                environ["PYTHONPATH"] = str(source)
+                wiretape = [sys.executable, "-c", _entry_point(source)]
+            serve = [*wiretape, "serve", "--port", "9300", "--data", str(data)]
             running = _running(name, 9300, [*serve, "--upstream", f"http://127.0.0.1:{to}/v1"], environ)
         case "floor":
             floor = [sys.executable, "-m", "tests.bench.floor", "9207"]
@@ -84,9 +85,16 @@ def started(
             }
             running = _running(name, 9203, litellm, weak)
         case _:
-            raise ValueError(f"nobody here is called {name}")
+            raise ValueError(f"unknown proxy {name}")
     with running as party:
         yield party
+
+
+def _entry_point(source: Path) -> str:
+    """Return a program that calls the `wiretape` command of these sources, whichever module it is in."""
+    project = tomllib.loads((source / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, function = project["scripts"]["wiretape"].split(":")
+    return f"import sys; from {module} import {function} as main; sys.exit(main())"
 
 
 @contextlib.contextmanager
@@ -94,9 +102,9 @@ def _running(
     name: str, port: int, command: Sequence[str], environ: Mapping[str, str] | None = None
 ) -> Generator[Party]:
     if _answers(port):
-        sys.exit(f"port {port} is taken, and {name} must have it: is another run on its way?")
+        sys.exit(f"port {port} is taken, and {name} needs it: is another benchmark running?")
     if not Path(command[0]).exists():
-        sys.exit(f"{command[0]} is missing: `make bench-proxy` installs it")
+        sys.exit(f"{command[0]} is missing: run `make bench-proxy` to install it")
     log = CACHE / f"{name}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(

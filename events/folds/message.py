@@ -1,4 +1,4 @@
-"""What the answer says: text, reasoning, refusal, calls and finish of each choice, as the official SDKs have it."""
+"""The accumulated message: text, reasoning, refusal, calls and finish reason of each choice, as official SDKs have it."""
 
 from dataclasses import dataclass, field
 from typing import Final, assert_never
@@ -27,15 +27,15 @@ from ..core.model import (
     Usage,
 )
 
-__all__ = ["CallSaid", "Message", "Said"]
+__all__ = ["CallSoFar", "ChoiceSoFar", "Message"]
 
 
-#: A string of a few characters costs sixty bytes, so many small ones are joined in between.
+#: A string of a few characters costs sixty bytes, so pieces are joined every so many.
 _PIECES_JOINED: Final = 1_024
 
 
 class _Pieces:
-    """A text as it comes; `str` is all of it."""
+    """A text in pieces; `str` joins them."""
 
     __slots__ = ("_joined", "_pieces")
 
@@ -55,8 +55,8 @@ class _Pieces:
 
 
 @dataclass(slots=True)
-class CallSaid:
-    """One call as far as it was said."""
+class CallSoFar:
+    """One call so far."""
 
     id: str
     name: list[str]
@@ -64,39 +64,39 @@ class CallSaid:
 
 
 @dataclass(slots=True)
-class Said:
-    """One choice, in pieces."""
+class ChoiceSoFar:
+    """One choice so far."""
 
     text: _Pieces = field(default_factory=_Pieces)
     reasoning: _Pieces = field(default_factory=_Pieces)
     refusal: _Pieces = field(default_factory=_Pieces)
-    calls: dict[int, CallSaid] = field(default_factory=dict[int, CallSaid])
+    calls: dict[int, CallSoFar] = field(default_factory=dict[int, CallSoFar])
     finish: str = ""
 
 
 class Message:
-    """`apply` every event in order; the pieces are joined only when asked, so a stream of any length is linear."""
+    """The message of a stream; `apply` every event in order. Pieces are joined on demand, so any length is linear."""
 
     def __init__(self) -> None:
         self.id = ""
         self.model = ""
-        self.choices: dict[int, Said] = {}
+        self.choices: dict[int, ChoiceSoFar] = {}
 
     def apply(self, event: Event) -> None:
-        """The next event."""
+        """Add the next event."""
         match event:
             case AttemptStarted():
                 self.choices.clear()
             case ResponseStarted():
                 self.id, self.model = event.id, event.model
             case TextDelta():
-                self._said(event.choice).text.append(event.text)
+                self._choice(event.choice).text.append(event.text)
             case ReasoningDelta():
-                self._said(event.choice).reasoning.append(event.text)
+                self._choice(event.choice).reasoning.append(event.text)
             case RefusalDelta():
-                self._said(event.choice).refusal.append(event.text)
+                self._choice(event.choice).refusal.append(event.text)
             case ToolCallStarted():
-                call = self._said(event.choice).calls.setdefault(event.call, CallSaid(event.id, []))
+                call = self._choice(event.choice).calls.setdefault(event.call, CallSoFar(event.id, []))
                 if not "".join(call.name):
                     call.id, call.name = event.id, [event.name]
             case ToolNameDelta():
@@ -104,8 +104,8 @@ class Message:
             case ToolArgumentsDelta():
                 self._call(event).arguments.append(event.text)
             case Finish():
-                said = self._said(event.choice)
-                said.finish = said.finish or event.reason
+                choice = self._choice(event.choice)
+                choice.finish = choice.finish or event.reason
             case (
                 ToolArgumentsComplete()
                 | ToolCallDamaged()
@@ -123,31 +123,31 @@ class Message:
                 assert_never(event)
 
     def text(self, choice: int = 0) -> str:
-        """The visible text."""
-        return str(self._said(choice).text)
+        """Return the visible text."""
+        return str(self._choice(choice).text)
 
     def reasoning(self, choice: int = 0) -> str:
-        """The thinking."""
-        return str(self._said(choice).reasoning)
+        """Return the reasoning."""
+        return str(self._choice(choice).reasoning)
 
     def refusal(self, choice: int = 0) -> str:
-        """The refusal."""
-        return str(self._said(choice).refusal)
+        """Return the refusal."""
+        return str(self._choice(choice).refusal)
 
     def calls(self, choice: int = 0) -> list[tuple[str, str, str]]:
-        """Id, name and arguments of each call, in order of number."""
-        calls = sorted(self._said(choice).calls.items())
+        """Return id, name and arguments of each call, in order of number."""
+        calls = sorted(self._choice(choice).calls.items())
         return [(call.id, "".join(call.name), str(call.arguments)) for _, call in calls]
 
-    def _said(self, choice: int) -> Said:
-        said = self.choices.get(choice)
-        if said is None:
-            said = self.choices[choice] = Said()
-        return said
+    def _choice(self, choice: int) -> ChoiceSoFar:
+        found = self.choices.get(choice)
+        if found is None:
+            found = self.choices[choice] = ChoiceSoFar()
+        return found
 
-    def _call(self, event: ToolNameDelta | ToolArgumentsDelta) -> CallSaid:
-        calls = self._said(event.choice).calls
+    def _call(self, event: ToolNameDelta | ToolArgumentsDelta) -> CallSoFar:
+        calls = self._choice(event.choice).calls
         call = calls.get(event.call)
         if call is None:
-            call = calls[event.call] = CallSaid("", [])
+            call = calls[event.call] = CallSoFar("", [])
         return call

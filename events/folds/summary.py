@@ -224,7 +224,7 @@ class StreamSummary:
 
     @property
     def flags(self) -> list[str]:
-        """The flags beside that ending; of a running stream those so far."""
+        """The flags of that ending; of a running stream, the flags so far."""
         return list(self.wire.all_flags()) if self.end is None else self._ended(self.end)[1]
 
     def _ended(self, end: Record) -> tuple[str, list[str]]:

@@ -293,14 +293,14 @@ def _follow(stream: _Stream, *, data: DataFolder = None, config: ConfigFile = No
     """
     root = root_of(data, config)
     with told():
-        from .show import Saying, event_json, events_of
+        from .show import TextView, event_json, events_of
         from .tapes import TapeFollower, find, holder
 
         with closing(TapeFollower(find(root, stream))) as tape:
-            saying = Saying()
+            view = TextView()
             records = (record for batch in tape.follow(lambda: holder(root) is not None) for record in batch)
             for t, event in events_of(records):
-                said = line_of(event_json(t, event)) + "\n" if json_ else saying.say(event)
+                said = line_of(event_json(t, event)) + "\n" if json_ else view.add(event)
                 if said:
                     typer.echo(said, nl=False)
         for at, reason in tape.damage:

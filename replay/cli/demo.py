@@ -30,7 +30,7 @@ from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import encode
 from wiretape.proxy.api.summary import summary_json
 from wiretape.proxy.cli.common import print_json
-from wiretape.proxy.cli.show import ID_CHARS, Saying, console
+from wiretape.proxy.cli.show import ID_CHARS, TextView, console
 from wiretape.proxy.cli.tapes import find, read_tape
 from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.log import Log, stderr_fd
@@ -140,14 +140,14 @@ class Client:
         body = dumps({"model": scene.model, "stream": True, "messages": messages})
         headers = {"Content-Type": "application/json", "Authorization": "Bearer demo"}
         request = httpx.Request("POST", f"{url}/v1/chat/completions", content=body, headers=headers)
-        saying = Saying()
+        view = TextView()
         async with UpstreamTransport() as transport:
             response = await transport.handle_async_request(request)
             self.status, self.stream = response.status_code, response.headers.get("x-wiretape-stream", "")
             async with body_of(response) as answer:
                 while (read := await answer.receive()) is not None:
                     for event in self._events_of(int(read.t * 1_000_000), read.data):
-                        if text := saying.say(event):
+                        if text := view.add(event):
                             show(text)
 
     def _events_of(self, t: int, data: bytes) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""The result that stands on every sealed tape: a small object that review can read and loading compares."""
+"""The `fold` line of every sealed tape: the result of a stream, small enough to review, compared at every load."""
 
 import hashlib
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The accumulated message: text, reasoning, refusal, calls and finish reason of each choice, as official SDKs have it."""
+"""The accumulated message of a stream: text, reasoning, refusal, calls and finish reason, as official SDKs have it."""
 
 from dataclasses import dataclass, field
 from typing import Final, assert_never

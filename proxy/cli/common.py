@@ -1,10 +1,11 @@
-"""What all verbs of the command line share: exit codes, an error in one line, the options that they have in common"""
+"""Shared parts of all verbs: exit codes, common options, settings as options, and errors in one line."""
 
+import difflib
 import io
 import json
 import os
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -26,11 +27,11 @@ __all__ = [
     "announce",
     "line_of",
     "loaded_from",
+    "one_line_errors",
     "open_streams",
     "print_json",
     "root_of",
     "settle",
-    "told",
 ]
 
 FOUND_WRONG: Final = 1
@@ -40,19 +41,17 @@ INTERRUPTED: Final = 130
 
 _STDOUT: Final = 1
 _STDERR: Final = 2
+_FILE: Final = typer.Option(
+    "--config", metavar="FILE", help="Instead of wiretape.toml in the working folder.", show_default=False
+)
 
 DataFolder = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data folder.", show_default=False)]
-ConfigFile = Annotated[
-    str | None,
-    typer.Option(
-        "--config", metavar="FILE", help="Instead of wiretape.toml in the working folder.", show_default=False
-    ),
-]
+ConfigFile = Annotated[str | None, _FILE]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 
 
 class FailedError(Exception):
-    """One line for stderr, and the exit code."""
+    """An error to report in one line on stderr, and the exit code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -60,9 +59,9 @@ class FailedError(Exception):
 
 
 def open_streams() -> None:
-    """stdin, stdout and stderr are there, and what their encoding lacks is written as an escape.
+    """Reopen closed standard streams and escape characters that their encoding lacks.
 
-    One that was closed at the start is nowhere: its number is given to the next file that is opened, perhaps a tape.
+    Without this the number of a closed one would be given to the next file opened, perhaps a tape.
     """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(fd, True)
@@ -75,10 +74,10 @@ def open_streams() -> None:
 
 
 def announce(text: str) -> bool:
-    """What a server says on stdout before it serves; False where nobody can have read it, which stops no server."""
+    """Write to stdout at once, for readers of a pipe. Return False if there is no reader, which stops no server."""
     try:
         sys.stdout.write(text)
-        sys.stdout.flush()  # whoever reads us through a pipe waits for the first line
+        sys.stdout.flush()
     except OSError:
         settle()
         return False
@@ -86,7 +85,7 @@ def announce(text: str) -> bool:
 
 
 def settle() -> None:
-    """stdout has all that was written to it, or whoever read it is gone and the rest goes nowhere."""
+    """Flush stdout; if its reader has gone, discard the rest."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -98,38 +97,62 @@ def settle() -> None:
 def loaded_from(
     config: str | None, context: typer.Context | None = None, *, serving: bool = True, **flags: str | None
 ) -> "Loaded":
-    """The configuration of this call: flags, environment, file. Who takes settings as options hears of strangers."""
+    """Return the configuration from flags, environment and file. With a context, unknown options are settings."""
     from ..config.load import load
     from ..config.model import ConfigError
-    from .flags import UnknownOptionError, flags_of
 
+    more = _settings_in(context.args) if context is not None else {}
     try:
-        more = flags_of(context.args) if context is not None else {}
         loaded = load({**flags, **more, "config": config}, os.environ, Path.cwd(), serving=serving)
-    except (ConfigError, UnknownOptionError) as error:
+    except ConfigError as error:
         raise FailedError(str(error), BAD_USAGE) from error
     if context is not None and loaded.unknown:
-        typer.echo(f"wiretape: no settings, passed over: {', '.join(loaded.unknown)}", err=True)
+        typer.echo(f"wiretape: ignored unknown variables: {', '.join(loaded.unknown)}", err=True)
     return loaded
 
 
+def _settings_in(arguments: Iterable[str]) -> dict[str, str]:
+    """Return the settings among the arguments that a command does not define: `--idle-s 60` is `idle_s = 60`."""
+    from ..config.model import ROUTE, SERVER, TARGET
+
+    known = {setting.flag: setting.alias or setting.name for setting in (*SERVER, *ROUTE, *TARGET)}
+    flags: dict[str, str] = {}
+    waiting = iter(arguments)
+    for argument in waiting:
+        option, given, value = argument.partition("=")
+        if not option.startswith("-"):
+            raise FailedError(f"unexpected argument {argument[:80]!r}", BAD_USAGE)
+        if option not in known:
+            similar = difflib.get_close_matches(option, known, 1)
+            hint = f" (did you mean {similar[0]}?)" if similar else ""
+            raise FailedError(f"Unknown option {option[:80]}{hint}", BAD_USAGE)
+        if not given:
+            value = next(waiting, "")
+        if not value:
+            raise FailedError(f"{option} needs a value", BAD_USAGE)
+        flags[known[option]] = value
+    return flags
+
+
 def root_of(data: str | None, config: str | None) -> Path:
-    """The data folder; readers need nothing else of the configuration."""
+    """Return the data folder, all that reading verbs need of the configuration."""
     root = Path(data) if data else loaded_from(config, serving=False).config.data
     if not root.is_dir():
-        raise FailedError(f"there is no data folder {root}: nothing was taped there yet", FOUND_WRONG)
+        raise FailedError(f"No data folder {root}: nothing has been recorded there yet", FOUND_WRONG)
     return root
 
 
 @contextmanager
-def told() -> Generator[None]:
-    """What our own errors say becomes one line with its exit code."""
+def one_line_errors() -> Generator[None]:
+    """Turn our own errors into one line with its exit code."""
     from wiretape.events.core.errors import LocalError, WiretapeError
 
     try:
         yield
     except BaseException as raised:
-        error = _alone(raised)
+        error = raised
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:  # wrapped by a nursery
+            error = error.exceptions[0]
         if isinstance(error, KeyboardInterrupt | OSError):
             raise error from None
         if not isinstance(error, WiretapeError) or isinstance(error, LocalError):
@@ -139,30 +162,21 @@ def told() -> Generator[None]:
         raise FailedError(str(error), FOUND_WRONG if isinstance(error, NotFoundError) else CANNOT_START) from error
 
 
-def _alone(error: BaseException) -> BaseException:
-    """What a nursery wrapped although it was alone."""
-    match error:
-        case BaseExceptionGroup(exceptions=[inner]):
-            return _alone(inner)
-        case _:
-            return error
-
-
 def line_of(value: Mapping[str, Any]) -> str:
-    """JSON on one line, for stdout."""
+    """Return a value as one line of JSON for stdout."""
     return _json(value, None)
 
 
 def print_json(value: Any) -> None:
-    """JSON that a person can read too."""
+    """Print indented JSON."""
     typer.echo(_json(value, 2))
 
 
 def _json(value: Any, indent: int | None) -> str:
-    """All escaped where stdout lacks a letter, or a text has half of one: JSON has no other way to say it."""
-    said = json.dumps(value, ensure_ascii=False, indent=indent)
+    """Return JSON, escaped if stdout lacks a character or a text contains half of a surrogate pair."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
     try:
-        said.encode(sys.stdout.encoding)
+        text.encode(sys.stdout.encoding)
     except UnicodeEncodeError:
         return json.dumps(value, indent=indent)
-    return said
+    return text

@@ -1,4 +1,4 @@
-"""`wiretape doctor`: what is wrong with configuration, data folder, machine and upstreams, each in one line"""
+"""`wiretape doctor`: check configuration, data folder, machine and upstreams, with one line per finding."""
 
 import os
 import resource
@@ -35,7 +35,7 @@ _MARKS: Final[dict[State, str]] = {"ok": "ok   ", "note": "note ", "wrong": "WRO
 
 
 class Check(NamedTuple):
-    """One thing that was looked at."""
+    """One finding."""
 
     name: str
     state: State
@@ -43,21 +43,21 @@ class Check(NamedTuple):
 
 
 def examine(loaded: "Loaded") -> list[Check]:
-    """Everything; the configuration is readable, or there would be nothing to look at."""
+    """Check everything. The configuration itself has been loaded without error."""
     config = loaded.config
     given = sorted({origin for origin in loaded.origins.values() if origin != "default"})
-    checks = [Check("configuration", "ok", f"from {', '.join(given)}" if given else "all by default")]
+    checks = [Check("configuration", "ok", f"from {', '.join(given)}" if given else "defaults only")]
     checks += _server(config)
     if config.durability != "none":
         checks += _folder(config.data)
     checks += _descriptors(config)
     if not any(route.targets for route in config.routes.values()):
-        return [*checks, Check("upstream", "wrong", "none is configured: give --upstream URL")]
+        return [*checks, Check("upstream", "wrong", "not configured: pass --upstream URL")]
     return checks + trio.run(upstreams, config)
 
 
 def lines(checks: list[Check]) -> Iterator[str]:
-    """For a terminal."""
+    """Yield the findings as lines for a terminal."""
     width = max(len(check.name) for check in checks)
     for check in checks:
         yield f"{_MARKS[check.state]}  {check.name:<{width}}  {check.said}"
@@ -69,7 +69,7 @@ def lines(checks: list[Check]) -> Iterator[str]:
 def _server(config: Config) -> Iterator[Check]:
     where = f"{config.host} port {config.port}"
     if holder(config.data) is not None:
-        yield Check("address", "ok", f"{where}, not tried since a server runs")
+        yield Check("address", "ok", f"{where}, not tried because a server is running")
         return
     try:
         sockets = listening(config.host, config.port)
@@ -85,7 +85,7 @@ def _folder(root: Path) -> Iterator[Check]:
     if not root.exists():
         above = next(parent for parent in root.absolute().parents if parent.exists())
         writable = os.access(above, os.W_OK | os.X_OK)
-        said = "does not exist yet, and will be made" if writable else f"cannot be made: {above} is not writable"
+        said = "does not exist yet and will be created" if writable else f"cannot be created: {above} is not writable"
         yield Check("data folder", "ok" if writable else "wrong", f"{root} {said}")
         return
     try:
@@ -95,7 +95,7 @@ def _folder(root: Path) -> Iterator[Check]:
         yield Check("data folder", "wrong", f"{root} cannot be written: {error.strerror}")
         return
     if root.stat().st_mode & 0o077:
-        yield Check("data folder", "note", f"{root} can be entered by others: chmod 700")
+        yield Check("data folder", "note", f"{root} is accessible to others: run chmod 700 on it")
     else:
         yield Check("data folder", "ok", str(root))
     pid = holder(root)
@@ -107,7 +107,7 @@ def _room(root: Path) -> Check:
     free = shutil.disk_usage(root).free
     files = os.statvfs(root)
     if files.f_files and not files.f_favail:
-        return Check("disk", "wrong", "no files can be made any more (out of inodes)")
+        return Check("disk", "wrong", "no new files can be created (out of inodes)")
     state: State = "wrong" if free < DISK_BYTES_NONE else "note" if free < DISK_BYTES_FEW else "ok"
     return Check("disk", state, f"{free / 2**30:.1f} GiB free")
 
@@ -119,7 +119,7 @@ def _descriptors(config: Config) -> Iterator[Check]:
         yield Check(
             "descriptors",
             "note",
-            f"{soft}: enough for {soft // STREAM_DESCRIPTORS} streams at once, streams_max is {config.streams_max}"
+            f"{soft}: enough for {soft // STREAM_DESCRIPTORS} streams at once, but streams_max is {config.streams_max}"
             f" (ulimit -n {needed})",
         )
     else:
@@ -130,7 +130,7 @@ def _descriptors(config: Config) -> Iterator[Check]:
 
 
 async def upstreams(config: Config) -> list[Check]:
-    """Each one, asked for its models. All at once, told in their order."""
+    """Ask every upstream for its models, all at the same time."""
     targets = [(route, target) for route in config.routes.values() for target in route.targets]
     found: list[list[Check]] = [[] for _ in targets]
     try:
@@ -158,7 +158,7 @@ async def _upstream(transport: UpstreamTransport, config: Config, route: Route, 
     checks = [_answered(name, status, target)]
     if not route.hermes and status < 500 and await _is_hermes(ask):
         where = f"in [routes.{route.name}]" if route.name else "at the top"
-        said = f"is a hermes-agent: with `hermes = true` {where} of wiretape.toml its tool events are believed"
+        said = f"is a hermes-agent: set `hermes = true` {where} of wiretape.toml to use its tool events"
         checks.append(Check(name, "note", said))
     return checks
 
@@ -166,12 +166,12 @@ async def _upstream(transport: UpstreamTransport, config: Config, route: Route, 
 def _answered(name: str, status: int, target: Target) -> Check:
     if status in (401, 403):
         if target.key is not None:
-            return Check(name, "wrong", f"refuses the configured key ({status} for /models)")
-        return Check(name, "ok", f"reachable, wants the client's key ({status} for /models without one)")
+            return Check(name, "wrong", f"rejects the configured key ({status} for /models)")
+        return Check(name, "ok", f"reachable, requires a key from the client ({status} for /models without one)")
     if status >= 500:
         return Check(name, "wrong", f"reachable, but answers {status} for /models")
     if status == 404:
-        return Check(name, "note", "reachable, but has no /models (404): is the path of the base URL right?")
+        return Check(name, "note", "reachable, but has no /models (404): check the path of the base URL")
     return Check(name, "ok", f"reachable ({status} for /models)")
 
 
@@ -179,12 +179,12 @@ def _unreachable(error: BaseException) -> str:
     if isinstance(error, trio.TooSlowError):
         return f"did not answer within {DOCTOR_TIMEOUT_S:g} s"
     if isinstance(error, RefusedError) and error.cause == "tls":
-        return f"{error} (a certificate of your own? set ca_file)"
+        return f"{error} (for a private certificate authority set ca_file)"
     return str(error)
 
 
 async def _is_hermes(ask: Callable[[bytes], Awaitable[tuple[int, bytes]]]) -> bool:
-    """Its capability document: features, and a map of endpoints (clients.md 7.5). Without a key it tells its name."""
+    """Recognise hermes-agent by its capability document (clients.md 7.5), or by its health page without a key."""
     try:
         status, body = await ask(b"/capabilities")
         if status == 401:
@@ -197,7 +197,7 @@ async def _is_hermes(ask: Callable[[bytes], Awaitable[tuple[int, bytes]]]) -> bo
 
 
 async def _get(transport: UpstreamTransport, target: Target, tail: bytes) -> tuple[int, bytes]:
-    """Status and the beginning of the body."""
+    """Return the status and the beginning of the body."""
     request = httpx.Request(
         "GET",
         upstream_url(target, tail, b""),

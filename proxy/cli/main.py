@@ -1,8 +1,8 @@
-"""The command line: every verb, and the one place that joins proxy and replay; what a verb needs, it imports itself
+"""The command line: every verb of the proxy, and the one place that joins those of the proxy and of replay.
 
-Exit codes: 0 all is well; 1 something is wrong with what was asked about, or it is not there; 2 the command line or the
-configuration cannot be understood; 3 it cannot be started or read; 130 interrupted. What a verb finds goes to stdout,
-logs and errors to stderr, an error in one line.
+Exit codes: 0 for success; 1 if the command found a problem or something does not exist; 2 for a bad command line or
+configuration; 3 if something cannot be started or read; 130 if interrupted. Results go to stdout, logs and errors to
+stderr, each error in one line. Each verb imports what it needs when it runs.
 """
 
 import sys
@@ -24,11 +24,11 @@ from .common import (
     FailedError,
     line_of,
     loaded_from,
+    one_line_errors,
     open_streams,
     print_json,
     root_of,
     settle,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -40,37 +40,42 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="wiretape",
     help="The flight recorder in front of an LLM provider.",
-    # Plain help: the same on every terminal and in docs/cli.md, and 0.1 s instead of 0.2 s.
+    # Plain help is the same on every terminal and in docs/cli.md, and takes 0.1 s instead of 0.2 s.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-_config = typer.Typer(help="The configuration as it is in force.", rich_markup_mode=None)
+_config = typer.Typer(help="Show the configuration.", rich_markup_mode=None)
 app.add_typer(_config, name="config")
 
-
-#: What is no option of the command itself may be any setting.
+#: Options that a command does not define may be settings.
 _ANY_SETTING: Final = {"ignore_unknown_options": True, "allow_extra_args": True}
-
-_Upstream = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="The provider's base URL, as in https://api.example.com/v1.", show_default=False),
-]
-_Stream = Annotated[str, typer.Argument(metavar="ID", help="A stream, or the beginning of its id.", show_default=False)]
+_STREAM: Final = typer.Argument(metavar="ID", help="A stream id, or the beginning of one.", show_default=False)
+_UPSTREAM: Final = typer.Option(
+    metavar="URL", help="The provider's base URL, such as https://api.example.com/v1.", show_default=False
+)
+_HOST: Final = typer.Option(metavar="HOST", help="Where to listen.  [default: 127.0.0.1]", show_default=False)
+_PORT: Final = typer.Option(metavar="PORT", help="0 picks a free port.  [default: 8787]", show_default=False)
+_PROFILE: Final = typer.Option(
+    metavar="strict|transparent", help="What clients receive.  [default: strict]", show_default=False
+)
+_ON_PARTIAL: Final = typer.Option(
+    metavar="error|warn|both", help="How clients learn of a cut stream.  [default: error]", show_default=False
+)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """What `wiretape` runs. Always ends in SystemExit."""
+    """Run `wiretape` and exit."""
     open_streams()
-    if not __debug__:  # what cannot happen would no longer be noticed
-        _fail("python -O takes out the assertions that guard the tapes: start without it", CANNOT_START)
+    if not __debug__:
+        _fail("python -O removes the assertions that protect the tapes; start without it", CANNOT_START)
     try:
         given = sys.argv[1:] if arguments is None else arguments
-        done = _asked(given or ["--help"])
+        code = app(given or ["--help"], standalone_mode=False, prog_name="wiretape")
         sys.stdout.flush()
     except typer.TyperException as error:
         _fail(error.format_message(), error.exit_code)
-    except BrokenPipeError:  # whoever read us has seen enough
+    except (BrokenPipeError, SystemExit):  # the reader has closed the pipe, which typer turns into SystemExit
         settle()
         sys.exit(0)
     except (KeyboardInterrupt, typer.Abort):
@@ -79,14 +84,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _fail(str(error), error.code)
     except OSError as error:
         _fail(f"{error.filename or 'the system'}: {error.strerror or error}", CANNOT_START)
-    sys.exit(done if isinstance(done, int) else 0)
-
-
-def _asked(arguments: list[str]) -> object:
-    try:
-        return app(arguments, standalone_mode=False, prog_name="wiretape")
-    except SystemExit as ended:  # typer does that for one reason, a broken pipe, and calls it a failure
-        raise BrokenPipeError from ended
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _fail(message: str, code: int) -> NoReturn:
@@ -95,14 +93,14 @@ def _fail(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(given: bool) -> None:
+    if given:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
             typer.echo(f"wiretape {version('wiretape')}")
         except PackageNotFoundError:
-            typer.echo("wiretape, from its sources")
+            typer.echo("wiretape (running from source)")
         raise typer.Exit
 
 
@@ -123,27 +121,15 @@ def _top(
 def _serve(
     context: typer.Context,
     *,
-    upstream: _Upstream = None,
-    host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Where to listen.  [default: 127.0.0.1]", show_default=False)
-    ] = None,
-    port: Annotated[
-        str | None, typer.Option(metavar="PORT", help="0 takes a free one.  [default: 8787]", show_default=False)
-    ] = None,
+    upstream: Annotated[str | None, _UPSTREAM] = None,
+    host: Annotated[str | None, _HOST] = None,
+    port: Annotated[str | None, _PORT] = None,
     data: DataFolder = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(metavar="strict|transparent", help="What clients get.  [default: strict]", show_default=False),
-    ] = None,
-    on_partial: Annotated[
-        str | None,
-        typer.Option(
-            metavar="error|warn|both", help="How they hear of a cut stream.  [default: error]", show_default=False
-        ),
-    ] = None,
+    profile: Annotated[str | None, _PROFILE] = None,
+    on_partial: Annotated[str | None, _ON_PARTIAL] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Serve an upstream and tape every stream.
+    """Serve an upstream and record every stream.
 
     Prints the base URL, an export line and a curl line; logs go to stderr. Every setting of docs/configuration.md is an
     option here: --idle-s 60 is idle_s = 60.
@@ -158,7 +144,7 @@ def _serve(
         profile=profile,
         on_partial=on_partial,
     )
-    with told():
+    with one_line_errors():
         from .serve import serve_until_told
 
         serve_until_told(loaded.config)
@@ -166,12 +152,12 @@ def _serve(
 
 @app.command("demo")
 def _demo(*, data: DataFolder = None, json_: AsJson = False) -> None:
-    """Show it without any provider.
+    """Try it without a provider.
 
-    Three streams: a text, a tool call, and one that dies in the middle of a tool call. A scripted upstream and the
-    real proxy run inside; nothing leaves this machine. The tapes stay in DIR, else in a new temporary folder.
+    Records three streams: a text, a tool call, and one that breaks inside a tool call. A scripted upstream and the real
+    proxy run inside this process; nothing leaves this machine. The tapes are kept in DIR, or in a new temporary folder.
     """
-    with told():
+    with one_line_errors():
         from wiretape.replay.cli.demo import run_demo
 
         as_due = run_demo(Path(data) if data else None, as_json=json_)
@@ -188,33 +174,31 @@ def _list(
     model: Annotated[str | None, typer.Option(help="Only this model.", show_default=False)] = None,
     route: Annotated[str | None, typer.Option(help="Only this route.", show_default=False)] = None,
     ending: Annotated[str | None, typer.Option(help="Only this ending.", show_default=False)] = None,
-    live: Annotated[bool, typer.Option("--live", help="Only those that have not ended.")] = False,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="At most so many.")] = 20,
+    live: Annotated[bool, typer.Option("--live", help="Only streams that have not ended.")] = False,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="Maximum number of streams.")] = 20,
     data: DataFolder = None,
     config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
     """List streams, the latest first.
 
-    Also while a server runs.
+    Works while a server runs.
     """
     from typing import get_args
 
     from wiretape.events.core.model import Ending
 
-    if ending is not None and (live or ending not in get_args(Ending)):
-        raise FailedError(
-            "--ending and --live exclude each other" if live else f"--ending: one of {', '.join(get_args(Ending))}",
-            BAD_USAGE,
-        )
+    if ending is not None and live:
+        raise FailedError("--ending and --live exclude each other", BAD_USAGE)
+    if ending is not None and ending not in get_args(Ending):
+        raise FailedError(f"--ending: must be one of {', '.join(get_args(Ending))}", BAD_USAGE)
     root = root_of(data, config)
-    with told():
+    with one_line_errors():
         from ..store.store import Filter
+        from .show import console, row_json, table_of
         from .tapes import streams
 
         rows = streams(root, Filter(model=model, route=route, ending="" if live else ending), limit)
-        from .show import console, row_json, table_of
-
         if json_:
             print_json([row_json(row) for row in rows])
         elif rows:
@@ -225,25 +209,23 @@ def _list(
 
 @app.command("show")
 def _show(
-    stream: _Stream,
+    stream: Annotated[str, _STREAM],
     *,
-    events: Annotated[bool, typer.Option("--events", help="Every event of it.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="The bytes that the client got.")] = False,
-    tape: Annotated[bool, typer.Option("--tape", help="The tape itself.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="Print every event.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the bytes that the client got.")] = False,
+    tape: Annotated[bool, typer.Option("--tape", help="Print the tape.")] = False,
     data: DataFolder = None,
     config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
     """Show one stream.
 
-    Its ending, warnings, attempts, tools, text, timing, usage and repairs.
+    Prints its ending, warnings, attempts, tools, text, timing, usage and repairs.
     """
     if events + raw + tape > 1 or (json_ and (raw or tape)):
-        raise FailedError(
-            "--events, --raw and --tape exclude each other, and --raw and --tape take no --json", BAD_USAGE
-        )
+        raise FailedError("--events, --raw and --tape exclude each other; --raw and --tape exclude --json", BAD_USAGE)
     root = root_of(data, config)
-    with told():
+    with one_line_errors():
         from .tapes import find, read_tape
 
         path = find(root, stream)
@@ -286,13 +268,15 @@ def _summary(root: Path, path: Path, records: "list[Record]", damage: "list[Dama
 
 
 @app.command("follow")
-def _follow(stream: _Stream, *, data: DataFolder = None, config: ConfigFile = None, json_: AsJson = False) -> None:
-    """Print a stream while it comes.
+def _follow(
+    stream: Annotated[str, _STREAM], *, data: DataFolder = None, config: ConfigFile = None, json_: AsJson = False
+) -> None:
+    """Print a stream as it arrives, until it ends.
 
-    Ends with it. With --json its events, one a line.
+    With --json prints its events, one per line.
     """
     root = root_of(data, config)
-    with told():
+    with one_line_errors():
         from .show import TextView, event_json, events_of
         from .tapes import TapeFollower, find, holder
 
@@ -300,55 +284,50 @@ def _follow(stream: _Stream, *, data: DataFolder = None, config: ConfigFile = No
             view = TextView()
             records = (record for batch in tape.follow(lambda: holder(root) is not None) for record in batch)
             for t, event in events_of(records):
-                said = line_of(event_json(t, event)) + "\n" if json_ else view.add(event)
-                if said:
-                    typer.echo(said, nl=False)
+                typer.echo(line_of(event_json(t, event)) + "\n" if json_ else view.add(event), nl=False)
         for at, reason in tape.damage:
             typer.echo(f"wiretape: {stream}: byte {at}: {reason}", err=True)
         if not tape.ended:
             raise FailedError(tape.missing_end, FOUND_WRONG)
 
 
-# -- keeping ----------------------------------------------------------------------------------------------------------
+# -- maintenance ------------------------------------------------------------------------------------------------------
 
 
 @app.command("reindex")
 def _reindex(*, data: DataFolder = None, config: ConfigFile = None, json_: AsJson = False) -> None:
-    """Build the catalogue anew from the tapes.
+    """Rebuild the catalogue from the tapes.
 
-    Not while a server runs.
+    Stop the server first.
     """
     root = root_of(data, config)
-    with told():
-        from ..store.catalogue import reindex as build
+    with one_line_errors():
+        from ..store.catalogue import reindex
         from ..store.folder import Folder
 
-        folder = Folder(root)
-        try:
-            count = build(folder)
-        finally:
-            folder.close()
-    typer.echo(
-        line_of({"data": str(root), "streams": count}) if json_ else f"{count} streams in {root / 'catalogue.db'}"
-    )
+        with closing(Folder(root)) as folder:
+            count = reindex(folder)
+    if json_:
+        typer.echo(line_of({"data": str(root), "streams": count}))
+    else:
+        typer.echo(f"{count} streams in {root / 'catalogue.db'}")
 
 
 @app.command("doctor", context_settings=_ANY_SETTING)
 def _doctor(
     context: typer.Context,
     *,
-    upstream: _Upstream = None,
+    upstream: Annotated[str | None, _UPSTREAM] = None,
     data: DataFolder = None,
     config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
-    """Look for what is wrong.
+    """Check configuration, storage and upstreams.
 
-    Configuration, data folder, limits of this machine, and each upstream. Exit code 1 where something is
-    wrong. Takes the options of `serve`.
+    Exits with 1 if it finds a problem. Takes the options of `serve`.
     """
     loaded = loaded_from(config, context, upstream=upstream, data=data)
-    with told():
+    with one_line_errors():
         from .doctor import examine, lines
 
         found = examine(loaded)
@@ -364,37 +343,32 @@ def _doctor(
 def _config_show(
     context: typer.Context, *, data: DataFolder = None, config: ConfigFile = None, json_: AsJson = False
 ) -> None:
-    """Each setting and where it came from.
+    """Print every setting and its source.
 
     Secrets are masked. Takes the options of `serve`.
     """
     loaded = loaded_from(config, context, serving=False, data=data)
     from ..config.show import rows
+    from .show import console, settings_table
 
     if json_:
         print_json([row._asdict() for row in rows(loaded)])
-        return
-    from .show import console, settings_table
-
-    console().print(settings_table(rows(loaded)))
+    else:
+        console().print(settings_table(rows(loaded)))
 
 
 # -- recordings -------------------------------------------------------------------------------------------------------
 
 
-def _add_recordings() -> None:
-    """The verbs of replay/: each file adds its own, and imports what they need when they run."""
-    from wiretape.replay.cli import compare as cli_compare
-    from wiretape.replay.cli import formats as cli_formats
-    from wiretape.replay.cli import play as cli_play
-    from wiretape.replay.cli import record as cli_record
-    from wiretape.replay.cli import seal as cli_seal
+def _add_replay_verbs() -> None:
+    """Let each module of replay's command line add its verbs."""
+    from wiretape.replay.cli import compare, formats, play, record, seal
 
-    for verbs in (cli_record, cli_seal, cli_play, cli_compare, cli_formats):
-        verbs.add(app)
+    for module in (record, seal, play, compare, formats):
+        module.add(app)
 
 
-_add_recordings()
+_add_replay_verbs()
 
 if __name__ == "__main__":
     main()

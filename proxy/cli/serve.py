@@ -1,4 +1,4 @@
-"""`wiretape serve`: says where it listens and what to paste, and serves until it is told to stop"""
+"""`wiretape serve`: print where it listens and what to paste, and serve until a signal stops it."""
 
 from functools import partial
 from typing import Final
@@ -22,14 +22,24 @@ curl -N {base}/chat/completions -H 'Content-Type: application/json' -H "Authoriz
 
 
 class CannotListenError(WiretapeError):
-    """The address is somebody else's, or none of this machine's."""
+    """An address that is in use or does not belong to this machine."""
 
 
 def serve_until_told(config: Config) -> None:
-    """Until SIGTERM or SIGINT. Raises what keeps it from starting."""
-    log = Log(stderr_fd(), mask=partial(_masked, config))
+    """Serve until SIGTERM or SIGINT, or raise what keeps the server from starting."""
+
+    def mask(text: str) -> str:
+        if not config.secrets and text.isascii():
+            return text
+        return masked(text.encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")
+
+    def on_ready(url: str) -> None:
+        if not announce(announcement(url)):
+            log.warn("not_announced", url=url, why="stdout has no reader")
+
+    log = Log(stderr_fd(), mask=mask)
     try:
-        trio.run(partial(run, config, log=log, on_ready=partial(_announce, log)))
+        trio.run(partial(run, config, log=log, on_ready=on_ready))
     except BindError as error:
         raise CannotListenError(str(error)) from error
     finally:
@@ -37,18 +47,6 @@ def serve_until_told(config: Config) -> None:
 
 
 def announcement(url: str) -> str:
-    """Three lines to copy: the base URL, the variable that most clients read, and a first request."""
+    """Return three lines to copy: the base URL, the variable that most clients read, and a first request."""
     base = f"{url}/v1"
     return f"{base}\nexport OPENAI_BASE_URL={base}\n{_CURL.format(base=base)}\n"
-
-
-def _announce(log: Log, url: str) -> None:
-    if not announce(announcement(url)):
-        log.warn("not_announced", url=url, why="nobody reads stdout")
-
-
-def _masked(config: Config, text: str) -> str:
-    secrets = config.secrets
-    if not secrets and text.isascii():
-        return text
-    return masked(text.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")

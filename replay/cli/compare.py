@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, AsJson, FailedError, print_json, told
+from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, AsJson, FailedError, one_line_errors, print_json
 
 if TYPE_CHECKING:
     from wiretape.proxy.config.secrets import Secret
@@ -43,7 +43,7 @@ def _diff(
 
     if (known := level_of(level)) is None:
         raise FailedError(f"--level must be one of {', '.join(LEVELS)}", BAD_USAGE)
-    with told():
+    with one_line_errors():
         found = compare_paths(a, b, known)
     code = max((one.verdict for one in found), default=0)
     if json_:
@@ -93,7 +93,7 @@ def _verify(
         checked(live, allow_plain_http=False)
     except UrlError as error:
         raise FailedError(f"--live {error}", BAD_USAGE) from error
-    with told():
+    with one_line_errors():
         from ..compare.compare import Compared
         from ..compare.verify import age_of, run_verify
         from ..sealed.load import load
@@ -135,7 +135,7 @@ def _recheck(
     Compares the results with the summary of a sealed tape, or with the ending and flags of a live one and its row in
     the catalogue. Exit code 1 if anything changed or could not be read.
     """
-    with told():
+    with one_line_errors():
         from ..compare.recheck import recheck_paths
 
         checked = recheck_paths(paths, write=write)

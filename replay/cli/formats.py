@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wiretape.proxy.cli.common import BAD_USAGE, AsJson, FailedError, print_json, told
+from wiretape.proxy.cli.common import BAD_USAGE, AsJson, FailedError, one_line_errors, print_json
 
 from .output import refuse_folder, write_whole
 
@@ -41,7 +41,7 @@ def _import(
     if format_ not in FORMAT_NAMES:
         raise FailedError(f"--format must be one of {', '.join(FORMAT_NAMES)}, not {format_}", BAD_USAGE)
     refuse_folder(out)
-    with told():
+    with one_line_errors():
         from wiretape.events.core.errors import TapeError
 
         from ..formats.table import read
@@ -84,7 +84,7 @@ def _export(
     if format_ == "har" and side == "client":
         raise FailedError("--as client works with --format sse only: HAR holds the upstream's bytes", BAD_USAGE)
     refuse_folder(out)
-    with told():
+    with one_line_errors():
         from wiretape.events.core.errors import TapeError
 
         from ..formats.har import to_har

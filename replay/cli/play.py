@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from wiretape.proxy.cli.common import BAD_USAGE, CANNOT_START, FOUND_WRONG, FailedError, announce, told
+from wiretape.proxy.cli.common import BAD_USAGE, CANNOT_START, FOUND_WRONG, FailedError, announce, one_line_errors
 
 from .output import refuse_folder, write_whole
 
@@ -65,7 +65,7 @@ def _replay(
         raise FailedError(
             "--attempts recorded works with --as upstream only: the client received one response per stream", BAD_USAGE
         )
-    with told():
+    with one_line_errors():
         from ..serving.answers import deck_of
         from ..serving.serving import Serving
 
@@ -149,7 +149,7 @@ def _cut(
     (stall), or a connection that closes too early (cut). The new tape names its parent.
     """
     refuse_folder(out)
-    with told():
+    with one_line_errors():
         from wiretape.events.core.errors import TapeError
 
         from ..faults.cutting import cut

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, ConfigFile, FailedError, loaded_from, told
+from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, ConfigFile, FailedError, loaded_from, one_line_errors
 
 from .output import write_whole
 from .seal import DetectorName, load_detector
@@ -133,7 +133,7 @@ def _record(
         port=port or "0",
         data=data or tempfile.gettempdir(),
     )
-    with told():
+    with one_line_errors():
         from ..redaction.user_rules import Redaction
         from ..seal import Rules
 

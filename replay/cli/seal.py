@@ -18,9 +18,9 @@ from wiretape.proxy.cli.common import (
     DataFolder,
     FailedError,
     line_of,
+    one_line_errors,
     print_json,
     root_of,
-    told,
 )
 
 from .output import refuse_folder, write_whole
@@ -90,7 +90,7 @@ def _seal(
         raise FailedError("--blobs needs an output file", BAD_USAGE)
     if exact and (redact_prompts or redact_path or detector):
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
-    with told():
+    with one_line_errors():
         from ..seal import Rules, seal
         from ..sealed.load import parse
 
@@ -229,7 +229,7 @@ def _check(
     Looks for secrets, size, long lines, unknown versions, wrong fold lines, live tapes and age. Prints one line per
     finding; the exit code is 1 if a finding is wrong.
     """
-    with told():
+    with one_line_errors():
         from ..sealed.check import check_files
 
         found = check_files(tapes, bytes_max=max_bytes, age_days_max=max_age)

@@ -1,4 +1,4 @@
-"""The command line from outside: what it prints, where, and the exit code; nothing it refuses ends in a traceback."""
+"""The command line, run in this process: output, exit codes, and errors in one line."""
 
 import json
 import os
@@ -29,7 +29,7 @@ CUT, DONE, LIVE = "cutcutcutcutcutcutcutcutcu", "donedonedonedonedonedonedo", "l
 
 
 class Said(NamedTuple):
-    """How it went."""
+    """The outcome of one command."""
 
     code: int
     out: str
@@ -49,7 +49,7 @@ Run = Callable[..., Said]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """The command in this process, in an empty working folder, with nothing of ours in the environment."""
+    """Return a function that runs a command in an empty working folder and a clean environment."""
     working = tmp_path / "working"
     working.mkdir()
     monkeypatch.chdir(working)
@@ -78,7 +78,7 @@ def put(folder: Path, stream: str, records: Iterable[Record]) -> Path:
 
 
 def cut(batches: list[list[Record]]) -> list[Record]:
-    """The same without finish and terminator."""
+    """Return the stream without its finish and terminator."""
     *records, _, _, end = flat(batches)
     keys = {"cause": "eof", "ending": "truncated"}
     return [*records, end._replace(n=records[-1].n + 1, keys=keys)]
@@ -86,7 +86,7 @@ def cut(batches: list[list[Record]]) -> list[Record]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A folder with a stream that was cut, a whole one with a call, and one that lives; the catalogue has seen two."""
+    """Return a data folder with a cut stream, a complete one with a call, and a live one without a catalogue row."""
     root = tmp_path / "data"
 
     async def make() -> None:
@@ -110,36 +110,36 @@ REFUSED = {
     "an option that does not exist, and what was meant": (["serve", "--prot", "1"], BAD_USAGE, "did you mean --port?"),
     "an option without its value": (["serve", "--idle-s"], BAD_USAGE, "--idle-s needs a value"),
     "an argument that nothing takes": (["serve", "https://x.test/v1"], BAD_USAGE, "unexpected argument"),
-    "a port that is no number": (["serve", "--upstream", "https://x.test/v1", "--port", "x"], BAD_USAGE, "--port"),
+    "a port that is not a number": (["serve", "--upstream", "https://x.test/v1", "--port", "x"], BAD_USAGE, "--port"),
     "a profile that does not exist": (
         ["serve", "--upstream", "https://x.test/v1", "--profile", "lax"],
         BAD_USAGE,
         '"strict" or "transparent"',
     ),
-    "a URL that is none": (["serve", "--upstream", "x.test"], BAD_USAGE, "--upstream"),
-    "a URL whose host is no name": (
+    "a URL without a scheme": (["serve", "--upstream", "x.test"], BAD_USAGE, "--upstream"),
+    "a URL with an invalid host": (
         ["serve", "--upstream", "https://xn--a/v1"],
         BAD_USAGE,
         "--upstream: must be a URL",
     ),
-    "no upstream at all": (["serve"], BAD_USAGE, "pass --upstream URL"),
-    "a file of configuration that is not there": (["ls", "--config", "no.toml"], BAD_USAGE, "no such file"),
+    "no upstream": (["serve"], BAD_USAGE, "pass --upstream URL"),
+    "a missing configuration file": (["ls", "--config", "no.toml"], BAD_USAGE, "no such file"),
     "another address without a key": (
         ["serve", "--upstream", "https://x.test/v1", "--host", "192.0.2.1"],
         BAD_USAGE,
         "key",
     ),
     "an ending that does not exist": (["ls", "--ending", "done"], BAD_USAGE, "truncated"),
-    "live streams of an ending": (["ls", "--ending", "reset", "--live"], BAD_USAGE, "exclude each other"),
-    "two ways to show at once": (["show", "x", "--raw", "--tape"], BAD_USAGE, "exclude each other"),
+    "live streams with an ending": (["ls", "--ending", "reset", "--live"], BAD_USAGE, "exclude each other"),
+    "two output formats": (["show", "x", "--raw", "--tape"], BAD_USAGE, "exclude each other"),
     "a limit below one": (["ls", "-n", "0"], BAD_USAGE, "-n"),
-    "a data folder that is not there": (["ls", "--data", "nowhere"], FOUND_WRONG, "there is no data folder nowhere"),
-    "an upstream's catalogue of a folder that is not there": (["reindex"], FOUND_WRONG, "there is no data folder"),
+    "a missing data folder": (["ls", "--data", "nowhere"], FOUND_WRONG, "No data folder nowhere"),
+    "reindex of a missing data folder": (["reindex"], FOUND_WRONG, "No data folder"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_is_one_line_and_an_exit_code(case: str, run: Run) -> None:
+def test_errors_are_one_line_and_an_exit_code(case: str, run: Run) -> None:
     arguments, code, words = REFUSED[case]
     said = run(*arguments)
     assert (said.code, said.out) == (code, "")
@@ -148,7 +148,7 @@ def test_what_is_refused_is_one_line_and_an_exit_code(case: str, run: Run) -> No
     assert words in said.err
 
 
-def test_a_file_that_is_no_toml_names_the_place(run: Run) -> None:
+def test_toml_error_names_the_place(run: Run) -> None:
     Path("wiretape.toml").write_text("port = 1\nport\n", encoding="utf-8")
     said = run("config", "show")
     assert (said.code, said.err.count("\n")) == (BAD_USAGE, 1)
@@ -163,7 +163,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("case", UNREADABLE)
-def test_a_file_beyond_all_bounds_is_one_line(case: str, run: Run) -> None:
+def test_extreme_configuration_file_is_one_error_line(case: str, run: Run) -> None:
     Path("wiretape.toml").write_text(UNREADABLE[case], encoding="utf-8")
     said = run("config", "show")
     assert (said.code, said.out, said.err.count("\n")) == (BAD_USAGE, "", 1)
@@ -171,9 +171,7 @@ def test_a_file_beyond_all_bounds_is_one_line(case: str, run: Run) -> None:
 
 
 @pytest.mark.parametrize("host", ["a" * 70, "a..b"], ids=["a label too long", "an empty label"])
-def test_a_host_that_no_name_can_be_is_one_line(
-    host: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_host_is_one_error_line(host: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WIRETAPE_KEY", "k" * 40)
     given = ["--upstream", "http://127.0.0.1:9/v1", "--host", host, "--data", tmp_path / "d"]
     said = run("serve", *given)
@@ -182,7 +180,7 @@ def test_a_host_that_no_name_can_be_is_one_line(
     assert f"cannot listen on {host} port 8787" in run("doctor", *given).out
 
 
-def test_a_port_in_use_is_one_line(run: Run, tmp_path: Path) -> None:
+def test_port_in_use_is_one_error_line(run: Run, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = run("serve", "--upstream", "https://x.test/v1", "--port", str(port), "--data", tmp_path / "d")
@@ -190,7 +188,7 @@ def test_a_port_in_use_is_one_line(run: Run, tmp_path: Path) -> None:
     assert said.err == f"wiretape: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
 
 
-def test_a_data_folder_that_is_a_file_is_one_line(run: Run, tmp_path: Path) -> None:
+def test_data_folder_that_is_a_file_is_one_error_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "d").write_text("", encoding="utf-8")
     said = run("serve", "--upstream", "https://x.test/v1", "--port", "0", "--data", tmp_path / "d")
     assert (said.code, said.out) == (CANNOT_START, "")
@@ -198,7 +196,7 @@ def test_a_data_folder_that_is_a_file_is_one_line(run: Run, tmp_path: Path) -> N
     assert said.err.count("\n") == 1
 
 
-def test_a_folder_that_a_server_holds_is_not_indexed_but_listed(run: Run, data: Path) -> None:
+def test_locked_folder_can_be_listed_but_not_reindexed(run: Run, data: Path) -> None:
     folder = Folder(data)
     try:
         said = run("reindex", "--data", data)
@@ -218,7 +216,7 @@ def listed(said: Said) -> list[str]:
 
 
 CHOSEN: dict[str, tuple[list[str], list[str]]] = {
-    "all of them, the latest first": ([], [LIVE, CUT, DONE]),
+    "all, the latest first": ([], [LIVE, CUT, DONE]),
     "one": (["-n", "1"], [LIVE]),
     "of a model": (["--model", "other"], [CUT]),
     "of a route": (["--route", "azure"], [DONE]),
@@ -237,23 +235,23 @@ def test_ls_lists_streams(case: str, catalogue: bool, run: Run, data: Path) -> N
     assert listed(run("ls", "--data", data, "--json", *arguments)) == due
 
 
-def test_ls_takes_what_the_catalogue_lacks_from_the_tape(run: Run, data: Path) -> None:
+def test_ls_reads_tapes_missing_from_the_catalogue(run: Run, data: Path) -> None:
     put(data / DAY, "newnew", flat(stream_of("newnew", created=CREATED + 5)))
     assert listed(run("ls", "--data", data, "--json")) == [LIVE, "newnew", CUT, DONE]
 
 
-def test_ls_reads_no_tape_that_the_catalogue_knows(run: Run, data: Path) -> None:
+def test_ls_reads_no_tape_that_is_in_the_catalogue(run: Run, data: Path) -> None:
     (data / DAY / f"{DONE}.tape").write_bytes(b"")
     (row,) = run("ls", "--data", data, "--json", "--route", "azure").value
     assert (row["id"], row["ending"]) == (DONE, "completed")
 
 
-def test_ls_lists_in_spite_of_a_catalogue_that_is_none(run: Run, data: Path) -> None:
+def test_ls_works_with_a_damaged_catalogue(run: Run, data: Path) -> None:
     (data / "catalogue.db").write_bytes(b"no database " * 100)
     assert listed(run("ls", "--data", data, "--json")) == [LIVE, CUT, DONE]
 
 
-def test_ls_is_a_table_for_a_person(run: Run, data: Path) -> None:
+def test_ls_prints_a_table(run: Run, data: Path) -> None:
     lines = run("ls", "--data", data).out.splitlines()
     assert lines[0].split() == ["stream", "when", "route", "model", "ending", "in/out", "first", "took"]
     assert [line.split()[0] for line in lines[1:]] == [LIVE[:12], CUT[:12], DONE[:12]]
@@ -267,9 +265,7 @@ def test_ls_writes_nothing(run: Run, data: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in data.rglob("*") if path.is_file()} == before
 
 
-def test_show_says_how_a_stream_ended_and_which_tools_it_had(
-    run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_show_prints_ending_and_tools(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wiretape.proxy.cli.main.time.time", lambda: CREATED + 60)
     said = run("show", DONE[:6], "--data", data)
     assert said.code == 0
@@ -281,7 +277,7 @@ def test_show_says_how_a_stream_ended_and_which_tools_it_had(
     assert "abandoned" in run("show", DONE[:6], "--data", data).out
 
 
-async def test_show_says_what_became_of_a_call(run: Run, tmp_path: Path) -> None:
+async def test_show_prints_the_result_of_a_call(run: Run, tmp_path: Path) -> None:
     result = {"id": "call_7", "name": "look_up", "arguments": digest("{}"), "failed": True}
     later: dict[str, Any] = {"created": CREATED + 2, "messages": 3, "results": [result]}
     async with opened_files(tmp_path / "data") as store:
@@ -297,19 +293,19 @@ async def test_show_says_what_became_of_a_call(run: Run, tmp_path: Path) -> None
     assert tool["moves"][-1]["state"] == "running"
 
 
-def test_show_json_is_the_summary_with_its_texts(run: Run, data: Path) -> None:
+def test_show_json_is_the_summary_with_texts(run: Run, data: Path) -> None:
     said = run("show", DONE, "--data", data, "--json").value
     assert (said["id"], said["ending"], said["tools"][0]["arguments"]) == (DONE, "completed", "{}")
     assert said["message"]["answers"][0]["text"] == "word 0 word 1 word 2 "
 
 
-def test_show_raw_is_what_the_client_got_and_tape_the_tape(run: Run, data: Path) -> None:
+def test_show_raw_and_tape_print_exact_bytes(run: Run, data: Path) -> None:
     records = flat(stream_of(DONE, call_id="call_7", route="azure"))
     assert run("show", DONE, "--data", data, "--raw").out.encode() == emit(records)
     assert run("show", DONE, "--data", data, "--tape").out.encode() == (data / DAY / f"{DONE}.tape").read_bytes()
 
 
-def test_show_events_are_lines(run: Run, data: Path) -> None:
+def test_show_events_prints_lines(run: Run, data: Path) -> None:
     assert [line["text"] for line in run("show", DONE, "--data", data, "--events", "--json").lines if "text" in line][
         :3
     ] == ["word 0 ", "word 1 ", "word 2 "]
@@ -319,14 +315,14 @@ def test_show_events_are_lines(run: Run, data: Path) -> None:
 
 
 def half_an_emoji(stream: str) -> list[Record]:
-    """A text as an upstream sends it that cuts an emoji in two."""
+    """Return a stream whose upstream cut an emoji in two."""
     recorder, told = Recorder(), flat(stream_of(stream))
     said = [record.raw and record.raw.replace(b"word 1", rb"\u2026 \ud83d") for record in told]
     return [recorder.record(record.kind, record.t, record.keys, raw) for record, raw in zip(told, said, strict=True)]
 
 
 @pytest.mark.parametrize("verb", [["show", "--events"], ["follow"]], ids=" ".join)
-def test_half_an_emoji_is_json_like_any_text(verb: list[str], run: Run, data: Path) -> None:
+def test_half_an_emoji_is_valid_json(verb: list[str], run: Run, data: Path) -> None:
     put(data / DAY, "half", half_an_emoji("half"))
     said = run(*verb, "half", "--data", data, "--json")
     assert (said.code, said.err) == (0, "")
@@ -334,24 +330,24 @@ def test_half_an_emoji_is_json_like_any_text(verb: list[str], run: Run, data: Pa
     assert run(*verb, "half", "--data", data).code == run("show", "half", "--data", data).code == 0
 
 
-def test_an_unknown_id_is_not_found(run: Run, data: Path) -> None:
+def test_unknown_id_is_not_found(run: Run, data: Path) -> None:
     said = run("show", "zzz", "--data", data)
     assert (said.code, said.out) == (FOUND_WRONG, "")
     assert said.err == f"wiretape: No stream in {data} has an id that begins with 'zzz'\n"
 
 
-def test_a_beginning_that_two_streams_share_is_not_enough(run: Run, data: Path) -> None:
+def test_ambiguous_id_is_an_error(run: Run, data: Path) -> None:
     put(data / DAY, DONE[:8], flat(stream_of(DONE[:8])))
     assert "Ambiguous id 'done' matches 2 streams" in run("show", "done", "--data", data).err
-    assert run("show", DONE[:8], "--data", data).code == 0, "a whole id is its own"
+    assert run("show", DONE[:8], "--data", data).code == 0, "a complete id is unambiguous"
 
 
-def test_an_id_that_leaves_the_folder_is_not_found(run: Run, data: Path) -> None:
+def test_id_cannot_leave_the_folder(run: Run, data: Path) -> None:
     put(data.parent, "outside", flat(stream_of("outside")))
     assert run("show", "../../outside", "--data", data).code == FOUND_WRONG
 
 
-def test_damage_is_told_with_its_place(run: Run, data: Path) -> None:
+def test_damage_is_reported_with_its_place(run: Run, data: Path) -> None:
     path = data / DAY / f"{DONE}.tape"
     path.write_bytes(path.read_bytes().replace(b"word 1", b"word 7"))
     said = run("show", DONE, "--data", data)
@@ -361,25 +357,23 @@ def test_damage_is_told_with_its_place(run: Run, data: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 1, -1], ids=["empty", "its first line", "all but its end"])
-def test_a_tape_without_an_end_among_those_that_have_ended_is_damaged_and_not_live(
-    kept: int, run: Run, data: Path
-) -> None:
+def test_ended_tape_without_an_end_is_damaged(kept: int, run: Run, data: Path) -> None:
     lines = (data / DAY / f"{CUT}.tape").read_bytes().splitlines(keepends=True)
     (data / DAY / "noend.tape").write_bytes(b"".join(lines[:kept]))
     shown = run("show", "noend", "--data", data)
     assert (shown.code, shown.err.count("\n")) == (FOUND_WRONG, 1)
     assert "the tape has no end, and nothing will be written to it any more" in shown.err
     assert re.search(r"^ending +no end *$", shown.out, re.MULTILINE)
-    with closing(Folder(data)):  # nor does a server that runs
+    with closing(Folder(data)):  # a running server does not write to it either
         followed = run("follow", "noend", "--data", data)
     assert (followed.code, followed.err.count("\n")) == (FOUND_WRONG, 1)
     assert followed.err.startswith("wiretape: the tape has no end, and nothing will be written to it any more")
     (row,) = [row for row in run("ls", "--data", data, "--json").value if row["id"] == "noend"]
     assert (row["live"], row["ending"]) == (False, "no end")
-    assert run("show", LIVE, "--data", data).code == 0, "one that lives has no end yet"
+    assert run("show", LIVE, "--data", data).code == 0, "a live stream has no end yet"
 
 
-def test_a_text_cannot_move_the_cursor(run: Run, data: Path) -> None:
+def test_text_cannot_control_the_terminal(run: Run, data: Path) -> None:
     path = data / DAY / "nasty.tape"
     records = flat(stream_of("nasty", model="\x1b[2J\u202emodel"))
     put(path.parent, "nasty", records)
@@ -388,22 +382,22 @@ def test_a_text_cannot_move_the_cursor(run: Run, data: Path) -> None:
         assert "\u202e" not in said.out
 
 
-def test_follow_prints_what_there_is_and_says_when_nobody_writes_any_more(run: Run, data: Path) -> None:
+def test_follow_prints_the_stream_and_reports_a_missing_server(run: Run, data: Path) -> None:
     said = run("follow", DONE, "--data", data)
     assert (said.code, said.out) == (0, "word 0 word 1 word 2 \n[tool] look_up {}\n[completed]\n")
-    (data / "lock").write_text(f"{os.getpid()}\n", encoding="ascii")  # as a server left it that was killed
+    (data / "lock").write_text(f"{os.getpid()}\n", encoding="ascii")  # as a killed server leaves it
     orphan = run("follow", LIVE, "--data", data)
     assert (orphan.code, orphan.out) == (FOUND_WRONG, "word 0 word 1 word 2 ")
     assert "no server is running" in orphan.err
 
 
-def test_reindex_builds_the_catalogue_anew(run: Run, data: Path) -> None:
+def test_reindex_rebuilds_the_catalogue(run: Run, data: Path) -> None:
     (data / "catalogue.db").unlink()
     assert run("reindex", "--data", data).out == f"2 streams in {data / 'catalogue.db'}\n"
     assert run("reindex", "--data", data, "--json").value == {"data": str(data), "streams": 2}
 
 
-def test_config_show_says_where_each_value_is_from(run: Run) -> None:
+def test_config_show_prints_values_and_sources(run: Run) -> None:
     Path("wiretape.toml").write_text('upstream = "https://x.test/v1"\nidle_s = 9\n', encoding="utf-8")
     said = {row["name"]: (row["value"], row["origin"]) for row in run("config", "show", "--port", "1", "--json").value}
     assert said["port"] == ("1", "--port")
@@ -412,22 +406,20 @@ def test_config_show_says_where_each_value_is_from(run: Run) -> None:
     assert "--port" in run("config", "show", "--port=1").out
 
 
-def test_a_variable_that_is_no_setting_is_told_by_who_takes_settings(
-    run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_variables_are_reported(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WIRETAPE_TIMEOUT_S", "WIRETAPE_STRICT\n\x1b[2J", "WIRETAPE_SERVICE_HOST"):
         monkeypatch.setenv(name, "5")
     said = run("config", "show", "--json")
     assert (said.code, said.err) == (
         0,
-        "wiretape: no settings, passed over: WIRETAPE_STRICT??[2J, WIRETAPE_TIMEOUT_S\n",
+        "wiretape: ignored unknown variables: WIRETAPE_STRICT??[2J, WIRETAPE_TIMEOUT_S\n",
     )
     assert said.value
     monkeypatch.setenv("WIRETAPE_DATA", str(data))
     assert run("ls").err == ""
 
 
-def test_the_help_names_the_defaults(run: Run) -> None:
+def test_help_names_the_defaults(run: Run) -> None:
     said, config, settings = run("serve", "--help").out, Config(data=Path()), Settings()
     assert re.findall(r"\[default:\s+(\S+)\]", said) == [
         config.host,
@@ -437,6 +429,6 @@ def test_the_help_names_the_defaults(run: Run) -> None:
     ]
 
 
-def test_without_a_verb_it_is_the_help(run: Run) -> None:
+def test_no_verb_prints_the_help(run: Run) -> None:
     assert run().out == run("--help").out
     assert run("--version").out.startswith("wiretape")

@@ -1,4 +1,4 @@
-"""What the doctor finds, and what it calls it."""
+"""The findings of `wiretape doctor`."""
 
 import os
 from dataclasses import replace
@@ -20,12 +20,16 @@ HEALTH = json_answer(b'{"status":"ok","platform":"hermes-agent","version":"0.19.
 CUT = event_stream([b"x"], end=Fault.CUT)
 
 ANSWERS: dict[str, tuple[Script, Script, list[tuple[str, str]]]] = {
-    "one that answers is ok": (json_answer(b"{}"), json_answer(b"", 404), [("ok", "reachable (200 for /models)")]),
-    "one that wants a key is ok": (json_answer(b"{}", 401), json_answer(b"", 404), [("ok", "wants the client's key")]),
-    "a hermes-agent is known without its key": (
+    "a reachable one is ok": (json_answer(b"{}"), json_answer(b"", 404), [("ok", "reachable (200 for /models)")]),
+    "one that requires a key is ok": (
+        json_answer(b"{}", 401),
+        json_answer(b"", 404),
+        [("ok", "requires a key from the client")],
+    ),
+    "a hermes-agent is recognised without a key": (
         json_answer(b"{}", 401),
         json_answer(b"{}", 401),
-        [("ok", "wants the client's key"), ("note", "`hermes = true` at the top of wiretape.toml")],
+        [("ok", "requires a key from the client"), ("note", "`hermes = true` at the top of wiretape.toml")],
     ),
     "one without models is noted": (json_answer(b"", 404), json_answer(b"", 404), [("note", "path of the base URL")]),
     "one that fails is wrong": (json_answer(b"", 503), json_answer(HERMES), [("wrong", "answers 503")]),
@@ -35,8 +39,8 @@ ANSWERS: dict[str, tuple[Script, Script, list[tuple[str, str]]]] = {
         json_answer(HERMES),
         [("ok", "reachable"), ("note", "`hermes = true` at the top of wiretape.toml")],
     ),
-    "capabilities of something else are nothing": (json_answer(b"{}"), json_answer(b'{"features":1}'), [("ok", "")]),
-    "capabilities that are no JSON are nothing": (json_answer(b"{}"), json_answer(b"<html>"), [("ok", "")]),
+    "other capabilities are ignored": (json_answer(b"{}"), json_answer(b'{"features":1}'), [("ok", "")]),
+    "capabilities that are not JSON are ignored": (json_answer(b"{}"), json_answer(b"<html>"), [("ok", "")]),
 }
 
 
@@ -46,7 +50,7 @@ def config_of(url: str, data: Path, key: Secret | None = None) -> Config:
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-async def test_an_upstream(case: str, tmp_path: Path) -> None:
+async def test_upstream_findings(case: str, tmp_path: Path) -> None:
     models, capabilities, due = ANSWERS[case]
 
     def choose(request: Request) -> Script:
@@ -60,14 +64,14 @@ async def test_an_upstream(case: str, tmp_path: Path) -> None:
         assert words in check.said
 
 
-async def test_a_key_that_is_refused_is_wrong_and_is_not_told(tmp_path: Path) -> None:
+async def test_rejected_key_is_wrong_and_not_printed(tmp_path: Path) -> None:
     async with listening(lambda _: json_answer(b"{}", 401)) as (url, upstream):
         (check,) = await upstreams(config_of(url, tmp_path, key=Secret("sk-secret-secret")))
     assert (b"authorization", b"Bearer sk-secret-secret") in upstream.seen[0].request.headers
-    assert check == Check("upstream here", "wrong", "refuses the configured key (401 for /models)")
+    assert check == Check("upstream here", "wrong", "rejects the configured key (401 for /models)")
 
 
-async def test_nobody_there_is_wrong(tmp_path: Path) -> None:
+async def test_unreachable_upstream_is_wrong(tmp_path: Path) -> None:
     async with listening(lambda _: CUT) as (url, _):
         pass
     (check,) = await upstreams(config_of(url, tmp_path))
@@ -75,7 +79,7 @@ async def test_nobody_there_is_wrong(tmp_path: Path) -> None:
     assert "refused" in check.said
 
 
-async def test_silence_is_wrong_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_upstream_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli_doctor, "DOCTOR_TIMEOUT_S", 0.05)
     async with listening(lambda _: event_stream([b"x"], end=Fault.STALL)) as (url, _):
         (check,) = await upstreams(config_of(url, tmp_path))
@@ -90,50 +94,50 @@ def looked(config: Config) -> list[Check]:
     return examine(Loaded(config, {"port": "--port", "host": "default"}))
 
 
-def test_a_folder_that_is_not_there_will_be_made(tmp_path: Path) -> None:
+def test_missing_folder_will_be_created(tmp_path: Path) -> None:
     checks = looked(Config(data=tmp_path / "a/b", port=0))
-    assert state_of(checks, "data folder") == ("ok", f"{tmp_path / 'a/b'} does not exist yet, and will be made")
+    assert state_of(checks, "data folder") == ("ok", f"{tmp_path / 'a/b'} does not exist yet and will be created")
     assert not (tmp_path / "a").exists()
     assert state_of(checks, "configuration") == ("ok", "from --port")
     assert state_of(checks, "upstream")[0] == "wrong"
 
 
-def test_a_folder_that_is_held_and_open_to_others(tmp_path: Path) -> None:
+def test_locked_folder_open_to_others(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     tmp_path.chmod(0o755)
     checks = looked(Config(data=tmp_path, port=0))
     folder.close()
     assert state_of(checks, "lock") == ("ok", f"held by a server (pid {os.getpid()})")
     assert state_of(checks, "data folder")[0] == "note"
-    assert "a server runs" in state_of(checks, "address")[1]
+    assert "a server is running" in state_of(checks, "address")[1]
 
 
-def test_a_folder_that_is_a_file_is_wrong(tmp_path: Path) -> None:
+def test_folder_that_is_a_file_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert state_of(looked(Config(data=tmp_path / "file", port=0)), "data folder")[0] == "wrong"
 
 
-def test_an_address_of_another_machine_is_wrong(tmp_path: Path) -> None:
+def test_address_of_another_machine_is_wrong(tmp_path: Path) -> None:
     assert state_of(looked(Config(data=tmp_path, host="192.0.2.1")), "address")[0] == "wrong"
 
 
-def test_more_streams_than_descriptors_are_noted(tmp_path: Path) -> None:
+def test_too_few_descriptors_are_noted(tmp_path: Path) -> None:
     few, many = (Config(data=tmp_path, port=0, streams_max=count) for count in (1, 10**9))
     assert state_of(looked(few), "descriptors")[0] == "ok"
     assert state_of(looked(many), "descriptors")[0] == "note"
 
 
 @pytest.mark.parametrize(("bound", "state"), [("DISK_BYTES_FEW", "note"), ("DISK_BYTES_NONE", "wrong")])
-def test_a_disk_with_little_room(bound: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_with_little_room(bound: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli_doctor, bound, 2**62)
     assert state_of(looked(Config(data=tmp_path, port=0)), "disk")[0] == state
 
 
-def test_tapes_that_are_kept_nowhere_need_no_folder(tmp_path: Path) -> None:
+def test_tapes_in_memory_need_no_folder(tmp_path: Path) -> None:
     config = replace(Config(data=tmp_path / "x", port=0), durability="none")
     assert "data folder" not in [check.name for check in looked(config)]
 
 
-def test_what_is_wrong_stands_out() -> None:
+def test_problems_are_marked() -> None:
     said = list(lines([Check("a", "ok", "fine"), Check("folder", "wrong", "gone")]))
     assert said == ["ok     a       fine", "WRONG  folder  gone"]

@@ -1,4 +1,4 @@
-"""`wiretape serve` as a process: what it prints, what it answers, how it stops; the verbs that read beside it."""
+"""`wiretape serve` as a process, and the reading verbs while it runs."""
 
 import json
 import os
@@ -31,7 +31,7 @@ SAYS_HI = FRAME % b'{"index":0,"delta":{"role":"assistant","content":"hi"},"fini
 
 @contextmanager
 def upstream() -> Generator[str]:
-    """In a thread of its own, while this one waits for processes: says `hi`, then nothing until it is left."""
+    """Run an upstream in a thread that sends `hi` and then nothing."""
     said: Queue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = Queue()
 
     def choose(request: Request) -> Script:
@@ -57,7 +57,7 @@ def upstream() -> Generator[str]:
 
 @contextmanager
 def served(url: str, data: Path, *options: str) -> Generator[tuple[subprocess.Popen[str], str, str]]:
-    """The process, its base URL, and all that it says at its start."""
+    """Run the server; yield the process, its base URL and its first lines."""
     process = subprocess.Popen(
         [*COMMAND, "serve", "--upstream", url, "--port", "0", "--data", data, *options],
         stdout=subprocess.PIPE,
@@ -73,7 +73,7 @@ def served(url: str, data: Path, *options: str) -> Generator[tuple[subprocess.Po
         process.communicate()
 
 
-def told(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=30)
 
 
@@ -85,21 +85,21 @@ def posted(base: str) -> urllib.request.Request:
 
 
 @pytest.mark.slow
-def test_a_stream_is_listed_and_followed_while_it_lives_and_ended_when_the_server_is_told_to_stop(
+def test_live_stream_is_listed_and_followed_and_ends_at_shutdown(
     tmp_path: Path,
 ) -> None:
     data = tmp_path / "data"
     with upstream() as url, served(url, data, "--shutdown-drain-s", "0") as (process, base, lines):
         with urllib.request.urlopen(posted(base), timeout=10) as answer:  # noqa: S310
             assert b'"hi"' in answer.readline()
-            (row,) = json.loads(told("ls", "--live", "--json", "--data", data).stdout)
+            (row,) = json.loads(run("ls", "--live", "--json", "--data", data).stdout)
             assert (row["live"], row["model"], row["ending"]) == (True, "m", None)
 
             follower = subprocess.Popen([*COMMAND, "follow", row["id"][:8], "--data", data], stdout=subprocess.PIPE)
             assert follower.stdout is not None
             assert os.read(follower.stdout.fileno(), 100) == b"hi"
 
-            assert "in use by another process" in told("reindex", "--data", data).stderr
+            assert "in use by another process" in run("reindex", "--data", data).stderr
             process.send_signal(signal.SIGTERM)
             rest = answer.read()
         assert follower.communicate(timeout=10)[0] == b"\n[shutdown]\n"
@@ -110,11 +110,11 @@ def test_a_stream_is_listed_and_followed_while_it_lives_and_ended_when_the_serve
     assert lines == announcement(base.removesuffix("/v1"))
     assert row["id"] in err
     assert "Traceback" not in err
-    assert json.loads(told("show", row["id"], "--json", "--data", data).stdout)["ending"] == "shutdown"
+    assert json.loads(run("show", row["id"], "--json", "--data", data).stdout)["ending"] == "shutdown"
 
 
 @pytest.mark.slow
-def test_what_is_no_http_is_counted_among_the_refused(tmp_path: Path) -> None:
+def test_malformed_http_is_counted_as_refused(tmp_path: Path) -> None:
     with served("http://127.0.0.1:9/v1", tmp_path / "data") as (_, base, _lines):
         address = urlsplit(base)
         with socket.create_connection((address.hostname, address.port or 0), timeout=10) as client:
@@ -135,7 +135,7 @@ def has_ipv6() -> bool:
 @pytest.mark.slow
 @pytest.mark.skipif(not has_ipv6(), reason="a machine without IPv6")
 @pytest.mark.parametrize("host", ["::1", "[::1]"])
-def test_an_address_in_brackets_is_served_as_one_without(host: str, tmp_path: Path) -> None:
+def test_ipv6_address_with_and_without_brackets(host: str, tmp_path: Path) -> None:
     with served("http://127.0.0.1:9/v1", tmp_path / "data", "--host", host) as (_, base, _lines):
         assert re.fullmatch(r"http://\[::1\]:\d+/v1", base)
         with urllib.request.urlopen(f"{base.removesuffix('/v1')}/wiretape/healthz", timeout=10) as answer:  # noqa: S310
@@ -143,14 +143,13 @@ def test_an_address_in_brackets_is_served_as_one_without(host: str, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_the_lines_to_copy_work(tmp_path: Path) -> None:
+def test_lines_to_copy_work(tmp_path: Path) -> None:
     with upstream() as url, served(url, tmp_path / "data") as (_, base, lines):
         _, export, curl = lines.splitlines()
         assert export == f"export OPENAI_BASE_URL={base}"
         assert curl.startswith(f"curl -N {base}/chat/completions ")
         with urllib.request.urlopen(f"{base}/models", timeout=10) as answer:  # noqa: S310
             assert json.load(answer)["object"] == "list"
-        # The shell reads the line as it was meant.
         words = subprocess.run(
             ["sh", "-c", f"printf '%s\\n' {curl}"], capture_output=True, text=True, check=True
         ).stdout
@@ -158,16 +157,16 @@ def test_the_lines_to_copy_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_refuses_to_run_without_its_assertions() -> None:
+def test_python_without_assertions_is_refused() -> None:
     done = subprocess.run([sys.executable, "-O", *COMMAND[1:], "ls"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("wiretape: python -O takes out the assertions")
+    assert done.stderr.startswith("wiretape: python -O removes the assertions")
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", [["ls", "--json"], ["show", "s1", "--raw"]], ids=["of text", "of bytes"])
-def test_whoever_stops_reading_is_no_error(verb: list[str], tmp_path: Path) -> None:
+def test_reader_that_closes_the_pipe_is_not_an_error(verb: list[str], tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     (tmp_path / "live/s1.tape").write_bytes(b"".join(encode(record) for record in flat(stream_of("s1"))))
     reading, writing = os.pipe()
@@ -180,7 +179,7 @@ def test_whoever_stops_reading_is_no_error(verb: list[str], tmp_path: Path) -> N
 
 
 def shell(script: str, *arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    """A line of the shell, in which "$@" is the command with these arguments."""
+    """Run a shell script in which "$@" is the command with these arguments."""
     words = ["sh", "-c", script, "sh", *COMMAND, *arguments]
     return subprocess.run(
         words, capture_output=True, text=True, check=False, timeout=30, env={**os.environ, **environ}, encoding="utf-8"
@@ -189,7 +188,7 @@ def shell(script: str, *arguments: str | Path, **environ: str) -> subprocess.Com
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", [["ls"], ["ls", "--json"], ["show", "s1"], ["show", "s1", "--tape"]], ids=" ".join)
-def test_a_stdout_that_is_closed_is_no_error(verb: list[str], tmp_path: Path) -> None:
+def test_closed_stdout_is_not_an_error(verb: list[str], tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     (tmp_path / "live/s1.tape").write_bytes(b"".join(encode(record) for record in flat(stream_of("s1"))))
     for closed in (">&-", ">&- <&-"):
@@ -199,16 +198,16 @@ def test_a_stdout_that_is_closed_is_no_error(verb: list[str], tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_nor_is_it_one_of_who_shows_the_configuration() -> None:
+def test_config_show_with_closed_streams_succeeds() -> None:
     assert shell('"$@" >&- 2>&-', "config", "show").returncode == 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nobody", ["", ">&-", "> /dev/full"], ids=["it has left", "closed", "full"])
-def test_it_serves_although_nobody_reads_its_first_lines(nobody: str, tmp_path: Path) -> None:
-    """`wiretape serve | true` ended at once, with exit code 0 and no word."""
+@pytest.mark.parametrize("reader", ["", ">&-", "> /dev/full"], ids=["it has left", "closed", "full"])
+def test_server_runs_without_a_reader_of_stdout(reader: str, tmp_path: Path) -> None:
+    """`wiretape serve | true` used to end at once, with exit code 0 and no message."""
     arguments = ["--upstream", "http://127.0.0.1:9/v1", "--port", "0", "--data", str(tmp_path / "data")]
-    words = ["sh", "-c", f'exec "$@" {nobody}', "sh", *COMMAND, "serve", *arguments]
+    words = ["sh", "-c", f'exec "$@" {reader}', "sh", *COMMAND, "serve", *arguments]
     reading, writing = os.pipe()
     os.close(reading)
     process = subprocess.Popen(words, stdout=writing, stderr=subprocess.PIPE, text=True)
@@ -228,7 +227,7 @@ def test_it_serves_although_nobody_reads_its_first_lines(nobody: str, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("console", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}], ids=str)
-def test_a_console_that_lacks_a_letter_gets_all_others(console: dict[str, str], tmp_path: Path) -> None:
+def test_console_that_lacks_a_character_gets_an_escape(console: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     tape = b"".join(encode(record) for record in flat(stream_of("s1", model="caf\u00e9", end=False)))
     (tmp_path / "live/s1.tape").write_bytes(tape)
@@ -237,12 +236,12 @@ def test_a_console_that_lacks_a_letter_gets_all_others(console: dict[str, str], 
     assert r"caf\xe9" in said.stdout
     for verb in (["show", "s1"], ["ls"]):
         asked = shell('"$@"', *verb, "--json", "--data", tmp_path, **console)
-        assert r"caf\u00e9" in asked.stdout, "JSON has an escape of its own"
+        assert r"caf\u00e9" in asked.stdout, "JSON has its own escape"
         assert json.loads(asked.stdout)
 
 
 @pytest.mark.slow
-def test_a_catalogue_without_room_is_one_line(tmp_path: Path) -> None:
+def test_full_disk_during_reindex_is_one_error_line(tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     done = shell('ulimit -f 1; "$@"', "reindex", "--data", tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
@@ -250,8 +249,8 @@ def test_a_catalogue_without_room_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_that_cannot_be_written_is_one_line() -> None:
-    done = told("serve", "--upstream", "https://x.test/v1", "--port", "0", "--data", "/proc/wiretape")
+def test_unwritable_folder_is_one_error_line() -> None:
+    done = run("serve", "--upstream", "https://x.test/v1", "--port", "0", "--data", "/proc/wiretape")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith("wiretape: ")
     assert done.stderr.count("\n") == 1

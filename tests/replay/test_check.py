@@ -430,7 +430,7 @@ def test_a_stream_of_the_data_folder_by_the_beginning_of_its_id(tmp_path: Path) 
     assert (done.exception.code, "Ambiguous id 'aa' matches 2 streams" in str(done.exception)) == (1, True)
 
 
-@pytest.mark.parametrize(("data", "why"), [("", "No stream in "), ("nowhere", "there is no data folder ")])
+@pytest.mark.parametrize(("data", "why"), [("", "No stream in "), ("nowhere", "No data folder")])
 def test_what_is_neither_a_file_nor_a_stream_is_said_as_by_any_verb_that_reads_files(
     tmp_path: Path, data: str, why: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""docs/cli.md: the help text of every verb, as `wiretape VERB --help` prints it."""
+"""docs/cli.md: the help text of every verb."""
 
 from typer.testing import CliRunner
 
@@ -23,7 +23,7 @@ VERBS = (
     "cut",
     "diff",
     "verify",
-    "refold",
+    "recheck",
     "import",
     "export",
 )
@@ -31,25 +31,25 @@ VERBS = (
 HEAD = """\
 # The command line
 
-Drawn from `proxy/cli/main.py` by `make docs`.
+Generated from `proxy/cli/main.py` by `make docs`.
 
-What a verb finds goes to stdout, logs and errors to stderr. An error is one line.
+Results go to stdout, logs and errors to stderr. An error is one line.
 
-| exit code | says |
+| exit code | meaning |
 |---|---|
-| 0 | all is well |
-| 1 | something is wrong with what was asked about, or it is not there, or there are several |
-| 2 | the command line or the configuration cannot be understood |
-| 3 | it cannot be started or read: a port, a file, a folder, a lock |
+| 0 | success |
+| 1 | a problem was found, or something does not exist or is ambiguous |
+| 2 | the command line or the configuration is invalid |
+| 3 | something cannot be started or read: a port, a file, a folder, a lock |
 | 130 | interrupted |
 
 Every setting of [the configuration](configuration.md) is an option of `serve`, `doctor` and `config show`:
-`idle_s = 60` is `--idle-s 60`. The verbs that read never keep the data folder's lock, so they work beside a server.
+`idle_s = 60` is `--idle-s 60`. Reading verbs do not lock the data folder, so they work while a server runs.
 """
 
 
 def cli() -> str:
-    """All of it."""
+    """Return the whole document."""
     return "\n".join([HEAD, *(f"## wiretape {verb}".rstrip() + f"\n\n```text\n{_help(verb)}\n```\n" for verb in VERBS)])
 
 

@@ -19,9 +19,9 @@ from .api.front import front
 from .api.metrics import Metrics
 from .config.model import Config, ConfigError
 from .limits import EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
-from .relay.app import Hot
+from .relay.app import RelayApp
 from .relay.registry import Ended, Registry
-from .relay.services import Log, Services
+from .relay.relay import Log, Services
 from .security.keys import Keys, salt_of
 from .server.asgi import App
 from .server.reaper import Reaper
@@ -93,7 +93,7 @@ async def assembled(
     registry = Registry(services, on_ended=ended)
     metrics.live = lambda: len(registry.live)
     metrics.log_lines_dropped = lambda: log.dropped
-    hot = Hot(services, keys, registry, on_refused=metrics.refused)
+    hot = RelayApp(services, keys, registry, on_refused=metrics.refused)
     control = control_app(registry=registry, store=store, config=config, metrics=metrics, log=log, wall=wall)
     app = front(config, keys, hot, control, on_refused=metrics.refused)
     async with trio.open_nursery() as nursery:

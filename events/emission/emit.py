@@ -16,10 +16,13 @@ from ..folds.wire import Wire
 from ..tape.record import Record
 from .ledger import Ledger
 
-__all__ = ["EMITTER_VERSION", "Emitter", "emit", "events"]
+__all__ = ["EMITTER_VERSION", "KEEPALIVE", "Emitter", "emit", "events"]
 
 #: Written into `open`. It grows when the same tape would emit other bytes.
 EMITTER_VERSION: Final = 1
+
+#: The comment that a `keepalive` record emits.
+KEEPALIVE: Final = b": keepalive\n\n"
 
 #: What a client got of a record, verbatim: the upstream's bytes, or the error answer that it was given instead.
 _CARRIERS: Final = frozenset({"frame", "rest", "body", "commit"})
@@ -39,6 +42,8 @@ class Emitter:
         self._sink = sink
         self._repairs = repairs
         self._verbatim = self._foreign = True
+        #: The client has the head of a stream.
+        self._streaming = False
 
     @cached_property
     def stream(self) -> ChatStream:
@@ -68,8 +73,10 @@ class Emitter:
             frames = []
         else:
             frames = self.stream.feed(record)
+        if record.kind == "commit":
+            self._streaming = record.raw is None
         if not self._verbatim:
-            return frames
+            return [KEEPALIVE] if record.kind == "keepalive" and self._streaming else frames
         return [record.raw] if record.raw and record.kind in _CARRIERS else []
 
     def _open(self, record: Record) -> None:

@@ -19,7 +19,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.wire.sse import BOM, Decoder, Frame, parse_block
 
 from ..limits import FOLLOW_KEEPALIVE_S, SLICE_RECORDS
-from ..relay.live import Live
+from ..relay.delivery import Delivery
 from ..store.store import Batches, Store
 
 __all__ = ["Following", "Place", "followed", "place_of"]
@@ -44,7 +44,7 @@ def place_of(last_event_id: str) -> Place | None:
     return Place(int(match[1]), int(match[2])) if match else None
 
 
-async def followed(following: "Following", live: Live | None) -> AsyncGenerator[bytes]:
+async def followed(following: "Following", live: Delivery | None) -> AsyncGenerator[bytes]:
     """Yield what `following` takes. A running stream keeps its upstream while this is read."""
     if live is not None:
         live.join()
@@ -114,6 +114,8 @@ class Following:
 
 def _blocks(given: bytes, record: Record) -> list[Frame | bytes]:
     """Split emitted bytes into frames; bytes that are not frames, such as a plain body, stay as they are."""
+    if record.kind == "keepalive":  # followers have keepalives of their own
+        return []
     if record.kind in _NOT_FRAMES and given is record.raw:
         return [given]
     if given.startswith(b"data: ") and given.find(_END) == len(given) - 2:

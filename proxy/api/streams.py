@@ -21,8 +21,8 @@ from wiretape.events.emission.summarise import Summariser
 from wiretape.events.tape.record import encode
 
 from ..limits import NOT_FOUND_STEP_S, OWNERS_MAX, SLICE_RECORDS
+from ..relay.delivery import Delivery
 from ..relay.http_responses import Answer, error
-from ..relay.live import Live
 from ..store.catalogue_row import StreamRow
 from ..store.linking import NO_FATES
 from ..store.store import PAGE_MAX, Batches, Filter, Store, StoreError, is_stream_id
@@ -41,7 +41,7 @@ class Running(Protocol):
     """The running streams."""
 
     @property
-    def live(self) -> Mapping[str, Live]:
+    def live(self) -> Mapping[str, Delivery]:
         """Running streams by id."""
         ...
 

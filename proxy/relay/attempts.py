@@ -1,24 +1,84 @@
-"""What follows a failed attempt, as a pure function: again, elsewhere, without streaming, or the end.
+"""What a failed attempt was, and what follows it: another attempt, another upstream, no streaming, or the end.
 
-Nothing that a client has seen can be taken back, so only what failed before any content was delivered is tried again.
+Nothing that a client has seen can be taken back, so only an attempt that delivered no content is repeated.
 """
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from wiretape.events.core.model import UpstreamError
+
+from ..http_headers import Header
 from ..limits import RETRY_AFTER_MAX_S, RETRY_FIRST_S
+from ..upstream.errors import RefusedError, WireError
+from .http_responses import Answer, error, stream_header, wrapped_error
+from .upstream_response import UpstreamResponse
 
-__all__ = ["Decision", "Failure", "Next", "decide", "in_band", "refuses_streaming", "retry_after_s"]
+__all__ = [
+    "CAUSE_OF",
+    "OUR_CAUSES",
+    "WHOLE",
+    "Decision",
+    "Failure",
+    "Next",
+    "chat_cause",
+    "decide",
+    "exchange_ending",
+    "failed_in_stream",
+    "failed_status",
+    "failure_answer",
+    "in_band",
+    "no_answer",
+    "refuses_streaming",
+    "retry_after_s",
+    "unusable",
+]
 
-#: Statuses that say "later": a timeout, a conflict, too many requests. All of 500 to 599 say so too (529 is Anthropic's
+#: The cause of a stream's end, by the ending that a fault or a failure leads to.
+CAUSE_OF: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "reset": "reset",
+        "protocol": "protocol",
+        "stalled": "stalled",
+        "truncated": "eof",
+        "refused": "refused",
+        "limit": "limit",
+        "upstream_error": "closed",  # reported in the stream, after which we close the connection
+    }
+)
+#: After these causes the answer is whole, or something was sent in place of its rest.
+WHOLE: Final = frozenset({"framed", "closed", "status", "upload", "slow_upload"})
+#: Causes on our side; the client gets an error answer of ours if it has no status yet.
+OUR_CAUSES: Final = frozenset({"shutdown", "internal", "upload", "slow_upload"})
+#: The ending of an exchange without dialect, where it is not named like its cause.
+_EXCHANGE_ENDINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {"eof": "truncated", "closed": "truncated", "status": "upstream_error", "upload": "limit", "slow_upload": "limit"}
+)
+#: The HTTP status of an ending, for a client without one.
+_STATUS_OF: Final[Mapping[str, int]] = MappingProxyType(
+    {"stalled": 504, "shutdown": 503, "internal": 500, "limit": 502}
+)
+_UNUSABLE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "truncated": "The upstream closed the connection before sending any content.",
+        "reset": "The upstream reset the connection.",
+        "protocol": "The upstream did not answer with a stream.",
+        "limit": "The response of the upstream exceeds a limit.",
+        "stalled": "The upstream sent nothing in time.",
+    }
+)
+
+#: Statuses that ask to try later: a timeout, a conflict, too many requests. So do all of 500 to 599 (529 is Anthropic's
 #: word for overloaded).
 _LATER: Final = frozenset({408, 409, 429})
-#: Endings in which the connection failed and not the request. A stall is none: it took the whole first-byte deadline.
+#: Endings in which the connection failed and not the request. Not a stall: it took the whole first-byte deadline.
 _LOST: Final = frozenset({"refused", "reset", "truncated"})
-#: What gateways say in a 200 when their own upstream dropped the connection (clients.md 7: hermes tries these again).
+#: What gateways report in a 200 when their own upstream dropped the connection (clients.md 7: hermes retries these).
 _CONNECTION_LOST: Final = re.compile(
     r"network connection lost|connection (?:was )?(?:lost|reset|closed|aborted|error)|peer closed connection"
     r"|incomplete chunked read|socket hang ?up|econnreset|upstream connect error|server disconnected",
@@ -34,30 +94,30 @@ _NO_STREAMING: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """How an attempt ended that delivered nothing."""
+    """How an attempt failed that delivered nothing."""
 
     #: The ending that the stream gets if nothing follows.
     ending: str
-    #: For a person; never holds what may be, or echo, a credential.
+    #: For people; never holds what may be, or echo, a credential.
     message: str
-    #: Of an HTTP answer, or of the error in the stream where it gives one.
+    #: The HTTP status, or the one that an error in the stream names.
     status: int = 0
-    #: It was an HTTP answer that said so.
+    #: An HTTP response reported it.
     answered: bool = False
-    #: The header as it came.
+    #: The header, unparsed.
     retry_after: str = ""
-    #: A deadline passed, which is another status than a connection refused.
+    #: A deadline passed, which gives another status than a refused connection.
     timed_out: bool = False
-    #: The same request may succeed when it is made again.
+    #: The same request may succeed if it is repeated.
     transient: bool = True
     #: The upstream would answer, but not as a stream.
     unstreamed: bool = False
-    #: An agent's run that failed after its own retries: asked again, it would do all of its work again.
+    #: An agent's run that failed after its own retries: repeated, it would do all of its work again.
     final: bool = False
 
 
 class Next(Enum):
-    """What follows."""
+    """What follows a failure."""
 
     AGAIN = "again"
     ELSEWHERE = "elsewhere"
@@ -66,7 +126,7 @@ class Next(Enum):
 
 
 class Decision(NamedTuple):
-    """What follows, after which wait; `exhausted` where it would have been tried again, were there attempts left."""
+    """What follows, after how long; `exhausted` if only the number of attempts forbids another one."""
 
     next: Next
     after_s: float = 0.0
@@ -76,13 +136,13 @@ class Decision(NamedTuple):
 def decide(
     failure: Failure, *, attempt: int, attempts: int, elsewhere: bool, unstreamed: bool, now: float = 0.0
 ) -> Decision:
-    """`attempt` counts from 1 at this upstream; `unstreamed` where asking without streaming was not tried yet."""
+    """Decide what follows. `attempt` counts from 1 at each upstream; `unstreamed`: a whole answer may be tried."""
     if failure.final:
         return Decision(Next.GIVE_UP, exhausted=True)
     if failure.unstreamed and unstreamed:
         return Decision(Next.UNSTREAMED)
     if failure.ending == "refused" and (failure.timed_out or not failure.transient):
-        # Asked again it would take its whole deadline again (U02), or show the same certificate (U05).
+        # Repeated, it would take its whole deadline again (U02), or show the same certificate (U05).
         return Decision(Next.ELSEWHERE) if elsewhere else Decision(Next.GIVE_UP)
     if not _worth_another(failure):
         return Decision(Next.GIVE_UP)
@@ -101,7 +161,7 @@ def _worth_another(failure: Failure) -> bool:
 
 
 def retry_after_s(value: str, now: float) -> float | None:
-    """Seconds to wait as the header says, `now` in seconds since 1970; None where it says nothing with a meaning."""
+    """Return the seconds to wait from a Retry-After header, or None; `now` is in seconds since 1970."""
     text = value.strip()
     if re.fullmatch(r"\d{1,18}(?:\.\d{1,9})?", text, re.ASCII):
         return float(text)
@@ -116,10 +176,9 @@ def retry_after_s(value: str, now: float) -> float | None:
 
 
 def in_band(message: str, code: Any) -> tuple[int, bool]:
-    """Of an error inside a 200: its status where the code is one, and whether it is worth another attempt.
+    """Return the status in an error inside a 200 (or 0), and whether it is worth another attempt.
 
-    An error with a code that is no status names the request's own fault; one without is believed only when it speaks of
-    a lost connection.
+    An error with any other code blames the request; one without a code is retried only if it reports a lost connection.
     """
     if isinstance(code, str) and re.fullmatch(r"[45]\d\d", code, re.ASCII):
         code = int(code)
@@ -129,8 +188,69 @@ def in_band(message: str, code: Any) -> tuple[int, bool]:
 
 
 def refuses_streaming(status: int, body: bytes) -> bool:
-    """Whether an error answer says that it is streaming which the upstream cannot do."""
+    """Return whether an error response says that the upstream cannot stream."""
     return (
         status in (400, 404, 405, 422, 501)
         and _NO_STREAMING.search(body[:4_096].decode("utf-8", "replace")) is not None
     )
+
+
+# -- what ended an attempt --------------------------------------------------------------------------------------------
+
+
+def chat_cause(cause: str) -> str:
+    """Return the cause as the tape of a chat stream has it: the end of its framing alone says nothing (L5)."""
+    return "eof" if cause == "framed" else cause
+
+
+def exchange_ending(status: int, cause: str, *, cut: bool) -> tuple[str, Sequence[str]]:
+    """Return the ending and flags of an exchange without dialect: only HTTP's own framing can end it properly."""
+    if cause in ("framed", "eof") and not cut:
+        return ("upstream_error" if status >= 400 else "completed"), (() if cause == "framed" else ("unframed",))
+    return _EXCHANGE_ENDINGS.get(cause, cause), ()
+
+
+def no_answer(fault: WireError) -> Failure:
+    """Return the failure of an attempt without a response head."""
+    refused = fault.cause if isinstance(fault, RefusedError) else ""
+    return Failure(ending=fault.ending, message=str(fault), transient=refused != "tls", timed_out=refused == "timeout")
+
+
+def failed_status(response: UpstreamResponse, *, streams: bool, agent: bool = False) -> Failure:
+    """Return the failure that a status reports; an agent's run has a header of its own for it."""
+    return Failure(
+        ending="upstream_error",
+        message=f"The upstream answered {response.status}.",
+        status=response.status,
+        answered=True,
+        retry_after=response.header(b"retry-after"),
+        unstreamed=streams and refuses_streaming(response.status, response.error_body()),
+        final=agent and response.header(b"x-hermes-completed") == "false",
+    )
+
+
+def failed_in_stream(error: UpstreamError) -> Failure:
+    """Return the failure that an error object in the stream reports."""
+    code, transient = in_band(error.message, error.code)
+    return Failure(ending="upstream_error", message=error.message, status=code, transient=transient)
+
+
+def unusable(ending: str, fault: WireError | None) -> Failure:
+    """Return the failure of a response that ended before it had any content."""
+    message = str(fault) if fault is not None else _UNUSABLE.get(ending, "The response of the upstream was not usable.")
+    return Failure(ending=ending, message=message)
+
+
+def failure_answer(
+    failure: Failure, stream: str, upstream_headers: Iterable[Header], body: bytes, *, exhausted: bool
+) -> Answer:
+    """Return the HTTP answer of a stream that failed before it had a status: the upstream's own error, or ours."""
+    extra: tuple[Header, ...] = (stream_header(stream), *(((b"x-should-retry", b"false"),) if exhausted else ()))
+    if not (failure.answered or body):
+        status = failure.status or (504 if failure.timed_out else _STATUS_OF.get(failure.ending, 502))
+        return error(status, failure.message, type="upstream_error", code=failure.ending, headers=extra)
+    answer = wrapped_error(failure.status or 502, upstream_headers, body)
+    headers = answer.headers
+    if exhausted:  # the upstream's own advice was followed already
+        headers = tuple(header for header in headers if header[0].lower() != b"x-should-retry")
+    return Answer(answer.status, (*headers, *extra), answer.body)

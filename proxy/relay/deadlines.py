@@ -1,103 +1,98 @@
-"""When a stream must be looked at though nothing came: silence either way, grace after a finish, a reader that left
-
-A read moves a deadline by setting a number; the reaper asks when the earliest of them may have passed.
-"""
+"""When a relay must look up from what it waits for: signals from other tasks, and deadlines."""
 
 from collections.abc import Callable
 from math import inf
 
+import trio
+
 from ..server.reaper import Reaper, together
-from .stream_request import Order
+from .stream_request import StreamRequest
 
-__all__ = ["Deadlines"]
-
-
-def _nobody() -> None:
-    pass
+__all__ = ["Deadlines", "Signals"]
 
 
-class _Watch:
-    """What the reaper holds, so that a stream that is over (120 KB of it) is held by nobody."""
+class Signals:
+    """What others want of a relay; it attends to them between two batches."""
 
-    __slots__ = ("look",)
+    def __init__(self) -> None:
+        self.wanted: set[str] = set()
+        #: What the relay waits in, if it waits for anything that may be interrupted.
+        self.waiting: trio.CancelScope | None = None
 
-    def __init__(self, look: Callable[[float], float | None]) -> None:
-        self.look: Callable[[float], float | None] | None = look
-
-    def __call__(self, now: float) -> float | None:
-        return None if self.look is None else self.look(now)
+    def send(self, signal: str) -> None:
+        """`left`: a reader has gone. `shutdown`: the proxy stops. `look`: a deadline may have passed."""
+        self.wanted.add(signal)
+        if self.waiting is not None:
+            self.waiting.cancel()
 
 
 class Deadlines:
-    """`look` is called when one may have passed; from `over` on no more."""
+    """The times at which a stream needs attention though nothing came. A read moves one by setting a number."""
 
-    def __init__(self, order: Order, reaper: Reaper, now: float, look: Callable[[], None]) -> None:
-        #: The last word of the upstream that says anything, and the last bytes that the client was shown.
+    def __init__(self, request: StreamRequest, reaper: Reaper, now: float, look: Callable[[], None]) -> None:
+        """`look` is called when a deadline may have passed."""
+        #: When the upstream last sent something with a meaning, and when the client was last sent anything.
         self.progress_at = now
-        self.shown_at = now
-        #: The upstream has said something since it was asked.
+        self.published_at = now
+        #: The upstream has sent something since it was asked.
         self.progressed = False
-        #: The client wants to hear that it is waited for.
-        self.keepalives = order.streams and not order.verbatim
+        #: The client wants to know that it is waited for.
+        self.keepalives = request.streams and not request.verbatim
         self.grace_at = inf
         self.leave_at = inf
-        self._route = order.route
+        self.over = False
+        self._route = request.route
         self._reaper = reaper
         self._look = look
-        self._watch = _Watch(self._silence)
-        self._once = _Watch(self._passed)
-        reaper.watch(self._watch, self._look_by(now))
-
-    def over(self) -> None:
-        """The stream has ended; who is called holds this, and need not be found by a collection."""
-        self._watch.look = self._once.look = None
-        self._look = _nobody
+        reaper.watch(self._silence, self._next_look(now))
 
     def attempt(self, now: float) -> None:
-        """The upstream is asked."""
+        """Begin to wait for the first byte."""
         self.progress_at, self.progressed, self.grace_at = now, False, inf
 
     def progress(self, at: float) -> None:
-        """It has said something."""
+        """Note that the upstream sent something."""
         self.progress_at, self.progressed = at, True
 
     def grace(self, now: float) -> None:
-        """It has said its last word but for the terminator."""
+        """Wait a moment for the terminator: every choice has its finish reason."""
         self.grace_at = now + self._route.finish_grace_s
-        self._reaper.watch(self._once, self.grace_at)
+        self._reaper.watch(self._passed, self.grace_at)
 
     def leave(self, at: float) -> None:
-        """Nobody reads it; so long it goes on."""
+        """End the stream at this time, unless somebody reads it then."""
         self.leave_at = at
-        self._reaper.watch(self._once, at)
+        self._reaper.watch(self._passed, at)
 
     @property
     def silent_s(self) -> float:
-        """How long the upstream may say nothing, as things stand."""
+        """How long the upstream may be silent now."""
         return self._route.idle_s if self.progressed else self._route.first_byte_s
 
     @property
     def stall_at(self) -> float:
-        """Then it has stalled."""
+        """When the upstream counts as stalled."""
         return self.progress_at + self.silent_s
 
     @property
     def keepalive_at(self) -> float:
-        """Then a comment is due."""
-        return self.shown_at + self._route.keepalive_s if self.keepalives else inf
+        """When a keepalive is due."""
+        return self.published_at + self._route.keepalive_s if self.keepalives else inf
 
-    def _silence(self, now: float) -> float:
-        """About the two deadlines that move with every read."""
+    def _silence(self, now: float) -> float | None:
+        if self.over:
+            return None
         due = min(self.stall_at, self.keepalive_at)
         if due > now:
-            return min(due, self._look_by(now))
+            return min(due, self._next_look(now))
         self._look()
         return now + min(1.0, self._route.keepalive_s)
 
-    def _look_by(self, now: float) -> float:
+    def _next_look(self, now: float) -> float:
         """No deadline that a read sets meanwhile is sooner."""
         route = self._route
         return together(now, now + min(route.first_byte_s, route.idle_s, route.keepalive_s if self.keepalives else inf))
 
     def _passed(self, _: float) -> None:
-        self._look()
+        if not self.over:
+            self._look()

@@ -1,9 +1,10 @@
-"""Answers of our own: errors in OpenAI's shape, the head of a stream, an upstream's error as a client may see it
+"""HTTP responses that Wiretape makes: errors in OpenAI's shape, heads of streams, errors of the upstream.
 
-No answer carries a CORS header, a page, or a key.
+None carries a CORS header, a page, or a key.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.json_text import ABSENT, dumps, parse
@@ -14,16 +15,42 @@ from ..limits import ERROR_BYTES_MAX, EXCERPT_CHARS_MAX
 from ..security.access import Refusal
 from ..security.headers import masked, to_client
 
-__all__ = ["Answer", "error", "json_answer", "refused", "send_answer", "stream_headers", "wrapped_error"]
+__all__ = [
+    "Answer",
+    "error",
+    "json_answer",
+    "our_error",
+    "refused",
+    "relayed_head",
+    "send_answer",
+    "stream_head",
+    "stream_header",
+    "stream_headers",
+    "wrapped_error",
+]
 
 _JSON: Final = b"application/json"
 _OWN: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
-#: What `_OWN` and ours replace in an upstream's headers.
+#: Headers of an upstream that ours replace.
 _REPLACED: Final = frozenset({b"cache-control", b"content-type", b"x-content-type-options"})
+#: The answers to failures on our side: status, code and message.
+_OUR_ERRORS: Final[Mapping[str, tuple[int, str, str]]] = MappingProxyType(
+    {
+        "shutdown": (503, "shutdown", "Wiretape is shutting down. Retry in a moment."),
+        "internal": (500, "internal", "Wiretape failed on this stream; its tape holds what came before."),
+        "untaped": (
+            503,
+            "log_failure",
+            "The tape of this stream cannot be written, so nothing is delivered (on_log_failure = stop).",
+        ),
+        "upload": (413, "body_too_large", "The request body is longer than the limit."),
+        "slow_upload": (408, "body_timeout", "The request body stopped arriving."),
+    }
+)
 
 
 class Answer(NamedTuple):
-    """A whole answer; its headers hold the length of its body."""
+    """A whole response, or its status and headers alone; the headers hold the length of the body."""
 
     status: int
     headers: tuple[Header, ...]
@@ -34,12 +61,12 @@ def error(
     status: int,
     message: str,
     *,
-    type: str,  # noqa: A002 - the word of OpenAI's error object
+    type: str,  # noqa: A002 - the name in OpenAI's error object
     code: str | None,
     param: str | None = None,
     headers: Iterable[Header] = (),
 ) -> Answer:
-    """An error as every OpenAI client reads one; HTML in the message is escaped, so that no page can show it."""
+    """Return an error as every OpenAI client reads one. HTML in the message is escaped, so that no page can show it."""
     value = {"error": {"message": message, "type": type, "param": param, "code": code}}
     return json_answer(status, value, headers=headers)
 
@@ -51,18 +78,39 @@ def refused(refusal: Refusal) -> Answer:
 
 
 def json_answer(status: int, value: Any, *, headers: Iterable[Header] = ()) -> Answer:
-    """Any value of ours as an answer."""
+    """Return a value of ours as JSON."""
     return _whole(status, _escaped(dumps(value)), (b"content-type", _JSON), *_OWN, *headers)
 
 
-def stream_headers(upstream_headers: Iterable[Header], stream_id: str) -> list[Header]:
-    """The head of an event stream: the upstream's end-to-end headers, and ours."""
+def our_error(reason: str, stream: str) -> Answer:
+    """Return the answer to a failure on our side, for a client without a status."""
+    status, code, message = _OUR_ERRORS[reason]
+    return error(status, message, type="wiretape_error", code=code, headers=(stream_header(stream),))
+
+
+def stream_header(stream: str) -> Header:
+    """Return the header that names the stream."""
+    return b"x-wiretape-stream", stream.encode("ascii")
+
+
+def stream_head(upstream_headers: Iterable[Header], stream: str) -> Answer:
+    """Return the head of a stream that we emit."""
+    return Answer(200, tuple(stream_headers(upstream_headers, stream)), b"")
+
+
+def relayed_head(status: int, upstream_headers: Iterable[Header], stream: str, *, decoded: bool = False) -> Answer:
+    """Return the head of a response that passes as it comes, or as it was `decoded`."""
+    return Answer(status, (*to_client(upstream_headers, changed=decoded), stream_header(stream)), b"")
+
+
+def stream_headers(upstream_headers: Iterable[Header], stream: str) -> list[Header]:
+    """Return the headers of an event stream: ours, and the upstream's end-to-end headers."""
     passed = [header for header in to_client(upstream_headers) if header[0].lower() not in _REPLACED]
     return [
         (b"content-type", b"text/event-stream"),
         *_OWN,
         (b"x-accel-buffering", b"no"),
-        (b"x-wiretape-stream", stream_id.encode("ascii")),
+        stream_header(stream),
         *passed,
     ]
 
@@ -75,7 +123,7 @@ def wrapped_error(
     *,
     secrets: Iterable[Secret] = (),
 ) -> Answer:
-    """An upstream's error for the client: JSON byte for byte but for our keys, all else inside an error of ours."""
+    """Return an upstream's error for the client: JSON as it came without our keys, all else inside an error of ours."""
     upstream = to_client(headers)
     shown = masked(body, secrets)
     passed = [(name, masked(value, secrets)) for name, value in upstream if name.lower() not in _REPLACED]
@@ -89,7 +137,7 @@ def wrapped_error(
 
 
 async def send_answer(send: Callable[[Any], Awaitable[None]], answer: Answer, *, head: bool = False) -> None:
-    """Over ASGI; for HEAD (`head`) the same headers without the body."""
+    """Send a whole response over ASGI; for HEAD (`head`) without its body."""
     await send({"type": "http.response.start", "status": answer.status, "headers": list(answer.headers)})
     await send({"type": "http.response.body", "body": b"" if head else answer.body, "more_body": False})
 
@@ -99,7 +147,7 @@ def _whole(status: int, body: bytes, *headers: Header) -> Answer:
 
 
 def _escaped(text: bytes) -> bytes:
-    """JSON that stays harmless where something takes it for HTML; these bytes stand in strings only."""
+    """Escape JSON so that it is harmless as HTML; these bytes can only be inside strings."""
     return text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
 
 
@@ -109,7 +157,7 @@ def _media(headers: Iterable[Header]) -> bytes:
 
 
 def _json_type(headers: list[Header]) -> bytes:
-    """The upstream's own word where it is one for JSON."""
+    """Return the upstream's media type if it is one for JSON."""
     media = _media(headers)
     if media == _JSON or media.endswith(b"+json"):
         return next(value for name, value in headers if name.lower() == b"content-type")

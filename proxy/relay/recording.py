@@ -1,4 +1,8 @@
-"""One stream's tape from the writing side: recorder, emitter and store in step, so nothing is shown unwritten."""
+"""The writing side of one stream's tape: recorder, emitter, summary and store in step.
+
+A record is emitted before it is written, and its frames are handed out after: nothing is delivered that is not on the
+tape (L6). Whatever fails, `close` leaves a tape that ends, if the store still takes anything.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
@@ -8,147 +12,170 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
-from wiretape.events.core.json_text import ABSENT
-from wiretape.events.core.model import Ending
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.core.json_text import ABSENT, as_list, as_object
+from wiretape.events.emission.emit import EMITTER_VERSION, Emitter
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Recorder
+from wiretape.events.tape.upcast import FORMAT
 
-from ..limits import FRAMES_A_TURN_MAX
+from ..config.model import Config
+from ..security.headers import taped_request
 from ..store.catalogue_row import CatalogueRow, row_of
 from ..store.memory import MemoryStore
 from ..store.store import Store, StoreError
 from .http_responses import Answer
+from .stream_request import StreamRequest, history_keys
 
-__all__ = ["Closing", "Taping"]
+__all__ = ["Closing", "Recording"]
 
 _MICROSECONDS: Final = 1_000_000
-#: Of a stream that one task writes: nothing to wait for.
+#: The turn of a stream that a single task writes: nothing to wait for.
 _ALONE: Final = nullcontext()
 
 
-def _nobody(_: float) -> None:
-    pass
-
-
 class Closing(NamedTuple):
-    """What is left to do for a client whose tape, or our reading of it, failed."""
+    """What a client is still to be sent after its tape, or our own reading of it, failed."""
 
-    #: What goes out behind the bytes that it was shown.
-    behind: bytes
-    #: Whether that tells how the stream ended.
+    #: The bytes that follow those published.
+    rest: bytes
+    #: Whether they tell how the stream ended.
     tells: bool
-    #: The status that was held is on the tape after all, and the frames that were held with it.
+    #: Whether the status that was not written before is on the tape after all, with its frames.
     committed: bool
-    #: So is the end, as it was meant.
+    #: Whether the end is, as it was meant.
     as_meant: bool
 
 
-class Taping:
-    """Batches of records go to the store, and come back as the frames that may go out because of them."""
+class Recording:
+    """The tape of one running stream."""
 
     def __init__(
-        self,
-        stream: str,
-        store: Store | None,
-        began: float,
-        *,
-        serve_on: bool = False,
-        wrote: Callable[[float], None] = _nobody,
+        self, stream: str, store: Store | None, began: float, wrote: Callable[[float], None], *, serve_on: bool
     ) -> None:
-        """`wrote` is told how long each batch took: a disk that is full of work is seen there first."""
+        """`wrote` is called with the time that each write took; `serve_on` lets the stream go on without its tape."""
         self.stream = stream
         self.recorder = Recorder(skim=True)
         self.emitter = Emitter()
-        #: None where nothing is taped: by the settings, or after the log failed and the stream goes on (`serve`).
+        #: None if nothing is taped: by configuration, or after the log failed and the stream goes on.
         self.store = store
+        #: What the catalogue gets of the stream, once it has ended.
         self.catalogue_row: CatalogueRow | None = None
-        #: It stands in the store.
+        #: Set once the tape exists.
         self.begun = trio.Event()
         #: Why the stream goes on without a tape (`on_log_failure = serve`).
         self.untaped = ""
         self.written_bytes = 0
-        #: Held from the number of a record to its write, by whoever writes while another task may.
+        #: Held from a record's number to its write by whichever task writes while another one may (`share`).
         self.turn: AbstractAsyncContextManager[None] = _ALONE
-        #: Our own reading of a record failed; it waits to be written.
+        #: Our own reading of a record failed, and the record still waits to be written.
         self.failed = False
         self._serve_on = serve_on
         self._wrote = wrote
-        self._summary = StreamSummary()
         self._began = began
+        self._summary = StreamSummary()
         self._waiting: list[Record] = []
 
-    def shared(self) -> None:
-        """Two tasks will write: the one that sends an upload, and its pump, which hears that the client has left."""
+    def share(self) -> None:
+        """Let two tasks write: the relay, and the one that sends an upload."""
         self.turn = trio.Lock()
 
     def t(self, at: float | None = None) -> int:
-        """Microseconds since `open`, of trio's time."""
+        """Return the microseconds since the stream began, of trio's clock."""
         return int(((trio.current_time() if at is None else at) - self._began) * _MICROSECONDS)
 
     def record(
         self, kind: str, keys: Mapping[str, Any] = NO_KEYS, body: bytes | None = None, value: Any = ABSENT
     ) -> Record:
-        """The next record, not written yet; `value` is what the body parses to, where that is known."""
+        """Make the next record; `value` is the parsed body, if it is known."""
         return self.recorder.record(kind, self.t(), keys, body, value=value)
 
     def later(self, *records: Record) -> None:
-        """To be written with the next batch, because nothing is shown on their account."""
-        self._waiting += records
-        for record in records:
-            self.emit(record)
-
-    def hold(self, records: Sequence[Record]) -> None:
-        """To be written with the next batch, emitted already, and shown only then."""
+        """Write records that emit nothing together with the next ones."""
+        self.emitted(records)
         self._waiting += records
 
-    def emit(self, record: Record) -> list[bytes]:
-        """What goes out on account of this record, once it is written."""
-        frames = self.emitter.feed(record)
-        self._summary.take(record, self.emitter.wire)
-        return frames
-
-    def emitted(self, records: Sequence[Record], behind: Sequence[Record] = ()) -> list[bytes]:
-        """The same of some; where it fails they are not lost, nor are those before them that are not written yet."""
+    def emitted(self, records: Sequence[Record], before: Sequence[Record] = ()) -> list[bytes]:
+        """Return the frames that records emit. If that fails, they and those `before` them still wait to be written."""
+        frames: list[bytes] = []
         try:
-            return [frame for record in records for frame in self.emit(record)]
+            for record in records:
+                frames += self.emitter.feed(record)
+                self._summary.take(record, self.emitter.wire)
         except Exception:
-            self._waiting += [*behind, *records]
+            self._waiting += [*before, *records]
             self.failed = True
             raise
+        return frames
 
-    def drip(self, at: float, data: bytes) -> bool:
-        """Whether this read only prolongs a frame that has begun: then it is taken, and nothing comes of it yet."""
-        return self.recorder.drip(int((at - self._began) * _MICROSECONDS), data)
+    def read(self, at: float, data: bytes, frames_max: float = inf) -> Iterator[tuple[list[Record], list[bytes]]]:
+        """Yield the frames that a read completed, as records and as what they emit, `frames_max` records at a time.
 
-    def read(self, at: float, data: bytes) -> tuple[list[Record], list[bytes]]:
-        """The frames that this read completed, and what goes out on their account."""
-        return self._some(self.recorder.each(self.t(at), data), inf)
-
-    def turns(self, at: float, data: bytes) -> Iterator[tuple[list[Record], list[bytes]]]:
-        """The same in parts, for a read whose frames would hold up all other streams; to be taken to its end."""
-        each = self.recorder.each(self.t(at), data)
-        while (some := self._some(each, FRAMES_A_TURN_MAX))[0]:
-            yield some
-
-    def _some(self, each: Iterator[Record], count: float) -> tuple[list[Record], list[bytes]]:
+        It must be taken to its end.
+        """
         records: list[Record] = []
         frames: list[bytes] = []
+        each = self.recorder.each(self.t(at), data)
         try:
             for record in each:
                 records.append(record)
-                frames += self.emit(record)
-                if len(records) >= count:
-                    break
+                frames += self.emitter.feed(record)
+                self._summary.take(record, self.emitter.wire)
+                if len(records) >= frames_max:
+                    yield records, frames
+                    records, frames = [], []
         except Exception:
             self._waiting += [*records, *each]
             self.failed = True
             raise
-        return records, frames
+        if records:
+            yield records, frames
+
+    def opening(self, request: StreamRequest, config: Config, arrived_us: int, sha256: str) -> list[Record]:
+        """Make the first records: `open`, `request`, and `history` if our markers came back."""
+        settings, route = request.settings, request.route
+        opened = {
+            "format": FORMAT,
+            "stream": self.stream,
+            "dialect": request.dialect,
+            "profile": settings.profile,
+            "created": arrived_us // 1_000_000,
+            "created_us": arrived_us,
+            "settings": {
+                "on_partial": settings.on_partial,
+                "tools": settings.tools,
+                "tool_events": settings.tool_events,
+                "reasoning": settings.reasoning,
+                "cumulative": settings.cumulative,
+                "think": settings.think,
+                "synthesise": route.synthesise,
+                "emoji": settings.emoji,
+                "hermes": route.hermes,
+            },
+            "software": "wiretape",
+            "emitter": EMITTER_VERSION,
+            "route": route.name,
+            "caller": request.caller,
+        }
+        headers = taped_request(request.headers, config.secrets)
+        keys: dict[str, Any] = {"method": request.method, "path": request.recorded_path, "headers": headers}
+        if request.dialect == "chat":
+            keys["facts"] = request.facts.to_keys()
+            keys["messages"] = len(as_list(as_object(request.value).get("messages")))
+        body = request.body if isinstance(request.body, bytes) else None
+        if body is None:
+            keys["streamed"] = True
+        elif config.requests == "hash":
+            keys |= {"bytes": len(body), "sha256": sha256}
+            body = None
+        value = request.value if request.dialect == "chat" and request.plain is None else ABSENT
+        records = [self.record("open", opened), self.record("request", keys, body or None, value)]
+        if request.history:
+            records.append(self.record("history", history_keys(request, whole=config.requests == "full")))
+        return records
 
     async def write(self, records: Sequence[Record]) -> None:
-        """One batch, and what waited for it; all of it has been through `emit`."""
+        """Append records that were emitted, and those that wait for them."""
         if self._waiting:
             records = [*self._waiting, *records]
             self._waiting = []
@@ -157,30 +184,31 @@ class Taping:
         row = None
         if records[-1].kind == "end":
             row = self.catalogue_row = row_of(self.stream, self._summary)
-        if self.store is not None:
-            began = trio.current_time()
-            try:
-                self.written_bytes += await self.store.append(self.stream, records, row)
-                self._wrote(trio.current_time() - began)
-            except StoreError as error:
-                if row is not None:
-                    self._waiting = list(records)  # the end is tried once more
-                await self._failed(error)
-            except Exception:
-                self._waiting, self.failed = list(records), True
-                raise
+        if self.store is None:
+            return
+        began = trio.current_time()
+        try:
+            self.written_bytes += await self.store.append(self.stream, records, row)
+            self._wrote(trio.current_time() - began)
+        except StoreError as error:
+            if row is not None:
+                self._waiting = list(records)  # the end is tried once more
+            await self._go_on_without(error)
+        except Exception:
+            self._waiting, self.failed = list(records), True
+            raise
 
     async def create(self) -> None:
-        """The tape begins; what is uploaded waits for it."""
+        """Begin the tape."""
         if self.store is not None:
             try:
                 await self.store.create(self.stream)
             except StoreError as error:
-                await self._failed(error)
+                await self._go_on_without(error)
         self.begun.set()
 
-    async def _failed(self, error: StoreError) -> None:
-        """The user knows the price of going on (L6 is given up), and every such stream says so in its ending."""
+    async def _go_on_without(self, error: StoreError) -> None:
+        """Drop the tape if the user accepts the price (L6 is given up), which the ending reports; else raise."""
         if not self._serve_on:
             raise error
         assert self.store is not None
@@ -189,33 +217,35 @@ class Taping:
         if self.catalogue_row is not None:  # it is the end itself
             row = self.catalogue_row.stream
             self.catalogue_row = self.catalogue_row._replace(stream=replace(row, flags=(*row.flags, "untaped")))
-        await _released(store, self.stream)
+        await _release(store, self.stream)
 
-    async def closing(self, shown: int, flag: str, answer: Answer | None = None, *, held: bool = False) -> Closing:
-        """After a failure of the log or of our own reading: what goes out behind the bytes shown, as the tape has it.
+    async def close(
+        self, published_bytes: int, flag: str, answer: Answer | None = None, *, closed: str, held: bool = False
+    ) -> Closing:
+        """End a tape after the log or our own reading failed; return what the client gets after what was published.
 
-        The emitter of the live path has had records that the tape has not, or is what failed; so another one reads the
-        tape. The `end` is written where there is room for it; else recovery writes its own. The answer, where none was
-        given yet, is recorded before it; not where another status was `held`, and can be written now.
+        The live emitter has had records that the tape has not, or is what failed, so a fresh one reads the tape. The
+        `end` is written if there is room for it; else recovery writes its own. `answer` is recorded before it, unless
+        another status was `held` and can be written now.
         """
         store, self.store = self.store or MemoryStore(), None
         waiting, self._waiting = self._waiting, []
-        written = bool(waiting) and await self._closed(store, waiting)
+        written = bool(waiting) and await self._append(store, waiting)
         as_meant = ended = written and waiting[-1].kind == "end"
         committed = written and held
         fresh, live = Emitter(), self._summary
         emitter: Emitter | None = fresh
         self._summary = StreamSummary()
         try:
-            behind = await _behind(store, self.stream, shown, fresh, self._summary)
+            rest = await _emitted_after(store, self.stream, published_bytes, fresh, self._summary)
         except Exception:  # noqa: BLE001 - what failed once may fail on every look; the tape ends all the same
-            emitter, behind = None, None
-        if behind is None and flag == "log_failure" and not self.emitter.wire.finished:
-            # The tape cannot even be read: the live emitter knows more than was shown, but nothing false.
-            emitter, behind = self.emitter, b""
+            emitter, rest = None, None
+        if rest is None and flag == "log_failure" and not self.emitter.wire.finished:
+            # The tape cannot even be read. The live emitter knows more than was published, but nothing false.
+            emitter, rest = self.emitter, b""
             self._summary = live
         ending, flags = ("internal", ()) if emitter is None else emitter.ending("internal")
-        keys = {"cause": "internal", "ending": ending, "flags": [*flags, flag]}
+        keys = {"cause": "internal", "ending": ending, "flags": [*flags, flag], "answer": closed}
         if self.recorder.ended:  # it is the end itself that could not be written, or emitted
             records = [] if ended else [Record(0, self.t(), "end", keys)]
         else:
@@ -223,43 +253,41 @@ class Taping:
             if answer is not None and not committed:
                 records.append(self.record("commit", {"status": answer.status}, answer.body))
             records.append(self.recorder.end(self.t(), keys))
-            ended = await self._closed(store, records)
+            ended = await self._append(store, records)
         if not ended:
-            await _released(store, self.stream)  # who follows it must not wait for what will never be written
-        if emitter is None or behind is None:
+            await _release(store, self.stream)  # followers must not wait for what will never be written
+        if emitter is None or rest is None:
             return Closing(b"", tells=False, committed=committed, as_meant=as_meant)
         for record in records:
-            if ended or record.kind != "rest":  # which is no more than what a frame began with that is lost, too
-                behind += b"".join(emitter.feed(record))
+            if ended or record.kind != "rest":  # the beginning of a frame that is lost, too
+                rest += b"".join(emitter.feed(record))
                 self._summary.take(record, emitter.wire)
         self.catalogue_row = row_of(self.stream, self._summary)
-        return Closing(behind, tells=True, committed=committed, as_meant=as_meant)
+        return Closing(rest, tells=True, committed=committed, as_meant=as_meant)
 
-    async def _closed(self, store: Store, records: Sequence[Record]) -> bool:
+    async def _append(self, store: Store, records: Sequence[Record]) -> bool:
         try:
             self.written_bytes += await store.append(self.stream, records)
-        except Exception:  # noqa: BLE001 - the client is told, whatever else fails
+        except Exception:  # noqa: BLE001 - the client gets an ending, whatever else fails
             return False
         return True
 
-    def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
-        """What `end` is to say."""
-        return self.emitter.ending(cause)
 
-
-async def _behind(store: Store, stream: str, shown: int, emitter: Emitter, summary: StreamSummary) -> bytes | None:
-    """What the tape emits behind so many bytes; None where it cannot be read so far."""
-    at, behind = 0, b""
+async def _emitted_after(
+    store: Store, stream: str, published_bytes: int, emitter: Emitter, summary: StreamSummary
+) -> bytes | None:
+    """Return what the tape emits after so many bytes; None if it cannot be read so far."""
+    at, rest = 0, b""
     with suppress(StoreError):
         async for records in store.read(stream):
             for record in records:
                 data = b"".join(emitter.feed(record))
                 summary.take(record, emitter.wire)
-                behind, at = behind + data[max(0, shown - at) :], at + len(data)
-    return behind if at >= shown else None
+                rest, at = rest + data[max(0, published_bytes - at) :], at + len(data)
+    return rest if at >= published_bytes else None
 
 
-async def _released(store: Store, stream: str) -> None:
-    """Nothing more is written on this tape: it lies where it is until the next start."""
+async def _release(store: Store, stream: str) -> None:
+    """Give up a tape; it stays as it is until the next start recovers it."""
     with suppress(StoreError):
         await store.release(stream)

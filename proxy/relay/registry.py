@@ -1,4 +1,4 @@
-"""All running streams: lets them in, runs each in a scope that no request can cancel, and ends them at shutdown."""
+"""All running streams: starts each in a task that no request can cancel, and ends them at shutdown."""
 
 import resource
 from collections.abc import Callable, Generator
@@ -17,18 +17,16 @@ from ..limits import (
     MEMORY_SAMPLE_S,
 )
 from ..store.catalogue_row import CatalogueRow
+from .delivery import Delivery
 from .http_responses import Answer, error
-from .live import Live
-from .pump import Pump
-from .recording import Taping
-from .services import Services
-from .stream_request import Order
+from .relay import Relay, Services
+from .stream_request import StreamRequest
 
 __all__ = ["Ended", "Registry", "memory_allows", "resident_bytes", "streams_that_fit"]
 
 
 class Ended(NamedTuple):
-    """What is told of a stream that has ended."""
+    """What log and metrics get of a stream that has ended."""
 
     catalogue_row: CatalogueRow
     attempts: int
@@ -37,124 +35,117 @@ class Ended(NamedTuple):
 
 
 class Registry:
-    """The only map of running streams; `run` holds their tasks."""
+    """The running streams; `run` holds their tasks."""
 
     def __init__(self, services: Services, *, on_ended: Callable[[Ended], None]) -> None:
-        self.live: dict[str, Live] = {}
+        self.live: dict[str, Delivery] = {}
         self.draining = False
         self._services = services
         self._on_ended = on_ended
-        self._pumps: dict[str, Pump] = {}
+        self._relays: dict[str, Relay] = {}
         self._nursery: trio.Nursery | None = None
         self._streams_max = min(services.config.streams_max, streams_that_fit())
-        self._idle: trio.Event | None = None
+        self._empty: trio.Event | None = None
         #: Requests whose body is still on its way.
-        self._coming: set[trio.CancelScope] = set()
-        #: The memory as it was last looked at, when, and how many streams began since.
+        self._reading: set[trio.CancelScope] = set()
+        #: The memory in use when it was last sampled, when that was, and how many streams have begun since.
         self._resident_bytes = 0
-        self._looked_at = -inf
+        self._sampled_at = -inf
         self._begun = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """For ever; what still runs when it is cancelled ends as `shutdown`."""
+        """Run streams until cancelled; those that still run then end as `shutdown`."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
 
     def refusal(self) -> Answer | None:
-        """Why no stream may begin now."""
+        """Return why no stream may begin now."""
+        config = self._services.config
         if self.draining:
-            return _later("Wiretape is shutting down", "shutdown")
+            return _busy("Wiretape is shutting down. Retry in a moment.", "shutdown")
         if len(self.live) >= self._streams_max:
-            return _later(f"{self._streams_max} streams are running, which is the limit", "streams_max")
-        if not self._memory_allows(self._services.config.memory_max_bytes):
-            return _later("memory is short (memory_max_bytes)", "memory_max_bytes")
+            return _busy(f"Stream limit reached ({self._streams_max} streams). Retry later.", "streams_max")
+        if config.memory_max_bytes is not None and not self._memory_allows(config.memory_max_bytes):
+            return _busy("Memory limit reached (memory_max_bytes). Retry later.", "memory_max_bytes")
         health = self._services.store.health
-        if health.failure and self._services.config.on_log_failure == "stop" and not health.full:
-            return _later("tapes cannot be written (on_log_failure = stop)", "log_failure")
+        if health.failure and config.on_log_failure == "stop" and not health.full:
+            return _busy("Tapes cannot be written (on_log_failure = stop).", "log_failure")
         return None
 
     @contextmanager
-    def coming(self) -> Generator[trio.CancelScope]:
-        """While the body of a request comes; cancelled when no stream may begin any more, as `refusal` then says."""
+    def reading(self) -> Generator[trio.CancelScope]:
+        """Hold this while the body of a request arrives; a shutdown cancels it."""
         with trio.CancelScope() as scope:
-            self._coming.add(scope)
+            self._reading.add(scope)
             try:
                 yield scope
             finally:
-                self._coming.discard(scope)
+                self._reading.discard(scope)
 
-    def _memory_allows(self, max_bytes: int | None) -> bool:
-        if max_bytes is None:
-            return True
+    def _memory_allows(self, max_bytes: int) -> bool:
         now = trio.current_time()
-        if now >= self._looked_at + MEMORY_SAMPLE_S:
-            self._resident_bytes, self._looked_at, self._begun = resident_bytes(), now, 0
+        if now >= self._sampled_at + MEMORY_SAMPLE_S:
+            self._resident_bytes, self._sampled_at, self._begun = resident_bytes(), now, 0
         return memory_allows(max_bytes, self._resident_bytes, self._begun)
 
-    def start(self, order: Order) -> Live:
-        """A stream begins; it was not refused."""
+    def start(self, request: StreamRequest) -> Delivery:
+        """Start the relay of a request that was not refused; return its client's side."""
         assert self._nursery is not None, "streams begin while the registry runs"
-        services = self._services
-        stream, now = services.new_id(), trio.current_time()
-        pump: Pump
-        live = Live(stream, order.caller, order.route.name, now, on_left=lambda: pump.poke("left"))
-        taped = order.dialect == "chat" or order.route.tape
-        taping = Taping(
-            stream,
-            services.store if taped else None,
-            now,
-            serve_on=services.config.on_log_failure == "serve",
-            wrote=services.wrote,
-        )
-        live.taped = taped
-        pump = Pump(order, services, live, taping)
-        self.live[stream] = live
+        stream = self._services.new_id()
+        relay = self._relays[stream] = Relay(stream, request, self._services)
+        self.live[stream] = relay.delivery
         self._begun += 1
-        self._pumps[stream] = pump
-        self._nursery.start_soon(self._pump, stream, pump, taping)
-        if pump.answering is not None:
-            pump.answering.begin()
-            self._nursery.start_soon(pump.answering.look_up)
-        return live
+        self._nursery.start_soon(self._run, stream, relay)
+        if relay.tool_results is not None:
+            self._nursery.start_soon(self._look_up, relay)
+        return relay.delivery
 
     async def drain(self, until: float) -> None:
-        """No stream begins any more; those that run may end by themselves until then, and are ended after."""
+        """Start no stream any more; let those that run end by themselves until then, and end the others."""
         self.draining = True
-        for scope in self._coming:
+        for scope in self._reading:
             scope.cancel()
         await self._emptied(until)
         self.end_all()
         await self._emptied(inf)
 
     def end_all(self) -> None:
-        """All that run, as `shutdown`, as soon as each of them can write it."""
-        for pump in self._pumps.values():
-            pump.poke("shutdown")
+        """End every stream as `shutdown`, each as soon as it can record that."""
+        for relay in self._relays.values():
+            relay.signals.send("shutdown")
 
     async def _emptied(self, until: float) -> None:
         with trio.CancelScope(deadline=until):
-            while self._pumps:
-                self._idle = trio.Event()
-                await self._idle.wait()
+            while self._relays:
+                self._empty = trio.Event()
+                await self._empty.wait()
 
-    async def _pump(self, stream: str, pump: Pump, taping: Taping) -> None:
+    async def _run(self, stream: str, relay: Relay) -> None:
         try:
-            await pump.run()
-        except Exception as error:  # noqa: BLE001 - P20: whatever it is, it is the end of this stream and of no other
+            await relay.run()
+        except Exception as error:  # noqa: BLE001 - P20: whatever it is, it ends this stream and no other
             self._services.log.error("stream_failed", stream=stream, why=repr(error))
         finally:
-            del self._pumps[stream], self.live[stream]
-            if pump.answering is not None:
-                pump.answering.over()
-            if not self._pumps and self._idle is not None:
-                self._idle.set()
-            if taping.catalogue_row is not None:
-                self._on_ended(Ended(taping.catalogue_row, pump.attempts, taping.written_bytes, pump.cause))
+            del self._relays[stream], self.live[stream]
+            if relay.tool_results is not None:
+                relay.tool_results.over()
+            if not self._relays and self._empty is not None:
+                self._empty.set()
+            recording = relay.recording
+            if recording.catalogue_row is not None:
+                self._on_ended(Ended(recording.catalogue_row, relay.attempts, recording.written_bytes, relay.cause))
+
+    async def _look_up(self, relay: Relay) -> None:
+        assert relay.tool_results is not None
+        try:
+            await relay.tool_results.look_up(self._services.store)
+        except Exception as error:  # noqa: BLE001 - the index is disposable, and the stream can do without it
+            self._services.log.error("look_up_failed", why=repr(error))
 
 
 def streams_that_fit() -> int:
-    """How many streams the descriptor limit allows: each holds its client, its upstream and its tape (P10, L01)."""
+    """Return how many streams the descriptor limit allows: each has a client, an upstream and a tape (P10, L01)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return 2**31
@@ -162,13 +153,13 @@ def streams_that_fit() -> int:
 
 
 def memory_allows(max_bytes: int, resident: int, begun: int) -> bool:
-    """Whether one more stream may begin: this much is taken, and so many have begun since that was looked at (P13)."""
+    """Return whether one more stream may begin, after `begun` of them since `resident` was sampled (P13)."""
     expected = resident + (begun + 1) * MEMORY_A_STREAM_BYTES
     return expected + min(MEMORY_RESERVED_BYTES, max_bytes // 4) <= max_bytes
 
 
 def resident_bytes() -> int:
-    """What this process takes now; 0 where the system does not say."""
+    """Return the memory of this process; 0 if the system does not report it."""
     try:
         pages = Path("/proc/self/statm").read_bytes().split()[1]
     except OSError:
@@ -176,5 +167,5 @@ def resident_bytes() -> int:
     return int(pages) * resource.getpagesize()
 
 
-def _later(message: str, code: str) -> Answer:
+def _busy(message: str, code: str) -> Answer:
     return error(503, message, type="wiretape_error", code=code, headers=((b"retry-after", b"1"),))

@@ -1,126 +1,303 @@
-"""What one request asks for, once it has been let in: where it goes, what is sent, and how its answer is emitted."""
+"""What one admitted request asks for, and its body: read within bounds and parsed, or relayed while it arrives."""
 
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
-from wiretape.events.chat.hygiene import Found
-from wiretape.events.chat.request import facts
-from wiretape.events.core.json_text import is_object
+import orjson
+import trio
+
+from wiretape.events.chat.hygiene import Found, edits, found
+from wiretape.events.core.errors import WiretapeError
+from wiretape.events.core.json_text import ABSENT, is_object, parse
 from wiretape.events.core.settings import Facts, Settings
 from wiretape.events.core.splice import Action, Edit, Op, apply, locate
 
 from ..config.model import Route
-from ..http_headers import Header
+from ..http_headers import Headers
+from ..limits import INFLATE_MEMBERS_MAX, INFLATE_RATIO_MAX, INFLATED_AT_ONCE, PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
+from ..server.asgi import Receive
+from ..upstream.decompression import CODINGS, Inflater
+from ..upstream.errors import LimitError, WireError
+from .http_responses import Answer, error
 
-__all__ = ["Order", "cleaned", "facts_of", "history_keys", "settings_for", "unstreamed", "with_usage"]
+__all__ = [
+    "CLOSE",
+    "BodyError",
+    "StreamRequest",
+    "Upload",
+    "UploadError",
+    "decoded",
+    "history_keys",
+    "in_thread_if_large",
+    "marks_in",
+    "parsed",
+    "settings_for",
+    "too_long",
+    "unstreamed",
+    "whole_body",
+    "with_usage",
+]
 
+_T = TypeVar("_T")
+
+#: Sent with an answer to a request whose body is not read to its end.
+CLOSE: Final = (b"connection", b"close")
+
+#: One for each run of the loop: a thread that was abandoned frees its slot in the loop that started it.
+_limiters: Final = trio.lowlevel.RunVar[trio.CapacityLimiter]("threads that decode requests")
 _ON_PARTIAL: Final = frozenset({"error", "warn", "both"})
 _TOOLS: Final = frozenset({"live", "held"})
 
 
+class BodyError(Exception):
+    """A body that cannot be used; holds the answer that says why."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+class UploadError(WiretapeError):
+    """The client's side of an upload failed; holds the cause that the stream ends with."""
+
+    def __init__(self, cause: str, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class Upload:
+    """A body that is relayed while it arrives: an iterator over its pieces, once."""
+
+    def __init__(self, receive: Receive, bytes_max: int) -> None:
+        self._receive = receive
+        self._left_bytes = bytes_max
+        self._done = trio.Event()
+        #: The last piece has come.
+        self.whole = False
+
+    def __aiter__(self) -> "Upload":
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._done.is_set():
+            message = await _receive_in_time(self._receive)
+            if message is None:
+                raise UploadError("slow_upload", f"The client sent nothing of its body for {UPLOAD_TIMEOUT_S:g} s.")
+            if message["type"] == "http.disconnect":
+                raise UploadError("client_gone", "The client disconnected in the middle of its request.")
+            data: bytes = message.get("body", b"")
+            self._left_bytes -= len(data)
+            if not message.get("more_body", False):
+                self._done.set()
+                self.whole = self._left_bytes >= 0
+            if self._left_bytes < 0:
+                raise UploadError("upload", "The request body is longer than the limit.")
+            if data:
+                return data
+        raise StopAsyncIteration
+
+    def abandon(self) -> None:
+        """Pass no more of it on: the upstream has answered."""
+        self._done.set()
+
+    async def drain(self) -> None:
+        """Read what the client sends after its last relayed piece, until it disconnects: it may not read before."""
+        await self._done.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+async def whole_body(receive: Receive, length: bytes, bytes_max: int) -> bytes | None:
+    """Return the body, or None if the client left; raise `BodyError` if it is too long or too slow."""
+    if length.isdigit() and int(length) > bytes_max:
+        raise BodyError(too_long(bytes_max))
+    parts: list[bytes] = []
+    left_bytes = bytes_max
+    deadline = trio.current_time() + UPLOAD_TIMEOUT_S
+    while True:
+        message = await _receive_in_time(receive, deadline)
+        if message is None:
+            text = f"The request body did not arrive within {UPLOAD_TIMEOUT_S:g} s."
+            raise BodyError(_bad_request(408, text, "body_timeout", CLOSE))
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        left_bytes -= len(parts[-1])
+        if left_bytes < 0:
+            raise BodyError(too_long(bytes_max))
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _receive_in_time(receive: Receive, deadline: float | None = None) -> Any:
+    """Return the next message; None if none came in time (C16)."""
+    with trio.CancelScope(deadline=deadline or trio.current_time() + UPLOAD_TIMEOUT_S):
+        return await receive()
+    return None
+
+
+async def decoded(body: bytes, coding: str, bytes_max: int) -> bytes:
+    """Return a compressed body as it was before. In a thread, since few bytes may hold many."""
+    if coding in ("", "identity"):
+        return body
+    if coding not in CODINGS:  # RFC 9110 15.5.16: say which ones can be read
+        message = f"The request body is coded as {coding[:80]}; only gzip and deflate are accepted."
+        raise BodyError(_bad_request(415, message, "unsupported_encoding", (b"accept-encoding", b"gzip, deflate")))
+    try:
+        inflate = partial(_inflated, body, coding, bytes_max)
+        return await trio.to_thread.run_sync(inflate, abandon_on_cancel=True, limiter=_limiter())
+    except LimitError:
+        message = (
+            f"The decoded body is longer than {bytes_max} bytes or {INFLATE_RATIO_MAX} times what was sent, "
+            f"or has more than {INFLATE_MEMBERS_MAX} members."
+        )
+        raise BodyError(_bad_request(413, message, "body_too_large")) from None
+    except WireError:
+        message = f"The request body is not valid {coding}, or is incomplete."
+        raise BodyError(_bad_request(400, message, "invalid_encoding")) from None
+
+
+def _inflated(body: bytes, coding: str, bytes_max: int) -> bytes:
+    inflater = Inflater(coding, bytes_max)
+    plain = b"".join(inflater.feed(body))
+    inflater.close()
+    return plain
+
+
+def _limiter() -> trio.CapacityLimiter:
+    try:
+        return _limiters.get()
+    except LookupError:
+        _limiters.set(trio.CapacityLimiter(INFLATED_AT_ONCE))
+        return _limiters.get()
+
+
+async def in_thread_if_large(body: bytes, work: Callable[[], _T]) -> _T:
+    """Do some work on a body; on a large one in a thread, because the loop may stall for 10 ms at most.
+
+    A single call into C still holds the loop up while it keeps Python's lock: orjson does for a whole body (3 ms a MB).
+    """
+    return work() if len(body) <= PARSE_INLINE_BYTES_MAX else await trio.to_thread.run_sync(work)
+
+
+async def parsed(body: bytes) -> Any:
+    """Return the JSON value of a body; raise `BodyError` if it is not JSON."""
+    value = await in_thread_if_large(body, partial(parse, body))
+    if value is not ABSENT:
+        return value
+    where = ""
+    try:
+        orjson.loads(body)
+    except orjson.JSONDecodeError as exc:
+        where = f": line {exc.lineno}, column {exc.colno}"
+    raise BodyError(_bad_request(400, f"The request body is not JSON{where}.", "invalid_json"))
+
+
+async def marks_in(body: bytes, value: Any, *, repair: bool) -> tuple[Sequence[Found], Sequence[Edit]]:
+    """Return our own markers in the history of a chat request, and the edits that remove them."""
+
+    def find() -> tuple[Sequence[Found], Sequence[Edit]]:
+        marks = found(body, value)
+        return marks, edits(body, marks) if repair and marks else ()
+
+    return await in_thread_if_large(body, find)
+
+
+def too_long(bytes_max: int) -> Answer:
+    """Return the answer to a body beyond the limit."""
+    return _bad_request(413, f"The request body is longer than {bytes_max} bytes.", "body_too_large", CLOSE)
+
+
+def _bad_request(status: int, message: str, code: str, *headers: tuple[bytes, bytes]) -> Answer:
+    return error(status, message, type="invalid_request_error", code=code, headers=headers)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """Made before the stream begins, and never changed."""
+class StreamRequest:
+    """One request, complete before its stream begins and never changed."""
 
     route: Route
-    #: `chat`, or empty for an exchange that is relayed as it is.
+    #: `chat`, or empty for an exchange that is relayed unread.
     dialect: str
     method: str
-    #: Raw path behind `/v1`, and the raw query.
-    tail: bytes
+    #: The raw path after `/v1`, and the raw query.
+    path_tail: bytes
     query: bytes
-    #: As the client sent them.
-    headers: Sequence[Header]
-    #: Bytes can be sent again; what is streamed cannot.
-    body: bytes | AsyncIterable[bytes]
-    #: The body parsed, where it is JSON that we read.
-    asked: Any
+    headers: Headers
+    #: Bytes can be sent again; an upload cannot.
+    body: bytes | Upload
+    #: The parsed body of a chat request.
+    value: Any
     facts: Facts
     settings: Settings
     caller: str
-    #: Its client said that it will come back.
+    #: The client announced that it will come back.
     resumes: bool = False
-    #: Path as it may stand on the tape.
-    path: str = ""
-    #: Markers and warnings of ours in the history that was sent.
+    #: The path as it is recorded, with secrets masked.
+    recorded_path: str = ""
+    #: Our own markers and warnings in the history that was sent, and the edits that remove them.
     history: Sequence[Found] = ()
-    #: What is taken out of the body (or of what it says) before it goes upstream.
     cleaning: Sequence[Edit] = ()
-    #: What the body says, where it came compressed; what is edited is this, and goes upstream as it is.
+    #: The decoded body, if it came compressed: edits apply to it, and it is sent decoded.
     plain: bytes | None = None
-    #: The credential was for Wiretape, and goes no further.
+    #: The credential was a key of this Wiretape, and is not passed on.
     own_key: bool = False
 
     @property
     def streams(self) -> bool:
-        """A chat stream was asked for."""
+        """Whether a chat stream was asked for."""
         return self.dialect == "chat" and self.facts.stream
 
     @property
     def verbatim(self) -> bool:
-        """The answer passes as it comes: nothing is held, and a cut is passed on as a cut."""
+        """Whether the answer passes as it comes: nothing is held, and a cut is passed on as a cut."""
         return self.dialect != "chat" or self.settings.profile == "transparent"
 
 
-def facts_of(asked: Any) -> Facts:
-    """What emission must know of a chat request."""
-    return facts(asked)
-
-
-def settings_for(route: Route, headers: Mapping[bytes, bytes]) -> Settings:
-    """The route's, with what this request chose for itself; a word that we do not know changes nothing."""
-    given = route.settings
-    on_partial = headers.get(b"x-wiretape-on-partial", b"").decode("latin-1").strip().lower()
-    tools = headers.get(b"x-wiretape-tools", b"").decode("latin-1").strip().lower()
-    off = any(
-        headers.get(name, b"").strip().lower() == b"off"
-        for name in (b"x-wiretape-tool-events", b"x-hermes-tool-progress")
-    )
+def settings_for(route: Route, headers: Headers) -> Settings:
+    """Return the route's settings with what the request chose for itself; unknown words change nothing."""
+    on_partial = headers.get(b"x-wiretape-on-partial").decode("latin-1").strip().lower()
+    tools = headers.get(b"x-wiretape-tools").decode("latin-1").strip().lower()
     chosen: dict[str, Any] = {}
     if on_partial in _ON_PARTIAL:
         chosen["on_partial"] = on_partial
     if tools in _TOOLS:
         chosen["tools"] = tools
-    if off:
-        chosen["tool_events"] = False
-    return replace(given, **chosen) if chosen else given
+    for name in (b"x-wiretape-tool-events", b"x-hermes-tool-progress"):
+        if headers.get(name).strip().lower() == b"off":
+            chosen["tool_events"] = False
+    return replace(route.settings, **chosen) if chosen else route.settings
 
 
-def cleaned(order: Order, body: bytes) -> bytes:
-    """The body as it goes upstream, where its history is repaired."""
-    return apply(body, order.cleaning) if order.cleaning else body
-
-
-def history_keys(order: Order, *, whole: bool) -> dict[str, Any]:
-    """As the `history` record says it; `whole` with the edits, which hold what was said: with the body in `request` the
-    tape then has both what came and what was sent.
-    """
+def history_keys(request: StreamRequest, *, whole: bool) -> dict[str, Any]:
+    """Return the keys of the `history` record; `whole` includes the edits, which quote the history."""
     marks = [
         {
             "path": [*one.path, one.key],
             "markers": one.markers,
             "warnings": one.warnings,
-            "repaired": one.repairable and bool(order.cleaning),
+            "repaired": one.repairable and bool(request.cleaning),
         }
-        for one in order.history
+        for one in request.history
     ]
-    edits = [[edit.start, edit.end, edit.new.decode("utf-8", "replace")] for edit in order.cleaning]
+    edits = [[edit.start, edit.end, edit.new.decode("utf-8", "replace")] for edit in request.cleaning]
     return {"marks": marks, "edits": edits} if edits and whole else {"marks": marks}
 
 
-def with_usage(body: bytes, asked: Any) -> bytes:
-    """The body, asking for a usage chunk too. Where it says nothing of them it is not read: 20 MB take 0.2 s."""
-    if is_object(asked) and "stream_options" not in asked:
-        behind = body.index(b"{") + 1
-        return b'%b"stream_options":{"include_usage":true},%b' % (body[:behind], body[behind:])
-    if is_object(asked) and is_object(asked.get("stream_options")):
+def with_usage(body: bytes, value: Any) -> bytes:
+    """Return the body with a usage chunk asked for. Only a body with `stream_options` is scanned: 20 MB take 0.2 s."""
+    if is_object(value) and "stream_options" not in value:
+        start = body.index(b"{") + 1
+        return b'%b"stream_options":{"include_usage":true},%b' % (body[:start], body[start:])
+    if is_object(value) and is_object(value.get("stream_options")):
         return _edited(body, Op("include_usage", ("stream_options",), Action.SET, "include_usage", b"true"))
     return _edited(body, Op("include_usage", (), Action.SET, "stream_options", b'{"include_usage":true}'))
 
 
 def unstreamed(body: bytes) -> bytes:
-    """The body, asking for a whole answer instead of a stream."""
+    """Return the body with a whole answer asked for instead of a stream."""
     dropped = _edited(body, Op("unstreamed", (), Action.DROP, "stream_options"))
     return _edited(dropped, Op("unstreamed", (), Action.SET, "stream", b"false"))
 

@@ -1,7 +1,8 @@
-"""The tool results that a request brings: looked up while the upstream is awaited, on the tape before the first frame
+"""The tool results that a request brings: linked to the calls they answer while the upstream is awaited.
 
-What is not known when the answer's head comes is left out, and nobody waits for it. The catalogue knows a call when its
-stream has ended, which may be a moment after the client had all of it; so it is asked again while there is time.
+They are recorded before the first frame. What is not known when the answer's head comes is left out, and nothing waits
+for it. The catalogue knows a call once its stream has ended, which may be a moment after the client had all of it, so
+it is searched again while there is time.
 """
 
 from dataclasses import replace
@@ -13,26 +14,25 @@ from wiretape.events.chat.results import Found, results_in
 
 from ..limits import LOOK_UP_AGAIN_S
 from ..store.catalogue_row import AnswerRow, digests, request_digest
-from ..store.linking import Link
-from .services import Services
-from .stream_request import Order
+from ..store.linking import Link, Running
+from ..store.store import Store
+from .stream_request import StreamRequest
 
-__all__ = ["Answering"]
+__all__ = ["ToolResults"]
 
 
-class Answering:
-    """Of one stream; `look_up` runs in a task of its own, `keys` ends it."""
+class ToolResults:
+    """The results in one request; `look_up` runs in a task of its own until `keys` takes what it found."""
 
-    def __init__(self, stream: str, order: Order, services: Services, found: Found, arrived_us: int) -> None:
-        self._services = services
+    def __init__(self, stream: str, request: StreamRequest, found: Found, running: Running, arrived_us: int) -> None:
         self._found = found
-        self._whole = services.config.requests == "full"
-        self._request = request_digest(order.body) if isinstance(order.body, bytes) else ""
+        self._running = running
+        self._request_digest = request_digest(request.body) if isinstance(request.body, bytes) else ""
         hashes = digests(result.arguments for result in found.results)
-        self._digests = {result.id: said for result, said in zip(found.results, hashes, strict=True)}
+        self._digests = {result.id: digest for result, digest in zip(found.results, hashes, strict=True)}
         self._rows = [
             AnswerRow(
-                caller=order.caller,
+                caller=request.caller,
                 call=result.id,
                 stream=stream,
                 name=result.name,
@@ -40,7 +40,7 @@ class Answering:
                 after=found.after,
                 failed=result.failed,
                 arrived_us=arrived_us,
-                request=self._request,
+                request=self._request_digest,
             )
             for result in found.results
             if not result.orphan
@@ -49,64 +49,60 @@ class Answering:
         self._scope = trio.CancelScope()
 
     @classmethod
-    def of(cls, stream: str, order: Order, services: Services, arrived_us: int) -> Self | None:
-        """None where the request brings no results, as most do."""
-        found = results_in(order.asked) if order.dialect == "chat" else None
-        return None if found is None else cls(stream, order, services, found, arrived_us)
+    def of(cls, stream: str, request: StreamRequest, running: Running, arrived_us: int) -> Self | None:
+        """Return the results in a request, which from now on are found by retries; None if it brings none, as most."""
+        found = results_in(request.value) if request.dialect == "chat" else None
+        if found is None:
+            return None
+        results = cls(stream, request, found, running, arrived_us)
+        running.enter(results._rows)
+        return results
 
-    def begin(self) -> None:
-        """Retries find what it brings from now on; to be followed by `over`."""
-        self._services.answers.enter(self._rows)
-
-    async def look_up(self) -> None:
-        """Until all is found, or `keys` is asked for; never raises."""
-        running = self._services.answers
+    async def look_up(self, store: Store) -> None:
+        """Search until every call is found or `stop` is called."""
         with self._scope:
             for pause_s in (0.0, *LOOK_UP_AGAIN_S):
                 await trio.sleep(pause_s)
                 missing = [row for row in self._rows if row.call not in self._links]
                 if not missing:
                     return
-                try:
-                    found = await self._services.store.find_calls(missing, running.like(missing))
-                except Exception as error:  # noqa: BLE001 - the index is disposable, and the stream does without it
-                    self._services.log.error("look_up_failed", why=repr(error))
-                    return
+                found = await store.find_calls(missing, self._running.like(missing))
                 if self._scope.cancel_called:
                     return
                 links = [(row, link) for row, link in zip(missing, found, strict=True) if link is not None]
                 self._links |= {row.call: link for row, link in links}
-                running.enter(replace(row, made_by=link.stream) for row, link in links)
+                self._running.enter(replace(row, made_by=link.stream) for row, link in links)
 
-    def keys(self) -> dict[str, Any]:
-        """Of the `results` record; nothing is looked up after it."""
+    def keys(self, *, outputs: bool) -> dict[str, Any]:
+        """End the search and return the keys of the `results` record, with the outputs if wanted."""
         self.stop()
-        keys: dict[str, Any] = {"results": [], "after": self._found.after}
+        rows: list[dict[str, Any]] = []
         for result in self._found.results:
-            said: dict[str, Any] = {"id": result.id, "name": result.name}
+            row: dict[str, Any] = {"id": result.id, "name": result.name}
             if result.orphan:
-                said = {"id": result.id, "orphan": True}
+                row = {"id": result.id, "orphan": True}
             else:
-                said["arguments"] = self._digests[result.id]
+                row["arguments"] = self._digests[result.id]
             if result.failed:
-                said["failed"] = True
-            if result.output and self._whole:
-                said["output"] = result.output
+                row["failed"] = True
+            if result.output and outputs:
+                row["output"] = result.output
             link = self._links.get(result.id)
             if link is not None:
-                said |= {"duration_ms": link.duration_ms, "stream": link.stream}
-            keys["results"].append(said)
-        if self._request:
-            keys["request"] = self._request
+                row |= {"duration_ms": link.duration_ms, "stream": link.stream}
+            rows.append(row)
+        keys: dict[str, Any] = {"results": rows, "after": self._found.after}
+        if self._request_digest:
+            keys["request"] = self._request_digest
         if self._found.more:
             keys["more"] = self._found.more
         return keys
 
     def stop(self) -> None:
-        """Nobody wants to know any more."""
+        """End the search."""
         self._scope.cancel()
 
     def over(self) -> None:
-        """Its stream has ended, and what it brought is in the catalogue if it ever will be."""
+        """Forget the results: their stream has ended, and the catalogue has them if it ever will."""
         self.stop()
-        self._services.answers.leave(self._rows)
+        self._running.leave(self._rows)

@@ -12,8 +12,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.tape.upcast import FORMAT
 from wiretape.events.wire.sse import BOM, Decoder
-from wiretape.proxy.relay.outcome import exchange_ending
-from wiretape.proxy.relay.verdict import chat_cause
+from wiretape.proxy.relay.attempts import chat_cause, exchange_ending
 from wiretape.proxy.security.headers import masked_path, taped_answer, taped_request
 from wiretape.proxy.store.catalogue_row import digests, request_digest
 

@@ -7,9 +7,8 @@ from typing import Any, Final
 from wiretape.events.core.json_text import as_object
 from wiretape.events.emission.emit import Emitter
 from wiretape.events.tape.record import NO_KEYS, Record
-from wiretape.proxy.relay.http_responses import stream_headers, wrapped_error
-from wiretape.proxy.relay.outcome import relayed_head
-from wiretape.proxy.relay.verdict import WHOLE
+from wiretape.proxy.relay.attempts import WHOLE
+from wiretape.proxy.relay.http_responses import relayed_head, stream_headers, wrapped_error
 
 from .player import Speed, attempts_of, status_of, steps_of, taped_headers
 from .script import Fault, Script
@@ -17,7 +16,6 @@ from .script import Fault, Script
 __all__ = ["client_script"]
 
 _SECOND_US: Final = 1_000_000
-_KEEPALIVE: Final = b": keepalive\n\n"
 
 
 def client_script(records: Sequence[Record], speed: Speed) -> Script:
@@ -43,10 +41,7 @@ def _emitted(records: Sequence[Record]) -> Iterator[tuple[int, bytes]]:
     """Yield what went out, one send for everything at one time."""
     emitter = Emitter()
     for t, same in groupby(records, key=lambda record: record.t):
-        pieces = [
-            b"".join(emitter.feed(record)) + (_KEEPALIVE if record.kind == "keepalive" else b"") for record in same
-        ]
-        if data := b"".join(pieces):
+        if data := b"".join(frame for record in same for frame in emitter.feed(record)):
             yield t, data
 
 
@@ -67,6 +62,9 @@ def _fault(records: Sequence[Record], commit: Record, end: Record | None, size: 
     cause, ending = keys.get("cause"), keys.get("ending")
     if end is None or cause == "client_gone":
         return Fault.STALL
+    if keys.get("answer") in ("whole", "broken"):
+        return None if keys["answer"] == "whole" else Fault.CUT
+    # A tape from before the key `answer`, or an imported one.
     if commit.raw is not None or _is_emitted(records) or (keys.get("framed") is True and cause in ("eof", "limit")):
         return None
     if isinstance(cause, str) and cause in WHOLE:

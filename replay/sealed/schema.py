@@ -166,6 +166,7 @@ LINES: Final[Mapping[str, Mapping[str, _Sort]]] = MappingProxyType(
         "end": MappingProxyType(
             {
                 "cause": _TEXT,
+                "answer": _TEXT,
                 "ending": _one_of(*_ENDINGS),
                 "flags": _TEXTS,
                 "bytes": _COUNT,

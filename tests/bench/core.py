@@ -6,7 +6,7 @@ from wiretape.events.core.settings import Facts
 from wiretape.events.emission.emit import Emitter
 from wiretape.events.tape.record import encode
 from wiretape.events.tape.tape import Reader, Recorder
-from wiretape.proxy.relay.recording import Taping
+from wiretape.proxy.relay.recording import Recording
 
 __all__ = ["TAPE_READ_BYTES", "Stream", "live", "replay", "tape"]
 
@@ -18,17 +18,18 @@ class Stream:
     """One stream on its way: everything that the live path holds of it, and no byte that it has passed on."""
 
     def __init__(self) -> None:
-        self.taping = Taping("s1", None, 0.0)
-        recorder = self.taping.recorder
+        self.recording = Recording("s1", None, 0.0, lambda _: None, serve_on=False)
+        recorder = self.recording.recorder
         opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 1}
-        self.taping.emitted(
+        self.recording.emitted(
             [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": Facts().to_keys()})]
         )
 
     def read(self, t: int, data: bytes) -> tuple[bytes, bytes]:
         """The batch for the log and the batch for the client, one of each a read (design: one write, one send)."""
-        records, frames = self.taping.read(t, data)
-        return b"".join(map(encode, records)), b"".join(frames)
+        batches = list(self.recording.read(t, data))
+        lines = b"".join(encode(record) for records, _ in batches for record in records)
+        return lines, b"".join(frame for _, frames in batches for frame in frames)
 
 
 def live(reads: Iterable[bytes]) -> Stream:

@@ -34,7 +34,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 from wiretape.proxy.api.summary import summary_json
 from wiretape.proxy.limits import RECEIVE_BYTES_MAX, STREAM_BYTES_MAX
-from wiretape.proxy.relay import pump
+from wiretape.proxy.relay import relay
 from wiretape.proxy.store.files import open_files
 from wiretape.replay.playback.player import script_of
 from wiretape.replay.playback.script import Fault
@@ -188,7 +188,7 @@ async def _lateness(empty: bytes) -> float:
 async def test_a_stream_has_a_limit_as_a_whole(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """256 MiB are a minute of a test, so the bound is made small here."""
     assert STREAM_BYTES_MAX == 256 * 1024 * 1024
-    monkeypatch.setattr(pump, "STREAM_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(relay, "STREAM_BYTES_MAX", 1_000_000)
     async with faulty(Peer(role(), *[text("x" * 10_000)] * 200)) as home:
         answered = await home.ask()
         assert error_of(answered)["code"] == "limit"

@@ -19,8 +19,8 @@ from tests.proxy.scripted import request_of
 from tests.support.house import DONE, call, finish, house, post, role, streams, text, usage
 from wiretape.events.core.settings import Settings
 from wiretape.events.tape.record import Record, encode
-from wiretape.proxy.relay.live import Live
-from wiretape.proxy.relay.pump import Pump
+from wiretape.proxy.relay.delivery import Delivery
+from wiretape.proxy.relay.relay import Relay
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import StoreFullError
 
@@ -65,20 +65,20 @@ def wrong_of(seeds: Sequence[int]) -> str:
 
 
 def test_delivered_before_it_is_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = Pump._write  # pyright: ignore[reportPrivateUsage] - what is to be broken
+    write = Relay._write  # pyright: ignore[reportPrivateUsage] - what is to be broken
 
-    async def hasty(self: Any, records: Sequence[Record], frames: list[bytes]) -> None:
-        if frames and self._live.answer is not None:
-            self._live.show(list(frames), records[-1].n)
+    async def hasty(self: Any, records: Sequence[Record], frames: list[bytes] | None = None) -> None:
+        if frames and self.delivery.answer is not None:
+            self.delivery.publish(list(frames), records[-1].n)
             frames = []
         await write(self, records, frames)
 
-    monkeypatch.setattr(Pump, "_write", hasty)
+    monkeypatch.setattr(Relay, "_write", hasty)
     assert "L6: stream-00000000000000000000 was given bytes that were not written" in wrong_of(range(8))
 
 
 def test_a_frame_that_is_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    show: Callable[..., None] = Live.show
+    show: Callable[..., None] = Delivery.publish
     shown: Counter[Any] = Counter()
 
     def forgetful(self: Any, frames: Sequence[bytes], n: int, **how: Any) -> None:
@@ -86,7 +86,7 @@ def test_a_frame_that_is_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> N
         if shown[self] != 2:
             show(self, frames, n, **how)
 
-    monkeypatch.setattr(Live, "show", forgetful)
+    monkeypatch.setattr(Delivery, "publish", forgetful)
     found = wrong_of(range(8))
     assert "L3: " in found
     assert "checker: " in found

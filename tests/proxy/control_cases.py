@@ -15,7 +15,7 @@ from wiretape.proxy.api.front import front
 from wiretape.proxy.api.metrics import Metrics
 from wiretape.proxy.config.model import Config
 from wiretape.proxy.config.secrets import Key, Secret
-from wiretape.proxy.relay.live import Live
+from wiretape.proxy.relay.delivery import Delivery
 from wiretape.proxy.security.keys import Keys
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
@@ -31,7 +31,7 @@ class Running:
     """The registry as the control app sees it."""
 
     def __init__(self) -> None:
-        self.live: dict[str, Live] = {}
+        self.live: dict[str, Delivery] = {}
         self.draining = False
 
 

@@ -15,7 +15,7 @@ from tests.support.house import DONE, HEAD, House, finish, house, role, text
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.core.splice import Edit, apply
 from wiretape.proxy.limits import INFLATED_AT_ONCE
-from wiretape.proxy.relay.request_body import read_as
+from wiretape.proxy.relay.stream_request import decoded
 from wiretape.replay.matching.compared_request import request_of as recorded_request
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.seal import seal
@@ -96,7 +96,7 @@ async def test_another_coding_is_named_and_not_guessed(coding: str, autojump_clo
     async with house(keeping(asked)) as home:
         answered = await sent(home, PLAIN, coding)
         assert (answered.status, answered.header(b"accept-encoding")) == (415, b"gzip, deflate")
-        assert parse(answered.body)["error"]["message"].startswith(f"the body is coded as {coding}, which")
+        assert parse(answered.body)["error"]["message"].startswith(f"The request body is coded as {coding};")
         assert asked == []
 
 
@@ -148,13 +148,12 @@ async def test_nobody_waits_for_a_thread_that_decodes_for_somebody_who_left(monk
         goes_on.wait(10)
         return PLAIN
 
-    monkeypatch.setattr("wiretape.proxy.relay.request_body._inflated", stuck)
+    monkeypatch.setattr("wiretape.proxy.relay.stream_request._inflated", stuck)
     try:
         with trio.fail_after(5):
             async with trio.open_nursery() as nursery:
-                headers = [(b"content-encoding", b"gzip")]
                 for _ in range(2 * INFLATED_AT_ONCE):
-                    nursery.start_soon(read_as, CODED["gzip"], headers, 2_000)
+                    nursery.start_soon(decoded, CODED["gzip"], "gzip", 2_000)
                 await trio.sleep(0.05)
                 assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
                 nursery.cancel_scope.cancel()

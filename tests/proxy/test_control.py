@@ -18,9 +18,9 @@ from wiretape.proxy.api.control import ErrorLog, readiness
 from wiretape.proxy.api.streams import Running as StreamsOf
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, REQUEST_BYTES_MAX
 from wiretape.proxy.log import Log
-from wiretape.proxy.relay.live import Live
+from wiretape.proxy.relay.delivery import Delivery
 from wiretape.proxy.relay.registry import Registry
-from wiretape.proxy.relay.services import Log as ServicesLog
+from wiretape.proxy.relay.relay import Log as ServicesLog
 from wiretape.proxy.security.keys import Keys
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Health
@@ -239,7 +239,7 @@ async def test_follower_over_hours_gets_every_frame_and_a_proper_end(autojump_cl
 async def test_disconnected_follower_is_removed_at_once(autojump_clock: MockClock, home: House, goes: str) -> None:
     left: list[float] = []
     await put(home.store, "s2", stream_of("s2", caller=ME, end=False))
-    live = home.running.live["s2"] = Live("s2", ME, "", 0, on_left=lambda: left.append(trio.current_time()))
+    live = home.running.live["s2"] = Delivery("s2", ME, "", 0, on_left=lambda: left.append(trio.current_time()))
     async with connected(home.app) as connect:
         client = await connect()
         await client.send(request("GET", "/wiretape/streams/s2/events", MINE))
@@ -256,7 +256,7 @@ async def test_disconnected_follower_is_removed_at_once(autojump_clock: MockCloc
 async def test_stalled_follower_delays_no_other(autojump_clock: MockClock, home: House) -> None:
     batches = stream_of("s2", caller=ME, reads=2_000)
     await put(home.store, "s2", batches[:1])
-    live = home.running.live["s2"] = Live("s2", ME, "", 0, on_left=lambda: None)
+    live = home.running.live["s2"] = Delivery("s2", ME, "", 0, on_left=lambda: None)
     async with connected(home.app) as connect:
         stalled, reads = await connect(), await connect()
         for client in (stalled, reads):

@@ -13,9 +13,9 @@ from tests.support.house import house
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.config.model import Route, Target
+from wiretape.proxy.http_headers import Headers
 from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX
-from wiretape.proxy.relay.request_body import aside
-from wiretape.proxy.relay.stream_request import settings_for, unstreamed, with_usage
+from wiretape.proxy.relay.stream_request import in_thread_if_large, settings_for, unstreamed, with_usage
 
 ROUTE = Route(name="", targets=(Target(name="u", url="http://127.0.0.1:1/v1"),), settings=Settings(on_partial="both"))
 
@@ -48,7 +48,7 @@ WHOLE = dumps(
 )
 def test_a_request_changes_what_it_names(headers: dict[bytes, bytes], changed: dict[str, Any]) -> None:
     wanted: dict[str, Any] = {"on_partial": "both"} | changed
-    assert settings_for(ROUTE, headers) == Settings(**wanted)
+    assert settings_for(ROUTE, Headers(headers.items())) == Settings(**wanted)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_of_a_body_that_says_nothing_of_options_no_more_is_read_than_its_beginni
 
 @pytest.mark.parametrize("size", [PARSE_INLINE_BYTES_MAX - 1, PARSE_INLINE_BYTES_MAX, PARSE_INLINE_BYTES_MAX + 1])
 async def test_a_long_body_is_worked_on_in_a_thread(size: int) -> None:
-    where = await aside(b"x" * size, threading.get_ident)
+    where = await in_thread_if_large(b"x" * size, threading.get_ident)
     assert (where == threading.get_ident()) is (size <= PARSE_INLINE_BYTES_MAX)
 
 

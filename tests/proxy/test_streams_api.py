@@ -21,7 +21,7 @@ from wiretape.events.tape.tape import Damage, Recorder
 from wiretape.proxy.api.streams import RefusedError, StreamsApi, not_found
 from wiretape.proxy.config.model import Keep
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S, OWNERS_MAX
-from wiretape.proxy.relay.live import Live
+from wiretape.proxy.relay.delivery import Delivery
 from wiretape.proxy.store.catalogue_row import digest
 from wiretape.proxy.store.files import open_files
 from wiretape.proxy.store.memory import MemoryStore
@@ -228,7 +228,7 @@ async def test_hidden_streams_all_look_alike(home: House, stream: str, tail: str
 
 async def test_live_stream_of_another_caller_is_hidden_and_not_joined(home: House) -> None:
     await put(home.store, "theirs", stream_of("theirs", caller=OTHER, end=False))
-    live = home.running.live["theirs"] = Live("theirs", OTHER, "default", 0, on_left=lambda: None)
+    live = home.running.live["theirs"] = Delivery("theirs", OTHER, "default", 0, on_left=lambda: None)
     assert (await home.get("/wiretape/streams/theirs/events")).body == not_found().body
     assert live.readers == 1
 
@@ -353,7 +353,7 @@ async def test_follower_keeps_the_upstream_while_it_stays(home: House, autojump_
     del autojump_clock
     left: list[float] = []
     await put(home.store, "s1", mine(end=False))
-    live = home.running.live["s1"] = Live("s1", ME, "default", 0, on_left=lambda: left.append(trio.current_time()))
+    live = home.running.live["s1"] = Delivery("s1", ME, "default", 0, on_left=lambda: left.append(trio.current_time()))
     async with home.asking("/wiretape/streams/s1/events") as asked:
         await asked.take()
         assert live.readers == 2

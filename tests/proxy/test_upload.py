@@ -7,7 +7,6 @@ from functools import partial
 from hashlib import sha256
 from math import inf
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,8 +19,6 @@ from tests.support.house import House, answer, house, post
 from wiretape.events.emission.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
-from wiretape.proxy.relay.recording import Taping
-from wiretape.proxy.relay.scribe import Scribe
 from wiretape.proxy.security.keys import LOCAL
 from wiretape.proxy.server.server import ServerSettings, listening, serve
 from wiretape.proxy.store.catalogue_row import CatalogueRow
@@ -274,30 +271,6 @@ async def test_a_client_that_leaves_while_a_piece_is_written_is_on_the_tape_once
         assert await home.ending() == ("client_gone", [])
         assert (await home.kinds()).count("gone") == 1
         assert [event for level, event, _ in home.log if level == "error"] == []
-
-
-async def test_who_is_called_off_before_it_has_its_turn_leaves_that_to_the_next() -> None:
-    taping = Taping("s", None, trio.current_time())
-    taping.shared()
-    inside: Any = [None] * 6
-    live: Any = SimpleNamespace(sent_n=3)
-    scribe = Scribe(inside[0], live, taping, inside[1], inside[2], inside[3])
-
-    async def holds(task_status: trio.TaskStatus[None]) -> None:
-        async with taping.turn:
-            task_status.started()
-            await trio.sleep_forever()
-
-    async with trio.open_nursery() as nursery:
-        await nursery.start(holds)
-        with trio.move_on_after(0.01) as scope:
-            await scribe.gone()
-        assert scope.cancelled_caught
-        nursery.cancel_scope.cancel()
-    assert taping.recorder.record("x", 0).n == 0
-    await scribe.gone()
-    await scribe.gone()
-    assert taping.recorder.record("x", 0).n == 2, "written once"
 
 
 async def test_and_its_tape_goes_to_its_day(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ __all__ = ["Received", "Soaker"]
 
 #: What clients do, and how often.
 _MANNERS: Final = {"read": 66, "leave": 12, "vanish": 4, "stall": 4, "slow": 8, "whole": 6}
-_KEEPALIVE: Final = b": keepalive\n\n"
 
 #: Nothing here takes longer: what stalls does so for seconds.
 _TIMEOUT_S: Final = 90.0
@@ -89,7 +88,7 @@ class Soaker:
             if not left:
                 self._errors.append(f"{kind} for a client that is to {manner}: no answer, status {answer.status}")
             return
-        body = answer.body.replace(_KEEPALIVE, b"")
+        body = answer.body
         digest = hashlib.sha256(body).hexdigest()
         self._received.append(
             Received(answer.stream, kind, manner, answer.status, answer.whole, left, len(body), digest)

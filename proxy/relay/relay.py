@@ -1,0 +1,658 @@
+"""The one task of a stream: asks the upstream, records each read before it is delivered, and ends the stream once.
+
+It depends on no reader. What it decides by the clock, or because of a reader, is recorded before it takes effect: so
+emission stays a function of the tape.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import trio
+
+from wiretape.events.core.limits import BODY_BYTES_MAX
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.stall_signals import lives, speaks
+from wiretape.events.wire.sse import parse_block
+
+from ..config.model import Config
+from ..limits import FRAMES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
+from ..server.reaper import Reaper
+from ..store.linking import Running
+from ..store.store import Store, StoreError
+from ..upstream.connection import Read
+from ..upstream.errors import WireError
+from ..upstream.transport import UpstreamTransport
+from .attempts import (
+    CAUSE_OF,
+    OUR_CAUSES,
+    WHOLE,
+    Decision,
+    Failure,
+    Next,
+    chat_cause,
+    exchange_ending,
+    failed_in_stream,
+    failed_status,
+    failure_answer,
+    no_answer,
+    unusable,
+)
+from .deadlines import Deadlines, Signals
+from .delivery import Delivery
+from .http_responses import Answer, our_error, relayed_head, stream_head
+from .recording import Recording
+from .stream_request import StreamRequest, Upload, UploadError
+from .tool_results import ToolResults
+from .upstream_request import UpstreamRequest
+from .upstream_response import Shape, UpstreamResponse, shape_of
+
+if TYPE_CHECKING:
+    from .registry import Ended
+
+__all__ = ["Log", "Relay", "Services"]
+
+#: Causes that do not come from the upstream's bytes: whoever decided on them wants no further attempt.
+_DECIDED: Final = frozenset({"client_gone", "shutdown", "internal"})
+
+#: Takes one read of a response; returns the cause if it ends the stream.
+_Take = Callable[[UpstreamResponse, Read], Awaitable[str]]
+
+
+class Log(Protocol):
+    """The log as a relay sees it; no field may hold a credential."""
+
+    def info(self, event: str, /, **fields: object) -> None: ...
+
+    def warn(self, event: str, /, **fields: object) -> None: ...
+
+    def error(self, event: str, /, **fields: object) -> None: ...
+
+    def ended(self, ended: "Ended") -> None: ...
+
+    @property
+    def dropped(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What all streams of a process share."""
+
+    config: Config
+    store: Store
+    transport: UpstreamTransport
+    reaper: Reaper
+    log: Log
+    #: Seconds since 1970; durations are measured with trio's clock.
+    wall: Callable[[], float]
+    new_id: Callable[[], str]
+    #: Called with the time that each write to a tape took.
+    wrote: Callable[[float], None]
+    #: Routes and models whose upstream refuses to stream.
+    no_streaming: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    #: The tool results that running streams brought.
+    answers: Running = field(default_factory=Running)
+
+
+class Relay:
+    """One stream, from its first attempt to its one ending. Run it in one task; signal it from others."""
+
+    def __init__(self, stream: str, request: StreamRequest, services: Services) -> None:
+        config, now = services.config, trio.current_time()
+        self.attempts = 0
+        #: What ended the stream.
+        self.cause = ""
+        self.signals = Signals()
+        left = partial(self.signals.send, "left")
+        self.delivery = Delivery(stream, request.caller, request.route.name, now, on_left=left)
+        self.delivery.taped = request.dialect == "chat" or request.route.tape
+        self.recording = Recording(
+            stream,
+            services.store if self.delivery.taped else None,
+            now,
+            services.wrote,
+            serve_on=config.on_log_failure == "serve",
+        )
+        if request.verbatim:  # what we cannot read passes all the same
+            self.recording.recorder.beyond = "rest" if request.dialect else "body"
+        if isinstance(request.body, Upload):
+            self.recording.share()
+        self._arrived_us = int(services.wall() * 1_000_000)
+        self.tool_results = ToolResults.of(stream, request, services.answers, self._arrived_us)
+        self._stream = stream
+        self._request = request
+        self._services = services
+        self._upstream = UpstreamRequest(request, config, services.transport, services.no_streaming)
+        self._deadlines = Deadlines(request, services.reaper, now, partial(self.signals.send, "look"))
+        #: Flags of the ending, beside those that the tape gives.
+        self._flags: dict[str, None] = {"history_marked": None} if request.history else {}
+        self._results_recorded = self.tool_results is None
+        #: Of the last attempt: its response, what broke its connection, and the error that the upstream sent.
+        self._response: UpstreamResponse | None = None
+        self._fault: WireError | None = None
+        self._error_body = b""
+        self._received_bytes = 0
+        #: The client's status, while it is being written with its first frames.
+        self._uncommitted: Answer | None = None
+        self._gave_up = False
+        self._gone = False
+        #: The end was decided on, and leaves the client's answer whole.
+        self._whole = False
+
+    async def run(self) -> None:
+        """Relay the stream to its one ending; raise nothing but cancellation."""
+        log = self._services.log
+        try:
+            await self._run()
+        except StoreError as error:
+            log.error("tape_failed", stream=self._stream, why=str(error))
+            await self._close("log_failure", "untaped")
+        except Exception as error:  # noqa: BLE001 - P20: one stream ends, and nothing else
+            log.error("stream_failed", stream=self._stream, why=repr(error))
+            await self._finish_anyhow("internal")
+        except (trio.Cancelled, BaseExceptionGroup):  # a nursery wraps a cancellation in a group
+            with trio.CancelScope(shield=True):  # writes, and waits for no peer
+                await self._finish_anyhow("shutdown")
+            await trio.lowlevel.checkpoint_if_cancelled()
+        finally:
+            self._deadlines.over = True
+            if not self.delivery.ended.is_set():
+                self.delivery.end(broken=True)
+            with trio.CancelScope(shield=True):  # closing waits for no peer
+                await self._upstream.aclose()
+                if self._response is not None:
+                    await self._response.body.aclose()
+
+    # -- attempts -----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self.attempts += 1
+            outcome = await self._attempt()
+            if isinstance(outcome, str):
+                return await self._finish(outcome)
+            decision = self._upstream.decide(outcome, self._services.wall())
+            self._record_failure(outcome, decision)
+            if decision.next is Next.GIVE_UP:
+                return await self._give_up(outcome, decision)
+            cause = await self._wait(trio.Event(), trio.current_time() + decision.after_s)
+            if cause:
+                return await self._finish(cause)
+
+    async def _attempt(self) -> str | Failure:
+        """Return the cause to end with, or how this attempt failed before anything was delivered."""
+        self._response, self._fault, self._error_body = None, None, b""
+        body = await self._upstream.body()
+        self._deadlines.attempt(trio.current_time())
+        response = await self._ask(body)
+        if not isinstance(response, UpstreamResponse):
+            return response
+        self._response = response
+        take = await self._begin_response(response)
+        cause = take if isinstance(take, str) else await self._read_all(response, take)
+        cause_or_failure = await self._judge(response, cause)
+        await response.body.aclose()
+        return cause_or_failure
+
+    async def _ask(self, body: bytes | Upload) -> UpstreamResponse | Failure | str:
+        """Send the request and return the response once its head is there; meanwhile begin the tape."""
+        upstream, recording = self._upstream, self.recording
+        done, cause = trio.Event(), ""
+        untaped: StoreError | None = None
+        async with trio.open_nursery() as nursery:
+            # In a task of its own: what wants the relay's attention must not cancel a connect or a send.
+            nursery.start_soon(upstream.send, self._recorded(body) if isinstance(body, Upload) else body, done)
+            try:
+                async with recording.turn:
+                    if self.attempts == 1:
+                        await recording.create()
+                        config = self._services.config
+                        recording.later(*recording.opening(self._request, config, self._arrived_us, upstream.sha256))
+                    keys = upstream.attempt_keys(self.attempts)
+                    await self._write(recording.recorder.attempt(recording.t(), keys))
+                cause = await self._wait(done)
+            except StoreError as error:  # raised after the nursery, which would wrap it in a group
+                untaped = error
+            nursery.cancel_scope.cancel()
+        if untaped is not None:
+            raise untaped
+        if self.tool_results is not None and not self._results_recorded:
+            self._results_recorded = True
+            keys = self.tool_results.keys(outputs=self._services.config.requests == "full")
+            recording.later(recording.record("results", keys))
+        if cause:
+            await upstream.aclose()
+            return self._stalled() if cause == "stalled" else cause
+        result, upstream.result = upstream.result, None
+        if isinstance(result, StoreError):
+            raise result
+        if isinstance(result, UploadError):
+            if result.cause == "client_gone":
+                await self._record_gone()
+            return result.cause
+        if isinstance(result, WireError):
+            self._fault = result
+            return no_answer(result)
+        assert result is not None, "asking ends with a response or an error"
+        return result
+
+    async def _recorded(self, upload: Upload) -> AsyncGenerator[bytes]:
+        """Yield the pieces of an upload, each once it is on the tape; or in the end record what they were together."""
+        recording, hashed = self.recording, self._services.config.requests == "hash"
+        await recording.begun.wait()
+        digest, size = sha256(), 0
+        try:
+            async for data in upload:
+                self._deadlines.progress_at = trio.current_time()
+                size += len(data)
+                if hashed:
+                    digest.update(data)
+                else:
+                    async with recording.turn:  # cancelled before it has a number, or once it is written
+                        record = recording.recorder.record("upload", recording.t(), body=data, verbatim=False)
+                        recording.emitted([record])
+                        await recording.write([record])
+                yield data
+        finally:
+            if hashed:
+                part = {} if upload.whole else {"part": True}
+                recording.later(recording.record("upload", {"bytes": size, "sha256": digest.hexdigest(), **part}))
+
+    def _stalled(self) -> Failure | str:
+        if self.delivery.answer is not None and self.recording.emitter.stream.delivered:
+            return "stalled"
+        message = f"The upstream sent nothing for {self._deadlines.silent_s:g} s."
+        return Failure(ending="stalled", message=message, transient=False)
+
+    # -- one response -------------------------------------------------------------------------------------------------
+
+    async def _begin_response(self, response: UpstreamResponse) -> _Take | str:
+        """Record the head; return what takes the reads of this body, or the cause that ends the stream already."""
+        request, recording = self._request, self.recording
+        recording.later(recording.record("head", response.head_keys()))
+        if request.verbatim and self.delivery.answer is None:
+            await self._commit(self._relayed_head(response))
+        shape = shape_of(request, response)
+        if shape is Shape.SNIFF:
+            sniffed = await self._sniff(response)
+            if isinstance(sniffed, str):
+                return sniffed
+            shape = sniffed
+            if shape is not Shape.NOTHING:
+                self._flags["wrong_content_type"] = None
+        if shape is Shape.NOTHING:  # U13, U16; what still comes is recorded for whoever asks what it was
+            for read in await response.drain():
+                await self._write([recording.recorder.body(recording.t(read.t), read.data)])
+            return "protocol"
+        response.shape = shape
+        return self._take_frames if shape is Shape.FRAMES else self._take_body
+
+    async def _sniff(self, response: UpstreamResponse) -> Shape | str:
+        """Return what the first bytes of an unknown media type are, or the cause that ends the stream meanwhile."""
+        signals = self.signals
+        while True:
+            seen = response.seen.lstrip(b"\xef\xbb\xbf \t\r\n")
+            if seen or len(response.seen) > SNIFF_BYTES_MAX:
+                return {b"{": Shape.BODY, b"[": Shape.BODY, b"<": Shape.NOTHING}.get(seen[:1], Shape.FRAMES)
+            try:
+                with trio.CancelScope() as signals.waiting:
+                    if not signals.wanted and not await response.peek():
+                        return Shape.FRAMES
+            except WireError:
+                return Shape.FRAMES  # raised again by the next read
+            finally:
+                signals.waiting = None
+            cause = await self._attend()
+            if cause:
+                return cause
+
+    async def _read_all(self, response: UpstreamResponse, take: _Take) -> str:
+        """Take every read of this response; return the cause of its end."""
+        signals = self.signals
+        while True:
+            late: Read | None = None
+            with trio.CancelScope() as scope:
+                while not signals.wanted:  # a signal may have come during a write
+                    try:
+                        signals.waiting = scope
+                        read = await response.receive()
+                        signals.waiting = None
+                    except WireError as fault:
+                        signals.waiting = None
+                        self._fault = fault.with_traceback(None)  # it holds this frame, and this frame the fault
+                        return CAUSE_OF[fault.ending]
+                    if read is None:
+                        return "framed" if response.framed else "eof"
+                    if signals.wanted and scope.cancel_called:  # in the same moment; a write must not be cancelled
+                        late = read
+                        break
+                    cause = await take(response, read)
+                    if cause or response.over:
+                        return cause or "framed"
+            signals.waiting = None
+            cause = await take(response, late) if late is not None else ""
+            cause = cause or ("framed" if late is not None and response.over else await self._attend())
+            if cause:
+                return cause
+
+    async def _take_frames(self, _: UpstreamResponse, read: Read) -> str:
+        recording = self.recording
+        self._received_bytes += len(read.data)
+        if recording.recorder.drip(recording.t(read.t), read.data):
+            return ""  # it only prolongs a frame that has begun
+        if read.data.count(b"\n") <= 8 * FRAMES_A_TURN_MAX:
+            for records, frames in recording.read(read.t, read.data):
+                await self._take_records(read.t, records, frames)
+        else:
+            with trio.CancelScope(shield=True):  # all of one read, and only then whatever wants it to end
+                for records, frames in recording.read(read.t, read.data, FRAMES_A_TURN_MAX):
+                    await self._take_records(read.t, records, frames)
+                    await trio.lowlevel.checkpoint()
+        if self._request.verbatim:
+            return ""  # it ends where the upstream ends it
+        wire = recording.emitter.wire
+        if wire.error is not None or wire.terminated:
+            return "closed"
+        overflow = recording.recorder.decoder.overflow or wire.overflow
+        if overflow or self._received_bytes > STREAM_BYTES_MAX:
+            return "limit"
+        if self._deadlines.grace_at == inf and wire.finished:
+            self._deadlines.grace(trio.current_time())
+        return ""
+
+    async def _take_records(self, t: float, records: Sequence[Record], frames: list[bytes]) -> None:
+        is_progress = lives if self._request.route.hermes else speaks
+        if records[-1].kind != "frame" or any(map(is_progress, records)):
+            self._deadlines.progress(t)
+        await self._write(records, frames)
+
+    async def _take_body(self, response: UpstreamResponse, read: Read) -> str:
+        request, recording = self._request, self.recording
+        self._received_bytes += len(read.data)
+        self._deadlines.progress(read.t)
+        if request.verbatim:
+            await self._write([recording.recorder.body(recording.t(read.t), read.data)])
+            return ""
+        if not request.streams and self.delivery.answer is None and response.status < 400:
+            await self._commit(self._relayed_head(response))
+        await self._write([recording.recorder.body(recording.t(read.t), read.data)])
+        if response.status >= 400 and not response.keep_error(read.data):
+            return "closed"
+        return "limit" if request.streams and self._received_bytes > BODY_BYTES_MAX else ""
+
+    # -- what the end of a response means -----------------------------------------------------------------------------
+
+    async def _judge(self, response: UpstreamResponse, cause: str) -> str | Failure:
+        """Return the cause to end with, or the failure of a response that delivered nothing."""
+        request, recording = self._request, self.recording
+        if cause == "closed":  # record what still comes, so that the connection can be reused
+            for read in await response.drain():
+                if response.shape is not Shape.FRAMES:
+                    await self._write([recording.recorder.body(recording.t(read.t), read.data)])
+                elif not recording.recorder.decoder.overflow:
+                    for records, frames in recording.read(read.t, read.data):
+                        await self._write(records, frames)
+        await self._write(recording.recorder.rest(recording.t()))
+        if response.masked:
+            self._flags["key_masked"] = None
+        if cause in _DECIDED:
+            return cause
+        failed = response.status >= 400
+        ended = cause in ("framed", "eof")
+        if request.verbatim:
+            return "status" if failed and ended and request.dialect == "chat" and self._fault is None else cause
+        fine = ended and not failed and self._received_bytes > 0
+        if not request.streams and (fine or self.delivery.answer is not None):
+            return cause  # a whole answer was asked for: its own status decides
+        ending, _ = recording.emitter.ending("status" if failed else chat_cause(cause))
+        if request.streams and (recording.emitter.stream.delivered or ending == "completed"):
+            return cause
+        error = recording.emitter.wire.error
+        if failed:
+            self._error_body = response.error_body()
+            return failed_status(response, streams=request.streams, agent=request.route.hermes)
+        if error is not None:
+            self._error_body = parse_block(recording.emitter.stream.failure).payload or b""
+            return failed_in_stream(error)
+        if cause == "stalled":
+            return self._stalled()
+        return unusable("truncated" if ending == "completed" else ending, self._fault)
+
+    def _record_failure(self, failure: Failure, decision: Decision) -> None:
+        keys: dict[str, Any] = {
+            "attempt": self.attempts,
+            "ending": failure.ending,
+            "message": failure.message,
+            "next": decision.next.value,
+        }
+        if failure.status:
+            keys["status"] = failure.status
+        if decision.after_s:
+            keys["after_ms"] = round(decision.after_s * 1_000)
+        if self._response is not None:
+            keys |= self._response.end_keys()
+        self.recording.later(self.recording.record("failed", keys))
+
+    async def _give_up(self, failure: Failure, decision: Decision) -> None:
+        """End after the last attempt: with an HTTP error if the client has no status yet, else in the stream.
+
+        So also if a call is held: its end is reported as `on_partial` says, and after an HTTP error clients that ignore
+        `x-should-retry` would ask again, LangChain.js seven times.
+        """
+        if self.delivery.answer is None and next(self.recording.emitter.wire.calls(), None) is None:
+            self._gave_up = True
+            headers, exhausted = self._upstream.headers, decision.exhausted
+            answer = failure_answer(failure, self._stream, headers, self._error_body, exhausted=exhausted)
+            await self._commit(answer, answer.body)
+        await self._finish("status" if failure.answered else CAUSE_OF.get(failure.ending, "internal"))
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def _write(self, records: Sequence[Record], frames: list[bytes] | None = None) -> None:
+        """Write records, and only then publish what they emit. The first frames fix the client's status."""
+        if not records:
+            return
+        recording, delivery, n = self.recording, self.delivery, records[-1].n
+        if frames is None:
+            frames = recording.emitted(records)
+        if not frames:
+            await recording.write(records)
+            return
+        if delivery.answer is None:
+            self._uncommitted = stream_head(self._upstream.headers, self._stream)
+            commit = recording.recorder.record("commit", records[-1].t, {"status": self._uncommitted.status})
+            frames += recording.emitted([commit], records)
+            records = [*records, commit]
+        await recording.write(records)
+        if self._uncommitted is not None:
+            delivery.commit(self._uncommitted)
+            self._uncommitted = None
+        delivery.publish(frames, n)
+        self._deadlines.published_at = trio.current_time()
+        if recording.store is None:
+            await self._wait_for_room()
+
+    async def _commit(self, answer: Answer, body: bytes | None = None) -> None:
+        """Fix the client's status, with a body if that is the whole answer."""
+        record = self.recording.record("commit", {"status": answer.status}, body)
+        frames = self.recording.emitted([record])
+        await self.recording.write([record])
+        self.delivery.commit(answer)
+        if frames:
+            self.delivery.publish(frames, record.n)
+
+    def _relayed_head(self, response: UpstreamResponse) -> Answer:
+        return relayed_head(response.status, response.headers, self._stream, decoded=response.decoded)
+
+    async def _record_gone(self) -> None:
+        """Record once that the client has left. A piece of an upload may be on its way to the tape."""
+        async with self.recording.turn:
+            if self._gone:
+                return
+            self._gone = True  # only now: a task that is cancelled while it waits has written nothing
+            record = self.recording.record("gone", {"at": self.delivery.sent_n})
+            self.recording.emitted([record])
+            await self.recording.write([record])
+
+    async def _wait_for_room(self) -> None:
+        """Wait for the client of a stream without a tape: what it has not taken can be read nowhere else."""
+        delivery, signals = self.delivery, self.signals
+        delivery.taped = False
+        while (room := delivery.room()) is not None and not signals.wanted - {"look"}:
+            signals.wanted.clear()
+            with trio.CancelScope() as signals.waiting:
+                await room.wait()
+            signals.waiting = None
+        self._deadlines.progress_at = trio.current_time()
+
+    # -- signals ------------------------------------------------------------------------------------------------------
+
+    async def _wait(self, event: trio.Event, until: float = inf) -> str:
+        """Wait for an event or a time, attending to signals; return the cause if one ends the stream."""
+        signals = self.signals
+        while not event.is_set() and trio.current_time() < until:
+            with trio.CancelScope(deadline=until) as signals.waiting:
+                if not signals.wanted:
+                    await event.wait()
+            signals.waiting = None
+            cause = await self._attend()
+            if cause:
+                return cause
+        return ""
+
+    async def _attend(self) -> str:
+        """Do what signals and the clock ask for; return the cause if that ends the stream."""
+        wanted, self.signals.wanted = self.signals.wanted, set()
+        now, deadlines = trio.current_time(), self._deadlines
+        if "shutdown" in wanted:
+            return "shutdown"
+        if "left" in wanted:
+            cause = await self._reader_left(now)
+            if cause:
+                return cause
+        if now >= deadlines.leave_at and self.delivery.readers <= 0:
+            return "client_gone"
+        if now >= deadlines.grace_at:
+            if self.recording.emitter.wire.finished:
+                return "closed"
+            deadlines.grace_at = inf  # another choice has begun
+        if now >= deadlines.stall_at:
+            return "stalled"
+        if now >= deadlines.keepalive_at:
+            if self.delivery.answer is None:
+                await self._commit(stream_head(self._upstream.headers, self._stream))
+            await self._write([self.recording.record("keepalive")])
+        return ""
+
+    async def _reader_left(self, now: float) -> str:
+        route = self._request.route
+        if self.delivery.left:
+            self._deadlines.keepalives = False
+            await self._record_gone()
+        if self.delivery.readers > 0:
+            return ""
+        keep = self._request.resumes or route.on_client_gone == "keep"
+        if not keep and route.on_client_gone == "cancel":
+            return "client_gone"
+        self._deadlines.leave(now + (route.keep_s if keep else route.drain_s))
+        return ""
+
+    # -- the one ending -----------------------------------------------------------------------------------------------
+
+    async def _finish(self, cause: str) -> None:
+        """Write the `end` record and end the client's answer."""
+        recording, delivery, request = self.recording, self.delivery, self._request
+        if recording.recorder.ended:
+            return
+        self.cause = cause
+        if cause in OUR_CAUSES and delivery.answer is None and not delivery.left:
+            answer = our_error(cause, self._stream)
+            await self._commit(answer, answer.body)
+        await self._write(recording.recorder.rest(recording.t()))
+        recorded_cause = cause
+        ending: str
+        flags: Sequence[str]
+        if request.dialect == "chat":
+            # Everything has passed, but beyond the limit nothing was read that could have been the terminator.
+            unread = cause in ("framed", "closed") and recording.recorder.decoder.overflow
+            recorded_cause = "limit" if unread or cause == "upload" else chat_cause(cause)
+            ending, flags = recording.emitter.ending(recorded_cause)
+        else:
+            ending, flags = exchange_ending(self._upstream.status, cause, cut=self._fault is not None)
+        if ending == "completed":
+            self._upstream.completed()
+        if delivery.answer is None and not delivery.left and cause != "client_gone":
+            await self._commit(stream_head(self._upstream.headers, self._stream))
+        if delivery.left and delivery.sent_n < delivery.published_n:  # it left during a write
+            await self._record_gone()
+        untaped = ["untaped"] if recording.untaped else []
+        keys: dict[str, Any] = {"cause": recorded_cause, "ending": ending, "flags": [*flags, *self._flags, *untaped]}
+        if self._response is not None:
+            keys |= self._response.end_keys()
+        self._whole = not self._is_broken(cause, ending)
+        keys["answer"] = "whole" if self._whole else "broken"
+        record = recording.recorder.end(recording.t(), keys)
+        frames = recording.emitted([record])
+        await recording.write([record])
+        if frames:
+            delivery.publish(frames, record.n)
+        delivery.end(broken=not self._whole)
+
+    def _is_broken(self, cause: str, ending: str) -> bool:
+        """Return whether the client's connection has to break: its answer passed as it came, but its end never did."""
+        request = self._request
+        if (request.streams and not request.verbatim) or self._gave_up or cause in WHOLE:
+            promised = _content_length(self.delivery.answer)
+            return request.verbatim and cause == "closed" and self.delivery.published_bytes < promised
+        if cause == "eof" and self._fault is None:  # ended by a close, which chat alone can tell from a cut
+            return ending not in ("completed", "upstream_error")
+        return True
+
+    async def _finish_anyhow(self, cause: str) -> None:
+        """End the tape and the client's answer, whatever failed before."""
+        if self.recording.failed:
+            await self._close("failed_here", "internal")
+            return
+        try:
+            await self._finish(cause)
+        except Exception as error:  # noqa: BLE001 - the emitter itself may be what failed
+            self._services.log.error("ending_failed", stream=self._stream, why=repr(error))
+            await self._close("failed_here", "internal")
+
+    async def _close(self, flag: str, reason: str) -> None:
+        """End the stream after its log, or our own reading of it, failed: as well as the disk allows."""
+        delivery, request, held = self.delivery, self._request, self._uncommitted
+        answer = our_error(reason, self._stream) if delivery.answer is None else None
+        whole = not request.verbatim and (request.streams or self._whole)
+        closing = await self.recording.close(
+            delivery.published_bytes,
+            flag,
+            answer,
+            closed="whole" if whole or answer is not None else "broken",
+            held=held is not None,
+        )
+        self.cause = self.cause if closing.as_meant else "internal"
+        if closing.committed:
+            assert held is not None, "a status was being written"
+            delivery.commit(held)
+        elif answer is not None and not delivery.left:
+            delivery.commit(answer)
+            delivery.publish([answer.body], 0)
+            delivery.end(broken=False)
+            return
+        rest = closing.rest
+        if not closing.tells and request.streams:
+            rest = b"data: %b\n\n" % our_error("internal", self._stream).body
+        if rest:
+            delivery.publish([rest], delivery.published_n)
+        delivery.end(broken=not whole or not (request.streams or closing.tells))
+
+
+def _content_length(answer: Answer | None) -> int:
+    """Return the length that a relayed head announced; 0 if it announced none."""
+    headers = answer.headers if answer is not None else ()
+    lengths = [value for name, value in headers if name.lower() == b"content-length"]
+    return int(lengths[0]) if lengths and lengths[0].isdigit() else 0

@@ -1,4 +1,4 @@
-"""Chat requests that come compressed: read within bounds, and sent on as they came where nothing edits them."""
+"""Compressed chat requests: read within bounds, and forwarded unchanged unless edited."""
 
 import gzip
 import threading
@@ -27,7 +27,7 @@ CODED = {"gzip": gzip.compress(PLAIN), "x-gzip": gzip.compress(PLAIN), "deflate"
 
 
 def keeping(asked: list[tuple[dict[str, str], bytes]]) -> Script:
-    """Answers each request with a stream."""
+    """Return a script that keeps each request and responds with a stream."""
 
     async def script(stream: trio.abc.Stream) -> None:
         while said := await request_of(stream):
@@ -44,7 +44,7 @@ async def sent(home: House, body: bytes, coding: str) -> Any:
 
 
 @pytest.mark.parametrize("coding", CODED)
-async def test_it_is_read_and_goes_on_as_it_came(coding: str, autojump_clock: MockClock) -> None:
+async def test_compressed_request_is_read_and_forwarded_unchanged(coding: str, autojump_clock: MockClock) -> None:
     asked: list[tuple[dict[str, str], bytes]] = []
     async with house(keeping(asked)) as home:
         answered = await sent(home, CODED[coding], coding)
@@ -58,7 +58,7 @@ async def test_it_is_read_and_goes_on_as_it_came(coding: str, autojump_clock: Mo
 
 
 @pytest.mark.parametrize("coding", CODED)
-async def test_where_it_is_edited_it_goes_on_as_what_it_says(coding: str, autojump_clock: MockClock) -> None:
+async def test_edited_request_is_forwarded_uncompressed(coding: str, autojump_clock: MockClock) -> None:
     asked: list[tuple[dict[str, str], bytes]] = []
     async with house(keeping(asked), route={"include_usage": True}) as home:
         assert (await sent(home, CODED[coding], coding)).status == 200
@@ -70,7 +70,7 @@ async def test_where_it_is_edited_it_goes_on_as_what_it_says(coding: str, autoju
         assert request.raw == CODED[coding]
 
 
-async def test_a_history_that_is_cleaned_goes_on_as_what_is_left_of_it(autojump_clock: MockClock) -> None:
+async def test_request_with_cleaned_history_is_forwarded_uncompressed(autojump_clock: MockClock) -> None:
     asked: list[tuple[dict[str, str], bytes]] = []
     async with house(keeping(asked), route={"history": "repair"}) as home:
         marked = dumps({**BODY, **history()})
@@ -81,7 +81,7 @@ async def test_a_history_that_is_cleaned_goes_on_as_what_is_left_of_it(autojump_
         assert apply(marked, [Edit("", start, end, new.encode()) for start, end, new in noted.keys["edits"]]) == body
 
 
-async def test_what_it_asked_is_found_again_by_a_replay(autojump_clock: MockClock) -> None:
+async def test_replay_matches_compressed_request(autojump_clock: MockClock) -> None:
     async with house(keeping([])) as home:
         await sent(home, CODED["gzip"], "gzip")
         await home.settled()
@@ -91,7 +91,7 @@ async def test_what_it_asked_is_found_again_by_a_replay(autojump_clock: MockCloc
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress"])
-async def test_another_coding_is_named_and_not_guessed(coding: str, autojump_clock: MockClock) -> None:
+async def test_unsupported_coding_is_refused_by_name(coding: str, autojump_clock: MockClock) -> None:
     asked: list[tuple[dict[str, str], bytes]] = []
     async with house(keeping(asked)) as home:
         answered = await sent(home, PLAIN, coding)
@@ -100,7 +100,7 @@ async def test_another_coding_is_named_and_not_guessed(coding: str, autojump_clo
         assert asked == []
 
 
-async def test_identity_is_no_coding(autojump_clock: MockClock) -> None:
+async def test_identity_is_accepted(autojump_clock: MockClock) -> None:
     asked: list[tuple[dict[str, str], bytes]] = []
     async with house(keeping(asked)) as home:
         assert (await sent(home, PLAIN, "identity")).status == 200
@@ -117,7 +117,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("body", "status", "code"), WRONG.values(), ids=WRONG)
-async def test_what_cannot_be_read_is_refused(body: bytes, status: int, code: str, autojump_clock: MockClock) -> None:
+async def test_unreadable_body_is_refused(body: bytes, status: int, code: str, autojump_clock: MockClock) -> None:
     asked: list[tuple[dict[str, str], bytes]] = []
     async with house(keeping(asked), config={"body_bytes_max": 2_000}) as home:
         answered = await sent(home, body, "gzip")
@@ -127,13 +127,13 @@ async def test_what_cannot_be_read_is_refused(body: bytes, status: int, code: st
         assert answered.status == 200
 
 
-async def test_one_line_of_a_log_over_and_over_is_no_bomb(autojump_clock: MockClock) -> None:
+async def test_repetitive_log_is_accepted(autojump_clock: MockClock) -> None:
     log = dumps({**BODY, "messages": [{"role": "user", "content": "2026-01-01 00:00:00 INFO ok\n" * 4_000}]})
     async with house(keeping([])) as home:
         assert (await sent(home, gzip.compress(log), "gzip")).status == 200
 
 
-async def test_very_many_members_are_refused(autojump_clock: MockClock) -> None:
+async def test_too_many_members_are_refused(autojump_clock: MockClock) -> None:
     asked: list[tuple[dict[str, str], bytes]] = []
     async with house(keeping(asked)) as home:
         answered = await sent(home, gzip.compress(b"") * 60_000 + CODED["gzip"], "gzip")
@@ -141,7 +141,7 @@ async def test_very_many_members_are_refused(autojump_clock: MockClock) -> None:
         assert asked == []
 
 
-async def test_nobody_waits_for_a_thread_that_decodes_for_somebody_who_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_abandoned_decoding_takes_no_shared_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on = threading.Event()
 
     def stuck(*_: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""One connection against a peer that stops listening: its answer is read all the same, and the rest is not sent."""
+"""A connection to a peer that stops reading: its response is still read, and the rest of the request is not sent."""
 
 from collections.abc import AsyncGenerator, AsyncIterable
 
@@ -15,7 +15,7 @@ ORIGIN = Origin(tls=False, host="upstream.test", port=80)
 
 
 class Deaf(trio.abc.Stream):
-    """Takes so many sends and is broken for more; once it is, or at once, gives these reads, and then is reset."""
+    """A stream that takes so many sends and then breaks; after that, or at once, it gives these reads and is reset."""
 
     def __init__(self, sends: int, *reads: bytes, waits: bool = True) -> None:
         self._left, self._reads = sends, list(reads)
@@ -46,7 +46,7 @@ class Deaf(trio.abc.Stream):
 
 
 class Pieces:
-    """A body whose generator tells whether it was closed."""
+    """A body whose generator notes that it was closed."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -69,7 +69,7 @@ def request(body: bytes | AsyncIterable[bytes]) -> Outgoing:
 
 @pytest.mark.parametrize("sends", [0, 1, 2])
 @pytest.mark.parametrize("body", [b"{}", b"x" * 10 * SEND_BYTES_MAX, Pieces()], ids=["small", "large", "pieces"])
-async def test_who_stops_listening_is_heard(body: bytes | Pieces, sends: int) -> None:
+async def test_peer_that_stops_reading_is_still_read(body: bytes | Pieces, sends: int) -> None:
     stream = Deaf(min(sends, 0 if body == b"{}" else 2), OK)
     connection = Connection(ORIGIN, stream)
     await connection.send(request(body))
@@ -79,27 +79,29 @@ async def test_who_stops_listening_is_heard(body: bytes | Pieces, sends: int) ->
 
 @pytest.mark.parametrize("body", [b"{}", b"x" * 10 * SEND_BYTES_MAX], ids=["small", "large"])
 @pytest.mark.parametrize(("reads", "fault"), [((), ResetError), ((b"",), TruncatedError)])
-async def test_who_says_nothing_either_is_gone(body: bytes, reads: tuple[bytes, ...], fault: type[Exception]) -> None:
+async def test_silent_peer_that_stops_reading_is_a_fault(
+    body: bytes, reads: tuple[bytes, ...], fault: type[Exception]
+) -> None:
     connection = Connection(ORIGIN, Deaf(0, *reads))
     with pytest.raises(fault):
         await connection.send(request(body))
     assert not connection.exchange.started
 
 
-async def test_a_generator_that_is_left_early_is_closed() -> None:
+async def test_unfinished_body_generator_is_closed() -> None:
     body = Pieces()
     await Connection(ORIGIN, Deaf(2, OK)).send(request(body))
     assert body.closed
 
 
-async def test_after_an_early_answer_a_connection_is_not_used_again() -> None:
+async def test_connection_is_not_reused_after_early_response() -> None:
     connection = Connection(ORIGIN, Deaf(100, OK, waits=False))
     await connection.send(request(Pieces()))
     assert connection.exchange.end is not None
     assert not connection.reusable
 
 
-async def test_what_was_sent_whole_and_answered_whole_leaves_it_as_new() -> None:
+async def test_connection_is_reused_after_complete_exchange() -> None:
     stream = Deaf(100, OK, OK, waits=False)
     connection = Connection(ORIGIN, stream)
     for _ in range(2):

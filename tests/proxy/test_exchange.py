@@ -1,4 +1,4 @@
-"""Bytes of an answer to head, body, end and fault: every framing, every way to get it wrong."""
+"""Responses as bytes: every framing, and every way to get it wrong."""
 
 import itertools
 
@@ -24,7 +24,7 @@ CLOSE = b""
 
 
 def begun(method: bytes = b"GET") -> Exchange:
-    """A whole request was sent."""
+    """Return an exchange whose request was sent."""
     exchange = Exchange()
     exchange.request(method, b"/v1/models", [(b"Host", b"upstream.test")])
     exchange.finish()
@@ -59,7 +59,7 @@ def fed(exchange: Exchange, *reads: bytes) -> bytes:
         pytest.param([b"HTTP/1.1 103 X\r\nA: b\r\n\r\n" + LENGTH + b"hello"], b"hello", End.FRAMED, id="1xx before it"),
     ],
 )
-def test_a_body_ends(reads: list[bytes], body: bytes, end: End) -> None:
+def test_body_ends_by_its_framing(reads: list[bytes], body: bytes, end: End) -> None:
     exchange = begun()
     assert fed(exchange, *reads) == body
     assert exchange.end is end
@@ -107,7 +107,7 @@ def test_a_body_ends(reads: list[bytes], body: bytes, end: End) -> None:
         pytest.param([b"HTTP/1.1 200 OK\r\n A: b\r\n\r\n"], b"", ProtocolError, id="a first line that continues"),
     ],
 )
-def test_a_fault_is_found_after_what_came_before_it(reads: list[bytes], body: bytes, fault: type[Exception]) -> None:
+def test_fault_is_found_after_data_before_it(reads: list[bytes], body: bytes, fault: type[Exception]) -> None:
     exchange = begun()
     assert fed(exchange, *reads) == body
     assert type(exchange.fault) is fault
@@ -115,21 +115,21 @@ def test_a_fault_is_found_after_what_came_before_it(reads: list[bytes], body: by
     assert not exchange.reusable
 
 
-def test_the_head_is_as_it_came() -> None:
+def test_head_is_kept_as_received() -> None:
     exchange = begun()
     exchange.feed(b"HTTP/1.1 299 All Fine\r\nX-B: 2\r\nx-a: 1\r\nX-B:\t3 \r\nFolded: a\r\n  b\r\n\r\n")
     headers = ((b"X-B", b"2"), (b"x-a", b"1"), (b"X-B", b"3"), (b"Folded", b"a b"))
     assert exchange.head == Head(299, b"All Fine", headers)
 
 
-def test_a_head_before_a_fault_of_the_same_read_stands() -> None:
+def test_head_and_data_before_fault_in_same_read_are_kept() -> None:
     exchange = begun()
     assert exchange.feed(CHUNKED + b"2\r\nhe\r\nX") == b"he"
     assert exchange.head is not None
     assert isinstance(exchange.fault, ProtocolError)
 
 
-def test_an_answer_to_head_has_no_body() -> None:
+def test_response_to_head_has_no_body() -> None:
     exchange = begun(b"HEAD")
     assert exchange.feed(LENGTH) == b""
     assert exchange.end is End.FRAMED
@@ -137,7 +137,7 @@ def test_an_answer_to_head_has_no_body() -> None:
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
-def test_the_header_block_has_a_limit(more: int) -> None:
+def test_head_limit_is_exact(more: int) -> None:
     block = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: %b\r\n\r\n"
     exchange = begun()
     exchange.feed(block % (b"x" * (HEAD_BYTES_MAX - len(block) + 2 + more)) + b"ok")
@@ -145,14 +145,14 @@ def test_the_header_block_has_a_limit(more: int) -> None:
     assert (exchange.end is End.FRAMED) == (more <= 0)
 
 
-def test_a_header_block_without_an_end_is_not_waited_for() -> None:
+def test_endless_head_is_refused() -> None:
     exchange = begun()
     exchange.feed(b"HTTP/1.1 200 OK\r\nX: " + b"x" * HEAD_BYTES_MAX)
     assert isinstance(exchange.fault, ProtocolError)
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
-def test_the_number_of_headers_has_a_limit(more: int) -> None:
+def test_number_of_headers_is_bounded(more: int) -> None:
     exchange = begun()
     exchange.feed(b"HTTP/1.1 204 X\r\n%b\r\n" % (b"A: b\r\n" * (HEADERS_MAX + more)))
     assert isinstance(exchange.fault, ProtocolError) == (more > 0)
@@ -160,15 +160,15 @@ def test_the_number_of_headers_has_a_limit(more: int) -> None:
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
 @pytest.mark.parametrize("status", [100, 102, 103])
-def test_the_number_of_1xx_answers_has_a_limit(status: int, more: int) -> None:
+def test_number_of_1xx_responses_is_bounded(status: int, more: int) -> None:
     exchange = begun()
     exchange.feed(b"HTTP/1.1 %d X\r\n\r\n" % status * (INFORMATIONAL_MAX + more) + LENGTH + b"hello")
     assert isinstance(exchange.fault, ProtocolError) == (more > 0)
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_what_chunks_spend_on_framing_has_a_limit(more: int) -> None:
-    """U54: each chunk header is within its limit, and a byte costs 1,000."""
+def test_chunk_framing_is_bounded(more: int) -> None:
+    """U54: each size line is within its limit, but frames one byte with 1,000."""
     extended = b"1;%b\r\nx\r\n" % (b"e" * 1000)
     excess_bytes = len(extended) - 1 - CHUNK_BYTES_FREE - 2
     exchange = begun()
@@ -177,7 +177,7 @@ def test_what_chunks_spend_on_framing_has_a_limit(more: int) -> None:
     assert isinstance(exchange.fault, ProtocolError) == bool(more)
 
 
-def test_honest_chunks_of_one_byte_are_not_counted() -> None:
+def test_honest_chunks_of_one_byte_are_accepted() -> None:
     exchange = begun()
     assert fed(exchange, CHUNKED, *[b"1\r\nx\r\n"] * 20_000, b"0\r\n\r\n") == b"x" * 20_000
     assert exchange.end is End.FRAMED
@@ -194,13 +194,13 @@ def test_honest_chunks_of_one_byte_are_not_counted() -> None:
         pytest.param(LENGTH + b"hell", False, id="not at its end"),
     ],
 )
-def test_a_connection_is_used_again_only_when_nothing_is_left(answer: bytes, reusable: bool) -> None:
+def test_connection_is_reusable_only_after_clean_end(answer: bytes, reusable: bool) -> None:
     exchange = begun()
     exchange.feed(answer)
     assert exchange.reusable == reusable
 
 
-def test_an_upgrade_is_a_fault_even_if_somebody_asked() -> None:
+def test_upgrade_is_a_fault_even_if_requested() -> None:
     exchange = Exchange()
     exchange.request(b"GET", b"/", [(b"Host", b"a"), (b"Connection", b"upgrade"), (b"Upgrade", b"x")])
     exchange.finish()
@@ -208,7 +208,7 @@ def test_an_upgrade_is_a_fault_even_if_somebody_asked() -> None:
     assert isinstance(exchange.fault, ProtocolError)
 
 
-def test_an_answer_that_comes_before_the_request_is_out_is_an_answer() -> None:
+def test_early_response_is_accepted() -> None:
     exchange = Exchange()
     exchange.request(b"POST", b"/", [(b"Host", b"a"), (b"Content-Length", b"10")])
     exchange.data(b"12345")
@@ -217,7 +217,7 @@ def test_an_answer_that_comes_before_the_request_is_out_is_an_answer() -> None:
     assert not exchange.reusable
 
 
-def test_a_reset_ends_it_and_the_first_fault_stays() -> None:
+def test_first_fault_is_kept() -> None:
     exchange = begun()
     exchange.fail(fault := ResetError("reset"))
     exchange.fail(TruncatedError("later"))
@@ -225,20 +225,20 @@ def test_a_reset_ends_it_and_the_first_fault_stays() -> None:
 
 
 @pytest.mark.parametrize("header", [(b"X", b"a\r\nEvil: b"), (b"X: y\r\nEvil", b"b"), (b"X", b"a\0"), (b"", b"a")])
-def test_nothing_can_be_injected_into_a_request(header: tuple[bytes, bytes]) -> None:
+def test_header_injection_is_refused(header: tuple[bytes, bytes]) -> None:
     with pytest.raises(LocalError) as raised:
         Exchange().request(b"GET", b"/", [(b"Host", b"a"), header])
     assert "Evil" not in str(raised.value)
 
 
 @pytest.mark.parametrize("target", [b"/a b", b"/a\r\nEvil: b", b""])
-def test_nor_through_its_target(target: bytes) -> None:
+def test_target_injection_is_refused(target: bytes) -> None:
     with pytest.raises(LocalError):
         Exchange().request(b"GET", target, [(b"Host", b"a")])
 
 
 @pytest.mark.parametrize("data", [b"123456", b"1234"])
-def test_a_body_of_another_length_is_our_own_bug(data: bytes) -> None:
+def test_request_body_of_other_length_is_an_error(data: bytes) -> None:
     exchange = Exchange()
     exchange.request(b"POST", b"/", [(b"Host", b"a"), (b"Content-Length", b"5")])
 
@@ -250,7 +250,7 @@ def test_a_body_of_another_length_is_our_own_bug(data: bytes) -> None:
         send()
 
 
-def test_no_fault_quotes_what_came() -> None:
+def test_fault_does_not_quote_received_bytes() -> None:
     for answer in (b"HTTP/1.1 200 OK\r\nA: s3cret\x01\x00\r\n\r\n", CHUNKED + b"s3cret\r\n", CHUNKED + b"1\r\nas3cret"):
         exchange = begun()
         exchange.feed(answer)
@@ -259,7 +259,7 @@ def test_no_fault_quotes_what_came() -> None:
 
 
 @pytest.mark.parametrize("state", ["end", "fault"])
-def test_a_dead_exchange_stays_dead(state: str) -> None:
+def test_feeding_after_end_or_fault_is_a_bug(state: str) -> None:
     exchange = begun()
     exchange.feed(LENGTH + b"hello" if state == "end" else b"garbage")
     with pytest.raises(AssertionError):
@@ -282,10 +282,3 @@ def test_reads_may_be_cut_anywhere(answer: bytes, cuts: list[int]) -> None:
     whole, split = begun(), begun()
     assert fed(whole, answer, CLOSE) == fed(split, *reads, CLOSE)
     assert (whole.head, whole.end, str(whole.fault)) == (split.head, split.end, str(split.fault))
-
-
-def test_every_byte_a_read_of_its_own() -> None:
-    for answer in ANSWERS:
-        whole, split = begun(), begun()
-        assert fed(whole, answer, CLOSE) == fed(split, *(bytes([byte]) for byte in answer), CLOSE)
-        assert (whole.head, whole.end, str(whole.fault)) == (split.head, split.end, str(split.fault))

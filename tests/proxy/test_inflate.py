@@ -1,4 +1,4 @@
-"""Answers that came compressed all the same: decoded in steps, and given up where they are a bomb (U51, U52)."""
+"""Bounded decompression in steps (U51, U52)."""
 
 import gzip
 import zlib
@@ -38,7 +38,7 @@ def decoded(coding: str, wire: bytes, step: int) -> bytes:
     ],
     ids=["gzip", "several members", "deflate", "nothing at all"],
 )
-def test_however_it_is_cut_the_text_comes_out(coding: str, wire: bytes, text: bytes, step: int) -> None:
+def test_input_may_be_cut_anywhere(coding: str, wire: bytes, text: bytes, step: int) -> None:
     assert decoded(coding, wire, step) == text
 
 
@@ -52,12 +52,12 @@ def test_however_it_is_cut_the_text_comes_out(coding: str, wire: bytes, text: by
     ],
     ids=["a coding that we have not", "damage", "half of it", "a bomb"],
 )
-def test_what_cannot_be_decoded_is_given_up(coding: str, wire: bytes, error: type[WiretapeError]) -> None:
+def test_invalid_input_raises(coding: str, wire: bytes, error: type[WiretapeError]) -> None:
     with pytest.raises(error):
         decoded(coding, wire, 1_000)
 
 
-def test_one_step_is_never_longer_than_its_bound() -> None:
+def test_output_steps_are_bounded() -> None:
     wire = gzip.compress(b"".join(b"%d" % number for number in range(400_000)))
     pieces = list(Inflater("gzip").feed(wire))
     assert max(map(len, pieces)) <= INFLATE_STEP_BYTES_MAX
@@ -68,7 +68,7 @@ EMPTY = gzip.compress(b"", mtime=0)
 
 
 class Counted:
-    """zlib's inflaters that know how much they were handed, which each of them copies at its end."""
+    """An inflater that counts its input, because zlib copies the rest at the end of each member."""
 
     def __init__(self, window: int) -> None:
         self._inner = INFLATER(window)
@@ -85,7 +85,7 @@ HANDED: list[int] = []
 INFLATER = zlib.decompressobj
 
 
-def test_no_member_costs_all_that_is_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_slices_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wiretape.proxy.upstream.decompression.zlib.decompressobj", Counted)
     HANDED.clear()
     wire = EMPTY * 5_000 + gzip.compress(TEXT)
@@ -93,14 +93,14 @@ def test_no_member_costs_all_that_is_behind_it(monkeypatch: pytest.MonkeyPatch) 
     assert max(HANDED) <= INFLATE_SLICE_BYTES
 
 
-def test_what_is_all_there_has_so_many_members_and_no_more() -> None:
+def test_number_of_members_of_a_request_is_bounded() -> None:
     wire = EMPTY * (INFLATE_MEMBERS_MAX - 1) + gzip.compress(TEXT)
     assert b"".join(Inflater("gzip", len(TEXT)).feed(wire)) == TEXT
     with pytest.raises(LimitError):
         list(Inflater("gzip", len(TEXT)).feed(EMPTY + wire))
 
 
-def test_of_what_is_all_there_only_the_size_counts_until_it_is_large() -> None:
+def test_ratio_of_a_request_counts_only_beyond_free_size() -> None:
     line = b"2026-01-01 00:00:00 INFO ok\\n"
     text = line * (INFLATE_FREE_BYTES // len(line))
     wire = gzip.compress(text)

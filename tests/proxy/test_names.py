@@ -1,4 +1,4 @@
-"""Lookups against the system's resolver, and against one that hangs."""
+"""Name look-ups by the system's resolver, and by one that hangs."""
 
 import socket
 import threading
@@ -9,7 +9,7 @@ import trio
 from wiretape.proxy.upstream.names import Resolver
 
 
-async def test_a_name_of_this_machine_is_found_both_ways() -> None:
+async def test_local_name_is_resolved_both_ways() -> None:
     resolver = Resolver()
     found = await resolver.getaddrinfo(b"localhost", 80, type=socket.SOCK_STREAM)
     assert {address[4][0] for address in found} <= {"127.0.0.1", "::1"}
@@ -19,8 +19,8 @@ async def test_a_name_of_this_machine_is_found_both_ways() -> None:
     )
 
 
-async def test_a_resolver_that_hangs_takes_no_thread_that_others_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    """U04: given up at once, while its thread goes on."""
+async def test_hanging_resolver_takes_no_shared_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """U04: the call is cancelled at once, while its thread goes on."""
     goes_on, began = threading.Event(), threading.Event()
 
     def hang(*_: object) -> list[object]:

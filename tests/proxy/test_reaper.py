@@ -1,4 +1,4 @@
-"""One task for every deadline: asked when it is due, not before, and as long as there is something to look after."""
+"""One task for all deadlines."""
 
 from math import inf
 
@@ -9,9 +9,7 @@ from trio.testing import MockClock
 from wiretape.proxy.server.reaper import Reaper, together
 
 
-async def test_a_deadline_that_moved_on_is_asked_about_again_when_it_is_due(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
+async def test_moved_deadline_is_checked_again_when_due(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     reaper = Reaper()
     nursery.start_soon(reaper.run)
     asked: list[float] = []
@@ -26,9 +24,7 @@ async def test_a_deadline_that_moved_on_is_asked_about_again_when_it_is_due(
     assert asked == [10, 25]
 
 
-async def test_one_that_is_due_sooner_than_all_others_is_not_kept_waiting(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
+async def test_earlier_deadline_is_checked_first(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     reaper = Reaper()
     nursery.start_soon(reaper.run)
     asked: list[tuple[str, float]] = []
@@ -59,5 +55,5 @@ async def test_one_that_is_due_sooner_than_all_others_is_not_kept_waiting(
     ],
     ids=["a little sooner", "up to a quarter", "at it", "nothing between", "now", "never"],
 )
-def test_looks_that_may_be_sooner_are_taken_together(now: float, by: float, at: float) -> None:
+def test_checks_of_one_quarter_second_share_their_time(now: float, by: float, at: float) -> None:
     assert together(now, by) == at

@@ -1,4 +1,4 @@
-"""The server over the in-memory harness: what a client and an app see, in virtual time"""
+"""The server over in-memory sockets and virtual time, as its clients and apps see it."""
 
 import gc
 import weakref
@@ -12,8 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.support.http import Client, connected, request
 from wiretape.proxy.limits import BODY_AHEAD_BYTES_MAX, PIPELINED_BYTES_MAX, SENDS_A_TURN
-from wiretape.proxy.server.client_socket import ClientSocket, Timeouts
-from wiretape.proxy.server.server import ServerSettings
+from wiretape.proxy.server.client_socket import ClientSocket
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -44,7 +43,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def watching(_scope: Any, receive: Any, send: Any) -> None:
-    """As apps are told to do it: stop when `http.disconnect` comes."""
+    """Stop at `http.disconnect`, as ASGI apps should."""
     async with trio.open_nursery() as nursery:
 
         async def watch() -> None:
@@ -79,10 +78,7 @@ APPS: list[Any] = [
 
 @pytest.mark.parametrize("app", APPS)
 @pytest.mark.parametrize("asked", [CLOSING, request(version="1.0")], ids=["Connection: close", "HTTP/1.0"])
-async def test_the_connection_closes_at_once_after_the_last_byte(
-    autojump_clock: MockClock, app: App, asked: bytes
-) -> None:
-    del autojump_clock
+async def test_connection_closes_at_once_after_last_byte(autojump_clock: MockClock, app: App, asked: bytes) -> None:
     async with connected(app) as connect:
         client = await connect()
         await client.send(asked)
@@ -95,8 +91,7 @@ async def test_the_connection_closes_at_once_after_the_last_byte(
 
 
 @pytest.mark.parametrize("app", APPS)
-async def test_an_idle_connection_closes_at_its_timeout(autojump_clock: MockClock, app: App) -> None:
-    del autojump_clock
+async def test_idle_connection_closes_at_its_timeout(autojump_clock: MockClock, app: App) -> None:
     async with connected(app) as connect:
         client = await connect()
         for _ in range(2):
@@ -107,8 +102,7 @@ async def test_an_idle_connection_closes_at_its_timeout(autojump_clock: MockCloc
         assert trio.current_time() == pytest.approx(40 + 75)
 
 
-async def test_a_connection_that_never_asks_is_closed_too(autojump_clock: MockClock) -> None:
-    del autojump_clock
+async def test_connection_without_request_closes_at_idle_timeout(autojump_clock: MockClock) -> None:
     async with connected(hello) as connect:
         client = await connect()
         assert await client.receive() == b""
@@ -125,11 +119,9 @@ async def test_a_connection_that_never_asks_is_closed_too(autojump_clock: MockCl
         pytest.param("GET", 304, [], b"", "none", id="304"),
     ],
 )
-async def test_an_answer_is_framed_as_it_must_be(
+async def test_response_framing_follows_method_status_and_headers(
     autojump_clock: MockClock, method: str, status: int, headers: Any, body: bytes, ended: str
 ) -> None:
-    del autojump_clock
-
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send(piece(b"bo"))
@@ -138,19 +130,17 @@ async def test_an_answer_is_framed_as_it_must_be(
 
     async with connected(app) as connect:
         client = await connect()
-        for _ in range(2):  # nothing of the first is left before the second
+        for _ in range(2):  # on one connection
             await client.send(request(method))
             answer = await client.response(method=method)
             assert (answer.status, answer.body, answer.ended) == (status, body, ended)
             assert answer.header(b"server") is answer.header(b"date") is None
 
 
-# What is torn.
+# Sends
 
 
-async def test_nothing_follows_a_torn_frame(autojump_clock: MockClock) -> None:
-    del autojump_clock
-
+async def test_nothing_follows_torn_send(autojump_clock: MockClock) -> None:
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await send(START)
         with trio.move_on_after(5):
@@ -168,9 +158,7 @@ async def test_nothing_follows_a_torn_frame(autojump_clock: MockClock) -> None:
         assert connect.open == 0
 
 
-async def test_a_send_cancelled_between_two_frames_tears_nothing(autojump_clock: MockClock) -> None:
-    del autojump_clock
-
+async def test_send_cancelled_between_two_pieces_tears_nothing(autojump_clock: MockClock) -> None:
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await send(START)
         with trio.CancelScope() as scope:
@@ -190,8 +178,7 @@ async def test_a_send_cancelled_between_two_frames_tears_nothing(autojump_clock:
         assert answer.body == b"".join(b"%d " % n for n in range(SENDS_A_TURN - 1)) + b"an error frame"
 
 
-async def test_a_reader_that_stalls_is_cut_at_the_write_timeout(autojump_clock: MockClock) -> None:
-    del autojump_clock
+async def test_stalled_reader_is_cut_at_write_timeout(autojump_clock: MockClock) -> None:
     left: list[float] = []
 
     async def app(_scope: Any, receive: Any, send: Any) -> None:
@@ -211,9 +198,7 @@ async def test_a_reader_that_stalls_is_cut_at_the_write_timeout(autojump_clock: 
         assert connect.open == 0
 
 
-async def test_a_slow_reader_gets_all_of_it(autojump_clock: MockClock) -> None:
-    del autojump_clock
-
+async def test_slow_reader_gets_everything(autojump_clock: MockClock) -> None:
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await send(START)
         await send(piece(b"z" * 200_000))
@@ -230,9 +215,7 @@ async def test_a_slow_reader_gets_all_of_it(autojump_clock: MockClock) -> None:
         assert trio.current_time() > 150
 
 
-async def test_two_tasks_that_send_at_once_do_not_mix(autojump_clock: MockClock) -> None:
-    del autojump_clock
-
+async def test_concurrent_sends_do_not_mix(autojump_clock: MockClock) -> None:
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await send(START)
         async with trio.open_nursery() as nursery:
@@ -248,8 +231,7 @@ async def test_two_tasks_that_send_at_once_do_not_mix(autojump_clock: MockClock)
         assert sorted(data for _, data in answer.pieces) == [bytes([letter]) * 5000 for letter in b"abcdefgh"]
 
 
-async def test_an_app_that_only_sends_lets_others_run(autojump_clock: MockClock) -> None:
-    del autojump_clock
+async def test_app_that_only_sends_lets_other_tasks_run(autojump_clock: MockClock) -> None:
     turns = 0
 
     async def other() -> None:
@@ -275,7 +257,7 @@ async def test_an_app_that_only_sends_lets_others_run(autojump_clock: MockClock)
         assert connect.log == []
 
 
-# What is cut.
+# Incomplete responses
 
 
 @pytest.mark.parametrize(
@@ -287,11 +269,9 @@ async def test_an_app_that_only_sends_lets_others_run(autojump_clock: MockClock)
     ],
 )
 @pytest.mark.parametrize("how", ["abort", "return", "raise", "cancel"])
-async def test_a_cut_answer_never_looks_whole(
+async def test_cut_response_never_looks_complete(
     autojump_clock: MockClock, version: str, headers: Any, ended: str, how: str
 ) -> None:
-    del autojump_clock
-
     async def app(scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send(piece(b"half"))
@@ -319,9 +299,7 @@ async def test_a_cut_answer_never_looks_whole(
 
 
 @pytest.mark.parametrize("how", ["return", "raise"])
-async def test_an_app_that_says_nothing_is_a_500(autojump_clock: MockClock, how: str) -> None:
-    del autojump_clock
-
+async def test_app_without_response_is_a_500(autojump_clock: MockClock, how: str) -> None:
     async def app(*_: Any) -> None:
         if how == "raise":
             raise ValueError("a secret")
@@ -335,12 +313,11 @@ async def test_an_app_that_says_nothing_is_a_500(autojump_clock: MockClock, how:
         assert await client.receive() == b""
 
 
-# Bodies.
+# Request bodies
 
 
 @pytest.mark.parametrize("answers_first", [False, True], ids=["before an answer", "while the app answers"])
-async def test_a_body_that_is_no_http(autojump_clock: MockClock, answers_first: bool) -> None:
-    del autojump_clock
+async def test_malformed_body_is_refused_or_aborts_the_response(autojump_clock: MockClock, answers_first: bool) -> None:
     told: list[str] = []
 
     async def app(_scope: Any, receive: Any, send: Any) -> None:
@@ -385,14 +362,13 @@ TRAILERS = {
 
 @pytest.mark.parametrize("size", [1, 7, 1_000])
 @pytest.mark.parametrize(("trailers", "status"), TRAILERS.values(), ids=TRAILERS)
-async def test_where_a_chunked_body_ends_nobody_can_see_another_request(
+async def test_end_of_chunked_body_hides_no_request(
     autojump_clock: MockClock, trailers: bytes, status: int, size: int
 ) -> None:
-    del autojump_clock
     async with connected(echo) as connect:
         client = await connect()
         sent = CHUNKS + trailers
-        behind = CLOSING if status == 200 else b""  # what is refused waits for nothing that could make it whole
+        behind = CLOSING if status == 200 else b""  # a refusal does not wait for more
         for at in range(0, len(sent), size):
             await client.send(sent[at : at + size])
         await client.send(behind)
@@ -407,9 +383,7 @@ async def test_where_a_chunked_body_ends_nobody_can_see_another_request(
         assert connect.open == 0
 
 
-async def test_an_answer_before_the_end_of_a_long_body_arrives_whole(autojump_clock: MockClock) -> None:
-    """And the app that reads nothing of it does not wait for itself."""
-    del autojump_clock
+async def test_response_before_end_of_long_body_arrives_whole(autojump_clock: MockClock) -> None:
 
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await trio.sleep(1)
@@ -432,8 +406,7 @@ async def endless(client: Client) -> None:
         await trio.sleep(0.1)
 
 
-async def test_who_goes_on_sending_after_the_answer_is_cut_off(autojump_clock: MockClock) -> None:
-    del autojump_clock
+async def test_client_that_sends_on_after_response_is_cut_off(autojump_clock: MockClock) -> None:
     async with connected(hello) as connect:
         client = await connect()
         await client.send(request("POST", "/", "Content-Length: 1000000"))
@@ -444,8 +417,7 @@ async def test_who_goes_on_sending_after_the_answer_is_cut_off(autojump_clock: M
         assert trio.current_time() - began == pytest.approx(1, abs=0.2)
 
 
-async def test_what_waits_of_a_body_is_bounded(autojump_clock: MockClock) -> None:
-    del autojump_clock
+async def test_unread_body_is_bounded(autojump_clock: MockClock) -> None:
     sizes: list[int] = []
 
     async def app(_scope: Any, receive: Any, send: Any) -> None:
@@ -462,10 +434,9 @@ async def test_what_waits_of_a_body_is_bounded(autojump_clock: MockClock) -> Non
 
 
 @pytest.mark.parametrize(("app", "informational"), [(echo, [100]), (hello, [])], ids=["wanted", "not wanted"])
-async def test_a_client_is_told_to_go_on_when_its_body_is_wanted(
+async def test_100_continue_is_sent_when_app_receives(
     autojump_clock: MockClock, app: App, informational: list[int]
 ) -> None:
-    del autojump_clock
     async with connected(app) as connect:
         client = await connect()
         await client.send(request("POST", "/", "Expect: 100-continue", "Content-Length: 4"))
@@ -476,7 +447,7 @@ async def test_a_client_is_told_to_go_on_when_its_body_is_wanted(
         assert (answer.status, answer.informational) == (200, informational)
 
 
-# Clients that leave.
+# Clients that leave
 
 
 async def waiting(_scope: Any, receive: Any, send: Any, left: list[float]) -> None:
@@ -492,9 +463,8 @@ async def waiting(_scope: Any, receive: Any, send: Any, left: list[float]) -> No
 @pytest.mark.parametrize(
     "behind", [b"", request(), b"GET"], ids=["", "with a request behind", "with half a request behind"]
 )
-async def test_a_client_that_leaves_is_seen_at_once(autojump_clock: MockClock, how: str, behind: bytes) -> None:
-    """A half-close is leaving, too: no one can tell it from a close before something was sent."""
-    del autojump_clock
+async def test_leaving_client_is_seen_at_once(autojump_clock: MockClock, how: str, behind: bytes) -> None:
+    """A half-close counts as leaving: it looks the same as a close."""
     left: list[float] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -513,12 +483,10 @@ async def test_a_client_that_leaves_is_seen_at_once(autojump_clock: MockClock, h
             assert (answer.body, answer.ended) == (b"first", "cut")
 
 
-# Several requests.
+# Several requests
 
 
 async def test_pipelined_requests_are_answered_in_order(autojump_clock: MockClock) -> None:
-    del autojump_clock
-
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await trio.sleep(1)
         await echo(scope, receive, send)
@@ -537,10 +505,7 @@ async def test_pipelined_requests_are_answered_in_order(autojump_clock: MockCloc
 
 @pytest.mark.parametrize("behind", [request(), b"\r\n"], ids=["a request", "an empty line"])
 @pytest.mark.parametrize("how", ["close", "abort"])
-async def test_what_stands_behind_the_last_request_harms_nothing(
-    autojump_clock: MockClock, behind: bytes, how: str
-) -> None:
-    del autojump_clock
+async def test_bytes_after_last_request_change_nothing(autojump_clock: MockClock, behind: bytes, how: str) -> None:
     asked = 0
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -563,8 +528,7 @@ async def test_what_stands_behind_the_last_request_harms_nothing(
         assert (asked, connect.open) == (1, 0)
 
 
-async def test_a_bad_request_behind_a_good_one_is_refused_after_its_answer(autojump_clock: MockClock) -> None:
-    del autojump_clock
+async def test_bad_pipelined_request_is_refused_after_response_before_it(autojump_clock: MockClock) -> None:
     async with connected(hello) as connect:
         client = await connect()
         await client.send(request() + b"GET / HTTP/1.1\nHost: test\n\n" + request())
@@ -573,9 +537,7 @@ async def test_a_bad_request_behind_a_good_one_is_refused_after_its_answer(autoj
         assert await client.receive() == b""
 
 
-async def test_what_is_kept_behind_a_request_is_bounded(autojump_clock: MockClock) -> None:
-    del autojump_clock
-
+async def test_pipelined_bytes_are_bounded(autojump_clock: MockClock) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await trio.sleep(10)
         await echo(scope, receive, send)
@@ -599,9 +561,7 @@ async def test_what_is_kept_behind_a_request_is_bounded(autojump_clock: MockCloc
             assert (await client.response()).body == bytes(10_000)
 
 
-async def test_an_app_cannot_write_into_the_next_answer(autojump_clock: MockClock) -> None:
-    del autojump_clock
-
+async def test_app_cannot_write_into_next_response(autojump_clock: MockClock) -> None:
     async def app(_scope: Any, receive: Any, send: Any) -> None:
         await hello(_scope, receive, send)
         await trio.sleep(1)
@@ -619,12 +579,10 @@ async def test_an_app_cannot_write_into_the_next_answer(autojump_clock: MockCloc
         assert "LocalError" in line
 
 
-# All of them.
+# The whole server
 
 
-async def test_a_server_that_stops_ends_idle_connections_and_lets_answers_be(autojump_clock: MockClock) -> None:
-    del autojump_clock
-
+async def test_retiring_ends_idle_connections_and_lets_responses_finish(autojump_clock: MockClock) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await trio.sleep(5)
         await hello(scope, receive, send)
@@ -643,36 +601,7 @@ async def test_a_server_that_stops_ends_idle_connections_and_lets_answers_be(aut
         assert await busy.receive() == b""
 
 
-async def test_hundreds_of_connections(autojump_clock: MockClock) -> None:
-    del autojump_clock
-    got = 0
-
-    async def app(_scope: Any, _receive: Any, send: Any) -> None:
-        await send(START)
-        for _ in range(5):
-            await trio.sleep(1)
-            await send(piece(b"tick"))
-        await send(END)
-
-    async def one() -> None:
-        nonlocal got
-        client = await connect()
-        await client.send(request())
-        answer = await client.response()
-        assert answer.ended == "chunked"
-        got += len(answer.pieces)
-        client.close()
-
-    async with connected(app) as connect:
-        async with trio.open_nursery() as nursery:
-            for _ in range(300):
-                nursery.start_soon(one)
-        await wait_all_tasks_blocked()
-        assert (got, connect.open) == (1500, 0)
-
-
-async def test_nothing_holds_a_connection_that_is_over(autojump_clock: MockClock, monkeypatch: Any) -> None:
-    del autojump_clock
+async def test_nothing_keeps_a_closed_connection_alive(autojump_clock: MockClock, monkeypatch: Any) -> None:
     made: list[weakref.ref[ClientSocket]] = []
     born = ClientSocket.open
 
@@ -690,19 +619,7 @@ async def test_nothing_holds_a_connection_that_is_over(autojump_clock: MockClock
         assert [each() for each in made] == [None]
 
 
-async def test_timeouts_are_settings(autojump_clock: MockClock) -> None:
-    del autojump_clock
-    settings = ServerSettings(timeouts=Timeouts(idle_s=3, head_s=2))
-    async with connected(hello, settings=settings) as connect:
-        idle, slow = await connect(), await connect()
-        await slow.send(b"GET")
-        assert await slow.receive() == b""
-        assert trio.current_time() == pytest.approx(2, abs=0.01)
-        assert await idle.receive() == b""
-        assert trio.current_time() == pytest.approx(3, abs=0.01)
-
-
-async def test_a_status_comes_with_its_phrase(autojump_clock: MockClock) -> None:
+async def test_status_line_has_a_phrase(autojump_clock: MockClock) -> None:
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 401, "headers": []})
         await send({"type": "http.response.body", "body": b"no", "more_body": False})

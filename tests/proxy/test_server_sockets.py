@@ -1,4 +1,4 @@
-"""The server on real sockets: what only a kernel does"""
+"""The server on real sockets: what only a kernel does."""
 
 import os
 import resource
@@ -30,7 +30,7 @@ async def hello(_scope: Any, _receive: Any, send: Any) -> None:
 async def serving(
     app: App, settings: ServerSettings | None = None
 ) -> AsyncGenerator[tuple[int, trio.Event, trio.Event]]:
-    """The port, the shutdown and what is set when `serve` has returned."""
+    """Yield the port, the shutdown event, and the event that is set when `serve` has returned."""
     sockets = listening("127.0.0.1", 0)
     shutdown, returned = trio.Event(), trio.Event()
     async with trio.open_nursery() as nursery:
@@ -55,7 +55,7 @@ async def said(stream: trio.abc.ReceiveStream) -> bytes:
         return b"".join([bytes(data) async for data in stream])
 
 
-async def test_a_request_over_tcp() -> None:
+async def test_request_over_tcp() -> None:
     async with serving(hello) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
         await client.send_all(request("GET", "/", "Connection: close"))
         assert (await said(client)).endswith(b"\r\n\r\nhello")
@@ -67,8 +67,8 @@ async def endless(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.body", "body": bytes(4096), "more_body": True})
 
 
-async def test_a_shutdown_ends_in_time_with_readers_that_stall() -> None:
-    """What a busy machine adds, it does not add each time."""
+async def test_shutdown_ends_in_time_with_stalled_readers() -> None:
+    """Take the best of three: a busy machine slows only some of them."""
     assert min([await _shutdown_s() for _ in range(3)]) < 1.3
 
 
@@ -82,14 +82,14 @@ async def _shutdown_s() -> float:
         await trio.sleep(0.2)  # until the kernel's buffers are full
         began = trio.current_time()
         shutdown.set()
-        with trio.fail_after(10):  # the reader would stall for ever
+        with trio.fail_after(10):  # otherwise the reader stalls for ever
             await returned.wait()
         took_s = trio.current_time() - began
         assert took_s >= 0.3
     return took_s
 
 
-async def test_a_shutdown_stops_accepting_and_closes_idle_connections_at_once() -> None:
+async def test_shutdown_stops_accepting_and_closes_idle_connections_at_once() -> None:
     assert min([await _closed_s() for _ in range(5)]) < 0.1
 
 
@@ -100,7 +100,7 @@ async def _closed_s() -> float:
             assert b"hello" in bytes(await client.receive_some())
             began = trio.current_time()
             shutdown.set()
-            with trio.fail_after(10):  # an answer would be given 30 s
+            with trio.fail_after(10):  # otherwise the response has 30 s
                 assert await client.receive_some() == b""
                 await returned.wait()
             took_s = trio.current_time() - began
@@ -109,7 +109,7 @@ async def _closed_s() -> float:
     return took_s
 
 
-async def test_a_reader_that_stalls_is_reset_at_the_write_timeout() -> None:
+async def test_stalled_reader_is_reset_at_write_timeout() -> None:
     left = trio.Event()
 
     async def app(_scope: Any, receive: Any, send: Any) -> None:
@@ -129,7 +129,7 @@ async def test_a_reader_that_stalls_is_reset_at_the_write_timeout() -> None:
             await said(client)
 
 
-def test_listening_sockets_pass_the_user_timeout_on() -> None:
+def test_accepted_sockets_inherit_user_timeout() -> None:
     (sock,) = listening("127.0.0.1", 0)
     with sock, socket.create_connection(sock.getsockname()):
         sock.setblocking(True)
@@ -145,13 +145,13 @@ def test_localhost_is_one_port_on_all_its_addresses() -> None:
         sock.close()
 
 
-def test_brackets_around_an_address_are_no_part_of_it() -> None:
+def test_brackets_around_host_are_ignored() -> None:
     (sock,) = listening("[127.0.0.1]", 0)
     with sock:
         assert sock.getsockname()[0] == "127.0.0.1"
 
 
-def test_an_address_that_this_machine_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_that_machine_lacks_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.1", 0))  # of the addresses for documentation
     having = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
 
@@ -165,13 +165,13 @@ def test_an_address_that_this_machine_lacks_is_left_out(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "no.such.host.invalid"], ids=["a port in use", "an unknown host"])
-def test_what_cannot_be_listened_on_is_one_line(host: str) -> None:
+def test_bind_error_is_one_line(host: str) -> None:
     (taken,) = listening("127.0.0.1", 0)
     with taken, pytest.raises(BindError, match=r"^cannot listen on .* port \d+: [^\n]+$"):
         listening(host, taken.getsockname()[1])
 
 
-async def test_an_answer_cut_in_a_stream_arrives_to_its_last_byte() -> None:
+async def test_cut_response_arrives_to_its_last_byte() -> None:
     async def app(scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"a" * 100_000, "more_body": True})
@@ -185,7 +185,7 @@ async def test_an_answer_cut_in_a_stream_arrives_to_its_last_byte() -> None:
         assert not answer.endswith(b"0\r\n\r\n")
 
 
-async def test_a_long_body_that_is_refused_does_not_lose_the_answer_to_a_reset() -> None:
+async def test_early_response_to_long_body_is_not_lost_to_a_reset() -> None:
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"3")]})
         await send({"type": "http.response.body", "body": b"no!"})
@@ -195,7 +195,7 @@ async def test_a_long_body_that_is_refused_does_not_lose_the_answer_to_a_reset()
         assert (await said(client)).endswith(b"\r\n\r\nno!")
 
 
-async def test_without_descriptors_it_waits_and_says_so_once_a_second() -> None:
+async def test_without_descriptors_accepting_pauses_and_logs_once_a_second() -> None:
     log: list[str] = []
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     async with serving(hello, ServerSettings(log=log.append)) as (port, _, _):
@@ -217,7 +217,7 @@ async def test_without_descriptors_it_waits_and_says_so_once_a_second() -> None:
 
 
 @needs_openssl
-async def test_tls_speaks_http1_only() -> None:
+async def test_tls_offers_http1_only() -> None:
     server_context()
     folder = authority().parent
     settings = ServerSettings(certfile=folder / "good.pem", keyfile=folder / "good.key")
@@ -245,7 +245,7 @@ async def test_tls_speaks_http1_only() -> None:
 
 
 @needs_openssl
-async def test_who_does_not_shake_hands_is_closed() -> None:
+async def test_client_without_tls_handshake_is_closed() -> None:
     server_context()
     folder = authority().parent
     settings = ServerSettings(certfile=folder / "good.pem", keyfile=folder / "good.key", timeouts=Timeouts(head_s=0.2))
@@ -255,7 +255,7 @@ async def test_who_does_not_shake_hands_is_closed() -> None:
 
 @needs_openssl
 @pytest.mark.parametrize("stalls", [False, True], ids=["torn", "stalled"])
-async def test_a_tls_client_that_goes_wrong_ends_in_time(stalls: bool) -> None:
+async def test_torn_or_stalled_tls_client_ends_in_time(stalls: bool) -> None:
     server_context()
     folder = authority().parent
     settings = ServerSettings(
@@ -282,6 +282,6 @@ async def test_a_tls_client_that_goes_wrong_ends_in_time(stalls: bool) -> None:
             await ended.wait()
 
 
-def test_trio_keeps_the_socket_under_the_private_name_that_the_proxy_uses() -> None:
+def test_trio_keeps_its_socket_under_the_private_name_used_here() -> None:
     with socket.socket() as sock:
         assert vars(trio.socket.from_stdlib_socket(sock))["_sock"] is sock

@@ -27,7 +27,7 @@ MemoryPair = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 async def joined(
     context: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[tuple[TlsStream, "trio.SSLStream[trio.abc.Stream]"]]:
-    """Both sides after the handshake."""
+    """Yield both sides after the handshake."""
     ours, theirs = memory_stream_pair()
     client = TlsStream(ours, context or trusting(), HOST)
     server: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(theirs, server_context(), server_side=True)
@@ -37,14 +37,14 @@ async def joined(
     yield client, server
 
 
-async def test_all_records_of_one_read_are_one_item() -> None:
+async def test_records_of_one_read_are_joined() -> None:
     async with joined() as (client, server):
         for piece in (b"a", b"b" * 20_000, b"c"):
             await server.send_all(piece)
         assert await client.receive_some() == b"a" + b"b" * 20_000 + b"c"
 
 
-async def test_both_sides_may_talk_at_once() -> None:
+async def test_both_sides_may_send_at_once() -> None:
     text = bytes(range(256)) * 4096
     async with joined() as (client, server):
         received: dict[str, bytes] = {}
@@ -62,7 +62,7 @@ async def test_both_sides_may_talk_at_once() -> None:
         assert received == {"ours": text, "theirs": text}
 
 
-async def test_a_goodbye_is_an_end_after_all_data() -> None:
+async def test_goodbye_is_an_end_after_all_data() -> None:
     async with joined() as (client, server):
         await server.send_all(b"bye")
         await server.aclose()
@@ -70,7 +70,7 @@ async def test_a_goodbye_is_an_end_after_all_data() -> None:
         assert [await client.receive_some() for _ in range(2)] == [b"", b""]
 
 
-async def test_a_close_without_a_goodbye_is_torn_after_all_data() -> None:
+async def test_close_without_goodbye_is_broken_after_all_data() -> None:
     async with joined() as (client, server):
         await server.send_all(b"by")
         await server.transport_stream.aclose()
@@ -80,7 +80,7 @@ async def test_a_close_without_a_goodbye_is_torn_after_all_data() -> None:
                 await client.receive_some()
 
 
-async def test_damage_is_torn_after_all_data() -> None:
+async def test_damage_is_broken_after_all_data() -> None:
     async with joined() as (client, server):
         await server.send_all(b"good")
         await server.transport_stream.send_all(b"\x17\x03\x03\x00\x13" + b"x" * 19)
@@ -91,11 +91,11 @@ async def test_damage_is_torn_after_all_data() -> None:
             await client.send_all(b"more")
 
 
-async def test_a_record_may_come_in_any_pieces() -> None:
+async def test_record_may_come_in_any_pieces() -> None:
     async with joined() as (client, server):
         wire = cast("MemoryPair", server.transport_stream), cast("MemoryPair", client.transport)
         sending, receiving = wire[0].send_stream, wire[1].receive_stream
-        sending.send_all_hook = None  # nothing flows but by hand
+        sending.send_all_hook = None  # bytes are moved by hand
         await server.send_all(b"whole")
         got: list[bytes] = []
 
@@ -109,8 +109,8 @@ async def test_a_record_may_come_in_any_pieces() -> None:
         assert got == [b"whole"]
 
 
-async def test_what_comes_with_the_end_of_the_handshake_is_not_waited_for() -> None:
-    server_context("TLS 1.2").maximum_version = ssl.TLSVersion.TLSv1_2  # whose last flight is the server's
+async def test_data_with_end_of_handshake_is_returned_at_once() -> None:
+    server_context("TLS 1.2").maximum_version = ssl.TLSVersion.TLSv1_2  # here the server sends the last message
     ours, theirs = memory_stream_pair()
     ours.receive_stream.receive_some_hook = wait_all_tasks_blocked
     server: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(theirs, server_context("TLS 1.2"), server_side=True)
@@ -122,7 +122,7 @@ async def test_what_comes_with_the_end_of_the_handshake_is_not_waited_for() -> N
             assert await client.receive_some() == b"at once"
 
 
-async def test_nothing_may_be_sent() -> None:
+async def test_empty_send_is_allowed() -> None:
     async with joined() as (client, server):
         await client.send_all(b"")
         await client.send_all(b"a")
@@ -130,7 +130,7 @@ async def test_nothing_may_be_sent() -> None:
         await client.wait_send_all_might_not_block()
 
 
-async def test_a_cancelled_read_has_lost_nothing() -> None:
+async def test_cancelled_read_loses_nothing() -> None:
     async with joined() as (client, server):
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -150,7 +150,7 @@ async def test_only_http_1_1_is_offered() -> None:
     assert server.selected_alpn_protocol() == "http/1.1"
 
 
-async def test_the_environment_may_name_whom_to_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ssl_cert_file_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority()))
     async with joined(client_context()) as (client, server):
         await server.send_all(b"a")
@@ -167,7 +167,7 @@ async def test_ca_file_is_trusted_in_addition_to_the_system_store(monkeypatch: p
         assert await client.receive_some() == b"a"
 
 
-def test_what_is_old_or_unnamed_is_never_taken() -> None:
+def test_context_is_strict() -> None:
     context = client_context()
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
     assert context.check_hostname

@@ -1,4 +1,4 @@
-"""The in-memory harness: the server's real connection class, a pipe instead of a socket, and clients that misbehave
+"""The in-memory server harness: the server's real connections over pipes, with clients that misbehave.
 
     async def test_it(autojump_clock: trio.testing.MockClock) -> None:
         async with connected(app) as connect:
@@ -7,16 +7,9 @@
             answer = await client.response()
             assert (answer.status, answer.body, answer.ended) == (200, b"hello", "chunked")
 
-True HTTP bytes go both ways, in virtual time, without ports: hundreds of connections are no trouble. The pipe behaves
-as a socket does: it holds `capacity` bytes each way (a client that does not read stalls the server), a close with
-unread bytes is a reset, and a reset throws away what its sender had sent and the other side had not read.
-
-A client: `send(bytes)`, `receive()` (raw; empty at the end, trio.BrokenResourceError for a reset), `response()`,
-`fin()` (half-close), `close()` (as a process that exits), `rst()`. Who never reads has stopped reading. To look into an
-answer that is under way: `answer = await client.response(until=lambda answer: answer.body.endswith(b"x"))`, then
-`await client.more(answer)` piece by piece.
-`answer.pieces` are the body's pieces with trio's time of each: chunks where it is chunked, reads where not.
-`answer.ended` says how the body ended, see `Ended`. `answer.at` is the time of the head, `answer.ended_at` of the end.
+True HTTP bytes go both ways, in virtual time and without ports. A pipe behaves as a socket does: it holds `capacity`
+bytes each way, so a client that does not read stalls the server; a close with unread bytes is a reset; and a reset
+drops what its sender had sent and the other side had not read.
 """
 
 import socket
@@ -35,8 +28,8 @@ from wiretape.proxy.server.server import Server, ServerSettings
 __all__ = ["Answer", "Client", "Connect", "Ended", "Harness", "connected", "request"]
 
 Ended = Literal["chunked", "length", "close", "none", "cut", "reset", "open"]
-"""By its last chunk, its length, the close of the connection; `none`: it has no body. `cut` and `reset`: it was not
-whole (a close without a length or chunks cannot be told from a cut: it is `close`). `open`: `until` came first."""
+"""How a body ended: by its last chunk, its length or the close of the connection; `none`: it has no body; `cut` and
+`reset`: it was incomplete; `open`: it has not ended yet."""
 
 CAPACITY: Final = 64 * 1024
 _ports = count(40_000)
@@ -50,7 +43,7 @@ class _Pipe:
         self.capacity = capacity
         self.eof = False
         self.broken = False
-        """A reset: for the reader after what had arrived, for the writer at once."""
+        """A reset, seen by the reader after what had arrived, and by the writer at once."""
         self.changed = trio.lowlevel.ParkingLot()
 
     def put(self, data: bytes | memoryview) -> int:
@@ -75,7 +68,7 @@ class _Pipe:
 
 
 class _End(trio.abc.HalfCloseableStream):
-    """One end of a connection, as trio's SocketStream; its `socket` is itself, with what the server asks of one."""
+    """One end of a connection, like trio's SocketStream; its `socket` is itself."""
 
     family = socket.AF_INET
 
@@ -118,7 +111,7 @@ class _End(trio.abc.HalfCloseableStream):
             return
         self.closed = True
         if self._incoming.data or not self._linger:
-            self._outgoing.data.clear()  # at worst nothing of it has arrived
+            self._outgoing.data.clear()  # at worst none of these bytes has arrived
             self._outgoing.reset()
         else:
             self._outgoing.finish()
@@ -183,7 +176,7 @@ def _pair(capacity: int) -> tuple[_End, _End]:
 
 @dataclass(slots=True, kw_only=True)
 class Answer:
-    """What a client made of the bytes."""
+    """A response as a client parsed it; `pieces` are chunks, or reads where it is not chunked, with trio's time."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -192,21 +185,21 @@ class Answer:
     ended: Ended = "open"
     ended_at: float = 0.0
     informational: list[int] = field(default_factory=list[int])
-    """Status of the 1xx answers before it."""
+    """The statuses of the 1xx responses before it."""
 
     @property
     def body(self) -> bytes:
         return b"".join(piece for _, piece in self.pieces)
 
     def header(self, name: bytes) -> bytes | None:
-        """The only header of this name."""
+        """Return the only header of this name."""
         found = [value for each, value in self.headers if each == name]
         assert len(found) <= 1, f"{name!r} came {len(found)} times"
         return found[0] if found else None
 
 
 class Client:
-    """See the module."""
+    """A client: a stream, and a lenient parser for responses."""
 
     def __init__(self, stream: _End) -> None:
         self.stream = stream
@@ -216,12 +209,12 @@ class Client:
         await self.stream.send_all(data)
 
     async def receive(self) -> bytes:
-        """What came since, at least one byte; empty at the end."""
+        """Return what has come, at least one byte; empty at the end."""
         held, self._held = self._held, b""
         return held or await self.stream.receive_some(CAPACITY)
 
     async def rest(self) -> bytes:
-        """Everything until the end; trio.BrokenResourceError for a reset."""
+        """Return everything until the end; raise trio.BrokenResourceError for a reset."""
         parts: list[bytes] = []
         while data := await self.receive():
             parts.append(data)
@@ -238,9 +231,9 @@ class Client:
         self.stream.close()
 
     async def response(self, *, method: str = "GET", until: Callable[[Answer], bool] | None = None) -> Answer:
-        """The next answer, wholly; with `until` only to the piece after which it says so, and `more` goes on.
+        """Return the next response, complete or, with `until`, up to the piece after which that is true.
 
-        EOFError where the connection ended before a head, trio.BrokenResourceError where it was reset there.
+        Raise EOFError if the connection ended before a head, trio.BrokenResourceError if it was reset there.
         """
         answer = await self._head()
         if method == "HEAD" or answer.status in {204, 304}:
@@ -250,9 +243,7 @@ class Client:
         return answer
 
     async def more(self, answer: Answer) -> bytes | None:
-        """The next piece of a body that is open, which is then part of the answer; None where there is none, and
-        `answer.ended` says why.
-        """
+        """Read and return the next piece of an open body; None after its end, which is then in `answer.ended`."""
         assert answer.ended == "open", "an answer that has ended has no more"
         try:
             piece, ended = await self._piece(answer)
@@ -315,15 +306,15 @@ Connect = Callable[[], Awaitable[Client]]
 
 
 class Harness:
-    """`await harness()` connects."""
+    """A running server; `await harness()` connects a client."""
 
     def __init__(self, server: Server, nursery: trio.Nursery, reaper: Reaper, capacity: int, log: list[str]) -> None:
         self.server = server
         self.reaper = reaper
         self.log = log
-        """What the server had to say."""
+        """The lines that the server logged."""
         self.ends: list[_End] = []
-        """The server's end of each connection, in order; `closed` says whether it still holds it."""
+        """The server's end of each connection, in order."""
         self._nursery = nursery
         self._capacity = capacity
 
@@ -336,7 +327,7 @@ class Harness:
 
     @property
     def open(self) -> int:
-        """Connections that the server still holds."""
+        """Return the number of connections that the server has not closed."""
         return sum(not end.closed for end in self.ends)
 
 
@@ -348,7 +339,7 @@ async def connected(
     reaper: Reaper | None = None,
     capacity: int = CAPACITY,
 ) -> AsyncGenerator[Harness]:
-    """A server for this app; leaving it cancels what still runs. A `reaper` that is given runs elsewhere."""
+    """Run a server for this app; leaving it cancels everything. A given `reaper` runs elsewhere."""
     log: list[str] = []
     given = settings or ServerSettings(log=log.append)
     async with trio.open_nursery() as nursery:
@@ -362,7 +353,7 @@ async def connected(
 def request(
     method: str = "GET", path: str = "/", *headers: str, body: bytes | None = None, version: str = "1.1"
 ) -> bytes:
-    """A request's bytes; a body brings its length along."""
+    """Return a request's bytes; a body adds its length."""
     lines = [f"{method} {path} HTTP/{version}", "Host: test", *headers]
     if body is not None:
         lines.append(f"Content-Length: {len(body)}")

@@ -1,8 +1,8 @@
-"""A failing tape made of a good one: cut at a place, with an ending, and the name of its parent in the header"""
+"""Make a failing tape from a good one: cut at a place, with an ending, and its parent in the header."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
@@ -19,40 +19,26 @@ __all__ = ["CutEnding", "cut"]
 
 CutEnding = Literal["reset", "eof", "stall", "cut"]
 
-#: What it is in the words of faults.py.
-_FAULTS: Final = frozenset({"reset", "eof", "stall", "cut"})
-
 
 def cut(data: bytes, place: str, ending: CutEnding, *, stream: int | None = None, name: str = "") -> bytes:
-    """The sealed tape that is left of these bytes of a file: the streams before the one that is cut, and that one.
+    """Return the sealed tape of the streams up to the cut one, without a number the last stream with the place.
 
-    A live tape is sealed first, so its places are those of the sealed one. Without a number it is the last stream that
-    has such a place. Raises FaultError for what is no place, TapeError where no stream has it.
+    A live tape is sealed first, because half a secret could no longer be found. Raise FaultError for an invalid place,
+    TapeError if no stream has it.
     """
-    assert ending in _FAULTS, f"no such ending: {ending}"
     fault = overlay(f"{ending}@{place}")
-    header, streams = parse(_sealed(data))
+    header, streams = parse(data if data.startswith(MARK) else seal(parse(data).streams))
     if stream is not None and not 1 <= stream <= len(streams):
-        raise TapeError(f"there is no stream {stream}, but {len(streams)}")
-    numbers = [stream] if stream is not None else range(len(streams), 0, -1)
-    for number in numbers:
-        script = fault.over(script_of(streams[number - 1], speed=ORIGINAL))
-        if script is not None:
-            left = [*streams[: number - 1], as_played(streams[number - 1], script)]
-            parent = {"sha256": hashlib.sha256(data).hexdigest(), "stream": number, "cut": place, "ending": ending}
-            return _left(header, left, {"parent": {"name": name, **parent} if name else parent})
-    where = f"stream {stream} has" if stream is not None else "none of its streams has"
-    raise TapeError(f"{where} no {place}" if stream is not None else f"{where} a {place}")
-
-
-def _sealed(data: bytes) -> bytes:
-    """Before it is cut: of a secret that the place is inside of nobody could tell any more that it was one."""
-    return data if data.startswith(MARK) else seal(parse(data).streams)
-
-
-def _left(header: Mapping[str, Any], streams: Sequence[Sequence[Record]], more: dict[str, Any]) -> bytes:
-    """With the header of the file it is of; where that is redacted, what only its end makes a secret is gone too."""
-    if header.get("redacted"):
-        streams = redact(streams)
-    kept = {name: value for name, value in header.items() if name not in ("wiretape", "format")}
-    return encode({**kept, "streams": len(streams), **more}, streams)
+        raise TapeError(f"there is no stream {stream}, the tape has {len(streams)}")
+    for number in [stream] if stream is not None else range(len(streams), 0, -1):
+        script = fault.apply(script_of(streams[number - 1], speed=ORIGINAL))
+        if script is None:
+            continue
+        left: Sequence[Sequence[Record]] = [*streams[: number - 1], as_played(streams[number - 1], script)]
+        if header.get("redacted"):  # the end of a stream may make something a secret
+            left = redact(left)
+        kept: dict[str, Any] = {key: value for key, value in header.items() if key not in ("wiretape", "format")}
+        parent = {"sha256": hashlib.sha256(data).hexdigest(), "stream": number, "cut": place, "ending": ending}
+        kept |= {"streams": len(left), "parent": {"name": name, **parent} if name else parent}
+        return encode(kept, left)
+    raise TapeError(f"stream {stream} has no {place}" if stream is not None else f"no stream has a {place}")

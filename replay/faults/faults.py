@@ -1,15 +1,15 @@
-"""Faults laid over a recorded answer: cut, broken, silent, in other pieces, with frames missing, twice, or wrong
+"""Faults laid over a recorded response: cut, broken, silent, in other chunks, with frames missing, twice or wrong.
 
     cut@frame:3       an orderly FIN there, without the last chunk    drop@done     without a frame: done, finish,
     reset@tool:x      a TCP reset there                                             usage, frame:3
     stall@byte:120    silence there, until the client leaves          duplicate@frame:3   a frame twice
-    eof@text          a proper end of HTTP there                      rechunk=1     in pieces of so many bytes, or
-    garbage@start     something that is no HTTP there                               one a `frame`, or `all` in one
-    error@finish      the dialect's error frame there, and the end    slow=0.2      so many seconds before each piece
-    status=429/7      this answer instead, with a Retry-After         attempts=503,reset,ok   the first ones, in order
+    eof@text          a proper end of HTTP there                      rechunk=1     in chunks of so many bytes, one
+    garbage@start     bytes that are not HTTP there                                 per `frame`, or `all` in one
+    error@finish      an error frame of the dialect, then the end     slow=0.2      so many seconds before each chunk
+    status=429/7      this status instead, with a Retry-After         attempts=503,reset,ok   the first ones, in order
 
-Behind a `#` the number of the one stream that is meant. Places are those of marks.py. Faults are functions of the bytes
-alone: the same at every speed, in the order in which they are given, and the file stays as it is.
+`#2` after a fault means the second stream alone. places.py lists the places. Faults depend only on bytes, so they are
+the same at every speed. They apply in the order given.
 """
 
 import re
@@ -24,84 +24,86 @@ from wiretape.events.core.json_text import as_object, dumps
 
 from ..playback.script import Fault, Script, Step, json_answer
 from .dialect_words import error_frame, without_finish
-from .places import Marked, Marks, Place, PlaceError, place_of
+from .places import Place, PlacedFrame, PlaceError, Places, place_of
 
 __all__ = ["KINDS", "FaultError", "Faults", "Overlay", "overlay"]
 
-#: The script with the fault in it; None where it has no such place.
-_Over = Callable[[Script], Script | None]
+#: Returns the script with the fault in it; None if the response does not have the place.
+_Apply = Callable[[Script], Script | None]
 
-KINDS: Final = (
-    "cut", "reset", "stall", "eof", "garbage", "error", "drop", "duplicate", "rechunk", "slow", "status", "attempts",
-)  # fmt: skip
 _ENDS: Final[Mapping[str, Fault | None]] = MappingProxyType(
     {"cut": Fault.CUT, "reset": Fault.RESET, "stall": Fault.STALL, "garbage": Fault.GARBAGE, "eof": None}
 )
-#: What is an error whatever it leaves of the answer.
-_FAILING: Final = frozenset({"error", "status"})
-_WORDS: Final = re.compile(r"([a-z]+)(?:@([^=]*))?(?:=(.*))?", re.DOTALL)
+#: By kind that takes a value: examples.
+_VALUES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "rechunk": "1, frame or all",
+        "slow": "0.2",
+        "status": "503, or 429/7 for a Retry-After of 7",
+        "attempts": "503,reset,ok",
+    }
+)
+KINDS: Final = (*_ENDS, "error", "drop", "duplicate", *_VALUES)
+_FAULT: Final = re.compile(r"([a-z]+)(?:@([^=]*))?(?:=(.*))?", re.DOTALL)
 _STATUS: Final = re.compile(r"([2-5]\d\d)(?:/(\d{1,6}))?")
-#: Longer than any client waits, and still a number of seconds that a clock can add.
+#: Longer than any client waits.
 _SLOW_S_MAX: Final = 86_400.0
 
 
 class FaultError(WiretapeError):
-    """What is no fault; one line."""
+    """A fault that cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """One fault, read."""
+    """One parsed fault."""
 
-    #: As it was written.
     text: str
-    #: The number of the stream that is meant, from 1; None is all of them.
+    #: The number of one stream, from 1; None for all.
     stream: int | None
-    over: _Over
-    #: Whatever is left of the answer is none: an error stands in its place, or behind it.
+    apply: _Apply
+    #: The fault adds an error, so the response never counts as answered.
     fails: bool = False
-    #: Of `attempts`: what each of the first ones gets; None is the recorded answer.
-    attempts: Sequence[_Over | None] = ()
+    #: What replaces each of the first responses; None is the recorded response.
+    attempts: Sequence[_Apply | None] = ()
 
 
 @dataclass(slots=True)
 class Faults:
-    """All that are to be laid over the answers of one replay, in order."""
+    """The faults of one replay, in order."""
 
     overlays: Sequence[Overlay] = ()
-    _asked: dict[int, int] = field(default_factory=dict[int, int])
+    _requests: dict[int, int] = field(default_factory=dict[int, int])
     _applied: set[str] = field(default_factory=set[str])
-    #: Places of streams that were asked for, also before these faults were laid over them.
+    #: The streams that were requested, also under earlier faults.
     asked: set[int] = field(default_factory=set[int])
 
     @staticmethod
     def of(texts: Iterable[str]) -> "Faults":
-        """Raises FaultError."""
+        """Parse faults; raise FaultError."""
         return Faults([overlay(text) for text in texts])
 
     def after(self, before: "Faults") -> "Faults":
-        """Laid over the answers instead of those: what had its place there has had it."""
-        self._applied |= before._applied  # noqa: SLF001 - of its own kind
+        """Take over what earlier faults have applied to."""
+        self._applied |= before._applied  # noqa: SLF001 - of the same class
         self.asked |= before.asked
         return self
 
     @property
     def unapplied(self) -> list[str]:
-        """Those that no answer had a place for."""
+        """The faults that had no place in any response."""
         return [each.text for each in self.overlays if each.text not in self._applied]
 
     def over(self, script: Script, place: int) -> tuple[Script, bool]:
-        """What the stream at this place (from 0) is to say this time, and whether that was its answer: who was given a
-        broken one asks again.
-        """
-        asked = self._asked[place] = self._asked.get(place, 0) + 1
+        """Return the response of a stream this time, and whether it answers: after a broken one, clients retry."""
+        number = self._requests[place] = self._requests.get(place, 0) + 1
         self.asked.add(place)
         recorded, failed = script, False
         for each in self.overlays:
             if each.stream not in (None, place + 1):
                 continue
-            attempt = each.attempts[asked - 1] if asked <= len(each.attempts) else None
-            changed = (attempt or each.over)(script)
+            attempt = each.attempts[number - 1] if number <= len(each.attempts) else None
+            changed = (attempt or each.apply)(script)
             if changed is None:
                 continue
             self._applied.add(each.text)
@@ -112,12 +114,10 @@ class Faults:
 
 
 def _is_answer(recorded: Script, script: Script) -> bool:
-    """It ends as the recorded one did, and still has its finish, or its last word: who was given it need not know that
-    anything is wrong, and goes on. Other pieces, a frame less or one twice are no end.
-    """
+    """Return whether a client sees a proper response: it ends as recorded, with its finish or its last frame."""
     if _end_of(script) != _end_of(recorded):
         return False
-    before, after = _Body(recorded).marks, _Body(script).marks
+    before, after = _Body(recorded).places, _Body(script).places
     if before.body == after.body:
         return True
     if not before.frames:
@@ -130,260 +130,228 @@ def _end_of(script: Script) -> tuple[object, ...]:
     return script.unanswered, script.status, fault
 
 
+# -- parsing ----------------------------------------------------------------------------------------------------------
+
+
 def overlay(text: str) -> Overlay:
-    """Raises FaultError, which says what is wrong and how it is written."""
-    words, mark, number = text.rpartition("#")
+    """Parse a fault; raise FaultError with the way to write it."""
+    fault, mark, number = text.rpartition("#")
     stream = int(number) if mark and re.fullmatch(r"[1-9]\d{0,5}", number) else None
-    found = _WORDS.fullmatch(words if stream is not None else text)
+    found = _FAULT.fullmatch(fault if stream is not None else text)
     kind, place, value = (found[1], found[2], found[3]) if found is not None else ("", None, None)
     try:
         if kind == "attempts":
-            return Overlay(text=text, stream=stream, over=_nothing, attempts=_attempts(place, value))
-        return Overlay(text=text, stream=stream, over=_of(kind, place, value), fails=kind in _FAILING)
+            attempts = [_attempt(word.strip()) for word in _required_value(kind, place, value).split(",")]
+            return Overlay(text=text, stream=stream, apply=lambda _: None, attempts=attempts)
+        if kind in _VALUES:
+            apply = _valued(kind, _required_value(kind, place, value))
+        else:
+            apply = _placed(kind, place, value)
     except (PlaceError, FaultError) as error:
         raise FaultError(f"fault {text!r}: {error}") from None
+    return Overlay(text=text, stream=stream, apply=apply, fails=kind in ("error", "status"))
 
 
-def _of(kind: str, place: str | None, value: str | None) -> _Over:
+def _required_value(kind: str, place: str | None, value: str | None) -> str:
+    if place is not None or not value:
+        raise FaultError(f"{kind} takes a value, as in {kind}={_VALUES[kind]}")
+    return value
+
+
+def _placed(kind: str, place: str | None, value: str | None) -> _Apply:
+    if kind in _ENDS:
+        at = _required_place(kind, place, value)
+        return lambda script: _ended(script, at, _ENDS[kind])
     match kind:
-        case "cut" | "reset" | "stall" | "garbage" | "eof":
-            there = _required(kind, place, value)
-            return lambda script: _ended(script, there, _ENDS[kind])
         case "error":
-            there, message = _required(kind, place, None), value or "The server is overloaded"
-            return lambda script: _failing(script, there, message)
+            at, message = _required_place(kind, place, None), value or "The server is overloaded"
+            return lambda script: _with_error(script, at, message)
         case "drop":
-            return _dropping(_required(kind, place, value, "done", "finish", "usage", "frame"))
+            at = _required_place(kind, place, value, "done", "finish", "usage", "frame")
+            return lambda script: _without_frame(script, at)
         case "duplicate":
-            there = _required(kind, place, value, "done", "finish", "frame")
-            return lambda script: _twice(script, there)
-        case "rechunk":
-            return _rechunking(_wanted(kind, place, value, "1, frame or all"))
-        case "slow":
-            return _slowing(_wanted(kind, place, value, "0.2"))
-        case "status":
-            return _answering(_wanted(kind, place, value, "503, or 429/7 for a Retry-After of 7"))
+            at = _required_place(kind, place, value, "done", "finish", "frame")
+            return lambda script: _with_frame_twice(script, at)
         case _:
             raise FaultError(f"no such fault; there are {', '.join(KINDS)}")
 
 
-def _required(kind: str, place: str | None, value: str | None, *words: str) -> Place:
+def _required_place(kind: str, place: str | None, value: str | None, *words: str) -> Place:
+    """Parse a place; `words` are those of the frames that a kind takes."""
     if value is not None:
         raise FaultError(f"{kind} takes no value")
     if not place:
-        raise FaultError(f"{kind} takes a place, as in {kind}@{f'{words[0]}' if words else 'frame:3'}")
-    there = Place("usage") if place == "usage" and "usage" in words else place_of(place)
-    if (words and there.word not in words) or (words and there.further):
+        raise FaultError(f"{kind} takes a place, as in {kind}@{words[0] if words else 'frame:3'}")
+    at = Place("usage") if place == "usage" and "usage" in words else place_of(place)
+    if words and (at.word not in words or at.further):
         raise FaultError(f"{kind} takes a frame: {', '.join(words).replace('frame', 'frame:N')}")
-    return there
+    return at
 
 
-def _wanted(kind: str, place: str | None, value: str | None, example: str) -> str:
-    if place is not None or not value:
-        raise FaultError(f"{kind} takes a value, as in {kind}={example}")
-    return value
+def _valued(kind: str, value: str) -> _Apply:
+    if kind == "rechunk":
+        if value not in ("frame", "all") and not re.fullmatch(r"[1-9]\d{0,8}", value):
+            raise FaultError("rechunk takes a number of bytes, frame or all")
+        return lambda script: _rechunked(script, value)
+    if kind == "slow":
+        if not re.fullmatch(r"\d{1,5}(?:\.\d{1,6})?", value) or not 0 < float(value) <= _SLOW_S_MAX:
+            raise FaultError("slow takes seconds, as in slow=0.2")
+        return lambda script: _slowed(script, float(value))
+    return _status(value)
 
 
-# -- the script as bytes with their times -----------------------------------------------------------------------------
+def _status(value: str) -> Callable[[Script], Script]:
+    found = _STATUS.fullmatch(value)
+    if found is None:
+        raise FaultError(f"{value!r} is not a status: as in 503, or 429/7 for a Retry-After of 7")
+    status, seconds = int(found[1]), found[2]
+    error = {"message": f"fault: {status}", "type": "server_error", "param": None, "code": None}
+    answer = json_answer(dumps({"type": "error", "error": error}), status)
+    headers = [*answer.headers, *([(b"Retry-After", seconds.encode())] if seconds else [])]
+    return lambda script: replace(answer, headers=headers, head_delay_s=script.head_delay_s)
+
+
+def _attempt(word: str) -> _Apply | None:
+    if word == "ok":
+        return None
+    if fault := _ENDS.get(word):
+        return lambda script: replace(script, unanswered=fault)
+    return _status(word)
+
+
+# -- applying ---------------------------------------------------------------------------------------------------------
 
 
 class _Body:
-    """The pieces of an answer, to be changed; then it is a script again."""
+    """The chunks of a response, to change and to turn into a script again."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self.pieces = [(delay_s, what) for delay_s, what in script.steps if isinstance(what, bytes)]
-        self.end = next((step for step in script.steps if isinstance(step.what, Fault)), None)
-        self.marks = Marks(b"".join(data for _, data in self.pieces))
+        self.chunks = [(delay_s, what) for delay_s, what in script.steps if isinstance(what, bytes)]
+        self._end = next((step for step in script.steps if isinstance(step.what, Fault)), None)
+        self.places = Places(b"".join(data for _, data in self.chunks))
 
-    def replaced(self, start: int, end: int, new: bytes) -> None:
-        """These bytes instead of those; they come when the first of those did, and nothing else moves."""
-        pieces: list[tuple[float, bytes]] = []
+    def replace(self, start: int, end: int, new: bytes) -> Script:
+        """Replace bytes; the new ones arrive when the first of the old ones did."""
+        chunks: list[tuple[float, bytes]] = []
         at, placed = 0, False
-        for delay_s, data in self.pieces:
-            behind = at + len(data)
-            kept = data[: max(0, start - at)] if start < behind else data
-            if not placed and start < behind:
+        for delay_s, data in self.chunks:
+            after = at + len(data)
+            kept = data[: max(0, start - at)] if start < after else data
+            if not placed and start < after:
                 kept, placed = kept + new, True
-            kept += data[max(0, end - at) :] if start < behind else b""
-            pieces.append((delay_s, kept))
-            at = behind
-        self.pieces = pieces if placed or not new else [*pieces, (0.0, new)]
+            kept += data[max(0, end - at) :] if start < after else b""
+            chunks.append((delay_s, kept))
+            at = after
+        self.chunks = chunks if placed or not new else [*chunks, (0.0, new)]
+        return self.script()
 
-    def until(self, kept: int, tail: bytes, fault: Fault | None) -> None:
-        """So many bytes, these, and this end, at once."""
-        pieces: list[tuple[float, bytes]] = []
+    def end_at(self, kept: int, tail: bytes, fault: Fault | None) -> None:
+        """Keep so many bytes, then add a tail and an end without delay."""
+        chunks: list[tuple[float, bytes]] = []
         at = 0
-        for delay_s, data in self.pieces:
+        for delay_s, data in self.chunks:
             if at >= kept and not tail:
                 break
             kept_here = data[: max(0, kept - at)]
             at += len(data)
-            if at > kept:  # what was shortened comes with the read that it was cut from
+            if at > kept:  # a shortened frame arrives with the read that it is from
                 kept_here, tail = kept_here + tail, b""
-            pieces.append((delay_s, kept_here))
-        self.pieces = [*pieces, (0.0, tail)] if tail else pieces
-        self.end = Step(0.0, fault) if fault is not None else None
+            chunks.append((delay_s, kept_here))
+        self.chunks = [*chunks, (0.0, tail)] if tail else chunks
+        self._end = Step(0.0, fault) if fault is not None else None
 
     def script(self) -> Script:
-        """With the length that its end needs."""
-        size = sum(len(data) for _, data in self.pieces)
-        steps = [Step(delay_s, data) for delay_s, data in self.pieces]
-        headers = [
-            (name, _length(value, size, self.end) if name.lower() == b"content-length" else value)
-            for name, value in self._script.headers
-        ]
-        return replace(self._script, steps=[*steps, self.end] if self.end else steps, headers=headers)
+        """Return the script, with a content length that the body reaches or, with a fault, falls short of."""
+        size = sum(len(data) for _, data in self.chunks)
+        steps = [Step(delay_s, data) for delay_s, data in self.chunks]
+        headers: list[tuple[bytes, bytes]] = []
+        for name, value in self._script.headers:
+            length = size
+            if self._end is not None:
+                length = max(int(value) if value.isdigit() else 0, size + 1)
+            headers.append((name, b"%d" % length if name.lower() == b"content-length" else value))
+        return replace(self._script, steps=[*steps, self._end] if self._end else steps, headers=headers)
 
-
-def _length(said: bytes, size: int, end: Step | None) -> bytes:
-    if end is None:
-        return b"%d" % size
-    return b"%d" % max(int(said) if said.isdigit() else 0, size + 1)
-
-
-# -- one fault each ---------------------------------------------------------------------------------------------------
-
-
-def _nothing(_: Script) -> Script | None:
-    return None
+    def frame(self, place: Place) -> PlacedFrame | None:
+        """Return the frame that a place names."""
+        frames = self.places.frames
+        match place.word:
+            case "frame":
+                return frames[place.number - 1] if 1 <= place.number <= len(frames) else None
+            case "usage":
+                return next((frame for frame in frames if as_object(frame.value).get("usage")), None)
+            case "finish":
+                return self.places.finish
+            case _:
+                return self.places.done
 
 
 def _ended(script: Script, place: Place, fault: Fault | None) -> Script | None:
     if script.unanswered is not None:
         return None
-    if place.word == "start" and fault is not None:  # nothing of the answer, not even its head
+    if place.word == "start" and fault is not None:  # not even a head
         return replace(script, unanswered=fault)
     body = _Body(script)
-    point = body.marks.point(place)
+    point = body.places.point(place)
     if point is None:
         return None
-    body.until(point.kept, point.tail, fault)
+    body.end_at(point.kept, point.tail, fault)
     return body.script()
 
 
-def _failing(script: Script, place: Place, message: str) -> Script | None:
-    if script.unanswered is not None:
-        return None
+def _with_error(script: Script, place: Place, message: str) -> Script | None:
     body = _Body(script)
-    point = body.marks.point(place)
-    if point is None or not body.marks.dialect:
+    point = body.places.point(place) if script.unanswered is None and body.places.dialect else None
+    if point is None:
         return None
-    body.until(point.kept if point.tail else body.marks.whole(point.kept), point.tail, None)
-    body.pieces.append((0.0, error_frame(body.marks.dialect, message, len(body.marks.frames))))
+    body.end_at(point.kept if point.tail else body.places.whole_frames(point.kept), point.tail, None)
+    body.chunks.append((0.0, error_frame(body.places.dialect, message, len(body.places.frames))))
     return body.script()
 
 
-def _dropping(place: Place) -> _Over:
-    def over(script: Script) -> Script | None:
-        body = _Body(script)
-        found = _frame_at(body.marks, place)
-        if found is None:
-            return None
-        left = without_finish(body.marks.dialect, found.value) if place.word == "finish" else None
-        body.replaced(found.start, found.end, b"" if left is None else found.with_value(left))
-        return body.script()
-
-    return over
-
-
-def _twice(script: Script, place: Place) -> Script | None:
+def _without_frame(script: Script, place: Place) -> Script | None:
     body = _Body(script)
-    found = _frame_at(body.marks, place)
-    if found is None:
+    frame = body.frame(place)
+    if frame is None:
         return None
-    body.replaced(found.end - 1, found.end, body.marks.body[found.end - 1 : found.end] + _bytes(body.marks, found))
-    return body.script()
+    left = without_finish(body.places.dialect, frame.value) if place.word == "finish" else None
+    return body.replace(frame.start, frame.end, b"" if left is None else frame.with_value(left))
 
 
-def _bytes(marks: Marks, frame: Marked) -> bytes:
-    return marks.body[frame.start : frame.end]
+def _with_frame_twice(script: Script, place: Place) -> Script | None:
+    body = _Body(script)
+    frame = body.frame(place)
+    if frame is None:
+        return None
+    data = body.places.body
+    return body.replace(frame.end - 1, frame.end, data[frame.end - 1 : frame.end] + data[frame.start : frame.end])
 
 
-def _frame_at(marks: Marks, place: Place) -> Marked | None:
-    match place.word:
-        case "frame":
-            return marks.frame(place.number)
-        case "usage":
-            return next((frame for frame in marks.frames if as_object(frame.value).get("usage")), None)
-        case "finish":
-            return marks.finish
-        case _:
-            return marks.done
-
-
-def _rechunking(value: str) -> _Over:
-    if value not in ("frame", "all") and not re.fullmatch(r"[1-9]\d{0,8}", value):
-        raise FaultError("rechunk takes a number of bytes, frame or all")
-
-    def over(script: Script) -> Script | None:
-        body = _Body(script)
-        size = len(body.marks.body)
-        if not size:
-            return None
-        if value == "all":
-            ends = [size]
-        elif value == "frame":
-            ends = [*(frame.end for frame in body.marks.frames)]
-        else:
-            ends = list(range(int(value), size, int(value)))
-        body.pieces = _cut_at(body.pieces, sorted({*ends, size}))
-        return replace(body.script(), apart=True)
-
-    return over
-
-
-def _cut_at(pieces: Sequence[tuple[float, bytes]], ends: Iterable[int]) -> list[tuple[float, bytes]]:
-    """The same bytes in other pieces, each when its last byte came."""
-    whole = b"".join(data for _, data in pieces)
-    times, sizes = list(accumulate(delay_s for delay_s, _ in pieces)), list(accumulate(len(data) for _, data in pieces))
-    made: list[tuple[float, bytes]] = []
+def _rechunked(script: Script, value: str) -> Script | None:
+    """Return the same bytes in other chunks, each at the time of its last byte."""
+    body = _Body(script)
+    data, size = body.places.body, len(body.places.body)
+    if not size:
+        return None
+    by_frame = [frame.end for frame in body.places.frames] if value == "frame" else []
+    ends = range(int(value), size, int(value)) if value.isdigit() else by_frame
+    times = list(accumulate(delay_s for delay_s, _ in body.chunks))
+    sizes = list(accumulate(len(chunk) for _, chunk in body.chunks))
+    chunks: list[tuple[float, bytes]] = []
     start, last, number = 0, 0.0, 0
-    for end in ends:
+    for end in sorted({*ends, size}):
         while sizes[number] < end:
             number += 1
-        made.append((times[number] - last, whole[start:end]))
+        chunks.append((times[number] - last, data[start:end]))
         start, last = end, times[number]
     rest = times[-1] - last
-    return [*made, (rest, b"")] if rest > 0 else made
+    body.chunks = [*chunks, (rest, b"")] if rest > 0 else chunks
+    return replace(body.script(), apart=True)
 
 
-def _slowing(value: str) -> _Over:
-    if not re.fullmatch(r"\d{1,5}(?:\.\d{1,6})?", value) or not 0 < float(value) <= _SLOW_S_MAX:
-        raise FaultError("slow takes seconds, as in slow=0.2")
-
-    def over(script: Script) -> Script | None:
-        if script.unanswered is not None:
-            return None
-        steps = [Step(step.delay_s + float(value) if step.what else step.delay_s, step.what) for step in script.steps]
-        return replace(script, steps=steps)
-
-    return over
-
-
-def _answering(value: str) -> _Over:
-    found = _STATUS.fullmatch(value)
-    if found is None:
-        raise FaultError(f"{value!r} is no status: as in 503, or 429/7 for a Retry-After of 7")
-    status, seconds = int(found[1]), found[2]
-
-    def over(script: Script) -> Script:
-        error = {"message": f"fault: {status}", "type": "server_error", "param": None, "code": None}
-        answer = json_answer(dumps({"type": "error", "error": error}), status)
-        headers = [*answer.headers, *([(b"Retry-After", seconds.encode())] if seconds else [])]
-        return replace(answer, headers=headers, head_delay_s=script.head_delay_s)
-
-    return over
-
-
-def _attempts(place: str | None, value: str | None) -> list[_Over | None]:
-    words = _wanted("attempts", place, value, "503,reset,ok").split(",")
-    return [_attempt(word.strip()) for word in words]
-
-
-def _attempt(word: str) -> _Over | None:
-    if word == "ok":
+def _slowed(script: Script, seconds: float) -> Script | None:
+    if script.unanswered is not None:
         return None
-    if word in ("cut", "reset", "stall", "garbage"):
-        return lambda script: replace(script, unanswered=_ENDS[word])
-    return _answering(word)
+    steps = [Step(step.delay_s + seconds if step.what else step.delay_s, step.what) for step in script.steps]
+    return replace(script, steps=steps)

@@ -1,4 +1,4 @@
-"""Whatever comes over a connection, a replay answers or refuses it: no fault of ours, no end of the server."""
+"""Any bytes on a connection are answered or refused: no internal error, no end of the server."""
 
 import json
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ def values(draw: st.DrawFn, value: Any = None) -> Any:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
-    """JSON of whatever kind, damaged, deep, or none."""
+    """Any JSON, damaged or deep, or other bytes."""
     match draw(st.integers(0, 5)):
         case 0:
             return draw(st.binary(max_size=200))

@@ -1,4 +1,4 @@
-"""A tape that fails, made of one that does not: what is left of it, how it ends, and who its parent is."""
+"""Cut tapes: what is left, how it ends, and the parent in the header."""
 
 import hashlib
 
@@ -29,7 +29,7 @@ def left(script: Script) -> tuple[bytes, Fault | None]:
 
 @pytest.mark.parametrize("dialect", ANSWERS)
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_what_is_left_is_played_with_its_ending(ending: CutEnding, dialect: str) -> None:
+def test_a_cut_tape_is_played_with_its_ending(ending: CutEnding, dialect: str) -> None:
     whole = sealed(stream(dialect=dialect))
     header, streams = parse(cut(whole, "frame:5", ending))
     fault, word = ENDINGS[ending]
@@ -54,7 +54,7 @@ def test_a_call_that_is_cut_is_dropped_and_named() -> None:
     assert any("write_file" in warning["tools"] for warning in said["warnings"])
 
 
-def test_of_a_conversation_the_last_stream_with_the_place_is_cut_and_nothing_behind_it_is_left() -> None:
+def test_the_last_stream_with_the_place_is_cut() -> None:
     plain = event_stream([b"data: [DONE]\n\n"])
     whole = sealed(stream(text="a"), stream(text="b"), stream(plain, "c"))
     header, streams = parse(cut(whole, "tool:read_file", "reset", name="good.tape"))
@@ -72,7 +72,7 @@ def test_a_live_tape_becomes_a_sealed_one() -> None:
     assert header["redacted"]
 
 
-def test_the_same_cut_gives_the_same_bytes_and_can_be_cut_again() -> None:
+def test_a_cut_is_reproducible_and_can_be_cut_again() -> None:
     whole = sealed(stream())
     once = cut(whole, "frame:5", "reset")
     assert once == cut(whole, "frame:5", "reset")
@@ -81,13 +81,13 @@ def test_the_same_cut_gives_the_same_bytes_and_can_be_cut_again() -> None:
     assert left(script_of(streams[0]))[0] == b"".join(ANSWERS["chat"][:2])
 
 
-def test_where_there_is_no_such_place_or_stream_it_says_so() -> None:
+def test_a_missing_place_or_stream_is_an_error() -> None:
     whole = sealed(stream())
-    with pytest.raises(TapeError, match="none of its streams has a tool:nobody"):
-        cut(whole, "tool:nobody", "reset")
+    with pytest.raises(TapeError, match="no stream has a tool:missing"):
+        cut(whole, "tool:missing", "reset")
     with pytest.raises(TapeError, match="stream 1 has no frame:99"):
         cut(whole, "frame:99", "reset", stream=1)
-    with pytest.raises(TapeError, match="there is no stream 2, but 1"):
+    with pytest.raises(TapeError, match="there is no stream 2, the tape has 1"):
         cut(whole, "frame:1", "reset", stream=2)
     with pytest.raises(FaultError, match="frame takes a number"):
         cut(whole, "frame:x", "reset")

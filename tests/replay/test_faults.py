@@ -1,4 +1,4 @@
-"""Each fault over each dialect: the bytes that are left, in which pieces, and how it ends."""
+"""Faults over each dialect: the bytes, the chunks and the ending."""
 
 import re
 from collections.abc import Sequence
@@ -48,12 +48,12 @@ def ending(script: Script) -> Fault | None:
 
 
 def values(data: bytes) -> list[dict[str, Any]]:
-    """The payloads of whole frames."""
+    """Return the payloads of complete frames."""
     return [as_object(parse(frame.payload)) for frame in Decoder().feed(data) if frame.payload]
 
 
 def arguments_of(data: bytes) -> list[str]:
-    """What a client has of all arguments."""
+    """Return the pieces of arguments that a client gets."""
     found: list[str] = []
     for value in values(data):
         for choice in value.get("choices", ()):
@@ -76,7 +76,7 @@ ENDS: dict[str, Fault | None] = {
     "eof": None,
 }
 
-#: How many frames are whole there, and how many bytes of the next one.
+#: Complete frames before the place, and bytes of the next one.
 AT: dict[str, tuple[int, int]] = {
     "frame:0": (0, 0),
     "frame:3": (3, 0),
@@ -101,14 +101,14 @@ def test_an_end_at_a_place(dialect: str, kind: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_end_is_before_the_frame_that_ends_it(dialect: str) -> None:
+def test_done_is_before_the_last_frame(dialect: str) -> None:
     frames = ANSWERS[dialect]
     assert said(over(answer(dialect), "cut@done")) == b"".join(frames[:-1])
     assert said(over(answer(dialect), "reset@end")) == b"".join(frames)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_inside_a_character_of_several_bytes(dialect: str) -> None:
+def test_char_is_inside_a_character_of_several_bytes(dialect: str) -> None:
     whole = b"".join(ANSWERS[dialect])
     first = over(answer(dialect), "cut@char")
     assert said(first).endswith(b"Gr\xc3")
@@ -127,19 +127,19 @@ def test_inside_a_character_of_several_bytes(dialect: str) -> None:
     ("tool:write_file", ['{"path":', '"notes"}', "{"]),
     ("tool:write_file+12", ['{"path":', '"notes"}', '{"pa', 'th":"b"}']),
 ])  # fmt: skip
-def test_behind_a_character_of_a_tools_arguments(dialect: str, place: str, due: list[str]) -> None:
+def test_tool_is_after_a_character_of_the_arguments(dialect: str, place: str, due: list[str]) -> None:
     changed = over(answer(dialect), f"reset@{place}")
     assert arguments_of(said(changed)) == due
     assert said(changed).endswith(b"\n\n")
     assert ending(changed) is Fault.RESET
 
 
-def test_what_is_left_of_a_frame_comes_when_it_came() -> None:
+def test_a_shortened_frame_keeps_its_time() -> None:
     steps = over(answer("chat"), "reset@tool:read_file").steps
     assert [step.delay_s for step in steps] == [GAP_S] * 5 + [0.0]
 
 
-def test_of_calls_that_come_whole_in_one_frame_nothing_behind_the_place_is_left() -> None:
+def test_calls_after_the_place_in_the_same_frame_are_dropped() -> None:
     calls = [
         {"index": at, "id": f"c{at}", "function": {"name": name, "arguments": '{"a":1}'}}
         for at, name in enumerate("xyz")
@@ -150,7 +150,7 @@ def test_of_calls_that_come_whole_in_one_frame_nothing_behind_the_place_is_left(
     assert values(said(changed))[0]["choices"][0]["finish_reason"] is None
 
 
-def test_behind_a_character_of_the_input_of_a_custom_tool() -> None:
+def test_tool_is_after_a_character_of_a_custom_input() -> None:
     calls = [
         {"index": 0, "id": "c", "type": "custom", "custom": {"name": "bash", "input": ""}},
         {"index": 0, "custom": {"input": "ls -la"}},
@@ -162,7 +162,7 @@ def test_behind_a_character_of_the_input_of_a_custom_tool() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_before_all_there_is_no_answer(dialect: str) -> None:
+def test_start_replaces_the_response(dialect: str) -> None:
     assert over(answer(dialect), "reset@start").unanswered is Fault.RESET
     empty = over(answer(dialect), "eof@start")
     assert (empty.unanswered, empty.steps, empty.status) == (None, [], 200)
@@ -170,7 +170,7 @@ def test_before_all_there_is_no_answer(dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @given(at=st.integers(0, 2_000), kind=st.sampled_from(sorted(ENDS)))
-def test_any_byte_is_a_place(dialect: str, at: int, kind: str) -> None:
+def test_every_byte_is_a_place(dialect: str, at: int, kind: str) -> None:
     whole = b"".join(ANSWERS[dialect])
     faults = Faults.of([f"{kind}@byte:{at}"])
     changed, _ = faults.over(answer(dialect), 0)
@@ -181,17 +181,17 @@ def test_any_byte_is_a_place(dialect: str, at: int, kind: str) -> None:
 # -- frames -----------------------------------------------------------------------------------------------------------
 
 FRAMES: dict[str, tuple[str, dict[str, Sequence[int]]]] = {
-    "without the third": ("drop@frame:3", dict.fromkeys(DIALECTS, (1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12))),
-    "the third twice": ("duplicate@frame:3", dict.fromkeys(DIALECTS, (1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12))),
-    "without its end": (
+    "drop a frame": ("drop@frame:3", dict.fromkeys(DIALECTS, (1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12))),
+    "duplicate a frame": ("duplicate@frame:3", dict.fromkeys(DIALECTS, (1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12))),
+    "drop the end": (
         "drop@done",
         {"chat": range(1, 12), "responses": range(1, 10), "messages": range(1, 11)},
     ),
-    "its end twice": (
+    "duplicate the end": (
         "duplicate@done",
         {"chat": (*range(1, 13), 12), "responses": (*range(1, 11), 10), "messages": (*range(1, 12), 11)},
     ),
-    "without its finish": (
+    "drop the finish": (
         "drop@finish",
         {"chat": (*range(1, 10), 11, 12), "responses": range(1, 10), "messages": (*range(1, 10), 11)},
     ),
@@ -200,7 +200,7 @@ FRAMES: dict[str, tuple[str, dict[str, Sequence[int]]]] = {
 
 @pytest.mark.parametrize("case", FRAMES)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_frames_are_dropped_or_come_twice(dialect: str, case: str) -> None:
+def test_frames_are_dropped_or_duplicated(dialect: str, case: str) -> None:
     text, due = FRAMES[case]
     frames = ANSWERS[dialect]
     changed = over(answer(dialect), text)
@@ -209,12 +209,12 @@ def test_frames_are_dropped_or_come_twice(dialect: str, case: str) -> None:
     assert sum(step.delay_s for step in changed.steps) == GAP_S * len(frames)
 
 
-def test_without_usage() -> None:
+def test_drop_usage() -> None:
     frames = ANSWERS["chat"]
     assert said(over(answer("chat"), "drop@usage")) == b"".join([*frames[:10], frames[11]])
 
 
-def test_a_finish_that_says_more_keeps_that() -> None:
+def test_dropping_a_finish_keeps_the_rest_of_its_frame() -> None:
     whole = event_stream([chat({"content": "x"}, "stop"), b"data: [DONE]\n\n"])
     choice = values(said(over(whole, "drop@finish")))[0]["choices"][0]
     assert (choice["delta"], choice["finish_reason"]) == ({"content": "x"}, None)
@@ -228,7 +228,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_error_frame_in_the_dialects_own_words_and_then_a_proper_end(dialect: str) -> None:
+def test_error_frames_of_each_dialect(dialect: str) -> None:
     changed = over(answer(dialect), "error@frame:3=M")
     assert said(changed).startswith(b"".join(ANSWERS[dialect][:3]))
     assert values(said(changed))[3:] == [ERRORS[dialect]]
@@ -237,8 +237,7 @@ def test_an_error_frame_in_the_dialects_own_words_and_then_a_proper_end(dialect:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_error_frame_never_stands_behind_half_a_line(dialect: str) -> None:
-    """`data: {"iddata: {"error":...` was no frame that anybody could read."""
+def test_an_error_frame_never_follows_half_a_line(dialect: str) -> None:
     frames = ANSWERS[dialect]
     whole, ends = b"".join(frames), list(accumulate(map(len, frames)))
     for at in range(0, len(whole) + 1, 5):
@@ -254,12 +253,12 @@ def test_an_error_frame_never_stands_behind_half_a_line(dialect: str) -> None:
     assert said(over(torn, "error@end=M"))[ends[2] :].startswith((b"event: error\n", b'data: {"error"'))
 
 
-# -- pieces and time --------------------------------------------------------------------------------------------------
+# -- chunks and time --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 7, 1_000_000])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_in_pieces_of_so_many_bytes_each_when_its_last_byte_came(dialect: str, size: int) -> None:
+def test_rechunk_by_size_keeps_the_time_of_the_last_byte(dialect: str, size: int) -> None:
     changed = over(answer(dialect), f"rechunk={size}")
     whole = b"".join(ANSWERS[dialect])
     assert said(changed) == whole
@@ -272,14 +271,14 @@ def test_in_pieces_of_so_many_bytes_each_when_its_last_byte_came(dialect: str, s
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_one_piece_a_frame_or_all_in_one(dialect: str) -> None:
+def test_rechunk_by_frame_or_all(dialect: str) -> None:
     frames = ANSWERS[dialect]
     cut = over(answer(dialect), "rechunk=100")
     assert pieces(over(cut, "rechunk=frame")) == list(frames)
     assert over(cut, "rechunk=all").steps == [Step(GAP_S * len(frames), b"".join(frames))]
 
 
-def test_slow_is_so_much_before_each_piece_at_any_speed() -> None:
+def test_slow_adds_to_each_delay() -> None:
     fast = event_stream([b"data: 1\n\n", b"data: 2\n\n"])
     assert [step.delay_s for step in over(fast, "slow=0.25").steps] == [0.25, 0.25]
     assert [step.delay_s for step in over(answer("chat"), "slow=0.25").steps] == [0.75] * 12
@@ -288,13 +287,13 @@ def test_slow_is_so_much_before_each_piece_at_any_speed() -> None:
 # -- statuses and attempts --------------------------------------------------------------------------------------------
 
 
-def test_another_status_with_a_time_to_wait() -> None:
+def test_status_with_retry_after() -> None:
     changed = over(answer("chat"), "status=429/7")
     assert (changed.status, dict(changed.headers)[b"Retry-After"]) == (429, b"7")
     assert b"Retry-After" not in dict(over(answer("chat"), "status=503").headers)
 
 
-def test_the_first_attempts_fail_in_order_and_none_of_them_is_the_answer() -> None:
+def test_attempts_fail_in_order() -> None:
     faults = Faults.of(["attempts=503,429/7,reset,ok"])
     answers = [faults.over(answer("chat"), 0) for _ in range(5)]
     assert [answered for _, answered in answers] == [False, False, False, True, True]
@@ -302,10 +301,10 @@ def test_the_first_attempts_fail_in_order_and_none_of_them_is_the_answer() -> No
     assert [script.unanswered for script, _ in answers] == [None, None, Fault.RESET, None, None]
     assert answers[3][0] == answer("chat")
     other, answered = faults.over(answer("chat"), 1)
-    assert (other.status, answered) == (503, False), "each stream has attempts of its own"
+    assert (other.status, answered) == (503, False)
 
 
-def test_attempts_come_before_what_is_behind_them_and_after_what_is_before() -> None:
+def test_attempts_come_before_other_faults() -> None:
     faults = Faults.of(["attempts=503", "cut@frame:1"])
     assert faults.over(answer("chat"), 0)[0].status == 503
     assert ending(faults.over(answer("chat"), 0)[0]) is Fault.CUT
@@ -324,19 +323,17 @@ ANSWERED = {
 @pytest.mark.parametrize(("fault", "answered"), [
     (fault, kind == "answered") for kind, texts in ANSWERED.items() for fault in texts
 ])  # fmt: skip
-def test_what_leaves_an_answer_with_its_end_is_one_and_what_breaks_it_is_none(
-    dialect: str, fault: str, *, answered: bool
-) -> None:
+def test_a_response_answers_if_it_keeps_its_end(dialect: str, fault: str, *, answered: bool) -> None:
     assert Faults.of([fault]).over(answer(dialect), 0)[1] is answered
 
 
 @pytest.mark.parametrize("fault", ["drop@done", "drop@finish", "drop@usage", "eof@done"])
-def test_of_an_end_that_is_told_twice_one_is_enough(fault: str) -> None:
+def test_a_finish_or_a_last_frame_is_enough(fault: str) -> None:
     assert Faults.of([fault]).over(answer("chat"), 0)[1]
     assert Faults.of([fault]).over(answer("responses"), 0)[1] is (fault == "drop@usage")
 
 
-def test_what_is_no_stream_is_whole_or_broken() -> None:
+def test_a_json_response_answers_if_it_is_complete() -> None:
     plain = json_answer(b'{"object":"list"}')
     assert not Faults.of(["eof@byte:5"]).over(plain, 0)[1]
     assert Faults.of(["rechunk=5"]).over(plain, 0)[1]
@@ -346,7 +343,7 @@ def test_what_is_no_stream_is_whole_or_broken() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_faults_are_laid_one_over_the_other(dialect: str) -> None:
+def test_faults_apply_in_order(dialect: str) -> None:
     changed = over(answer(dialect), "drop@frame:2", "cut@frame:2", "rechunk=5", "slow=1")
     frames = ANSWERS[dialect]
     assert said(changed) == frames[0] + frames[2]
@@ -354,20 +351,20 @@ def test_faults_are_laid_one_over_the_other(dialect: str) -> None:
     assert max(map(len, pieces(changed))) == 5
 
 
-def test_a_fault_of_one_stream_leaves_the_others_alone() -> None:
+def test_a_fault_of_one_stream() -> None:
     faults = Faults.of(["cut@frame:1#2"])
     assert [ending(faults.over(answer("chat"), place)[0]) for place in range(3)] == [None, Fault.CUT, None]
     assert Faults.of(["cut@frame:1#2"]).unapplied == ["cut@frame:1#2"]
 
 
-def test_what_has_no_place_is_not_applied_and_says_so() -> None:
-    faults = Faults.of(["cut@tool:nobody", "drop@frame:99", "cut@frame:99", "error@frame:1", "drop@usage"])
+def test_a_fault_without_a_place_is_not_applied() -> None:
+    faults = Faults.of(["cut@tool:missing", "drop@frame:99", "cut@frame:99", "error@frame:1", "drop@usage"])
     plain = json_answer(b'{"object":"list"}')
     assert faults.over(plain, 0) == (plain, True)
     assert len(faults.unapplied) == 5
 
 
-def test_an_answer_with_its_length_keeps_to_it_or_falls_short_of_it() -> None:
+def test_content_length_is_reached_or_missed() -> None:
     plain = json_answer(b'{"object":"list"}')
     cut = over(plain, "cut@byte:5")
     assert (said(cut), dict(cut.headers)[b"Content-Length"]) == (b'{"obj', b"17")
@@ -376,14 +373,14 @@ def test_an_answer_with_its_length_keeps_to_it_or_falls_short_of_it() -> None:
     assert dict(over(plain, "cut@end").headers)[b"Content-Length"] == b"18"
 
 
-def test_no_answer_stays_none() -> None:
+def test_a_missing_response_stays_missing() -> None:
     nothing = Script(unanswered=Fault.RESET)
     faults = Faults.of(["cut@start", "error@start", "slow=1", "rechunk=1", "drop@done", "duplicate@frame:1"])
     assert faults.over(nothing, 0) == (nothing, True)
 
 
 @given(st.lists(st.sampled_from([f"{kind}@frame:{n}" for kind in ("cut", "drop", "duplicate") for n in (1, 4)])))
-def test_the_same_faults_give_the_same_answer_at_any_speed(texts: list[str]) -> None:
+def test_speed_does_not_change_a_fault(texts: list[str]) -> None:
     fast, slow = event_stream(ANSWERS["chat"]), answer("chat")
     assert pieces(Faults.of(texts).over(fast, 0)[0]) == pieces(Faults.of(texts).over(slow, 0)[0])
 
@@ -401,24 +398,24 @@ WRONG = {
     "cut@char:0": "char takes a number",
     "cut@byte:1+2": "only frame and tool take +N",
     "cut@tool": "tool takes a name, as in tool:write_file, or tool:*",
-    "cut@nowhere:1": "is no place: start, end,",
-    "cut@done:1": "done takes nothing behind it",
+    "cut@nowhere:1": "is not a place: start, end,",
+    "cut@done:1": "done takes no value",
     "cut@frame:3=x": "cut takes no value",
     "drop@byte:3": "drop takes a frame: done, finish, usage, frame:N",
     "drop@frame:3+1": "drop takes a frame",
-    "duplicate@usage": "'usage' is no place",
+    "duplicate@usage": "'usage' is not a place",
     "rechunk": "rechunk takes a value, as in rechunk=1",
     "rechunk=0": "rechunk takes a number of bytes, frame or all",
     "slow=fast": "slow takes seconds, as in slow=0.2",
     "slow=0": "slow takes seconds",
-    "status=99": "'99' is no status: as in 503, or 429/7 for a Retry-After of 7",
+    "status=99": "'99' is not a status: as in 503, or 429/7 for a Retry-After of 7",
     "attempts": "attempts takes a value, as in attempts=503,reset,ok",
-    "attempts=503,later": "'later' is no status",
+    "attempts=503,later": "'later' is not a status",
 }
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_no_fault_says_in_one_line_how_it_is_written(text: str) -> None:
+def test_invalid_faults_are_explained_in_one_line(text: str) -> None:
     with pytest.raises(FaultError) as raised:
         overlay(text)
     assert WRONG[text] in str(raised.value)
@@ -426,17 +423,17 @@ def test_what_is_no_fault_says_in_one_line_how_it_is_written(text: str) -> None:
     assert str(raised.value).startswith(f"fault {text!r}: ")
 
 
-def test_every_kind_is_told() -> None:
+def test_every_kind_is_documented() -> None:
     assert faults_module.__doc__ is not None
-    told = (Path(__file__).parents[2] / "docs/replay.md").read_text(encoding="utf-8")
-    assert [kind for kind in KINDS if kind not in faults_module.__doc__ or f"`{kind}" not in told] == []
-    assert [place for place in PLACES if f"`{place}" not in told] == []
-    examples = re.findall(r"(?:`|--fault )([a-z]+[@=][^`A-Z\s]+)(?=[`\s])", told)
+    text = (Path(__file__).parents[2] / "docs/replay.md").read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if kind not in faults_module.__doc__ or f"`{kind}" not in text] == []
+    assert [place for place in PLACES if f"`{place}" not in text] == []
+    examples = re.findall(r"(?:`|--fault )([a-z]+[@=][^`A-Z\s]+)(?=[`\s])", text)
     assert len(examples) >= 16
     assert all(overlay(example) for example in examples)
 
 
-def test_pieces_that_were_asked_for_are_to_be_read_apart() -> None:
+def test_rechunked_responses_are_read_apart() -> None:
     script = event_stream([b"data: 1\n\n"])
     assert not script.apart
     for text in ("rechunk=1", "rechunk=frame", "rechunk=all"):

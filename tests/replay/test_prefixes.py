@@ -1,4 +1,4 @@
-"""Places where streams can be cut: all of them, each once, as faults that leave just these bytes."""
+"""Prefixes of conversations: each once, as faults that leave exactly these bytes."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ def said(script: Script) -> bytes:
     return b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
 
 
-def test_another_unit_is_none() -> None:
+def test_an_unknown_unit_is_an_error() -> None:
     other: Any = "words"
     with pytest.raises(ValueError, match="prefixes are of frames or bytes, not 'words'"):
         prefixes_of([ONE], other)
 
 
-def test_frames_are_cut_behind_each_of_them_and_before_the_first() -> None:
+def test_prefixes_by_frame() -> None:
     assert prefixes_of([ONE], "frames") == [
         Prefix(0, 0, 0),
         Prefix(0, SIZES[0], 1),
@@ -35,20 +35,20 @@ def test_frames_are_cut_behind_each_of_them_and_before_the_first() -> None:
     ]
 
 
-def test_each_stream_of_a_conversation_has_its_own() -> None:
+def test_each_stream_of_a_conversation_has_prefixes() -> None:
     found = prefixes_of([ONE, ONE], "frames")
     assert [prefix.stream for prefix in found] == [0] * 4 + [1] * 4
     assert [str(prefix) for prefix in found[3:5]] == [f"stream1-byte{sum(SIZES)}", "stream2-byte0"]
 
 
-def test_what_is_no_stream_is_one_frame_or_its_bytes() -> None:
+def test_a_json_response_is_one_frame() -> None:
     answer = [records_of(exchange("/v1/embeddings", asking(), b'{"a":1}'))]
     assert prefixes_of(answer, "frames") == [Prefix(0, 0, 0), Prefix(0, 7, 1)]
     assert prefixes_of(answer, "bytes") == [*(Prefix(0, at, 0) for at in range(7)), Prefix(0, 7, 1)]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20), max_size=6))
-def test_of_any_bytes_each_prefix_is_a_fault_that_leaves_them(reads: list[bytes]) -> None:
+def test_each_prefix_is_a_fault_that_leaves_its_bytes(reads: list[bytes]) -> None:
     records = records_of(Turn(asking(), [(0.0, data) for data in reads]))
     whole, script = b"".join(reads), script_of(records)
     found = prefixes_of([records], "bytes")

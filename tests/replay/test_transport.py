@@ -144,7 +144,7 @@ async def test_ten_minutes_of_silence_are_exact_and_take_no_time(autojump_clock:
     assert min(spent) < 0.05, f"630 s took {min(spent) * 1_000:.0f} ms"
 
 
-# Its generators are left to the collector, whatever the transport.
+# The SDK leaves its generators to the collector with any transport.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_the_openai_sdk_streams_through_it(autojump_clock: MockClock) -> None:
     asked: list[Request] = []

@@ -143,10 +143,8 @@ def overlay(text: str) -> Overlay:
         if kind == "attempts":
             attempts = [_attempt(word.strip()) for word in _required_value(kind, place, value).split(",")]
             return Overlay(text=text, stream=stream, apply=lambda _: None, attempts=attempts)
-        if kind in _VALUES:
-            apply = _valued(kind, _required_value(kind, place, value))
-        else:
-            apply = _placed(kind, place, value)
+        takes_value = kind in _VALUES
+        apply = _valued(kind, _required_value(kind, place, value)) if takes_value else _placed(kind, place, value)
     except (PlaceError, FaultError) as error:
         raise FaultError(f"fault {text!r}: {error}") from None
     return Overlay(text=text, stream=stream, apply=apply, fails=kind in ("error", "status"))

@@ -84,10 +84,11 @@ class Following:
 
     async def _wait(self) -> bytes:
         """Fetch the next records; return what to say if there are none."""
+        nothing: list[Record] = []
         with trio.move_on_after(FOLLOW_KEEPALIVE_S) as silence:
             try:
                 batches = self._batches = self._batches or self._store.follow(self._stream, self._next_n)
-                self._records = await anext(batches, [])
+                self._records = await anext(batches, nothing)
             except (WiretapeError, OSError):
                 self._ended = True
                 message = "the rest of this stream's tape is not available"

@@ -150,9 +150,7 @@ def one_line_errors() -> Generator[None]:
     try:
         yield
     except BaseException as raised:
-        error = raised
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:  # wrapped by a nursery
-            error = error.exceptions[0]
+        error = _unwrapped(raised)
         if isinstance(error, KeyboardInterrupt | OSError):
             raise error from None
         if not isinstance(error, WiretapeError) or isinstance(error, LocalError):
@@ -160,6 +158,15 @@ def one_line_errors() -> Generator[None]:
         from .tapes import NotFoundError
 
         raise FailedError(str(error), FOUND_WRONG if isinstance(error, NotFoundError) else CANNOT_START) from error
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    """Return the only error of a nursery's group."""
+    match error:
+        case BaseExceptionGroup(exceptions=[inner]):
+            return _unwrapped(inner)
+        case _:
+            return error
 
 
 def line_of(value: Mapping[str, Any]) -> str:

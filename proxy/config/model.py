@@ -147,9 +147,7 @@ class UpstreamSettings:
     """Connections to upstreams. Reading has no deadline here: the relay has its own for first byte and silence."""
 
     connect_timeout_s: float = option(
-        limits.CONNECT_TIMEOUT_S,
-        seconds(),
-        "Time to resolve, connect and finish TLS, also through the egress proxy.",
+        limits.CONNECT_TIMEOUT_S, seconds(), "Time to resolve, connect and finish TLS, also through the egress proxy."
     )
     write_timeout_s: float = option(
         limits.WRITE_TIMEOUT_S, seconds(), "How long an upstream may accept nothing more of a request."
@@ -180,8 +178,7 @@ class Config:
     durability: _Durability = option(
         "process",
         choice(_Durability),
-        "`process` survives a crash of this process and loses at most a second in a power cut, `disk` delivers only "
-        "what is durable, `none` keeps tapes in memory.",
+        "`process` may lose a second in a power cut, `disk` delivers only what is durable, `none` writes nothing.",
     )
     requests: _Requests = option(
         "full", choice(_Requests), "`hash` keeps only the length, the hash and a few facts of each request body."
@@ -195,8 +192,7 @@ class Config:
     hosts: tuple[str, ...] = option(
         (),
         names("host names without ports", _HOST),
-        "Names under which clients call this server, in addition to `localhost`, `127.0.0.1`, `[::1]` and `host`. Any "
-        "other is refused, because a page can point its own name at this machine (DNS rebinding).",
+        "Names besides `localhost`, `127.0.0.1`, `[::1]` and `host`; others are refused (DNS rebinding).",
     )
     origins: tuple[str, ...] = option(
         (),
@@ -204,11 +200,7 @@ class Config:
         "Desktop applications and extensions that may send requests. Responses have no CORS headers and preflights "
         "are refused, so a browser page of another origin can neither read a response nor send JSON.",
     )
-    streams_max: int = option(
-        limits.STREAMS_MAX,
-        count(1, 1_000_000),
-        "Streams at once. Each needs three descriptors.",
-    )
+    streams_max: int = option(limits.STREAMS_MAX, count(1, 1_000_000), "Streams at once. Each needs three descriptors.")
     memory_max_bytes: int | None = option(
         None,
         size(64 * 1024**2, _UNLIMITED),
@@ -269,13 +261,16 @@ _EGRESS: Final = (
 )
 
 
+_NESTED: Final[Mapping[str, Any]] = {"keep": Keep, "upstream": UpstreamSettings}
+
+
 def _settings(cls: Any, prefix: str = "") -> Iterator[Setting]:
     """Yield the settings of a dataclass and of the dataclasses inside it."""
     for part in fields(cls):
         if (setting := part.metadata.get("setting")) is not None:
             yield replace(setting, name=setting.name or part.name, place=prefix + part.name)
-        elif part.default_factory in (Keep, UpstreamSettings):
-            yield from _settings(part.default_factory, f"{prefix}{part.name}.")
+        elif part.name in _NESTED:
+            yield from _settings(_NESTED[part.name], f"{prefix}{part.name}.")
 
 
 #: Of the whole server: at the top of the file only.

@@ -15,7 +15,7 @@ TAPE_READ_BYTES = 64 * 1024
 
 
 class Stream:
-    """One stream on its way: everything that the live path holds of it, and no byte that it has passed on."""
+    """The state of one stream on the live path, without any byte that it has passed on."""
 
     def __init__(self) -> None:
         self.recording = Recording("s1", None, 0.0, lambda _: None, serve_on=False)

@@ -35,7 +35,7 @@ _WARM_UP: Final = Case(20, 1, 0, 10, 5)
 
 
 def main() -> None:
-    """Everything, or what is asked for."""
+    """Run all benchmarks, or those that the arguments name."""
     asked = _arguments()
     names, cases = asked.only.split(","), asked.case.split(",") if asked.case else [*CASES, *MANY, "idle"]
     everything = set(names) == set(_PROXIES) and not asked.case and asked.turns >= _TURNS
@@ -80,7 +80,7 @@ def _measured(names: list[str], cases: list[str], turns: int, data: Path) -> Fig
 
 def _file_us(folder: Path) -> float:
     """CPU time of making a file there, as each stream has to. Where many were deleted in the last five minutes ext4
-    looks at every one of them: 20 us became 255 behind a run of the tests.
+    looks at every one of them: 20 us became 255 after a run of the tests.
     """
     began = time.process_time()
     for number in range(_FILES):
@@ -100,7 +100,7 @@ def _said(party: str, case: str, figures: Run) -> Run:
 
 
 def _idle(data: Path) -> Idle:
-    """In a process of its own: what an idle stream holds is not what a flood has left behind."""
+    """Measure idle streams in a new process, without the memory that a flood leaves."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     streams = descriptors_max(hard)

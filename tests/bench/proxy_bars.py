@@ -1,4 +1,4 @@
-"""What the proxy may cost, beside a relay of twenty lines and beside LiteLLM, and what it came to."""
+"""The bars for the proxy's cost against a relay of twenty lines and LiteLLM, and the measured figures."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ from .proxy_load import Run
 
 __all__ = ["Bar", "Figures", "bars"]
 
-#: CPU a frame as a multiple of the relay's; paced frames are to come to 1.05 one day.
+#: CPU a frame as a multiple of the relay's; the goal for paced frames is 1.05.
 RELAY: Final = {"paced": 1.25, "flood 1": 0.45, "flood 50": 0.5}
 #: How many times cheaper than LiteLLM.
 LITELLM: Final = {"paced": 6.0, "flood 1": 30.0, "flood 50": 50.0}

@@ -51,7 +51,7 @@ class Idle(NamedTuple):
     #: Of one core, over those seconds in which no keepalive comment came.
     quiet_share: float
     quiet_s: int
-    #: Over all of it, those rounds included.
+    #: For the whole run, keepalive rounds included.
     share: float
     keepalives: int
     seconds: int

@@ -85,7 +85,7 @@ def run(case: Case, party: Party) -> Run:
 
 
 def medians(runs: Sequence[Run]) -> Run:
-    """Of each figure; whatever was short in any run stays said."""
+    """Return the median of each figure, and the shortfalls of every run."""
 
     def middle(values: Sequence[float]) -> float:
         return statistics.median(values)

@@ -29,7 +29,7 @@ _END: Final = "<!-- measured: end -->"
 
 _FRAMES: Final = 100
 _GAP_S: Final = 0.005
-#: p50 of what taping adds to a read, beside the same proxy without it (replay.md 3, row 1).
+#: The p50 that recording adds to a read, against the same proxy without recording.
 _BAR_MS: Final = 1.0
 
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -36,7 +36,7 @@ __all__ = ["BARS", "STEPS", "main", "write_tape"]
 
 #: Events a second of a tape that is read, folded and emitted. A fifth of the mixed one are arguments and comments.
 BARS: Final = MappingProxyType({"plain": 100_000, "repaired": 100_000, "mixed": 100_000})
-#: What 90 MB more of a tape may take more of memory, beside the text that it comes to.
+#: The memory that 90 MB more of a tape may take, apart from the accumulated text.
 _GROWTH_BYTES_MAX: Final = 8 * 1024 * 1024
 
 STEPS: Final = ("read", "read, emitted", "read, folded, emitted")
@@ -90,7 +90,7 @@ def _call(number: int, arguments: str, name: str = "") -> bytes:
 
 
 def _chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
-    """As the frames beside it, so that nothing of it is to be repaired."""
+    """Return a frame like the others, so that it needs no repair."""
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
     return b"data: %b\n\n" % dumps({**_ENVELOPE, "choices": [choice]})
 
@@ -107,7 +107,7 @@ class Run(NamedTuple):
     #: Before the first byte was read, and at the peak.
     began_bytes: int
     peak_bytes: int
-    #: Of what the stream comes to.
+    #: The size of the accumulated result.
     text_bytes: int
 
 

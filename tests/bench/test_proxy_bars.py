@@ -29,7 +29,7 @@ _KEPT = Figures(
 )
 
 
-def test_every_bar_is_kept_at_its_limit() -> None:
+def test_figures_at_the_limit_keep_every_bar() -> None:
     assert [bar.what for bar in bars(_KEPT) if not bar.holds] == []
     assert "**no**" not in report(_KEPT, 3, "2 CPUs")
 
@@ -44,7 +44,7 @@ def test_every_bar_is_kept_at_its_limit() -> None:
         pytest.param({("wiretape", "paced"): _run(50, short="x")}, "lost in any other", id="a lost frame"),
     ],
 )
-def test_a_figure_beyond_its_bar_is_told(changed: dict[tuple[str, str], Run], what: str) -> None:
+def test_figure_beyond_its_bar_is_reported(changed: dict[tuple[str, str], Run], what: str) -> None:
     broken = [bar.what for bar in bars(_KEPT._replace(runs={**_KEPT.runs, **changed})) if not bar.holds]
     assert any(what in each for each in broken)
 
@@ -58,16 +58,16 @@ def test_a_figure_beyond_its_bar_is_told(changed: dict[tuple[str, str], Run], wh
         pytest.param(_KEPT._replace(idle=Idle(5_000, 5_000, 1, 0.011, 30, 0, 1, 65)), "CPU of all", id="idle CPU"),
     ],
 )
-def test_many_streams_that_cost_too_much_are_told(figures: Figures, what: str) -> None:
+def test_many_streams_that_cost_too_much_are_reported(figures: Figures, what: str) -> None:
     assert any(what in bar.what for bar in bars(figures) if not bar.holds)
 
 
-def test_the_median_of_three_keeps_what_was_short_in_any() -> None:
+def test_median_keeps_the_shortfalls_of_every_run() -> None:
     middle = medians([_run(3), _run(1, short="lost"), _run(2)])
     assert (middle.cpu_us_frame, middle.short) == (2, "lost")
 
 
-def test_each_part_of_the_document_is_written_alone(tmp_path: Path) -> None:
+def test_parts_of_the_document_are_written_independently(tmp_path: Path) -> None:
     place = tmp_path / "benchmarks.md"
     put("proxy", "\nproxy 1\n", place)
     put("core", "\ncore 1\n\n### Below\n\nrow\n", place)

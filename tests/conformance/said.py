@@ -42,7 +42,7 @@ class Answer:
         return [word for call in self.calls for word in call[:2] if _REPEATED.fullmatch(word)]
 
 
-#: A choice that was opened and never said a thing is none to our folds.
+#: Our folds ignore a choice that was opened and stayed empty.
 _SILENT: Final = Answer(role="assistant")
 
 

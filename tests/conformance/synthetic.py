@@ -8,7 +8,7 @@ __all__ = ["STREAMS", "Synthetic"]
 
 
 class Synthetic(NamedTuple):
-    """`damage` is what the SDK for Python is seen to make of it before any repair; empty where it needs none."""
+    """`damage` is what the Python SDK makes of the frames without repairs, empty if they need no repair."""
 
     upstream: list[bytes]
     damage: str = ""

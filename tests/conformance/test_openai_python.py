@@ -26,19 +26,19 @@ def wrong(upstream: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_synthetic_stream_is_read_as_our_folds_read_it(name: str) -> None:
+def test_sdk_and_folds_agree_on_synthetic_streams(name: str) -> None:
     assert wrong(b"".join(STREAMS[name].upstream)) == []
 
 
 @pytest.mark.parametrize("name", [name for name, stream in STREAMS.items() if stream.damage])
-def test_the_same_questions_put_to_the_bytes_as_they_came_show_the_damage(name: str) -> None:
+def test_sdk_reads_unrepaired_streams_wrong(name: str) -> None:
     """Or the test above would prove nothing."""
     upstream = b"".join(STREAMS[name].upstream)
     found = differences(read(upstream), truth(upstream))
     assert any(STREAMS[name].damage in each for each in found), found
 
 
-def test_a_usage_chunk_comes_only_when_asked_for() -> None:
+def test_usage_chunk_is_sent_only_on_request() -> None:
     upstream = b"".join(STREAMS["usage chunk without choices"].upstream)
     assert read(truth(upstream).sent).usage is None
     assert read(truth(upstream, usage=True).sent).usage == truth(upstream).usage is not None
@@ -46,10 +46,8 @@ def test_a_usage_chunk_comes_only_when_asked_for() -> None:
 
 @pytest.mark.slow
 @given(streams(noise=0, custom=False))
-def test_a_generated_stream_is_read_as_our_folds_read_it(upstream: bytes) -> None:
-    """Without noise, and without custom tools: on a choice 1 before choice 0, and on a custom call, the helper raises,
-    whoever sends it. The rows have the quirks.
-    """
+def test_sdk_and_folds_agree_on_generated_streams(upstream: bytes) -> None:
+    """Leave out noise and custom tools: the helper raises on choice 1 before choice 0, and on every custom call."""
     assert wrong(upstream) == []
 
 
@@ -72,14 +70,14 @@ def by_source() -> dict[str, list[Stream]]:
 @needs_corpus
 @pytest.mark.slow
 @pytest.mark.parametrize("source", by_source())
-def test_a_captured_stream_is_read_as_our_folds_read_it(source: str) -> None:
+def test_sdk_and_folds_agree_on_captured_streams(source: str) -> None:
     found = [f"{stream.id}: {each}" for stream in by_source()[source] for each in wrong(stream.body)]
     assert not found, "\n".join([f"{len(found)} differences", *found[:SHOWN_MAX]])
 
 
 @needs_corpus
 @pytest.mark.slow
-def test_the_document_lists_exactly_the_streams_that_end_with_an_error() -> None:
+def test_document_lists_the_streams_that_end_with_an_error() -> None:
     listed = set(re.findall(r"^\| `(.+:.+)` \| `\w+` \|$", PLACE.read_text(encoding="utf-8"), re.MULTILINE))
     asked = dict(captured()).values()
     due = {stream.id for stream in asked if truth(stream.body).error_due}

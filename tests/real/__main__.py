@@ -21,7 +21,7 @@ from .upstreams import UPSTREAMS, Running, Upstream
 
 __all__ = ["main"]
 
-#: One question; the slowest client is given 25 s to come to an end by itself.
+#: For one question; the slowest client gets 25 s to end by itself.
 _ANSWER_S: Final = 90.0
 #: From a client's last word to the last record of its tape.
 _TAPED_S: Final = 10.0

@@ -18,7 +18,7 @@ _RANDOM: Final = re.compile(
     r"(call_|chatcmpl-|functions\.)[\w.:-]{6,}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|http://127\.0\.0\.1:\d+|(/[\w.-]+){3,}"
 )
 
-#: These are told by every stream with a call, or follow from what was asked: they cure nothing.
+#: Every stream with a call has these, or the request causes them: they repair no fault.
 _NO_CURES: Final = frozenset({"lifecycle", "usage_not_asked"})
 
 
@@ -39,12 +39,12 @@ class Taped:
 
     @property
     def failed(self) -> bool:
-        """Whether the client must be told of an error."""
+        """Whether the client must see an error."""
         return self.ending != "completed" or "malformed_call" in self.flags
 
     @property
     def explains(self) -> list[str]:
-        """What makes an answer another than direct: repairs, further attempts, an ending that is told."""
+        """Why a response differs from a direct one: repairs, further attempts, an announced ending."""
         if (self.status or 0) >= 400:
             return []  # an HTTP error passes as it came
         names = [f"`{name}`" for name in sorted(self.repairs) if name not in _NO_CURES]

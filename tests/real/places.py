@@ -9,7 +9,7 @@ __all__ = ["CACHE", "NODE", "NODE_MODULES", "OPENCODE", "PYTHONS", "ROOT", "RUN"
 
 ROOT: Final = Path(__file__).parents[2]
 
-#: Ignored by git; `rm -r` of it costs the time to build llama-cpp-python once more.
+#: Ignored by git. Without this folder llama-cpp-python is built again.
 CACHE: Final = ROOT / ".cache/real"
 
 #: Logs, tapes and homes of the last run.
@@ -36,8 +36,8 @@ _NOWHERE: Final = {
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Nothing of the caller's but where programs are: no key, no home of a person. All that is asked here is on
-    loopback; what some clients fetch beside it (new versions, lists of models) finds nobody behind this proxy.
+    """Return an environment with the caller's PATH and nothing else: no key, no home. All requests stay on
+    loopback; what some clients also fetch (new versions, lists of models) fails at this proxy address.
     """
     home = RUN / "home"
     home.mkdir(parents=True, exist_ok=True)

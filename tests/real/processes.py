@@ -21,7 +21,7 @@ _STOP_S: Final = 10.0
 
 
 def free_port() -> int:
-    """Free now. Nobody else asks for one at random on this machine's loopback while a run goes on."""
+    """Return a free port; nothing else takes random ports on loopback during a run."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -55,7 +55,7 @@ async def server(
 
 
 async def listens(port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Return whether a server accepts connections there."""
     try:
         stream = await trio.open_tcp_stream("127.0.0.1", port)
     except OSError:
@@ -65,7 +65,7 @@ async def listens(port: int) -> bool:
 
 
 def said(log: Path) -> str:
-    """The end of it, for a person."""
+    """Return the end of the log for a person."""
     return log.read_text(encoding="utf-8", errors="replace")[-2000:]
 
 

@@ -1,4 +1,4 @@
-"""Records every fixture below fixtures/ anew from real upstreams: `python -m tests.real.record_fixtures`."""
+"""Record every fixture below fixtures/ again from real upstreams: `python -m tests.real.record_fixtures`."""
 
 import argparse
 import getpass

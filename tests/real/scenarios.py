@@ -1,4 +1,4 @@
-"""What is asked: each scenario is a model's name, because that is the one thing that every client lets one choose."""
+"""The scenarios. Each is a model's name, the one thing that every client lets its user choose."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,7 +24,7 @@ class Scenario:
     key: str = KEY
 
     def question(self, base_url: str, model: str, mode: str) -> dict[str, Any]:
-        """What a driver is told."""
+        """Return the driver's instructions."""
         return {
             "base_url": base_url,
             "key": self.key,

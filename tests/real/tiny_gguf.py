@@ -1,7 +1,7 @@
 """Writes a llama of half a megabyte with random weights that says one sentence: `python tests/real/tiny_gguf.py FILE`.
 
 Run by the llama-cpp-python environment (numpy, gguf). The weights are random, from a fixed seed; over the output
-weights lies one path: each token of the sentence makes the next one all but certain, whatever the sampling parameters
+weights lies one path: each token of the sentence makes the next one all but certain, for any sampling parameters
 are, and its end is the end of the text. Thus two runs can be compared. A character outside the vocabulary is its bytes,
 one token each.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 __all__ = ["SENTENCE", "main"]
 
-#: No token stands in it twice: from each one leads one way.
+#: No token repeats, so each has one successor.
 SENTENCE: Final = (
     *("▁Rain", "▁and", "▁s", "un", ":", "▁18", "€", "▁in", "▁Paris", ",", "▁caf", "é", "▁o", "pen", "▁till"),
     *("▁nine", "😀", "▁say", "▁the", "▁people", "▁of", "▁a", "▁small", "▁town", "."),

@@ -107,7 +107,7 @@ def _error(message: str, code: str, status: int) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _litellm() -> AsyncGenerator[Running]:
-    """Its mock answers are text only, so its calls come from aimock behind it."""
+    """Its mock responses are text only, so aimock, as its upstream, sends the calls."""
     async with _aimock() as behind:
         config = RUN / "litellm.yaml"
         told = {"model_list": list(_models(behind.url)), "router_settings": {"num_retries": 0}}

@@ -26,12 +26,12 @@ TAPES = sorted(path for name in RECORDED for path in (FOLDER / name).glob("*.tap
 NAMES = [str(path.relative_to(FOLDER).with_suffix("")) for path in TAPES]
 each_tape = pytest.mark.parametrize("path", TAPES, ids=NAMES)
 
-#: An ending that was not the upstream's doing: a replay is silent there. Nobody can be made to refuse in a server that
+#: Endings that the upstream did not cause: a replay falls silent there. No server can be made to refuse while it
 #: listens, so that is a reset.
 PLAYED = dict.fromkeys(("client_gone", "shutdown", "crashed", "internal", "limit"), "stalled") | {"refused": "reset"}
 
 
-def test_there_are_enough_and_every_ending_is_among_them() -> None:
+def test_fixtures_cover_every_ending() -> None:
     assert len(TAPES) >= 30
     ended = {str(records[-1].keys["ending"]) for path in TAPES for records in load(path).streams}
     assert ended == set(get_args(Ending))
@@ -40,7 +40,7 @@ def test_there_are_enough_and_every_ending_is_among_them() -> None:
 
 
 @each_tape
-def test_it_loads_and_emits_and_tells_nothing_of_a_machine(path: Path) -> None:
+def test_fixture_loads_and_names_no_machine(path: Path) -> None:
     assert not [found for found in check_files([path]) if found.wrong]
     assert path.stat().st_size < 100_000
     assert traces(path.read_bytes()) == []
@@ -50,7 +50,7 @@ def test_it_loads_and_emits_and_tells_nothing_of_a_machine(path: Path) -> None:
 
 
 @each_tape
-def test_its_own_requests_find_it(path: Path) -> None:
+def test_recorded_requests_find_their_streams(path: Path) -> None:
     streams = load(path).streams
     deck = Deck(streams)
     for place, records in enumerate(streams):
@@ -60,7 +60,7 @@ def test_its_own_requests_find_it(path: Path) -> None:
 
 
 @each_tape
-async def test_a_replay_of_it_is_taped_as_the_same(path: Path, autojump_clock: MockClock) -> None:
+async def test_recording_a_replay_gives_the_same(path: Path, autojump_clock: MockClock) -> None:
     """Bytes, read sizes, times and the ending of the attempt that answered."""
     del autojump_clock
     for records in load(path).streams:

@@ -1,4 +1,4 @@
-"""The thread that all tests of a run share: paths, connections that end, proxies that fail and proxies that tape."""
+"""The thread that all tests of a run share: paths, connections, and recording proxies."""
 
 # ruff: noqa: S501 - nothing here is encrypted, and reading the trust store takes 30 ms a client
 import threading
@@ -34,11 +34,11 @@ PATHS = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_test_does_not_see_its_own_prefix(path: bytes) -> None:
+def test_prefix_of_a_test_is_removed(path: bytes) -> None:
     assert stripped(Request(b"GET", path, [], b"")).target == PATHS[path]
 
 
-def test_each_test_has_its_own_answers_on_one_port(thread: Thread) -> None:
+def test_tests_share_a_port_with_their_own_responses(thread: Thread) -> None:
     one = thread.serve("1", lambda request: json_answer(b'{"one":"%b"}' % request.target))
     two = thread.serve("2", lambda _: json_answer(b'{"two":2}'))
     with httpx.Client(verify=False) as client:
@@ -49,24 +49,7 @@ def test_each_test_has_its_own_answers_on_one_port(thread: Thread) -> None:
         assert client.get(two + "/v1/models").json() == {"two": 2}
 
 
-def test_ten_threads_that_need_it_at_once_start_it_once(thread: Thread) -> None:
-    barrier, origins = threading.Barrier(10), list[str]()
-
-    def serve() -> None:
-        barrier.wait()
-        origins.append(thread.serve("1", lambda _: json_answer(b"{}")))
-
-    askers = [threading.Thread(target=serve) for _ in range(10)]
-    for asker in askers:
-        asker.start()
-    for asker in askers:
-        asker.join()
-    assert len(origins) == 10
-    assert len(set(origins)) == 1
-    assert [each.name for each in threading.enumerate()].count("wiretape-tape") == 1
-
-
-def test_what_a_test_leaves_open_is_closed(thread: Thread) -> None:
+def test_open_connections_close_with_their_test(thread: Thread) -> None:
     origin = thread.serve("1", lambda _: event_stream([b"data: 1\n\n"], end=Fault.STALL))
     with httpx.Client(verify=False, timeout=10) as client, client.stream("GET", origin + "/v1") as response:
         reads = response.iter_raw()
@@ -76,21 +59,21 @@ def test_what_a_test_leaves_open_is_closed(thread: Thread) -> None:
             next(reads)
 
 
-async def test_it_may_be_asked_for_inside_another_loop(thread: Thread) -> None:
+async def test_works_inside_another_trio_run(thread: Thread) -> None:
     origin = thread.serve("1", lambda _: json_answer(b"{}"))
     async with httpx.AsyncClient(verify=False) as client:
         assert (await client.get(origin + "/v1")).status_code == 200
     await trio.lowlevel.checkpoint()
 
 
-def test_an_upstream_that_cannot_be_is_said_and_costs_the_others_nothing(thread: Thread) -> None:
+def test_invalid_upstream_is_refused_and_affects_no_other_test(thread: Thread) -> None:
     with pytest.raises(ConfigError, match="must begin with https://"):
         thread.record("nonsense")
     origin = thread.serve("1", lambda _: json_answer(b"{}"))
     assert httpx.get(origin + "/v1", verify=False).status_code == 200
 
 
-def test_a_proxy_tapes_what_came_in_the_order_of_the_requests(thread: Thread) -> None:
+def test_proxy_records_streams_in_order_of_requests(thread: Thread) -> None:
     origin = thread.serve("up", lambda request: json_answer(b'{"said":%b}' % request.body))
     proxy = thread.record(origin + "/v1")
     for number in range(3):
@@ -105,11 +88,9 @@ def test_a_proxy_tapes_what_came_in_the_order_of_the_requests(thread: Thread) ->
         httpx.get(proxy.url, verify=False)
 
 
-@pytest.mark.parametrize("requests", [1, 2, 3, 5])
-def test_a_proxy_gives_back_every_page_of_what_it_taped(
-    thread: Thread, monkeypatch: pytest.MonkeyPatch, requests: int
-) -> None:
-    """The store gives 1,000 streams at a time, the latest first; here two, so that there are several times so many."""
+@pytest.mark.parametrize("requests", [2, 5])
+def test_proxy_returns_every_page_of_streams(thread: Thread, monkeypatch: pytest.MonkeyPatch, requests: int) -> None:
+    """The store returns 1,000 streams at a time, the latest first. Here it returns two."""
     monkeypatch.setattr(pytest_thread, "PAGE_MAX", 2)
     origin = thread.serve("up", lambda _: json_answer(b"{}"))
     proxy = thread.record(origin + "/v1")
@@ -120,14 +101,13 @@ def test_a_proxy_gives_back_every_page_of_what_it_taped(
     assert len(proxy.stop()) == requests
 
 
-def test_what_runs_on_when_a_proxy_stops_ends_as_shutdown(thread: Thread, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was on the tape without an end."""
+def test_running_stream_ends_as_shutdown_when_the_proxy_stops(thread: Thread, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread, "settle_s", 0.1)
     origin = thread.serve("up", lambda _: event_stream([b'data: {"choices":[]}\n\n'], end=Fault.STALL))
     proxy = thread.record(origin + "/v1")
     with httpx.Client(verify=False, timeout=10) as client:
         with client.stream("POST", proxy.url + "/v1/chat/completions", json={"stream": True}) as response:
             assert next(response.iter_bytes())
-        assert [records[-1].kind for records in proxy.streams()] == ["gone"], "it still runs, and is not ended yet"
+        assert [records[-1].kind for records in proxy.streams()] == ["gone"]
         (records,) = proxy.stop()
     assert (records[-1].kind, records[-1].keys["ending"]) == ("end", "shutdown")

@@ -1,4 +1,4 @@
-"""Which tapes belong to no test, from what each worker of a run collected."""
+"""Unused tapes, from what each worker of a run collected."""
 
 from pathlib import Path
 
@@ -26,28 +26,28 @@ def unused(folder: Path, made: Claims) -> list[str]:
     return [str(file.relative_to(folder / "tapes")) for file in made.unused()]
 
 
-def test_a_module_that_was_not_collected_may_have_tapes(folder: Path) -> None:
+def test_module_that_was_not_collected_may_have_tapes(folder: Path) -> None:
     assert unused(folder, claims(folder, test_a=["test_a/x.tape"])) == []
     assert unused(folder, claims(folder, test_a=[])) == ["test_a/x.tape"]
 
 
-def test_loose_files_may_belong_to_any_module_beside_them(folder: Path) -> None:
+def test_files_outside_a_folder_may_belong_to_any_module(folder: Path) -> None:
     assert unused(folder, claims(folder, test_a=["test_a/x.tape"], test_b=["test_b/y.tape"])) == ["loose.tape"]
 
 
-def test_a_module_that_is_no_more_has_none(folder: Path) -> None:
+def test_removed_module_has_no_tapes(folder: Path) -> None:
     (folder / "test_b.py").unlink()
     assert unused(folder, claims(folder, test_a=["test_a/x.tape", "loose.tape"])) == ["test_b/y.tape"]
 
 
-def test_workers_are_taken_together(folder: Path) -> None:
+def test_claims_of_workers_add_up(folder: Path) -> None:
     whole = Claims()
     whole.add(claims(folder, test_a=["test_a/x.tape"]).to_json())
     whole.add(claims(folder, test_b=["test_b/y.tape", "loose.tape"]).to_json())
     assert unused(folder, whole) == []
 
 
-def test_of_single_tests_nothing_is_said(folder: Path) -> None:
+def test_single_tests_report_nothing(folder: Path) -> None:
     made = claims(folder, test_a=[])
     made.collect([], whole=False)
     assert made.unused() == []

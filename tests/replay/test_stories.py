@@ -21,7 +21,7 @@ OF_NODE = ("fetch_node.mjs", "openai_node.mjs")
 
 def run(folder: Path, *command: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
     outside = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
-    # Without a network that it could reach: whoever asks for more than loopback finds nobody.
+    # A request that leaves loopback fails at this proxy address.
     proxies = {"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
     return subprocess.run(
         list(command),
@@ -39,7 +39,7 @@ def project(tmp_path: Path) -> Path:
     return shutil.copytree(STORIES, tmp_path / "stories", ignore=shutil.ignore_patterns("__pycache__"))
 
 
-def test_the_stories_of_users(project: Path) -> None:
+def test_stories_pass_outside_the_repository(project: Path) -> None:
     done = run(
         project, sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider",
         CI="1", STORIES_CACHE=str(project / "none"), STORIES_NODE_MODULES=str(project / "none"),
@@ -50,7 +50,7 @@ def test_the_stories_of_users(project: Path) -> None:
     assert re.search(r"^2\d passed", done.stdout, re.MULTILINE), done.stdout
 
 
-def test_recording_them_anew_changes_nothing_but_clocks_and_what_was_asked(project: Path) -> None:
+def test_recording_again_changes_only_clocks_and_requests(project: Path) -> None:
     """Their provider has other ids each time, and their agent asks on another day."""
     before = {tape.name: tape.read_bytes() for tape in project.glob("tapes/*.tape")}
     done = run(project, sys.executable, "record.py", "-k", "not anthropic")
@@ -60,6 +60,6 @@ def test_recording_them_anew_changes_nothing_but_clocks_and_what_was_asked(proje
 
 
 def bodies(sealed: bytes) -> list[bytes]:
-    """The lines of what the provider said, their ends and what they come to."""
+    """Return the lines of responses, endings and summaries."""
     kinds = (b'{"k":"frame"', b'{"k":"end"', b'{"k":"fold"', b'{"k":"head"')
     return [line for line in sealed.split(b"\n") if line.startswith(kinds)]

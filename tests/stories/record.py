@@ -1,7 +1,7 @@
 """Records the tapes of these stories with Wiretape, from an upstream that follows a script: `python record.py`
 
-The script stands for a provider: its ids are other ones each time, and its reads end inside characters. The tests are
-run with `--tape=rewrite`, so a tape is what a test that passed was told. With a provider of your own, leave the script
+The script imitates a provider: new ids each time, and reads that end inside characters. The tests are
+run with `--tape=rewrite`, so a tape is what a passing test received. With a provider of your own, leave the script
 away and give its URL: `pytest --tape=rewrite --tape-upstream https://...`.
 """
 
@@ -20,10 +20,10 @@ from wiretape.replay.playback.server import listening
 
 #: Of each tape one test that records it; the others only read it.
 RECORDED_BY = (
-    "test_agent_loop.py::test_a_loop_of_three_turns_replays_on_any_day[2026-11-18]",
-    "test_prefixes.py::test_no_call_is_run_from_a_part_of_its_arguments[cut]",
-    "test_clients.py::test_one_tape_for_all[openai Python]",
-    "test_clients.py::test_an_anthropic_client_on_an_exchange_tape",
+    "test_agent_loop.py::test_loop_of_three_turns_replays_on_any_day[2026-11-18]",
+    "test_prefixes.py::test_no_call_runs_with_partial_arguments[cut]",
+    "test_clients.py::test_all_clients_replay_one_tape[openai Python]",
+    "test_clients.py::test_anthropic_client_replays_an_exchange",
 )
 
 

@@ -27,7 +27,7 @@ TOOLS: Any = [
 
 def run_agent(base_url: str, tools: dict[str, Callable[..., dict[str, Any]]]) -> str:
     """Asks until no tool is called any more. It gives every call an id of its own, as many frameworks do."""
-    # Closed, not left to the collector: its open connections would be a warning in whatever test runs then.
+    # Close it: open connections would raise a warning in a later test.
     with openai.OpenAI(base_url=base_url, api_key="none", max_retries=0) as client:
         return turns(client, tools)
 
@@ -60,7 +60,7 @@ def turns(client: openai.OpenAI, tools: dict[str, Callable[..., dict[str, Any]]]
 
 @pytest.mark.tape("agent_loop.tape")
 @pytest.mark.parametrize("day", ["2026-11-18", "2027-02-28", "2031-07-01"])
-def test_a_loop_of_three_turns_replays_on_any_day(tape: Tape, day: str) -> None:
+def test_loop_of_three_turns_replays_on_any_day(tape: Tape, day: str) -> None:
     hour = random.Random(day).randrange(24)  # noqa: S311 - no secret
     now = datetime.fromisoformat(f"{day}T{hour:02}:41:07.123456+00:00")
     ran: list[str] = []
@@ -78,6 +78,6 @@ def test_a_loop_of_three_turns_replays_on_any_day(tape: Tape, day: str) -> None:
     assert answer == "Yes, go now: it is clear and 4 degrees."
     assert ran == ["time in Oslo", "weather in Oslo"]
     assert len(tape.sent) == 3
-    # What was sent is what was sent now: nothing of it is read from the file.
+    # `sent` holds the requests of this run, not those of the file.
     assert day in tape.sent[1].json["messages"][-1]["content"]
     assert [told.fold.finish for told in tape.answers] == ["tool_calls", "tool_calls", "stop"]

@@ -1,6 +1,6 @@
 """One chat tape and six clients of four languages; an anthropic client on an exchange of its own.
 
-Each client is a program of its own below clients/, which is told nothing but a base URL. The clients that are not
+Each client is a program of its own below clients/, which gets nothing but a base URL. The clients that are not
 installed here are skipped, and the summary says so: `make stories` installs them first.
 """
 
@@ -18,7 +18,7 @@ from wiretape.replay.pytest_plugin.tape import Tape
 HERE = Path(__file__).parent
 CLIENTS = HERE / "clients"
 
-#: Where `make real-clients` puts what others made; or wherever somebody has it.
+#: Where `make real-clients` installs the clients, unless set otherwise.
 CACHE = Path(os.environ.get("STORIES_CACHE", HERE.parents[1] / ".cache/real"))
 NODE_MODULES = Path(os.environ.get("STORIES_NODE_MODULES", HERE.parent / "real/node/node_modules"))
 
@@ -54,13 +54,13 @@ def said_by(program: str, script: str, tape: Tape) -> str:
 
 @pytest.mark.tape("weather.tape", match="position")
 @pytest.mark.parametrize("client", CHAT)
-def test_one_tape_for_all(tape: Tape, client: str) -> None:
+def test_all_clients_replay_one_tape(tape: Tape, client: str) -> None:
     assert said_by(*CHAT[client], tape) == "Sunny in Oslo, 4 °C — take a scarf 🧣."
     assert tape.sent[0].json["messages"] == [{"role": "user", "content": "How is the weather in Oslo?"}]
 
 
 @pytest.mark.tape("anthropic.tape", match="position")
-def test_an_anthropic_client_on_an_exchange_tape(tape: Tape) -> None:
+def test_anthropic_client_replays_an_exchange(tape: Tape) -> None:
     said = said_by(python_of("anthropic"), "anthropic_python.py", tape)
     assert json.loads(said) == {"text": "I look it up.", "tool": "get_weather", "input": {"city": "Oslo"}}
     assert tape.sent[0].path == "/v1/messages"

@@ -22,7 +22,7 @@ class Disk:
 
 def run_agent(base_url: str, disk: Disk) -> str:
     """One turn: the calls of a choice are run when it says that it is finished, and not before."""
-    # Closed, not left to the collector: its open connections would be a warning in whatever test runs then.
+    # Close it: open connections would raise a warning in a later test.
     with openai.OpenAI(base_url=base_url, api_key="none", max_retries=0) as client:
         return turns(client, disk)
 
@@ -50,7 +50,7 @@ def turns(client: openai.OpenAI, disk: Disk) -> str:
 
 @pytest.mark.parametrize("how", ["cut", "eof", "reset"])
 @pytest.mark.tape("two_calls.tape", partly=True)
-def test_no_call_is_run_from_a_part_of_its_arguments(tape: Tape, how: str) -> None:
+def test_no_call_runs_with_partial_arguments(tape: Tape, how: str) -> None:
     endings: list[str] = []
     for prefix in tape.prefixes("frames", end=how):
         disk = Disk()
@@ -64,12 +64,12 @@ def test_no_call_is_run_from_a_part_of_its_arguments(tape: Tape, how: str) -> No
 
 
 @pytest.mark.tape("two_calls.tape", prefixes="frames", end="eof")
-def test_each_prefix_is_a_test_too(tape: Tape) -> None:
+def test_each_prefix_can_be_a_test(tape: Tape) -> None:
     disk = Disk()
     run_agent(tape.url, disk)
     assert len(disk.files) == sum(call.whole for call in tape.fold.calls)
     if not disk.files:
         assert tape.prefix is not None
-        # Whoever asks the fold is told which tools were lost.
+        # The fold names the lost tools.
         lost = {name for _, names in tape.fold.warnings for name in names}
         assert lost == {call.name for call in tape.fold.calls}

@@ -21,7 +21,7 @@ from .peers import NOBODY, PEERS, Peer
 
 __all__ = ["main"]
 
-#: Nobody's answer takes longer; the longest scenario has four seconds.
+#: Longer than any response; the longest scenario takes four seconds.
 _ANSWER_S: Final = 30.0
 #: A machine that is busy with others is given another try.
 _TRIES: Final = 3

@@ -89,7 +89,7 @@ class Found:
         )
 
     def errors_ms(self) -> list[float]:
-        """Of each read, against what the upstream was told to say and when."""
+        """Compare each read with the upstream's script and its times."""
         due = schedule(self.name)
         if self.again is None or len(self.again.reads) != len(due):
             return []
@@ -97,7 +97,7 @@ class Found:
         return sorted(abs(at - began - when) * 1_000 for (at, _), when in zip(self.again.reads, due, strict=True))
 
     def cells(self) -> list[str]:
-        """Behind the names."""
+        """Compare everything after the names."""
         if self.wrong == "NOT INSTALLED":
             return ["**NOT INSTALLED, not run**", "", "", "", "", ""]
         if not self.recorded or self.again is None:

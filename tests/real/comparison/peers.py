@@ -31,7 +31,7 @@ _POLL_S: Final = 0.02
 _PLAYED: Final = ("--server-replay", "{flows}", *(part for name in (
     "server_replay_ignore_host", "server_replay_ignore_port", "server_replay_kill_extra"
 ) for part in ("--set", f"{name}=true")), "--set", "connection_strategy=lazy")  # fmt: skip
-#: A replay has no upstream; what it asks all the same finds nobody.
+#: A replay has no upstream; requests to one fail.
 NOBODY: Final = 9
 
 
@@ -43,7 +43,7 @@ class Peer:
     package: str
     #: With the port of the upstream, and a folder of its own; what it wrote is there when it has ended.
     record: _Open
-    #: With a port where nobody is.
+    #: A port without a listener.
     replay: _Open
     needs: Path
 

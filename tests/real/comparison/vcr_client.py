@@ -34,7 +34,7 @@ def _heard(mode: str, cassette: str, url: str, key: str, body: bytes) -> dict[st
         ending = "cut"
     except httpx.ReadError:
         ending = "reset"
-    except Exception as error:  # noqa: BLE001 - what it raises is what is asked for
+    except Exception as error:  # noqa: BLE001 - the exception is the result
         ending = type(error).__name__
     ended_s = time.monotonic() - began
     return {

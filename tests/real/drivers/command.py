@@ -1,4 +1,4 @@
-"""Programs as people start them: run to their end, or ended with all that they started when whoever asks has waited."""
+"""Run command-line clients to their end, or end them with all their children after a timeout."""
 
 import os
 import signal

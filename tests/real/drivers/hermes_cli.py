@@ -1,4 +1,4 @@
-"""hermes-agent, asked once: `hermes chat -Q -q`; what it holds of each answer stands in its own database."""
+"""hermes-agent, asked once with `hermes chat -Q -q`; its own database holds the responses."""
 
 import json
 import sqlite3
@@ -29,7 +29,7 @@ def _configuration(asked: dict[str, Any], folder: str) -> str:
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """One run of it, in an empty folder with the command that its model calls."""
+    """Run it in an empty folder with the command that its model calls."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         home.mkdir()

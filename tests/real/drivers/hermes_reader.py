@@ -1,4 +1,4 @@
-"""A client of ours that understands `hermes.tool.progress`, over plain HTTP: it holds the frames beside the answer."""
+"""Our own client for `hermes.tool.progress` over plain HTTP: it keeps the progress frames and the response."""
 
 import json
 from typing import Any
@@ -58,7 +58,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
                     ran.append(arguments)
                     messages.append({"role": "tool", "tool_call_id": one, "content": run(asked, arguments)})
                 _once(client, asked, messages, turns)
-    except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
+    except Exception as failure:  # noqa: BLE001 - the exception is the result
         return {"turns": turns, "ran": ran, "error": error(failure)}
     return {"turns": turns, "ran": ran, "error": None}
 

@@ -56,7 +56,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
                 ran.append(json.dumps(call["args"]))
                 messages.append(core.ToolMessage(run(asked, ran[-1]), tool_call_id=call["id"]))
             said = _once(model, messages, turns)
-    except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
+    except Exception as failure:  # noqa: BLE001 - the exception is the result
         return {"turns": turns, "ran": ran, "error": error(failure)}
     return {"turns": turns, "ran": ran, "error": None}
 

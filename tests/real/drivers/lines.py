@@ -70,7 +70,7 @@ def turn(text: str | None, calls: list[Any], finish: str | None, usage: list[int
 
 
 def error(failure: BaseException) -> dict[str, Any]:
-    """What was raised, in what clients built on the openai SDK tell of it."""
+    """Return an exception of a client built on the openai SDK as a line."""
     response = getattr(failure, "response", None)
     body: Any = getattr(failure, "body", None)
     told: dict[str, Any] = body if hasattr(body, "get") else {"message": str(failure)}

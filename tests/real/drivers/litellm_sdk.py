@@ -47,7 +47,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
                 content = result or "arguments are not JSON"
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
             said = _once(litellm, options | retries(asked), turns)
-    except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
+    except Exception as failure:  # noqa: BLE001 - the exception is the result
         return {"turns": turns, "ran": ran, "error": error(failure)}
     return {"turns": turns, "ran": ran, "error": None}
 

@@ -49,7 +49,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
                 told = {"tool_call_id": call.tool_id}
                 messages.append(core.ChatMessage(role="tool", content=str(result), additional_kwargs=told))
             said, calls = _once(llm, tool, messages, turns)
-    except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
+    except Exception as failure:  # noqa: BLE001 - the exception is the result
         return {"turns": turns, "ran": ran, "error": error(failure)}
     return {"turns": turns, "ran": ran, "error": None}
 

@@ -1,4 +1,4 @@
-"""simonw's `llm`, run as a person runs it; what it holds of each answer stands in its own log."""
+"""simonw's `llm` on the command line; its own log holds the responses."""
 
 import json
 import tempfile
@@ -47,7 +47,7 @@ def _turns(log: str) -> list[dict[str, Any]]:
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """One run of it, and one look into its log."""
+    """Run it once and read its log."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "extra-openai-models.yaml").write_text(_models(asked), encoding="utf-8")
         env = environment(LLM_USER_PATH=folder)

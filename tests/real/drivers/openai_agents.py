@@ -33,7 +33,7 @@ async def _run(asked: dict[str, Any], ran: list[str]) -> dict[str, Any]:
     try:
         async for _ in result.stream_events():
             pass
-    except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
+    except Exception as failure:  # noqa: BLE001 - the exception is the result
         return {"turns": _turns(result.raw_responses), "ran": ran, "error": error(failure)}
     turns = _turns(result.raw_responses)
     if turns:

@@ -69,7 +69,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
             while asked["tool"] and turns[-1]["calls"] and len(turns) < asked["turns"]:
                 messages += _results(asked, turns[-1], ran)
                 once(client, _options(asked, messages), turns)
-    except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
+    except Exception as failure:  # noqa: BLE001 - the exception is the result
         return {"turns": turns, "ran": ran, "error": error(failure)}
     return {"turns": turns, "ran": ran, "error": None}
 

@@ -37,7 +37,7 @@ def _configuration(asked: dict[str, Any]) -> str:
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """One run of it."""
+    """Run it once."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "opencode.json").write_text(_configuration(asked), encoding="utf-8")
         command = Path(folder) / "record"

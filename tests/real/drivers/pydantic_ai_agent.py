@@ -43,7 +43,7 @@ async def _run(asked: dict[str, Any], ran: list[str]) -> dict[str, Any]:
                         async with node.stream(steps.ctx) as stream:
                             async for _ in stream:
                                 pass
-        except Exception as failure:  # noqa: BLE001 - what is raised is what is asked for
+        except Exception as failure:  # noqa: BLE001 - the exception is the result
             return {"turns": _turns(messages), "ran": ran, "error": error(failure)}
     return {"turns": _turns(messages), "ran": ran, "error": None}
 

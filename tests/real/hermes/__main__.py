@@ -94,7 +94,7 @@ async def _run(clients: Sequence[Client], scenarios: Sequence[Scenario]) -> tupl
 
 
 async def _read(ready: Stage, scenario: Scenario, number: int) -> list[str]:
-    """A reader that knows lifecycle frames: one beginning and one end of each call; and its session is told."""
+    """Check that a reader of lifecycle frames sees one start and one end of each call, and its session."""
     asked = {"model": "m", "stream": True, "messages": []} | {
         "messages": [{"role": "user", "content": f"[{scenario.name} {number}] How is the weather?"}]
     }

@@ -1,4 +1,4 @@
-"""Whether a client got of the agent's answer what is in it, and was told where it failed"""
+"""Judge whether a client received the agent's whole response, or an error if it failed."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The model that hermes-agent asks: scripted, told by the user's own words what to say."""
+"""The scripted model of hermes-agent; the user's words choose its response."""
 
 import json
 import re
@@ -29,14 +29,14 @@ class Scenario:
 
     name: str
     says: str
-    #: What a client is to hold of it.
+    #: What a client must end up with.
     text: str
-    #: As the upstream says it; where it is empty the client has to be told of an error that holds these words.
+    #: The upstream's finish reason; if it is empty, the client must see an error with these words.
     finish: str = "stop"
     error: str = ""
-    #: What the tape has to say beside it.
+    #: What else the tape must contain.
     flags: frozenset[str] = frozenset()
-    #: What a reader that knows lifecycle frames is told.
+    #: What a reader of lifecycle frames must see.
     told: tuple[str, ...] = ()
 
 
@@ -81,7 +81,7 @@ class Model:
         self._asked: Counter[str] = Counter()
 
     def __call__(self, request: Request) -> Script:
-        """A stream, or a title where the agent asks for one beside the conversation."""
+        """Return a stream, or a title if the agent asks for one."""
         if not request.target.endswith(b"/chat/completions"):
             return json_answer(b'{"object":"list","data":[{"id":"scripted","object":"model"}]}')
         body: dict[str, Any] = json.loads(request.body)

@@ -1,4 +1,4 @@
-"""Starts a hermes-agent over the scripted model, and Wiretape in front of it on a route that is declared as one."""
+"""Start a hermes-agent with the scripted model, and a Wiretape that relays it with a `hermes` route."""
 
 import json
 import secrets

@@ -1,4 +1,4 @@
-"""What is asked: every client in every way, of every ending at every cut."""
+"""The cells of the matrix: every client in every mode, with every ending at every cut."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["DIRECT", "LIFECYCLE_WAYS", "WAYS", "Cell", "Found", "cells", "config
 
 DIRECT: Final = "direct"
 
-#: Each is a route of one Wiretape, by what stands in its table of wiretape.toml.
+#: Each is a route of one Wiretape, with its table in wiretape.toml.
 WAYS: Final[Mapping[str, Mapping[str, str]]] = {
     "error": {"on_partial": "error"},
     "warn": {"on_partial": "warn"},
@@ -59,7 +59,7 @@ class Cell:
         return self.peer.patience_s if self.way == DIRECT else 45
 
     def question(self, base_url: str, folder: Path) -> dict[str, Any]:
-        """What a driver is told. Nothing is said of retries: each client asks again as often as it does by itself."""
+        """Return the driver's instructions. They say nothing about retries, so that each client uses its default."""
         return {
             "base_url": base_url,
             "key": KEY,
@@ -78,7 +78,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came of it."""
+    """The result of a cell."""
 
     cell: Cell
     #: As the driver says it: turns and error.

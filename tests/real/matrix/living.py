@@ -1,4 +1,4 @@
-"""The lifecycle matrix: a whole conversation is what it is directly, and each call is told twice, under one id."""
+"""The lifecycle matrix: a conversation equals the direct one, and each call appears twice under one id."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ def _told(through: Found, calls: int) -> Iterator[str]:
 
 
 def _held(result: dict[str, Any]) -> dict[str, Any]:
-    """What the client holds. Calls beside each other are run at once, and opencode tells of them as they end."""
+    """Return what the client holds. Parallel calls run at once, and opencode lists them as they end."""
     turns = [{key: value for key, value in turn.items() if key != "progress"} for turn in result["turns"]]
     held = plain(result | {"turns": turns})
     for turn in held["turns"]:

@@ -14,15 +14,15 @@ __all__ = ["PEERS", "READER", "Peer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """One client, and how it is asked many times."""
+    """A client, and how to run it many times."""
 
     client: Client
     #: The tool that its model calls; some have only their own.
     tool: str = "get_weather"
-    #: So many processes of it side by side.
+    #: The number of parallel processes.
     lanes: int = 1
     cuts: tuple[str, ...] = tuple(CUTS)
-    #: Started anew for each question.
+    #: Whether it restarts for each question.
     program: bool = False
     #: The timeout that it is given, if it can be given one.
     timeout_s: float = 8
@@ -38,7 +38,7 @@ class Peer:
 
     @property
     def lacks(self) -> list[str]:
-        """What of it is not installed."""
+        """Return the parts that are not installed."""
         needed = [each for each in self.client.command[:1] if isinstance(each, Path)]
         needed += [OPENCODE] * (self.tool == "bash") + [PYTHONS["hermes"]] * (self.tool == "terminal") + [NODE_MODULES]
         return [str(each.relative_to(ROOT)) for each in needed if not each.exists()]
@@ -51,7 +51,7 @@ def _python(environment: str, driver: str) -> tuple[str | Path, ...]:
 _KNOWN: Final = {client.name: client for client in CLIENTS}
 _NODE_VERCEL: Final = ("node", NODE / "vercel.mjs")
 
-#: Programs start anew for each question, so they are asked less.
+#: Programs restart for each question, so they run fewer cells.
 _PROGRAM_CUTS: Final = ("bare", "member")
 #: With their start, on a busy machine.
 _PROGRAM_S: Final = 150.0

@@ -1,4 +1,4 @@
-"""A reader that knows `hermes.tool.progress`: our own, so that nobody's SDK decides what is seen."""
+"""Our own reader for `hermes.tool.progress`, so that no SDK decides what it sees."""
 
 import json
 from typing import Any, NamedTuple

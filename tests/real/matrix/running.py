@@ -1,4 +1,4 @@
-"""Runs cells: one provider, one Wiretape, and every client in processes of its own beside the others."""
+"""Run cells: one provider, one Wiretape, and every client in parallel processes of its own."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ __all__ = ["Stage", "run", "stage"]
 
 #: Drivers that run at a time: most of what they do is to wait.
 _DRIVERS: Final = 8
-#: A program that was told to stop does so in time, and so does one that never asked.
+#: A program that must stop does so within this time, and so does one that sends no request.
 _GRACE_S: Final = 30.0
 
 _ENDLESS: Final[dict[str, Any]] = {"class": "no end", "status": None, "code": None, "message": "ended by us"}

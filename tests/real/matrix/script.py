@@ -15,7 +15,7 @@ from wiretape.replay.playback.script import Fault, Request, Script, Step, json_a
 
 __all__ = ["CUTS", "ENDINGS", "TURNS", "Model", "Provider", "arguments_of"]
 
-#: What it says before its call, and when it is told the call's result.
+#: The text before the call, and after its result.
 _BEFORE: Final = "Rain or sun? 😀 "
 _AFTER: Final = "It is 18 degrees, say the people of a small café."
 
@@ -72,7 +72,7 @@ class Model:
 
 
 class Provider:
-    """Answers by the model's name, the same however often it is asked, and counts how often that was."""
+    """Responds by the model's name, always the same, and counts the requests."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
@@ -89,7 +89,7 @@ class Provider:
         body: dict[str, Any] = json.loads(request.body)
         model = Model.named(body["model"])
         if model is None or not body.get("tools"):
-            return _stream(body, _frames(body, [*_text("A title"), _finish("stop")]))  # asked beside the conversation
+            return _stream(body, _frames(body, [*_text("A title"), _finish("stop")]))  # requested for the title
         self.asked[model.name] += 1
         self._first[model.name].set()
         if body["messages"][-1]["role"] == "tool":
@@ -123,7 +123,7 @@ def _turn(body: Mapping[str, Any], model: Model) -> Iterator[bytes]:
 
 
 def arguments_of(tool: str, index: int) -> dict[str, Any]:
-    """Of one of the calls beside each other; two that are equal some clients take for one."""
+    """Return the arguments of one of the parallel calls; some clients merge equal ones."""
     said = json.dumps(_CALLS[tool])
     whole: dict[str, Any] = json.loads(said.replace("Paris", "Lyon") if index else said)
     return whole

@@ -1,4 +1,4 @@
-"""What clients got, from the tapes that Wiretape wrote of it."""
+"""What clients received, from the tapes that Wiretape wrote."""
 
 from collections import defaultdict
 from collections.abc import Sequence

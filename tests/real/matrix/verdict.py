@@ -1,4 +1,4 @@
-"""Whether a cell holds: nothing ran, no failure was told as a success, and nobody asked for ever."""
+"""Judge a cell: nothing ran, no failure looked like a success, and no client retried for ever."""
 
 import re
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ _SUCCESSES: Final = ("stop", "tool_calls")
 class Verdict:
     """One cell in words."""
 
-    #: What the client's user sees of it.
+    #: What the client's user sees.
     word: str
     #: What must not be, whether through Wiretape or not.
     faults: tuple[str, ...]
-    #: What the provider says itself passes on, with what clients make of it directly: `length` with live tools, and an
+    #: The provider's words pass unchanged, and clients treat them as they do directly: `length` with live tools, and an
     #: error after which they ask again.
     known: bool = False
     #: Whether Wiretape had its say.
@@ -75,7 +75,7 @@ def _warned(result: dict[str, Any]) -> bool:
 
 
 def _word(found: Found) -> str:
-    """What the user of this client is told."""
+    """Return what this client's user sees."""
     result = found.result
     error = result["error"]
     if error is not None and error["class"] == "no end":

@@ -1,6 +1,6 @@
-"""Records to a sealed tape: what is kept, what is redacted, what is renamed; pure
+"""Make a sealed tape of records: redact, normalise, encode
 
-The same streams under the same rules give the same bytes, and a sealed tape sealed again comes back as it is.
+The same streams under the same rules give the same bytes, and sealing a sealed tape again returns it unchanged.
 """
 
 from collections import Counter
@@ -14,29 +14,30 @@ from wiretape.events.core.json_text import as_list, as_object
 from wiretape.events.tape.record import NO_KEYS, Record
 
 from .matching.key import exact_key_of, key_of
-from .normalize.normalize import NAMES, normalise
+from .normalize.normalize import normalise
 from .redaction.body_codec import unreadable
-from .redaction.redact import blanked, blanked_path, findings, redact, rules_of, unmatched
+from .redaction.redact import Finding, blanked, blanked_path, findings, redact, rules_of, unmatched
 from .redaction.shapes import find
 from .redaction.user_rules import Redaction
 from .sealed.edits import summed
 from .sealed.joined_bodies import asked_keys
-from .sealed.sealed import beside, encode
+from .sealed.schema import NORMALISED
+from .sealed.sealed import encode, made_lines
 
 __all__ = ["EXACT", "Rules", "in_order", "key_of_record", "seal"]
 
-#: Secrets that an error names; more of them help nobody.
+#: Secrets whose places an error names.
 _NAMED_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What is done to what was recorded."""
+    """What sealing does to a recording."""
 
-    #: Every byte stays. Not with secrets inside, unless that is allowed.
+    #: Keep every byte. Refused for recordings with secrets, unless those are allowed.
     exact: bool = False
     secrets_allowed: bool = False
-    #: What changes from one recording to the next is renamed or set.
+    #: Rename or reset what changes from one recording to the next.
     normalised: bool = True
     redaction: Redaction = field(default_factory=Redaction)
     #: Days after which `wiretape check` asks for a new recording.
@@ -52,7 +53,7 @@ def seal(
     *,
     headers: Iterable[Mapping[str, Any]] = (),
 ) -> bytes:
-    """The file. `headers` are those of sealed tapes among what is sealed: what was done to them is not forgotten."""
+    """Return the sealed tape. `headers` are those of the sealed tapes among them; the new one repeats their facts."""
     asked = rules or Rules()
     before = [header for header in headers if header]
     if asked.exact:
@@ -73,19 +74,30 @@ def seal(
 
 
 def _encoded(header: Mapping[str, Any], streams: Sequence[Sequence[Record]], asked: Rules) -> bytes:
-    """Nothing that `check` would find is written: not in the header, of which a part was written by hand (the paths
-    that are to be redacted, or an older header), nor in what the records come to, which is made here.
-    """
-    data = encode(header, streams)
-    for number, line in () if asked.exact and asked.secrets_allowed else beside(data):
-        if hits := find(line.decode("utf-8", "replace")):
-            where = "the header itself" if number == 1 else f"line {number} ({line[:16].decode('ascii', 'replace')}...)"
-            raise TapeError(f"{where} would hold a secret, by its look one of {hits[0].vendor}")
+    """Encode without secrets in the lines made here: a header or a path may be the user's, a shown text may be cut."""
+    data = encode(header, streams, hide=_until_secret)
+    if asked.exact and asked.secrets_allowed:
+        return data
+    if any(number > 1 for number, _ in _secret_lines(data)):  # several texts of a fold line together
+        data = encode(header, streams, hide=lambda _: "")
+    for number, vendor in _secret_lines(data):
+        where = "the header itself" if number == 1 else f"line {number}"
+        raise TapeError(f"{where} would hold a secret, by its look one of {vendor}")
     return data
 
 
+def _secret_lines(data: bytes) -> list[tuple[int, str]]:
+    return [(number, hit.vendor) for number, line in made_lines(data) for hit in find(line.decode("utf-8", "replace"))]
+
+
+def _until_secret(text: str) -> str:
+    while hits := find(text):
+        text = text[: hits[0].start]
+    return text
+
+
 def in_order(recordings: Iterable[Sequence[Record]]) -> list[Sequence[Record]]:
-    """Streams as they began."""
+    """Return streams in the order in which they began."""
     return sorted(recordings, key=_began)
 
 
@@ -98,25 +110,21 @@ def _began(records: Sequence[Record]) -> int:
 
 
 def _refuse_secrets(streams: Sequence[Sequence[Record]]) -> None:
-    found = findings(streams)
-    if found:
-        vendors = ", ".join(
-            f"{vendor} {count}" for vendor, count in sorted(Counter(each.vendor for each in found).items())
-        )
-        raise TapeError(
-            f"exact and redacted exclude each other, and there are {len(found)} secrets ({vendors}): {_said(found)}"
-        )
+    if found := findings(streams):
+        counts = sorted(Counter(each.vendor for each in found).items())
+        vendors = ", ".join(f"{vendor} {count}" for vendor, count in counts)
+        raise TapeError(f"An exact tape would hold {len(found)} secrets ({vendors}): {_places(found)}")
     if closed := unreadable(streams):
-        raise TapeError(f"nobody can tell whether a secret is in it: stream {closed[0].stream + 1}: {closed[0]}")
+        raise TapeError(f"An exact tape may hold secrets: stream {closed[0].stream + 1}: {closed[0]}")
 
 
-def _said(found: Sequence[Any]) -> str:
+def _places(found: Sequence[Finding]) -> str:
     places = [f"stream {each.stream + 1} record {each.n} {each.where}".rstrip() for each in found[:_NAMED_MAX]]
     return ", ".join(places) + (", ..." if len(found) > _NAMED_MAX else "")
 
 
 def key_of_record(request: Record, uploaded: bytes = b"") -> str | None:
-    """What a replay finds the stream by: of the redacted form, so that who has no secret finds it too."""
+    """Return the key by which a replay finds the stream, made from the redacted request: clients have other secrets."""
     method, path = request.keys.get("method"), request.keys.get("path")
     if not isinstance(method, str) or not isinstance(path, str):
         return None
@@ -154,32 +162,28 @@ def _header(
         "streams": len(streams),
         "dialects": sorted({str(keys.get("dialect") or "exchange") for keys in opened}),
     }
-    normalised = [*NAMES] if rules.normalised and not rules.exact else []
-    normalised += [name for old in before for name in _names(old.get("normalised"))]
-    redacted: Mapping[str, Any] = NO_KEYS if rules.exact else rules_of(rules.redaction)
-    for old in before:
-        redacted = _both(redacted, as_object(old.get("redacted")))
+    normalised = [*NORMALISED] if rules.normalised and not rules.exact else []
+    normalised += [name for old in before for name in _texts(old.get("normalised"))]
+    redacted: dict[str, Any] = {} if rules.exact else {**rules_of(rules.redaction)}
+    for old in (as_object(header.get("redacted")) for header in before):
+        redacted = {**old, **redacted} | {
+            name: sorted({*_texts(old.get(name)), *_texts(redacted.get(name))})
+            for name in ("rules", "paths")
+            if old.get(name) or redacted.get(name)
+        }
     ages = (old.get("max_age_days") for old in before)
     age = rules.max_age_days or next((days for days in ages if type(days) is int and days > 0), None)
-    more = {"normalised": sorted(set(normalised)), "redacted": dict(redacted), "max_age_days": age}
+    more = {"normalised": sorted(set(normalised)), "redacted": redacted, "max_age_days": age}
     return header | {name: value for name, value in more.items() if value}
 
 
 def _day(created: Any) -> str | None:
     try:
         return datetime.fromtimestamp(created, UTC).date().isoformat() if type(created) is int else None
-    except (OSError, OverflowError, ValueError):  # no time that a calendar has
+    except (OSError, OverflowError, ValueError):  # no time of any calendar
         return None
 
 
-def _both(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-    both = {**old, **new}
-    for name in ("rules", "paths"):
-        if old.get(name) or new.get(name):
-            both[name] = sorted({*_names(old.get(name)), *_names(new.get(name))})
-    return both
-
-
-def _names(said: Any) -> list[str]:
-    """Of a header, which anybody may have edited."""
-    return [name for name in as_list(said) if isinstance(name, str)]
+def _texts(value: Any) -> list[str]:
+    """Return the texts of a header's list, which may have been edited by hand."""
+    return [name for name in as_list(value) if isinstance(name, str)]

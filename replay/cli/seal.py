@@ -230,7 +230,7 @@ def _check(
     finding; the exit code is 1 if a finding is wrong.
     """
     with one_line_errors():
-        from ..sealed.check import check_files
+        from ..check import check_files
 
         found = check_files(tapes, bytes_max=max_bytes, age_days_max=max_age)
     if json_:

@@ -10,8 +10,7 @@ from wiretape.events.tape.record import Record
 
 from ..redaction.body_codec import opened
 from ..sealed.blobs import read
-from ..sealed.line_numbers import lines_of
-from ..sealed.load import Recording, parse
+from ..sealed.load import Recording, lines_of, parse
 from .bytes import compare_bytes
 from .content import compare_content
 from .difference import Difference

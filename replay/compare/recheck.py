@@ -108,7 +108,7 @@ def recheck(data: bytes, row: StreamRow | None = None) -> tuple[Recording, list[
 def _sealed_summary(line: bytes, records: Sequence[Record]) -> tuple[dict[str, Any], dict[str, Any]]:
     said = as_object(parse(line))
     said.pop("k", None)
-    return said, expected(records)
+    return said, expected(records, like=said)
 
 
 def _live_end(records: Sequence[Record]) -> tuple[dict[str, Any], dict[str, Any]]:

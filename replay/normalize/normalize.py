@@ -18,10 +18,7 @@ from ..sealed.edits import Change, Text, edited, texts
 from ..sealed.scalars import Path, Scalar, Sort, scalars
 from .objects import ID_NAMES, TIME_NAMES, holders, is_seconds, kind_of
 
-__all__ = ["NAMES", "normalise"]
-
-#: As the header of a sealed tape says them.
-NAMES: Final = ("ids", "created", "fingerprint", "obfuscation", "request_ids", "rate_limits", "results", "ports")
+__all__ = ["normalise"]
 
 #: One second, long ago: a time that nobody takes for the real one.
 _CREATED: Final = b"1000000000"

@@ -1,17 +1,17 @@
-"""What changes from one recording of the same content to the next: times, read boundaries, who we were; apart in a line
+"""The `clock` line: everything that changes when the same content is recorded again
 
     {"k":"clock","lines":[0,40,90,2238,713554],"reads":[[42745,1,0],[40838,2,17],...],"also":[[4,42745,"commit",{...}]],
      "open":{"stream":"...","created":...}}
 
 `lines`: the time of each line that is no part of an answer's body. `reads`: of each read of the upstream the time since
 the read before it (microseconds), how many frames it completed, and how many bytes of the next one it brought. `late`:
-lines of the body that were completed by no read, but by the end. `uploads`: of each uploaded body its pieces, when each
-came and where it ends. `also`: records behind so many others.
+lines of the body completed by the end of the stream instead of a read. `uploads`: of each uploaded body the time and
+the end of its pieces. `also`: records that follow so many others.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeVar
 
 from wiretape.events.core.errors import TapeError
@@ -20,26 +20,24 @@ from wiretape.events.tape.record import NO_KEYS, Record, decode, encode
 
 from .joined_bodies import ANSWER, UPLOADED, carrying, parted, whole
 
-__all__ = ["BESIDE", "Clock", "clocked", "timed"]
+__all__ = ["TIMED", "Clock", "clocked", "timed"]
 
-#: Kinds that carry what the upstream sent.
+#: Kinds that carry bytes of the upstream.
 _RECEIVED: Final = frozenset({"frame", "rest", "body", ANSWER})
-#: Kinds that stand where they stand because of the clock, or of the client.
-BESIDE: Final = frozenset({"commit", "keepalive", "gone"})
-#: What `open` says of one recording and of no other.
+#: Kinds whose place depends on time, or on the client.
+TIMED: Final = frozenset({"commit", "keepalive", "gone"})
+#: What `open` says of one recording only.
 _OF_ONE_RECORDING: Final = ("stream", "created", "created_us", "caller")
+#: A lone surrogate, which JSON can express and bytes cannot.
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_TOO_LONG: Final = "its clock line describes more than the stream has"
 
-#: Half a character, which JSON can say, and no bytes.
-_HALF: Final = re.compile("[\ud800-\udfff]")
-#: Where the clock line stands in its stream.
-_PLACE: Final = 1
-
-_Timed = TypeVar("_Timed")
+_Item = TypeVar("_Item")
 
 
 @dataclass(slots=True, kw_only=True)
 class Clock:
-    """Of one stream."""
+    """The clock line of one stream."""
 
     lines: list[int] = field(default_factory=list[int])
     reads: list[list[int]] = field(default_factory=list[list[int]])
@@ -49,20 +47,12 @@ class Clock:
     open: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def to_keys(self) -> dict[str, Any]:
-        """As the line says it; what is empty is left out."""
-        keys = {
-            "lines": self.lines,
-            "reads": self.reads,
-            "late": self.late,
-            "uploads": self.uploads,
-            "also": self.also,
-            "open": self.open,
-        }
-        return {name: value for name, value in keys.items() if value}
+        """Return the members of the line; empty ones are left out."""
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
 
     @staticmethod
     def of(keys: Mapping[str, Any]) -> "Clock":
-        """From a line, whose shape is checked here and its sense by `timed`."""
+        """Return the clock of a line after checking its types; `timed` checks the rest."""
         clock = Clock(
             lines=as_list(keys.get("lines")),
             reads=as_list(keys.get("reads")),
@@ -72,14 +62,14 @@ class Clock:
             open=as_object(keys.get("open")),
         )
         pieces = [piece for upload in clock.uploads for piece in as_list(upload) or [None]]
-        if not all(map(_are_numbers, [clock.lines, *clock.reads, *clock.late, *pieces])) or any(
-            len(row) != 3 for row in clock.reads
-        ):
-            raise TapeError("its clock line holds something that is no time")
-        if not all(_is_beside(row) for row in clock.also) or any(len(row) != 2 for row in [*clock.late, *pieces]):
-            raise TapeError("its clock line holds a record that is none")
+        numbers = [clock.lines, *clock.reads, *clock.late, *pieces]
+        pairs = all(len(row) == 2 for row in [*clock.late, *pieces] if is_list(row))
+        if not all(map(_are_numbers, numbers)) or not pairs or any(len(row) != 3 for row in clock.reads):
+            raise TapeError("its clock line holds something that is not a time")
+        if not all(map(_is_record_row, clock.also)):
+            raise TapeError("its clock line holds something that is not a record")
         if not clock.open.keys() <= {*_OF_ONE_RECORDING}:
-            raise TapeError("its clock line says of its first record what it may not")
+            raise TapeError("its clock line may not set these members of the first record")
         return clock
 
 
@@ -87,29 +77,16 @@ def _are_numbers(row: Any) -> bool:
     return is_list(row) and all(type(value) is int and value >= 0 for value in row)
 
 
-def _is_beside(row: Any) -> bool:
+def _is_record_row(row: Any) -> bool:
+    """Return whether a row of `also` is a record that a live tape could hold."""
     match row:
-        case [int(at), int(t), str(kind), dict(), *raw] if kind in BESIDE:
-            return at >= 0 and t >= 0 and _is_record(Record(0, t, kind, as_object(row[3]))) and _is_text(raw)
-        case _:
-            return False
-
-
-def _is_record(record: Record) -> bool:
-    """Whether a line of a live tape could say it."""
-    try:
-        return isinstance(decode(encode(record)[:-1]), Record)
-    except AssertionError:
-        return False
-
-
-def _is_text(raw: Sequence[Any]) -> bool:
-    """None, or one that is bytes."""
-    match raw:
-        case []:
-            return True
-        case [str(text)]:
-            return _HALF.search(text) is None
+        case [int(at), int(t), str(kind), dict(), *raw] if kind in TIMED and at >= 0 and t >= 0:
+            try:
+                if not isinstance(decode(encode(Record(0, t, kind, as_object(row[3])))[:-1]), Record):
+                    return False
+            except AssertionError:
+                return False
+            return not raw or (len(raw) == 1 and isinstance(raw[0], str) and _SURROGATE.search(raw[0]) is None)
         case _:
             return False
 
@@ -118,94 +95,75 @@ def _is_text(raw: Sequence[Any]) -> bool:
 
 
 def clocked(records: Sequence[Record]) -> tuple[Clock, list[Record]]:
-    """The clock, and the records without what is in it: no times, no cuts, none that stand by the clock alone."""
-    clock, reads = Clock(), _Reads()
+    """Return the clock, and the records without times, cuts, and those that depend on time alone."""
+    clock, t_read = Clock(), 0
+
+    def read_at(t: int) -> list[int]:
+        nonlocal t_read
+        if not clock.reads or t != t_read:
+            clock.reads.append([t - t_read, 0, 0])
+            t_read = t
+        return clock.reads[-1]
+
     kept: list[Record] = []
     for record in records:
-        # The first line is never one of the clock's: that stands behind it.
-        row = _beside(record, len(kept)) if kept else None
+        row = _row(record, len(kept)) if kept else None  # the first line comes before the clock
         if row is None:
             kept.append(record)
         else:
             clock.also.append(row)
     lines: list[Record] = []
     for record in whole(kept):
-        out: tuple[str, ...] = ()
+        size, start = len(record.raw or b""), 0
+        out: tuple[str, ...] = ("cuts",)
         if record.kind in _RECEIVED:
-            if not reads.take(record):
+            for t, end in record.keys.get("cuts", ()):
+                read_at(t)[2] += end - start
+                start = end
+            if start < size:
+                read_at(record.t)[1] += 1
+            else:
                 clock.late.append([len(lines), record.t])
-            out = ("cuts",)
         elif record.kind == UPLOADED:
-            clock.uploads.append([*record.keys.get("cuts", ()), [record.t, len(record.raw or b"")]])
-            out = ("cuts",)
+            clock.uploads.append([*record.keys.get("cuts", ()), [record.t, size]])
         else:
             clock.lines.append(record.t)
+            out = ()
             if not lines and record.kind == "open":
                 clock.open = {name: record.keys[name] for name in _OF_ONE_RECORDING if name in record.keys}
                 out = _OF_ONE_RECORDING
-        lines.append(_without(record, out)._replace(n=0, t=0))
-    clock.reads = reads.rows
+        keys = {name: value for name, value in record.keys.items() if name not in out}
+        lines.append(record._replace(n=0, t=0, keys=keys or NO_KEYS))
     return clock, lines
 
 
-def _beside(record: Record, at: int) -> list[Any] | None:
-    """Its row; None for a record that has to be a line."""
-    if record.kind not in BESIDE:
+def _row(record: Record, at: int) -> list[Any] | None:
+    """Return the row of a record that depends on time; None for one that needs a line."""
+    if record.kind not in TIMED:
         return None
     row: list[Any] = [at, record.t, record.kind, dict(record.keys)]
     if record.raw is None:
         return row
     if record.payload != carrying(record, record.raw).payload:
         return None
-    try:  # what the client was given of our own is text
+    try:  # what we send ourselves is text
         return [*row, record.raw.decode()]
     except UnicodeDecodeError:
         return None
-
-
-def _without(record: Record, names: Sequence[str]) -> Record:
-    if not any(name in record.keys for name in names):
-        return record
-    return record._replace(keys={name: value for name, value in record.keys.items() if name not in names} or NO_KEYS)
-
-
-class _Reads:
-    """Bytes with their times to reads."""
-
-    def __init__(self) -> None:
-        self.rows: list[list[int]] = []
-        self._t = 0
-
-    def take(self, record: Record) -> bool:
-        """The bytes of one record; False where no read completed it."""
-        size, start = len(record.raw or b""), 0
-        for t, end in record.keys.get("cuts", ()):
-            self._read(t)[2] += end - start
-            start = end
-        if start == size:
-            return False
-        self._read(record.t)[1] += 1
-        return True
-
-    def _read(self, t: int) -> list[int]:
-        if not self.rows or t != self._t:
-            self.rows.append([t - self._t, 0, 0])
-            self._t = t
-        return self.rows[-1]
 
 
 # -- together ---------------------------------------------------------------------------------------------------------
 
 
 def timed(lines: Sequence[Record], clock: Clock) -> list[Record]:
-    """The records again; `n` is of each the place of its line, as it came, and 1 of those that stand here."""
-    times, late = iter(clock.lines), dict[int, int](map(tuple, clock.late))  # type: ignore[arg-type]
-    places, uploads = _Places(clock.reads), iter(clock.uploads)
+    """Return the records again. Each keeps the `n` of its line; those from the clock get 1, the clock's place."""
+    times, uploads, late = iter(clock.lines), iter(clock.uploads), {row[0]: row[1] for row in clock.late}
+    places = _Places(clock.reads)
     kept: list[Record] = []
     for at, record in enumerate(lines):
         keys: Mapping[str, Any] = record.keys
         if "cuts" in keys and (record.kind in _RECEIVED or record.kind == UPLOADED):
-            raise TapeError("a line says itself where reads ended, which its clock line says")
+            raise TapeError("a line states where reads ended, which only its clock line may do")
         if record.kind in _RECEIVED:
             t, cuts = places.of(record, late.get(at))
             keys = {**keys, "cuts": cuts} if cuts else keys
@@ -217,36 +175,33 @@ def timed(lines: Sequence[Record], clock: Clock) -> list[Record]:
             keys = keys if at or not clock.open else {**keys, **clock.open}
         kept.append(record._replace(t=t, keys=keys))
     if next(times, None) is not None or next(uploads, None) is not None or not places.exhausted:
-        raise TapeError("its clock line speaks of more than there is")
-    return _with_beside(parted(kept), clock.also)
+        raise TapeError(_TOO_LONG)
+    return _with_rows(parted(kept), clock.also)
 
 
-def _next(times: Iterator[_Timed]) -> _Timed:
-    t = next(times, None)
-    if t is None:
+def _next(items: Iterator[_Item]) -> _Item:
+    item = next(items, None)
+    if item is None:
         raise TapeError("its clock line is too short")
-    return t
+    return item
 
 
-def _with_beside(kept: Sequence[Record], rows: Sequence[Sequence[Any]]) -> list[Record]:
+def _with_rows(kept: Sequence[Record], rows: Sequence[Sequence[Any]]) -> list[Record]:
     records: list[Record] = []
-    beside = iter(rows)
-    row = next(beside, None)
+    left = [*reversed(rows)]
     for at in range(len(kept) + 1):
-        while row is not None and row[0] == at:
-            _, t, kind, keys, *raw = row
-            record = Record(_PLACE, t, kind, keys or NO_KEYS)
+        while left and left[-1][0] == at:
+            _, t, kind, keys, *raw = left.pop()
+            record = Record(1, t, kind, keys or NO_KEYS)
             records.append(carrying(record, raw[0].encode()) if raw else record)
-            row = next(beside, None)
-        if at < len(kept):
-            records.append(kept[at])
-    if row is not None:
-        raise TapeError("its clock line speaks of more than there is")
+        records += kept[at : at + 1]
+    if left:
+        raise TapeError(_TOO_LONG)
     return records
 
 
 class _Places:
-    """Reads to bytes with their times."""
+    """The reads of a stream, and how far they are used."""
 
     def __init__(self, rows: Sequence[Sequence[int]]) -> None:
         self._rows = rows
@@ -255,11 +210,11 @@ class _Places:
 
     @property
     def exhausted(self) -> bool:
-        """Nothing is left of any read."""
+        """Whether every read is used up."""
         return not self._frames and not self._extra and self._at + 1 >= len(self._rows)
 
     def of(self, record: Record, late: int | None) -> tuple[int, list[list[int]]]:
-        """When this record was complete, and where in it reads ended."""
+        """Return when this record was complete, and where in it reads ended."""
         size, start = len(record.raw or b""), 0
         cuts: list[list[int]] = []
         while True:
@@ -272,7 +227,7 @@ class _Places:
                 return self._t, cuts
             start, self._extra = start + self._extra, 0
             if start > size:
-                raise TapeError("its clock line cuts behind the end of a record")
+                raise TapeError("its clock line cuts after the end of a record")
             cuts.append([self._t, start])
 
     def _next(self) -> None:
@@ -281,5 +236,5 @@ class _Places:
             raise TapeError("its clock line has too few reads")
         gap, self._frames, self._extra = self._rows[self._at]
         if not self._frames and not self._extra:
-            raise TapeError("its clock line has a read of nothing")
+            raise TapeError("its clock line has an empty read")
         self._t += gap

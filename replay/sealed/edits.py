@@ -11,7 +11,7 @@ from wiretape.events.core.json_text import ABSENT, as_list, parse
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.wire.sse import parse_block
 
-from .clock import BESIDE
+from .clock import TIMED
 from .joined_bodies import carrying
 
 __all__ = ["Change", "Text", "edited", "summed", "texts"]
@@ -22,7 +22,7 @@ _UNTAPED: Final = frozenset({"untaped", "log_failure", "failed_here"})
 #: Several records of these are one text.
 _RUNS: Final = frozenset({"body", "upload"})
 #: What stands between two reads of one answer.
-_BESIDE_BODY: Final = BESIDE | _RUNS
+_WITHIN_BODY: Final = TIMED | _RUNS
 _EVENT: Final = re.compile(rb"event: ([^\r\n]*)\ndata: ")
 _DATA_LINE: Final = re.compile(rb"(?:^|[\r\n])data: ?([^\r\n]*)")
 
@@ -72,7 +72,7 @@ def texts(records: Sequence[Record]) -> list[Text]:
     body: list[int] = []
     upload: list[int] = []  # of one request, whatever was answered meanwhile
     for at, record in enumerate(records):
-        if body and record.kind not in _BESIDE_BODY:
+        if body and record.kind not in _WITHIN_BODY:
             found.append(_run(records, body))
             body = []
         if record.raw is None:

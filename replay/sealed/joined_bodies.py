@@ -1,4 +1,4 @@
-"""Bodies that came in pieces as one record, cut where a piece ended, and apart again; what a reviewer reads is whole"""
+"""Bodies that came in pieces as one record, which a reviewer can read, and apart again"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -9,52 +9,52 @@ from wiretape.events.tape.record import NO_KEYS, Record
 
 __all__ = ["ANSWER", "UPLOADED", "asked_keys", "carrying", "parted", "pieces", "whole"]
 
-#: What `body` records become, and what `upload` records become.
+#: The kinds that `body` and `upload` records become.
 ANSWER: Final = "answer"
 UPLOADED: Final = "uploaded"
-
 _WHOLE: Final = {"body": ANSWER, "upload": UPLOADED}
 _PARTS: Final = {name: kind for kind, name in _WHOLE.items()}
 
-#: Of a line that holds text: what a review still shows, and no editor chokes on.
+#: Bytes of a line of text that a review still shows.
 _PIECE_BYTES: Final = 16 * 1024
-#: Of a line that holds JSON: most answers that are no stream, and a page of embeddings.
+#: Bytes of a line of JSON: most answers that are no stream, and a page of embeddings.
 _DATA_BYTES: Final = 256 * 1024
 
 
 def asked_keys(records: Sequence[Record]) -> Mapping[str, Any]:
-    """What the request of a stream says; and of an upload of which only the hash was kept (`requests = hash`), that."""
+    """Return the keys of a stream's request, with the hash of an upload of which only that was kept."""
     keys = next(record.keys for record in records if record.kind == "request")
-    kept = (record.keys for record in records if record.kind == "upload" and record.raw is None)
-    said = next((each for each in kept if "sha256" in each and not each.get("part")), None)
-    return keys if said is None else {**keys, "sha256": said["sha256"]}
+    hashed = (record.keys for record in records if record.kind == "upload" and record.raw is None)
+    upload = next((each for each in hashed if "sha256" in each and not each.get("part")), None)
+    return keys if upload is None else {**keys, "sha256": upload["sha256"]}
 
 
 def carrying(record: Record, raw: bytes) -> Record:
-    """The record with these bytes, as a recorder writes them: JSON on one line stands as `data`."""
+    """Return the record with these bytes as a recorder writes them: JSON on one line becomes `data`."""
     value = parse(raw) if b"\n" not in raw else ABSENT
     return record._replace(raw=raw, payload=None if value is ABSENT else raw, value=value, shape=None)
 
 
 def whole(records: Sequence[Record]) -> list[Record]:
-    """Each run of `body` or of `upload` records becomes one; a run that no recorder makes stays as it is."""
+    """Join each run of `body` or `upload` records; a run that no recorder makes stays as it is."""
     joined: list[Record] = []
     for kind, run in groupby(records, key=lambda record: record.kind):
         some = list(run)
-        joined += [_one(kind, some)] if kind in _WHOLE and _recorded(kind, some) else some
+        if kind not in _WHOLE or not _is_recorded(kind, some):
+            joined += some
+            continue
+        cuts: list[list[int]] = []
+        for record in some[:-1]:
+            cuts.append([record.t, (cuts[-1][1] if cuts else 0) + len(record.raw or b"")])
+        raw = b"".join(record.raw or b"" for record in some)
+        joined.append(Record(some[0].n, some[-1].t, _WHOLE[kind], {"cuts": cuts} if cuts else NO_KEYS, raw))
     return joined
 
 
-def _recorded(kind: str, run: Sequence[Record]) -> bool:
-    times = [record.t for record in run]
-    if kind == "body" and any(later <= earlier for earlier, later in pairwise(times)):
+def _is_recorded(kind: str, run: Sequence[Record]) -> bool:
+    if kind == "body" and any(later.t <= earlier.t for earlier, later in pairwise(run)):
         return False
-    return all(record.raw and not record.keys and _said(record) == _said(_part(record, kind)) for record in run)
-
-
-def _said(record: Record) -> Record:
-    """Without what `payload` parses to, which is compared by its bytes: it nests deeper than Python compares."""
-    return record._replace(value=ABSENT, shape=None)
+    return all(record.raw and not record.keys and record.payload == _part(record, kind).payload for record in run)
 
 
 def _part(record: Record, kind: str) -> Record:
@@ -62,18 +62,8 @@ def _part(record: Record, kind: str) -> Record:
     return carrying(record, raw) if kind == "body" else record._replace(payload=None, value=ABSENT)
 
 
-def _one(kind: str, run: Sequence[Record]) -> Record:
-    cuts: list[list[int]] = []
-    at = 0
-    for record in run[:-1]:
-        at += len(record.raw or b"")
-        cuts.append([record.t, at])
-    raw = b"".join(record.raw or b"" for record in run)
-    return Record(run[0].n, run[-1].t, _WHOLE[kind], {"cuts": cuts} if cuts else NO_KEYS, raw)
-
-
 def parted(records: Iterable[Record]) -> list[Record]:
-    """The same apart again."""
+    """Split joined bodies where their pieces ended."""
     apart: list[Record] = []
     for record in records:
         kind = _PARTS.get(record.kind)
@@ -81,15 +71,14 @@ def parted(records: Iterable[Record]) -> list[Record]:
             apart.append(record)
             continue
         raw, start = record.raw or b"", 0
-        cuts: list[Any] = [*record.keys.get("cuts", ()), (record.t, len(raw))]
-        for t, end in cuts:
+        for t, end in (*record.keys.get("cuts", ()), (record.t, len(raw))):
             apart.append(_part(Record(record.n, t, kind, NO_KEYS, raw[start:end]), kind))
             start = end
     return apart
 
 
 def pieces(raw: bytes) -> list[bytes]:
-    """What stands on one line each: all of it where it is JSON on one line, else each line of the text."""
+    """Split a body into lines of the file: one for JSON on one line, else one for each line of the text."""
     if len(raw) <= _DATA_BYTES and b"\n" not in raw and parse(raw) is not ABSENT:
         return [raw]
     found: list[bytes] = []

@@ -1,4 +1,4 @@
-"""A recording from a file, whatever form it has: a live tape or a sealed one"""
+"""Read a recording from a file of either form: a live tape or a sealed one"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,20 +9,20 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Reader
 
 from .blobs import read
-from .sealed import MARK, Sealed, decode, spoilt
+from .sealed import MARK, decode, spoilt
 
-__all__ = ["Recording", "load", "parse"]
+__all__ = ["Recording", "lines_of", "load", "parse"]
 
 
 class Recording(NamedTuple):
-    """What was recorded: of a live tape one stream, of a sealed one a conversation. `header` is empty of a live one."""
+    """A live tape's stream, or a sealed tape's conversation. A live tape has an empty header."""
 
     header: Mapping[str, Any]
     streams: Sequence[Sequence[Record]]
 
 
 def load(path: Path, *, verify: bool = True) -> Recording:
-    """With what lies beside it. Raises TapeError, which names the file and the place."""
+    """Read a file with its blobs. Raises TapeError, which names the file and the place."""
     try:
         return parse(read(path), verify=verify)
     except TapeError as error:
@@ -30,13 +30,18 @@ def load(path: Path, *, verify: bool = True) -> Recording:
 
 
 def parse(data: bytes, *, verify: bool = True) -> Recording:
-    """From the bytes of a file. A live tape may still run: it is whole up to its last record. A sealed one has as many
-    streams as its header says, if that says a number; where it is to be sealed anew too, which would hide the loss.
+    """Read the bytes of a file. A live tape may still grow: it is read up to its last complete record.
+
+    A sealed tape has as many streams as its header states: one cut short after a stream looks complete otherwise.
     """
     if data.startswith(MARK):
         sealed = decode(data, verify=verify)
-        if reason := _missing(sealed):
-            raise TapeError(reason)
+        stated, found = sealed.header.get("streams"), len(sealed.streams)
+        if type(stated) is int and stated != found:
+            raise TapeError(
+                f"line 1: the header states {stated} streams, and the file has {found}: was it cut short? Record it "
+                f'again, or, if streams were taken out or added by hand, write "streams":{found} there'
+            )
         return Recording(sealed.header, sealed.streams)
     if reason := spoilt(data):
         raise TapeError(reason)
@@ -50,11 +55,12 @@ def parse(data: bytes, *, verify: bool = True) -> Recording:
     return Recording(NO_KEYS, [records])
 
 
-def _missing(sealed: Sealed) -> str:
-    """Why it is not whole. A file that was cut short behind a stream's fold line looks whole otherwise."""
-    said, found = sealed.header.get("streams"), len(sealed.streams)
-    if type(said) is not int or said == found:
-        return ""
-    there = "is 1" if found == 1 else f"are {found}"
-    how = f'record it anew, or, where streams were taken out or added by hand, say "streams":{found} there'
-    return f"line 1: the header says {said} streams, and there {there}: was the file cut short? {how}"
+def lines_of(data: bytes, streams: Sequence[Sequence[Record]]) -> list[Mapping[int, int]]:
+    """Return the line of each record of each stream, from 1, by the record's number."""
+    if not data.startswith(MARK):
+        return [{record.n: record.n + 1 for record in records} for records in streams]
+    lines = decode(data, verify=False).lines
+    return [
+        dict(zip((record.n for record in records), places, strict=True))
+        for records, places in zip(streams, lines, strict=True)
+    ]

@@ -1,18 +1,18 @@
-"""The sealed form of a tape: the same records, written so that a person can review them and git can compare them
+"""Encode and decode a sealed tape: the same records, written so that a person can review them and git can compare them
 
-    {"wiretape":"sealed","format":1,...}            the header: one a file, which holds one conversation
+    {"wiretape":"sealed","format":1,...}            the header; a file holds one conversation
     {"k":"open",...}                                one stream after the other, each in this order:
-    {"k":"clock","lines":[...],"reads":[...],...}   all that changes from one recording to the next
-    {"k":"request",...,"data":{...,"messages":[]}}  the body, its long lists taken out ...
-    {"k":"message","data":{...}}                    ... and written one line an element
+    {"k":"clock","lines":[...],"reads":[...],...}   everything that changes from one recording to the next
+    {"k":"request",...,"data":{...,"messages":[]}}  the body without its long lists ...
+    {"k":"message","data":{...}}                    ... and one line for each of their elements
     {"k":"frame","data":{...}}                      what came, verbatim, as on a live tape
-    {"k":"answer","data":{...}}                     an answer that is no stream, whole; text has a line for each of its
+    {"k":"answer","data":{...}}                     an answer that is no stream; text has a line for each of its lines
     {"k":"end",...}
-    {"k":"fold",...}                                what it comes to
+    {"k":"fold",...}                                the result of the stream
 
-A line of a record is the live tape's line without `c`, `n`, `t` and `cuts`: those, and the records that stand where
-they stand by the clock alone (`commit`, `keepalive`, `gone`), are in `clock`. A kind of a live tape that is a word of
-this form has a `=` before it. Nothing is lost: `decode` gives back the very records that `encode` was given.
+A line is the live tape's line without `c`, `n`, `t` and `cuts`: those are in `clock`, and so are the records whose
+place depends on time alone (`commit`, `keepalive`, `gone`). A kind that this form uses itself gets a `=` in front.
+Nothing is lost: `decode` returns the records that `encode` was given.
 """
 
 import codecs
@@ -28,27 +28,23 @@ from wiretape.events.tape.record import decode as decode_line
 from wiretape.events.tape.record import encode as encode_line
 from wiretape.events.tape.upcast import upcast
 
-from ..matching.json_diff import hidden
 from .blobs import BLOB
 from .clock import Clock, clocked, timed
-from .expected import expected
+from .expected import Hide, expected
 from .joined_bodies import ANSWER, UPLOADED, pieces
 from .split_body import LISTS, TEXT, joined, split
 
-__all__ = ["FORMAT", "MARK", "STEPS", "Sealed", "beside", "decode", "differs", "encode", "spoilt"]
+__all__ = ["FORMAT", "MARK", "STEPS", "Sealed", "decode", "differs", "encode", "made_lines", "spoilt"]
 
-#: The form that this version writes. What the records themselves say has the format of `open`.
+#: The format that this version writes. The records have the format that `open` states.
 FORMAT: Final = 1
-#: How git begins what it could not merge.
-_CONFLICT: Final = b"<<<<<<< "
-#: Lines of a stream that are no records.
-_BESIDE: Final = (b'{"k":"clock"', b'{"k":"fold"')
 #: How a sealed tape begins.
 MARK: Final = b'{"wiretape":"sealed",'
-
-#: From format n to n + 1: the lines of a whole file. A file of every format stays in fixtures/ for ever.
+#: Steps from format n to n + 1, each over the lines of a file. Tapes of every format stay in fixtures/.
 STEPS: Final[Mapping[int, Callable[[list[bytes]], list[bytes]]]] = MappingProxyType({})
 
+_CONFLICT: Final = b"<<<<<<< "
+_FOLD: Final = b'{"k":"fold"'
 #: Kinds that are lines of this form and no records.
 _OURS: Final = frozenset({"clock", "fold", ANSWER, UPLOADED, TEXT, *LISTS.values()})
 _NUMBERED: Final = b'"n":0,"t":0,'
@@ -56,77 +52,101 @@ _BODY_AT: Final = 16
 
 
 class Sealed(NamedTuple):
-    """One sealed tape: what its header says, and the records of each of its streams."""
+    """A sealed tape: its header, the records of each stream, and the line of each record, from 1."""
 
     header: Mapping[str, Any]
     streams: list[list[Record]]
-    #: Of each record the number of its line in the file, from 1.
     lines: list[list[int]]
 
 
-def encode(header: Mapping[str, Any], streams: Iterable[Sequence[Record]]) -> bytes:
-    """The file. Reads its own lines back, and refuses records that it could not give back as they are."""
+def encode(header: Mapping[str, Any], streams: Iterable[Sequence[Record]], *, hide: Hide = str) -> bytes:
+    """Return the file. Raise `TapeError` for records that would not be read back as they are.
+
+    `hide` shortens the texts that the fold lines show.
+    """
     lines = [dumps({"wiretape": "sealed", "format": FORMAT, **header}), b""]
     for number, records in enumerate(streams, 1):
         mine = list(_lines(records))
         if not mine:
             raise TapeError(f"stream {number} cannot be sealed: it has no records")
-        if not _are_same(_records(mine)[0], records, number):
+        try:
+            same = [_comparable(record) for record in _records(mine)[0]] == [_comparable(record) for record in records]
+        except RecursionError:
+            raise TapeError(f"stream {number} cannot be sealed: the keys of a record are nested too deep") from None
+        if not same:
             raise TapeError(f"stream {number} cannot be sealed: its records contradict each other (is it damaged?)")
-        lines[-1:] = [*mine, dumps({"k": "fold", **expected(records)}), b""]
+        lines[-1:] = [*mine, dumps({"k": "fold", **expected(records, hide=hide)}), b""]
     return b"\n".join(lines)
 
 
-def _are_same(found: Sequence[Record], records: Sequence[Record], number: int) -> bool:
-    """Of `data` the bytes are compared, whose value nests as deep as it likes."""
-    try:
-        return [_said(record) for record in found] == [_said(record) for record in records]
-    except RecursionError:
-        raise TapeError(f"stream {number} cannot be sealed: what a record says of itself is nested too deep") from None
-
-
-def _said(record: Record) -> Record:
+def _comparable(record: Record) -> Record:
+    """Drop the parsed payload, which is compared by its bytes: it may nest deeper than Python compares."""
     return record._replace(value=ABSENT, shape=None)
 
 
 def decode(
     data: bytes, *, verify: bool = True, steps: Mapping[int, Callable[[list[bytes]], list[bytes]]] = STEPS
 ) -> Sealed:
-    """The records again; with `verify`, every `fold` line is compared with what the records come to."""
+    """Return the records again; with `verify`, compare every `fold` line with its records."""
     if reason := spoilt(data):
         raise TapeError(reason)
     lines = data.split(b"\n")
     if lines.pop() or not lines:
         raise TapeError(f"line {len(lines) + 1}: its end is missing")
-    header = _header(lines[0], max(FORMAT, *steps, 0) if steps else FORMAT)
+    header = _header(lines[0], max(FORMAT, *steps) if steps else FORMAT)
     for step in sorted(steps):
         if step >= header["format"]:
             lines = steps[step](lines)
-    if away := next((at for at, line in enumerate(lines, 1) if line.startswith(BLOB)), 0):
-        raise TapeError(f"line {away}: what it held lies beside the file, of which only the bytes are here")
-    streams: list[list[Record]] = []
-    numbers: list[list[int]] = []
+    if number := next((at for at, line in enumerate(lines, 1) if line.startswith(BLOB)), 0):
+        raise TapeError(f"line {number}: its content is in a blob, and only the bytes of the tape were given")
+    sealed = Sealed(header, [], [])
     for first, mine, fold in _streams(lines):
         try:
             records, places = _records(mine)
         except TapeError as error:
-            raise TapeError(f"stream {len(streams) + 1}, from line {first}: {error}") from error
-        if verify:
-            _compare(fold, records, first + len(mine))
-        streams.append(records)
-        numbers.append([first + place for place in places])
-    return Sealed(header, streams, numbers)
+            raise TapeError(f"stream {len(sealed.streams) + 1}, from line {first}: {error}") from error
+        if verify and (name := differs(fold, records)) is not None:
+            raise TapeError(
+                f"line {first + len(mine)}: the fold line disagrees with the tape in {name!r} "
+                "(was it edited? `wiretape seal` writes it again)"
+            )
+        sealed.streams.append(records)
+        sealed.lines.append([first + place for place in places])
+    return sealed
 
 
 def spoilt(data: bytes) -> str:
-    """What git or an editor did to the file, if anything; no line of any tape begins so."""
+    """Return what git or an editor did to the file, if anything; no line of a tape begins so."""
     if data.startswith(codecs.BOM_UTF8):
-        return "line 1: a byte order mark stands before it: save the file without one"
+        return "line 1: the file begins with a byte order mark: save it without one"
     at = 0 if data.startswith(_CONFLICT) else data.find(b"\n" + _CONFLICT) + 1
     if at or data.startswith(_CONFLICT):
         number = data.count(b"\n", 0, at) + 1
-        return f"line {number}: a merge conflict that nobody has resolved: take one side whole, or record it anew"
+        return f"line {number}: an unresolved merge conflict: take one side, or record it again"
     return ""
+
+
+def differs(fold: bytes, records: Sequence[Record]) -> str | None:
+    """Return the first member in which a fold line disagrees with its records, if any."""
+    written: dict[str, Any] = as_object(parse(fold))
+    found = {"k": "fold", **expected(records, like=written)}
+    return next(
+        (key for key in {**found, **written} if not _equal(written.get(key, ABSENT), found.get(key, ABSENT))), None
+    )
+
+
+def _equal(a: Any, b: Any) -> bool:
+    try:
+        return bool(a == b)
+    except RecursionError:  # an upstream's usage nests as deep as it likes
+        return dumps(a) == dumps(b)
+
+
+def made_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are no records, with their numbers: header, clocks and folds."""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if number == 1 or line.startswith((b'{"k":"clock"', _FOLD)):
+            yield number, line
 
 
 def _header(line: bytes, newest: int) -> dict[str, Any]:
@@ -140,47 +160,14 @@ def _header(line: bytes, newest: int) -> dict[str, Any]:
 
 
 def _streams(lines: list[bytes]) -> Iterator[tuple[int, list[bytes], bytes]]:
-    """Of each stream the number of its first line, its lines, and its fold."""
+    """Yield of each stream the number of its first line, its lines, and its fold."""
     start = 1
     for at in range(1, len(lines)):
-        if lines[at].startswith(b'{"k":"fold"'):
+        if lines[at].startswith(_FOLD):
             yield start + 1, lines[start:at], lines[at]
             start = at + 1
     if start != len(lines):
         raise TapeError(f"line {start + 1}: a stream without its fold line")
-
-
-def _compare(line: bytes, records: Sequence[Record], number: int) -> None:
-    said: dict[str, Any] = as_object(parse(line))
-    found = {"k": "fold", **expected(records)}
-    name = differs(said, found)
-    if name is None:
-        return
-    raise TapeError(
-        f"line {number}: the fold line says {hidden(name)} {hidden(dumps(said.get(name)).decode())[:200]}, the tape "
-        f"comes to {hidden(dumps(found.get(name)).decode())[:200]} (edited? `wiretape seal` writes it anew)"
-    )
-
-
-def beside(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines that are no record, with their numbers: the header, the clocks and the folds."""
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if number == 1 or line.startswith(_BESIDE):
-            yield number, line
-
-
-def differs(said: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:
-    """What the two say otherwise, if anything."""
-    return next(
-        (key for key in {**found, **said} if not _is_alike(said.get(key, ABSENT), found.get(key, ABSENT))), None
-    )
-
-
-def _is_alike(a: Any, b: Any) -> bool:
-    try:
-        return bool(a == b)
-    except RecursionError:  # what an upstream counts is ours to write down, however deep it is nested
-        return dumps(a) == dumps(b)
 
 
 # -- records to lines -------------------------------------------------------------------------------------------------
@@ -188,21 +175,20 @@ def _is_alike(a: Any, b: Any) -> bool:
 
 def _lines(records: Sequence[Record]) -> Iterator[bytes]:
     clock, kept = clocked([_escaped(record) for record in records])
-    written_clock = False
-    for record in kept:
-        for line in _written(record):
-            yield _line(line)
-            if not written_clock:
-                yield dumps({"k": "clock", **clock.to_keys()})
-                written_clock = True
+    written = (line for record in kept for line in _written(record))
+    for number, each in enumerate(written):
+        line = encode_line(each._replace(n=0, t=0))
+        yield b"{%b" % line[_BODY_AT + len(_NUMBERED) : -1]
+        if not number:
+            yield dumps({"k": "clock", **clock.to_keys()})
 
 
 def _written(record: Record) -> Iterator[Record]:
-    """The lines of one record."""
+    """Yield the lines of one record."""
     if record.kind in (ANSWER, UPLOADED):
         parts = pieces(record.raw or b"")
         for part in parts:
-            # A part of a text stays text, though it may happen to be JSON.
+            # A part of a text stays text, even if it happens to be JSON.
             payload = part if len(parts) == 1 and b"\n" not in part and parse(part) is not ABSENT else None
             yield Record(0, 0, record.kind, record.keys, part, payload)
     elif record.kind == "request":
@@ -218,62 +204,46 @@ def _escaped(record: Record) -> Record:
     return record._replace(kind="=" + record.kind) if ours else record
 
 
-def _line(record: Record) -> bytes:
-    """The live tape's line, without what is in `clock`."""
-    line = encode_line(record._replace(n=0, t=0))
-    return b"{%b" % line[_BODY_AT + len(_NUMBERED) : -1]
-
-
 # -- lines to records -------------------------------------------------------------------------------------------------
 
 
 def _records(lines: Sequence[bytes]) -> tuple[list[Record], list[int]]:
-    """The records, and the place of the line of each."""
-    if len(lines) < 2:
-        raise TapeError("a stream without its clock line")
-    clock = _clock(lines[1])
-    said = [_record(line, at) for at, line in enumerate(lines) if at != 1]
+    """Return the records of a stream, and the place of the line of each."""
+    keys = parse(lines[1]) if len(lines) > 1 else ABSENT
+    if not is_object(keys) or keys.get("k") != "clock":
+        raise TapeError("no clock line after the first one")
+    parsed = [_record(line, at) for at, line in enumerate(lines) if at != 1]
     kept: list[Record] = []
-    places: list[int] = []
     at = 0
-    while at < len(said):
-        record, count = _together(said, at)
-        kept.append(record._replace(n=at + (at > 0)))
+    while at < len(parsed):
+        record, count = _joined(parsed, at)
+        kept.append(record._replace(n=at + (at > 0)))  # the place of its line
         at += count
-    records = [_plain(record) for record in timed(kept, clock)]
+    records = [
+        record._replace(kind=record.kind[1:]) if record.kind.startswith("=") else record
+        for record in timed(kept, Clock.of(keys))
+    ]
     version = records[0].keys.get("format")
     places = [record.n for record in records]
     records = [record._replace(n=number) for number, record in enumerate(records)]
     return ([upcast(record, version) for record in records] if type(version) is int else records), places
 
 
-def _clock(line: bytes) -> Clock:
-    keys = parse(line)
-    if not is_object(keys) or keys.get("k") != "clock":
-        raise TapeError("no clock line behind the first one")
-    return Clock.of(keys)
-
-
-def _together(said: Sequence[Record], at: int) -> tuple[Record, int]:
-    """The record that begins here, and how many lines it takes."""
-    record = said[at]
+def _joined(parsed: Sequence[Record], at: int) -> tuple[Record, int]:
+    """Return the record that begins at this line, and how many lines it takes."""
+    record = parsed[at]
     if record.kind == "request" and "split" in record.keys:
-        record, count = joined(record, said[at + 1 :])
+        record, count = joined(record, parsed[at + 1 :])
         return record, count + 1
     if record.kind in (ANSWER, UPLOADED):
-        behind = at + 1
-        while behind < len(said) and said[behind].kind == record.kind:
-            behind += 1
-        return Record(
-            0, 0, record.kind, record.keys, b"".join(each.raw or b"" for each in said[at:behind])
-        ), behind - at
+        end = at + 1
+        while end < len(parsed) and parsed[end].kind == record.kind:
+            end += 1
+        raw = b"".join(each.raw or b"" for each in parsed[at:end])
+        return Record(0, 0, record.kind, record.keys, raw), end - at
     if record.kind in _OURS:
-        raise TapeError(f"a line of kind {record.kind} where none is due")
+        raise TapeError(f"unexpected line of kind {record.kind}")
     return record, 1
-
-
-def _plain(record: Record) -> Record:
-    return record._replace(kind=record.kind[1:]) if record.kind.startswith("=") else record
 
 
 def _record(line: bytes, at: int) -> Record:

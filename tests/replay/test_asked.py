@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 from tests.replay.made import asked, live, stream
 from wiretape.events.core.json_text import dumps
 from wiretape.proxy.cli.main import app
+from wiretape.replay.check import check_files
 from wiretape.replay.matching.compared_request import prepare_of
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.script import Request, event_stream
 from wiretape.replay.redaction.user_rules import is_path, matches, pattern_of
-from wiretape.replay.sealed.check import check_files
 from wiretape.replay.sealed.load import parse
 
 PATHS = (

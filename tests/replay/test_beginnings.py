@@ -14,6 +14,7 @@ from tests.replay.made import asked, live, stream
 from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.core.json_text import as_list, as_object, dumps
 from wiretape.events.tape.record import Record
+from wiretape.replay.check import check
 from wiretape.replay.faults.cutting import cut
 from wiretape.replay.matching.compared_request import prepare_of
 from wiretape.replay.matching.match import Deck, Taken
@@ -22,7 +23,6 @@ from wiretape.replay.redaction.known import Known
 from wiretape.replay.redaction.redact import findings
 from wiretape.replay.redaction.vendors import is_telling, torn
 from wiretape.replay.seal import Rules, seal
-from wiretape.replay.sealed.check import check
 from wiretape.replay.sealed.load import parse
 
 KEY: Final = CANARIES["openai-project"]

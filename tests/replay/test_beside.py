@@ -18,10 +18,10 @@ from tests.replay.test_sealed_format import wrong_lines
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 from wiretape.proxy.cli.main import app
+from wiretape.replay.check import check, check_files
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed import blobs as beside
 from wiretape.replay.sealed.blobs import apart, folder_of, read, strays, together, write_blobs
-from wiretape.replay.sealed.check import check, check_files
 from wiretape.replay.sealed.load import load, parse
 
 pytestmark = pytest.mark.slow
@@ -92,7 +92,7 @@ def test_it_is_found_again_and_what_is_wrong_is_said(tmp_path: Path) -> None:
     tape = write(tmp_path)
     assert load(tape).streams == STREAMS
     assert [each.code for each in check_files([tape]) if each.wrong] == []
-    with pytest.raises(TapeError, match="line 4: what it held lies beside the file"):
+    with pytest.raises(TapeError, match="line 4: its content is in a blob"):
         parse(tape.read_bytes())
     link = tmp_path / "link"
     link.symlink_to(tape)

@@ -18,10 +18,10 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.record import encode as line_of
+from wiretape.replay.check import check
 from wiretape.replay.redaction.joined_text import joined_texts
 from wiretape.replay.redaction.redact import findings
 from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.sealed.check import check
 from wiretape.replay.sealed.edits import texts
 from wiretape.replay.sealed.load import parse
 
@@ -236,7 +236,7 @@ async def test_exact_keeps_them_where_the_user_says_so(autojump_clock: MockClock
         tapes = await recorded(home)
     with pytest.raises(
         TapeError,
-        match=r"exact and redacted exclude each other, and there are \d+ secrets \(.*: stream 1 record 1 messages",
+        match=r"An exact tape would hold \d+ secrets \(.*: stream 1 record 1 messages",
     ):
         seal(tapes, EXACT)
     sealed = parse(seal(tapes, Rules(exact=True, secrets_allowed=True)))

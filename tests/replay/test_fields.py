@@ -12,7 +12,7 @@ from tests.replay.test_check import GOOD, TODAY
 from tests.replay.test_sealed_format import SCHEMA, holds
 from tests.support.make_sealed import SEALED
 from wiretape.events.core.json_text import dumps
-from wiretape.replay.sealed.check import check
+from wiretape.replay.check import check
 from wiretape.replay.sealed.expected import expected
 from wiretape.replay.sealed.load import parse
 from wiretape.replay.sealed.schema import HEADER, LINES, REQUIRED, wrong_members

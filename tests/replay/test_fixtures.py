@@ -13,10 +13,10 @@ from wiretape.events.core.model import Ending
 from wiretape.events.emission.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
+from wiretape.replay.check import check_files
 from wiretape.replay.matching.compared_request import request_of
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.player import ORIGINAL, attempts_of, script_of
-from wiretape.replay.sealed.check import check_files
 from wiretape.replay.sealed.load import load
 
 FOLDER = Path(__file__).parents[2] / "fixtures"

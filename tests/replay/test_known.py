@@ -10,6 +10,7 @@ from tests.replay.canaries import CANARIES
 from tests.replay.made import asked, live, stream
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
+from wiretape.replay.check import check
 from wiretape.replay.matching.compared_request import prepare_of
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.matching.placeholders import fits, fits_as_text, has_placeholder
@@ -17,7 +18,6 @@ from wiretape.replay.playback.script import Request, event_stream, json_answer
 from wiretape.replay.redaction import known
 from wiretape.replay.redaction.known import Known
 from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.sealed.check import check
 from wiretape.replay.sealed.load import parse
 
 pytestmark = pytest.mark.slow

@@ -164,7 +164,7 @@ def test_secrets_are_named_by_place_and_never_told() -> None:
         seal([[record]], EXACT)
     said = str(refused.value)
     assert re.search(
-        r"there are 10 secrets \(groq 9, npm 1\): stream 1 record 0, stream 1 record 0 a, .*, \.\.\.$", said
+        r"would hold 10 secrets \(groq 9, npm 1\): stream 1 record 0, stream 1 record 0 a, .*, \.\.\.$", said
     )
     assert not any(secret[:12] in said for secret in CANARIES.values())
 

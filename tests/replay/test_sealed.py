@@ -163,7 +163,7 @@ def test_a_fold_line_that_the_tape_does_not_come_to_is_refused() -> None:
     data = encode({}, STREAMS)
     edited = data.replace(b'"ending":"', b'"ending":"not_', 1)
     assert edited != data
-    with pytest.raises(TapeError, match="the fold line says ending"):
+    with pytest.raises(TapeError, match="the fold line disagrees with the tape in 'ending'"):
         decode(edited)
     decode(edited, verify=False)
 
@@ -179,17 +179,17 @@ _REFUSED: Final[Mapping[str, tuple[bytes, str]]] = MappingProxyType(
         "format no number": (b'{"wiretape":"sealed","format":"1"}\n', "line 1: not the header"),
         "torn": (_SMALL[:-1], "its end is missing"),
         "no fold": (_SMALL.rsplit(b"\n", 2)[0] + b"\n", "line 2: a stream without its fold line"),
-        "no clock": (_without_clock(_SMALL), "stream 1, from line 2: no clock line behind the first one"),
+        "no clock": (_without_clock(_SMALL), "stream 1, from line 2: no clock line after the first one"),
         "clock of less": (_SMALL.replace(b'"lines":[0,', b'"lines":['), "clock line is too short"),
-        "clock of more": (_SMALL.replace(b'"lines":[0,', b'"lines":[0,0,'), "speaks of more than there is"),
+        "clock of more": (_SMALL.replace(b'"lines":[0,', b'"lines":[0,0,'), "describes more than the stream has"),
         "no uploads": (
             _SMALL.replace(b'"lines":[0,', b'"uploads":["xx"],"lines":[0,'),
-            "holds something that is no time",
+            "holds something that is not a time",
         ),
-        "no time": (_SMALL.replace(b'"lines":[0,', b'"lines":["0",'), "holds something that is no time"),
+        "no time": (_SMALL.replace(b'"lines":[0,', b'"lines":["0",'), "holds something that is not a time"),
         "a message too many": (
             _SMALL.replace(b'{"k":"attempt"', b'{"k":"message","data":1}\n{"k":"attempt"'),
-            "a line of kind message where none is due",
+            "unexpected line of kind message",
         ),
         "a message too few": (_SMALL.replace(b'{"k":"message"', b'{"k":"tool"'), "1 lines of kind message are due"),
         "an element that is none": (
@@ -204,13 +204,13 @@ _REFUSED: Final[Mapping[str, tuple[bytes, str]]] = MappingProxyType(
         "none of them": (_SMALL.replace(b'1,","]]', b'-1,","]]'), "split in a way unknown"),
         "a clock that opens otherwise": (
             _SMALL.replace(b'"open":{"stream"', b'"open":{"raw":1,"stream"'),
-            "says of its first record what it may not",
+            "may not set these members of the first record",
         ),
-        "a clock with a novel kind": (_SMALL.replace(b'"commit",{', b'"novel",{'), "holds a record that is none"),
-        "a clock with our words": (_SMALL.replace(b'"commit",{', b'"commit",{"b64":1,'), "holds a record that is none"),
+        "a clock with a novel kind": (_SMALL.replace(b'"commit",{', b'"novel",{'), "holds something that is not a record"),
+        "a clock with our words": (_SMALL.replace(b'"commit",{', b'"commit",{"b64":1,'), "holds something that is not a record"),
         "a clock with half a character": (
             _SMALL.replace(b'{"status":200}]]', b'{"status":200},"\\ud800"]]'),
-            "holds a record that is none",
+            "holds something that is not a record",
         ),
         "no JSON": (_SMALL.replace(b'{"k":"attempt"', b'{"k":"attempt'), "its line"),
     }
@@ -230,8 +230,8 @@ def test_what_is_no_sealed_tape_is_refused_with_its_place(name: str) -> None:
     ("left", "why"),
     [
         (2, ""),
-        (1, r"line 1: the header says 2 streams, and there is 1: was the file cut short\? .* say \"streams\":1 there"),
-        (0, "and there are 0: .*"),
+        (1, r"line 1: the header states 2 streams, and the file has 1: was it cut short\? .* write \"streams\":1 there"),
+        (0, "and the file has 0: .*"),
     ],
 )
 def test_a_file_that_was_cut_short_behind_a_stream_is_refused(left: int, why: str, verify: bool) -> None:
@@ -278,7 +278,7 @@ def test_what_a_record_says_of_itself_may_be_nested_too_deep() -> None:
     try:
         sealed = encode({}, [records])
     except TapeError as error:
-        assert str(error) == "stream 1 cannot be sealed: what a record says of itself is nested too deep"  # noqa: PT017 - else
+        assert str(error) == "stream 1 cannot be sealed: the keys of a record are nested too deep"  # noqa: PT017 - else
     else:
         assert decode(sealed).streams == [records]
 
@@ -287,7 +287,7 @@ def test_what_a_record_says_of_itself_may_be_nested_too_deep() -> None:
 def test_a_fold_line_says_something_more(depth: int) -> None:
     for more in (b"null", b"[" * depth + b"]" * depth):
         said = _SMALL.replace(b'{"k":"fold",', b'{"k":"fold","x":%b,' % more)
-        with pytest.raises(TapeError, match="the fold line says"):
+        with pytest.raises(TapeError, match="the fold line disagrees"):
             decode(said)
 
 

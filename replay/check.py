@@ -1,7 +1,7 @@
-"""What is wrong with a file that is to be committed as a tape, each finding with its file and line
+"""Check files that are to be committed as tapes; each finding has its file and line
 
-Wrong: what cannot be read, a fold line that the tape does not come to, a secret, a live tape, one that is too large or
-too old. Only told: a line that no review shows, and an ending that a replay cannot give.
+Errors are files that cannot be read, fold lines that disagree with their records, secrets, live tapes, and tapes that
+are too large or too old. Notes are long lines and endings that a replay cannot reproduce.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,22 +14,21 @@ from wiretape.events.core.json_text import as_list, as_object, parse
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
-from ..matching.json_diff import hidden
-from ..redaction.body_codec import unreadable
-from ..redaction.redact import findings
-from ..redaction.shapes import find
-from .blobs import LINE_BYTES_MAX, folder_of, strays, together, with_lf
-from .edits import summed
-from .expected import expected
-from .schema import wrong_members
-from .sealed import MARK, Sealed, beside, decode, differs, spoilt
-from .split_body import LISTS
+from .redaction.body_codec import unreadable
+from .redaction.redact import findings
+from .redaction.shapes import find
+from .sealed.blobs import LINE_BYTES_MAX, folder_of, strays, together, with_lf
+from .sealed.edits import summed
+from .sealed.schema import wrong_members
+from .sealed.sealed import MARK, Sealed, decode, differs, made_lines, spoilt
+from .sealed.split_body import LISTS
 
 __all__ = ["Trouble", "check", "check_files"]
 
 _BYTES_MAX: Final = 1_000_000
-#: Endings of the client's side: the upstream was not heard to its end, so a replay has nothing to end with.
+#: The upstream was not heard to its end, so a replay has no ending to play.
 _SILENT: Final = frozenset({"client_gone", "shutdown", "crashed", "internal"})
+_AGAIN: Final = "was it edited? `wiretape seal` writes it again"
 
 
 class Trouble(NamedTuple):
@@ -50,7 +49,7 @@ class Trouble(NamedTuple):
 def check_files(
     paths: Iterable[Path], *, bytes_max: int = _BYTES_MAX, age_days_max: int | None = None
 ) -> list[Trouble]:
-    """Of these files, and of all `.tape` files in these folders."""
+    """Check these files, and all `.tape` files in these folders."""
     today = datetime.now(UTC).date()
     found: list[Trouble] = []
     for path in dict.fromkeys(map(_tape_of, paths)):
@@ -58,29 +57,26 @@ def check_files(
         if not inside:
             found.append(Trouble(path, 0, "empty", "a folder without tapes", wrong=False))
         for file in inside:
-            if not file.exists():
-                found.append(Trouble(file, 0, "unreadable", "there is no such file"))
-            elif not file.is_file():  # a pipe may never say anything, a device never end
-                found.append(Trouble(file, 0, "unreadable", "no regular file"))
-            else:
-                data = file.read_bytes()
-                found += check(file, data, today, bytes_max=bytes_max, age_days_max=age_days_max)
-                found += [
-                    Trouble(stray, 0, "stray", f"no line of {file.name} names it", wrong=False)
-                    for stray in strays(file, data)
-                ]
+            if not file.is_file():  # a pipe may never answer, a device never end
+                why = "not a regular file" if file.exists() else "no such file"
+                found.append(Trouble(file, 0, "unreadable", why))
+                continue
+            data = file.read_bytes()
+            found += check(file, data, today, bytes_max=bytes_max, age_days_max=age_days_max)
+            for stray in strays(file, data):
+                found.append(Trouble(stray, 0, "stray", f"no line of {file.name} refers to it", wrong=False))
     return found
 
 
 def _tape_of(path: Path) -> Path:
-    """What a hook is given may be what lies beside a tape."""
+    """Return the tape of a blob, which a hook may be given."""
     return path.parent.with_suffix("") if path.parent.name.endswith(".tape.blobs") else path
 
 
 def check(
     file: Path, data: bytes, today: date, *, bytes_max: int = _BYTES_MAX, age_days_max: int | None = None
 ) -> list[Trouble]:
-    """In order of the lines."""
+    """Check the bytes of one file; findings are in the order of its lines."""
     if not data.startswith(MARK):
         return _live(file, data)
     found = [*_sizes(file, data, bytes_max)]
@@ -93,36 +89,37 @@ def check(
     except TapeError as error:
         message = str(error)
         code = "version" if "newest that this version reads" in message else "unreadable"
-        return [*found, Trouble(file, _line_in(message), code, hidden(message))]
-    if type(said := sealed.header.get("streams")) is int and said != len(sealed.streams):
-        found.append(Trouble(file, 1, "streams", f"the header says {said} streams, there are {len(sealed.streams)}"))
+        return [*found, Trouble(file, _line_in(message), code, _hidden(message))]
+    stated = sealed.header.get("streams")
+    if type(stated) is int and stated != len(sealed.streams):
+        found.append(
+            Trouble(file, 1, "streams", f"the header states {stated} streams, the file has {len(sealed.streams)}")
+        )
     found += _age(file, sealed, today, age_days_max)
-    found += _folds(file, data, sealed)
-    found += _endings(file, sealed)
-    found += _sums(file, sealed)
+    found += _results(file, data, sealed)
     found += _members(file, data, sealed)
     found += _unreadable(file, sealed.streams, sealed.lines)
     secrets = [*_secrets(file, sealed.streams, data, sealed.lines)]
-    said = {trouble.line for trouble in secrets}
-    found += secrets + [trouble for trouble in _secrets_beside(file, data) if trouble.line not in said]
-    return sorted(found, key=lambda trouble: trouble.line)
+    lines = {trouble.line for trouble in secrets}
+    for number, line in made_lines(data):
+        secrets += [
+            _secret(file, number, hit.vendor) for hit in find(line.decode("utf-8", "replace")) if number not in lines
+        ]
+    return sorted(found + secrets, key=lambda trouble: trouble.line)
 
 
 def _live(file: Path, data: bytes) -> list[Trouble]:
     if reason := spoilt(data):
         return [Trouble(file, _line_in(reason), "unreadable", reason)]
-    reader = Reader()
     try:
-        records = reader.feed(data)
+        records = Reader().feed(data)
     except TapeError as error:
         return [Trouble(file, 1, "version", str(error))]
     if not records:
         return [Trouble(file, 0, "unreadable", "neither a live tape nor a sealed one")]
-    # Of a tape whose first lines are gone the last line is named for those that are counted beyond it.
+    # Records of a tape whose first lines are missing may be numbered beyond its last line.
     lines = [[min(record.n, data.count(b"\n")) + 1 for record in records]]
-    live = Trouble(
-        file, 0, "unsealed", "a live tape, which is not for git: make a sealed one of it with `wiretape seal`"
-    )
+    live = Trouble(file, 0, "unsealed", "a live tape, not made for git: seal it with `wiretape seal`")
     return [live, *_unreadable(file, [records], lines), *_secrets(file, [records], data, lines)]
 
 
@@ -138,36 +135,40 @@ def _age(file: Path, sealed: Sealed, today: date, age_days_max: int | None) -> I
     limits = [limit for limit in (sealed.header.get("max_age_days"), age_days_max) if type(limit) is int]
     recorded = sealed.header.get("recorded")
     try:
-        day = date.fromisoformat(recorded) if isinstance(recorded, str) else None
+        days = (today - date.fromisoformat(recorded)).days if isinstance(recorded, str) else None
     except ValueError:
-        day = None
-    if limits and day is None:
-        yield Trouble(file, 1, "age", "nothing says when it was recorded")
-    elif limits and day is not None and (today - day).days > min(limits):
-        yield Trouble(
-            file, 1, "age", f"recorded {(today - day).days} days ago, more than {min(limits)}: record it anew"
-        )
+        days = None
+    if limits and days is None:
+        yield Trouble(file, 1, "age", "the header does not state when it was recorded")
+    elif limits and days is not None and days > min(limits):
+        yield Trouble(file, 1, "age", f"recorded {days} days ago, more than {min(limits)}: record it again")
 
 
-def _folds(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
-    for (number, line), records in zip(_lines_of(data, b'{"k":"fold"'), sealed.streams, strict=True):
-        if differs(as_object(parse(line)), {"k": "fold", **expected(records)}) is not None:
-            yield Trouble(
-                file, number, "fold", "the tape comes to something else (edited? `wiretape seal` writes it anew)"
-            )
+def _results(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
+    """Compare the fold and the sums of each stream with its records, and look at its ending."""
+    folds = _lines_of(data, b'{"k":"fold"')
+    for records, lines, (fold_line, fold) in zip(sealed.streams, sealed.lines, folds, strict=True):
+        if differs(fold, records) is not None:
+            yield Trouble(file, fold_line, "fold", f"the line disagrees with the tape ({_AGAIN})")
+        last, line = records[-1], lines[-1]
+        ending = last.keys.get("ending")
+        if last.kind != "end":
+            yield Trouble(file, line, "unfinished", "the stream has no end: it was still running", wrong=False)
+        elif isinstance(ending, str) and ending in _SILENT:
+            why = "a replay stays silent after it, since nobody recorded what the upstream sent next"
+            yield Trouble(file, line, "ending", f"it ended as {ending}: {why}", wrong=False)
+        if summed(records)[-1].keys != last.keys:
+            yield Trouble(file, line, "sums", f"the line counts other bytes than the tape has ({_AGAIN})")
 
 
 def _members(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
-    """Which are not what docs/sealed-tape.schema.json says."""
-    said: list[tuple[int, str, Mapping[str, Any]]] = [(1, "header", sealed.header)]
-    said += [
-        (line, record.kind, record.keys)
-        for records, lines in zip(sealed.streams, sealed.lines, strict=True)
-        for record, line in zip(records, lines, strict=True)
-    ]
-    said += [(line, "fold", as_object(parse(text))) for line, text in _lines_of(data, b'{"k":"fold"')]
-    for line, kind, members in said:
-        for wrong in wrong_members(kind, members):
+    """Compare the members of each line with docs/sealed-tape.schema.json."""
+    members: list[tuple[int, str, Mapping[str, Any]]] = [(1, "header", sealed.header)]
+    for records, lines in zip(sealed.streams, sealed.lines, strict=True):
+        members += [(line, record.kind, record.keys) for record, line in zip(records, lines, strict=True)]
+    members += [(line, "fold", as_object(parse(text))) for line, text in _lines_of(data, b'{"k":"fold"')]
+    for line, kind, keys in members:
+        for wrong in wrong_members(kind, keys):
             yield Trouble(file, line, "member", f"{'the header' if kind == 'header' else kind}: {wrong}")
 
 
@@ -175,28 +176,10 @@ def _lines_of(data: bytes, begins: bytes) -> list[tuple[int, bytes]]:
     return [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.startswith(begins)]
 
 
-def _endings(file: Path, sealed: Sealed) -> Iterator[Trouble]:
-    for records, lines in zip(sealed.streams, sealed.lines, strict=True):
-        last = records[-1]
-        ending = last.keys.get("ending")
-        if last.kind != "end":
-            yield Trouble(file, lines[-1], "unfinished", "the stream has no end: it still ran", wrong=False)
-        elif isinstance(ending, str) and ending in _SILENT:
-            why = "what the upstream would have said after that is not known, so a replay stays silent there"
-            yield Trouble(file, lines[-1], "ending", f"it ended as {ending}: {why}", wrong=False)
-
-
-def _sums(file: Path, sealed: Sealed) -> Iterator[Trouble]:
-    for records, lines in zip(sealed.streams, sealed.lines, strict=True):
-        if records and summed(records)[-1].keys != records[-1].keys:
-            why = "it counts other bytes than stand here (edited? `wiretape seal` writes it anew)"
-            yield Trouble(file, lines[-1], "sums", why)
-
-
 def _unreadable(file: Path, streams: Sequence[Sequence[Record]], lines: Sequence[Sequence[int]]) -> Iterator[Trouble]:
     for one in unreadable(streams):
         line = dict(zip((record.n for record in streams[one.stream]), lines[one.stream], strict=True))[one.n]
-        yield Trouble(file, line, "unread", f"{one}: nobody can tell whether a secret is in it: seal it again")
+        yield Trouble(file, line, "unread", f"{one}, so it may hold secrets: seal it again")
 
 
 def _secrets(
@@ -212,19 +195,12 @@ def _secrets(
         yield _secret(file, line, found.vendor, f" in {found.where}" if found.where else "")
 
 
-def _secrets_beside(file: Path, data: bytes) -> Iterator[Trouble]:
-    """In lines that are no record."""
-    for number, line in beside(data):
-        for hit in find(line.decode("utf-8", "replace")):
-            yield _secret(file, number, hit.vendor, "")
-
-
-def _secret(file: Path, line: int, vendor: str, where: str) -> Trouble:
+def _secret(file: Path, line: int, vendor: str, where: str = "") -> Trouble:
     return Trouble(file, line, "secret", f"it looks like one of {vendor}{where}: seal it again, and revoke the key")
 
 
 def _line_of_element(written: Sequence[bytes], line: int, where: str) -> int:
-    """Elements of long lists of a request stand on lines behind it."""
+    """Return the line of an element of a request's long lists, which follow its own line."""
     at = line
     for row in as_list(as_object(parse(written[line - 1])).get("split")):
         match row:
@@ -241,3 +217,9 @@ def _line_of_element(written: Sequence[bytes], line: int, where: str) -> int:
 def _line_in(message: str) -> int:
     first = message.partition("line ")[2].partition(":")[0]
     return int(first) if first.isdigit() else 0
+
+
+def _hidden(text: str) -> str:
+    for hit in reversed(find(text)):
+        text = f"{text[: hit.start]}[redacted-{hit.vendor}]{text[hit.end :]}"
+    return text

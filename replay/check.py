@@ -155,7 +155,7 @@ def _results(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
         if last.kind != "end":
             yield Trouble(file, line, "unfinished", "the stream has no end: it was still running", wrong=False)
         elif isinstance(ending, str) and ending in _SILENT:
-            why = "a replay stays silent after it, since nobody recorded what the upstream sent next"
+            why = "a replay stays silent after it, since the rest of the upstream's answer is unknown"
             yield Trouble(file, line, "ending", f"it ended as {ending}: {why}", wrong=False)
         if summed(records)[-1].keys != last.keys:
             yield Trouble(file, line, "sums", f"the line counts other bytes than the tape has ({_AGAIN})")

@@ -254,7 +254,7 @@ def _steps(path: Path, numbered: Mapping[Path, bytes]) -> tuple[str | bytes, ...
 
 
 def pieces_of(text: Text, number: int, *, names: bool = True) -> Iterator[Piece]:
-    """Yield the strings of a text's JSON and the rest of a frame; without JSON its lines, or all of it."""
+    """Yield the strings of a text's JSON and the rest of a frame; without JSON its lines, or the whole text."""
     if json := text.json:
         for scalar in scalars(json):
             if scalar.sort is not Sort.OTHER and (names or scalar.sort is not Sort.NAME):

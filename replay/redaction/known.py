@@ -1,4 +1,4 @@
-"""Secrets found somewhere in a file, looked for in all of it: whole, and as a beginning where a text ends inside one
+"""Secrets found somewhere in a file, looked for everywhere: whole, and their beginning where a text ends inside one
 
 `{"password":"..."}` names its value; the same value in a sentence is not named. A stream may stop inside any secret.
 """

@@ -1,8 +1,7 @@
-"""What is said in a request, in whatever dialect: every string of it, but those that are known to be no words
+"""The words of a request, in any dialect: every string of its body that is not known to be something else
 
-Known are roles, types, models, ids, names of tools, settings that are one word, and of schemas the names and types of
-what they describe. A string that is none of these by its place and its look is words, be it JSON, a form, a body in
-parts, or plain text.
+Known are roles, types, models, ids, names of tools, settings of one word, and in schemas the names and types. All other
+strings are words, in JSON, a form, a body in parts, or plain text.
 """
 
 import re
@@ -21,49 +20,48 @@ __all__ = ["Words", "is_prompt", "words"]
 _PROMPT: Final = re.compile(
     r'\[prompt sha256:[0-9a-f]{16} \d+ chars\]|\{"redacted":"\[prompt sha256:[0-9a-f]{16} \d+ chars\]"\}'
 )
-#: Whatever the name: what is no word, no sentence and no data looks like this.
+#: The look of anything but words; a sentence has blanks.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.:@/+=$#*-]{1,256}")
-#: Where many requests are one, or one is inside another.
+#: Members around a request: of a batch, or of a request inside another.
 _AROUND: Final = frozenset({"body", "params", "request", "requests"})
 #: Members of a request that set something.
 _SETTINGS: Final = frozenset(
     {"anthropic_beta", "anthropic_version", "api_version", "audio", "background", "betas", "cachedContent",
-     "cached_content",
-     "cache_control", "conversation", "embedding_types", "encoding_format", "include", "input_fidelity", "input_type",
-     "keep_alive", "language", "modalities", "model", "models", "moderation", "n", "output_format",
-     "prompt_cache_retention", "provider", "purpose", "quality", "reasoning", "reasoning_effort", "response_format",
-     "route", "safetySettings", "safety_settings", "service_tier", "size", "stream", "stream_options", "style",
-     "task_type", "taskType", "temperature", "thinking", "timestamp_granularities", "transforms", "truncate",
-     "truncation", "verbosity", "voice"}
+     "cached_content", "cache_control", "conversation", "embedding_types", "encoding_format", "include",
+     "input_fidelity", "input_type", "keep_alive", "language", "modalities", "model", "models", "moderation", "n",
+     "output_format", "prompt_cache_retention", "provider", "purpose", "quality", "reasoning", "reasoning_effort",
+     "response_format", "route", "safetySettings", "safety_settings", "service_tier", "size", "stream",
+     "stream_options", "style", "task_type", "taskType", "temperature", "thinking", "timestamp_granularities",
+     "transforms", "truncate", "truncation", "verbosity", "voice"}
 )  # fmt: skip
-#: Members that say which tools there are, or what an answer shall be like ...
+#: Members that describe tools, or the form of the answer ...
 _TOOLS: Final = frozenset(
     {"format", "function_call", "functions", "generationConfig", "generation_config", "grammar", "guided_json",
      "options", "output_config", "parameters", "plugins", "response_format", "text", "toolChoice", "toolConfig",
      "tool_choice", "tool_config", "tools"}
 )  # fmt: skip
-#: ... and what of it is no words.
+#: ... and members in them that hold no words.
 _OF_TOOLS: Final = frozenset(
     {"$id", "$ref", "$schema", "allowedFunctionNames", "allowed_function_names", "allowed_tools", "category", "effort",
      "format", "function_call", "mode", "name", "required", "responseMimeType", "responseModalities", "server_label",
      "size", "syntax", "threshold", "toolChoice", "tool_choice", "type", "verbosity"}
 )  # fmt: skip
-#: Members of a schema whose members are named as their author likes.
+#: Members of a schema whose members have names of the author's choice.
 _NAMING: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
-#: What a schema says in words, or in values of its own.
-_TOLD: Final = frozenset(
+#: Members of a schema with words, or with values.
+_DESCRIBING: Final = frozenset(
     {"const", "default", "description", "enum", "example", "examples", "input_examples", "title"}
-)  # fmt: skip
-#: Whatever stands under these was said by a model, a tool or a client in a form of its own.
+)
+#: Members whose content a model, a tool or a client made up.
 _FREE: Final = frozenset({"args", "arguments", "input", "metadata", "parameters", "response", "result"})
 _KIND: Final = frozenset(
     {"detail", "format", "media_type", "mimeType", "mime_type", "model", "object", "role", "status", "ttl", "type"}
-)  # fmt: skip
+)
 _ID: Final = re.compile(r"(?:^|_)ids?$|[a-z]Ids?$")
-_OF_SOMEBODY: Final = re.compile(r"(?i)user|customer|person|account|client|external")
+_OF_A_PERSON: Final = re.compile(r"(?i)user|customer|person|account|client|external")
 _CALLS: Final = frozenset(
     {"call", "custom", "function", "functionCall", "functionResponse", "function_call", "function_response", "tool"}
-)  # fmt: skip
+)
 _CALL_TYPE: Final = re.compile(r".*(?:_call|_call_output|_use|_approval_request)|function|tool")
 _FORM: Final = re.compile(rb"[^=&\s]{1,256}=[^&\s]*(?:&[^=&\s]{1,256}=[^&\s]*)*")
 _FIELD: Final = re.compile(rb"([^=&]+)=([^&]*)")
@@ -72,7 +70,7 @@ _PART_NAME: Final = re.compile(rb'(?i)^content-disposition:[^\r\n]*?[; ]name="?(
 
 
 class Words(NamedTuple):
-    """`raw[start:end]` of a request, what it says, and how what stands for it is to be written."""
+    """The words at `raw[start:end]` of a request, their path, and how to write their placeholder."""
 
     start: int
     end: int
@@ -81,13 +79,13 @@ class Words(NamedTuple):
     form: Literal["plain", "json", "arguments", "url"]
 
 
-def is_prompt(said: str) -> bool:
-    """Whether it is what stands for words already, and nothing else."""
-    return _PROMPT.fullmatch(said) is not None
+def is_prompt(text: str) -> bool:
+    """Return whether a text is the placeholder of words and nothing else."""
+    return _PROMPT.fullmatch(text) is not None
 
 
 def words(text: Text) -> Iterator[Words]:
-    """All that is said in a request, and is not gone yet."""
+    """Yield the words of a request that are not redacted yet."""
     for each in _of_body(text):
         if each.said and not is_prompt(each.said) and not PLACEHOLDER.fullmatch(each.said):
             yield each
@@ -95,12 +93,13 @@ def words(text: Text) -> Iterator[Words]:
 
 def _of_body(text: Text) -> Iterator[Words]:
     raw = text.raw
+    lines = [line for line in re.finditer(rb"[^\r\n]+", raw) if line[0].strip()] if raw.lstrip()[:1] == b"{" else []
     if json := text.json:
         yield from _of_json(json, text.place)
     elif (boundary := _BOUNDARY.match(raw)) is not None:
         yield from _of_parts(raw, boundary[1], boundary.end())
-    elif _is_lines(raw):
-        for line in re.finditer(rb"[^\r\n]+", raw):
+    elif len(lines) > 1 and all(line[0].lstrip()[:1] == b"{" and parse(line[0]) is not ABSENT for line in lines):
+        for line in lines:
             yield from _of_json(line[0], line.start().__add__)
     elif _FORM.fullmatch(raw):
         for field in _FIELD.finditer(raw):
@@ -108,16 +107,11 @@ def _of_body(text: Text) -> Iterator[Words]:
             if not _is_setting(name, said):
                 yield Words(*field.span(2), (name,), said, "url")
     else:
-        yield Words(0, len(raw), (), _said(raw), "plain")
-
-
-def _is_lines(raw: bytes) -> bool:
-    lines = raw.split()[:1] and [line for line in raw.splitlines() if line.strip()]
-    return len(lines) > 1 and all(line.lstrip()[:1] == b"{" and parse(line) is not ABSENT for line in lines)
+        yield Words(0, len(raw), (), _text(raw), "plain")
 
 
 def _of_parts(raw: bytes, boundary: bytes, at: int) -> Iterator[Words]:
-    """Of a body in parts all but settings: what is in a file was said too, or shown."""
+    """Yield all parts but settings: a file was said, or shown, too."""
     mark = b"\r\n--" + boundary
     while at < len(raw):
         end = raw.find(mark, at)
@@ -125,7 +119,7 @@ def _of_parts(raw: bytes, boundary: bytes, at: int) -> Iterator[Words]:
         headers, found, _ = raw[at:end].partition(b"\r\n\r\n")
         start = at + len(headers) + len(found)
         named = _PART_NAME.search(headers)
-        name, said = _said(named[1]) if named else "", _said(raw[start:end])
+        name, said = _text(named[1]) if named else "", _text(raw[start:end])
         if found and not _is_setting(name.removesuffix("[]"), said):
             yield Words(start, end, (name,), said, "plain")
         at = end + len(mark) + len(b"\r\n")
@@ -135,29 +129,23 @@ def _is_setting(name: str, said: str) -> bool:
     return name in _SETTINGS and _TOKEN.fullmatch(said) is not None
 
 
-def _said(raw: bytes) -> str:
+def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
-
-
-# -- JSON -------------------------------------------------------------------------------------------------------------
 
 
 def _of_json(json: bytes, place: Callable[[int], int]) -> Iterator[Words]:
     strings: list[tuple[int, int, Path, str]] = []
-    #: Of each object its type and its role.
-    kinds: dict[Path, list[str]] = {}
+    kinds: dict[Path, list[str]] = {}  # type and role of each object
     for scalar in scalars(json):
         if scalar.sort is Sort.STRING:
             value = parse(json[scalar.start : scalar.end])
-            said = value if isinstance(value, str) else _said(json[scalar.start : scalar.end])
+            said = value if isinstance(value, str) else _text(json[scalar.start : scalar.end])
             strings.append((scalar.start, scalar.end, scalar.path, said))
             if scalar.path and scalar.path[-1] in ("type", "role"):
                 kinds.setdefault(scalar.path[:-1], []).append(said)
     for start, end, path, said in strings:
         if _is_words(path, said, kinds):
-            yield Words(
-                place(start), place(end), path, said, "arguments" if path and path[-1] == "arguments" else "json"
-            )
+            yield Words(place(start), place(end), path, said, "arguments" if path[-1:] == ("arguments",) else "json")
 
 
 def _is_words(path: Path, said: str, kinds: Mapping[Path, list[str]]) -> bool:
@@ -167,25 +155,28 @@ def _is_words(path: Path, said: str, kinds: Mapping[Path, list[str]]) -> bool:
     inner = path[depth:]
     if not inner:
         return True
+    last = next((step for step in reversed(inner) if isinstance(step, str)), "")
+    is_id = _ID.search(last) is not None and _OF_A_PERSON.search(last) is None
     if inner[0] in _TOOLS:
-        return _is_told(inner)
+        return _is_description(inner) or not (last in _OF_TOOLS or is_id)
     if inner[0] in _SETTINGS:
         return False
-    return _is_free(inner) or not _is_known(inner, kinds.get(path[:-1], []))
+    if _is_free(inner):
+        return True
+    if last == "name":
+        of_call = (len(inner) > 1 and inner[-2] in _CALLS) or any(map(_CALL_TYPE.fullmatch, kinds.get(path[:-1], [])))
+        return not of_call
+    return not (last in _KIND or is_id)
 
 
-def _is_told(path: Path) -> bool:
-    """Of a tool, or of a schema."""
+def _is_description(path: Path) -> bool:
+    """Return whether a path in a tool or a schema leads to words; names of properties do not count."""
     naming = False
     for step in path:
-        if naming:
-            naming = False
-        elif step in _NAMING:
-            naming = True
-        elif step in _TOLD:
+        if not naming and step in _DESCRIBING:
             return True
-    last = _last(path)
-    return last not in _OF_TOOLS and not _is_id(last)
+        naming = not naming and step in _NAMING
+    return False
 
 
 def _is_free(path: Path) -> bool:
@@ -193,24 +184,9 @@ def _is_free(path: Path) -> bool:
         return True
     if "output" not in path[1:]:
         return False
-    # What a tool gave back: parts that say their type, or anything.
+    # The result of a tool: parts with a type, or anything.
     match path[path.index("output", 1) + 1 :]:
         case (int(), "type" | "detail" | "file_id"):
             return False
         case _:
             return True
-
-
-def _is_known(path: Path, kinds: list[str]) -> bool:
-    last = _last(path)
-    if last == "name":
-        return (len(path) > 1 and path[-2] in _CALLS) or any(_CALL_TYPE.fullmatch(kind) for kind in kinds)
-    return last in _KIND or _is_id(last)
-
-
-def _is_id(name: str) -> bool:
-    return _ID.search(name) is not None and _OF_SOMEBODY.search(name) is None
-
-
-def _last(path: Path) -> str:
-    return next((step for step in reversed(path) if isinstance(step, str)), "")

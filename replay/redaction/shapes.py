@@ -1,4 +1,4 @@
-"""Find the secrets of a text: keys by shape, values by name, in strings of JSON inside it, behind escapes, in base64"""
+"""Find the secrets of a text: keys by shape, values by name, in strings of JSON, escapes and base64"""
 
 import base64
 import html
@@ -16,7 +16,7 @@ from .vendors import Hit, keys
 
 __all__ = ["Leaf", "find", "merged", "names_of", "search"]
 
-#: No secret is in a text without one of these, except behind an escape or in base64.
+#: No secret is in a text without one of these, except in escapes or base64.
 _WORTH_A_LOOK: Final = re.compile(
     r"sk-|[sr]k_|pk-|sess-|AIza|ya29|GOCSPX|AQ\.|A[KSBC][IC]A|ABSK|bedrock-api|gh[pousr]_|_pat_|gl[a-z]{2,4}-|xox|xapp"
     r"|hooks\.|JQQJ9|\dQ~|mfa\.|\.[A-Za-z0-9_-]{6}\.|webhooks/|whsec|hf_|api_org|xai-|r8_|pplx|nvapi|fw_|tgp_|tvly|fc-"
@@ -138,7 +138,7 @@ def _leaf(text: str, name: str) -> Iterable[Hit]:
     for layer in _unescaped(text):
         hits = merged([*hits, *_new(layer, hits, closed)])
     if name and is_secret_value(name, text):
-        # All of the value goes, whatever part of it looks like a key; the word before a credential may stay.
+        # The whole value goes, even if only a part looks like a key; the word before a credential may stay.
         scheme = _SCHEME.match(text) if hits else None
         start = scheme.end() if scheme else 0
         if not (len(hits) == 1 and hits[0].start <= start and hits[0].end == len(text)):

@@ -29,7 +29,7 @@ class Redaction:
 
 
 def detector_of(name: str) -> Detector:
-    """Import a detector named `module:function`. Raises ValueError or TypeError if there is none."""
+    """Import a detector named `module:function`. Raises ValueError or TypeError otherwise."""
     module, _, function = name.partition(":")
     try:
         found: Any = getattr(importlib.import_module(module), function)

@@ -1,7 +1,7 @@
-"""Long lines of a sealed tape in files of their own beside it, by the hash of what they hold, out of a review's way
+"""Blobs: the content of a sealed tape's long lines in files of their own, named by its hash, out of a review's way
 
-`weather.tape` has `weather.tape.blobs/<sha256>`; the line there is `{"blob":"<sha256>","as":"b64","k":"answer"}`. No
-other line begins so, and without its file such a line is refused.
+`weather.tape` has `weather.tape.blobs/<sha256>`; its line is `{"blob":"<sha256>","as":"b64","k":"answer"}`. Without its
+file such a line is refused.
 """
 
 import base64
@@ -29,15 +29,15 @@ __all__ = [
     "write_blobs",
 ]
 
-#: GitHub folds what is longer away, and no diff tool shows it well.
+#: GitHub hides longer lines, and no diff tool shows them well.
 LINE_BYTES_MAX: Final = 100_000
-#: How the line of one begins.
+#: How the line of a blob begins; no other line does.
 BLOB: Final = b'{"blob":'
 _LINE: Final = re.compile(rb'\{"blob":"([0-9a-f]{64})","as":"(data|raw|b64)",("k":.*)\}', re.DOTALL)
-#: Lines that carry no bytes of a recording.
+#: Lines without bytes of a recording.
 _NO_RECORDS: Final = (b'{"k":"clock"', b'{"k":"fold"')
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
-#: Bytes that are cut into lines for a reviewer, and joined again whatever they were cut into.
+#: Kinds whose bytes are cut into lines for a reviewer, and joined again however they were cut.
 _JOINED: Final = (b'{"k":"answer",', b'{"k":"uploaded",')
 
 
@@ -45,7 +45,7 @@ _JOINED: Final = (b'{"k":"answer",', b'{"k":"uploaded",')
 
 
 def apart(data: bytes) -> tuple[bytes, dict[str, bytes]]:
-    """The tape with its long lines short, and what they held, by hash. All else stays, and so does what is short."""
+    """Return the tape with its long lines shortened, and their blobs by hash."""
     blobs: dict[str, bytes] = {}
     lines: list[bytes] = []
     for begins, run in groupby(data.split(b"\n"), key=lambda line: next(filter(line.startswith, _JOINED), b"")):
@@ -80,7 +80,7 @@ def _short(line: bytes, blobs: dict[str, bytes]) -> bytes:
 
 
 def together(data: bytes, blob: Callable[[str], bytes]) -> bytes:
-    """The tape with all that it holds, its lines ended as they were written. Raises TapeError."""
+    """Return the tape with the content of its blobs and with LF at the end of its lines. Raises TapeError."""
     data = with_lf(data)
     if b"\n" + BLOB not in data:
         return data
@@ -88,7 +88,7 @@ def together(data: bytes, blob: Callable[[str], bytes]) -> bytes:
 
 
 def with_lf(data: bytes) -> bytes:
-    """A sealed tape that a checkout wrote with CRLF: a line ends with a brace, so a CR behind it is not ours."""
+    """Undo the CRLF of a checkout: a line ends with a brace, so a CR after it is not ours."""
     if data.startswith(b'{"wiretape":"sealed",') and b"\r" in data[: data.find(b"\n") + 1][-2:]:
         return data.replace(b"}\r\n", b"}\n")
     return data
@@ -99,13 +99,13 @@ def _whole(line: bytes, number: int, blob: Callable[[str], bytes]) -> bytes:
         return line
     found = _LINE.fullmatch(line)
     if found is None:
-        raise TapeError(f"line {number}: what it held beside the file is named in a way unknown here")
+        raise TapeError(f"line {number}: unknown form of a blob")
     try:
         raw = blob(found[1].decode())
     except OSError as error:
-        raise TapeError(f"line {number}: what it held is not beside the file ({error.strerror})") from error
+        raise TapeError(f"line {number}: cannot read its blob {found[1].decode()} ({error.strerror})") from error
     if hashlib.sha256(raw).hexdigest().encode() != found[1]:
-        raise TapeError(f"line {number}: what it held beside the file is something else now")
+        raise TapeError(f"line {number}: its blob {found[1].decode()} was changed")
     return b'{%b,"%b":%b}' % (found[3], found[2], _held(found[2], raw, number))
 
 
@@ -117,26 +117,26 @@ def _held(kind: bytes, raw: bytes, number: int) -> bytes:
     try:
         return dumps(raw.decode()) if kind == b"raw" else b""
     except UnicodeDecodeError:
-        raise TapeError(f"line {number}: what it held beside the file is no text") from None
+        raise TapeError(f"line {number}: its blob is not text") from None
 
 
 # -- the files --------------------------------------------------------------------------------------------------------
 
 
 def folder_of(tape: Path) -> Path:
-    """Where they lie; beside the file itself, where its name is a link."""
+    """Return the folder of a tape's blobs; for a link, next to the file it names."""
     tape = tape.resolve()
     return tape.with_name(tape.name + ".blobs")
 
 
 def read(tape: Path) -> bytes:
-    """A tape of any form, whole. Raises OSError, and TapeError for what is missing beside it."""
+    """Return the bytes of a tape of any form. Raises OSError, and TapeError for a missing blob."""
     folder = folder_of(tape)
     return together(tape.read_bytes(), lambda name: (folder / name).read_bytes())
 
 
 def write_blobs(tape: Path, blobs: Mapping[str, bytes]) -> None:
-    """Before the tape itself is written; nothing that the old one needs is touched."""
+    """Write blobs before their tape; files that the old tape needs stay."""
     folder = folder_of(tape)
     for name, blob in sorted(blobs.items()):
         folder.mkdir(exist_ok=True)
@@ -146,15 +146,15 @@ def write_blobs(tape: Path, blobs: Mapping[str, bytes]) -> None:
 
 
 def remove_strays(tape: Path, data: bytes) -> None:
-    """What an older tape of this name had there; and the folder, if nothing is left in it."""
+    """Delete the blobs of an older tape of this name, and the folder if it is empty."""
     for file in strays(tape, data):
         file.unlink()
-    with suppress(OSError):  # it is not there, or somebody else's files are in it
+    with suppress(OSError):  # missing, or not empty
         folder_of(tape).rmdir()
 
 
 def strays(tape: Path, data: bytes) -> Iterator[Path]:
-    """Files of the folder that no line of this tape names."""
+    """Yield blobs that no line of the tape names."""
     folder = folder_of(tape)
     lines = (as_object(parse(line)) for line in data.split(b"\n") if line.startswith(BLOB))
     named = {line.get("blob") for line in lines if isinstance(line.get("blob"), str)}

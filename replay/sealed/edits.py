@@ -1,4 +1,4 @@
-"""Recordings whose bytes are changed in places: all around them stays, and read boundaries and checksums move along"""
+"""Change bytes of a recording in places: everything around them stays, read boundaries and checksums follow"""
 
 import hashlib
 import re
@@ -17,18 +17,18 @@ from .joined_bodies import carrying
 __all__ = ["Change", "Text", "edited", "summed", "texts"]
 
 _RECEIVED: Final = frozenset({"frame", "rest", "body"})
-#: Flags of a stream whose tape may lack some of it.
+#: Flags of a stream whose tape may be incomplete.
 _UNTAPED: Final = frozenset({"untaped", "log_failure", "failed_here"})
-#: Several records of these are one text.
+#: Kinds of which several records are one text.
 _RUNS: Final = frozenset({"body", "upload"})
-#: What stands between two reads of one answer.
+#: Kinds that may come between two reads of one answer.
 _WITHIN_BODY: Final = TIMED | _RUNS
 _EVENT: Final = re.compile(rb"event: ([^\r\n]*)\ndata: ")
 _DATA_LINE: Final = re.compile(rb"(?:^|[\r\n])data: ?([^\r\n]*)")
 
 
 class Change(NamedTuple):
-    """`raw[start:end]` becomes `new`."""
+    """Replaces `raw[start:end]`."""
 
     start: int
     end: int
@@ -36,13 +36,13 @@ class Change(NamedTuple):
 
 
 class Text(NamedTuple):
-    """What is read as one: a frame, a body in however many reads, or the bytes of any other record."""
+    """Bytes that are read together: a frame, a body in all its reads, or the bytes of another record."""
 
     kind: str
-    #: Which records.
+    #: Places of its records.
     of: tuple[int, ...]
     raw: bytes
-    #: Where in `raw` its JSON stands, if there is any: in one piece, or in the several `data` lines of a frame.
+    #: Places of its JSON in `raw`, if any: one, or one for each `data` line of a frame.
     spans: Sequence[tuple[int, int]] = ()
     value: Any = ABSENT
     #: Where each of the spans ends in the JSON.
@@ -50,27 +50,27 @@ class Text(NamedTuple):
 
     @property
     def json(self) -> bytes:
-        """The JSON alone."""
+        """The JSON of the text, or nothing."""
         if len(self.spans) == 1:
             start, end = self.spans[0]
             return self.raw[start:end]
         return b"\n".join(self.raw[start:end] for start, end in self.spans)
 
     def place(self, at: int) -> int:
-        """Where in `raw` a place of the JSON stands."""
+        """Return the place in `raw` of a place in the JSON."""
         number = bisect_left(self.ends, at) if len(self.ends) != 1 else at > self.ends[0]
         assert number < len(self.spans), "no place of the JSON"
         return self.spans[number][1] - (self.ends[number] - at)
 
 
-# -- what is read as one ----------------------------------------------------------------------------------------------
+# -- texts ------------------------------------------------------------------------------------------------------------
 
 
 def texts(records: Sequence[Record]) -> list[Text]:
-    """Of one stream, in order."""
+    """Return the texts of one stream, in order."""
     found: list[Text] = []
     body: list[int] = []
-    upload: list[int] = []  # of one request, whatever was answered meanwhile
+    upload: list[int] = []  # the answer may begin before its end
     for at, record in enumerate(records):
         if body and record.kind not in _WITHIN_BODY:
             found.append(_run(records, body))
@@ -99,7 +99,7 @@ def _text(record: Record, at: int) -> Text:
 
 
 def _lines(record: Record, at: int) -> Text:
-    """A frame that is kept as it came: JSON may stand on several lines of it. Of one that was cut there is a part."""
+    """Return the text of a frame that is kept verbatim, with JSON on several lines, or cut off."""
     raw = record.raw or b""
     spans = [match.span(1) for match in _DATA_LINE.finditer(raw)]
     payload = b"\n".join(raw[start:end] for start, end in spans)
@@ -123,11 +123,11 @@ def _placed(kind: str, of: tuple[int, ...], raw: bytes, spans: Sequence[tuple[in
     return Text(kind, of, raw, spans, value, ends)
 
 
-# -- what becomes of it -----------------------------------------------------------------------------------------------
+# -- edits ------------------------------------------------------------------------------------------------------------
 
 
 def edited(records: Sequence[Record], changes: Sequence[tuple[Text, Sequence[Change]]]) -> list[Record]:
-    """The records with these changes; of each text they are in order and do not overlap."""
+    """Return the records with these changes, which are in order and do not overlap within a text."""
     if not any(some for _, some in changes):
         return list(records)
     new: list[Record | None] = list(records)
@@ -146,7 +146,7 @@ def edited(records: Sequence[Record], changes: Sequence[tuple[Text, Sequence[Cha
 
 
 class _Offsets:
-    """From places in the bytes before to places in those after."""
+    """Maps places in the bytes before to places in those after."""
 
     def __init__(self, changes: Sequence[Change]) -> None:
         self.changes = changes
@@ -189,13 +189,13 @@ def _changed(record: Record, text: Text, offsets: _Offsets) -> Record:
         keys |= {} if inside else _framed(keys, raw[: offsets(first)], raw[offsets(last) :])
         if (value := parse(payload)) is not ABSENT and (inside or _payload(raw, keys) == payload):
             return record._replace(raw=raw, keys=keys or NO_KEYS, payload=payload, value=value, shape=None)
-    for name in ("sse", "event"):  # what frames it has changed, or it was a number among words: it stands as it is
+    for name in ("sse", "event"):  # the framing has changed, or it was a number among words: keep it verbatim
         keys.pop(name, None)
     return record._replace(raw=raw, keys=keys or NO_KEYS, payload=None, value=ABSENT, shape=None)
 
 
 def _framed(keys: Mapping[str, Any], before: bytes, behind: bytes) -> dict[str, Any]:
-    """What stands around the JSON of a frame, as its keys say it: they said it before, so it is text."""
+    """Return the keys for the framing around the JSON of a frame, which is text."""
     event = _EVENT.fullmatch(before) if "event" in keys else None
     if event is not None:
         return {"event": event[1].decode()}
@@ -207,10 +207,10 @@ def _payload(raw: bytes, keys: Mapping[str, Any]) -> bytes | None:
 
 
 def _cuts(record: Record, offsets: _Offsets, size: int) -> list[list[int]]:
-    """Each later than the one before, and before the end if it was; a read of which no byte is left is none."""
+    """Return the cuts of the new bytes; a read without bytes left has none."""
     before = len(record.raw or b"")
     cuts: list[list[int]] = []
-    rows = filter(_begins_with_numbers, as_list(record.keys.get("cuts")))  # any other is somebody else's word
+    rows = filter(_begins_with_numbers, as_list(record.keys.get("cuts")))  # other rows come from another recorder
     for t, place, *_ in rows:
         at = size if place == before else offsets(place)
         if at > (cuts[-1][1] if cuts else 0) and (at < size or place == before):
@@ -239,7 +239,7 @@ def _recut(new: list[Record | None], text: Text, offsets: _Offsets) -> None:
 def _moved(
     new: Sequence[Record | None], records: Sequence[Record], places: Mapping[int, _Offsets]
 ) -> list[Record | None]:
-    """What speaks of places in the request speaks of the new ones."""
+    """Move the places in the request that its history refers to."""
     moved = list(new)
     asked: _Offsets | None = None
     for at, record in enumerate(records):
@@ -263,7 +263,7 @@ def _begins_with_numbers(row: Any) -> bool:
 
 
 def _summed(before: Sequence[Record], after: Sequence[Record | None]) -> list[Record | None]:
-    """`end` says what was received, of the last attempt."""
+    """Correct the sums of `end`, which count the bytes of the last attempt."""
     begun = max((at for at, record in enumerate(before) if record.kind == "attempt"), default=0)
     received = _received(after[begun:])
     if received == _received(before[begun:]):
@@ -272,7 +272,7 @@ def _summed(before: Sequence[Record], after: Sequence[Record | None]) -> list[Re
 
 
 def summed(records: Sequence[Record]) -> list[Record]:
-    """With an `end` that counts what stands here, which somebody may have written by hand.
+    """Return the records with an `end` that counts their bytes, which may have been edited by hand.
 
     Not where the log failed: there more came than could be written.
     """
@@ -294,7 +294,7 @@ def _with_sums(end: Record, received: bytes) -> Record:
 
 
 def _numbered(records: Sequence[Record | None]) -> list[Record]:
-    """Without those that are gone; `gone` names a record by its number."""
+    """Drop removed records; `gone` refers to a record by its number."""
     left = [record for record in records if record is not None]
     if len(left) == len(records):
         return left

@@ -1,4 +1,4 @@
-"""The body of a request, its long lists one line an element, so that an edit of one message is a diff of one line"""
+"""The body of a request with one line for each element of its long lists: editing a message changes one line"""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -11,20 +11,21 @@ from .joined_bodies import pieces
 
 __all__ = ["LISTS", "TEXT", "joined", "split"]
 
-#: Lists of a request, and what one element of each is called.
+#: Lists of a request, and the kind of the lines of their elements.
 LISTS: Final = {"messages": "message", "input": "item", "tools": "tool"}
-#: A line of a body that is no JSON on one line.
+#: A line of a body that is not JSON on one line.
 TEXT: Final = "text"
 _SEPARATORS: Final = (b",", b", ")
 
 
 def split(record: Record) -> tuple[Record, list[Record]]:
-    """The record with its lists emptied (`split` says which, how many elements, and what stood between them), and the
-    records of their elements. A body that is text has its lines behind it, and `split` says how many. JSON that is
-    written in any other way stays whole.
+    """Return the record with empty lists, and one record for each of their elements.
+
+    `split` states each list, how many elements it has, and what separates them. A body of text becomes its lines, and
+    `split` their number. JSON that is laid out in another way stays in one piece.
     """
     body = record.payload
-    if "split" in record.keys:  # somebody else's word
+    if "split" in record.keys:  # a key of another recorder
         return record._replace(keys={**record.keys, "split": {"own": record.keys["split"]}}), []
     if body is None:
         return _text(record)
@@ -63,17 +64,17 @@ def _text(record: Record) -> tuple[Record, list[Record]]:
 
 
 def joined(record: Record, lines: Sequence[Record]) -> tuple[Record, int]:
-    """The record as it was, and how many lines its elements take."""
+    """Return the original record, and how many lines its elements take."""
     said: Any = record.keys["split"]
     keys = {name: value for name, value in record.keys.items() if name != "split"}
     if is_object(said):
-        return record._replace(keys={**record.keys, "split": said.get("own")}), 0  # where it stood
+        return record._replace(keys={**record.keys, "split": said.get("own")}), 0
     if type(said) is int:
         raw = b"".join(_bytes_of(lines, 0, said, TEXT))
         return record._replace(keys=keys, raw=raw, payload=None, value=ABSENT), said
     body = record.payload
     if body is None or not is_object(record.value):
-        raise TapeError("a request that is split, but not JSON")
+        raise TapeError("a split request that is not JSON")
     rows = _rows(said)
     kept: list[bytes] = []
     position = at = 0
@@ -96,21 +97,21 @@ def _rows(said: Any) -> dict[str, tuple[int, bytes]]:
             case [str(name), int(count), "," | ", " as separator] if count > 0:
                 rows[name] = count, separator.encode()
             case _:
-                raise TapeError("a request that is split in a way unknown here")
+                raise TapeError("a request that is split in an unknown way")
     if not is_list(said):
-        raise TapeError("a request that is split in a way unknown here")
+        raise TapeError("a request that is split in an unknown way")
     return rows
 
 
 def _bytes_of(lines: Sequence[Record], at: int, count: int, kind: str) -> list[bytes]:
     texts = [line.raw or b"" for line in lines[at : at + count] if line.kind == kind]
     if len(texts) != count:
-        raise TapeError(f"{count} lines of kind {kind} are due, {len(texts)} are there")
+        raise TapeError(f"the request has {len(texts)} of {count} lines of kind {kind}")
     return texts
 
 
 def _with_body(record: Record, body: bytes, keys: dict[str, Any]) -> Record:
     value = parse(body)
     if value is ABSENT:
-        raise TapeError("a request whose lists hold what is no JSON")
+        raise TapeError("a request whose lists hold something that is not JSON")
     return record._replace(keys=keys, raw=body, payload=body, value=value)

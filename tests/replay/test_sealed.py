@@ -191,23 +191,29 @@ _REFUSED: Final[Mapping[str, tuple[bytes, str]]] = MappingProxyType(
             _SMALL.replace(b'{"k":"attempt"', b'{"k":"message","data":1}\n{"k":"attempt"'),
             "unexpected line of kind message",
         ),
-        "a message too few": (_SMALL.replace(b'{"k":"message"', b'{"k":"tool"'), "1 lines of kind message are due"),
+        "a message too few": (_SMALL.replace(b'{"k":"message"', b'{"k":"tool"'), "has 0 of 1 lines of kind message"),
         "an element that is none": (
             _SMALL.replace(b'{"k":"message","data":', b'{"k":"message","raw":"}","was":'),
-            "whose lists hold what is no JSON",
+            "whose lists hold something that is not JSON",
         ),
         "a list that is split": (
             _SMALL.replace(b'"data":{"model": "synthetic", "stream": true, "messages": []}', b'"data":[[]]'),
-            "split, but not JSON",
+            "split request that is not JSON",
         ),
-        "half a character between": (_SMALL.replace(b'1,","]]', b'1,"\\ud800"]]'), "split in a way unknown"),
-        "none of them": (_SMALL.replace(b'1,","]]', b'-1,","]]'), "split in a way unknown"),
+        "half a character between": (_SMALL.replace(b'1,","]]', b'1,"\\ud800"]]'), "split in an unknown way"),
+        "none of them": (_SMALL.replace(b'1,","]]', b'-1,","]]'), "split in an unknown way"),
         "a clock that opens otherwise": (
             _SMALL.replace(b'"open":{"stream"', b'"open":{"raw":1,"stream"'),
             "may not set these members of the first record",
         ),
-        "a clock with a novel kind": (_SMALL.replace(b'"commit",{', b'"novel",{'), "holds something that is not a record"),
-        "a clock with our words": (_SMALL.replace(b'"commit",{', b'"commit",{"b64":1,'), "holds something that is not a record"),
+        "a clock with a novel kind": (
+            _SMALL.replace(b'"commit",{', b'"novel",{'),
+            "holds something that is not a record",
+        ),
+        "a clock with our words": (
+            _SMALL.replace(b'"commit",{', b'"commit",{"b64":1,'),
+            "holds something that is not a record",
+        ),
         "a clock with half a character": (
             _SMALL.replace(b'{"status":200}]]', b'{"status":200},"\\ud800"]]'),
             "holds something that is not a record",
@@ -230,7 +236,10 @@ def test_what_is_no_sealed_tape_is_refused_with_its_place(name: str) -> None:
     ("left", "why"),
     [
         (2, ""),
-        (1, r"line 1: the header states 2 streams, and the file has 1: was it cut short\? .* write \"streams\":1 there"),
+        (
+            1,
+            r"line 1: the header states 2 streams, and the file has 1: was it cut short\? .* write \"streams\":1 there",
+        ),
         (0, "and the file has 0: .*"),
     ],
 )

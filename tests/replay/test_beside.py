@@ -136,7 +136,7 @@ def test_a_secret_in_it_is_found(tmp_path: Path) -> None:
 def test_lines_that_name_nothing(tmp_path: Path, line: bytes) -> None:
     data = write(tmp_path).read_bytes().split(b"\n")
     data[3] = line
-    with pytest.raises(TapeError, match="line 4: (?:unknown form of a blob|cannot read its blob)"):
+    with pytest.raises(TapeError, match=r"line 4: (?:unknown form of a blob|cannot read its blob)"):
         together(b"\n".join(data), lambda _: b"")
     [found] = check(tmp_path / "a.tape", b"\n".join(data), date(2026, 11, 18))[:1]
     assert (found.line, found.code) == (4, "unreadable")

@@ -57,7 +57,7 @@ def test_what_is_no_path_is_a_wrong_option(path: str, tmp_path: Path) -> None:
     tape, out = tmp_path / "a.tape", tmp_path / "out.tape"
     tape.write_bytes(live(stream()))
     done = CliRunner().invoke(app, ["seal", str(tape), "-o", str(out), f"--redact-path={path}"])
-    assert "is no path" in str(done.exception)
+    assert "is not a path" in str(done.exception)
     assert getattr(done.exception, "code", None) == 2
     assert not out.exists()
 

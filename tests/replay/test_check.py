@@ -402,11 +402,11 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("names", "out", "more", "why"),
     [
-        (["a.tape", "a.tape"], "x.tape", [], "a.tape: twice"),
+        (["a.tape", "a.tape"], "x.tape", [], "a.tape is named twice"),
         (["a.tape", "link.tape"], "x.tape", [], "the same file as"),
-        (["a.tape"], ".", [], ": a folder"),
-        (["a.tape"], "no/x.tape", [], "there is no such folder"),
-        (["a.tape"], "x.tape", ["--allow-secrets"], "goes with --exact"),
+        (["a.tape"], ".", [], ": is a folder"),
+        (["a.tape"], "no/x.tape", [], "its folder does not exist"),
+        (["a.tape"], "x.tape", ["--allow-secrets"], "needs --exact"),
     ],
 )
 def test_seal_says_what_is_wrong(tmp_path: Path, names: list[str], out: str, more: list[str], why: str) -> None:

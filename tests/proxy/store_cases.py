@@ -35,8 +35,8 @@ def stream_of(
     body: bytes = b"{}",
     end: bool = True,
 ) -> list[Batch]:
-    """One chat stream: its opening, so many reads of text (and a tool call), its end; `results` came in its request,
-    behind the last of its messages but as many."""
+    """One chat stream: its opening, `reads` reads of text (and a tool call), its end; `results` end the messages of
+    its request."""
     recorder, emitter = Recorder(), Emitter()
     opening: dict[str, Any] = {"format": 1, "stream": stream, "dialect": "chat", "profile": "strict"}
     opening |= {"created": created, "created_us": created * 1_000_000, "caller": caller, "route": route}

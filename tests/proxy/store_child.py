@@ -1,4 +1,4 @@
-"""A process that writes tapes and says on standard output what was acknowledged, to be killed or starved."""
+"""A process that writes tapes and prints what was acknowledged, to be killed or starved of disk space."""
 
 import os
 import resource
@@ -28,7 +28,7 @@ def batches_of(stream: str) -> list[Batch]:
 
 
 def say(line: str) -> None:
-    """One write: a line is told whole or not at all."""
+    """Print a line in one write, so that it comes whole or not at all."""
     os.write(1, line.encode() + b"\n")
 
 

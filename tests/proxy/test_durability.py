@@ -35,13 +35,13 @@ class Disk:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """A round is a thread's: its time is not ours."""
+    """Wait for a commit round, which happens in a thread."""
     with trio.fail_after(10):
         while not holds():  # noqa: ASYNC110 - the thread sets no event
             await trio.sleep(0.002)
 
 
-async def test_the_tapes_of_a_round_are_asked_for_once(tmp_path: Path) -> None:
+async def test_a_round_syncs_each_written_tape_once(tmp_path: Path) -> None:
     disk = Disk()
     async with opened_files(tmp_path, sync=disk, round_s=0.05) as store:
         disk.rounds.clear()
@@ -56,7 +56,7 @@ async def test_the_tapes_of_a_round_are_asked_for_once(tmp_path: Path) -> None:
         assert len(disk.rounds) <= seen + 1
 
 
-async def test_an_ending_hurries_the_round_and_closes_the_tape(tmp_path: Path) -> None:
+async def test_an_end_hastens_the_round_and_closes_the_tape(tmp_path: Path) -> None:
     """What a busy machine adds, it does not add each time."""
     assert min([await _hurried_s(tmp_path / str(number)) for number in range(3)]) < 1
 
@@ -85,7 +85,7 @@ def open_paths() -> list[str]:
     return paths
 
 
-async def test_at_level_disk_nothing_is_shown_before_its_round(tmp_path: Path) -> None:
+async def test_with_durability_disk_nothing_is_shown_before_its_round(tmp_path: Path) -> None:
     disk = Disk()
     async with opened_files(tmp_path, durability="disk", sync=disk, round_s=60) as store:
         first, *_ = stream_of("a")
@@ -107,7 +107,7 @@ async def test_at_level_disk_nothing_is_shown_before_its_round(tmp_path: Path) -
             nursery.cancel_scope.cancel()
 
 
-async def test_at_level_disk_an_append_that_is_cancelled_is_whole_and_shown(tmp_path: Path) -> None:
+async def test_with_durability_disk_a_cancelled_append_is_whole_and_shown(tmp_path: Path) -> None:
     disk = Disk()
     async with opened_files(tmp_path, durability="disk", sync=disk, round_s=60) as store:
         batches = stream_of("a")
@@ -124,7 +124,7 @@ async def test_at_level_disk_an_append_that_is_cancelled_is_whole_and_shown(tmp_
 
 
 @pytest.mark.parametrize("durability", ["process", "disk"])
-async def test_a_tape_that_did_not_become_durable_is_closed_to_writing(tmp_path: Path, durability: Durability) -> None:
+async def test_a_tape_that_did_not_become_durable_takes_no_more_writes(tmp_path: Path, durability: Durability) -> None:
     disk, said = Disk(), list[str]()
     async with open_files(tmp_path, durability=durability, warn=said.append, sync=disk, round_s=0.02) as store:
         batches = stream_of("sick")
@@ -152,7 +152,7 @@ async def test_a_tape_that_did_not_become_durable_is_closed_to_writing(tmp_path:
         assert "sick.tape" in said[0]
 
 
-async def test_a_name_that_did_not_become_durable_breaks_the_round(tmp_path: Path) -> None:
+async def test_a_folder_that_did_not_become_durable_breaks_its_round(tmp_path: Path) -> None:
     disk, said = Disk(), list[str]()
     async with open_files(tmp_path, durability="disk", warn=said.append, sync=disk, round_s=60) as store:
         disk.sick = {"live"}
@@ -163,9 +163,7 @@ async def test_a_name_that_did_not_become_durable_breaks_the_round(tmp_path: Pat
 
 
 @pytest.mark.parametrize("durability", ["process", "disk"])
-async def test_a_sync_that_raises_breaks_its_round_and_nobody_waits_for_ever(
-    tmp_path: Path, durability: Durability
-) -> None:
+async def test_a_sync_that_raises_breaks_its_round_and_wakes_appends(tmp_path: Path, durability: Durability) -> None:
     def sync(fds: Collection[int]) -> Mapping[int, str]:
         if any(Path(f"/proc/self/fd/{fd}").readlink().name == "a.tape" for fd in fds):
             raise ZeroDivisionError
@@ -182,7 +180,7 @@ async def test_a_sync_that_raises_breaks_its_round_and_nobody_waits_for_ever(
 
 
 @pytest.mark.case("P09")
-async def test_a_folder_that_goes_away_under_us_is_found_out(tmp_path: Path) -> None:
+async def test_a_removed_data_folder_is_noticed(tmp_path: Path) -> None:
     said: list[str] = []
     root = tmp_path / "data"
     async with open_files(root, warn=said.append, round_s=0.05) as store:
@@ -221,7 +219,7 @@ class Power:
 
 @pytest.mark.parametrize("durability", ["process", "disk"])
 @pytest.mark.case("P05")
-async def test_a_power_loss_takes_nothing_that_a_round_was_made_of(tmp_path: Path, durability: Durability) -> None:
+async def test_a_power_loss_takes_nothing_from_a_finished_round(tmp_path: Path, durability: Durability) -> None:
     """P05: at level `disk` that is all that was acknowledged."""
     power = Power(tmp_path / "data")
     async with opened_files(tmp_path / "data", durability=durability, sync=power, round_s=0.03) as store:
@@ -241,7 +239,7 @@ async def test_a_power_loss_takes_nothing_that_a_round_was_made_of(tmp_path: Pat
                 nursery.start_soon(write, f"s{number}")
         if durability == "process":
             await until(lambda: len(power.durable) == 12)
-            await trio.sleep(0.1)  # two rounds: what was written before the first is durable behind it
+            await trio.sleep(0.1)  # two rounds: what was written before the first is durable after it
         power.fail(tmp_path / "after")
     async with opened_files(tmp_path / "after") as store:
         for stream, records in acknowledged.items():
@@ -259,7 +257,7 @@ def test_a_real_disk_makes_files_and_folders_durable(tmp_path: Path) -> None:
             os.close(fd)
 
 
-def test_what_cannot_be_synced_is_named(tmp_path: Path) -> None:
+def test_fsync_names_the_file_that_failed(tmp_path: Path) -> None:
     folder = os.open(tmp_path, os.O_RDONLY)
     reading, writing = os.pipe()  # a pipe takes no fsync: EINVAL
     try:
@@ -269,7 +267,7 @@ def test_what_cannot_be_synced_is_named(tmp_path: Path) -> None:
             os.close(fd)
 
 
-def test_a_failed_syncfs_fails_them_all() -> None:
+def test_a_failed_syncfs_fails_every_file() -> None:
     def call(_: int) -> int:
         ctypes.set_errno(errno.EIO)
         return -1

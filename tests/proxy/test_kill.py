@@ -20,6 +20,6 @@ async def test_whatever_was_delivered_before_a_kill_is_on_the_tape(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.case("P04")
-async def test_the_same_check_finds_what_a_buffered_writer_loses(tmp_path: Path) -> None:
+async def test_the_kill_check_finds_what_a_buffered_writer_loses(tmp_path: Path) -> None:
     figures = await killed(2, tmp_path, "buffered")
     assert any(line.startswith("L6: ") for line in figures.wrong)

@@ -103,14 +103,12 @@ def linked(calls: list[CallRow], answers: list[AnswerRow]) -> dict[str, str]:
         "a retry of what answered a call that has expired",
     ],
 )
-def test_the_call_that_a_result_answers(
-    calls: list[CallRow], answers: list[AnswerRow], expected: dict[str, str]
-) -> None:
+def test_which_call_a_result_answers(calls: list[CallRow], answers: list[AnswerRow], expected: dict[str, str]) -> None:
     assert linked(calls, answers) == expected
     assert linked(calls[::-1], answers[::-1]) == expected
 
 
-def test_a_retried_request_says_what_the_first_one_said() -> None:
+def test_a_retried_request_gets_the_link_of_the_first() -> None:
     calls, first = [made("a", 1)], came("b", 2.5)
     assert link_of(first, calls, []) == Link("a", 1_500)
     assert link_of(came("c", 60), calls, [first]) == Link("a", 1_500)
@@ -118,7 +116,7 @@ def test_a_retried_request_says_what_the_first_one_said() -> None:
     assert link_of(came("d", 0.5), calls, [first]) is None
 
 
-def test_an_answer_that_is_running_counts_too_and_once() -> None:
+def test_a_running_result_counts_once() -> None:
     calls, first = [made("a", 1)], came("b", 2.5)
     assert link_of(came("c", 60), calls, [], [first]) == Link("a", 1_500)
     assert link_of(came("c", 60), calls, [replace(first, made_by="a")], [first]) == Link("a", 1_500)
@@ -127,7 +125,7 @@ def test_an_answer_that_is_running_counts_too_and_once() -> None:
     assert link_of(came("c", 60, request="r"), two, [], [came("b", 3, request="r")]) == Link("x", 1_000)
 
 
-def test_what_runs_is_found_by_what_it_has_in_common_with_a_call_until_it_is_over() -> None:
+def test_running_results_are_found_by_key_until_they_leave() -> None:
     running = Running()
     first, second, other = came("b", 2), came("c", 3), replace(came("c", 3), call="call_1")
     running.enter([first])
@@ -149,7 +147,7 @@ def fates_of(own: list[CallRow], answers: list[AnswerRow], now_s: float = 10) ->
     return fates(own, rows, now_s)
 
 
-def test_a_call_runs_until_its_first_result() -> None:
+def test_a_call_is_running_until_its_first_result() -> None:
     assert fates_of([made("a", 1)], []) == {"call_0": Fate(State.RUNNING)}
     assert fates_of([made("a", 1)], [came("b", 2)]) == {"call_0": Fate(State.COMPLETED, "b", 1_000)}
     two = [came("c", 3, failed=True), came("b", 2)]
@@ -160,7 +158,7 @@ def test_a_call_runs_until_its_first_result() -> None:
 
 
 @pytest.mark.parametrize("over", [-1, 0, 1])
-def test_after_a_while_nobody_waits_for_it_any_more_but_a_result_still_counts(over: int) -> None:
+def test_a_call_without_a_result_is_abandoned_after_a_while(over: int) -> None:
     late = 1 + ABANDONED_AFTER_S + over
     fated = State.ABANDONED if over > 0 else State.RUNNING
     assert fates_of([made("a", 1)], [], late) == {"call_0": Fate(fated)}
@@ -168,7 +166,7 @@ def test_after_a_while_nobody_waits_for_it_any_more_but_a_result_still_counts(ov
     assert fates_of([made("a", 1)], [came("b", late)], 10 * late) == {"call_0": answered}
 
 
-def test_a_call_is_abandoned_when_its_conversation_went_on_without_it() -> None:
+def test_a_call_is_abandoned_when_the_conversation_goes_on_without_it() -> None:
     own = [made("a", 1), made("a", 1, call="call_1")]
     assert fates_of(own, []) == {"call_0": Fate(State.RUNNING), "call_1": Fate(State.RUNNING)}
     assert fates_of(own, [came("b", 2)])["call_1"] == Fate(State.ABANDONED)
@@ -186,9 +184,7 @@ def test_a_call_is_abandoned_when_its_conversation_went_on_without_it() -> None:
         )
     ),
 )
-def test_a_link_is_never_made_before_the_call_and_what_was_linked_stays(
-    calls: list[CallRow], answers: list[AnswerRow]
-) -> None:
+def test_links_point_back_in_time_and_written_links_stay(calls: list[CallRow], answers: list[AnswerRow]) -> None:
     """Written down as it came, each link is found again; so a tape that holds it says the same as one that does not."""
     calls = list({call.stream: call for call in calls}.values())
     answers = list({answer.stream: answer for answer in answers}.values())

@@ -40,7 +40,7 @@ TABLE: list[tuple[str, list[Kept], int, Keep, str]] = [
 
 
 @pytest.mark.parametrize(("found", "live_bytes", "keep", "gone"), [row[1:] for row in TABLE], ids=[r[0] for r in TABLE])
-def test_what_goes(found: list[Kept], live_bytes: int, keep: Keep, gone: str) -> None:
+def test_which_tapes_expire(found: list[Kept], live_bytes: int, keep: Keep, gone: str) -> None:
     assert "".join(expired(found, live_bytes, NOW, keep)) == gone
 
 
@@ -54,5 +54,5 @@ def test_what_goes(found: list[Kept], live_bytes: int, keep: Keep, gone: str) ->
         (86_399.9, date(1970, 1, 1)),
     ],
 )
-def test_a_day_is_a_day_of_utc_whatever_the_tape_says(seconds: float, day: date) -> None:
+def test_any_creation_time_has_a_day_in_utc(seconds: float, day: date) -> None:
     assert day_of(seconds) == day

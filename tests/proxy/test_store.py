@@ -53,7 +53,7 @@ async def put(store: Store, stream: str, batches: list[Batch]) -> list[Record]:
     return flat(batches)
 
 
-async def test_what_was_appended_is_read_while_live_and_when_ended(store: Store) -> None:
+async def test_appended_records_are_read_live_and_ended(store: Store) -> None:
     *begun, last = stream_of("s1")
     written = await put(store, "s1", begun)
     assert await gathered(store.read("s1")) == written
@@ -63,7 +63,7 @@ async def test_what_was_appended_is_read_while_live_and_when_ended(store: Store)
     assert [encode(record) for record in await gathered(store.read("s1"))] == [encode(record) for record in written]
 
 
-async def test_reading_begins_at_any_record(store: Store) -> None:
+async def test_read_and_follow_begin_at_any_record(store: Store) -> None:
     *begun, last = stream_of("s1")
     written = await put(store, "s1", begun)
     for from_n in range(len(written) + 2):
@@ -75,7 +75,7 @@ async def test_reading_begins_at_any_record(store: Store) -> None:
         assert await gathered(store.follow("s1", from_n)) == written[from_n:]
 
 
-async def test_followers_of_any_beginning_get_everything_in_order(store: Store) -> None:
+async def test_concurrent_followers_get_every_record_in_order(store: Store) -> None:
     batches = stream_of("s1", reads=20)
     got: dict[int, list[Record]] = {}
 
@@ -123,7 +123,7 @@ async def test_each_append_wakes_a_follower_that_waits(store: Store) -> None:
             assert got == batches[: number + 1]
 
 
-async def test_a_follower_that_is_cancelled_harms_nobody(store: Store) -> None:
+async def test_a_cancelled_follower_leaves_the_tape_intact(store: Store) -> None:
     batches = stream_of("s1")
     await store.create("s1")
     with trio.move_on_after(0.01):
@@ -151,7 +151,7 @@ async def test_followers_of_a_released_stream_end(store: Store) -> None:
         await store.append("s1", stream_of("s1")[-1])
 
 
-async def test_a_body_of_any_size_comes_back_and_so_does_what_follows(store: Store) -> None:
+async def test_a_large_body_and_the_records_after_it_are_read_back(store: Store) -> None:
     body = b'{"messages":"' + b"x" * (4 * INLINE_BYTES_MAX) + b'"}'
     batches = stream_of("s1", body=body)
     live = await put(store, "s1", batches[:2])
@@ -161,7 +161,7 @@ async def test_a_body_of_any_size_comes_back_and_so_does_what_follows(store: Sto
     assert await gathered(store.read("s1")) == flat(batches)
 
 
-async def test_what_is_not_there_is_said(store: Store) -> None:
+async def test_an_unknown_stream_is_missing(store: Store) -> None:
     with pytest.raises(StreamMissingError):
         store.read("nobody")
     with pytest.raises(StreamMissingError):
@@ -172,7 +172,7 @@ async def test_what_is_not_there_is_said(store: Store) -> None:
     assert await store.list(Filter()) == []
 
 
-async def test_a_stream_has_one_tape_for_ever(store: Store) -> None:
+async def test_a_stream_gets_one_tape_only(store: Store) -> None:
     await put(store, "s1", stream_of("s1"))
     with pytest.raises(StoreError):
         await store.create("s1")
@@ -183,7 +183,7 @@ async def test_a_stream_has_one_tape_for_ever(store: Store) -> None:
         await store.append("s1", stream_of("s1")[-1])
 
 
-async def test_an_append_out_of_order_is_our_bug(store: Store) -> None:
+async def test_an_append_out_of_order_fails_an_assertion(store: Store) -> None:
     batches = stream_of("s1")
     await put(store, "s1", batches[:2])
     with pytest.raises(AssertionError):
@@ -194,7 +194,7 @@ NO_IDS = ["", ".", "..", "a/b", "../a", "a\0b", "a.tape", "-a", "_a", "a b", "ä
 
 
 @pytest.mark.parametrize("stream", NO_IDS)
-async def test_an_id_that_means_something_in_a_path_is_none(store: Store, stream: str) -> None:
+async def test_an_id_with_a_meaning_in_a_path_is_refused(store: Store, stream: str) -> None:
     assert not is_stream_id(stream)
     with pytest.raises(LocalError):
         await store.create(stream)
@@ -202,11 +202,11 @@ async def test_an_id_that_means_something_in_a_path_is_none(store: Store, stream
         store.read(stream)
 
 
-def test_ids_as_they_are_made() -> None:
+def test_our_own_ids_are_accepted() -> None:
     assert all(map(is_stream_id, ["a", "x" * 128, "01JD4Q0000", "chat-1_2"]))
 
 
-async def test_lists_the_latest_first_in_pages_that_neither_skip_nor_repeat(store: Store) -> None:
+async def test_pages_list_the_latest_first_without_gaps_or_repeats(store: Store) -> None:
     for number in range(7):
         await put(store, f"s{number}", stream_of(f"s{number}", created=CREATED + number // 2))
     await put(store, "live", stream_of("live", created=CREATED + 2, end=False))
@@ -219,7 +219,7 @@ async def test_lists_the_latest_first_in_pages_that_neither_skip_nor_repeat(stor
     assert seen == ["s6", "s5", "s4", "live", "s3", "s2", "s1", "s0"]
 
 
-async def test_lists_what_was_asked_for(store: Store) -> None:
+async def test_list_applies_every_filter(store: Store) -> None:
     await put(store, "a", stream_of("a", caller="c1", model="m1", route="r1"))
     await put(store, "b", stream_of("b", caller="c2", model="m1", route="r2"))
     await put(store, "c", stream_of("c", caller="c2", model="m2", route="r2", end=False))
@@ -229,7 +229,7 @@ async def test_lists_what_was_asked_for(store: Store) -> None:
     assert found == [["b", "c"], ["a", "b"], ["b", "c"], ["c"], ["a", "b"], [], []]
 
 
-async def test_a_row_says_what_the_tape_says(store: Store) -> None:
+async def test_the_row_of_an_ended_stream_is_that_of_its_tape(store: Store) -> None:
     written = await put(store, "s1", stream_of("s1", call_id="call-1"))
     assert list(await store.list(Filter())) == [row_of_tape("s1", written).stream]
 
@@ -245,7 +245,7 @@ def answer(call_id: str, **named: Any) -> AnswerRow:
 HANDED_MS = 5
 
 
-async def test_a_call_is_found_as_soon_as_its_stream_has_ended_and_by_its_own_caller_alone(store: Store) -> None:
+async def test_a_call_is_found_once_its_stream_ended_and_only_by_its_caller(store: Store) -> None:
     await put(store, "s1", stream_of("s1", call_id="call-1"))
     mine = [answer("call-1"), answer("call-2"), answer("call-1", name="jump"), answer("call-1", arguments=digest("[]"))]
     assert await store.find_calls(mine) == [Link("s1", 1_000 - HANDED_MS), None, None, None]
@@ -253,7 +253,7 @@ async def test_a_call_is_found_as_soon_as_its_stream_has_ended_and_by_its_own_ca
     assert await store.find_calls([]) == []
 
 
-async def test_what_became_of_a_call_is_known_from_the_stream_that_answered_it(store: Store) -> None:
+async def test_a_call_takes_its_fate_from_the_stream_that_answered_it(store: Store) -> None:
     later: dict[str, Any] = {"created": CREATED + 2, "messages": 3}
     result = {"id": "call-1", "name": "look_up", "arguments": digest("{}")}
     await put(store, "s1", stream_of("s1", call_id="call-1"))
@@ -265,7 +265,7 @@ async def test_what_became_of_a_call_is_known_from_the_stream_that_answered_it(s
     assert await store.find_calls([retried]) == [Link("s1", 2_000 - HANDED_MS)]  # as the first one said
 
 
-async def test_answers_of_streams_that_run_count_and_a_retry_is_known(store: Store) -> None:
+async def test_results_of_running_streams_count_and_retries_are_recognised(store: Store) -> None:
     for number in range(2):
         await put(store, f"s{number}", stream_of(f"s{number}", call_id="call-1", created=CREATED + number))
     running = answer("call-1", stream="first", arrived_us=(CREATED + 2) * 1_000_000)
@@ -276,13 +276,13 @@ async def test_answers_of_streams_that_run_count_and_a_retry_is_known(store: Sto
     assert await store.find_calls([retried]) == [Link("s1", 59_000 - HANDED_MS)]
 
 
-async def test_a_stream_that_runs_has_no_fates_yet(store: Store) -> None:
+async def test_a_running_stream_has_no_fates(store: Store) -> None:
     await put(store, "s1", stream_of("s1", call_id="call-1", end=False))
     assert await store.fates("s1", CREATED) == {}
     assert await store.find_calls([answer("call-1")]) == [None]
 
 
-async def test_an_entry_that_was_given_is_taken(store: Store) -> None:
+async def test_a_row_given_with_the_end_is_used(store: Store) -> None:
     *begun, last = stream_of("s1")
     row = row_of_tape("s1", flat([*begun, last]))
     await put(store, "s1", begun)
@@ -290,7 +290,7 @@ async def test_an_entry_that_was_given_is_taken(store: Store) -> None:
     assert list(await store.list(Filter())) == [row.stream]
 
 
-async def test_what_expired_is_gone_from_everywhere_and_live_streams_stay(store: Store) -> None:
+async def test_expired_streams_vanish_everywhere_and_live_ones_stay(store: Store) -> None:
     await put(store, "old", stream_of("old", call_id="call-1", created=CREATED - 9 * DAY_S))
     await put(store, "old-live", stream_of("old-live", created=CREATED - 9 * DAY_S, end=False))
     await put(store, "young", stream_of("young"))

@@ -31,7 +31,7 @@ def fold(*events: Event) -> Message:
     return message
 
 
-def test_an_answer_is_joined_from_its_pieces() -> None:
+def test_an_answer_is_joined_from_its_deltas() -> None:
     message = fold(
         ResponseStarted(n=1, id="chatcmpl-1", model="m"),
         ReasoningDelta(n=1, choice=0, text="hm"),
@@ -51,13 +51,13 @@ def test_an_answer_is_joined_from_its_pieces() -> None:
     assert message.calls() == []
 
 
-def test_the_halves_of_a_character_are_joined_over_deltas() -> None:
+def test_surrogate_halves_are_joined_across_deltas() -> None:
     message = fold(TextDelta(n=1, choice=0, text="\ud83d"), TextDelta(n=2, choice=0, text="\ude00!"))
     assert message.text() == "\U0001f600!"
     assert fold(TextDelta(n=1, choice=0, text="\ud83d")).text() == "�"
 
 
-def test_calls_with_names_in_pieces_or_late() -> None:
+def test_call_names_may_come_in_pieces_or_late() -> None:
     message = fold(
         ToolCallStarted(n=1, choice=0, call=0, id="", name=""),
         ToolCallStarted(n=2, choice=0, call=0, id="c", name="wri"),
@@ -76,7 +76,7 @@ def test_a_new_attempt_starts_from_nothing() -> None:
     assert message.text() == "b"
 
 
-def test_the_rest_says_nothing() -> None:
+def test_other_events_add_nothing() -> None:
     silent: list[Event] = [
         ToolArgumentsComplete(n=1, choice=0, call=0),
         ToolResultSeen(n=1, id="c", name="f", failed=False, output="", duration_ms=None),
@@ -91,7 +91,7 @@ def test_the_rest_says_nothing() -> None:
     assert fold(*silent).choices == {}
 
 
-def test_a_text_in_very_many_pieces_is_whole_and_a_character_in_two_halves_is_one() -> None:
+def test_thousands_of_deltas_are_joined() -> None:
     message = Message()
     for number in range(3_000):
         message.apply(TextDelta(n=number, choice=0, text=str(number)))
@@ -99,6 +99,6 @@ def test_a_text_in_very_many_pieces_is_whole_and_a_character_in_two_halves_is_on
     halves = Message()
     for number in range(1_023):
         halves.apply(ReasoningDelta(n=number, choice=0, text="x"))
-    for half in ("\ud83d", "\ude00"):  # one is the last of what is joined, the other the first behind it
+    for half in ("\ud83d", "\ude00"):  # the first half ends one joined part, the second begins the next
         halves.apply(ReasoningDelta(n=9_999, choice=0, text=half))
     assert halves.reasoning() == "x" * 1_023 + "\U0001f600"

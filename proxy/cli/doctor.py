@@ -4,10 +4,9 @@ import os
 import resource
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import httpx
 import trio
@@ -46,11 +45,10 @@ def examine(loaded: "Loaded") -> list[Check]:
     """Check everything. The configuration itself has been loaded without error."""
     config = loaded.config
     given = sorted({origin for origin in loaded.origins.values() if origin != "default"})
-    checks = [Check("configuration", "ok", f"from {', '.join(given)}" if given else "defaults only")]
-    checks += _server(config)
+    checks = [Check("configuration", "ok", f"from {', '.join(given)}" if given else "defaults only"), _address(config)]
     if config.durability != "none":
         checks += _folder(config.data)
-    checks += _descriptors(config)
+    checks.append(_descriptors(config))
     if not any(route.targets for route in config.routes.values()):
         return [*checks, Check("upstream", "wrong", "not configured: pass --upstream URL")]
     return checks + trio.run(upstreams, config)
@@ -66,27 +64,25 @@ def lines(checks: list[Check]) -> Iterator[str]:
 # -- this machine -----------------------------------------------------------------------------------------------------
 
 
-def _server(config: Config) -> Iterator[Check]:
+def _address(config: Config) -> Check:
     where = f"{config.host} port {config.port}"
     if holder(config.data) is not None:
-        yield Check("address", "ok", f"{where}, not tried because a server is running")
-        return
+        return Check("address", "ok", f"{where}, not tried because a server is running")
     try:
-        sockets = listening(config.host, config.port)
+        for sock in listening(config.host, config.port):
+            sock.close()
     except BindError as error:
-        yield Check("address", "wrong", str(error))
-        return
-    for sock in sockets:
-        sock.close()
-    yield Check("address", "ok", f"{where} is free")
+        return Check("address", "wrong", str(error))
+    return Check("address", "ok", f"{where} is free")
 
 
 def _folder(root: Path) -> Iterator[Check]:
     if not root.exists():
         above = next(parent for parent in root.absolute().parents if parent.exists())
-        writable = os.access(above, os.W_OK | os.X_OK)
-        said = "does not exist yet and will be created" if writable else f"cannot be created: {above} is not writable"
-        yield Check("data folder", "ok" if writable else "wrong", f"{root} {said}")
+        if os.access(above, os.W_OK | os.X_OK):
+            yield Check("data folder", "ok", f"{root} does not exist yet and will be created")
+        else:
+            yield Check("data folder", "wrong", f"{root} cannot be created: {above} is not writable")
         return
     try:
         with tempfile.TemporaryFile(dir=root):
@@ -100,30 +96,21 @@ def _folder(root: Path) -> Iterator[Check]:
         yield Check("data folder", "ok", str(root))
     pid = holder(root)
     yield Check("lock", "ok", "free" if pid is None else f"held by a server (pid {pid or 'unknown'})")
-    yield _room(root)
-
-
-def _room(root: Path) -> Check:
-    free = shutil.disk_usage(root).free
-    files = os.statvfs(root)
+    files, free = os.statvfs(root), shutil.disk_usage(root).free
     if files.f_files and not files.f_favail:
-        return Check("disk", "wrong", "no new files can be created (out of inodes)")
-    state: State = "wrong" if free < DISK_BYTES_NONE else "note" if free < DISK_BYTES_FEW else "ok"
-    return Check("disk", state, f"{free / 2**30:.1f} GiB free")
+        yield Check("disk", "wrong", "no new files can be created (out of inodes)")
+    else:
+        state: State = "wrong" if free < DISK_BYTES_NONE else "note" if free < DISK_BYTES_FEW else "ok"
+        yield Check("disk", state, f"{free / 2**30:.1f} GiB free")
 
 
-def _descriptors(config: Config) -> Iterator[Check]:
+def _descriptors(config: Config) -> Check:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = config.streams_max * STREAM_DESCRIPTORS
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        yield Check(
-            "descriptors",
-            "note",
-            f"{soft}: enough for {soft // STREAM_DESCRIPTORS} streams at once, but streams_max is {config.streams_max}"
-            f" (ulimit -n {needed})",
-        )
-    else:
-        yield Check("descriptors", "ok", "unlimited" if soft == resource.RLIM_INFINITY else str(soft))
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return Check("descriptors", "ok", "unlimited" if soft == resource.RLIM_INFINITY else str(soft))
+    enough = f"{soft}: enough for {soft // STREAM_DESCRIPTORS} streams at once"
+    return Check("descriptors", "note", f"{enough}, but streams_max is {config.streams_max} (ulimit -n {needed})")
 
 
 # -- upstreams --------------------------------------------------------------------------------------------------------
@@ -139,7 +126,11 @@ async def upstreams(config: Config) -> list[Check]:
         return [Check("upstreams", "wrong", f"the certificates cannot be read: {error}")]
 
     async def look(number: int) -> None:
-        found[number] = await _upstream(transport, config, *targets[number])
+        try:
+            found[number] = await _upstream(transport, *targets[number])
+        except (WiretapeError, trio.TooSlowError) as error:
+            said = masked(_unreachable(error).encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")
+            found[number] = [Check(_name(*targets[number]), "wrong", said)]
 
     async with trio.open_nursery() as nursery:
         for number in range(len(targets)):
@@ -148,31 +139,29 @@ async def upstreams(config: Config) -> list[Check]:
     return [check for checks in found for check in checks]
 
 
-async def _upstream(transport: UpstreamTransport, config: Config, route: Route, target: Target) -> list[Check]:
-    name = f"upstream {target.name or route.name}".strip()
-    ask = partial(_get, transport, target)
-    try:
-        status, _ = await ask(b"/models")
-    except (WiretapeError, trio.TooSlowError) as error:
-        return [Check(name, "wrong", _safe(config, _unreachable(error)))]
-    checks = [_answered(name, status, target)]
-    if not route.hermes and status < 500 and await _is_hermes(ask):
+def _name(route: Route, target: Target) -> str:
+    return f"upstream {target.name or route.name}".strip()
+
+
+async def _upstream(transport: UpstreamTransport, route: Route, target: Target) -> list[Check]:
+    status, _ = await _get(transport, target, b"/models")
+    state: State = "ok"
+    if status in (401, 403) and target.key is not None:
+        state, said = "wrong", f"rejects the configured key ({status} for /models)"
+    elif status in (401, 403):
+        said = f"reachable, requires a key from the client ({status} for /models without one)"
+    elif status >= 500:
+        state, said = "wrong", f"reachable, but answers {status} for /models"
+    elif status == 404:
+        state, said = "note", "reachable, but has no /models (404): check the path of the base URL"
+    else:
+        said = f"reachable ({status} for /models)"
+    checks = [Check(_name(route, target), state, said)]
+    if not route.hermes and status < 500 and await _is_hermes(transport, target):
         where = f"in [routes.{route.name}]" if route.name else "at the top"
         said = f"is a hermes-agent: set `hermes = true` {where} of wiretape.toml to use its tool events"
-        checks.append(Check(name, "note", said))
+        checks.append(Check(_name(route, target), "note", said))
     return checks
-
-
-def _answered(name: str, status: int, target: Target) -> Check:
-    if status in (401, 403):
-        if target.key is not None:
-            return Check(name, "wrong", f"rejects the configured key ({status} for /models)")
-        return Check(name, "ok", f"reachable, requires a key from the client ({status} for /models without one)")
-    if status >= 500:
-        return Check(name, "wrong", f"reachable, but answers {status} for /models")
-    if status == 404:
-        return Check(name, "note", "reachable, but has no /models (404): check the path of the base URL")
-    return Check(name, "ok", f"reachable ({status} for /models)")
 
 
 def _unreachable(error: BaseException) -> str:
@@ -183,17 +172,16 @@ def _unreachable(error: BaseException) -> str:
     return str(error)
 
 
-async def _is_hermes(ask: Callable[[bytes], Awaitable[tuple[int, bytes]]]) -> bool:
+async def _is_hermes(transport: UpstreamTransport, target: Target) -> bool:
     """Recognise hermes-agent by its capability document (clients.md 7.5), or by its health page without a key."""
     try:
-        status, body = await ask(b"/capabilities")
+        status, body = await _get(transport, target, b"/capabilities")
         if status == 401:
-            _, body = await ask(b"/health")
+            _, body = await _get(transport, target, b"/health")
             return as_object(parse(body)).get("platform") == "hermes-agent"
     except (WiretapeError, trio.TooSlowError):
         return False
-    said: dict[str, Any] = as_object(parse(body))
-    return status == 200 and "features" in said and "endpoints" in said
+    return status == 200 and {"features", "endpoints"} <= as_object(parse(body)).keys()
 
 
 async def _get(transport: UpstreamTransport, target: Target, tail: bytes) -> tuple[int, bytes]:
@@ -211,7 +199,3 @@ async def _get(transport: UpstreamTransport, target: Target, tail: bytes) -> tup
             while len(held) < DOCTOR_BODY_BYTES_MAX and (read := await body.receive()) is not None:
                 held += read.data
     return response.status_code, bytes(held)
-
-
-def _safe(config: Config, text: str) -> str:
-    return masked(text.encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")

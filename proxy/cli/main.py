@@ -95,12 +95,9 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def _version(given: bool) -> None:
     if given:
-        from importlib.metadata import PackageNotFoundError, version
+        from importlib.metadata import version
 
-        try:
-            typer.echo(f"wiretape {version('wiretape')}")
-        except PackageNotFoundError:
-            typer.echo("wiretape (running from source)")
+        typer.echo(f"wiretape {version('wiretape')}")
         raise typer.Exit
 
 

@@ -50,10 +50,11 @@ class Layers:
         self.file = printable(str(chosen or _FILE))
         path = cwd / (chosen or _FILE)
         self.folder = path.parent
-        self.document = _document(path, self.file, required=chosen is not None)
+        content = _content(path, required=chosen is not None)
+        self.document = _document(content, self.file)
         self.table(self.document, "", [*(setting.name for setting in (*SERVER, *ROUTE, *TARGET)), *_TABLES])
         #: Variables that begin like settings but are not.
-        self.unknown = tuple(_unknown(environ, {*_texts(self.document), *map(str, flags.values())}))
+        self.unknown = tuple(_unknown(environ, {*re.findall(r"\w+", content), *map(str, flags.values())}))
 
     def above(self, setting: Setting, *, flags: bool = True) -> Given | None:
         """Return the value from a flag (unless excluded) or the environment."""
@@ -119,36 +120,28 @@ def printable(text: str) -> str:
     return text if len(text) <= _NAME_CHARS_MAX else text[:_NAME_CHARS_MAX] + "..."
 
 
-def _document(path: Path, name: str, *, required: bool) -> dict[str, Any]:
+def _content(path: Path, *, required: bool) -> str:
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         if required:
             raise ConfigError(f"{printable(path.name)}: no such file") from None
-        return {}
+        return ""
     except OSError as error:
         raise ConfigError(f"{printable(path.name)}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{printable(path.name)}: not TOML: not UTF-8") from None
+
+
+def _document(content: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
         # The rest of the message may quote the file, and that may contain a key.
         place = str(error).rpartition("(")[2].rstrip(")")
         raise ConfigError(f"{name}: not TOML {place if place.startswith('at ') else ''}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{name}: not TOML: not UTF-8") from None
     except (ValueError, RecursionError):  # limits of Python that tomllib does not catch
         raise ConfigError(f"{name}: a number is too long, or brackets are nested too deeply") from None
-
-
-def _texts(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield all texts of a document, among them the names of variables."""
-    left: list[Any] = [document]
-    while left:
-        value = left.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            left += value.values()
-        elif isinstance(value, list):
-            left += value
 
 
 def _unknown(environ: Mapping[str, str], named: set[str]) -> Iterator[str]:

@@ -1,11 +1,12 @@
 """Read the requests of one connection, also while a response is being sent."""
 
-import re
 from http import HTTPStatus
 from typing import Final
 
-import h11
 import trio
+
+from wiretape.proxy.http1 import Dechunker, MalformedError
+from wiretape.proxy.server.request_head import HeadReader, Refusal, RequestHead
 
 from .script import Request
 
@@ -14,11 +15,6 @@ __all__ = ["Reader", "RefusedError"]
 _RECEIVE_BYTES: Final = 64 * 1024
 #: 40 times a long conversation with pictures.
 _REQUEST_BYTES_MAX: Final = 256 * 1024 * 1024
-#: Gateways put tokens of 20 KB into a head.
-_HEAD_BYTES_MAX: Final = 64 * 1024
-_TLS: Final = b"\x16\x03"
-#: The part of a message in which h11 quotes the request, and perhaps a key.
-_QUOTED: Final = re.compile(r"[ :(]*(?:bytearray\()?b?['\"].*", re.DOTALL)
 
 
 class RefusedError(Exception):
@@ -63,50 +59,50 @@ class Reader:
 
     async def request(self) -> Request | None:
         """Return the next request, or None if the client left. Raise RefusedError."""
-        try:
-            return await self._request()
-        except h11.RemoteProtocolError as error:
-            why = _QUOTED.sub("", str(error))
-            raise RefusedError(error.error_status_hint, why or "not HTTP") from error
-
-    async def _request(self) -> Request | None:
-        await self._skip_empty_lines()
-        # A new parser for each request, because the responses do not pass through it.
-        parser = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES_MAX)
-        head: h11.Request | None = None
-        body = bytearray()
+        heads = HeadReader(h2c_offers="ignored")
         while True:
-            event = parser.next_event()
-            if isinstance(event, h11.Request):
-                head = event
-                if head.http_version >= b"2":
-                    raise RefusedError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.1 is supported")
-                if parser.they_are_waiting_for_100_continue:
-                    await self._stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
-            elif isinstance(event, h11.Data):
-                body += event.data
-                if len(body) > _REQUEST_BYTES_MAX:
-                    raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {_REQUEST_BYTES_MAX} bytes")
-            elif isinstance(event, h11.EndOfMessage) and head is not None:
-                self._early[:0] = parser.trailing_data[0]
-                return Request(head.method, head.target, list(head.headers), bytes(body), head.http_version)
-            elif event is h11.NEED_DATA:
-                await self._feed(parser)
-            else:
+            data = self._take()
+            head = heads.feed(data if heads.started else data.lstrip(b"\r\n"))  # empty lines after a body, also bare LF
+            if head is not None:
+                break
+            if not await self.more():
+                if heads.started:
+                    raise RefusedError(HTTPStatus.BAD_REQUEST, "The client left inside a request head.")
                 return None
+        if isinstance(head, Refusal):
+            raise RefusedError(head.status, head.message)
+        if head.expects_continue:
+            await self._stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._early[:0] = head.rest
+        body = await self._body(head)
+        return Request(head.method.encode(), head.target, head.headers, body, head.http_version.encode())
 
-    async def _skip_empty_lines(self) -> None:
-        """Skip the empty lines that some clients send after a body (RFC 9112, 2.2)."""
+    async def _body(self, head: RequestHead) -> bytes:
+        body, chunks = bytearray(), Dechunker()
         while True:
-            while self._early.startswith((b"\r\n", b"\n")):
-                del self._early[: 1 + self._early.startswith(b"\r")]
-            if bytes(self._early) not in (b"", b"\r") or not await self.more():
-                return
+            data = self._take()
+            if head.length is None:
+                try:
+                    chunks.feed(data)
+                except MalformedError as error:
+                    raise RefusedError(HTTPStatus.BAD_REQUEST, f"The request body is not HTTP/1.1: {error}.") from error
+                body += b"".join(chunks.parts)
+                done, rest = chunks.done, chunks.rest
+            else:
+                cut = head.length - len(body)
+                body += data[:cut]
+                done, rest = len(body) == head.length, data[cut:]
+            if len(body) > _REQUEST_BYTES_MAX:
+                raise RefusedError(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request is longer than {_REQUEST_BYTES_MAX} bytes."
+                )
+            if done:
+                self._early[:0] = rest
+                return bytes(body)
+            if not await self.more():
+                raise RefusedError(HTTPStatus.BAD_REQUEST, "The client left inside a request body.")
 
-    async def _feed(self, parser: h11.Connection) -> None:
-        if not self._early:
-            await self.more()
-        if self._early.startswith(_TLS) and parser.their_state is h11.IDLE and not parser.trailing_data[0]:
-            raise RefusedError(HTTPStatus.BAD_REQUEST, "this is TLS: the URL of a replay begins with http://")
-        parser.receive_data(bytes(self._early))  # no data is the end
+    def _take(self) -> bytes:
+        data = bytes(self._early)
         self._early.clear()
+        return data

@@ -115,18 +115,34 @@ async def test_a_head_request_gets_no_body(autojump_clock: MockClock) -> None:
 
 
 REFUSED = {
-    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 400, "this is TLS: the URL of a replay begins with http://"),
-    "binary data": (b"\x00\x01\x02\r\n\r\n", 400, "illegal request line"),
-    "words": (b"hello there, who are you\r\n\r\n", 400, "illegal request line"),
-    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "only HTTP/1.1 is supported"),
-    "no Host": (b"GET / HTTP/1.1\r\n\r\n", 400, "Missing mandatory Host: header"),
-    "a header with a key and half a character": (GET[:-2] + b"x: sk-\xff\x00\r\n\r\n", 400, "illegal header line"),
-    "a method of odd characters": (b"G\x01ET / HTTP/1.1\r\nHost: x\r\n\r\n", 400, "illegal request line"),
-    "an invalid length": (POST.replace(b"Length: 2", b"Length: -2"), 400, "bad Content-Length"),
-    "two lengths": (POST.replace(b"\r\n\r\n", b"\r\nContent-Length: 3\r\n\r\n"), 400, "conflicting Content-Length"),
-    "another coding": (GET[:-2] + b"Transfer-Encoding: gzip\r\n\r\n", 501, "Only Transfer-Encoding: chunked"),
-    "an invalid chunk": (GET[:-2] + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", 400, "illegal chunk header"),
-    "a head without end": (GET[:-2] + b"x: y\r\n" * 20_000, 431, "Receive buffer too long"),
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 400, "This is not HTTP. The port does not use TLS."),
+    "binary data": (b"\x00\x01\x02\r\n\r\n", 400, "The request line is not HTTP/1.1."),
+    "words": (b"hello there, who are you\r\n\r\n", 400, "The request line is not HTTP/1.1."),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "Only HTTP/1.1 and HTTP/1.0 are supported."),
+    "no Host": (b"GET / HTTP/1.1\r\n\r\n", 400, "The header host is missing."),
+    "a header with a key and half a character": (
+        GET[:-2] + b"x: sk-\xff\x00\r\n\r\n",
+        400,
+        "A header is folded, has no name or contains a control character.",
+    ),
+    "a method of odd characters": (b"G\x01ET / HTTP/1.1\r\nHost: x\r\n\r\n", 400, "The request line is not HTTP/1.1."),
+    "an invalid length": (POST.replace(b"Length: 2", b"Length: -2"), 400, "The header content-length is not a number."),
+    "two lengths": (
+        POST.replace(b"\r\n\r\n", b"\r\nContent-Length: 3\r\n\r\n"),
+        400,
+        "The header content-length is given twice.",
+    ),
+    "another coding": (
+        GET[:-2] + b"Transfer-Encoding: gzip\r\n\r\n",
+        501,
+        "The only supported transfer encoding is chunked.",
+    ),
+    "an invalid chunk": (
+        GET[:-2] + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        400,
+        "The request body is not HTTP/1.1: illegal chunk size.",
+    ),
+    "a head without end": (GET[:-2] + b"x: y\r\n" * 20_000, 431, "The request head is longer than 65536 bytes."),
 }
 
 
@@ -159,7 +175,7 @@ async def test_a_client_that_leaves_inside_a_request_is_reported(autojump_clock:
         await ours.send_all(POST[:-1])
         await ours.aclose()
     [line] = lines
-    assert line.startswith("not a request -> 400: peer closed connection without sending complete message body")
+    assert line.startswith("not a request -> 400: The client left inside a request body.")
     await said_by(upstream)
     assert len(lines) == 1
 

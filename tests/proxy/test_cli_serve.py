@@ -198,11 +198,6 @@ def test_closed_stdout_is_not_an_error(verb: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_config_show_with_closed_streams_succeeds() -> None:
-    assert shell('"$@" >&- 2>&-', "config", "show").returncode == 0
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("reader", ["", ">&-", "> /dev/full"], ids=["it has left", "closed", "full"])
 def test_server_runs_without_a_reader_of_stdout(reader: str, tmp_path: Path) -> None:
     """`wiretape serve | true` used to end at once, with exit code 0 and no message."""
@@ -246,11 +241,3 @@ def test_full_disk_during_reindex_is_one_error_line(tmp_path: Path) -> None:
     done = shell('ulimit -f 1; "$@"', "reindex", "--data", tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
     assert done.stderr.startswith(f"wiretape: the catalogue of {tmp_path} cannot be written: ")
-
-
-@pytest.mark.slow
-def test_unwritable_folder_is_one_error_line() -> None:
-    done = run("serve", "--upstream", "https://x.test/v1", "--port", "0", "--data", "/proc/wiretape")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("wiretape: ")
-    assert done.stderr.count("\n") == 1

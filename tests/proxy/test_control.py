@@ -14,13 +14,9 @@ from tests.proxy.control_cases import KEY, ME, Answered, House, house, put, sse
 from tests.proxy.store_cases import flat, stream_of
 from tests.support.http import Answer, connected, request
 from wiretape.events.emission.emit import emit
-from wiretape.proxy.api.control import ErrorLog, readiness
-from wiretape.proxy.api.streams import Running as StreamsOf
-from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, REQUEST_BYTES_MAX
-from wiretape.proxy.log import Log
+from wiretape.proxy.api.control import readiness
+from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S
 from wiretape.proxy.relay.delivery import Delivery
-from wiretape.proxy.relay.registry import Registry
-from wiretape.proxy.relay.relay import Log as ServicesLog
 from wiretape.proxy.security.keys import Keys
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Health
@@ -170,13 +166,6 @@ async def test_internal_error_is_a_500_and_a_log_line_only() -> None:
     assert (await home.get("/wiretape/healthz")).status == 200
 
 
-def test_responses_have_no_deadline_and_bodies_are_bounded() -> None:
-    app = House(MemoryStore()).control
-    assert app.config["RESPONSE_TIMEOUT"] is None
-    assert app.config["MAX_CONTENT_LENGTH"] == REQUEST_BYTES_MAX
-    assert {rule.rule for rule in app.url_map.iter_rules()} == {*PATHS[:4], "/wiretape/streams/<path:rest>"}
-
-
 # -- over the real connection -----------------------------------------------------------------------------------------
 
 MINE = "Authorization: Bearer mine"
@@ -277,11 +266,6 @@ async def test_stalled_follower_delays_no_other(autojump_clock: MockClock, home:
         blocks = [block for _, block in sse(answers[0].body)]
         assert b"".join(blocks) == emit(flat(batches))
     del autojump_clock
-
-
-def protocols_hold(registry: Registry, log: Log) -> tuple[StreamsOf, ErrorLog, ServicesLog]:
-    """Let the type checkers compare our protocols with the classes used."""
-    return registry, log, log
 
 
 async def test_examples_in_the_document_work(home: House) -> None:

@@ -1,7 +1,6 @@
 """Secrets that do not print themselves, and the identity of callers."""
 
 import copy
-import dataclasses
 import json
 import os
 import pickle
@@ -185,13 +184,3 @@ def test_first_of_two_concurrent_salts_wins(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(Path, "hardlink_to", late)
     assert salt_of(tmp_path) == first
-
-
-def test_dataclasses_do_not_reveal_secrets() -> None:
-    @dataclasses.dataclass
-    class Holder:
-        secret: Secret
-
-    assert VALUE not in repr(Holder(Secret(VALUE)))
-    with pytest.raises(TypeError):
-        dataclasses.asdict(Holder(Secret(VALUE)))

@@ -1,4 +1,4 @@
-"""Normalising: what a new recording of the same content changes is the clock, and one changed token one line."""
+"""Normalising: a new recording of the same content changes only the clock, one changed token one line."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from wiretape.events.tape.tape import Recorder, reads
 from wiretape.replay.normalize.normalize import normalise
 from wiretape.replay.sealed.sealed import decode, encode
 
-# -- one conversation, recorded at will -------------------------------------------------------------------------------
+# -- one conversation, recorded with any seed -------------------------------------------------------------------------
 
 
 def _chance(seed: int) -> random.Random:
@@ -127,7 +127,7 @@ _STREAMS: Final = MappingProxyType(
 
 
 def conversation(dialect: str, seed: int, word: str = "rains") -> list[list[Record]]:
-    """Two turns; the seed is all that differs from one recording to the next."""
+    """Return two turns that differ from another recording only by the seed."""
     chance = _chance(seed)
     stream, prefix = _STREAMS[dialect]
     call = _word(chance, prefix)
@@ -175,12 +175,12 @@ def _recording(chance: random.Random, dialect: str, body: bytes, answer: bytes, 
 
 
 def body_lines(data: bytes) -> list[bytes]:
-    """All but the header and the clocks."""
+    """Return all lines but the header and the clocks."""
     return [line for line in data.splitlines() if not line.startswith((b'{"wiretape"', b'{"k":"clock"'))]
 
 
 def sealed(streams: Sequence[Sequence[Record]]) -> bytes:
-    """Normalised, and nothing else."""
+    """Seal with nothing but normalising."""
     data = encode({}, normalise(streams))
     decode(data)
     return data
@@ -203,14 +203,14 @@ def test_one_changed_token_changes_one_body_line(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", sorted(_STREAMS))
-def test_what_a_model_or_a_user_wrote_stays(dialect: str) -> None:
+def test_content_stays(dialect: str) -> None:
     data = sealed(conversation(dialect, 3))
     kept = conversation(dialect, 3)
     count = sum((record.raw or b"").count(b"kept") for records in kept for record in records)
     assert sum(line.count(b"kept") for line in data.splitlines() if not line.startswith(b'{"k":"fold"')) == count > 0
 
 
-def test_a_call_has_one_name_in_its_stream_and_in_the_history_behind_it() -> None:
+def test_a_call_has_one_name_in_its_stream_and_in_later_requests() -> None:
     data = sealed(conversation("chat", 4))
     assert set(re.findall(rb'"(call_\w+)"', data)) == {b"call_1"}
     assert data.count(b'"call_1"') == 8
@@ -218,13 +218,13 @@ def test_a_call_has_one_name_in_its_stream_and_in_the_history_behind_it() -> Non
 
 
 @pytest.mark.parametrize("dialect", sorted(_STREAMS))
-def test_it_is_idempotent(dialect: str) -> None:
+def test_normalising_is_idempotent(dialect: str) -> None:
     once = normalise(conversation(dialect, 5))
     assert normalise(once) == once
 
 
 @pytest.mark.parametrize("dialect", sorted(_STREAMS))
-def test_a_read_ends_where_it_ended(dialect: str) -> None:
+def test_read_boundaries_stay(dialect: str) -> None:
     for before, after in zip(conversation(dialect, 6), normalise(conversation(dialect, 6)), strict=True):
         old, new = list(reads(before)), list(reads(after))
         assert {t for t, _ in new} <= {t for t, _ in old}
@@ -244,16 +244,16 @@ ATTEMPTS = {
 }
 
 
-def test_the_port_of_an_upstream_on_this_machine_is_whichever_was_free() -> None:
+def test_loopback_ports_are_removed() -> None:
     recorder = Recorder()
     message = "no connection to 127.0.0.1:44511: Error connecting to ('127.0.0.1', 44511): Connection refused"
-    told = "no connection to 127.0.0.1: Error connecting to ('127.0.0.1'): Connection refused"
+    expected = "no connection to 127.0.0.1: Error connecting to ('127.0.0.1'): Connection refused"
     asked = [recorder.record("attempt", 0, {"upstream": upstream}) for upstream in ATTEMPTS]
     [once] = normalise(
         [[*asked, recorder.record("failed", 0, {"message": message}), recorder.record("attempt", 0, {})]]
     )
     assert [record.keys.get("upstream") for record in once] == [*ATTEMPTS.values(), None, None]
-    assert once[-2].keys == {"message": told}
+    assert once[-2].keys == {"message": expected}
     assert normalise([once]) == [once]
 
 
@@ -268,7 +268,7 @@ _OBFUSCATION: Final = re.compile(rb'("obfuscation": ?")[^"\\]*"')
 
 
 def again(body: bytes, seed: int) -> bytes:
-    """The same content as another recording would have it."""
+    """Return the same content as in another recording."""
     chance = _chance(seed)
     for _, name in sorted(set(_ID.findall(body)), key=lambda found: -len(found[1])):
         prefix = re.match(rb"[a-z]+[-_]", name)
@@ -282,7 +282,7 @@ def again(body: bytes, seed: int) -> bytes:
 @needs_corpus
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
-def test_a_new_recording_of_any_capture_changes_no_body_line(protocol: str) -> None:
+def test_a_new_recording_of_a_capture_changes_no_body_line(protocol: str) -> None:
     other: list[bool] = []
     for seed, capture in sampled(protocol):
         body = again(capture.body, seed)
@@ -296,7 +296,7 @@ def test_a_new_recording_of_any_capture_changes_no_body_line(protocol: str) -> N
 @needs_corpus
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
-def test_any_normalised_capture_reads_as_before_and_is_idempotent(protocol: str) -> None:
+def test_normalised_captures_stay_readable(protocol: str) -> None:
     for seed, capture in sampled(protocol):
         records = recorded(capture.body, protocol, seed)
         [once] = normalise([records])

@@ -1,4 +1,4 @@
-"""Answers that are no conversation are the same in every recording too; what lasts keeps its name."""
+"""Normalise files, images and other objects; lasting names stay."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from wiretape.replay.playback.script import Script, event_stream, json_answer
 
 
 def exchange(answer: Any, body: Any = None, path: str = "/v1/files", **headers: str) -> list[Record]:
-    """What was asked there, and the JSON that answered."""
+    """Return an exchange with a JSON response."""
     script = json_answer(dumps(answer))
     pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     records = stream(Script(status=200, headers=(*script.headers, *pairs), steps=script.steps))
@@ -42,7 +42,7 @@ def normalised(*streams: list[Record]) -> list[list[Record]]:
 
 
 ID: Final = "5fL4v5HttlejQ9kd9HzA"
-#: By kind: what one recording says, and what the sealed tape does.
+#: By kind: the recorded and the normalised response.
 OBJECTS: Final[Mapping[str, tuple[Any, Any]]] = MappingProxyType(
     {
         "pictures": ({"created": 1705158799, "data": [{"url": "u"}]}, {"created": 10**9, "data": [{"url": "u"}]}),
@@ -73,35 +73,34 @@ OBJECTS: Final[Mapping[str, tuple[Any, Any]]] = MappingProxyType(
         ),
     }
 )
-#: What stays as it came.
+#: Responses that stay.
 CONTENT: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "a model": {"id": f"file-{ID}", "object": "model", "created": 1686935002},
         "models": {"object": "list", "data": [{"id": "gpt-4o-2024-05-13", "object": "model", "created": 1686935002}]},
         "models of others": {"data": [{"id": "gpt-4o-2024-05-13", "created": 1686935002}]},
-        "a row of somebody's": {"id": 1704443587, "name": "x", "created": 1704443587},
+        "a row of data": {"id": 1704443587, "name": "x", "created": 1704443587},
         "a name": {"id": "my-own-tool-2024", "object": "tool", "size_at": 12, "created": 17004439},
-        "a name as an id begins": {"id": "batch-process", "object": "workflow", "last_id": "step-by-step"},
+        "a name with the prefix of an id": {"id": "batch-process", "object": "workflow", "last_id": "step-by-step"},
         "metadata": {"object": "file", "metadata": {"id": f"file-{ID}", "created_at": 1704443587}},
     }
 )
 
 
 @pytest.mark.parametrize("kind", sorted(OBJECTS))
-def test_an_object_is_the_same_in_every_recording(kind: str) -> None:
-    """Seen: what was recorded again changed two body lines of each of these."""
+def test_objects_are_normalised(kind: str) -> None:
     said, sealed = OBJECTS[kind]
     [done] = normalised(exchange(said))
     assert answers(done) == [sealed]
 
 
 @pytest.mark.parametrize("kind", sorted(CONTENT))
-def test_what_is_content_stays(kind: str) -> None:
+def test_lasting_names_and_content_stay(kind: str) -> None:
     [done] = normalised(exchange(CONTENT[kind]))
     assert answers(done) == [CONTENT[kind]]
 
 
-def test_of_gemini_and_of_runs_each_frame() -> None:
+def test_gemini_and_run_frames_are_normalised() -> None:
     gemini = {"candidates": [{"index": 0}], "responseId": ID, "createTime": "2026-11-11T02:33:27.054Z"}
     run = {"id": f"run_{ID}", "object": "thread.run", "created_at": 1703100479, "thread_id": f"thread_{ID}"}
     assert answers(normalised(streamed(gemini, gemini))[0]) == [
@@ -119,7 +118,7 @@ def test_a_container_of_a_responses_item() -> None:
     assert answers(done)[0]["item"] == {**item, "id": "ci_1", "container_id": "id-1"}
 
 
-def test_what_an_answer_gave_out_is_renamed_wherever_it_is_named() -> None:
+def test_references_to_objects_are_renamed() -> None:
     file, store = f"file-{ID}", f"vs_{ID}"
     tools = [{"type": "file_search", "vector_store_ids": [store]}]
     asked = {
@@ -144,8 +143,7 @@ def test_what_an_answer_gave_out_is_renamed_wherever_it_is_named() -> None:
 
 
 @pytest.mark.parametrize("by", ["path", "body"])
-def test_what_was_there_before_keeps_its_name(by: str) -> None:
-    """An assistant that was set up once is asked for by its id, in every recording."""
+def test_an_object_from_an_earlier_session_keeps_its_name(by: str) -> None:
     lasting = f"asst_{ID}"
     answer = {"id": lasting, "object": "assistant"}
     path, body = (f"/v1/assistants/{lasting}", None) if by == "path" else ("/v1/assistants", {"assistant_id": lasting})
@@ -153,7 +151,7 @@ def test_what_was_there_before_keeps_its_name(by: str) -> None:
     assert answers(done) == answers(again) == [answer]
 
 
-def test_how_long_to_wait_in_milliseconds() -> None:
+def test_retry_after_in_milliseconds_is_set() -> None:
     [done] = normalised(exchange({"error": {}}, retry_after_ms="4815", retry_after="7"))
     headers = next(record.keys["headers"] for record in done if record.kind == "head")
     assert ["retry-after-ms", "1"] in headers
@@ -187,12 +185,11 @@ def test_how_long_to_wait_in_milliseconds() -> None:
         ("gpt-4", ""),
     ],
 )
-def test_a_name_that_begins_as_an_id_does_is_none(id_: str, kind: str) -> None:
-    """What somebody called `batch-process` is called so in every recording."""
+def test_made_up_ids_and_names(id_: str, kind: str) -> None:
     assert kind_of(id_) == kind
 
 
-def test_what_is_where() -> None:
+def test_holders_and_times() -> None:
     assert holders({"object": "list", "data": [{"object": "file"}, {"object": "model"}, 1]}) == {(), ("data", 0)}
     assert holders([{"candidates": [], "responseId": "x"}, {"candidates": []}]) == {(0,)}
     assert holders(1) == holders({}) == frozenset()

@@ -22,8 +22,8 @@ from typing import Final
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.json_text import as_object, dumps
 
+from ..normalize.dialect_words import error_frame, without_finish
 from ..playback.script import Fault, Script, Step, json_answer
-from .dialect_words import error_frame, without_finish
 from .places import Place, PlacedFrame, PlaceError, Places, place_of
 
 __all__ = ["KINDS", "FaultError", "Faults", "Overlay", "overlay"]

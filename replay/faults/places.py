@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from wiretape.events.core.json_text import ABSENT, dumps, parse
 from wiretape.events.wire.sse import Decoder
 
-from .dialect_words import Dialect, call_pieces, dialect_of, finishes, has_text, shortened, terminates
+from ..normalize.dialect_words import Dialect, call_pieces, dialect_of, finishes, has_text, shortened, terminates
 
 __all__ = ["PLACES", "Place", "PlaceError", "PlacedFrame", "Places", "Point", "place_of"]
 

@@ -15,6 +15,7 @@ from wiretape.events.tape.record import Record
 
 from ..sealed.edits import Change, Text, edited, texts
 from ..sealed.scalars import Path, Scalar, Sort, scalars
+from .dialect_words import dialect_of
 from .objects import ID_NAMES, TIME_NAMES, holders, is_seconds, kind_of
 
 __all__ = ["normalise"]
@@ -163,13 +164,14 @@ def _changes(text: Text, names: _Names) -> Iterator[Change]:
 
 def _is_known(text: Text) -> bool:
     if text.kind == "rest":
-        return any(each.path[:1] == ("choices",) for each in scalars(text.json)) or bool(_CUT_PAYLOAD.search(text.json))
+        names = {str(each.path[0]): None for each in scalars(text.json) if each.path}
+        return dialect_of([names]) == "chat" or _CUT_PAYLOAD.search(text.json) is not None
     value = text.value
     if not is_object(value):
         return False
     kind = value.get("type")
     known = isinstance(kind, str) and kind.startswith(("response.", "message", "content_block", "ping", "error"))
-    return known or "choices" in value or value.get("object") == "response"
+    return known or dialect_of([value]) == "chat" or value.get("object") == "response"
 
 
 def _in_conversation(scalar: Scalar, token: bytes, payload: _Payload) -> bytes | None:

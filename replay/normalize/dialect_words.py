@@ -1,4 +1,4 @@
-"""The words of each dialect that faults need: text, pieces of calls, the finish, the end, and an error frame."""
+"""The words of each dialect that recordings need: text, pieces of calls, finish, end, and an error frame."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple

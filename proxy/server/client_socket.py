@@ -113,7 +113,7 @@ class ClientSocket:
 
     def peer_left(self) -> bool:
         """Look for the end of the client's stream past everything that is not read yet."""
-        if self.over or self._raw.fileno() < 0:
+        if self._raw.fileno() < 0:
             return self.over
         look = select.poll()
         look.register(self._raw, select.POLLRDHUP)

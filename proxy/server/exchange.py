@@ -70,7 +70,9 @@ class Exchange:
         while self._waiting_bytes > BODY_AHEAD_BYTES_MAX and not self._left:
             with trio.move_on_after(LEFT_LOOK_S):
                 await self._changed.park()
-            if self._client.peer_left():  # what came stays: the app may still want it
+            if self._client.over:
+                self.leave()
+            elif self._client.peer_left():  # what came stays: the app may still want it
                 self._notify()
         return rest
 
@@ -106,9 +108,7 @@ class Exchange:
             self._notify()
 
     def abort(self) -> None:
-        """Implement ClientConnection: a framed response without its end shows that it was cut, and all that was sent
-        still arrives; one that lasts until the close needs a reset.
-        """
+        """Implement ClientConnection: a framed response shows that its end is missing, another one needs a reset."""
         if self.over:
             return
         self._finish()
@@ -189,7 +189,6 @@ class Exchange:
 
     def _complete(self) -> None:
         """Go on to the next request, or end the connection. Nothing here waits, so nothing can come in between."""
-        self._callback = None
         self._finish()
         if self.keep_alive and self.request_whole:
             self._client.expect_request()

@@ -7,7 +7,7 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from tests.support.http import Client, connected, request
+from tests.support.http import Client, asking, connected, request
 from wiretape.proxy.limits import HEAD_BYTES_MAX, HEADERS_MAX
 from wiretape.proxy.server.request_head import HeadReader, Refusal, RequestHead
 from wiretape.proxy.server.server import ServerSettings
@@ -162,9 +162,7 @@ async def test_valid_request_reaches_the_app(autojump_clock: MockClock, raw: byt
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"fine"})
 
-    async with connected(app) as connect:
-        client = await connect()
-        await client.send(raw)
+    async with asking(app, raw) as client:
         answer = await client.response()
     assert (answer.status, answer.body, asked) == (200, b"fine", 1)
 

@@ -10,7 +10,7 @@ import trio
 from quart_trio import QuartTrio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.support.http import Client, connected, request
+from tests.support.http import Client, asking, connected, request
 from wiretape.proxy.limits import BODY_AHEAD_BYTES_MAX, PIPELINED_BYTES_MAX, SENDS_A_TURN
 from wiretape.proxy.server.client_socket import ClientSocket
 
@@ -79,15 +79,13 @@ APPS: list[Any] = [
 @pytest.mark.parametrize("app", APPS)
 @pytest.mark.parametrize("asked", [CLOSING, request(version="1.0")], ids=["Connection: close", "HTTP/1.0"])
 async def test_connection_closes_at_once_after_last_byte(autojump_clock: MockClock, app: App, asked: bytes) -> None:
-    async with connected(app) as connect:
-        client = await connect()
-        await client.send(asked)
+    async with asking(app, asked) as client:
         answer = await client.response()
         assert (answer.status, answer.body) == (200, b"hello world")
         assert await client.receive() == b""
         assert trio.current_time() == answer.at
         await wait_all_tasks_blocked()
-        assert connect.open == 0
+        assert client.harness.open == 0
 
 
 @pytest.mark.parametrize("app", APPS)
@@ -148,14 +146,12 @@ async def test_nothing_follows_torn_send(autojump_clock: MockClock) -> None:
         await send(piece(b"an error frame"))
         await send(END)
 
-    async with connected(app, capacity=1000) as connect:
-        client = await connect()
-        await client.send(request())
+    async with asking(app, request(), capacity=1000) as client:
         assert b"aaa" in await client.receive()
         await trio.sleep(10)
         with pytest.raises(trio.BrokenResourceError):
             await client.receive()
-        assert connect.open == 0
+        assert client.harness.open == 0
 
 
 async def test_send_cancelled_between_two_pieces_tears_nothing(autojump_clock: MockClock) -> None:
@@ -170,9 +166,7 @@ async def test_send_cancelled_between_two_pieces_tears_nothing(autojump_clock: M
         await send(piece(b"an error frame"))
         await send(END)
 
-    async with connected(app) as connect:
-        client = await connect()
-        await client.send(request())
+    async with asking(app, request()) as client:
         answer = await client.response()
         assert answer.ended == "chunked"
         assert answer.body == b"".join(b"%d " % n for n in range(SENDS_A_TURN - 1)) + b"an error frame"
@@ -190,12 +184,10 @@ async def test_stalled_reader_is_cut_at_write_timeout(autojump_clock: MockClock)
                 pass
             left.append(trio.current_time())
 
-    async with connected(app, capacity=1000) as connect:
-        client = await connect()
-        await client.send(request())
+    async with asking(app, request(), capacity=1000) as client:
         await trio.sleep(60)
         assert left == [pytest.approx(37)]
-        assert connect.open == 0
+        assert client.harness.open == 0
 
 
 async def test_slow_reader_gets_everything(autojump_clock: MockClock) -> None:
@@ -204,9 +196,7 @@ async def test_slow_reader_gets_everything(autojump_clock: MockClock) -> None:
         await send(piece(b"z" * 200_000))
         await send(END)
 
-    async with connected(app, capacity=1000) as connect:
-        client = await connect()
-        await client.send(request())
+    async with asking(app, request(), capacity=1000) as client:
         got = b""
         while not got.endswith(b"\r\n0\r\n\r\n"):
             await trio.sleep(1)
@@ -223,9 +213,7 @@ async def test_concurrent_sends_do_not_mix(autojump_clock: MockClock) -> None:
                 nursery.start_soon(send, piece(bytes([letter]) * 5000))
         await send(END)
 
-    async with connected(app, capacity=1000) as connect:
-        client = await connect()
-        await client.send(request())
+    async with asking(app, request(), capacity=1000) as client:
         answer = await client.response()
         assert answer.ended == "chunked"
         assert sorted(data for _, data in answer.pieces) == [bytes([letter]) * 5000 for letter in b"abcdefgh"]
@@ -250,11 +238,9 @@ async def test_app_that_only_sends_lets_other_tasks_run(autojump_clock: MockCloc
             nursery.cancel_scope.cancel()
         await send(END)
 
-    async with connected(app) as connect:
-        client = await connect()
-        await client.send(request())
+    async with asking(app, request()) as client:
         assert (await client.response()).ended == "chunked"
-        assert connect.log == []
+        assert client.harness.log == []
 
 
 # Incomplete responses
@@ -290,12 +276,10 @@ async def test_cut_response_never_looks_complete(
             case _:
                 pass
 
-    async with connected(app) as connect:
-        client = await connect()
-        await client.send(request(version=version))
+    async with asking(app, request(version=version)) as client:
         answer = await client.response()
         assert (answer.body, answer.ended) == (b"half", ended)
-        assert connect.log == (["an app failed: ValueError: broken in two lines"] if how == "raise" else [])
+        assert client.harness.log == (["an app failed: ValueError: broken in two lines"] if how == "raise" else [])
 
 
 @pytest.mark.parametrize("how", ["return", "raise"])
@@ -304,9 +288,7 @@ async def test_app_without_response_is_a_500(autojump_clock: MockClock, how: str
         if how == "raise":
             raise ValueError("a secret")
 
-    async with connected(app) as connect:
-        client = await connect()
-        await client.send(request())
+    async with asking(app, request()) as client:
         answer = await client.response()
         assert (answer.status, answer.ended) == (500, "length")
         assert b"secret" not in answer.body
@@ -329,9 +311,7 @@ async def test_malformed_body_is_refused_or_aborts_the_response(autojump_clock: 
         told.append(message["type"])
         await send(START if not answers_first else piece(b"never"))
 
-    async with connected(app) as connect:
-        client = await connect()
-        await client.send(request("POST", "/", "Transfer-Encoding: chunked") + b"2\r\nok\r\n")
+    async with asking(app, request("POST", "/", "Transfer-Encoding: chunked") + b"2\r\nok\r\n") as client:
         await trio.sleep(1)
         await client.send(b"0x2\r\nok\r\n")
         if answers_first:
@@ -343,7 +323,7 @@ async def test_malformed_body_is_refused_or_aborts_the_response(autojump_clock: 
             assert await client.receive() == b""
         await trio.sleep(2)
         assert told == ["http.disconnect"]
-        assert connect.open == 0
+        assert client.harness.open == 0
 
 
 CHUNKS = request("POST", "/", "Transfer-Encoding: chunked") + b"3;a=b\r\nabc\r\n"
@@ -407,9 +387,7 @@ async def endless(client: Client) -> None:
 
 
 async def test_client_that_sends_on_after_response_is_cut_off(autojump_clock: MockClock) -> None:
-    async with connected(hello) as connect:
-        client = await connect()
-        await client.send(request("POST", "/", "Content-Length: 1000000"))
+    async with asking(hello, request("POST", "/", "Content-Length: 1000000")) as client:
         assert (await client.response()).status == 200
         began = trio.current_time()
         with pytest.raises(trio.BrokenResourceError):
@@ -437,9 +415,7 @@ async def test_unread_body_is_bounded(autojump_clock: MockClock) -> None:
 async def test_100_continue_is_sent_when_app_receives(
     autojump_clock: MockClock, app: App, informational: list[int]
 ) -> None:
-    async with connected(app) as connect:
-        client = await connect()
-        await client.send(request("POST", "/", "Expect: 100-continue", "Content-Length: 4"))
+    async with asking(app, request("POST", "/", "Expect: 100-continue", "Content-Length: 4")) as client:
         await trio.sleep(1)
         if informational:
             await client.send(b"body")
@@ -470,14 +446,12 @@ async def test_leaving_client_is_seen_at_once(autojump_clock: MockClock, how: st
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await waiting(scope, receive, send, left)
 
-    async with connected(app) as connect:
-        client = await connect()
-        await client.send(request() + behind)
+    async with asking(app, request() + behind) as client:
         await trio.sleep(3)
         getattr(client, how)()
         await trio.sleep(3)
         assert left == [pytest.approx(3)]
-        assert connect.open == 0
+        assert client.harness.open == 0
         if how == "fin":
             answer = await client.response()
             assert (answer.body, answer.ended) == (b"first", "cut")
@@ -518,20 +492,16 @@ async def test_bytes_after_last_request_change_nothing(autojump_clock: MockClock
             scope["extensions"]["wiretape"].abort()
         await send(END)
 
-    async with connected(app) as connect:
-        client = await connect()
-        await client.send((CLOSING if how == "close" else request()) + behind)
+    async with asking(app, (CLOSING if how == "close" else request()) + behind) as client:
         answer = await client.response()
         assert (answer.body, answer.ended) == (b"hello world", "chunked" if how == "close" else "cut")
         assert await client.receive() == b""
         await trio.sleep(2)
-        assert (asked, connect.open) == (1, 0)
+        assert (asked, client.harness.open) == (1, 0)
 
 
 async def test_bad_pipelined_request_is_refused_after_response_before_it(autojump_clock: MockClock) -> None:
-    async with connected(hello) as connect:
-        client = await connect()
-        await client.send(request() + b"GET / HTTP/1.1\nHost: test\n\n" + request())
+    async with asking(hello, request() + b"GET / HTTP/1.1\nHost: test\n\n" + request()) as client:
         assert (await client.response()).body == b"hello world"
         assert (await client.response()).status == 400
         assert await client.receive() == b""
@@ -567,15 +537,13 @@ async def test_app_cannot_write_into_next_response(autojump_clock: MockClock) ->
         await trio.sleep(1)
         await send(piece(b"too late"))
 
-    async with connected(app) as connect:
-        client = await connect()
-        await client.send(request())
+    async with asking(app, request()) as client:
         assert (await client.response()).body == b"hello world"
         await trio.sleep(2)
         await client.send(request())
         answer = await client.response()
         assert (answer.body, answer.ended) == (b"hello world", "chunked")
-        (line,) = connect.log
+        (line,) = client.harness.log
         assert "LocalError" in line
 
 
@@ -610,9 +578,7 @@ async def test_nothing_keeps_a_closed_connection_alive(autojump_clock: MockClock
         return await born(self)
 
     monkeypatch.setattr(ClientSocket, "open", opened)
-    async with connected(hello) as connect:
-        client = await connect()
-        await client.send(CLOSING)
+    async with asking(hello, CLOSING) as client:
         await client.response()
         await wait_all_tasks_blocked()
         gc.collect()
@@ -624,8 +590,6 @@ async def test_status_line_has_a_phrase(autojump_clock: MockClock) -> None:
         await send({"type": "http.response.start", "status": 401, "headers": []})
         await send({"type": "http.response.body", "body": b"no", "more_body": False})
 
-    async with connected(app) as connect:
-        client = await connect()
-        await client.send(request())
+    async with asking(app, request()) as client:
         assert (await client.receive()).startswith(b"HTTP/1.1 401 Unauthorized\r\n")
         client.close()

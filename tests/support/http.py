@@ -25,7 +25,7 @@ import trio
 from wiretape.proxy.server.reaper import Reaper
 from wiretape.proxy.server.server import Server, ServerSettings
 
-__all__ = ["Answer", "Client", "Connect", "Ended", "Harness", "connected", "request"]
+__all__ = ["Answer", "Client", "Connect", "Ended", "Harness", "asking", "connected", "request"]
 
 Ended = Literal["chunked", "length", "close", "none", "cut", "reset", "open"]
 """How a body ended: by its last chunk, its length or the close of the connection; `none`: it has no body; `cut` and
@@ -201,6 +201,9 @@ class Answer:
 class Client:
     """A client: a stream, and a lenient parser for responses."""
 
+    harness: "Harness"
+    """The server, if it was connected by one."""
+
     def __init__(self, stream: _End) -> None:
         self.stream = stream
         self._held = b""
@@ -323,7 +326,9 @@ class Harness:
         self.ends.append(ours)
         self._nursery.start_soon(self.server.handle, cast(trio.SocketStream, ours))
         await trio.lowlevel.checkpoint()
-        return Client(theirs)
+        client = Client(theirs)
+        client.harness = self
+        return client
 
     @property
     def open(self) -> int:
@@ -348,6 +353,17 @@ async def connected(
             nursery.start_soon(reaper.run)
         yield Harness(Server(app, given, reaper), nursery, reaper, capacity, log)
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def asking(
+    app: Callable[[Any, Any, Any], Awaitable[None]], sent: bytes, *, capacity: int = CAPACITY
+) -> AsyncGenerator[Client]:
+    """Run a server for this app, and connect a client that has sent these bytes."""
+    async with connected(app, capacity=capacity) as connect:
+        client = await connect()
+        await client.send(sent)
+        yield client
 
 
 def request(

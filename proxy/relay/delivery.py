@@ -48,7 +48,6 @@ class Delivery:
         self._parts: list[bytes] = []
         self._waiting_bytes = 0
         self._behind = False
-        self._taken_n = 0
         self._news = ParkingLot()
         self._room = trio.Event()
 
@@ -129,32 +128,26 @@ class Delivery:
             return False
         await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
         while True:
-            data = await self._next()
-            if data and not head:
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-            elif self._behind and head:
+            while not (self._parts or self._behind or self.ended.is_set()):
+                await self._news.park()
+            if self._behind and head:
                 self.sent_bytes = self.published_bytes
                 self._catch_up()
             elif self._behind:
                 if not await self._send_from_tape(store, send):
                     return False
-            elif not data:
+            elif self._parts:
+                parts, n, self._parts = self._parts, self.published_n, []
+                self.sent_bytes += self._waiting_bytes
+                self._waiting_bytes = 0
+                self._room.set()
+                if not head:
+                    data = parts[0] if len(parts) == 1 else b"".join(parts)
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+                if not self.left:  # else it may not have been sent
+                    self.sent_n = n
+            else:
                 return not self._broken
-
-    async def _next(self) -> bytes:
-        """Return the bytes that wait; none if the answer has ended, or if the rest is to be read from the tape."""
-        if not self.left:  # else what was taken before may not have been sent
-            self.sent_n = self._taken_n
-        while not (self._parts or self._behind or self.ended.is_set()):
-            await self._news.park()
-        parts, self._parts = self._parts, []
-        if self._behind or not parts:
-            return b""
-        self._taken_n = self.published_n
-        self.sent_bytes += self._waiting_bytes
-        self._waiting_bytes = 0
-        self._room.set()
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _send_from_tape(self, store: Store, send: Send) -> bool:
         """Send the same bytes, emitted again from the tape (L3), until the client has caught up with the relay.
@@ -186,7 +179,7 @@ class Delivery:
             return False
         self._behind = False
         self._waiting_bytes = 0
-        self._taken_n = self.published_n
+        self.sent_n = self.published_n if not self.left else self.sent_n
         return True
 
     def _client_left(self, scope: trio.CancelScope) -> None:

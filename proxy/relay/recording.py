@@ -108,14 +108,14 @@ class Recording:
             raise
         return frames
 
-    def read(self, at: float, data: bytes, frames_max: float = inf) -> Iterator[tuple[list[Record], list[bytes]]]:
+    def read(self, t: int, data: bytes, frames_max: float = inf) -> Iterator[tuple[list[Record], list[bytes]]]:
         """Yield the frames that a read completed, as records and as what they emit, `frames_max` records at a time.
 
         It must be taken to its end.
         """
         records: list[Record] = []
         frames: list[bytes] = []
-        each = self.recorder.each(self.t(at), data)
+        each = self.recorder.each(t, data)
         try:
             for record in each:
                 records.append(record)

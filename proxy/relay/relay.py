@@ -5,6 +5,7 @@ emission stays a function of the tape.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -30,7 +31,6 @@ from .attempts import (
     CAUSE_OF,
     OUR_CAUSES,
     WHOLE,
-    Decision,
     Failure,
     Next,
     chat_cause,
@@ -124,6 +124,8 @@ class Relay:
         self.tool_results = ToolResults.of(stream, request, services.answers, self._arrived_us)
         self._stream = stream
         self._request = request
+        self._verbatim = request.verbatim
+        self._is_progress = lives if request.route.hermes else speaks
         self._services = services
         self._upstream = UpstreamRequest(request, config, services.transport, services.no_streaming)
         self._deadlines = Deadlines(request, services.reaper, now, partial(self.signals.send, "look"))
@@ -146,7 +148,12 @@ class Relay:
         """Relay the stream to its one ending; raise nothing but cancellation."""
         log = self._services.log
         try:
-            await self._run()
+            cause = ""
+            while not cause:
+                self.attempts += 1
+                outcome = await self._attempt()
+                cause = outcome if isinstance(outcome, str) else await self._retry(outcome)
+            await self._finish(cause)
         except StoreError as error:
             log.error("tape_failed", stream=self._stream, why=str(error))
             await self._close("log_failure", "untaped")
@@ -167,20 +174,6 @@ class Relay:
                     await self._response.body.aclose()
 
     # -- attempts -----------------------------------------------------------------------------------------------------
-
-    async def _run(self) -> None:
-        while True:
-            self.attempts += 1
-            outcome = await self._attempt()
-            if isinstance(outcome, str):
-                return await self._finish(outcome)
-            decision = self._upstream.decide(outcome, self._services.wall())
-            self._record_failure(outcome, decision)
-            if decision.next is Next.GIVE_UP:
-                return await self._give_up(outcome, decision)
-            cause = await self._wait(trio.Event(), trio.current_time() + decision.after_s)
-            if cause:
-                return await self._finish(cause)
 
     async def _attempt(self) -> str | Failure:
         """Return the cause to end with, or how this attempt failed before anything was delivered."""
@@ -273,7 +266,7 @@ class Relay:
         """Record the head; return what takes the reads of this body, or the cause that ends the stream already."""
         request, recording = self._request, self.recording
         recording.later(recording.record("head", response.head_keys()))
-        if request.verbatim and self.delivery.answer is None:
+        if self._verbatim and self.delivery.answer is None:
             await self._commit(self._relayed_head(response))
         shape = shape_of(request, response)
         if shape is Shape.SNIFF:
@@ -330,28 +323,29 @@ class Relay:
                         late = read
                         break
                     cause = await take(response, read)
-                    if cause or response.over:
-                        return cause or "framed"
+                    if cause:
+                        return cause
             signals.waiting = None
             cause = await take(response, late) if late is not None else ""
-            cause = cause or ("framed" if late is not None and response.over else await self._attend())
+            cause = cause or ("framed" if response.over else await self._attend())
             if cause:
                 return cause
 
     async def _take_frames(self, _: UpstreamResponse, read: Read) -> str:
         recording = self.recording
-        self._received_bytes += len(read.data)
-        if recording.recorder.drip(recording.t(read.t), read.data):
+        t, data = recording.t(read.t), read.data
+        self._received_bytes += len(data)
+        if recording.recorder.drip(t, data):
             return ""  # it only prolongs a frame that has begun
-        if read.data.count(b"\n") <= 8 * FRAMES_A_TURN_MAX:
-            for records, frames in recording.read(read.t, read.data):
-                await self._take_records(read.t, records, frames)
-        else:
-            with trio.CancelScope(shield=True):  # all of one read, and only then whatever wants it to end
-                for records, frames in recording.read(read.t, read.data, FRAMES_A_TURN_MAX):
-                    await self._take_records(read.t, records, frames)
+        large = data.count(b"\n") > 8 * FRAMES_A_TURN_MAX
+        with trio.CancelScope(shield=True) if large else nullcontext():  # the whole read, before anything ends it
+            for records, frames in recording.read(t, data, FRAMES_A_TURN_MAX if large else inf):
+                if records[-1].kind != "frame" or any(map(self._is_progress, records)):
+                    self._deadlines.progress(read.t)
+                await self._write(records, frames)
+                if large:
                     await trio.lowlevel.checkpoint()
-        if self._request.verbatim:
+        if self._verbatim:
             return ""  # it ends where the upstream ends it
         wire = recording.emitter.wire
         if wire.error is not None or wire.terminated:
@@ -363,22 +357,15 @@ class Relay:
             self._deadlines.grace(trio.current_time())
         return ""
 
-    async def _take_records(self, t: float, records: Sequence[Record], frames: list[bytes]) -> None:
-        is_progress = lives if self._request.route.hermes else speaks
-        if records[-1].kind != "frame" or any(map(is_progress, records)):
-            self._deadlines.progress(t)
-        await self._write(records, frames)
-
     async def _take_body(self, response: UpstreamResponse, read: Read) -> str:
         request, recording = self._request, self.recording
         self._received_bytes += len(read.data)
         self._deadlines.progress(read.t)
-        if request.verbatim:
-            await self._write([recording.recorder.body(recording.t(read.t), read.data)])
-            return ""
-        if not request.streams and self.delivery.answer is None and response.status < 400:
+        if not (self._verbatim or request.streams) and self.delivery.answer is None and response.status < 400:
             await self._commit(self._relayed_head(response))
         await self._write([recording.recorder.body(recording.t(read.t), read.data)])
+        if self._verbatim:
+            return ""
         if response.status >= 400 and not response.keep_error(read.data):
             return "closed"
         return "limit" if request.streams and self._received_bytes > BODY_BYTES_MAX else ""
@@ -393,7 +380,7 @@ class Relay:
                 if response.shape is not Shape.FRAMES:
                     await self._write([recording.recorder.body(recording.t(read.t), read.data)])
                 elif not recording.recorder.decoder.overflow:
-                    for records, frames in recording.read(read.t, read.data):
+                    for records, frames in recording.read(recording.t(read.t), read.data):
                         await self._write(records, frames)
         await self._write(recording.recorder.rest(recording.t()))
         if response.masked:
@@ -402,7 +389,7 @@ class Relay:
             return cause
         failed = response.status >= 400
         ended = cause in ("framed", "eof")
-        if request.verbatim:
+        if self._verbatim:
             return "status" if failed and ended and request.dialect == "chat" and self._fault is None else cause
         fine = ended and not failed and self._received_bytes > 0
         if not request.streams and (fine or self.delivery.answer is not None):
@@ -421,7 +408,14 @@ class Relay:
             return self._stalled()
         return unusable("truncated" if ending == "completed" else ending, self._fault)
 
-    def _record_failure(self, failure: Failure, decision: Decision) -> None:
+    async def _retry(self, failure: Failure) -> str:
+        """Wait for the next attempt; return the cause to end with if there is none.
+
+        The client gets an HTTP error if it has no status yet, else an error in the stream. So also if a call is held:
+        its end is reported as `on_partial` says, and after an HTTP error clients that ignore `x-should-retry` would ask
+        again, LangChain.js seven times.
+        """
+        decision = self._upstream.decide(failure, self._services.wall())
         keys: dict[str, Any] = {
             "attempt": self.attempts,
             "ending": failure.ending,
@@ -435,19 +429,14 @@ class Relay:
         if self._response is not None:
             keys |= self._response.end_keys()
         self.recording.later(self.recording.record("failed", keys))
-
-    async def _give_up(self, failure: Failure, decision: Decision) -> None:
-        """End after the last attempt: with an HTTP error if the client has no status yet, else in the stream.
-
-        So also if a call is held: its end is reported as `on_partial` says, and after an HTTP error clients that ignore
-        `x-should-retry` would ask again, LangChain.js seven times.
-        """
+        if decision.next is not Next.GIVE_UP:
+            return await self._wait(trio.Event(), trio.current_time() + decision.after_s)
         if self.delivery.answer is None and next(self.recording.emitter.wire.calls(), None) is None:
             self._gave_up = True
             headers, exhausted = self._upstream.headers, decision.exhausted
             answer = failure_answer(failure, self._stream, headers, self._error_body, exhausted=exhausted)
             await self._commit(answer, answer.body)
-        await self._finish("status" if failure.answered else CAUSE_OF.get(failure.ending, "internal"))
+        return "status" if failure.answered else CAUSE_OF.get(failure.ending, "internal")
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -604,9 +593,9 @@ class Relay:
     def _is_broken(self, cause: str, ending: str) -> bool:
         """Return whether the client's connection has to break: its answer passed as it came, but its end never did."""
         request = self._request
-        if (request.streams and not request.verbatim) or self._gave_up or cause in WHOLE:
+        if (request.streams and not self._verbatim) or self._gave_up or cause in WHOLE:
             promised = _content_length(self.delivery.answer)
-            return request.verbatim and cause == "closed" and self.delivery.published_bytes < promised
+            return self._verbatim and cause == "closed" and self.delivery.published_bytes < promised
         if cause == "eof" and self._fault is None:  # ended by a close, which chat alone can tell from a cut
             return ending not in ("completed", "upstream_error")
         return True
@@ -626,7 +615,7 @@ class Relay:
         """End the stream after its log, or our own reading of it, failed: as well as the disk allows."""
         delivery, request, held = self.delivery, self._request, self._uncommitted
         answer = our_error(reason, self._stream) if delivery.answer is None else None
-        whole = not request.verbatim and (request.streams or self._whole)
+        whole = not self._verbatim and (request.streams or self._whole)
         closing = await self.recording.close(
             delivery.published_bytes,
             flag,

@@ -1,4 +1,4 @@
-"""Puts the parts together, starts them, and stops them in order: drain, end what is left, last commit round."""
+"""Compose the proxy, start it, and stop it in order: drain, end what still runs, commit the tapes."""
 
 import base64
 import gc
@@ -34,12 +34,12 @@ from .upstream.transport import UpstreamTransport
 
 __all__ = ["Assembly", "Running", "assembled", "new_stream_id", "run", "running"]
 
-#: 112 bits of chance behind 48 of time.
+#: 48 bits of time are followed by 112 random ones.
 _ID_RANDOM_BYTES: Final = 14
 
 
 class Assembly(NamedTuple):
-    """Everything but the listening sockets."""
+    """The whole proxy except its listening sockets."""
 
     app: App
     registry: Registry
@@ -49,14 +49,14 @@ class Assembly(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A server that listens."""
+    """A listening proxy."""
 
     url: str
     assembly: Assembly
 
 
 def new_stream_id() -> str:
-    """Ids in the order of their milliseconds, none of which says another; a file name everywhere."""
+    """Return an id that sorts by time to the millisecond, cannot be guessed, and is a file name on every system."""
     when = int(time.time() * 1_000).to_bytes(6, "big")
     return base64.b32hexencode(when + secrets.token_bytes(_ID_RANDOM_BYTES)).decode("ascii").lower()
 
@@ -72,7 +72,7 @@ async def assembled(
     wall: Callable[[], float] = time.time,
     new_id: Callable[[], str] = new_stream_id,
 ) -> AsyncGenerator[Assembly]:
-    """The application and its tasks; what still runs at the end has been given its ending."""
+    """Run the application and its tasks; on leaving, end every stream that still runs."""
     reaper, metrics = Reaper(), Metrics(config.routes)
     keys = Keys(config.keys, salt)
     services = Services(
@@ -86,16 +86,16 @@ async def assembled(
         wrote=metrics.log_wrote,
     )
 
-    def ended(what: Ended) -> None:
-        metrics.on_ended(what)
-        log.ended(what)
+    def on_ended(ended: Ended) -> None:
+        metrics.on_ended(ended)
+        log.ended(ended)
 
-    registry = Registry(services, on_ended=ended)
+    registry = Registry(services, on_ended=on_ended)
     metrics.live = lambda: len(registry.live)
     metrics.log_lines_dropped = lambda: log.dropped
-    hot = RelayApp(services, keys, registry, on_refused=metrics.refused)
+    relay = RelayApp(services, keys, registry, on_refused=metrics.refused)
     control = control_app(registry=registry, store=store, config=config, metrics=metrics, log=log, wall=wall)
-    app = front(config, keys, hot, control, on_refused=metrics.refused)
+    app = front(config, keys, relay, control, on_refused=metrics.refused)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reaper.run)
         nursery.start_soon(_expire, services)
@@ -107,7 +107,7 @@ async def assembled(
 
 
 async def _expire(services: Services) -> None:
-    """Old tapes, and idle connections that their upstream will close."""
+    """Remove old tapes, and close idle connections before their upstream does."""
     while True:
         await trio.sleep(EXPIRE_EVERY_S)
         await services.transport.pool.expire()
@@ -135,10 +135,10 @@ async def _store(config: Config, log: Log) -> AsyncGenerator[Store]:
 
 @asynccontextmanager
 async def running(config: Config, *, log: Log) -> AsyncGenerator[Running]:
-    """A server on its sockets; leaving it ends at once what runs. Raises what keeps it from starting, as one line."""
+    """Serve until the block is left, which ends every stream at once. Raise what keeps the server from starting."""
     async with _ready(config, log) as (assembly, sockets), trio.open_nursery() as nursery:
         shutdown = trio.Event()
-        await nursery.start(partial(_serving, config, assembly, sockets, log, shutdown))
+        await nursery.start(partial(_serve, assembly, sockets, shutdown))
         yield Running(_url(config, sockets), assembly)
         await assembly.registry.drain(-inf)
         nursery.cancel_scope.deadline = trio.current_time() + SHUTDOWN_GRACE_S
@@ -146,15 +146,15 @@ async def running(config: Config, *, log: Log) -> AsyncGenerator[Running]:
 
 
 async def run(config: Config, *, log: Log, on_ready: Callable[[str], None]) -> None:
-    """Until SIGTERM or SIGINT: no new streams, `drain_s` for those that run, then their ending; a second: at once."""
+    """Serve until SIGTERM or SIGINT, then give running streams `drain_s` to end; a second signal ends them at once."""
     async with _ready(config, log) as (assembly, sockets):
         stop, hurry = trio.Event(), trio.CancelScope()
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_obey, signals, stop, hurry, assembly.registry)
+                nursery.start_soon(_on_signals, signals, stop, hurry, assembly.registry)
                 with hurry:
                     async with trio.open_nursery() as serving:
-                        await serving.start(partial(_serving, config, assembly, sockets, log, stop))
+                        await serving.start(partial(_serve, assembly, sockets, stop))
                         _settle()
                         on_ready(_url(config, sockets))
                         await stop.wait()
@@ -165,10 +165,12 @@ async def run(config: Config, *, log: Log, on_ready: Callable[[str], None]) -> N
                 nursery.cancel_scope.cancel()
 
 
-async def _obey(signals: AsyncIterator[int], stop: trio.Event, hurry: trio.CancelScope, registry: Registry) -> None:
+async def _on_signals(
+    signals: AsyncIterator[int], stop: trio.Event, hurry: trio.CancelScope, registry: Registry
+) -> None:
     async for _ in signals:
         if stop.is_set():
-            registry.end_all()  # before their clients are cut, or each stream would end as if its client had left
+            registry.end_all()  # before the connections are cut, or each stream would end as `client_gone`
             hurry.cancel()
         stop.set()
 
@@ -178,7 +180,11 @@ async def _ready(config: Config, log: Log) -> AsyncGenerator[tuple[Assembly, Seq
     trio.socket.set_custom_hostname_resolver(Resolver())
     sockets = listening(config.host, config.port)
     try:
-        transport = _transport(config)
+        try:
+            transport = UpstreamTransport(config.upstream)
+        except OSError as error:  # includes SSLError
+            why = error.strerror or error
+            raise ConfigError(f"Cannot use ca_file {config.upstream.ca_file}: {why}") from error
         async with _store(config, log) as store:
             salt = salt_of(None if config.durability == "none" else config.data)
             async with assembled(config, store=store, transport=transport, log=log, salt=salt) as assembly:
@@ -188,37 +194,25 @@ async def _ready(config: Config, log: Log) -> AsyncGenerator[tuple[Assembly, Seq
             sock.close()
 
 
-def _transport(config: Config) -> UpstreamTransport:
-    try:
-        return UpstreamTransport(config.upstream)
-    except OSError as error:  # an SSLError is one, too
-        raise ConfigError(f"ca_file {config.upstream.ca_file} cannot be used: {error.strerror or error}") from error
-
-
-async def _serving(
-    config: Config,
-    assembly: Assembly,
-    sockets: Sequence[socket.socket],
-    log: Log,
-    shutdown: trio.Event,
-    *,
-    task_status: trio.TaskStatus[list[str]],
+async def _serve(
+    assembly: Assembly, sockets: Sequence[socket.socket], stop: trio.Event, *, task_status: trio.TaskStatus[list[str]]
 ) -> None:
-    """Clients have a little longer than streams, to be told how theirs ended."""
+    """Serve the sockets; connections get a little longer than streams, so that each client receives its ending."""
     settings = ServerSettings(
-        graceful_s=config.drain_s + SHUTDOWN_FLUSH_S,
-        h2c_offers="ignored",  # Java's HttpClient offers it with every request: declined, and served in HTTP/1.1
-        log=lambda line: log.warn("server", why=line),
+        graceful_s=assembly.services.config.drain_s + SHUTDOWN_FLUSH_S,
+        h2c_offers="ignored",  # Java's HttpClient offers it with every request; it is served HTTP/1.1
+        log=lambda line: assembly.services.log.warn("server", why=line),
         on_refused=assembly.metrics.refused,
     )
     await serve(
-        assembly.app, sockets, settings=settings, reaper=assembly.reaper, shutdown=shutdown, task_status=task_status
+        assembly.app, sockets, settings=settings, reaper=assembly.reaper, shutdown=stop, task_status=task_status
     )
 
 
 def _settle() -> None:
-    """What was made at the start stays, so no collection need look at it; and what one read makes is gone before a
-    collection every 700 objects would have looked at it twice (a fifth of what a frame cost in bursts).
+    """Spare the garbage collector: what was made at the start stays, and what a read makes is gone soon.
+
+    A collection every 700 objects was a fifth of what a frame cost in bursts.
     """
     gc.collect()
     gc.freeze()

@@ -60,7 +60,7 @@ class Deadlines:
         self._reaper.watch(self._passed, self.grace_at)
 
     def leave(self, at: float) -> None:
-        """End the stream at this time, unless somebody reads it then."""
+        """End the stream at this time if it has no readers then."""
         self.leave_at = at
         self._reaper.watch(self._passed, at)
 

@@ -1,7 +1,7 @@
 """The client's side of a stream: published frames wait here until the client's own task sends them.
 
-Readers pull. The relay publishes frames that are on the tape and never waits for its client; a client that falls far
-behind continues from the tape, as every follower does from the start. So no buffer grows without bound.
+Readers pull. The relay publishes frames that are on the tape and never waits for its client; a client that is too slow
+continues from the tape, as every follower does from the start. So no buffer grows without bound.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence

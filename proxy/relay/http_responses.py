@@ -9,11 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.json_text import ABSENT, dumps, parse
 
-from ..config.secrets import Secret
 from ..http_headers import Header
 from ..limits import ERROR_BYTES_MAX, EXCERPT_CHARS_MAX
 from ..security.access import Refusal
-from ..security.headers import masked, to_client
+from ..security.headers import to_client
 
 __all__ = [
     "Answer",
@@ -115,22 +114,14 @@ def stream_headers(upstream_headers: Iterable[Header], stream: str) -> list[Head
     ]
 
 
-def wrapped_error(
-    status: int,
-    headers: Iterable[Header],
-    body: bytes,
-    limit: int = ERROR_BYTES_MAX,
-    *,
-    secrets: Iterable[Secret] = (),
-) -> Answer:
-    """Return an upstream's error for the client: JSON as it came without our keys, all else inside an error of ours."""
+def wrapped_error(status: int, headers: Iterable[Header], body: bytes) -> Answer:
+    """Return an upstream's error for the client: JSON as it came, all else inside an error of ours."""
     upstream = to_client(headers)
-    shown = masked(body, secrets)
-    passed = [(name, masked(value, secrets)) for name, value in upstream if name.lower() not in _REPLACED]
-    if len(body) <= limit and parse(shown) is not ABSENT:
-        return _whole(status, shown, (b"content-type", _json_type(upstream)), *_OWN, *passed)
+    passed = [header for header in upstream if header[0].lower() not in _REPLACED]
+    if len(body) <= ERROR_BYTES_MAX and parse(body) is not ABSENT:
+        return _whole(status, body, (b"content-type", _json_type(upstream)), *_OWN, *passed)
     media = _media(upstream).decode("latin-1")
-    excerpt = shown[: 4 * EXCERPT_CHARS_MAX].decode("utf-8", "replace")[:EXCERPT_CHARS_MAX].strip()
+    excerpt = body[: 4 * EXCERPT_CHARS_MAX].decode("utf-8", "replace")[:EXCERPT_CHARS_MAX].strip()
     message = f"The upstream answered {status}"
     message += f" with {len(body)} bytes of {media or 'an unknown type'}: {excerpt}" if excerpt else " without a reason"
     return error(status, message, type="upstream_error", code=f"http_{status}", headers=passed)

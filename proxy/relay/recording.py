@@ -1,7 +1,7 @@
 """The writing side of one stream's tape: recorder, emitter, summary and store in step.
 
 A record is emitted before it is written, and its frames are handed out after: nothing is delivered that is not on the
-tape (L6). Whatever fails, `close` leaves a tape that ends, if the store still takes anything.
+tape (L6). After a failure `close` leaves a tape that ends, if the store still takes anything.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,12 +30,13 @@ from .stream_request import StreamRequest, history_keys
 __all__ = ["Closing", "Recording"]
 
 _MICROSECONDS: Final = 1_000_000
+_RECORDED_SETTINGS: Final = ("on_partial", "tools", "tool_events", "reasoning", "cumulative", "think", "emoji")
 #: The turn of a stream that a single task writes: nothing to wait for.
 _ALONE: Final = nullcontext()
 
 
 class Closing(NamedTuple):
-    """What a client is still to be sent after its tape, or our own reading of it, failed."""
+    """What a client is still to be sent after the tape, or our own reading, failed."""
 
     #: The bytes that follow those published.
     rest: bytes
@@ -134,6 +135,7 @@ class Recording:
     def opening(self, request: StreamRequest, config: Config, arrived_us: int, sha256: str) -> list[Record]:
         """Make the first records: `open`, `request`, and `history` if our markers came back."""
         settings, route = request.settings, request.route
+        chosen = {name: getattr(settings, name) for name in _RECORDED_SETTINGS}
         opened = {
             "format": FORMAT,
             "stream": self.stream,
@@ -141,17 +143,7 @@ class Recording:
             "profile": settings.profile,
             "created": arrived_us // 1_000_000,
             "created_us": arrived_us,
-            "settings": {
-                "on_partial": settings.on_partial,
-                "tools": settings.tools,
-                "tool_events": settings.tool_events,
-                "reasoning": settings.reasoning,
-                "cumulative": settings.cumulative,
-                "think": settings.think,
-                "synthesise": route.synthesise,
-                "emoji": settings.emoji,
-                "hermes": route.hermes,
-            },
+            "settings": {**chosen, "synthesise": route.synthesise, "hermes": route.hermes},
             "software": "wiretape",
             "emitter": EMITTER_VERSION,
             "route": route.name,
@@ -268,7 +260,7 @@ class Recording:
     async def _append(self, store: Store, records: Sequence[Record]) -> bool:
         try:
             self.written_bytes += await store.append(self.stream, records)
-        except Exception:  # noqa: BLE001 - the client gets an ending, whatever else fails
+        except Exception:  # noqa: BLE001 - the client gets an ending in any case
             return False
         return True
 

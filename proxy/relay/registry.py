@@ -124,7 +124,7 @@ class Registry:
     async def _run(self, stream: str, relay: Relay) -> None:
         try:
             await relay.run()
-        except Exception as error:  # noqa: BLE001 - P20: whatever it is, it ends this stream and no other
+        except Exception as error:  # noqa: BLE001 - P20: it ends this stream and no other
             self._services.log.error("stream_failed", stream=stream, why=repr(error))
         finally:
             del self._relays[stream], self.live[stream]

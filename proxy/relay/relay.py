@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Log", "Relay", "Services"]
 
-#: Causes that do not come from the upstream's bytes: whoever decided on them wants no further attempt.
+#: Causes that do not come from the upstream's bytes, and rule out a further attempt.
 _DECIDED: Final = frozenset({"client_gone", "shutdown", "internal"})
 
 #: Takes one read of a response; returns the cause if it ends the stream.
@@ -129,7 +129,7 @@ class Relay:
         self._services = services
         self._upstream = UpstreamRequest(request, config, services.transport, services.no_streaming)
         self._deadlines = Deadlines(request, services.reaper, now, partial(self.signals.send, "look"))
-        #: Flags of the ending, beside those that the tape gives.
+        #: Flags of the ending, in addition to those that the tape gives.
         self._flags: dict[str, None] = {"history_marked": None} if request.history else {}
         self._results_recorded = self.tool_results is None
         #: Of the last attempt: its response, what broke its connection, and the error that the upstream sent.
@@ -276,7 +276,7 @@ class Relay:
             shape = sniffed
             if shape is not Shape.NOTHING:
                 self._flags["wrong_content_type"] = None
-        if shape is Shape.NOTHING:  # U13, U16; what still comes is recorded for whoever asks what it was
+        if shape is Shape.NOTHING:  # U13, U16; what still comes is recorded all the same
             for read in await response.drain():
                 await self._write([recording.recorder.body(recording.t(read.t), read.data)])
             return "protocol"
@@ -409,7 +409,7 @@ class Relay:
         return unusable("truncated" if ending == "completed" else ending, self._fault)
 
     async def _retry(self, failure: Failure) -> str:
-        """Wait for the next attempt; return the cause to end with if there is none.
+        """Wait for the next attempt, or return the cause to end with.
 
         The client gets an HTTP error if it has no status yet, else an error in the stream. So also if a call is held:
         its end is reported as `on_partial` says, and after an HTTP error clients that ignore `x-should-retry` would ask
@@ -601,7 +601,7 @@ class Relay:
         return True
 
     async def _finish_anyhow(self, cause: str) -> None:
-        """End the tape and the client's answer, whatever failed before."""
+        """End the tape and the client's answer after a failure of any kind."""
         if self.recording.failed:
             await self._close("failed_here", "internal")
             return
@@ -612,7 +612,7 @@ class Relay:
             await self._close("failed_here", "internal")
 
     async def _close(self, flag: str, reason: str) -> None:
-        """End the stream after its log, or our own reading of it, failed: as well as the disk allows."""
+        """End the stream after its log, or our own reading, failed: as well as the disk allows."""
         delivery, request, held = self.delivery, self._request, self._uncommitted
         answer = our_error(reason, self._stream) if delivery.answer is None else None
         whole = not self._verbatim and (request.streams or self._whole)

@@ -99,7 +99,7 @@ class Upload:
         raise StopAsyncIteration
 
     def abandon(self) -> None:
-        """Pass no more of it on: the upstream has answered."""
+        """Yield no more pieces: the upstream has answered."""
         self._done.set()
 
     async def drain(self) -> None:

@@ -1,8 +1,8 @@
 """The tool results that a request brings: linked to the calls they answer while the upstream is awaited.
 
 They are recorded before the first frame. What is not known when the answer's head comes is left out, and nothing waits
-for it. The catalogue knows a call once its stream has ended, which may be a moment after the client had all of it, so
-it is searched again while there is time.
+for it. The catalogue knows a call once its stream has ended, which may be a moment after the client got it all, so it
+is searched again while there is time.
 """
 
 from dataclasses import replace

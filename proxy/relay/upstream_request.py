@@ -46,7 +46,7 @@ class UpstreamRequest:
         self.status = 0
         self.headers = Headers()
         self.result: UpstreamResponse | WireError | UploadError | StoreError | None = None
-        #: The digest of the body, if that is all that is recorded of it.
+        #: The digest of the body, if only that is recorded.
         self.sha256 = ""
 
     def attempt_keys(self, number: int) -> dict[str, Any]:

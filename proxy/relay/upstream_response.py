@@ -69,7 +69,7 @@ class UpstreamResponse:
 
     @property
     def over(self) -> bool:
-        """Whether the body ended by its own framing and all of it was taken, so that nothing is left to wait for."""
+        """Whether the body ended by its own framing and was taken to its end, so that nothing is left to wait for."""
         if self.body.end is not End.FRAMED or self._peeked or self._inflater is not None:
             return False
         return self._mask is None or not self._mask.waits

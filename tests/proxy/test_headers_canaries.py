@@ -9,7 +9,7 @@ import pytest
 from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.config.secrets import Key, Secret
 from wiretape.proxy.http_headers import Headers
-from wiretape.proxy.relay.http_responses import refused, wrapped_error
+from wiretape.proxy.relay.http_responses import refused
 from wiretape.proxy.security.access import Refusal, admit
 from wiretape.proxy.security.headers import masked_path, taped_answer, taped_request, to_client, to_upstream
 from wiretape.proxy.security.keys import Keys
@@ -74,19 +74,6 @@ def test_callers_secrets_are_not_written_down(form: str, canary: str) -> None:
 def test_search_finds_an_unmasked_canary() -> None:
     """The check fails without masking."""
     assert "canary" in said("key={}", "canary", bytes.decode)
-
-
-@pytest.mark.parametrize("place", ["a header", "a page", "JSON", "JSON with escapes"])
-def test_upstreams_key_is_never_sent_back(place: str) -> None:
-    key = "sk/" + secrets.token_hex(24)
-    echoed = key.replace("/", "\\/") if place == "JSON with escapes" else key
-    body = b"<p>" + echoed.encode() if place == "a page" else b'{"a":"' + echoed.encode() + b'"}'
-    headers = [
-        (b"x-echo", echoed.encode()),
-        (b"content-type", echoed.encode() if place == "a header" else b"text/html"),
-    ]
-    answer = wrapped_error(401, headers, body, secrets=[Secret(key)])
-    assert key[3:] not in repr(answer)
 
 
 def test_with_an_own_key_the_callers_is_not_passed_on() -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import trio
-
 from wiretape.events.chat.hygiene import Found
 from wiretape.events.chat.request import facts
 from wiretape.events.core.json_text import is_object
@@ -37,7 +35,6 @@ __all__ = ["RelayApp"]
 
 #: Members that other gateways took for the address to send a key to (CVE-2024-6587).
 _FORBIDDEN: Final = ("api_base", "base_url", "extra_headers")
-_REFUSAL_TIMEOUT_S: Final = 5
 
 
 class RelayApp:
@@ -64,8 +61,7 @@ class RelayApp:
             return  # the client left before its request was complete
         if isinstance(request, Answer):
             self._on_refused(request.status)
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + _REFUSAL_TIMEOUT_S):
-                await send_answer(send, request, head=head)
+            await send_answer(send, request, head=head)
             return
         delivery = self._registry.start(request)
         unread = request.body.drain if isinstance(request.body, Upload) else None

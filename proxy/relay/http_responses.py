@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+import trio
+
 from wiretape.events.core.json_text import ABSENT, dumps, parse
 
 from ..http_headers import Header
-from ..limits import ERROR_BYTES_MAX, EXCERPT_CHARS_MAX
+from ..limits import ERROR_BYTES_MAX, EXCERPT_CHARS_MAX, FINAL_SEND_TIMEOUT_S
 from ..security.access import Refusal
 from ..security.headers import to_client
 
@@ -128,9 +130,10 @@ def wrapped_error(status: int, headers: Iterable[Header], body: bytes) -> Answer
 
 
 async def send_answer(send: Callable[[Any], Awaitable[None]], answer: Answer, *, head: bool = False) -> None:
-    """Send a whole response over ASGI; for HEAD (`head`) without its body."""
-    await send({"type": "http.response.start", "status": answer.status, "headers": list(answer.headers)})
-    await send({"type": "http.response.body", "body": b"" if head else answer.body, "more_body": False})
+    """Send a whole response over ASGI, for a bounded time and uncancelled; for HEAD (`head`) without its body."""
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + FINAL_SEND_TIMEOUT_S):
+        await send({"type": "http.response.start", "status": answer.status, "headers": list(answer.headers)})
+        await send({"type": "http.response.body", "body": b"" if head else answer.body, "more_body": False})
 
 
 def _whole(status: int, body: bytes, *headers: Header) -> Answer:

@@ -1,6 +1,5 @@
 """`wiretape import` and `wiretape export`: convert recordings of other tools to tapes and back."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ from wiretape.proxy.cli.common import BAD_USAGE, AsJson, FailedError, one_line_e
 from .output import refuse_folder, write_whole
 
 if TYPE_CHECKING:
-    from ..formats.imported import Loss
+    from collections import Counter
 
 __all__ = ["FORMAT_NAMES", "add"]
 
@@ -107,10 +106,12 @@ def _export(
     _print_losses(losses)
 
 
-def _lost(losses: "Sequence[Loss]") -> list[dict[str, object]]:
-    return [{"code": loss.code, "count": loss.times, "text": loss.text} for loss in losses]
+def _lost(losses: "Counter[str]") -> list[dict[str, object]]:
+    from ..formats.imported import LOSSES
+
+    return [{"code": code, "count": count, "text": LOSSES[code]} for code, count in sorted(losses.items())]
 
 
-def _print_losses(losses: "Sequence[Loss]") -> None:
-    for loss in losses:
-        typer.echo(f"lost: {loss.text}")
+def _print_losses(losses: "Counter[str]") -> None:
+    for loss in _lost(losses):
+        typer.echo(f"lost: {loss['text']}" + (f" ({loss['count']} times)" if losses[str(loss["code"])] > 1 else ""))

@@ -19,7 +19,7 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
 
 from ..playback.player import attempts_of
-from .imported import Clock, Contents, Imported, Loss, decoded, microseconds, reads_of, split_url
+from .imported import Clock, Contents, Imported, decoded, microseconds, reads_of, split_url
 
 __all__ = ["from_har", "to_har"]
 
@@ -185,8 +185,8 @@ def _headers(value: Any) -> list[tuple[str, str]]:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def to_har(streams: Iterable[Sequence[Record]], header: Mapping[str, Any] = NO_KEYS) -> tuple[bytes, list[Loss]]:
-    """Return one entry for each stream, with the sealing recorded in this tape header."""
+def to_har(streams: Iterable[Sequence[Record]], header: Mapping[str, Any] = NO_KEYS) -> tuple[bytes, Counter[str]]:
+    """Return one entry for each stream, with the sealing recorded in this tape header; and what is lost."""
     losses: Counter[str] = Counter()
     entries: list[dict[str, Any]] = []
     for records in streams:
@@ -199,7 +199,7 @@ def to_har(streams: Iterable[Sequence[Record]], header: Mapping[str, Any] = NO_K
     log: dict[str, Any] = {"version": "1.2", "creator": {"name": "wiretape", "version": "1"}, "entries": entries}
     if sealing := _sealing(header):
         log["_wiretape"] = sealing
-    return dumps({"log": log}) + b"\n", [Loss(code, count) for code, count in sorted(losses.items())]
+    return dumps({"log": log}) + b"\n", losses
 
 
 def _entry(records: Sequence[Record]) -> dict[str, Any]:
@@ -246,42 +246,35 @@ def _request(asked: Record) -> dict[str, Any]:
     request: dict[str, Any] = {
         "method": str(asked.keys.get("method") or "POST"),
         "url": _ORIGIN + str(asked.keys.get("path") or "/"),
-        "httpVersion": "HTTP/1.1",
-        "cookies": [],
-        "headers": _rows(asked),
         "queryString": [],
-        "headersSize": -1,
-        "bodySize": len(asked.raw or b""),
+        **_message(asked, len(asked.raw or b"")),
     }
     if asked.raw:
-        text, encoding = _written(asked.raw)
-        posted = {"mimeType": _header(asked, "content-type") or "application/json", "text": text}
-        request["postData"] = posted | ({"_encoding": encoding} if encoding else {})
+        mime_type = _header(asked, "content-type") or "application/json"
+        request["postData"] = {"mimeType": mime_type, **_written(asked.raw, "_encoding")}
     return request
 
 
 def _response(head: Record, body: bytes) -> dict[str, Any]:
-    text, encoding = _written(body)
-    content = {"size": len(body), "mimeType": _header(head, "content-type"), "text": text}
     status = head.keys.get("status")
     return {
         "status": status if type(status) is int else 0,
         "statusText": "",
-        "httpVersion": "HTTP/1.1",
-        "cookies": [],
-        "headers": _rows(head),
-        "content": content | ({"encoding": encoding} if encoding else {}),
+        "content": {"size": len(body), "mimeType": _header(head, "content-type"), **_written(body, "encoding")},
         "redirectURL": "",
-        "headersSize": -1,
-        "bodySize": len(body),
+        **_message(head, len(body)),
     }
 
 
-def _written(data: bytes) -> tuple[str, str]:
+def _message(record: Record, size: int) -> dict[str, Any]:
+    return {"httpVersion": "HTTP/1.1", "cookies": [], "headers": _rows(record), "headersSize": -1, "bodySize": size}
+
+
+def _written(data: bytes, encoding: str) -> dict[str, str]:
     try:
-        return data.decode(), ""
+        return {"text": data.decode()}
     except UnicodeDecodeError:
-        return base64.b64encode(data).decode("ascii"), "base64"
+        return {"text": base64.b64encode(data).decode("ascii"), encoding: "base64"}
 
 
 def _rows(record: Record) -> list[dict[str, str]]:

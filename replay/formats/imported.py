@@ -26,7 +26,6 @@ __all__ = [
     "Clock",
     "Contents",
     "Imported",
-    "Loss",
     "decoded",
     "frames_of",
     "guessed_target",
@@ -71,18 +70,6 @@ LOSSES: Final[Mapping[str, str]] = MappingProxyType(
         "unanswered": "requests without a response; skipped",
     }
 )
-
-
-class Loss(NamedTuple):
-    """Something that a format cannot hold, and how often it was lost."""
-
-    code: str
-    times: int = 1
-
-    @property
-    def text(self) -> str:
-        """Describe the loss on one line."""
-        return LOSSES[self.code] + (f" ({self.times} times)" if self.times > 1 else "")
 
 
 class Clock(NamedTuple):
@@ -136,7 +123,7 @@ class Contents(NamedTuple):
     """What a reader found in one file."""
 
     exchanges: Iterable[Imported]
-    #: Losses beyond those that the format always has. Complete once `exchanges` is exhausted.
+    #: Counts of losses, besides those of every file of this format. Complete once `exchanges` is exhausted.
     losses: Counter[str]
     #: What sealing did to these streams earlier, in the words of a sealed tape's header.
     header: Mapping[str, Any] = NO_KEYS

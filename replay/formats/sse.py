@@ -15,7 +15,7 @@ from wiretape.events.wire.sse import encode
 from wiretape.proxy.http1 import Dechunker, MalformedError
 
 from ..playback.player import attempts_of
-from .imported import Contents, Imported, Loss, decoded, frames_of, guessed_target
+from .imported import Contents, Imported, decoded, frames_of, guessed_target
 
 __all__ = ["from_chunks", "from_curl", "from_sse", "to_sse"]
 
@@ -31,15 +31,12 @@ def from_sse(data: bytes) -> Contents:
     return Contents([Imported(target=guessed_target(data), reads=frames_of(data))], Counter())
 
 
-def to_sse(records: Sequence[Record], *, client: bool = False) -> tuple[bytes, list[Loss]]:
-    """Return the upstream's bytes, or with `client` those that the client received."""
-    lost = ["boundaries", "client", "ending", "headers", "request", "settings", "status", "time", "times"]
-    if sum(record.kind == "attempt" for record in records) > 1:
-        lost.append("attempts")
-    if client:
-        lost.append("merged")
-    data = emit(records) if client else b"".join(part for _, part in reads(attempts_of(records)[-1]))
-    return data, [Loss(code) for code in sorted(lost)]
+def to_sse(records: Sequence[Record], *, client: bool = False) -> tuple[bytes, Counter[str]]:
+    """Return the upstream's bytes, or with `client` those that the client received; and what is lost."""
+    lost = Counter(("boundaries", "client", "ending", "headers", "request", "settings", "status", "time", "times"))
+    lost["attempts"] = int(sum(record.kind == "attempt" for record in records) > 1)
+    lost["merged"] = int(client)
+    return emit(records) if client else b"".join(part for _, part in reads(attempts_of(records)[-1])), +lost
 
 
 def from_chunks(data: bytes) -> Contents:

@@ -15,7 +15,7 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from ..sealed.sealed import MARK
 from .aimock import from_aimock
 from .har import from_har
-from .imported import Contents, Loss
+from .imported import Contents
 from .records import records_of
 from .sse import from_chunks, from_curl, from_sse
 from .vcr import from_vcr
@@ -46,10 +46,10 @@ class Export(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The streams of one file, and what its format could not hold."""
+    """The streams of one file, and how often it lacks what."""
 
     streams: list[list[Record]]
-    losses: list[Loss]
+    losses: Counter[str]
     header: Mapping[str, Any] = NO_KEYS
 
 
@@ -128,8 +128,7 @@ def read(data: bytes, name: str = "auto") -> tuple[str, Outcome]:
     if not 0 < len(streams) <= _STREAMS_MAX:
         count = f"more than {_STREAMS_MAX} exchanges" if streams else "no exchange with a response"
         raise TapeError(f"as {found}: {count} in this file")
-    losses = contents.losses + Counter(FORMATS[found].always)
-    return found, Outcome(streams, [Loss(code, count) for code, count in sorted(losses.items())], contents.header)
+    return found, Outcome(streams, contents.losses + Counter(FORMATS[found].always), contents.header)
 
 
 def detected(data: bytes) -> str:

@@ -27,14 +27,11 @@ def ask(url, question="hi", **more):
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": question}], **more}
     return httpx.post(url + "/chat/completions", json=body)
 """
-TWO_LINES = (
-    CLIENT
-    + """
+TWO_LINES = """
 @pytest.mark.tape
 def test_weather(tape):
     assert "sunny" in ask(base_url := tape.url).text
 """
-)
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +45,8 @@ def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
 
 
 def project(pytester: pytest.Pytester, source: str, **tapes: bytes) -> Path:
-    """Write one module, and tapes by the name of their test."""
-    module = pytester.makepyfile(test_it=source)
+    """Write one module with the client, and tapes by the name of their test."""
+    module = pytester.makepyfile(test_it=CLIENT + source)
     for name, sealed in tapes.items():
         write(module.parent / "tapes" / "test_it" / f"{name}.tape", sealed)
     return module.parent
@@ -78,15 +75,12 @@ def test_missing_tape_fails_and_names_the_command(pytester: pytest.Pytester) -> 
 
 
 def test_request_without_a_recording_fails_the_test(pytester: pytest.Pytester) -> None:
-    source = (
-        CLIENT
-        + """
+    source = """
 @pytest.mark.tape
 def test_weather(tape):
     ask(tape.url)
     assert ask(tape.url, "something else").status_code == 599
 """
-    )
     project(pytester, source, test_weather=conversation(text("hi", "sunny")))
     result = run(pytester)
     result.assert_outcomes(failed=1)
@@ -102,14 +96,11 @@ def test_weather(tape):
     )
 
 
-LEFT = (
-    CLIENT
-    + """
+LEFT = """
 @pytest.mark.tape(MARKED)
 def test_weather(tape):
     ask(tape.url)
 """
-)
 
 
 def test_unused_stream_fails_the_test_unless_partly(pytester: pytest.Pytester) -> None:
@@ -125,9 +116,7 @@ def test_unused_stream_fails_the_test_unless_partly(pytester: pytest.Pytester) -
 
 
 def test_marker_names_one_or_several_tapes(pytester: pytest.Pytester) -> None:
-    source = (
-        CLIENT
-        + """
+    source = """
 @pytest.mark.tape("one.tape", "more/two.tape")
 def test_both(tape):
     assert "sunny" in ask(tape.url).text and "rain" in ask(tape.url, "more").text
@@ -137,16 +126,13 @@ class TestOne:
     def test_it(self, tape):
         assert "sunny" in ask(tape.url).text
 """
-    )
     folder = project(pytester, source) / "tapes"
     write(folder / "one.tape", conversation(text("hi", "sunny")))
     write(folder / "more" / "two.tape", conversation(text("more", "rain")))
     run(pytester).assert_outcomes(passed=2)
 
 
-NAMED = (
-    CLIENT
-    + """
+NAMED = """
 @pytest.mark.parametrize("question", ["hi", "how / are you"])
 def test_each(tape, question):
     ask(tape.url, question)
@@ -156,7 +142,6 @@ class TestThese:
     def test_it(self, tape):
         ask(tape.url)
 """
-)
 
 
 def test_every_set_of_parameters_has_its_own_file(pytester: pytest.Pytester) -> None:
@@ -166,9 +151,7 @@ def test_every_set_of_parameters_has_its_own_file(pytester: pytest.Pytester) -> 
     result.stdout.fnmatch_lines(["there is no tape *tapes/test_it/test_each-how-are-you-????????.tape"])
 
 
-LIKE = (
-    CLIENT
-    + """
+LIKE = """
 @pytest.mark.parametrize("question", ["a", "a-", "a.", "-a", "a b", ""])
 def test_each(tape, question):
     ask(tape.url, question)
@@ -183,7 +166,6 @@ class TestTwo:
         def test_it(self, tape):
             ask(tape.url, "two")
 """
-)
 
 
 def test_similar_names_get_different_files(pytester: pytest.Pytester, upstream: "Upstream") -> None:
@@ -196,9 +178,7 @@ def test_similar_names_get_different_files(pytester: pytest.Pytester, upstream: 
 
 
 def test_tests_with_one_file_fail_unless_they_name_it(pytester: pytest.Pytester) -> None:
-    source = (
-        CLIENT
-        + """
+    source = """
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.tape(MARKEDprefixes="frames")
 def test_each(tape, number):
@@ -207,7 +187,6 @@ def test_each(tape, number):
     except httpx.TransportError:
         pass
 """
-    )
     project(pytester, source.replace("MARKED", ""), test_each=ONE)
     result = run(pytester)
     result.assert_outcomes(failed=2 * ONE_PREFIXES)
@@ -219,9 +198,7 @@ def test_each(tape, number):
 
 
 def test_tape_shows_requests_and_results(pytester: pytest.Pytester) -> None:
-    source = (
-        CLIENT
-        + """
+    source = """
 def test_weather(tape):
     assert tape.fold.text == "sunny day"
     assert tape.sent == [] and tape.answers == []
@@ -235,7 +212,6 @@ def test_weather(tape):
     assert tape.env["OPENAI_BASE_URL"] == tape.url == tape.root + "/v1"
     assert tape.env["ANTHROPIC_BASE_URL"] == tape.root
 """
-    )
     sealed = conversation(text("hi", "sunny", " day", gap_s=0.25)).replace(
         b'"stream":true', b'"temperature":0,"stream":true'
     )
@@ -334,9 +310,7 @@ def test_recording_is_kept_only_if_test_and_teardown_pass(
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
 
 
-SHARING = (
-    CLIENT
-    + """
+SHARING = """
 @pytest.mark.tape("shared.tape", partly=True)
 def test_a(tape):
     ask(tape.url, "a")
@@ -346,12 +320,9 @@ def test_a(tape):
 def test_b(tape, question):
     ask(tape.url, question)
 """
-)
 
 
-FOLLOWING = (
-    CLIENT
-    + """
+FOLLOWING = """
 import contextlib
 
 @pytest.mark.tape
@@ -368,7 +339,6 @@ def test_prefixes(tape):
     with contextlib.suppress(Exception):
         ask(tape.url, "a")
 """
-)
 
 
 def test_tests_that_name_another_tests_tape_replay_it(
@@ -419,7 +389,7 @@ def test_Two(tape):
 
 
 def test_names_that_differ_in_case_get_different_files(pytester: pytest.Pytester, upstream: Upstream) -> None:
-    folder = project(pytester, CLIENT + CAPITALS) / "tapes/test_it"
+    folder = project(pytester, CAPITALS) / "tapes/test_it"
     result = run(pytester, "--tape=rewrite", "--tape-upstream", upstream.url)
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["*test_two.tape is the tape of test_it.py::test_Two too: name a file *"])
@@ -428,14 +398,11 @@ def test_names_that_differ_in_case_get_different_files(pytester: pytest.Pytester
     assert (len({plain.lower(), hashed.lower()}), "test_each-a.tape" in (plain, hashed)) == (2, True)
 
 
-TWO_THREADS = (
-    CLIENT
-    + """
+TWO_THREADS = """
 def test_weather(tape):
     for question in QUESTIONS:
         ask(tape.url, question)
 """
-)
 
 
 def test_verify_pairs_streams_by_request(pytester: pytest.Pytester, upstream: Upstream) -> None:
@@ -447,9 +414,7 @@ def test_verify_pairs_streams_by_request(pytester: pytest.Pytester, upstream: Up
     run(pytester, "--tape=verify", "--tape-upstream", upstream.url).assert_outcomes(failed=1)
 
 
-TEN_THREADS = (
-    CLIENT
-    + """
+TEN_THREADS = """
 import threading
 def test_weather(tape):
     barrier, said = threading.Barrier(10), []
@@ -463,7 +428,6 @@ def test_weather(tape):
         thread.join()
     assert len(said) == 10 and all("sunny" in one for one in said)
 """
-)
 
 
 @pytest.mark.parametrize("mode", ["rewrite", "replay"])
@@ -477,16 +441,13 @@ def test_threads_that_ask_for_the_url_at_once_get_one_server(
 
 
 def test_transport_ignores_the_host(pytester: pytest.Pytester, upstream: Upstream) -> None:
-    source = (
-        CLIENT
-        + """
+    source = """
 async def test_weather(tape):
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
     async with httpx.AsyncClient(transport=tape.transport, base_url="https://api.example.com/v1") as client:
         answer = await client.post("/chat/completions", json=body)
     assert answer.status_code == 200 and "sunny" in answer.text
 """
-    )
     project(pytester, source)
     run(pytester, "-o", "trio_mode=true", "--tape=rewrite", "--tape-upstream", upstream.url).assert_outcomes(passed=1)
     run(pytester, "-o", "trio_mode=true").assert_outcomes(passed=1)
@@ -529,16 +490,13 @@ def test_verify_compares_shapes(pytester: pytest.Pytester, upstream: Upstream) -
     assert file.read_bytes() == old
 
 
-LEAVES_EARLY = (
-    CLIENT
-    + """
+LEAVES_EARLY = """
 @pytest.mark.tape
 def test_it(tape):
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
     with httpx.stream("POST", tape.url + "/chat/completions", json=body) as answer:
         assert next(answer.iter_bytes())
 """
-)
 
 
 def test_stream_that_outlives_its_test_is_ended_and_noted(
@@ -573,16 +531,13 @@ def test_recording_without_requests_fails(pytester: pytest.Pytester, upstream: U
 def test_secret_in_a_prompt_is_redacted_and_does_not_affect_matching(
     pytester: pytest.Pytester, upstream: Upstream
 ) -> None:
-    source = (
-        CLIENT
-        + """
+    source = """
 import os
 @pytest.mark.tape
 def test_it(tape):
     ask(tape.url, "my key is " + os.environ["THE_KEY"])
     assert os.environ["THE_KEY"] in tape.sent[0].json["messages"][0]["content"]
 """
-    )
     first, second = (f"sk-proj-{letter * 4}CanaryOfATest0123456789abcdefABCDEF" for letter in "ab")
     file = project(pytester, source) / "tapes/test_it/test_it.tape"
     with pytest.MonkeyPatch.context() as patch:
@@ -614,9 +569,7 @@ def test_before_seal_hook_names_more_secrets(pytester: pytest.Pytester, upstream
 
 # -- teardowns -------------------------------------------------------------------------------------------------------
 
-THING = (
-    CLIENT
-    + """
+THING = """
 @pytest.fixture
 def thing(tape):
     ask(tape.url, "make it")
@@ -627,7 +580,6 @@ def thing(tape):
 def test_it(thing):
     assert "sunny" in ask(thing.url, "use it").text
 """
-)
 ASKED_LAST = 'assert ask(tape.url, "do away with it").status_code == 200'
 ALL_OF_IT = conversation(*(text(words, "sunny") for words in ("make it", "use it", "do away with it")))
 MORE_FIXTURES = """
@@ -711,9 +663,7 @@ def test_unused_stream_fails_the_test_without_such_a_teardown(pytester: pytest.P
     result.stdout.fnmatch_lines(["1 of 3 recorded streams were not asked for"])
 
 
-ASYNC = (
-    CLIENT
-    + """
+ASYNC = """
 import pytest_trio
 
 @pytest.fixture
@@ -730,7 +680,6 @@ async def thing(tape):
 async def test_it(thing):
     await thing("use it")
 """
-)
 
 
 def test_async_fixture_is_torn_down_inside_its_test(pytester: pytest.Pytester) -> None:
@@ -758,9 +707,7 @@ def test_xdist_reports_problems_of_a_teardown(pytester: pytest.Pytester) -> None
 
 # -- prefixes, faults, pieces -----------------------------------------------------------------------------------------
 
-AGENT = (
-    CLIENT
-    + """
+AGENT = """
 def run_calls(url):
     parts, line, done = {}, "", False
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "write"}]}
@@ -777,7 +724,6 @@ def run_calls(url):
         pass
     return [json.loads(part) for part in parts.values()] if done else []
 """
-)
 CALL = calls("write", "write_file", '{"path":', '"a.md",', '"text":"é"}')
 
 
@@ -815,9 +761,7 @@ def test_no_call_of_half_its_arguments(tape):
 
 
 def test_loose_matches_are_listed_at_the_end(pytester: pytest.Pytester) -> None:
-    source = (
-        CLIENT
-        + """
+    source = """
 @pytest.mark.tape
 def test_it(tape):
     body = {"model": "m", "stream": True, "messages": [
@@ -825,7 +769,6 @@ def test_it(tape):
     answer = httpx.post(tape.url + "/chat/completions", json=body)
     assert "sunny" in answer.text and answer.headers["x-wiretape-match"] == "loose"
 """
-    )
     asked = {"model": "m", "stream": True, "messages": [
         {"role": "system", "content": "It is 09:00."}, {"role": "user", "content": "hi"}]}  # fmt: skip
     turn = text("hi", "sunny")._replace(body=asked)
@@ -837,9 +780,7 @@ def test_it(tape):
     )
 
 
-TWO = (
-    CLIENT
-    + """
+TWO = """
 @pytest.mark.tape("two.tape", partly=True, prefixes="frames")
 def test_runs(tape):
     with contextlib.suppress(httpx.TransportError):
@@ -851,7 +792,6 @@ def test_turns(tape):
         with contextlib.suppress(httpx.TransportError):
             ask(tape.url, "hi")
 """
-)
 
 
 def test_prefix_of_a_stream_that_is_never_requested_fails(pytester: pytest.Pytester) -> None:
@@ -865,9 +805,7 @@ def test_prefix_of_a_stream_that_is_never_requested_fails(pytester: pytest.Pytes
 
 
 def test_fault_is_applied_once_when_another_follows(pytester: pytest.Pytester) -> None:
-    source = (
-        CLIENT
-        + """
+    source = """
 @pytest.mark.tape(partly=True)
 def test_it(tape):
     tape.fault("cut@text#1")
@@ -877,14 +815,11 @@ def test_it(tape):
     with pytest.raises(httpx.RemoteProtocolError):
         ask(tape.url)
 """
-    )
     project(pytester, source, test_it=conversation(text("hi", "sunny"), text("ho", "b")))
     run(pytester).assert_outcomes(passed=1)
 
 
-FAULTY = (
-    CLIENT
-    + """
+FAULTY = """
 import functools
 WAYS = [
     lambda tape: tape.fault("cut@text"),
@@ -916,7 +851,6 @@ def test_marker_with_two(tape):
 def test_unknown(tape):
     tape.fault("foo@bar")
 """
-)
 
 
 def test_faults_come_from_marker_or_call(pytester: pytest.Pytester) -> None:
@@ -935,9 +869,7 @@ def test_fault_without_a_place_fails_the_test(pytester: pytest.Pytester) -> None
 
 
 def test_attempts_fail_in_order(pytester: pytest.Pytester) -> None:
-    source = (
-        CLIENT
-        + """
+    source = """
 def test_it(tape):
     tape.fault(attempts=[503, "reset", "ok"])
     assert ask(tape.url).status_code == 503
@@ -946,39 +878,15 @@ def test_it(tape):
     assert ask(tape.url).status_code == 200
     assert [told.fold.ending for told in tape.answers] == ["upstream_error", "reset", "completed"]
 """
-    )
     project(pytester, source, test_it=ONE)
     run(pytester).assert_outcomes(passed=1)
-
-
-def test_rechunk_sets_the_pieces(pytester: pytest.Pytester) -> None:
-    source = (
-        CLIENT
-        + """
-import trio
-@pytest.mark.parametrize("size", [1, "frame", "all"])
-@pytest.mark.tape("one.tape")
-async def test_it(tape, size, autojump_clock):
-    tape.rechunk(size)
-    async with httpx.AsyncClient(transport=tape.transport) as client:
-        async with client.stream("POST", "https://nowhere/v1/chat/completions", json={"model": "m", "stream": True,
-                                 "messages": [{"role": "user", "content": "hi"}]}) as response:
-            pieces = [piece async for piece in response.aiter_raw()]
-    whole = b"".join(pieces)
-    assert len(pieces) == {1: len(whole), "frame": whole.count(b"\\n\\n"), "all": 1}[size]
-"""
-    )
-    write(project(pytester, source) / "tapes/one.tape", conversation(text("hi", "sunny", " day")))
-    run(pytester, "-o", "trio_mode=true").assert_outcomes(passed=3)
 
 
 # -- clients of every kind --------------------------------------------------------------------------------------------
 
 
 def test_recorded_times_are_exact_under_autojump_clock(pytester: pytest.Pytester) -> None:
-    source = (
-        CLIENT
-        + """
+    source = """
 import trio
 @pytest.mark.tape(speed="original")
 async def test_it(tape, autojump_clock):
@@ -988,15 +896,12 @@ async def test_it(tape, autojump_clock):
                           "messages": [{"role": "user", "content": "hi"}]})
     assert round(trio.current_time() - began, 3) == 600.001
 """
-    )
     project(pytester, source, test_it=conversation(text("hi", "sunny", " day", gap_s=150)))
     run(pytester, "-o", "trio_mode=true").assert_outcomes(passed=1)
 
 
 def test_asyncio_threads_and_child_processes_use_the_url(pytester: pytest.Pytester) -> None:
-    source = (
-        CLIENT
-        + """
+    source = """
 import asyncio, os, subprocess, sys, threading
 @pytest.mark.tape("one.tape", repeat=True)
 def test_it(tape):
@@ -1014,35 +919,17 @@ def test_it(tape):
     said.append(subprocess.run(curl, capture_output=True, text=True, check=True).stdout)
     assert len(set(said)) == 1 and len(tape.sent) == 3
 """
-    )
     write(project(pytester, source) / "tapes/one.tape", ONE)
     run(pytester).assert_outcomes(passed=1)
 
 
-def test_base_url_of_another_test_is_refused(pytester: pytest.Pytester) -> None:
-    source = (
-        CLIENT
-        + """
-def test_it(tape):
-    answer = ask(tape.url.replace("/t/1/", "/t/7/"))
-    assert answer.status_code == 404 and "no running test" in answer.json()["error"]["message"]
-    ask(tape.url)
-"""
-    )
-    project(pytester, source, test_it=ONE)
-    run(pytester).assert_outcomes(passed=1)
-
-
 def test_fresh_ids_differ_between_responses(pytester: pytest.Pytester) -> None:
-    source = (
-        CLIENT
-        + """
+    source = """
 @pytest.mark.tape("one.tape", ids="fresh", repeat=True)
 def test_it(tape):
     ids = {json.loads(line[6:])["id"] for _ in "12" for line in ask(tape.url).text.splitlines() if "{" in line}
     assert len(ids) == 2
 """
-    )
     write(project(pytester, source) / "tapes/one.tape", ONE)
     run(pytester).assert_outcomes(passed=1)
 
@@ -1076,7 +963,7 @@ WRONG = {
 
 def test_wrong_marker_is_one_line_in_one_test(pytester: pytest.Pytester) -> None:
     tests = [f"@pytest.mark.tape({marked})\ndef test_{at}(tape): ask(tape.url)\n" for at, marked in enumerate(WRONG)]
-    project(pytester, CLIENT + "\n".join(tests))
+    project(pytester, "\n".join(tests))
     result = run(pytester)
     result.assert_outcomes(failed=len(WRONG))
     result.stdout.fnmatch_lines(list(WRONG.values()))
@@ -1119,15 +1006,12 @@ def test_damaged_tape_fails_its_test(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*tapes/test_it/test_weather.tape: *"])
 
 
-MANY = (
-    CLIENT
-    + """
+MANY = """
 @pytest.mark.parametrize("number", range(12))
 @pytest.mark.tape("one.tape")
 def test_each(tape, number):
     assert "sunny" in ask(tape.url).text
 """
-)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from wiretape.proxy.config.model import Config, Route
 from wiretape.proxy.relay.relay import Log
 from wiretape.proxy.serve import running
 
+from ..seal import in_order
 from ..sealed.load import load
 from .clients import base_urls, unproxied
 
@@ -100,22 +101,15 @@ def tapes_in(folder: Path) -> dict[str, Path]:
 
 def recorded(folder: Path, before: frozenset[str] = frozenset()) -> tuple[list[Sequence[Record]], list[str]]:
     """Return the new streams in order of their start, and what is wrong with tapes that cannot be read."""
-    streams: list[tuple[str, Sequence[Record]]] = []
+    streams: list[Sequence[Record]] = []
     damaged: list[str] = []
-    for stream, path in tapes_in(folder).items():
-        if stream in before:
-            continue
-        try:
-            streams += [(stream, records) for records in load(path).streams]
-        except TapeError as error:
-            damaged.append(str(error))
-    return [records for _, records in sorted(streams, key=_began)], damaged
-
-
-def _began(stream: tuple[str, Sequence[Record]]) -> tuple[int, str]:
-    name, records = stream
-    at = records[0].keys.get("created_us")
-    return at if isinstance(at, int) else 0, name
+    for stream, path in sorted(tapes_in(folder).items()):
+        if stream not in before:
+            try:
+                streams += load(path).streams
+            except TapeError as error:
+                damaged.append(str(error))
+    return in_order(streams), damaged
 
 
 async def _started(command: Sequence[str], env: Mapping[str, str]) -> trio.Process:

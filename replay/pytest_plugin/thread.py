@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
@@ -22,11 +23,12 @@ from wiretape.proxy.config.urls import UrlError, checked
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import Assembly, running
 from wiretape.proxy.store.catalogue_row import StreamRow
-from wiretape.proxy.store.store import PAGE_MAX, Filter, Store
+from wiretape.proxy.store.store import PAGE_MAX, Filter
 
 from ..playback.script import Request, Script, json_answer
 from ..playback.server import Choose, Upstream, on_stderr
 from ..redaction.redact import shown_path
+from ..seal import in_order
 
 __all__ = ["Proxy", "Streams", "Thread", "stripped"]
 
@@ -167,6 +169,14 @@ def _unknown(request: Request) -> Script:
     return json_answer(dumps({"error": {"message": why, "type": "wiretape_miss", "code": "no_such_test"}}), 404)
 
 
+def _config(upstream: str) -> Config:
+    settings = Settings(profile="transparent")
+    # SDKs hang up at `[DONE]`; whether the body had ended by then must not change the tape.
+    target = Target(name="live", url=upstream)
+    route = Route(name="", targets=(target,), attempts=1, settings=settings, on_client_gone="drain")
+    return Config(data=Path("unused"), port=0, durability="none", routes={"": route})
+
+
 class Proxy:
     """A recording proxy on its own port: transparent and with one attempt, so that a replay gives the same."""
 
@@ -197,30 +207,18 @@ class Proxy:
     async def run(self, upstream: str) -> None:
         """Serve until stopped. Hand errors to the caller, because they must not end the thread of all tests."""
         try:
-            streams = await self._run(upstream)
+            with closing(Log(None, level="error")) as log:
+                async with running(_config(upstream), log=log) as server:
+                    self.url, self._assembly = server.url, server.assembly
+                    self.ready.set_result(None)
+                    await self._stop.wait()
+                    await self._assembly.registry.drain(trio.current_time() + self._thread.settle_s)
+                    streams = await self._streams()
+            self._done.set_result(streams)
         except Exception as error:  # noqa: BLE001 - handed to the waiting test
             for future in (self.ready, self._done):
                 if not future.done():
                     future.set_exception(error)
-        else:
-            self._done.set_result(streams)
-
-    async def _run(self, upstream: str) -> Streams:
-        target = Target(name="live", url=upstream)
-        settings = Settings(profile="transparent")
-        # SDKs hang up at `[DONE]`; whether the body had ended by then must not change the tape.
-        route = Route(name="", targets=(target,), attempts=1, settings=settings, on_client_gone="drain")
-        config = Config(data=Path("unused"), port=0, durability="none", routes={"": route})
-        log = Log(None, level="error")
-        try:
-            async with running(config, log=log) as server:
-                self.url, self._assembly = server.url, server.assembly
-                self.ready.set_result(None)
-                await self._stop.wait()
-                await self._assembly.registry.drain(trio.current_time() + self._thread.settle_s)
-                return await self._streams()
-        finally:
-            log.close()
 
     async def _collect(self, found: "Future[Streams]") -> None:
         live = self._assembly.registry.live
@@ -232,22 +230,11 @@ class Proxy:
 
     async def _streams(self) -> Streams:
         store = self._assembly.services.store
-        rows = await _rows(store)
-        streams = [[record async for batch in store.read(row.stream) for record in batch] for row in rows]
-        return sorted(streams, key=_began)
-
-
-async def _rows(store: Store) -> list[StreamRow]:
-    """Return the catalogue rows of all pages."""
-    rows: list[StreamRow] = []
-    which: Filter | None = Filter()
-    while which is not None:
-        page = await store.list(which, PAGE_MAX)
-        rows += page
-        which = Filter(before=page[-1]) if len(page) == PAGE_MAX else None
-    return rows
-
-
-def _began(records: Sequence[Record]) -> tuple[int, str]:
-    at = records[0].keys.get("created_us")
-    return at if isinstance(at, int) else 0, str(records[0].keys.get("stream"))
+        rows: list[StreamRow] = []
+        which: Filter | None = Filter()
+        while which is not None:
+            page = await store.list(which, PAGE_MAX)
+            rows += page
+            which = Filter(before=page[-1]) if len(page) == PAGE_MAX else None
+        rows.reverse()
+        return in_order([[record async for batch in store.read(row.stream) for record in batch] for row in rows])

@@ -39,6 +39,7 @@ def summary_json(
         "ending": summary.ending,
         "flags": summary.flags,
         "cause": None if end is None else end.keys.get("cause"),
+        "answer": None if end is None else end.keys.get("answer"),
         "attempts": summary.attempts,
         "timing": {
             "first_frame_us": summary.first_frame_us,

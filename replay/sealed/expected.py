@@ -8,7 +8,10 @@ from wiretape.events.core.json_text import as_list, as_object
 from wiretape.events.emission.summarise import summarise
 from wiretape.events.tape.record import NO_KEYS, Record
 
-__all__ = ["Hide", "expected"]
+__all__ = ["SUMMARY_VERSION", "Hide", "expected"]
+
+#: Grows when the same stream would get another fold line. Lines of version 1 do not have the member.
+SUMMARY_VERSION: Final = 2
 
 #: Characters of a text that the line shows; a hash covers the rest.
 _SHOWN_CHARS: Final = 200
@@ -22,8 +25,9 @@ def expected(records: Sequence[Record], *, like: Mapping[str, Any] = NO_KEYS, hi
 
     A text is shown as far as the fold line `like` shows it, if that one agrees with it, else as far as `hide` allows.
     """
+    version = {"version": SUMMARY_VERSION} if not like or "version" in like else {}
     if not records or records[0].keys.get("dialect") != "chat":
-        return _exchange(records)
+        return version | _exchange(records)
     summary = summarise(records)
     ended, message = summary.wire.ended, summary.message
     answers = [
@@ -49,6 +53,7 @@ def expected(records: Sequence[Record], *, like: Mapping[str, Any] = NO_KEYS, hi
         for call, row in zip(summary.wire.all_calls(), _rows(like, "calls"), strict=False)
     ]
     return {
+        **version,
         "ending": None if ended is None else ended.ending,
         "flags": [] if ended is None else list(ended.flags),
         "answers": answers,

@@ -78,7 +78,7 @@ LINES: Final[Mapping[str, Mapping[str, _Schema]]] = MappingProxyType(
         "history": {"marks": _LIST, "edits": _LIST},
         "end": {"cause": _TEXT, "ending": {"enum": [*_ENDINGS]}, "flags": _list_of(_TEXT), "frames": _COUNT,
                 "framed": _FLAG, "broke": _TEXT, "answer": _TEXT, **_SUMS},
-        "fold": {"ending": {"type": ["string", "null"]}, "flags": _list_of(_TEXT),
+        "fold": {"version": _COUNT, "ending": {"type": ["string", "null"]}, "flags": _list_of(_TEXT),
                  "answers": _list_of(_with("choice", "finish")),
                  "calls": _list_of(_with("choice", "id", "name", "state")), "usage": {"type": ["object", "null"]},
                  "warnings": _list_of(_with("code", "tools")), "status": _NUMBER, **_SUMS},

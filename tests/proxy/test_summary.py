@@ -39,6 +39,7 @@ def test_json_of_a_whole_stream() -> None:
         "ending": "completed",
         "flags": [],
         "cause": "eof",
+        "answer": None,
         "attempts": [],
         "timing": {
             "first_frame_us": 1_000,
@@ -229,6 +230,12 @@ def test_junk_in_records_does_not_raise(keys: dict[str, Any]) -> None:
     said = summary_of("s1", records, whole=True)
     assert said["live"] is False
     assert parse(dumps(said)) is not None
+
+
+def test_the_answer_is_closed_as_the_end_says() -> None:
+    records = tape([text("a")])
+    records[-1] = records[-1]._replace(keys={**records[-1].keys, "answer": "broken"})
+    assert summary_of("s1", records)["answer"] == "broken"
 
 
 def test_damage_is_listed() -> None:

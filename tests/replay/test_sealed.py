@@ -318,3 +318,11 @@ def test_an_older_format_goes_through_every_step_behind_it() -> None:
     assert (
         decode(data.replace(b'"format":1', b'"format":2').replace(b"was", b"is"), steps=steps).streams == found.streams
     )
+
+
+def test_a_fold_line_without_a_version_is_read_and_one_of_a_newer_version_is_not() -> None:
+    sealed = encode({}, [STREAMS[0]])
+    old, newer = (sealed.replace(b'"version":2,', other) for other in (b"", b'"version":3,'))
+    assert decode(old).streams == decode(sealed).streams
+    with pytest.raises(TapeError, match="version"):
+        decode(newer)

@@ -1,4 +1,4 @@
-"""Keys in every place of real exchanges through the whole proxy: in the sealed tape, the log and the errors is none."""
+"""Keys in every place of real exchanges through the proxy: none is left in the sealed tape, the log or the errors."""
 
 import base64
 import json
@@ -118,7 +118,7 @@ ANSWER: Final = ONCE.replace(TYPE, b"%bX-Request-Id: %b\r\n" % (TYPE, KEY["pypi"
 
 
 def answered() -> Iterator[bytes]:
-    """Text, reasoning and arguments in pieces, and what stands beside them."""
+    """Stream text, reasoning and arguments in pieces, with keys between them."""
     yield role()
     yield from (text(piece) for piece in ["the key is ", *split(KEY["huggingface"], 3), " so"])
     yield from (frame({"reasoning_content": piece}) for piece in split(KEY["jwt"], 7))
@@ -136,7 +136,7 @@ def pieces(secret: str) -> list[str]:
 
 
 def in_blocks(secret: str) -> Iterator[bytes]:
-    """Of Messages: the first piece stands in the frame that begins the block, the last before an index that was cut."""
+    """Stream Messages: the first piece is in the frame that begins the block, the last before an index that was cut."""
     first, *others = pieces(secret)
     begun = {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": first}}
     yield b"event: content_block_start\ndata: %b\n\n" % dumps(begun)
@@ -201,13 +201,13 @@ def said(tapes: Sequence[Sequence[Record]]) -> bytes:
 
 
 def parts(secret: str) -> list[bytes]:
-    """It and what is left of it: a third of a key is still too much."""
+    """Return the secret and its parts: a third of a key is still too much."""
     size = max(8, len(secret) // 3)
     inner = [secret[at : at + size] for at in range(0, len(secret) - size + 1, size)] if len(secret) > 20 else [secret]
     return [each.encode() for each in (secret, *inner) if each.strip("-") != "BEGIN PRIVATE KEY"]
 
 
-async def test_none_of_them_is_found_anywhere(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_no_canary_is_left_in_seal_log_or_errors(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with house(*scripts(), check=False) as home:
         tapes = await recorded(home)
         log = dumps([list(map(str, line)) for line in home.log])
@@ -231,7 +231,7 @@ async def test_none_of_them_is_found_anywhere(autojump_clock: MockClock, tmp_pat
                 json.loads(record.payload)
 
 
-async def test_exact_keeps_them_where_the_user_says_so(autojump_clock: MockClock) -> None:
+async def test_exact_keeps_canaries_if_allowed(autojump_clock: MockClock) -> None:
     async with house(*scripts(), check=False) as home:
         tapes = await recorded(home)
     with pytest.raises(

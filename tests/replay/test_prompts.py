@@ -1,4 +1,4 @@
-"""What is said in a request, of every dialect: gone with --redact-prompts, while what a replay needs is there still."""
+"""The words of a request in every dialect: gone with --redact-prompts, while a replay still finds the stream."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from wiretape.replay.redaction.redact import redact
 from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import Rules, seal
 
-#: Stands wherever something is said, and nowhere else.
+#: In all words of the requests below, and nowhere else.
 WORD: Final = "Ulm"
 PROMPTS: Final = Redaction(prompts=True)
 _SCHEMA: Final = {
@@ -136,7 +136,7 @@ ASKED: Final[Mapping[str, Any]] = MappingProxyType(
         "a string": "Ulm",
     }
 )  # fmt: skip
-#: What those have beside words.
+#: Their strings that are no words.
 _SHORT: Final = frozenset(
     {"m", "f", "g", "low", "auto", "5m", "weather", "object", "city", "type", "string", "null", "integer", "date-time",
      "#/$defs/enum", "json_schema", "function", "user", "USER", "assistant", "tool", "model", "image_url", "image",
@@ -160,7 +160,7 @@ def _sealed(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("dialect", sorted(ASKED))
-def test_every_word_is_gone_and_all_else_stands(dialect: str) -> None:
+def test_words_are_replaced_and_everything_else_stays(dialect: str) -> None:
     body = dumps(ASKED[dialect])
     clean(tape(request=body), WORD, redaction=PROMPTS)
     left = json.loads(_sealed(body))
@@ -176,7 +176,7 @@ def _shape(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("dialect", sorted(ASKED))
-def test_other_words_have_another_key_and_the_same_the_same(dialect: str) -> None:
+def test_key_depends_on_the_words(dialect: str) -> None:
     body = dumps(ASKED[dialect])
     keys: set[str] = set()
     for asked in (body, body.replace(b"Ulm", b"Rom"), body.replace(b"Ulm", b"Rom", 1), body.replace(b"Ulm", b"Roma")):
@@ -211,7 +211,7 @@ def _parts(*parts: tuple[str, bytes]) -> bytes:
     ids=["parts", "parts that were cut", "lines", "a form", "plain", "bytes", "JSON that was cut"],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["request", "upload"])
-def test_bodies_that_are_no_json(body: bytes, kept: list[bytes], kind: str) -> None:
+def test_words_of_forms_parts_and_lines(body: bytes, kept: list[bytes], kind: str) -> None:
     recorder = Recorder()
     if kind == "request":
         records = tape(request=body)
@@ -228,7 +228,7 @@ def test_bodies_that_are_no_json(body: bytes, kept: list[bytes], kind: str) -> N
     assert redact([done], PROMPTS) == [done]
 
 
-def test_what_holds_our_placeholder_is_a_prompt_like_any_other() -> None:
+def test_text_around_a_placeholder_is_words() -> None:
     placeholder = "[prompt sha256:0123456789abcdef 42 chars]"
     body = dumps({"messages": [{"content": f"{placeholder} and Ulm"}, {"content": placeholder}]})
     left = json.loads(_sealed(body))
@@ -236,7 +236,7 @@ def test_what_holds_our_placeholder_is_a_prompt_like_any_other() -> None:
     assert left["messages"][1]["content"] == placeholder
 
 
-def test_the_seal_says_so_and_what_is_asked_again_is_found() -> None:
+def test_request_is_found_by_its_redacted_words() -> None:
     body = dumps(ASKED["gemini"])
     sealed = seal([tape(request=body)], Rules(redaction=PROMPTS))
     assert b"Ulm" not in sealed

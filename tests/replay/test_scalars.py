@@ -24,7 +24,7 @@ def leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
 
 
 @given(VALUES, st.sampled_from([None, 1]), st.booleans())
-def test_each_scalar_stands_where_it_is_said_to(value: Any, indent: int | None, ascii_only: bool) -> None:
+def test_each_scalar_has_its_place(value: Any, indent: int | None, ascii_only: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     found = [
         (each.path, json.loads(text[each.start : each.end])) for each in scalars(text) if each.sort is not Sort.NAME
@@ -40,14 +40,14 @@ def test_names_have_the_path_of_their_value(value: dict[str, int]) -> None:
 
 
 @given(st.binary() | VALUES.map(dumps), st.integers(0, 40))
-def test_a_text_that_was_cut_gives_what_is_there(text: bytes, at: int) -> None:
+def test_cut_text_yields_scalars_within_it(text: bytes, at: int) -> None:
     for each in scalars(text[:at]):
         assert 0 <= each.start < each.end <= at
         torn = each.sort is Sort.TORN
         assert not torn or each.end == len(text[:at])
 
 
-def test_a_path_has_its_beginning_and_its_end_however_deep_it_is() -> None:
+def test_deep_path_keeps_its_beginning_and_end() -> None:
     found = list(scalars(b'{"a":' + b'["x",' * 50_000 + b'{"b":"y'))
     assert len(found) == 50_003
     assert found[-1].path == ("a", *[1] * 31, *[1] * 31, "b")
@@ -55,6 +55,6 @@ def test_a_path_has_its_beginning_and_its_end_however_deep_it_is() -> None:
     assert found[60].path == ("a", *[1] * 59, 0), "what is as deep as people write is whole"
 
 
-def test_a_torn_string_keeps_its_path() -> None:
+def test_torn_string_has_its_path() -> None:
     found = list(scalars(b'{"a":[1,{"b":"x\\"'))
     assert [(each.sort, each.path) for each in found][-1] == (Sort.TORN, ("a", 1, "b"))

@@ -1,4 +1,4 @@
-"""Sealing as a whole: pure, again and again the same, and whatever a recorder makes can be sealed."""
+"""Sealing is pure and repeatable, for anything that a recorder makes."""
 
 import re
 from typing import Any, Final
@@ -34,7 +34,7 @@ def again(data: bytes, rules: Rules | None = None) -> bytes:
 @pytest.mark.slow
 @settings(max_examples=1_000 if FULL else 25)
 @given(st.lists(tapes(long=300_000 if FULL else 3_000), min_size=1, max_size=2))
-def test_whatever_a_recorder_makes_can_be_sealed_and_sealed_again(streams: list[list[Record]]) -> None:
+def test_any_recording_can_be_sealed_and_sealed_again(streams: list[list[Record]]) -> None:
     """Every text is looked through for secrets, many times: the long ones are as long in `make laws` alone."""
     sealed = seal(streams)
     assert seal(streams) == sealed
@@ -48,7 +48,7 @@ def test_whatever_a_recorder_makes_can_be_sealed_and_sealed_again(streams: list[
     assert again(strict, STRICT) == strict
 
 
-def test_a_key_that_is_called_as_ours_stays_where_it_stood() -> None:
+def test_keys_named_like_ours_stay() -> None:
     sealed = seal([[Record(0, 0, "request", keys={"split": 1, "headers": 1})]])
     assert again(sealed) == sealed
 
@@ -68,14 +68,14 @@ def test_a_conversation(dialect: str) -> None:
 @needs_corpus
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
-def test_every_capture(protocol: str) -> None:
+def test_captures_can_be_sealed_again(protocol: str) -> None:
     for seed, capture in sampled(protocol, one_in=40):
         sealed = seal([recorded(capture.body, protocol, seed)])
         assert again(sealed) == sealed, capture.id
         assert findings(parse(sealed).streams) == []
 
 
-def test_what_was_done_is_not_forgotten() -> None:
+def test_header_keeps_earlier_redactions() -> None:
     sealed = seal(conversation("chat", 1), Rules(max_age_days=9, redaction=Redaction(paths=("model",))))
     header = parse(again(sealed, EXACT)).header
     assert header["exact"] is False
@@ -87,14 +87,14 @@ def test_what_was_done_is_not_forgotten() -> None:
 
 
 @pytest.mark.parametrize("said", [[[]], [{}, 1, "x"], {}, 7, None])
-def test_a_header_that_somebody_edited_is_read_as_far_as_it_goes(said: Any) -> None:
+def test_edited_header_is_read_as_far_as_possible(said: Any) -> None:
     header = {"normalised": said, "redacted": {"rules": said, "paths": said}, "max_age_days": said}
     new = parse(seal([stream()], headers=[header])).header
     assert all(isinstance(name, str) for name in [*new["normalised"], *new["redacted"]["rules"]])
 
 
 @pytest.mark.parametrize("dialect", [[], {}, ["chat"], 1, None])
-def test_a_dialect_that_is_none(dialect: Any) -> None:
+def test_dialect_of_another_type(dialect: Any) -> None:
     records = stream()
     records[0] = records[0]._replace(keys={**records[0].keys, "dialect": dialect})
     for rules in (None, Rules(exact=True)):
@@ -102,13 +102,13 @@ def test_a_dialect_that_is_none(dialect: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["[]", "{}", "1"])
-def test_a_type_that_is_no_word(kind: str) -> None:
+def test_frame_type_of_another_type(kind: str) -> None:
     frames = [b'data: {"type":%b,"delta":{}}\n\n' % kind.encode()] * 2
     for dialect in ("chat", "responses", "messages"):
         assert seal([stream(event_stream(frames), dialect=dialect)])
 
 
-def test_a_header_with_a_secret_is_not_written() -> None:
+def test_header_with_a_secret_is_refused() -> None:
     key = CANARIES["openai"]
     for header in ({"redacted": {"paths": [key]}}, {"normalised": [key]}, {"redacted": {key: 1}}):
         with pytest.raises(TapeError, match="the header itself would hold a secret") as caught:
@@ -119,11 +119,11 @@ def test_a_header_with_a_secret_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("created", [10**13, -(10**13), 10**17])
-def test_a_time_that_no_calendar_has(created: int) -> None:
+def test_time_outside_any_calendar(created: int) -> None:
     assert parse(seal([stream(created=created)])).header["recorded"] is None
 
 
-def test_paths_of_ids_and_paths_of_nothing() -> None:
+def test_user_path_of_ids_and_without_matches() -> None:
     rules = Rules(redaction=Redaction(paths=("id",)))
     sealed = seal(conversation("chat", 1), rules)
     assert again(sealed, rules) == sealed
@@ -131,7 +131,7 @@ def test_paths_of_ids_and_paths_of_nothing() -> None:
         seal(conversation("chat", 1), Rules(redaction=Redaction(paths=("messages[*].contents",))))
 
 
-def test_nothing_to_change_leaves_it_exact() -> None:
+def test_recording_without_changes_is_exact() -> None:
     records = [Record(0, 0, "open", {"format": 1, "dialect": ""}), Record(1, 0, "novel", {"a": 1}, b"plain")]
     assert parse(seal([records])).header["exact"] is True
 
@@ -140,7 +140,7 @@ def _asked(body: bytes, **keys: Any) -> Record:
     return Record(1, 0, "request", {"method": "POST", "path": "/v1/chat/completions", **keys}, body or None)
 
 
-def test_the_key_is_the_same_with_the_secret_and_without_it() -> None:
+def test_key_ignores_the_secret() -> None:
     bodies = [
         b'{"model":"m","messages":[{"role":"user","content":"use %b"}]}' % key.encode() for key in CANARIES.values()
     ]
@@ -153,12 +153,7 @@ def test_the_key_is_the_same_with_the_secret_and_without_it() -> None:
     assert key_of_record(Record(1, 0, "request", {"method": "POST"})) is None
 
 
-def test_an_exact_tape_holds_no_key_of_ours() -> None:
-    records = [Record(0, 0, "open", {"format": 1, "dialect": "chat"}), _asked(b"{}")._replace(payload=b"{}", value={})]
-    assert parse(seal([records], EXACT)).streams == [records]
-
-
-def test_secrets_are_named_by_place_and_never_told() -> None:
+def test_refusal_names_places_of_secrets() -> None:
     record = Record(0, 0, "novel", {"a": [CANARIES["groq"]] * 9}, CANARIES["npm"].encode())
     with pytest.raises(TapeError) as refused:
         seal([[record]], EXACT)
@@ -169,7 +164,7 @@ def test_secrets_are_named_by_place_and_never_told() -> None:
     assert not any(secret[:12] in said for secret in CANARIES.values())
 
 
-def test_streams_stand_as_they_began() -> None:
+def test_streams_are_ordered_by_their_beginning() -> None:
     def begun(**keys: int) -> list[Record]:
         return [Record(0, 0, "open", keys)]
 

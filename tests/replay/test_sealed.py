@@ -21,7 +21,7 @@ from wiretape.events.tape.tape import Reader, Recorder, reads
 from wiretape.events.wire.sse import BOM
 from wiretape.replay.playback.script import event_stream, json_answer
 from wiretape.replay.sealed import load
-from wiretape.replay.sealed.sealed import FORMAT, decode, encode
+from wiretape.replay.sealed.sealed import decode, encode
 
 STREAMS = [Reader().feed(TAPES[name]) for name in sorted(TAPES)]
 
@@ -66,7 +66,7 @@ def _reads_of(draw: st.DrawFn) -> list[tuple[int, bytes]]:
 
 @st.composite
 def tapes(draw: st.DrawFn, long: int = 300_000) -> list[Record]:
-    """What a recorder may make: several attempts, streams and bodies, whatever stands between, ended or not."""
+    """Draw a recording: several attempts, streams and bodies, with any records between them, ended or not."""
     recorder, t = Recorder(), 0
     lengthy = (b"x" * (long // 15) + b"\n" + "ü".encode() * (long // 15), b'{"input":"' + b"y" * long + b'"}')
     bodies = st.sampled_from([*_JSON_BODIES, *lengthy])
@@ -118,7 +118,7 @@ def test_any_recording_comes_back_as_it_was(streams: list[list[Record]]) -> None
 
 
 @given(tapes())
-def test_each_record_stands_on_the_line_that_is_told(records: list[Record]) -> None:
+def test_each_record_has_its_line(records: list[Record]) -> None:
     data = encode({}, [records])
     lines = data.split(b"\n")
     found = decode(data)
@@ -128,19 +128,13 @@ def test_each_record_stands_on_the_line_that_is_told(records: list[Record]) -> N
         assert kind in (*own, "=" + record.kind, "clock")
 
 
-def test_every_record_of_the_fixtures_comes_back() -> None:
-    sealed = decode(encode({"exact": True}, STREAMS))
-    assert sealed.streams == STREAMS
-    assert sealed.header == {"wiretape": "sealed", "format": FORMAT, "exact": True}
-
-
 # -- the corpus -------------------------------------------------------------------------------------------------------
 
 
 @needs_corpus
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
-def test_every_captured_stream_seals_and_comes_back_byte_for_byte(protocol: str) -> None:
+def test_captures_come_back_byte_for_byte(protocol: str) -> None:
     captures = list(sampled(protocol))
     assert len(captures) > 10
     for seed, capture in captures:
@@ -154,12 +148,7 @@ def test_every_captured_stream_seals_and_comes_back_byte_for_byte(protocol: str)
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_every_line_is_json() -> None:
-    for line in encode({}, STREAMS).splitlines():
-        json.loads(line)
-
-
-def test_a_fold_line_that_the_tape_does_not_come_to_is_refused() -> None:
+def test_wrong_fold_line_is_refused() -> None:
     data = encode({}, STREAMS)
     edited = data.replace(b'"ending":"', b'"ending":"not_', 1)
     assert edited != data
@@ -224,7 +213,7 @@ _REFUSED: Final[Mapping[str, tuple[bytes, str]]] = MappingProxyType(
 
 
 @pytest.mark.parametrize("name", sorted(_REFUSED))
-def test_what_is_no_sealed_tape_is_refused_with_its_place(name: str) -> None:
+def test_damaged_tape_is_refused_with_the_place(name: str) -> None:
     data, why = _REFUSED[name]
     assert data != _SMALL
     with pytest.raises(TapeError, match=why):
@@ -243,8 +232,8 @@ def test_what_is_no_sealed_tape_is_refused_with_its_place(name: str) -> None:
         (0, "and the file has 0: .*"),
     ],
 )
-def test_a_file_that_was_cut_short_behind_a_stream_is_refused(left: int, why: str, verify: bool) -> None:
-    """It is whole up to there, and was replayed, verified and sealed anew as one of fewer streams."""
+def test_file_cut_after_a_stream_is_refused(left: int, why: str, verify: bool) -> None:
+    """Seen: it was replayed, verified and sealed again as a conversation of fewer streams."""
     streams = [STREAMS[-1], STREAMS[-1]]
     whole = encode({"streams": 2}, streams).split(b'\n{"k":"open"')
     data = b'\n{"k":"open"'.join(whole[: left + 1]) + b"\n" * (left < 2)
@@ -269,7 +258,7 @@ def test_a_damaged_recording_cannot_be_sealed() -> None:
 
 @pytest.mark.parametrize(("opens", "closes"), [(b"[", b"]"), (b'{"a":', b"}")])
 @pytest.mark.parametrize("depth", [300, *range(975, 1001)])
-def test_json_is_sealed_however_deep_it_is_nested(opens: bytes, closes: bytes, depth: int) -> None:
+def test_deeply_nested_json_is_sealed(opens: bytes, closes: bytes, depth: int) -> None:
     nested = opens * depth + b"1" + closes * depth
     counted = b'data: {"choices":[],"usage":%b}\n\n' % nested
     for script in (event_stream([b"data: %b\n\n" % nested, counted]), json_answer(nested)):
@@ -280,7 +269,7 @@ def test_json_is_sealed_however_deep_it_is_nested(opens: bytes, closes: bytes, d
         assert [(each.kind, each.raw) for each in again] == [(each.kind, each.raw) for each in records]
 
 
-def test_what_a_record_says_of_itself_may_be_nested_too_deep() -> None:
+def test_keys_nested_too_deep_are_refused() -> None:
     """Deeper than Python 3.11 compares; 3.13 does, and then it comes back as it was."""
     keys: Mapping[str, Any] = {"format": 1, "x": parse(b"[" * 990 + b"]" * 990)}
     records = [Record(0, 0, "open", keys)]
@@ -293,7 +282,7 @@ def test_what_a_record_says_of_itself_may_be_nested_too_deep() -> None:
 
 
 @pytest.mark.parametrize("depth", [3, 990, 1000])
-def test_a_fold_line_says_something_more(depth: int) -> None:
+def test_fold_line_with_another_member_is_refused(depth: int) -> None:
     for more in (b"null", b"[" * depth + b"]" * depth):
         said = _SMALL.replace(b'{"k":"fold",', b'{"k":"fold","x":%b,' % more)
         with pytest.raises(TapeError, match="the fold line disagrees"):
@@ -303,7 +292,7 @@ def test_a_fold_line_says_something_more(depth: int) -> None:
 # -- formats ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_older_format_goes_through_every_step_behind_it() -> None:
+def test_older_format_takes_every_later_step() -> None:
     def second(lines: list[bytes]) -> list[bytes]:
         return [line.replace(b'"was":', b'"is":') for line in lines]
 

@@ -11,7 +11,6 @@ import pytest
 from tests.replay.captured import recorded
 from tests.support.corpus import needs_corpus, sampled
 from tests.support.make_sealed import FOLDER, SEALED, STREAMS
-from tests.support.sealed_sizes import measured
 from wiretape.events.core.json_text import as_list, is_list, is_object
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
@@ -26,7 +25,7 @@ SCHEMA: Final = json.loads((ROOT / "docs/sealed-tape.schema.json").read_text())
 
 
 @pytest.mark.parametrize("name", sorted(SEALED))
-def test_what_was_sealed_in_format_1_is_read(name: str) -> None:
+def test_format_1_is_read(name: str) -> None:
     data = (FOLDER / f"{name}.tape").read_bytes()
     assert data == SEALED[name], "the script writes what is kept"
     found = parse(data)
@@ -41,7 +40,7 @@ _BLOCK: Final = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def strangers() -> Any:
-    """The reader of docs/sealed-tapes.md, as it stands there."""
+    """Return the reader in docs/sealed-tapes.md."""
     [code] = _BLOCK.findall((ROOT / "docs/sealed-tapes.md").read_text())
     assert len([line for line in code.splitlines() if line.strip()]) <= 36
     assert "wiretape" not in code
@@ -63,7 +62,7 @@ def of_all_attempts(records: Iterable[Record]) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_stranger_gets_the_reads_of_every_fixture(path: Path) -> None:
+def test_documented_reader_reads_fixtures(path: Path) -> None:
     data = path.read_bytes()
     assert list(strangers()(data)) == [of_all_attempts(records) for records in parse(data, verify=False).streams]
 
@@ -71,7 +70,7 @@ def test_a_stranger_gets_the_reads_of_every_fixture(path: Path) -> None:
 @needs_corpus
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
-def test_a_stranger_gets_the_bytes_of_every_capture_and_the_schema_holds(protocol: str) -> None:
+def test_documented_reader_and_schema_hold_for_captures(protocol: str) -> None:
     streams = strangers()
     for seed, capture in sampled(protocol):
         records = recorded(capture.body, protocol, seed)
@@ -162,7 +161,7 @@ def wrong_lines(data: bytes) -> Sequence[bytes]:
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_every_fixture_is_as_the_schema_has_it(path: Path) -> None:
+def test_fixtures_follow_the_schema(path: Path) -> None:
     assert wrong_lines(path.read_bytes()) == []
 
 
@@ -190,18 +189,7 @@ def test_the_schema_refuses(line: bytes) -> None:
 # -- size and differences ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_the_figures_of_the_documentation() -> None:
-    said = (ROOT / "docs/sealed-tapes.md").read_text()
-    _, exact, sealed = measured()
-    assert (sealed.again, sealed.token, sealed.apart) == (0, 3, 1)
-    for sizes in (exact, sealed):
-        assert f"{sizes.size:,}" in said
-        assert f"{sizes.token_bytes:,} B" in said
-    assert sealed.size < 161_965, "smaller than what was received"
-
-
-def test_the_names_of_normalisations_are_those_of_the_documentation() -> None:
+def test_documentation_lists_normalisations_and_rules() -> None:
     said = (ROOT / "docs/sealed-tapes.md").read_text()
     header = parse(seal(STREAMS["text"], Rules())).header
     assert header["normalised"] == [name for name in header["normalised"] if f"| `{name}` |" in said]

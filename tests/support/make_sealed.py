@@ -1,7 +1,7 @@
 """Writes fixtures/sealed-1: `python -m tests.support.make_sealed`. The same bytes at every run; a test compares.
 
 A sealed tape of every format stays for ever and is read by every later version. When the sealed format grows, this file
-is frozen with its tapes: they are never written anew in another format.
+is frozen with its tapes: they are never written again in another format.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ def _exchange() -> list[Record]:
     ]
 
 
-#: What stands in the sealed tapes.
+#: The streams of the sealed tapes.
 STREAMS: Final[Mapping[str, Sequence[Sequence[Record]]]] = MappingProxyType(
     {
         **{name: [Reader().feed(tape)] for name, tape in TAPES.items()},

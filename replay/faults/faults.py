@@ -1,15 +1,7 @@
 """Faults laid over a recorded response: cut, broken, silent, in other chunks, with frames missing, twice or wrong.
 
-    cut@frame:3       an orderly FIN there, without the last chunk    drop@done     without a frame: done, finish,
-    reset@tool:x      a TCP reset there                                             usage, frame:3
-    stall@byte:120    silence there, until the client leaves          duplicate@frame:3   a frame twice
-    eof@text          a proper end of HTTP there                      rechunk=1     in chunks of so many bytes, one
-    garbage@start     bytes that are not HTTP there                                 per `frame`, or `all` in one
-    error@finish      an error frame of the dialect, then the end     slow=0.2      so many seconds before each chunk
-    status=429/7      this status instead, with a Retry-After         attempts=503,reset,ok   the first ones, in order
-
-`#2` after a fault means the second stream alone. places.py lists the places. Faults depend only on bytes, so they are
-the same at every speed. They apply in the order given.
+docs/replay.md lists them. Faults depend only on bytes, so they are the same at every speed; they apply in the order
+given.
 """
 
 import re

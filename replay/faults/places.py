@@ -1,12 +1,4 @@
-"""Places in a streamed response, at which a fault happens.
-
-frame:3       after the third frame              text      after the first frame with text (text:3 the third)
-frame:3+10    ten bytes into the fourth          tool:X    after the first character of the arguments of a call of X
-byte:120      after that many bytes              tool:X+9  after the ninth; tool:* is a call of any tool
-char:2        inside the second character        finish    before the frame with the finish reason
-              of several bytes                   done      before the last frame
-start, end    before everything, after everything
-"""
+"""Places in a streamed response, at which a fault happens; docs/replay.md lists them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core.json_text import ABSENT, dumps, is_list, is_object, parse
 from wiretape.proxy.security.headers import masked_path
@@ -104,17 +104,14 @@ def exact_key_of(method: str, path: str, sha256: str) -> str:
     return _hash(_with_path(method, path, {"sha256": sha256}))
 
 
-class Canonical:
+class Canonical(NamedTuple):
     """The canonical form of a request, with the ids that it names."""
 
-    __slots__ = ("answers", "ids", "value")
-
-    def __init__(self, value: dict[str, Any], ids: tuple[str, ...], answers: frozenset[str]) -> None:
-        self.value = value
-        #: In order of their numbers.
-        self.ids = ids
-        #: Ids of earlier responses, or of parts of them, that the provider has stored.
-        self.answers = answers
+    value: dict[str, Any]
+    #: In order of their numbers.
+    ids: tuple[str, ...]
+    #: Ids of earlier responses, or of parts of them, that the provider has stored.
+    answers: frozenset[str]
 
 
 def canonical(method: str, path: str, body: bytes, reading: Reading = "settled") -> Canonical:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.replay.dialects import ANSWERS, chat
 from wiretape.events.core.json_text import as_object, parse
 from wiretape.events.wire.sse import Decoder
-from wiretape.replay.faults import faults as faults_module
 from wiretape.replay.faults.faults import KINDS, FaultError, Faults, overlay
 from wiretape.replay.faults.places import PLACES
 from wiretape.replay.playback.script import Fault, Script, Step, event_stream, json_answer
@@ -424,9 +423,8 @@ def test_invalid_faults_are_explained_in_one_line(text: str) -> None:
 
 
 def test_every_kind_is_documented() -> None:
-    assert faults_module.__doc__ is not None
     text = (Path(__file__).parents[2] / "docs/replay.md").read_text(encoding="utf-8")
-    assert [kind for kind in KINDS if kind not in faults_module.__doc__ or f"`{kind}" not in text] == []
+    assert [kind for kind in KINDS if f"`{kind}" not in text] == []
     assert [place for place in PLACES if f"`{place}" not in text] == []
     examples = re.findall(r"(?:`|--fault )([a-z]+[@=][^`A-Z\s]+)(?=[`\s])", text)
     assert len(examples) >= 16

@@ -1,4 +1,4 @@
-"""Captured answers as the proxy would have taped them: chat as such, all else as exchanges, in any reads."""
+"""Captured responses as tapes of the proxy, in random reads."""
 
 import random
 
@@ -9,7 +9,7 @@ __all__ = ["recorded"]
 
 
 def recorded(body: bytes, dialect: str, seed: int = 0) -> list[Record]:
-    """The records of one stream with this body."""
+    """Return a stream with this body."""
     chance = random.Random(seed)  # noqa: S311 - where a read ends is no secret
     recorder = Recorder()
     chat = dialect == "chat"

@@ -1,4 +1,4 @@
-"""Tapes for tests of playing: what a recorder makes of an answer, without any proxy"""
+"""Tapes for tests of playback, made without a proxy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,14 +14,14 @@ __all__ = ["asked", "live", "sealed", "stream"]
 
 
 def asked(text: str, **more: Any) -> bytes:
-    """A request's body."""
+    """Return the body of a request."""
     return dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": text}], **more})
 
 
 def stream(
     script: Script | None = None, text: str = "hi", *, dialect: str = "chat", created: int = 1_795_000_000
 ) -> list[Record]:
-    """The records of one stream that was asked this and answered that."""
+    """Return a stream with this request and response."""
     body = asked(text)
     said: dict[str, Any] = {"stream": True, "usage": True, "model": "m", "n": None, "tools": []}
     facts: dict[str, Any] = {"facts": said} if dialect == "chat" else {}
@@ -36,10 +36,10 @@ def stream(
 
 
 def sealed(*streams: Sequence[Record]) -> bytes:
-    """One file of them, every byte as it was."""
+    """Return a sealed tape with unchanged bytes."""
     return seal(streams, EXACT)
 
 
 def live(records: Sequence[Record]) -> bytes:
-    """One live tape."""
+    """Return a live tape."""
     return b"".join(map(encode, records))

@@ -1,7 +1,7 @@
-"""A client on a bare socket: what it reads, when, and how it ends, with nothing between it and the bytes
+"""A client on a bare socket that keeps every read, its time, and the ending.
 
-Run by itself, `python tests/replay/raw_client.py PORT PATH` asks with the body on stdin and prints JSON; it needs
-nothing but Python.
+As a script, `python tests/replay/raw_client.py PORT PATH KEY` sends the body from stdin and prints JSON; it needs only
+the standard library.
 """
 
 import base64
@@ -19,44 +19,44 @@ _READ_BYTES = 64 * 1024
 
 
 class Heard(NamedTuple):
-    """Times are seconds since the request was sent."""
+    """A response; times are seconds since the request was sent."""
 
     status: int
     headers: list[tuple[str, str]]
     head_s: float
-    #: Each read of the socket that held something of the body, without its framing.
+    #: Each read of the socket with content, without framing.
     reads: list[tuple[float, bytes]]
-    #: `ended` properly, `cut` before that, `reset`, or `silent` until we lost patience.
+    #: `ended` properly, `cut`, `reset`, or `silent` beyond the timeout.
     ending: str
     ended_s: float
 
     @property
     def body(self) -> bytes:
-        """All of it."""
+        """The whole body."""
         return b"".join(data for _, data in self.reads)
 
     @property
     def sha256(self) -> str:
-        """Of the body."""
+        """The hash of the body."""
         return hashlib.sha256(self.body).hexdigest()
 
     @property
     def sizes(self) -> list[int]:
-        """Of each read."""
+        """The size of each read."""
         return [len(data) for _, data in self.reads]
 
     def header(self, name: str) -> str | None:
-        """The first of this name."""
+        """Return the first header with this name."""
         return next((value for each, value in self.headers if each == name), None)
 
     def to_json(self) -> dict[str, Any]:
-        """For a line on stdout."""
+        """Return it as JSON."""
         reads = [[at, base64.b64encode(data).decode()] for at, data in self.reads]
         return {**self._asdict(), "reads": reads}
 
 
 def from_json(value: dict[str, Any]) -> Heard:
-    """The way back."""
+    """Return a response from its JSON."""
     return Heard(
         status=value["status"],
         headers=[(name, content) for name, content in value["headers"]],
@@ -78,9 +78,7 @@ def ask(
     now: Callable[[], float] = time.monotonic,
     took: Callable[[int], object] = lambda _: None,
 ) -> Heard:
-    """One request on a connection of its own, and everything that comes of it. `took` is told of the head, with 0, and
-    of each read of the body, with its length; each read's time was taken before.
-    """
+    """Send one request on its own connection. `took` gets 0 for the head and the size of each read of the body."""
     lines = [
         f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Content-Type: application/json",
         f"Authorization: Bearer {key}", f"Content-Length: {len(body)}", "Connection: close", "", "",
@@ -129,7 +127,7 @@ def _headers(head: bytes) -> list[tuple[str, str]]:
 
 
 class _Framing:
-    """Takes the framing of a body apart; `done` where it says that this is all."""
+    """Removes the framing of a body; `done` when it is complete."""
 
     def __init__(self, headers: list[tuple[str, str]] | None = None) -> None:
         known = dict(headers or [])
@@ -137,16 +135,16 @@ class _Framing:
         self._left = int(known["content-length"]) if "content-length" in known and not self._chunked else None
         self._by_close = bool(headers) and not self._chunked and self._left is None
         self._held: bytes = b""
-        #: Bytes of the chunk that are still to come, its line end included; None between chunks.
+        #: Bytes left of the chunk with its line end; None between chunks.
         self._chunk: int | None = None
         self.done = self._left == 0
 
     def closed(self) -> bool:
-        """Whether a close now is the proper end."""
+        """Return whether a close is the proper end."""
         return self.done or self._by_close
 
     def feed(self, data: bytes) -> bytes:
-        """The content in it."""
+        """Return the content of a read."""
         if self._left is not None:
             self._left -= len(data)
             self.done = self._left <= 0

@@ -1,4 +1,4 @@
-"""The seven scenarios: what an upstream says, when, and how it ends; for Wiretape and for its peers alike."""
+"""Seven scenarios for Wiretape and its peers: what an upstream sends, when, and how it ends."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -10,7 +10,7 @@ from wiretape.replay.playback.script import EVENT_STREAM, Fault, Request, Script
 
 __all__ = ["BODY", "COOKIE", "KEY", "PASTED", "SCENARIOS", "Scenario", "body_of", "chosen"]
 
-#: What must not be found in a recording: the caller's key, the upstream's cookie, a key that somebody pasted.
+#: Secrets that must not be in a recording: the caller's key, the upstream's cookie, a pasted key.
 KEY: Final = "sk-canary-of-the-caller-4f1c9a7e2b6d8035"
 COOKIE: Final = "session-canary-7d1e0b93c5a24f68"
 PASTED: Final = "sk-proj-canaryPastedIntoAPrompt0123456789abcdefABCDEF"
@@ -19,7 +19,7 @@ _HEADERS: Final = (*EVENT_STREAM, (b"Set-Cookie", b"sid=" + COOKIE.encode()))
 
 
 class Scenario(NamedTuple):
-    """`ending` is the word on the tape; `heard` how a client on a socket hears it."""
+    """`ending` is the ending on the tape, `heard` the ending at a client on a socket."""
 
     says: str
     script: Script
@@ -52,12 +52,12 @@ _USAGE: Final = _frame({}, usage={"prompt_tokens": 9, "completion_tokens": 7, "t
 
 
 def _stream(*said: tuple[float, bytes | Fault]) -> Script:
-    """After so many milliseconds each."""
+    """Return an event stream; each step has its delay in milliseconds."""
     return Script(headers=_HEADERS, steps=[Step(ms / 1_000, what) for ms, what in said])
 
 
 def _split(frame: bytes, character: str) -> tuple[bytes, bytes]:
-    """Inside this character."""
+    """Cut a frame inside this character."""
     at = frame.index(character.encode()) + 1
     return frame[:at], frame[at:]
 
@@ -142,7 +142,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({
 
 
 def body_of(name: str, *, pasted: bool = False) -> bytes:
-    """The request of a scenario. Its words and its model are its own, so that nobody mistakes it for another."""
+    """The request of a scenario. Its words and its model are unique."""
     prompt = f"The scenario called {name}." + (f" My key is {PASTED}, keep it secret." if pasted else "")
     body = {"model": f"scripted-{name}", "stream": True, "messages": [{"role": "user", "content": prompt}]}
     tools = SCENARIOS[name].tools

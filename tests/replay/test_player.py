@@ -9,7 +9,6 @@ from trio.testing import MockClock, memory_stream_pair
 
 from tests.proxy.scripted import Reset
 from tests.support.house import ASKED, DONE, call, finish, house, post, text
-from tests.support.house import frame as chunk_frame
 from tests.support.http import Answer, Client
 from wiretape.events.core.settings import Settings
 from wiretape.events.emission.emit import emit
@@ -278,14 +277,6 @@ def test_malformed_heads_and_ends_can_be_played() -> None:
         assert script_of(failed).unanswered is Fault.STALL
 
 
-async def test_long_gaps_are_kept_under_a_virtual_clock(autojump_clock: MockClock) -> None:
-    del autojump_clock
-    frames = [chunk_frame({"content": str(number)}) for number in range(63)]
-    script = event_stream([*frames, *WHOLE[1:]], gap_s=10.0)
-    again = script_of(await taped(script), speed=ORIGINAL)
-    assert [step.delay_s for step in again.steps if step.what] == [10.0] * 64
-
-
 # -- the client's side -------------------------------------------------------------------------------------------------
 
 
@@ -453,14 +444,3 @@ def test_an_event_beyond_the_limit_is_sealed_and_played_unchanged(rules: Rules, 
     assert {record.kind for record in records[4:-1]} <= {"frame", "rest", kind}
     if rules is EXACT:
         assert sealed == records
-
-
-def test_an_event_beyond_the_limit_is_delivered_at_once() -> None:
-    for kind in ("body", "rest"):
-        records = beyond(kind, FRAMES[0], FRAMES[1], FRAMES[2])
-        assert [(record.kind, record.raw) for record in records[4:-1]] == [
-            ("frame", FRAMES[0]),
-            ("rest", FRAMES[1]),
-            (kind, FRAMES[2]),
-        ]
-        assert [record.keys.get("limit") for record in records[5:-1]] == ["event", "event" if kind == "rest" else None]

@@ -1,4 +1,4 @@
-"""A script played to the real proxy in virtual time, and the tape that it makes of it."""
+"""Play a script to the real proxy in virtual time."""
 
 from collections.abc import Sequence
 
@@ -14,12 +14,12 @@ from wiretape.replay.sealed.load import parse
 
 __all__ = ["taped"]
 
-#: Made for each connection; a request says them anew.
+#: Headers that the client sets itself.
 _OF_THE_CONNECTION = {b"host", b"content-length", b"connection", b"content-type", b"transfer-encoding"}
 
 
 async def taped(script: Script, request: Request) -> Sequence[Record]:
-    """Under a clock that jumps."""
+    """Return the tape that the proxy makes, under an autojump clock."""
 
     async def peer(stream: trio.abc.Stream) -> None:
         upstream = Upstream(lambda _: script)
@@ -41,7 +41,7 @@ def _lines(request: Request) -> list[str]:
 
 
 class _Open(trio.abc.Stream):
-    """Whoever plays it cannot close it: the house does, as a reset or not."""
+    """A stream that only the house closes, as a reset or not."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream

@@ -63,31 +63,6 @@ async def test_tcp_failure_has_the_first_reason(errors: Sequence[OSError], reaso
 
 
 @needs_openssl
-@pytest.mark.parametrize(
-    ("kind", "reason"),
-    [
-        ("expired", "certificate has expired"),
-        ("wrong name", "Hostname mismatch"),
-        ("self-signed", "self-signed certificate"),
-        ("TLS 1.1", "no TLS with"),
-    ],
-)
-async def test_wrong_certificate_is_refused_before_any_request(kind: str, reason: str) -> None:
-    """U05: no byte of the request is sent, and nothing is retried without verification."""
-    reached: list[bytes] = []
-
-    async def script(stream: trio.abc.Stream) -> None:
-        reached.append(await request_of(stream))
-
-    async with served(over_tls(script, kind), context=trusting()) as (transport, upstream):
-        with pytest.raises(RefusedError, match=reason) as raised:
-            await transport.handle_async_request(post(url=HTTPS))
-        assert raised.value.cause == "tls"
-        assert not upstream.still_open
-    assert (len(upstream.opened), reached) == (1, [])
-
-
-@needs_openssl
 async def test_server_is_trusted_only_with_ca_file() -> None:
     async with served(over_tls(answers(OK))) as (transport, _):
         with pytest.raises(RefusedError, match="certificate"):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import trio
-import trio.lowlevel
+import trio.testing
 from trio.testing import MockClock
 
 from tests.support.http import Client, asking, connected, request

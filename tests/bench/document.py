@@ -23,14 +23,12 @@ _PARTS: Final[dict[Part, str]] = {
 
 _TEXT: Final = """\
 
-Written by `make bench`. The core alone, without sockets and files: bytes in, to the lines of the tape, the live fold
-and the bytes that a client gets. CPU time on one core of a shared machine ({machine}).
+Written by `make bench`. The core alone, without sockets and files: from bytes to the lines of the tape, the live fold
+and the client's bytes. CPU time on one core of a shared machine ({machine}).
 
-Every figure is a ratio to `orjson.loads` of the same payloads, because that outlives the machine: the median of
-{turns} turns, in each of which the core and orjson run one after the other with the garbage collector off. Frames have
-{size} bytes and say one more piece of text; the repaired ones say `role` again on top, which a strict client must see
-once, so it is spliced out of each. Short of the bars nothing is checked by time in the default suite;
-`tests/events/test_emit_cost.py` guards there that costs stay linear and memory constant.
+Every figure is a ratio to `orjson.loads` of the same payloads: the median of {turns} turns, in each of which the core
+and orjson run one after the other with the garbage collector off. Frames have {size} bytes and add a piece of text;
+repaired ones also repeat `role`, which a strict client must see once.
 
 ### Against orjson
 
@@ -42,8 +40,8 @@ CPU per frame, the fastest of several runs.
 {lengths}
 ### Memory
 
-Bytes that one stream holds (recorder, live fold, repair, counts of repairs): after {early} frames, and what came on top
-until the last. A read needs some for a moment: the records and frames of one batch.
+Bytes that one stream holds (recorder, live fold, repairs): after {early} frames, and the growth until the last. A read
+also needs memory for the records and frames of its batch.
 
 {held}"""
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from .against import short, tree
 from .document import put
+from .proxy_bars import BEFORE
 from .proxy_load import CASES, Case, Run, run
 from .proxy_parties import CACHE, started, upstream
 
@@ -23,13 +24,13 @@ _TEXT: Final = """
 Written by `python -m tests.bench.proxy_against COMMIT`: medians of {turns} alternating runs on the yardstick's cases,
 with their minimum and maximum in brackets.
 
-| case | {before} | {now} | ratio | {now} within the spread of {before} |
-| --- | --- | --- | --- | --- |
+| case | {before} | {now} | ratio | bar | {now} within the spread of {before} |
+| --- | --- | --- | --- | --- | --- |
 """
 
 
 def main() -> None:
-    """Print a row for the CPU of each case, and one for the first byte of single streams."""
+    """Print a row for each figure; the exit status says whether the bars for CPU hold."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.proxy_against", description=__doc__)
     parser.add_argument("commit")
     parser.add_argument("--turns", type=int, default=_TURNS)
@@ -54,9 +55,15 @@ def main() -> None:
     figures["memory, MB"] = {
         which: [float(max(each.rss_mb for each in turn.values())) for turn in those] for which, those in turns.items()
     }
-    rows = "".join(f"| {name} | {_cells(each['before'], each['now'])} |\n" for name, each in figures.items())
+    limits = {f"{case}, us of CPU a frame": limit for case, limit in BEFORE.items()}
+    rows = "".join(
+        f"| {name} | {_cells(each['before'], each['now'], limits.get(name))} |\n" for name, each in figures.items()
+    )
     sys.stdout.write(rows)
     put("proxy against", _TEXT.format(turns=asked.turns, before=asked.commit, now=short("HEAD")) + rows)
+    broken = [name for name, limit in limits.items() if _ratio(figures[name]["before"], figures[name]["now"]) > limit]
+    if broken:
+        sys.exit("BAR BROKEN: " + "; ".join(broken))
 
 
 def _turn(source: Path, data: Path) -> dict[str, Run]:
@@ -69,13 +76,18 @@ def _turn(source: Path, data: Path) -> dict[str, Run]:
     return runs
 
 
-def _cells(before: list[float], now: list[float]) -> str:
-    middle_before, middle_now = statistics.median(before), statistics.median(now)
+def _ratio(before: list[float], now: list[float]) -> float:
+    return statistics.median(now) / statistics.median(before)
+
+
+def _cells(before: list[float], now: list[float], limit: float | None) -> str:
+    middle_now = statistics.median(now)
     if min(before) <= middle_now <= max(before):
         where = "within"
     else:
         where = "below" if middle_now < min(before) else "**above**"
-    return f"{_range(before)} | {_range(now)} | {middle_now / middle_before:.2f} | {where}"
+    bar = "" if limit is None else f"<= {limit:.2f}"
+    return f"{_range(before)} | {_range(now)} | {_ratio(before, now):.2f} | {bar} | {where}"
 
 
 def _range(values: list[float]) -> str:

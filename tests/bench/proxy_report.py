@@ -8,7 +8,7 @@ from .proxy_load import CASES
 __all__ = ["report", "verdicts"]
 
 _PARTIES: Final = {
-    "wiretape": "Wiretape, as it comes: parsed, taped, folded, normalised",
+    "wiretape": "Wiretape with its defaults: parsed, recorded, normalised",
     "floor": "floor: hypercorn, trio and h11 alone, each frame read as JSON and written again",
     "relay": "relay: Starlette, uvicorn (uvloop), httpx",
     "litellm": "LiteLLM proxy 1.106, one worker",
@@ -17,11 +17,11 @@ _PARTIES: Final = {
 
 _TEXT: Final = """\
 
-Written by `make bench-proxy`: Wiretape as anybody starts it, a raw relay of twenty lines that looks at nothing, and
-the LiteLLM proxy, all in one run, in turns, before one upstream ([the yardstick](../tests/bench/yardstick/README.md)).
-The floor (tests/bench/floor.py) is what our own libraries cost with nothing of ours between them; it promises nothing.
-Medians of {turns}. Upstream, proxy and client share {machine}, so times of waiting say little; CPU time of the
-proxy's process is what can be compared.
+Written by `make bench-proxy`: Wiretape with its defaults, a raw relay of twenty lines that reads nothing, and
+the LiteLLM proxy, in one run, in turns, in front of one upstream ([the yardstick](../tests/bench/yardstick/README.md)).
+The floor (tests/bench/floor.py) is the cost of an ASGI server, trio and h11 alone.
+Medians of {turns}. Upstream, proxy and client share {machine}, so compare the CPU time of the proxy's
+process rather than waiting times.
 
 ### CPU a frame, and the first byte
 
@@ -78,7 +78,7 @@ def _disk_note(figures: Figures) -> str:
         return ""
     return (
         f"\nMaking a file took {figures.file_us:.0f} us where the tapes lay: ext4 takes 20, and more for some minutes "
-        "behind many deletions there.\n"
+        "after many deletions there.\n"
     )
 
 

@@ -150,11 +150,11 @@ def _asked(path: Path, step: str) -> Run:
 
 _TEXT: Final = """
 Written by `python -m tests.bench.replay`: live tapes with each frame in a read of its own, read 64 KiB at a time, on
-one core of a shared machine ({machine}). Folded is the message, the calls, the usage and the warnings. Plain frames
-say one more piece of text, repaired ones their role again, and of the mixed ones a fifth are arguments and comments.
-The bars are {bars} events a second, and memory that does not grow with the tape, beside the text that it comes to.
+one core of a shared machine ({machine}). The fold keeps message, calls, usage and warnings. Plain frames add a
+piece of text, repaired ones repeat their role, and a fifth of the mixed ones are arguments and comments.
+The bars are {bars} events a second, and memory that does not grow with the tape, apart from the accumulated text.
 
-| tape | lines | what is done | us an event | events a second | MB/s | peak, MB above the start | text, MB |
+| tape | lines | steps | us an event | events a second | MB/s | peak, MB above the start | text, MB |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 {rows}
 """

@@ -33,7 +33,9 @@ def from_sse(data: bytes) -> Contents:
 
 def to_sse(records: Sequence[Record], *, client: bool = False) -> tuple[bytes, Counter[str]]:
     """Return the upstream's bytes, or with `client` those that the client received; and what is lost."""
-    lost = Counter(("boundaries", "client", "ending", "headers", "request", "settings", "status", "time", "times"))
+    lost: Counter[str] = Counter(
+        ("boundaries", "client", "ending", "headers", "request", "settings", "status", "time", "times")
+    )
     lost["attempts"] = int(sum(record.kind == "attempt" for record in records) > 1)
     lost["merged"] = int(client)
     return emit(records) if client else b"".join(part for _, part in reads(attempts_of(records)[-1])), +lost

@@ -37,6 +37,10 @@ class Headers:
         """Return every value of a header."""
         return [value for lower, _, value in self._entries if lower == name]
 
+    def media_type(self) -> bytes:
+        """Return the media type of `content-type` in lower case, without parameters."""
+        return self.get(b"content-type").partition(b";")[0].strip().lower()
+
     def names(self) -> list[bytes]:
         """Return the lower-case name of each header, repeated ones repeatedly."""
         return [lower for lower, _, _ in self._entries]

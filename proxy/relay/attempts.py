@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.model import UpstreamError
 
-from ..http_headers import Header
+from ..http_headers import Header, Headers
 from ..limits import RETRY_AFTER_MAX_S, RETRY_FIRST_S
 from ..upstream.errors import RefusedError, WireError
 from .http_responses import Answer, error, stream_header, wrapped_error
@@ -252,5 +252,5 @@ def failure_answer(
     answer = wrapped_error(failure.status or 502, upstream_headers, body)
     headers = answer.headers
     if exhausted:  # the upstream's own advice was followed already
-        headers = tuple(header for header in headers if header[0].lower() != b"x-should-retry")
+        headers = tuple(Headers(headers).without({b"x-should-retry"}))
     return Answer(answer.status, (*headers, *extra), answer.body)

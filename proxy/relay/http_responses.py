@@ -11,7 +11,7 @@ import trio
 
 from wiretape.events.core.json_text import ABSENT, dumps, parse
 
-from ..http_headers import Header
+from ..http_headers import Header, Headers
 from ..limits import ERROR_BYTES_MAX, EXCERPT_CHARS_MAX, FINAL_SEND_TIMEOUT_S
 from ..security.access import Refusal
 from ..security.headers import to_client
@@ -106,26 +106,27 @@ def relayed_head(status: int, upstream_headers: Iterable[Header], stream: str, *
 
 def stream_headers(upstream_headers: Iterable[Header], stream: str) -> list[Header]:
     """Return the headers of an event stream: ours, and the upstream's end-to-end headers."""
-    passed = [header for header in to_client(upstream_headers) if header[0].lower() not in _REPLACED]
     return [
         (b"content-type", b"text/event-stream"),
         *_OWN,
         (b"x-accel-buffering", b"no"),
         stream_header(stream),
-        *passed,
+        *Headers(to_client(upstream_headers)).without(_REPLACED),
     ]
 
 
 def wrapped_error(status: int, headers: Iterable[Header], body: bytes) -> Answer:
     """Return an upstream's error for the client: JSON as it came, all else inside an error of ours."""
-    upstream = to_client(headers)
-    passed = [header for header in upstream if header[0].lower() not in _REPLACED]
+    upstream = Headers(to_client(headers))
+    passed, media = upstream.without(_REPLACED), upstream.media_type()
     if len(body) <= ERROR_BYTES_MAX and parse(body) is not ABSENT:
-        return _whole(status, body, (b"content-type", _json_type(upstream)), *_OWN, *passed)
-    media = _media(upstream).decode("latin-1")
+        is_json = media == _JSON or media.endswith(b"+json")
+        content_type = upstream.get(b"content-type") if is_json else _JSON
+        return _whole(status, body, (b"content-type", content_type), *_OWN, *passed)
     excerpt = body[: 4 * EXCERPT_CHARS_MAX].decode("utf-8", "replace")[:EXCERPT_CHARS_MAX].strip()
-    message = f"The upstream answered {status}"
-    message += f" with {len(body)} bytes of {media or 'an unknown type'}: {excerpt}" if excerpt else " without a reason"
+    kind = media.decode("latin-1") or "an unknown type"
+    reason = f" with {len(body)} bytes of {kind}: {excerpt}" if excerpt else " without a reason"
+    message = f"The upstream answered {status}{reason}"
     return error(status, message, type="upstream_error", code=f"http_{status}", headers=passed)
 
 
@@ -143,16 +144,3 @@ def _whole(status: int, body: bytes, *headers: Header) -> Answer:
 def _escaped(text: bytes) -> bytes:
     """Escape JSON so that it is harmless as HTML; these bytes can only be inside strings."""
     return text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
-
-
-def _media(headers: Iterable[Header]) -> bytes:
-    types = [value for name, value in headers if name.lower() == b"content-type"]
-    return types[0].partition(b";")[0].strip().lower() if types else b""
-
-
-def _json_type(headers: list[Header]) -> bytes:
-    """Return the upstream's media type if it is one for JSON."""
-    media = _media(headers)
-    if media == _JSON or media.endswith(b"+json"):
-        return next(value for name, value in headers if name.lower() == b"content-type")
-    return _JSON

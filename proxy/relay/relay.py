@@ -20,6 +20,7 @@ from wiretape.events.tape.stall_signals import lives, speaks
 from wiretape.events.wire.sse import parse_block
 
 from ..config.model import Config
+from ..http_headers import Headers
 from ..limits import FRAMES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
 from ..server.reaper import Reaper
 from ..store.linking import Running
@@ -642,6 +643,5 @@ class Relay:
 
 def _content_length(answer: Answer | None) -> int:
     """Return the length that a relayed head announced; 0 if it announced none."""
-    headers = answer.headers if answer is not None else ()
-    lengths = [value for name, value in headers if name.lower() == b"content-length"]
-    return int(lengths[0]) if lengths and lengths[0].isdigit() else 0
+    length = Headers(answer.headers).get(b"content-length") if answer is not None else b""
+    return int(length) if length.isdigit() else 0

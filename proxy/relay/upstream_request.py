@@ -88,7 +88,7 @@ class UpstreamRequest:
             headers = to_upstream(request.headers, target, own_key=request.own_key, hermes=request.route.hermes)
             if isinstance(body, bytes) and body:  # it may have been edited
                 stale = {b"content-length"} if body is request.body else {b"content-length", b"content-encoding"}
-                headers = [header for header in headers if header[0].lower() not in stale]
+                headers = Headers(headers).without(stale)
             path = request_target(target, request.path_tail, request.query)
             origin = base_of(target.url).origin
             outgoing = self._transport.addressed(origin, request.method.encode("ascii"), path, headers, body)

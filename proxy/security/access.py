@@ -93,8 +93,7 @@ def admit(
 
 def content_type_refusal(headers: Headers) -> Refusal | None:
     """Return the 415 for a chat request that is not JSON: pages can send other types without a preflight (C11)."""
-    types = headers.all(b"content-type")
-    if len(types) == 1 and types[0].partition(b";")[0].strip().lower() == b"application/json":
+    if len(headers.all(b"content-type")) == 1 and headers.media_type() == b"application/json":
         return None
     return Refusal(415, "unsupported_media_type", "Send chat requests with content-type: application/json.")
 

@@ -6,9 +6,9 @@ they take every `data` for a chunk (clients.md 3 and 7). So it becomes the frame
 
 import re
 from collections.abc import Container
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from ..core.json_text import dumps, is_object, members
+from ..core.json_text import dumps, is_object
 from ..core.lifecycle import STATUS_ON_WIRE, State
 from ..core.limits import (
     CALL_ID_CHARS_MAX,
@@ -21,11 +21,10 @@ from ..core.limits import (
 )
 from ..core.model import ToolProgress
 from ..folds.wire import Wire
-from ..wire.sse import encode
-from .answers import Failure, choices_of
-from .write import PROGRESS_EVENT, Envelope, chunk, short
+from .errors import Failure, choices_of
+from .write import Envelope, chunk, short
 
-__all__ = ["NOTE", "AgentTools", "Progress", "Retold", "ended_by_length", "failure_of_agent", "frame_of"]
+__all__ = ["NOTE", "AgentTools", "Retold", "card_of", "ended_by_length", "failure_of_agent"]
 
 _STATUSES: Final = frozenset({"running", "completed", "failed"})
 #: Members of a chunk that mean something to clients, and those that we write.
@@ -43,17 +42,6 @@ NOTE: Final = re.compile(
 )
 
 
-class Progress(NamedTuple):
-    """A frame of its own about a tool that it runs."""
-
-    n: int
-    #: As it came.
-    frame: bytes
-    #: In one line.
-    payload: bytes
-    value: dict[str, Any]
-
-
 class AgentTools:
     """Which of its frames are news: of each call one `running` and one end, in this order (law L7)."""
 
@@ -63,10 +51,10 @@ class AgentTools:
         #: calls from 0 each time.
         self._ids: dict[str, str] = {}
 
-    def event(self, progress: Progress, wire: Wire, answered: Container[str]) -> ToolProgress | None:
-        """What it means, if anything; `answered` are the ids whose results the client brought and is told of here."""
+    def event(self, n: int, value: dict[str, Any], wire: Wire, answered: Container[str]) -> ToolProgress | None:
+        """Return what a progress frame means, if anything; `answered` are ids whose results this stream reports."""
         ran = wire.ran
-        given, name, status = (_text(progress.value.get(key)) for key in ("toolCallId", "tool", "status"))
+        given, name, status = (_text(value.get(key)) for key in ("toolCallId", "tool", "status"))
         known = ran.get(self._ids.get(given, ""))
         runs = known is not None and known.state is State.RUNNING
         if not given or not name or status not in _STATUSES or runs is (status == "running"):
@@ -74,27 +62,23 @@ class AgentTools:
         if len(given) > CALL_ID_CHARS_MAX or len(name) > NAME_CHARS_MAX:
             return None
         if known is not None and runs:
-            return ToolProgress(n=progress.n, id=known.id, name=known.name, status=status)
+            return ToolProgress(n=n, id=known.id, name=known.name, status=status)
         if any(call.id == given and call.state in STATUS_ON_WIRE for call in wire.calls()):
             return None  # the client was told of it as a call of its own
         taken = given in ran or given in answered
         self._ids[given] = f"call_{self._stream_id}_ran_{len(ran)}" if taken else given
-        return ToolProgress(n=progress.n, id=self._ids[given], name=name, status=status)
+        return ToolProgress(n=n, id=self._ids[given], name=name, status=status)
 
 
-def frame_of(progress: Progress, event: ToolProgress, envelope: Envelope) -> bytes:
-    """The frame for it: chunk-shaped with an empty delta; what else it says keeps its bytes, if a card can show it."""
-    payload = progress.payload
-    given = {member.key: member for member in members(payload, payload.index(b"{"))}
-    said = {"tool": event.name, "toolCallId": event.id, "status": event.status}
-    parts = [chunk(envelope, 0, {})[:-1], dumps(said)[1:-1]]
-    for member in given.values():
-        value = progress.value[member.key]
-        if member.key == "label" and isinstance(value, str) and short(value) != value:
-            parts.append(dumps({"label": short(value)})[1:-1])
-        elif member.key not in _OURS and member.end - member.value <= PREVIEW_BYTES_MAX and _shown(member.key, value):
-            parts.append(payload[member.start : member.end])
-    return encode(b",".join(parts) + b"}", event=PROGRESS_EVENT)
+def card_of(value: dict[str, Any], event: ToolProgress, envelope: Envelope) -> dict[str, Any]:
+    """Return the chunk for it, with an empty delta and with its other members, if a card can show them."""
+    card = {**chunk(envelope, 0, {}), "tool": event.name, "toolCallId": event.id, "status": event.status}
+    for key, member in value.items():
+        if key == "label" and isinstance(member, str) and short(member) != member:
+            card[key] = short(member)
+        elif key not in _OURS and len(dumps(member)) <= PREVIEW_BYTES_MAX and _shown(key, member):
+            card[key] = member
+    return card
 
 
 def _shown(key: str, value: Any) -> bool:
@@ -104,15 +88,13 @@ def _shown(key: str, value: Any) -> bool:
     return True
 
 
-def failure_of_agent(failure: Failure, payload: bytes, value: dict[str, Any]) -> Failure:
-    """Its error, with its own account of it beside: whether it was partial, and the code that its `error` lacks."""
+def failure_of_agent(failure: Failure, value: dict[str, Any]) -> Failure:
+    """Add the agent's own account to its error: whether it was partial, and the code that the error lacks."""
     account = value.get("hermes")
     if not is_object(account):
         return failure
-    member = next(member for member in reversed(members(payload, payload.index(b"{"))) if member.key == "hermes")
-    told = failure.frame[len(b"data: ") : -len(b"}\n\n")]
-    frame = encode(b"%b,%b}" % (told, payload[member.start : member.end]))
-    return failure._replace(frame=frame, code=_text(account.get("error_code")) or failure.code)
+    code = _text(account.get("error_code")) or failure.code
+    return failure._replace(value={**failure.value, "hermes": account}, code=code)
 
 
 def ended_by_length(value: dict[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..core.json_text import as_list, as_object, is_object
+from ..core.json_text import is_object
 from ..core.model import (
     Event,
     Finish,
@@ -13,11 +13,10 @@ from ..core.model import (
     ToolArgumentsDelta,
     ToolCallStarted,
     ToolNameDelta,
-    ToolResultSeen,
     Usage,
 )
 
-__all__ = ["LEGACY_CALL", "delivers", "events", "orphans", "results", "says_content", "says_text", "texts"]
+__all__ = ["LEGACY_CALL", "events", "says_content"]
 
 #: The number of a legacy `function_call`, beside which the calls of the same choice count from 0.
 LEGACY_CALL: Final = -1
@@ -33,15 +32,6 @@ def events(value: dict[str, Any], n: int) -> Iterator[Event]:
         reason = choice.get("finish_reason")
         if isinstance(reason, str):
             yield Finish(n=n, choice=index, reason=reason)
-    usage = value.get("usage")
-    if is_object(usage) and usage:
-        yield Usage(n=n, counts=usage)
-
-
-def texts(value: dict[str, Any], n: int) -> Iterator[Event]:
-    """The same of a chunk of which it is known that its one choice says nothing but text."""
-    (choice,) = value["choices"]
-    yield from _texts(choice["delta"], n, choice["index"])
     usage = value.get("usage")
     if is_object(usage) and usage:
         yield Usage(n=n, counts=usage)
@@ -86,41 +76,6 @@ def _legacy_call(function: dict[str, Any], n: int, choice: int) -> Iterator[Even
         yield ToolArgumentsDelta(n=n, choice=choice, call=LEGACY_CALL, text=arguments)
 
 
-def delivers(value: dict[str, Any]) -> bool:
-    """Whether a canonical chunk carries anything beyond role, usage and empty deltas."""
-    return any(choice.get("finish_reason") or says_content(choice["delta"]) for choice in value["choices"])
-
-
 def says_content(delta: dict[str, Any]) -> bool:
-    """Whether a delta says more than a role; what we do not know is content too."""
+    """Return whether a delta contains more than a role; unknown members are content too."""
     return any(part and key != "role" for key, part in delta.items())
-
-
-def says_text(value: Any) -> bool:
-    """Whether some choice of a chunk, whatever its shape, brings a piece of text."""
-    return any(
-        as_object(as_object(choice).get("delta")).get("content") for choice in as_list(as_object(value).get("choices"))
-    )
-
-
-def results(given: Any, n: int) -> Iterator[ToolResultSeen]:
-    """The tool results that the proxy found in the request, from the keys of a `results` record; each id once."""
-    seen: set[str] = set()
-    for entry in as_list(given):
-        fields = as_object(entry)
-        call_id, name, output, duration = (fields.get(key) for key in ("id", "name", "output", "duration_ms"))
-        if isinstance(call_id, str) and call_id not in seen:
-            seen.add(call_id)
-            yield ToolResultSeen(
-                n=n,
-                id=call_id,
-                name=name if isinstance(name, str) and fields.get("orphan") is not True else "",
-                failed=fields.get("failed") is True,
-                output=output if isinstance(output, str) else "",
-                duration_ms=duration if type(duration) is int else None,
-            )
-
-
-def orphans(given: Any) -> int:
-    """How many of them answer no call of the message before them."""
-    return sum(as_object(entry).get("orphan") is True for entry in as_list(given))

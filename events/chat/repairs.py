@@ -15,6 +15,8 @@ REPAIRS: Final[Mapping[str, str]] = MappingProxyType(
         "framing": "another way of writing the frame: CRLF, CR, no space, several lines, `event`, `id`, a BOM, a tail "
         "without its blank line (Q100 to Q103, Q106, Q108)",
         "invalid_utf8": "bytes that are not UTF-8 became U+FFFD",
+        "reserialised": "an edited frame whose numbers or strings cannot be written again byte for byte",
+        "key_repeated": "of a key that an edited frame repeats in one object the last value is kept",
         "not_json": "a payload that is not JSON is withheld",
         "unframed": "bytes that are no SSE are withheld; an error among them is told (Q93)",
         "foreign": "JSON that is no chunk is withheld (Q28, Q49)",

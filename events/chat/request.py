@@ -5,7 +5,7 @@ from typing import Any
 from ..core.json_text import as_list, as_object, is_object
 from ..core.settings import Facts
 
-__all__ = ["facts"]
+__all__ = ["facts", "said_in"]
 
 
 def facts(body: Any) -> Facts:
@@ -29,3 +29,15 @@ def _tool_name(tool: Any) -> str:
     inner: Any = given.get("function") or given.get("custom")
     name = (inner if is_object(inner) else given).get("name")
     return name if isinstance(name, str) else ""
+
+
+def said_in(entry: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
+    """What of an entry of `tool_calls` says its name and arguments, if it is there, and whether it is a custom tool's.
+
+    Gateways may write both members, one of them empty; then the type tells, or which of them says something.
+    """
+    function, custom, is_custom = entry.get("function"), entry.get("custom"), entry.get("type") == "custom"
+    says = is_object(function) and any(function.get(key) for key in ("name", "arguments"))
+    if is_object(custom) and (is_custom or not says):
+        return custom, True
+    return (function, False) if is_object(function) else (None, is_custom)

@@ -9,14 +9,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..core.json_text import as_list, as_object
-from ..core.limits import CALL_ID_CHARS_MAX, PREVIEW_BYTES_MAX, RESULTS_MAX
-from ..core.model import ToolResultSeen
-from ..emission.ledger import Ledger
-from ..tape.record import Record
-from . import read
-from .entry import said_in
+from ..core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
+from .request import said_in
 
-__all__ = ["LEGACY_ID", "Found", "Result", "Results", "preview", "results_in"]
+__all__ = ["LEGACY_ID", "Found", "Result", "preview", "results_in"]
 
 #: A legacy `function_call` has no id; `read` gives the one of the first choice this, and clients send no other back.
 LEGACY_ID = "function_call_0"
@@ -126,48 +122,3 @@ def preview(text: str) -> str:
     if len(text) <= PREVIEW_BYTES_MAX and len(encoded) <= PREVIEW_BYTES_MAX:
         return text
     return encoded[:PREVIEW_BYTES_MAX].decode("utf-8", "ignore")
-
-
-class Results:
-    """Those of one stream's tape on their way to the client: due once, and once more in each attempt."""
-
-    def __init__(self, ledger: Ledger, *, told: bool) -> None:
-        self._ledger = ledger
-        self._told = told
-        self._results: list[ToolResultSeen] = []
-        self._due = False
-
-    def take(self, record: Record, *, told: bool) -> list[ToolResultSeen]:
-        """What a `results` record says; where results are told, the ledger has those that nobody is told of."""
-        given = record.keys.get("results")
-        seen = list(read.results(given, record.n))
-        if self._told and told:
-            named = [result for result in seen if result.name and not result.internal]
-            self._results = [result for result in named if len(result.id) <= CALL_ID_CHARS_MAX]
-            for _ in range(len(named) - len(self._results)):
-                self._ledger.flagged(record.n, "call_id_long")
-            for _ in range(sum(result.internal for result in seen)):
-                self._ledger.flagged(record.n, "internal_tool")
-            for _ in range(read.orphans(given)):
-                self._ledger.flagged(record.n, "orphan_result")
-        self._due = True
-        return seen
-
-    @property
-    def told_of(self) -> frozenset[str]:
-        """The ids that frames of this stream say the end of."""
-        return frozenset(result.id for result in self._results)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether something is to be told with the next frame."""
-        return self._due and bool(self._results)
-
-    def begin(self) -> None:
-        """Of an attempt before this one no client has seen anything."""
-        self._due = True
-
-    def due(self) -> list[ToolResultSeen]:
-        """What is to be told now."""
-        due, self._due = self._due, False
-        return self._results if due else []

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from math import isfinite
-from typing import Any, Final, NamedTuple, NoReturn, TypeGuard
+from typing import Any, Final, NamedTuple, NoReturn, Self, TypeGuard
 
 import orjson
 
@@ -14,6 +14,7 @@ __all__ = [
     "ABSENT",
     "Boundary",
     "Member",
+    "Number",
     "as_list",
     "as_object",
     "dumps",
@@ -23,6 +24,7 @@ __all__ = [
     "joined_surrogates",
     "members",
     "parse",
+    "parse_exactly",
 ]
 
 #: What `parse` gives for bytes that are not JSON, since null is JSON.
@@ -69,6 +71,41 @@ def parse(text: bytes) -> Any:
         return _decode(text.decode())
     except (ValueError, RecursionError):
         return ABSENT
+
+
+class Number(float):
+    """A number that keeps its spelling, because a float would lose digits or its range: `1e400`, `4.95e-6`."""
+
+    __slots__ = ("text",)
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    text: str
+
+
+def parse_exactly(text: bytes) -> tuple[Any, list[str]]:
+    """Return the value of JSON text without losing integers or the spelling of numbers, and the keys that repeat.
+
+    Of repeated keys the last one counts, as in every JSON reader that we know.
+    """
+    repeated: list[str] = []
+
+    def from_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated.extend(key for key in value if keys.count(key) > 1)
+        return value
+
+    value = json.loads(text, object_pairs_hook=from_pairs, parse_float=Number, parse_int=_exact_integer)
+    return value, repeated
+
+
+def _exact_integer(digits: str) -> int | Number:
+    return int(digits) if len(digits) < 4_300 else Number(digits)
 
 
 def _nests_too_deeply(text: bytes) -> bool:
@@ -137,7 +174,13 @@ def _written(value: Any) -> Iterator[str]:
             yield "["
             unended.append((zip(_separated("" for _ in value), value, strict=True), "]"))
         else:
-            yield "null" if isinstance(value, float) and not isfinite(value) else json.dumps(value)
+            yield _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, Number):
+        return value.text
+    return "null" if isinstance(value, float) and not isfinite(value) else json.dumps(value)
 
 
 def _separated(texts: Iterator[str]) -> Iterator[str]:

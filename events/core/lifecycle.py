@@ -22,7 +22,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["STATUS_ON_WIRE", "TABLE", "TERMINAL", "State", "Trigger", "step"]
+__all__ = ["CUT_FINISHES", "STATUS_ON_WIRE", "TABLE", "TERMINAL", "State", "Trigger", "step"]
 
 
 class State(Enum):
@@ -102,6 +102,10 @@ STATUS_ON_WIRE: Final[Mapping[State, str]] = MappingProxyType(
         State.MALFORMED: "dropped",
     }
 )
+
+
+#: Finish reasons that cut the open calls of their choice, so that none may be taken for whole.
+CUT_FINISHES: Final = frozenset({"length", "content_filter"})
 
 
 def step(state: State, trigger: Trigger) -> State:

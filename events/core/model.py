@@ -7,6 +7,8 @@ which stream it belongs to is the tape's business. `match` over `Event` ends in 
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .json_text import ABSENT
+
 __all__ = [
     "AttemptStarted",
     "Ended",
@@ -14,6 +16,7 @@ __all__ = [
     "Event",
     "Finish",
     "ForeignFrame",
+    "HandedOver",
     "ReasoningDelta",
     "RefusalDelta",
     "Repaired",
@@ -134,6 +137,15 @@ class ToolArgumentsComplete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOver:
+    """A call went to the client before its choice finished; the finish of a choice hands over all others."""
+
+    n: int
+    choice: int
+    call: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallDamaged:
     """Something that the upstream said of a call, or may have said, could not be read: nobody may run it."""
 
@@ -212,18 +224,20 @@ class ForeignFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """One entry of the ledger: where what was emitted differs from what came.
+    """One entry of the ledger: a difference between what came and what was emitted.
 
-    Entries are patches in order: `at` counts bytes of what the entry before it left (the first one: of the frame as it
-    came), and the `before` that stands there became `after`. An added frame has an empty `before`, a withheld one an
-    empty `after`; what was only told has neither.
+    With a `key`, one member of the object at `path` in the payload of the record's frame changed from `before` to
+    `after` (an integer key is an element that left its list); ABSENT means that it was not or is no longer in there.
+    Without a key, `before` and `after` are whole frames: one was added, withheld or replaced. An entry with neither
+    marks something that was noticed and not changed. Entries of one record apply in order.
     """
 
     n: int
     repair: str
-    at: int
-    before: bytes
-    after: bytes
+    path: tuple[str | int, ...] = ()
+    key: str | int | None = None
+    before: Any = ABSENT
+    after: Any = ABSENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +260,7 @@ Event = (
     | ToolNameDelta
     | ToolArgumentsDelta
     | ToolArgumentsComplete
+    | HandedOver
     | ToolCallDamaged
     | ToolResultSeen
     | ToolProgress

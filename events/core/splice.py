@@ -1,20 +1,16 @@
 """Edits of JSON text in place: what is not edited keeps its very bytes.
 
-Re-serialising would lose big integers and repeated keys and costs more, so a repair names members to drop, set or
-rename, and everything else of the payload is copied. Streams ask for the same edits on frame after frame in which only
-one string differs; the places are then known from the frame before (`_Template`).
+For request bodies of megabytes, which cost too much to parse and write again for one member. (Frames of a stream are
+edited parsed: emission/edits.py.)
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from .json_text import Member, dumps, elements, members
 
-_QUOTE: Final = 34
-
-__all__ = ["Action", "Edit", "Op", "Path", "Splicer", "apply", "locate"]
+__all__ = ["Action", "Edit", "Op", "Path", "Places", "apply", "locate"]
 
 Path = tuple[str | int, ...]
 
@@ -25,10 +21,6 @@ class Action(Enum):
     DROP = "drop"
     #: Replace the value, or insert the member at the front of its object.
     SET = "set"
-    #: `value` is the new key, without quotes.
-    RENAME = "rename"
-    #: The value's own text becomes a JSON string: 12 -> "12", {"a":1} -> "{\"a\":1}".
-    QUOTE = "quote"
     #: The element at `path` leaves its array.
     OMIT = "omit"
 
@@ -66,10 +58,7 @@ def apply(payload: bytes, edits: Sequence[Edit]) -> bytes:
 
 def locate(payload: bytes, ops: Sequence[Op]) -> list[Edit]:
     """The edits that carry out `ops`, in order of place."""
-    return _locate(payload, ops, _Places(payload))
-
-
-def _locate(payload: bytes, ops: Sequence[Op], places: "_Places") -> list[Edit]:
+    places = Places(payload)
     omitted = {op.path: op.repair for op in ops if op.action is Action.OMIT}
     edits: list[Edit] = []
     for array in dict.fromkeys(path[:-1] for path in omitted):
@@ -80,12 +69,12 @@ def _locate(payload: bytes, ops: Sequence[Op], places: "_Places") -> list[Edit]:
         if op.action is not Action.OMIT:
             by_object.setdefault(op.path, []).append(op)
     for path, changes in by_object.items():
-        edits += _edits_of_object(payload, places, path, changes)
+        edits += _edits_of_object(places, path, changes)
     return sorted(edits, key=lambda edit: (edit.start, edit.end))
 
 
-class _Places:
-    """Where the objects and arrays of one payload stand, each read once."""
+class Places:
+    """Where the values of one JSON text are; each object and array is read once."""
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
@@ -100,6 +89,11 @@ class _Places:
             return self.elements(parent)[last][0]
         # Of repeated keys the last one counts, as in every JSON reader that we know.
         return [member for member in self.members(parent) if member.key == last][-1].value
+
+    def text(self, path: Path, key: str) -> bytes:
+        """Return the text of a member of the object at `path`."""
+        member = [member for member in self.members(path) if member.key == key][-1]
+        return self._payload[member.value : member.end]
 
     def elements(self, path: Path) -> list[tuple[int, int]]:
         if path not in self._elements:
@@ -126,7 +120,7 @@ def _removals(spans: Sequence[tuple[int, int]], repairs: Sequence[str | None]) -
     return edits
 
 
-def _edits_of_object(payload: bytes, places: _Places, path: Path, ops: list[Op]) -> list[Edit]:
+def _edits_of_object(places: Places, path: Path, ops: list[Op]) -> list[Edit]:
     present = places.members(path)
     dropped = {op.key: op.repair for op in ops if op.action is Action.DROP}
     repairs = [dropped.get(member.key) for member in present]
@@ -137,101 +131,12 @@ def _edits_of_object(payload: bytes, places: _Places, path: Path, ops: list[Op])
         if op.action is Action.DROP:
             continue
         if target is None:
-            assert op.action is Action.SET, f"{op.key!r} is not there: {op.repair} cannot {op.action.value} it"
             inserted.append(op)
-        elif op.action is Action.RENAME:
-            edits.append(Edit(op.repair, target.start, target.key_end, dumps(op.value.decode())))
         else:
-            text = payload[target.value : target.end]
-            new = op.value if op.action is Action.SET else dumps(text.decode())
-            edits.append(Edit(op.repair, target.value, target.end, new))
+            edits.append(Edit(op.repair, target.value, target.end, op.value))
     at = places.start(path) + 1
     kept = None in repairs
     for place, op in enumerate(inserted):
         comma = b"," if kept or place + 1 < len(inserted) else b""
         edits.append(Edit(op.repair, at, at, b"%b:%b%b" % (dumps(op.key), op.value, comma)))
     return edits
-
-
-class _Template(NamedTuple):
-    """A payload whose ops are located, as the text between the strings that may change: as it came, and as it goes."""
-
-    ops: Sequence[Op]
-    literals: list[bytes]
-    new: list[bytes]
-
-
-#: The inside of a JSON string: what stands between two equal literals is that one string, so no key or bracket moved.
-_INSIDE_STRING: Final = re.compile(rb'(?:[^"\\]++|\\.)*+')
-
-
-class Splicer:
-    """Carries out ops on frame after frame of one stream."""
-
-    __slots__ = ("_holes", "_template")
-
-    def __init__(self, holes: Sequence[tuple[Path, str]]) -> None:
-        """`holes` are the members (path, key) whose string changes from frame to frame."""
-        self._holes = holes
-        self._template: _Template | None = None
-
-    def apply(self, payload: bytes, ops: Sequence[Op]) -> bytes:
-        """The payload with the ops carried out."""
-        if self._template is not None and self._template.ops == ops and (new := self.again(payload)) is not None:
-            return new
-        places = _Places(payload)
-        edits = _locate(payload, ops, places)
-        self._template = self._learn(payload, ops, edits, places)
-        return apply(payload, edits)
-
-    @property
-    def ops(self) -> Sequence[Op]:
-        """The ops that `again` carries out."""
-        return self._template.ops if self._template is not None else ()
-
-    def again(self, payload: bytes) -> bytes | None:
-        """The same ops as last time, if this payload differs from that one only inside the strings that may change."""
-        template = self._template
-        if template is None or not payload.startswith(template.literals[0]):
-            return None
-        position = len(template.literals[0])
-        parts = [template.new[0]]
-        for literal, new in zip(template.literals[1:], template.new[1:], strict=True):
-            inside = _INSIDE_STRING.match(payload, position)
-            end = inside.end() if inside else position
-            if not payload.startswith(literal, end):
-                return None
-            parts += (payload[position:end], new)
-            position = end + len(literal)
-        return b"".join(parts) if position == len(payload) else None
-
-    def _learn(self, payload: bytes, ops: Sequence[Op], edits: list[Edit], places: "_Places") -> _Template | None:
-        holes = [
-            (start, end)
-            for start, end in sorted(self._holes_of(payload, places))
-            if all(edit.end <= start or edit.start >= end for edit in edits)
-        ]
-        if not holes:
-            return None
-        literals: list[bytes] = []
-        new: list[bytes] = []
-        begin = 0
-        for end, following in [*holes, (len(payload), len(payload))]:
-            literal = payload[begin:end]
-            inside = [edit for edit in edits if begin <= edit.start and edit.end <= end]
-            literals.append(literal)
-            new.append(
-                apply(literal, [edit._replace(start=edit.start - begin, end=edit.end - begin) for edit in inside])
-            )
-            begin = following
-        return _Template(ops, literals, new)
-
-    def _holes_of(self, payload: bytes, places: "_Places") -> Iterator[tuple[int, int]]:
-        """The insides of the strings that may change."""
-        for path, key in self._holes:
-            try:
-                hole = next((member for member in reversed(places.members(path)) if member.key == key), None)
-            except (IndexError, AssertionError):
-                continue  # this payload has no such object
-            if hole is not None and payload[hole.value] == _QUOTE:
-                yield hole.value + 1, hole.end - 1

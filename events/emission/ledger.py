@@ -1,24 +1,21 @@
 """The ledger: every difference between what came and what was emitted, named (law L8).
 
-Live only the counts are kept. Asked for the whole (a sink is given), the ledger writes one `Repaired` event per
-difference. The entries of a record are patches in order: each speaks of the bytes that the one before it left, the
-first one of the frame as it came, and the result is all that was emitted on account of that record.
+Live, only the counts are kept. With a sink, every difference becomes a `Repaired` event, whose entries turn the parsed
+frame that came into the parsed frames that were emitted because of it.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
+from ..core.json_text import ABSENT
 from ..core.model import Event, Repaired
-from ..core.splice import Edit, Op, apply, locate
-from ..wire.sse import encode
+from .edits import Edit
 
 __all__ = ["Ledger", "Sink"]
 
-_DATA: Final = b"data: "
-
 
 class Sink(Protocol):
-    """Is told every event."""
+    """A receiver of every event."""
 
     def __call__(self, event: Event, /) -> None: ...
 
@@ -28,84 +25,28 @@ class Ledger:
 
     def __init__(self, sink: Callable[[Repaired], None] | None = None) -> None:
         self.counts: dict[str, int] = {}
+        #: Nothing is counted while no client gets what is done.
+        self.muted = False
         self._sink = sink
-        self._bytes: dict[int, bytes] = {}
 
-    @property
-    def whole(self) -> bool:
-        """Whether entries are wanted, not only counts."""
-        return self._sink is not None
+    def edited(self, n: int, edits: Iterable[Edit]) -> None:
+        """Enter the edits of the payload of record `n`."""
+        for repair, path, key, after, before in edits:
+            self._enter(n, repair, path, key, before, after)
 
-    def size(self, n: int) -> int:
-        """How many bytes the record gives so far; 0 while only counts are kept."""
-        return len(self._bytes.get(n, b""))
+    def frame(self, n: int, repair: str, before: bytes | None, after: bytes | None) -> None:
+        """Enter a whole frame that was added, withheld or replaced."""
+        self._enter(n, repair, (), None, ABSENT if before is None else before, ABSENT if after is None else after)
 
-    def came(self, n: int, raw: bytes) -> None:
-        """A frame as it came."""
-        if self._sink is not None:
-            self._bytes[n] = raw
+    def noted(self, n: int, repair: str) -> None:
+        """Enter something that was noticed and not changed."""
+        self._enter(n, repair, (), None, ABSENT, ABSENT)
 
-    def spliced(self, n: int, edits: Sequence[Edit], offset: int) -> None:
-        """Edits of a payload that stands at `offset` of the frame."""
-        for edit in edits:
-            self.count(edit.repair)
-            if self._sink is not None:
-                at, size = edit.start + offset, edit.end - edit.start
-                self._patch(n, edit.repair, at, size, edit.new)
-                offset += len(edit.new) - size
-
-    def edited(self, n: int, frame: bytes, ops: Sequence[Op]) -> bytes:
-        """One of the record's frames, with these changes made."""
-        if not ops:
-            return frame
-        payload = frame[len(_DATA) : -2]
-        edits = locate(payload, ops)
-        at = self._bytes[n].index(frame) if self.whole else 0
-        self.spliced(n, edits, at + len(_DATA))
-        return encode(apply(payload, edits))
-
-    def replaced(self, n: int, repair: str, after: bytes) -> None:
-        """The whole of what the record gave so far is now this."""
-        self.count(repair)
-        if self._sink is not None:
-            self._patch(n, repair, 0, len(self._bytes.get(n, b"")), after)
-
-    def withheld(self, n: int, repair: str) -> None:
-        """Nothing of the record goes out."""
-        self.replaced(n, repair, b"")
-
-    def removed(self, n: int, repair: str, frame: bytes) -> None:
-        """One of the record's frames does not go out after all."""
-        self.count(repair)
-        if self._sink is not None:
-            self._patch(n, repair, self._bytes[n].index(frame), len(frame), b"")
-
-    def added(self, n: int, repair: str, frame: bytes) -> None:
-        """A frame of ours, on account of this record."""
-        self.count(repair)
-        if self._sink is not None:
-            self._patch(n, repair, len(self._bytes.get(n, b"")), 0, frame)
-
-    def flagged(self, n: int, repair: str) -> None:
-        """Something that cannot be repaired, only told."""
-        self.count(repair)
-        if self._sink is not None:
-            self._sink(Repaired(n=n, repair=repair, at=0, before=b"", after=b""))
-
-    def aside(self, work: Callable[[], None]) -> None:
-        """Do what no client gets anything of: it counts nowhere."""
-        counts, sink = self.counts, self._sink
-        self.counts, self._sink = {}, None
-        work()
-        self.counts, self._sink = counts, sink
-
-    def count(self, repair: str) -> None:
-        """One more of these."""
+    def _enter(
+        self, n: int, repair: str, path: tuple[str | int, ...], key: str | int | None, before: object, after: object
+    ) -> None:
+        if self.muted:
+            return
         self.counts[repair] = self.counts.get(repair, 0) + 1
-
-    def _patch(self, n: int, repair: str, at: int, size: int, after: bytes) -> None:
-        assert self._sink is not None
-        current = self._bytes.get(n, b"")
-        before = current[at : at + size]
-        self._bytes[n] = current[:at] + after + current[at + size :]
-        self._sink(Repaired(n=n, repair=repair, at=at, before=before, after=after))
+        if self._sink is not None:
+            self._sink(Repaired(n=n, repair=repair, path=path, key=key, before=before, after=after))

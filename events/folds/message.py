@@ -10,6 +10,7 @@ from ..core.model import (
     Event,
     Finish,
     ForeignFrame,
+    HandedOver,
     ReasoningDelta,
     RefusalDelta,
     Repaired,
@@ -108,6 +109,7 @@ class Message:
                 choice.finish = choice.finish or event.reason
             case (
                 ToolArgumentsComplete()
+                | HandedOver()
                 | ToolCallDamaged()
                 | ToolResultSeen()
                 | ToolProgress()

@@ -18,6 +18,7 @@ from ..core.model import (
     Event,
     Finish,
     ForeignFrame,
+    HandedOver,
     ReasoningDelta,
     RefusalDelta,
     Repaired,
@@ -176,6 +177,10 @@ class Wire:
                 self._arguments(event)
             case ToolArgumentsComplete():
                 self._closed(self._call(event))
+            case HandedOver():
+                call = self._call(event)
+                if call.state is State.READY:
+                    call.state = step(call.state, Trigger.HANDED_OVER)
             case ToolCallDamaged():
                 self._call(event).damaged = True
             case Finish():
@@ -301,7 +306,9 @@ class Wire:
         elif call is not None and call.state is State.RUNNING and event.status in _RAN:
             call.state = step(call.state, _RAN[event.status])
 
-    def _call(self, event: ToolNameDelta | ToolArgumentsDelta | ToolArgumentsComplete | ToolCallDamaged) -> Call:
+    def _call(
+        self, event: ToolNameDelta | ToolArgumentsDelta | ToolArgumentsComplete | HandedOver | ToolCallDamaged
+    ) -> Call:
         choice = self.choice(event.choice)
         call = choice.calls.get(event.call)
         if call is None:  # a legacy or foreign stream that never announced it

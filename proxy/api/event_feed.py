@@ -14,7 +14,7 @@ import trio
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.settings import Profile
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record
 from wiretape.events.wire.sse import BOM, Decoder, Frame, parse_block
 

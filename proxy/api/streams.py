@@ -17,7 +17,7 @@ from wiretape.events.core.errors import TapeError, WiretapeError
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.model import Ending
 from wiretape.events.core.settings import Profile
-from wiretape.events.emission.summarise import Summariser
+from wiretape.events.emit import Summariser
 from wiretape.events.tape.record import encode
 
 from ..limits import NOT_FOUND_STEP_S, OWNERS_MAX, SLICE_RECORDS

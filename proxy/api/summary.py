@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from wiretape.events.core.json_text import as_list
 from wiretape.events.core.lifecycle import State
-from wiretape.events.emission.summarise import Summariser
+from wiretape.events.emit import Summariser
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.folds.wire import UPSTREAM_CALL
 from wiretape.events.tape.tape import Damage

@@ -233,7 +233,7 @@ def _show(
         for at, reason in damage:
             typer.echo(f"wiretape: {path}: byte {at}: {reason}", err=True)
         if raw:
-            from wiretape.events.emission.emit import emit
+            from wiretape.events.emit import emit
 
             sys.stdout.buffer.write(emit(records))
             return
@@ -249,7 +249,7 @@ def _show(
 
 
 def _summary(root: Path, path: Path, records: "list[Record]", damage: "list[Damage]", *, as_json: bool) -> None:
-    from wiretape.events.emission.summarise import Summariser
+    from wiretape.events.emit import Summariser
 
     from ..api.summary import summary_json
     from ..store.catalogue import peek_fates

@@ -21,7 +21,7 @@ from wiretape.events.core.model import (
     ToolProgress,
     UpstreamError,
 )
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.emit import Emitter
 from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.record import Record
 

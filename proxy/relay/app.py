@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from wiretape.events.chat.hygiene import Found
+from wiretape.events.chat.history import Found
 from wiretape.events.chat.request import facts
 from wiretape.events.core.json_text import is_object
 from wiretape.events.core.settings import Facts

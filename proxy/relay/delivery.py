@@ -10,7 +10,7 @@ from functools import partial
 import trio
 from trio.lowlevel import ParkingLot
 
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record
 
 from ..limits import FINAL_SEND_TIMEOUT_S, SEND_BYTES_MAX, SLICE_RECORDS, WINDOW_BYTES_MAX

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from wiretape.events.core.json_text import ABSENT, as_list, as_object
-from wiretape.events.emission.emit import EMITTER_VERSION, Emitter
+from wiretape.events.emit import EMITTER_VERSION, Emitter
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Recorder

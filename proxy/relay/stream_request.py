@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import orjson
 import trio
 
-from wiretape.events.chat.hygiene import Found, edits, found
+from wiretape.events.chat.history import Found, edits, found
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.json_text import ABSENT, is_object, parse
 from wiretape.events.core.settings import Facts, Settings

@@ -10,7 +10,7 @@ import orjson
 
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, parse
 from wiretape.events.core.lifecycle import State
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.emit import Emitter
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.folds.wire import Call
 from wiretape.events.tape.record import NO_KEYS, Record

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wiretape.events.core.errors import TapeError
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.emit import Emitter
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.record import Record, encode

@@ -22,8 +22,7 @@ from rich.text import Text
 from wiretape.events.chat.write import Envelope, payloads
 from wiretape.events.core.json_text import as_object, dumps, parse
 from wiretape.events.core.model import Event, Finish, Terminator, TextDelta, ToolArgumentsDelta, ToolCallStarted, Usage
-from wiretape.events.emission.emit import Emitter
-from wiretape.events.emission.summarise import Summariser
+from wiretape.events.emit import Emitter, Summariser
 from wiretape.events.folds.message import Message
 from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.tape import Recorder

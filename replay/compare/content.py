@@ -13,8 +13,7 @@ from wiretape.events.core.model import (
     ToolArgumentsDelta,
     ToolCallStarted,
 )
-from wiretape.events.emission.emit import events
-from wiretape.events.emission.summarise import summarise
+from wiretape.events.emit import events, summarise
 from wiretape.events.tape.record import Record
 
 from ..matching.json_diff import changes, first_difference

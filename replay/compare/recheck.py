@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, as_object, parse
 from wiretape.events.core.model import Ended
-from wiretape.events.emission.emit import events
+from wiretape.events.emit import events
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.proxy.store.catalogue import peek
 from wiretape.proxy.store.catalogue_row import StreamRow, row_of_tape

@@ -22,7 +22,7 @@ from wiretape.events.core.model import (
     UpstreamError,
     Usage,
 )
-from wiretape.events.emission.emit import events
+from wiretape.events.emit import events
 from wiretape.events.tape.record import Record
 
 from ..matching.json_diff import joined_path, kind_of

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_object, dumps, parse
 from wiretape.events.core.model import ForeignFrame, Repaired, Terminator
-from wiretape.events.emission.emit import events
+from wiretape.events.emit import events
 from wiretape.events.tape.record import NO_KEYS
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.tape.upcast import FORMAT

@@ -7,7 +7,7 @@ from wiretape.events.chat.request import facts
 from wiretape.events.chat.results import results_in
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, parse
 from wiretape.events.core.settings import Settings
-from wiretape.events.emission.emit import EMITTER_VERSION, Emitter
+from wiretape.events.emit import EMITTER_VERSION, Emitter
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.tape.upcast import FORMAT

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, is_object, parse
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 from wiretape.events.wire.sse import encode

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple
 
-from wiretape.events.chat.entry import said_in
+from wiretape.events.chat.request import said_in
 from wiretape.events.core.json_text import as_list, as_object, dumps
 
 __all__ = [

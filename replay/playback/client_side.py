@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from wiretape.events.core.json_text import as_object
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.proxy.relay.attempts import WHOLE
 from wiretape.proxy.relay.http_responses import relayed_head, stream_headers, wrapped_error

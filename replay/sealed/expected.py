@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from wiretape.events.core.json_text import as_list, as_object
-from wiretape.events.emission.summarise import summarise
+from wiretape.events.emit import summarise
 from wiretape.events.tape.record import NO_KEYS, Record
 
 __all__ = ["SUMMARY_VERSION", "Hide", "expected"]

@@ -7,8 +7,7 @@ from typing import Final
 
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Event
-from wiretape.events.emission.emit import events
-from wiretape.events.emission.summarise import summarise
+from wiretape.events.emit import events, summarise
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from wiretape.events.core.settings import Facts
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import encode
 from wiretape.events.tape.tape import Reader, Recorder
 from wiretape.proxy.relay.recording import Recording

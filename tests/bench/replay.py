@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from wiretape.events.core.json_text import as_object, dumps, parse
 from wiretape.events.core.model import Event
 from wiretape.events.core.settings import Facts
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.emit import Emitter
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.record import encode
 from wiretape.events.tape.tape import Reader, Recorder

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.support.chat import tape
 from wiretape.events.core.model import Ended, Repaired
-from wiretape.events.emission.emit import Emitter, events
+from wiretape.events.emit import Emitter, events
 from wiretape.events.folds.message import Message
 
 __all__ = ["Answer", "Reading", "Truth", "differences", "truth"]

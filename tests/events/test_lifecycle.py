@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.chat import DONE, call, finish, run, tape
 from wiretape.events.core.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State, Trigger, step
-from wiretape.events.emission.summarise import summarise
+from wiretape.events.emit import summarise
 
 
 def test_every_state_is_in_the_table_and_every_trigger_is_used() -> None:

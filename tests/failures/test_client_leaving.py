@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import DONE, HEAD, House, call, finish, house, post, role, text, usage
 from tests.support.http import Client
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 
 #: Between two writes of the upstream; the whole of it takes less than the drain after [DONE].
 PACE_S: Final = 0.1

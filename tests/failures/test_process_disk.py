@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, House, at_once, call, finish, house, post, role, streams, text
 from tests.support.http import Answer
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape.tape import Reader
 from wiretape.proxy.store import tape_file
 from wiretape.proxy.store.durability import Durability

@@ -12,7 +12,7 @@ from tests.failures.test_client_leaving import asked, follow
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support import house as houses
 from tests.support.house import ASKED, DONE, HEAD, House, call, finish, house, post, role, streams, text
-from wiretape.events.emission.emit import Emitter, emit
+from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.api import event_feed as following_events
 from wiretape.proxy.relay.registry import memory_allows, resident_bytes

@@ -22,7 +22,7 @@ from tests.laws.variants import FULL
 from tests.support.house import ASKED, DONE, HEAD, call, finish, frame, role, text, usage
 from wiretape.events.core.json_text import as_object
 from wiretape.events.core.settings import Settings
-from wiretape.events.emission.emit import events
+from wiretape.events.emit import events
 from wiretape.events.folds.message import Message
 from wiretape.proxy.config.model import Target
 from wiretape.proxy.store.memory import MemoryStore

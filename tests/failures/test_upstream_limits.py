@@ -28,8 +28,7 @@ from tests.support.pace import QUIET_S, paced
 from wiretape.events.core.limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
 from wiretape.events.core.model import Ended
 from wiretape.events.core.settings import Settings
-from wiretape.events.emission.emit import events
-from wiretape.events.emission.summarise import Summariser
+from wiretape.events.emit import Summariser, events
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 from wiretape.proxy.api.summary import summary_json

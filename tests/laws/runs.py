@@ -27,7 +27,7 @@ from tests.laws.plans import FAULTS, MANNERS, Asker, Follower, Plan, Reply, plan
 from tests.proxy.scripted import Reset, request_of
 from tests.support.house import House, house, post
 from tests.support.http import Client
-from wiretape.events.emission.emit import Emitter, emit
+from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.relay import delivery as delivery_module
 from wiretape.proxy.relay import relay as relay_module

@@ -10,8 +10,7 @@ from tests.laws.generated import agent_streams, streams
 from tests.laws.variants import FULL
 from tests.support.chat import run, text
 from wiretape.events.core.model import AttemptStarted
-from wiretape.events.emission.emit import Emitter
-from wiretape.events.emission.summarise import summarise
+from wiretape.events.emit import Emitter, summarise
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 

@@ -25,7 +25,7 @@ from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.store_cases import opened_files
 from tests.support.house import DONE, HEAD, House, finish, frame, house, role, text
 from wiretape.events.core.lifecycle import TERMINAL
-from wiretape.events.emission.summarise import Summariser
+from wiretape.events.emit import Summariser
 from wiretape.events.tape.record import Record
 from wiretape.proxy.api.summary import summary_json
 from wiretape.proxy.store.catalogue_row import CallRow

@@ -8,7 +8,7 @@ from tests.laws.generated import streams
 from tests.laws.variants import FULL, SPLITS, chosen, reads, rewritten
 from tests.support.chat import tape
 from tests.support.corpus import needs_corpus, sampled
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape import tape as tapes
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Reader

@@ -11,8 +11,7 @@ from tests.laws.variants import FULL
 from tests.support.chat import tape
 from tests.support.corpus import load, needs_corpus
 from wiretape.events.core.model import Ending
-from wiretape.events.emission.emit import Emitter, emit
-from wiretape.events.emission.summarise import Summariser
+from wiretape.events.emit import Emitter, Summariser, emit
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from tests.laws.variants import FULL, VARIANTS, Variant, chosen, reads, rewritte
 from tests.support.chat import tape
 from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.core.model import Ended, Event, ForeignFrame, Repaired
-from wiretape.events.emission.emit import Emitter, emit, events
+from wiretape.events.emit import Emitter, emit, events
 from wiretape.events.tape.record import Record
 
 pytestmark = pytest.mark.slow

@@ -25,7 +25,7 @@ from tests.house.tree import ROOT
 from tests.laws.checker import check, lines_of, transcript_of
 from tests.proxy.scripted import chunk, request_of
 from tests.support.house import DONE, HEAD, call, finish, post, role, text
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape.tape import Reader
 
 __all__ = ["Figures", "Proxy", "killed"]

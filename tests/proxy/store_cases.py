@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.chat import DONE, call, finish, text
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.store.durability import Durability

@@ -11,7 +11,7 @@ from tests.laws.checker import transcript_of
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.test_cancel_sweep import Nth
 from tests.support.house import DONE, HEAD, House, at_once, call, finish, house, post, role, text
-from wiretape.events.emission.emit import Emitter, emit
+from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.config.model import Target
 from wiretape.proxy.config.secrets import Secret

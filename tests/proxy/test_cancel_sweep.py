@@ -38,7 +38,7 @@ from tests.support.house import (
 )
 from tests.support.http import Client
 from wiretape.events.core.settings import Settings
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape.record import encode
 from wiretape.proxy.relay.relay import Relay
 from wiretape.proxy.store.durability import Durability

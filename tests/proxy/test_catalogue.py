@@ -18,8 +18,7 @@ from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Usage
-from wiretape.events.emission.emit import Emitter, events
-from wiretape.events.emission.summarise import summarise
+from wiretape.events.emit import Emitter, events, summarise
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Keep

@@ -14,7 +14,7 @@ import trio
 
 from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
 from wiretape.events.core.settings import Settings
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.cli.common import BAD_USAGE, CANNOT_START, FOUND_WRONG

@@ -13,7 +13,7 @@ from tests.house.tree import ROOT
 from tests.proxy.control_cases import KEY, ME, Answered, House, house, put, sse
 from tests.proxy.store_cases import flat, stream_of
 from tests.support.http import Answer, connected, request
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.proxy.api.control import readiness
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S
 from wiretape.proxy.relay.delivery import Delivery

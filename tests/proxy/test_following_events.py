@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from tests.proxy.control_cases import put, sse
 from tests.proxy.store_cases import flat, stream_of
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage
 from wiretape.proxy.api.event_feed import Following, Place, place_of

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, answer, finish, frame, house, role, streams, text
-from wiretape.events.emission.summarise import Summariser
+from wiretape.events.emit import Summariser
 from wiretape.proxy.api.summary import summary_json
 from wiretape.proxy.relay.attempts import Failure, Next, decide
 

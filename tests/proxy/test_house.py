@@ -9,8 +9,7 @@ from trio.testing import MockClock
 from tests.proxy.scripted import chunk, request_of
 from tests.support.house import DONE, HEAD, answer, call, finish, house, post, role, streams, text
 from wiretape.events.core.settings import Settings
-from wiretape.events.emission.emit import emit
-from wiretape.events.emission.summarise import Summariser
+from wiretape.events.emit import Summariser, emit
 from wiretape.events.tape.tape import Recorder
 
 

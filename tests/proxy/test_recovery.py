@@ -8,7 +8,7 @@ from tempfile import NamedTemporaryFile
 import pytest
 
 from tests.proxy.store_cases import flat, gathered, opened_files, stream_of
-from wiretape.events.emission.emit import Emitter, emit
+from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Reader
 from wiretape.proxy.store.durability import best_sync

@@ -15,7 +15,7 @@ from tests.proxy.control_cases import ME, OTHER, House, house, put, sse
 from tests.proxy.store_cases import CREATED, Batch, flat, opened_files, stream_of
 from tests.support.chat import DONE, call, finish, frame, text
 from wiretape.events.core.settings import Profile
-from wiretape.events.emission.emit import Emitter, emit
+from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Recorder
 from wiretape.proxy.api.streams import RefusedError, StreamsApi, not_found

@@ -10,7 +10,7 @@ from tests.proxy.control_cases import sse
 from tests.support.house import DONE, House, call, finish, house, post, role, streams, text
 from tests.support.http import Answer, Client
 from wiretape.events.core.json_text import parse
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S
 
 KEEPALIVE = b": keepalive\n\n"

@@ -8,7 +8,7 @@ from tests.proxy.control_cases import ME, house, put
 from tests.proxy.store_cases import CREATED, flat, stream_of
 from tests.support.chat import DONE, call, finish, frame, sse, tape, text
 from wiretape.events.core.json_text import dumps, parse
-from wiretape.events.emission.summarise import Summariser
+from wiretape.events.emit import Summariser
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Reader, Recorder

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import request_of
 from tests.support.house import House, answer, house, post
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
 from wiretape.proxy.security.keys import LOCAL

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from wiretape.events.emission.summarise import Summariser
+from wiretape.events.emit import Summariser
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 

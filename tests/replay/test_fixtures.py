@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from tests.real.record_fixtures import traces
 from tests.replay.virtual import taped
 from wiretape.events.core.model import Ending
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 from wiretape.replay.check import check_files

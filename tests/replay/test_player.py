@@ -11,7 +11,7 @@ from tests.proxy.scripted import Reset
 from tests.support.house import ASKED, DONE, call, finish, house, post, text
 from tests.support.http import Answer, Client
 from wiretape.events.core.settings import Settings
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder, reads
 from wiretape.events.wire.sse import Decoder

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 

@@ -1,18 +1,19 @@
 """Chat streams written by hand (synthetic): frames to a tape, and what client, events and ledger get of it."""
 
-from collections import Counter
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from wiretape.events.chat.repairs import REPAIRS
 from wiretape.events.chat.request import facts
-from wiretape.events.core.json_text import dumps
+from wiretape.events.core.json_text import ABSENT, dumps, parse
 from wiretape.events.core.model import Ended, Event, Repaired
 from wiretape.events.core.settings import Profile
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.emit import Emitter
 from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
+from wiretape.events.wire.sse import parse_block
 
 __all__ = ["DONE", "HEAD", "Run", "call", "chunk", "finish", "frame", "run", "sse", "tape", "text"]
 
@@ -96,14 +97,48 @@ class Run(NamedTuple):
         """The events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
-    def by_ledger(self) -> dict[int, bytes]:
-        """What each record gives when its ledger entries are applied to the bytes that came (law L8)."""
-        given = {record.n: record.raw or b"" for record in self.records if record.kind == "frame"}
+    def by_ledger(self) -> dict[int, list[Any]]:
+        """What each record gives when its ledger entries are applied to the frame that came, parsed (law L8)."""
+        given = {record.n: [_parsed(record.raw or b"")] for record in self.records if record.kind == "frame"}
         for entry in self.ledger:
-            current = given.get(entry.n, b"")
-            assert current[entry.at : entry.at + len(entry.before)] == entry.before, entry
-            given[entry.n] = current[: entry.at] + entry.after + current[entry.at + len(entry.before) :]
+            frames = given.setdefault(entry.n, [])
+            if entry.key is not None:
+                _apply(entry, frames[0])
+            elif entry.before is not ABSENT:
+                assert frames[0] == _parsed(entry.before), entry
+                frames[:1] = [] if entry.after is ABSENT else [_parsed(entry.after)]
+            elif entry.after is not ABSENT:
+                frames.append(_parsed(entry.after))
         return given
+
+
+class _Parsed(NamedTuple):
+    event: bytes
+    payload: Any
+
+
+def _parsed(frame: bytes) -> Any:
+    block = parse_block(frame, first=True)
+    value = ABSENT if block.payload is None else parse(block.payload)
+    return frame if value is ABSENT else _Parsed(block.event, value)
+
+
+def _canonical(frame: Any) -> str:
+    return json.dumps(frame, sort_keys=True, default=repr)
+
+
+def _apply(entry: Repaired, frame: _Parsed) -> None:
+    container: Any = frame.payload
+    for step in entry.path:
+        container = container[step]
+    if isinstance(entry.key, int):
+        assert container.pop(entry.key) == entry.before, entry
+        return
+    assert container.get(entry.key, ABSENT) == entry.before, entry
+    if entry.after is ABSENT:
+        del container[entry.key]
+    else:
+        container[entry.key] = json.loads(dumps(entry.after))
 
 
 def run(records: Iterable[Record], profile: Profile | None = None) -> Run:
@@ -128,26 +163,16 @@ def run(records: Iterable[Record], profile: Profile | None = None) -> Run:
 
 
 def check_ledger(result: Run) -> None:
-    """L8: the entries explain every byte, and a frame that they do not touch passes as the object that came."""
+    """L8: the entries explain every frame, and a frame without one passes as the object that came."""
     assert set(result.repairs) <= set(REPAIRS), set(result.repairs) - set(REPAIRS)
-    by_ledger = result.by_ledger()
-    explained = Counter(part for given in by_ledger.values() for part in _frames(given))
-    assert explained == Counter(part for frame in result.sent for part in _frames(frame))
-    changed = {entry.n for entry in result.ledger if entry.before or _is_inside(entry.after)}
-    sent = {id(frame) for frame in result.sent}
+    explained = [frame for given in result.by_ledger().values() for frame in given]
+    sent = list(map(_parsed, result.sent))
+    assert sorted(map(_canonical, explained)) == sorted(map(_canonical, sent))
+    changed = {entry.n for entry in result.ledger if entry.key is not None or entry.before is not ABSENT}
+    objects = {id(frame) for frame in result.sent}
     for record in result.records:
         if record.kind == "frame":
-            assert (id(record.raw) in sent) == (record.n not in changed), record
-
-
-def _is_inside(after: bytes) -> bool:
-    """Whether these added bytes are part of a frame, not a frame beside it."""
-    return bool(after) and not after.endswith(b"\n\n")
-
-
-def _frames(data: bytes) -> list[bytes]:
-    assert not data or data.endswith(b"\n\n"), data
-    return [part + b"\n\n" for part in data.split(b"\n\n")[:-1]]
+            assert (id(record.raw) in objects) == (record.n not in changed), record
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from tests.proxy.scripted import CONTEXT, Script, Upstream, chunk, request_of
 from tests.support.http import Answer, Client, Harness, connected
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.settings import Settings
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Config, Route, Target, UpstreamSettings
 from wiretape.proxy.relay.registry import Ended

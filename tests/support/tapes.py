@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.settings import Facts
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.replay.seal import seal

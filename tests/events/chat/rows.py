@@ -9,16 +9,16 @@ from typing import Any
 from tests.support.chat import HEAD, Run, run, sse, tape
 from wiretape.events.core.json_text import joined_surrogates
 from wiretape.events.core.model import ReasoningDelta, RefusalDelta, TextDelta, Usage
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 
 __all__ = ["ASKED_FOR_USAGE", "Row", "after", "check", "dropped", "error", "malformed", "tools", "usage"]
 
 ASKED_FOR_USAGE: dict[str, Any] = {"stream": True, "model": "m", "stream_options": {"include_usage": True}}
 
-#: Name, number of the frame that came (from 0, the end behind the last), before and after. A number stands for a whole
-#: frame: for `before` one of `came`, for `after` one of `sent`.
-Entry = tuple[str, int, bytes | int, bytes | int]
+#: Name, number of the frame that came (from 0, the end after the last), and the path and key of the member; the path is
+#: empty for whole frames and notes.
+Entry = tuple[str, int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,20 +57,19 @@ def check(row: Row) -> None:
     frames = [record for record in result.records if record.kind == "frame"]
     objects = {id(frame) for frame in result.sent}
     assert all(id(frames[frame].raw) in objects for frame in row.sent if isinstance(frame, int))
-    ledger = [
-        (
-            repair,
-            n,
-            row.came[before] if isinstance(before, int) else before,
-            sent[after] if isinstance(after, int) else after,
-        )
-        for repair, n, before, after in row.ledger
-    ]
-    assert [(entry.repair, entry.n - 2, entry.before, entry.after) for entry in result.ledger] == ledger
+    assert entries(result) == row.ledger
     assert meaning(result) == (row.text, row.thought, row.calls, row.finish, row.usage)
     assert (result.ended.ending, result.ended.flags) == (row.ending, row.flags)
     assert emit(row.tape(reads=1)) == result.out
     assert emit(row.tape(reads=7)) == result.out
+
+
+def entries(result: Run) -> list[Entry]:
+    """The ledger in the form of a row."""
+    return [
+        (entry.repair, entry.n - 2, ".".join(map(str, (*entry.path, entry.key))) if entry.key is not None else "")
+        for entry in result.ledger
+    ]
 
 
 def meaning(

@@ -79,7 +79,7 @@ REASONING = [
             DONE,
         ],
         sent=[
-            frame({"role": "assistant", "reasoning_content": "hm"}),
+            frame({"reasoning_content": "hm", "role": "assistant"}),
             frame({"reasoning_content": "!"}),
             frame({"reasoning_content": "?"}),
             3,
@@ -89,10 +89,11 @@ REASONING = [
         text="hi",
         thought="hm!?",
         ledger=[
-            ("reasoning_name", 0, b'"reasoning"', b'"reasoning_content"'),
-            ("reasoning_name", 1, b'"reasoning"', b'"reasoning_content"'),
-            ("reasoning_name", 1, b',"reasoning_content":null', b""),
-            ("reasoning_twice", 2, b'"reasoning":"?",', b""),
+            ("reasoning_name", 0, "choices.0.delta.reasoning"),
+            ("reasoning_name", 0, "choices.0.delta.reasoning_content"),
+            ("reasoning_name", 1, "choices.0.delta.reasoning_content"),
+            ("reasoning_name", 1, "choices.0.delta.reasoning"),
+            ("reasoning_twice", 2, "choices.0.delta.reasoning"),
         ],
     ),
     Row(
@@ -113,11 +114,14 @@ REASONING = [
     Row(
         id="Q74 delta.reasoning_content with the setting reasoning: renamed",
         came=[frame({"role": "assistant", "reasoning_content": "hm"}), text("hi"), finish(), DONE],
-        sent=[frame({"role": "assistant", "reasoning": "hm"}), 1, 2, 3],
+        sent=[frame({"reasoning": "hm", "role": "assistant"}), 1, 2, 3],
         settings={"reasoning": "reasoning"},
         text="hi",
         thought="hm",
-        ledger=[("reasoning_name", 0, b'"reasoning_content"', b'"reasoning"')],
+        ledger=[
+            ("reasoning_name", 0, "choices.0.delta.reasoning_content"),
+            ("reasoning_name", 0, "choices.0.delta.reasoning"),
+        ],
     ),
     Row(
         id="Q75 reasoning_details without index: numbered by type, so that SDKs merge them; the signature stays",
@@ -150,11 +154,11 @@ REASONING = [
         ],
         text="hi",
         ledger=[
-            ("entry_index", 0, b"", b'"index":0,'),
-            ("entry_index", 1, b"", b'"index":0,'),
-            ("entry_index", 2, b"", b'"index":0,'),
-            ("entry_index", 3, b"", b'"index":1,'),
-            ("entry_index", 3, b"", b'"index":2,'),
+            ("entry_index", 0, "choices.0.delta.reasoning_details.0.index"),
+            ("entry_index", 1, "choices.0.delta.reasoning_details.0.index"),
+            ("entry_index", 2, "choices.0.delta.reasoning_details.0.index"),
+            ("entry_index", 3, "choices.0.delta.reasoning_details.1.index"),
+            ("entry_index", 3, "choices.0.delta.reasoning_details.0.index"),
         ],
     ),
     Row(
@@ -196,7 +200,7 @@ REASONING = [
         settings={"think": True},
         text="hi",
         thought="hm",
-        ledger=[("think", 0, b'"<think>h"', b'""'), ("think", 1, b'"m</think>hi"', b'"hi"')],
+        ledger=[("think", 0, "choices.0.delta.content"), ("think", 1, "choices.0.delta.content")],
     ),
     Row(
         id="Q77 the same thought twice and no setting: left alone (events/folds/markup.py names it)",
@@ -239,12 +243,12 @@ REASONING = [
         text="hi <think>",
         thought="hm",
         ledger=[
-            ("think", 0, b'"\\n<th"', b'""'),
-            ("think", 1, b"", b'"reasoning_content":"h",'),
-            ("think", 1, b'"ink>h"', b'""'),
-            ("think", 2, b"", b'"reasoning_content":"m",'),
-            ("think", 2, b'"m</thi"', b'""'),
-            ("think", 3, b'"nk>hi"', b'"hi"'),
+            ("think", 0, "choices.0.delta.content"),
+            ("think", 1, "choices.0.delta.content"),
+            ("think", 1, "choices.0.delta.reasoning_content"),
+            ("think", 2, "choices.0.delta.content"),
+            ("think", 2, "choices.0.delta.reasoning_content"),
+            ("think", 3, "choices.0.delta.content"),
         ],
     ),
     Row(
@@ -253,7 +257,7 @@ REASONING = [
         sent=[text("", role=True), text("<thi"), 1, 2],
         settings={"think": True},
         text="<thi",
-        ledger=[("think", 0, b'"<thi"', b'""'), ("think", 1, b"", 1)],
+        ledger=[("think", 0, "choices.0.delta.content"), ("think", 1, "")],
     ),
     Row(
         id="Q78 half a tag on the chunk of the finish, with the name reasoning",
@@ -266,11 +270,11 @@ REASONING = [
         settings={"think": True, "reasoning": "reasoning"},
         thought="hm</th",
         ledger=[
-            ("think", 0, b"", b'"reasoning":"h",'),
-            ("think", 0, b'"<think>h"', b'""'),
-            ("think", 1, b"", b'"reasoning":"m</th",'),
-            ("think", 1, b'"m</th"', b'""'),
-            ("think", 1, b',"reasoning_content":null', b""),
+            ("think", 0, "choices.0.delta.content"),
+            ("think", 0, "choices.0.delta.reasoning"),
+            ("think", 1, "choices.0.delta.content"),
+            ("think", 1, "choices.0.delta.reasoning_content"),
+            ("think", 1, "choices.0.delta.reasoning"),
         ],
     ),
     Row(
@@ -282,10 +286,10 @@ REASONING = [
         finish=("stop", "stop"),
         flags=("no_finish",),
         ledger=[
-            ("think", 1, b'"<"', b'""'),
-            ("think", 2, b"", 2),
-            ("finish_supplied", 2, b"", 3),
-            ("finish_supplied", 2, b"", 4),
+            ("think", 1, "choices.0.delta.content"),
+            ("think", 2, ""),
+            ("finish_supplied", 2, ""),
+            ("finish_supplied", 2, ""),
         ],
     ),
     Row(
@@ -309,15 +313,10 @@ REASONING = [
         text="hi!?",
         thought="hm",
         ledger=[
-            ("content_list", 0, b"", b'"reasoning_content":"hm",'),
-            (
-                "content_list",
-                0,
-                b'"content":[{"type":"thinking","thinking":[{"type":"text","text":"h"},{"type":"text","text":"m"}]}],',
-                b"",
-            ),
-            ("content_list", 1, b'[{"type":"text","text":"h"},"i",{"type":"image_url"}]', b'"hi"'),
-            ("content_list", 2, b'{"type":"text","text":"!"}', b'"!"'),
+            ("content_list", 0, "choices.0.delta.content"),
+            ("content_list", 0, "choices.0.delta.reasoning_content"),
+            ("content_list", 1, "choices.0.delta.content"),
+            ("content_list", 2, "choices.0.delta.content"),
         ],
     ),
     Row(
@@ -345,12 +344,12 @@ REASONING = [
         text="hi",
         thought="hm",
         ledger=[
-            ("content_list", 0, b"", b'"reasoning_content":"h",'),
-            ("content_list", 0, b'"content":[{"type":"thinking","thinking":[{"type":"text","text":"h"}]}],', b""),
-            ("content_empty", 1, b'"content":""', b""),
-            ("content_list", 2, b'"content":[]', b""),
-            ("content_list", 3, b"", b'"reasoning_content":"m"'),
-            ("content_list", 3, b'"content":[{"type":"thinking","thinking":[{"type":"text","text":"m"}]}]', b""),
+            ("content_list", 0, "choices.0.delta.content"),
+            ("content_list", 0, "choices.0.delta.reasoning_content"),
+            ("content_empty", 1, "choices.0.delta.content"),
+            ("content_list", 2, "choices.0.delta.content"),
+            ("content_list", 3, "choices.0.delta.content"),
+            ("content_list", 3, "choices.0.delta.reasoning_content"),
         ],
     ),
     Row(
@@ -419,9 +418,9 @@ REASONING = [
         ],
         text="hi!!",
         ledger=[
-            ("entry_index", 0, b"", b'"index":0,'),
-            ("entry_index", 1, b"", b'"index":1,'),
-            ("entry_index", 2, b"", b'"index":2,'),
+            ("entry_index", 0, "choices.0.delta.annotations.0.index"),
+            ("entry_index", 1, "choices.0.delta.annotations.0.index"),
+            ("entry_index", 2, "choices.0.delta.annotations.0.index"),
         ],
     ),
     Row(
@@ -435,7 +434,7 @@ REASONING = [
         ],
         sent=[0, 1, text("!"), 3, 4],
         text="hi!",
-        ledger=[("sent_once", 2, b',"citations":["a"]', b""), ("sent_once", 2, b',"search_results":[]', b"")],
+        ledger=[("sent_once", 2, "citations"), ("sent_once", 2, "search_results")],
     ),
     Row(
         id="Q88 audio passes",
@@ -459,15 +458,10 @@ ERRORS = [
         finish=("",),
         ending="upstream_error",
         ledger=[
-            ("error_apart", 1, b'"error"', b"null"),
-            (
-                "error_apart",
-                1,
-                b',"error":{"message":"overloaded","type":"server_error","code":503,"failed_generation":"x"}',
-                b"",
-            ),
-            ("error_apart", 1, b"", 2),
-            ("done_withheld", 2, b"data: [DONE]\n\n", b""),
+            ("error_apart", 1, "error"),
+            ("error_apart", 1, "choices.0.finish_reason"),
+            ("error_apart", 1, ""),
+            ("done_withheld", 2, ""),
         ],
     ),
     Row(
@@ -483,7 +477,7 @@ ERRORS = [
         finish=("",),
         ending="upstream_error",
         settings={"tool_events": True},
-        ledger=[("error_shape", 2, 2, 3), ("lifecycle", 2, b"", 2)],
+        ledger=[("lifecycle", 2, ""), ("error_shape", 2, "")],
     ),
     Row(
         id="Q89 an error in words: an object, because SDKs want one",
@@ -492,7 +486,7 @@ ERRORS = [
         text="hi",
         finish=("",),
         ending="upstream_error",
-        ledger=[("error_shape", 1, 1, 1)],
+        ledger=[("error_shape", 1, "")],
     ),
     Row(
         id="Q90 event: error with an error object: plain data, failed_generation stays",
@@ -501,7 +495,7 @@ ERRORS = [
         text="hi",
         finish=("",),
         ending="upstream_error",
-        ledger=[("framing", 1, 1, 1)],
+        ledger=[("framing", 1, "")],
     ),
     Row(
         id="Q90 event: error with the bare object",
@@ -510,20 +504,7 @@ ERRORS = [
         text="hi",
         finish=("",),
         ending="upstream_error",
-        ledger=[
-            (
-                "framing",
-                1,
-                1,
-                b'data: {"message":"overloaded","type":"server_error","code":503,"failed_generation":"x"}\n\n',
-            ),
-            (
-                "error_shape",
-                1,
-                b'data: {"message":"overloaded","type":"server_error","code":503,"failed_generation":"x"}\n\n',
-                1,
-            ),
-        ],
+        ledger=[("error_shape", 1, "")],
     ),
     Row(
         id="Q90 event: error in words that are not JSON",
@@ -532,7 +513,7 @@ ERRORS = [
         text="hi",
         finish=("",),
         ending="upstream_error",
-        ledger=[("error_shape", 1, 1, 1)],
+        ledger=[("error_shape", 1, "")],
     ),
     Row(
         id="Q91 an error, although [DONE] follows: the very bytes pass, the [DONE] does not",
@@ -541,7 +522,7 @@ ERRORS = [
         text="hi",
         finish=("",),
         ending="upstream_error",
-        ledger=[("done_withheld", 2, b"data: [DONE]\n\n", b"")],
+        ledger=[("done_withheld", 2, "")],
     ),
     Row(
         id="Q91 [DONE] and nothing before it: a failure, told as a cut",
@@ -549,7 +530,7 @@ ERRORS = [
         sent=[CUT],
         finish=(),
         ending="truncated",
-        ledger=[("done_unfinished", 0, b"data: [DONE]\n\n", b""), ("error_frame", 0, b"", 0)],
+        ledger=[("done_unfinished", 0, ""), ("error_frame", 0, "")],
     ),
     Row(
         id="Q92 the field error: of an older llama.cpp: an error that SDKs would ignore",
@@ -558,7 +539,7 @@ ERRORS = [
         text="hi",
         finish=("",),
         ending="upstream_error",
-        ledger=[("error_field", 1, 1, 1)],
+        ledger=[("error_field", 1, "")],
     ),
     Row(
         id="Q93 raw JSON in an event stream: an error object is an error",
@@ -566,7 +547,7 @@ ERRORS = [
         sent=[sse({"error": {"message": "no model", "code": 404}})],
         finish=(),
         ending="upstream_error",
-        ledger=[("unframed", 0, 0, b""), ("unframed", 0, b"", 0)],
+        ledger=[("unframed", 0, ""), ("unframed", 0, "")],
     ),
     Row(
         id="Q93 raw JSON in an event stream, without its blank line",
@@ -574,7 +555,7 @@ ERRORS = [
         sent=[sse({"error": {"message": "no model"}})],
         finish=(),
         ending="upstream_error",
-        ledger=[("unframed", 0, b"", 0)],
+        ledger=[("unframed", 0, "")],
     ),
     Row(
         id="Q93 anything else in an event stream is protocol",
@@ -583,7 +564,7 @@ ERRORS = [
         finish=(),
         ending="protocol",
         flags=("not_a_stream",),
-        ledger=[("unframed", 0, b"<html>\n\n", b""), ("error_frame", 2, b"", 0)],
+        ledger=[("unframed", 0, ""), ("error_frame", 2, "")],
     ),
     Row(
         id="Q94 two errors: the first ends the stream, the second stays on the tape",
@@ -593,7 +574,7 @@ ERRORS = [
         finish=("",),
         ending="upstream_error",
         flags=LATE,
-        ledger=[("late_data", 2, 2, b"")],
+        ledger=[("late_data", 2, "")],
     ),
     Row(
         id="Q95 overloaded_error as another dialect writes it, then EOF: an error, nothing is added after it",
@@ -602,10 +583,7 @@ ERRORS = [
         text="hi",
         finish=("",),
         ending="upstream_error",
-        ledger=[
-            ("framing", 1, 1, b'data: {"type":"error","error":{"type":"overloaded_error","message":"busy"}}\n\n'),
-            ("error_shape", 1, b'data: {"type":"error","error":{"type":"overloaded_error","message":"busy"}}\n\n', 1),
-        ],
+        ledger=[("error_shape", 1, "")],
     ),
     Row(
         id="Q96 a JSON answer where a stream was due becomes one, marked as synthesised",
@@ -623,17 +601,7 @@ ERRORS = [
         calls=[("a", "f", '{"x":1}', "running")],
         finish=("tool_calls",),
         flags=("synthesised",),
-        ledger=[
-            (
-                "synthesised",
-                2,
-                b"",
-                after(ANSWERED_CALL, (b'calls":[{"index":0,', b'calls":[{')),
-            ),
-            ("call_index", 2, b"", b'"index":0,'),
-            ("synthesised", 2, b"", 1),
-            ("done_supplied", 3, b"", b"data: [DONE]\n\n"),
-        ],
+        ledger=[("synthesised", 2, ""), ("synthesised", 2, ""), ("done_supplied", 3, "")],
     ),
     Row(
         id="Q96 an answer that is an error object",
@@ -642,7 +610,7 @@ ERRORS = [
         body=True,
         finish=(),
         ending="upstream_error",
-        ledger=[("unframed", 0, b"", 0)],
+        ledger=[("unframed", 0, "")],
     ),
     Row(
         id="Q96 an answer that is neither stream nor completion is protocol",
@@ -652,7 +620,7 @@ ERRORS = [
         finish=(),
         ending="protocol",
         flags=("not_a_stream",),
-        ledger=[("error_frame", 1, b"", 0)],
+        ledger=[("error_frame", 1, "")],
     ),
     Row(
         id="Q96 an answer in two choices though one was asked for: one (Q27)",
@@ -673,18 +641,7 @@ ERRORS = [
         calls=[("a", "f", '{"x":1}', "running")],
         finish=("tool_calls",),
         flags=("synthesised",),
-        ledger=[
-            (
-                "synthesised",
-                0,
-                b"",
-                after(ANSWERED_BOTH, (b'"role":"assistant",', b""), (b'calls":[{"index":0,', b'calls":[{')),
-            ),
-            ("role_missing", 0, b"", b'"role":"assistant",'),
-            ("call_index", 0, b"", b'"index":0,'),
-            ("synthesised", 0, b"", 1),
-            ("done_supplied", 1, b"", b"data: [DONE]\n\n"),
-        ],
+        ledger=[("synthesised", 0, ""), ("synthesised", 0, ""), ("done_supplied", 1, "")],
     ),
 ]
 
@@ -694,14 +651,14 @@ FRAMING = [
         came=[b": OPENROUTER PROCESSING\n\n", HI, b": ping\n" + finish(), DONE],
         sent=[1, finish(), 3],
         text="hi",
-        ledger=[("comment", 0, 0, b""), ("framing", 2, 2, 1)],
+        ledger=[("comment", 0, ""), ("framing", 2, "")],
     ),
     Row(
         id="Q98 data: : keepalive: withheld, no SDK survives it",
         came=[HI, b"data: : keepalive\n\n", finish(), DONE],
         sent=[0, 2, 3],
         text="hi",
-        ledger=[("empty_data", 1, b"data: : keepalive\n\n", b"")],
+        ledger=[("empty_data", 1, "")],
     ),
     Row(
         id="Q98 data that is not JSON: withheld and told",
@@ -709,30 +666,21 @@ FRAMING = [
         sent=[0, 3, 4],
         text="hi",
         flags=("not_json", "foreign"),
-        ledger=[("not_json", 1, b"data: hello\n\n", b""), ("foreign", 2, b"data: 5\n\n", b"")],
+        ledger=[("not_json", 1, ""), ("foreign", 2, "")],
     ),
     Row(
         id="Q99 empty data, and a bare event: withheld",
         came=[HI, b"data:\n\n", b"data: \n\n", b"event: keepalive\n\n", finish(), DONE],
         sent=[0, 4, 5],
         text="hi",
-        ledger=[
-            ("empty_data", 1, b"data:\n\n", b""),
-            ("empty_data", 2, b"data: \n\n", b""),
-            ("comment", 3, b"event: keepalive\n\n", b""),
-        ],
+        ledger=[("empty_data", 1, ""), ("empty_data", 2, ""), ("comment", 3, "")],
     ),
     Row(
         id="Q100 id: on chunks, retry: blocks, event names: never to a chat client",
         came=[b"retry: 3000\n\n", b"id: 1\n" + HI, b"event: message\nid: 2\n" + finish(), b"id: 3\n\n", DONE],
         sent=[HI, finish(), 4],
         text="hi",
-        ledger=[
-            ("comment", 0, b"retry: 3000\n\n", b""),
-            ("framing", 1, 1, 0),
-            ("framing", 2, 2, 1),
-            ("comment", 3, b"id: 3\n\n", b""),
-        ],
+        ledger=[("comment", 0, ""), ("framing", 1, ""), ("framing", 2, ""), ("comment", 3, "")],
     ),
     Row(
         id="Q100 an upstream's own hermes frame is foreign data",
@@ -740,41 +688,28 @@ FRAMING = [
         sent=[0, 2, 3],
         text="hi",
         flags=("foreign",),
-        ledger=[
-            (
-                "framing",
-                1,
-                1,
-                frame({}, None, tool="f", status="running"),
-            ),
-            (
-                "foreign",
-                1,
-                frame({}, None, tool="f", status="running"),
-                b"",
-            ),
-        ],
+        ledger=[("foreign", 1, "")],
     ),
     Row(
         id="Q101 CRLF and CR: the canonical form goes out",
         came=[after(HI, (b"\n\n", b"\r\n\r\n")), after(finish(), (b"\n\n", b"\r\r")), DONE],
         sent=[HI, finish(), 2],
         text="hi",
-        ledger=[("framing", 0, 0, 0), ("framing", 1, 1, 1)],
+        ledger=[("framing", 0, ""), ("framing", 1, "")],
     ),
     Row(
         id="Q102 data: without its space",
         came=[after(HI, (b"data: ", b"data:")), finish(), b"data:[DONE]\n\n"],
         sent=[HI, 1, DONE],
         text="hi",
-        ledger=[("framing", 0, 0, 0), ("framing", 2, b"data:[DONE]\n\n", b"data: [DONE]\n\n")],
+        ledger=[("framing", 0, ""), ("framing", 2, "")],
     ),
     Row(
         id="Q103 a BOM is skipped once, at the very start",
         came=[b"\xef\xbb\xbf" + HI, finish(), DONE],
         sent=[HI, 1, 2],
         text="hi",
-        ledger=[("framing", 0, 0, 0)],
+        ledger=[("framing", 0, "")],
     ),
     Row(
         id="Q105 a character that is cut by a read is whole",
@@ -793,7 +728,7 @@ FRAMING = [
         ],
         sent=[text("\ufffd", role=True), 1, 2, 3, 4],
         text="\ufffd😀",
-        ledger=[("invalid_utf8", 0, 0, 0)],
+        ledger=[("invalid_utf8", 0, "")],
     ),
     Row(
         id="Q106 a last frame without its blank line is no event: truncated",
@@ -802,14 +737,14 @@ FRAMING = [
         text="hi",
         finish=("",),
         ending="truncated",
-        ledger=[("error_frame", 2, b"", 1)],
+        ledger=[("error_frame", 2, "")],
     ),
     Row(
         id="Q106 a last [DONE] without its blank line counts",
         came=[HI, finish(), b"data: [DONE]"],
         sent=[0, 1, DONE],
         text="hi",
-        ledger=[("framing", 2, b"", b"data: [DONE]\n\n")],
+        ledger=[("framing", 2, "")],
     ),
     Row(
         id="Q107 a line that starts with a space is a field that nobody knows",
@@ -817,14 +752,14 @@ FRAMING = [
         sent=[1, 2, 3],
         text="hi",
         flags=("not_a_stream",),
-        ledger=[("unframed", 0, 0, b"")],
+        ledger=[("unframed", 0, "")],
     ),
     Row(
         id="Q108 JSON over several data lines is joined",
         came=[after(HI, (b',"created"', b'\n: why\ndata: ,"created"')), finish(), DONE],
         sent=[after(HI, (b',"created"', b' ,"created"')), 1, 2],
         text="hi",
-        ledger=[("framing", 0, 0, 0)],
+        ledger=[("framing", 0, "")],
     ),
     Row(
         id="Q109 U+2028, U+2029 and U+0085 inside JSON end no line",

@@ -47,21 +47,21 @@ FINISH = [
         sent=[0, CALLS, 2],
         calls=[F],
         finish=("tool_calls",),
-        ledger=[("finish_stop_with_calls", 1, b'"stop"', b'"tool_calls"')],
+        ledger=[("finish_stop_with_calls", 1, "choices.0.finish_reason")],
     ),
     Row(
         id="Q33 an empty finish_reason on every chunk: null",
         came=[frame({"role": "assistant", "content": "h"}, ""), frame({"content": "i"}, ""), finish(), DONE],
         sent=[frame({"role": "assistant", "content": "h"}), text("i"), 2, 3],
         text="hi",
-        ledger=[("finish_empty", 0, b'""', b"null"), ("finish_empty", 1, b'""', b"null")],
+        ledger=[("finish_empty", 0, "choices.0.finish_reason"), ("finish_empty", 1, "choices.0.finish_reason")],
     ),
     Row(
         id='Q34 the text "null" for a finish_reason: null',
         came=[frame({"role": "assistant", "content": "hi"}, "null"), finish(), DONE],
         sent=[HI, 1, 2],
         text="hi",
-        ledger=[("finish_empty", 0, b'"null"', b"null")],
+        ledger=[("finish_empty", 0, "choices.0.finish_reason")],
     ),
     Row(
         id="Q35 no finish_reason on chunks that are not the last: null",
@@ -73,10 +73,7 @@ FINISH = [
             3,
         ],
         text="hi",
-        ledger=[
-            ("finish_missing", 0, b"", b'"finish_reason":null,'),
-            ("finish_missing", 1, b"", b'"finish_reason":null,'),
-        ],
+        ledger=[("finish_missing", 0, "choices.0.finish_reason"), ("finish_missing", 1, "choices.0.finish_reason")],
     ),
     Row(
         id="Q36 finishReason beside finish_reason: read as finish_reason, once",
@@ -88,7 +85,7 @@ FINISH = [
         ],
         sent=[0, chunk({"index": 0, "delta": {}, "finishReason": "STOP", "finish_reason": "stop"}), 2, 3],
         text="hi",
-        ledger=[("finish_word", 1, b"null", b'"stop"')],
+        ledger=[("finish_word", 1, "choices.0.finish_reason")],
     ),
     Row(
         id="Q37 [DONE] after text and never a finish: completed, stop is supplied before it",
@@ -96,7 +93,7 @@ FINISH = [
         sent=[0, finish("stop"), 1],
         text="hi",
         flags=("no_finish",),
-        ledger=[("finish_supplied", 1, b"", 1)],
+        ledger=[("finish_supplied", 1, "")],
     ),
     Row(
         id="Q37 [DONE] after whole calls and never a finish: they are handed over, tool_calls is supplied",
@@ -105,7 +102,7 @@ FINISH = [
         calls=[F],
         finish=("tool_calls",),
         flags=("no_finish",),
-        ledger=[("finish_supplied", 1, b"", 1)],
+        ledger=[("finish_supplied", 1, "")],
     ),
     Row(
         id="Q37 [DONE] in the middle of a call: truncated, nothing is supplied, not even [DONE]",
@@ -115,7 +112,7 @@ FINISH = [
         finish=("",),
         ending="truncated",
         settings={"tool_events": True},
-        ledger=[("done_unfinished", 2, b"data: [DONE]\n\n", b""), ("lifecycle", 2, b"", 2), ("error_frame", 2, b"", 3)],
+        ledger=[("done_unfinished", 2, ""), ("lifecycle", 2, ""), ("error_frame", 2, "")],
     ),
     Row(
         id="Q37 [DONE] after a call without a byte of arguments: truncated, never {}",
@@ -124,7 +121,7 @@ FINISH = [
         calls=[("a", "f", "", "dropped")],
         finish=("",),
         ending="truncated",
-        ledger=[("done_unfinished", 1, b"data: [DONE]\n\n", b""), ("error_frame", 1, b"", 1)],
+        ledger=[("done_unfinished", 1, ""), ("error_frame", 1, "")],
     ),
     Row(
         id="Q37 neither a finish nor [DONE]: truncated",
@@ -133,7 +130,7 @@ FINISH = [
         text="hi",
         finish=("",),
         ending="truncated",
-        ledger=[("error_frame", 1, b"", 1)],
+        ledger=[("error_frame", 1, "")],
     ),
     Row(
         id="Q38 finish_reason again on the usage chunk: once",
@@ -141,7 +138,7 @@ FINISH = [
         sent=[0, 1, frame({"content": ""}, None, usage=COUNTS), 3],
         text="hi",
         usage=COUNTS,
-        ledger=[("role_repeated", 2, b'"role":"assistant",', b""), ("finish_repeated", 2, b'"stop"', b"null")],
+        ledger=[("role_repeated", 2, "choices.0.delta.role"), ("finish_repeated", 2, "choices.0.finish_reason")],
     ),
     Row(
         id="Q39 a finish and no [DONE]: completed, [DONE] is supplied",
@@ -149,14 +146,14 @@ FINISH = [
         sent=[0, 1, DONE],
         text="hi",
         flags=("no_done",),
-        ledger=[("done_supplied", 2, b"", b"data: [DONE]\n\n")],
+        ledger=[("done_supplied", 2, "")],
     ),
     Row(
         id="Q40 [DONE] under an event name, and again: once, in plain form",
         came=[HI, finish(), b"event: data\ndata: [DONE]\n\n", DONE],
         sent=[0, 1, DONE],
         text="hi",
-        ledger=[("framing", 2, 2, b"data: [DONE]\n\n"), ("done_withheld", 3, b"data: [DONE]\n\n", b"")],
+        ledger=[("framing", 2, ""), ("done_withheld", 3, "")],
     ),
     Row(
         id="Q41 EOF in the middle of a call, on_partial error: dropped frame, error frame, no [DONE]",
@@ -166,7 +163,7 @@ FINISH = [
         finish=("",),
         ending="truncated",
         settings={"tool_events": True},
-        ledger=[("lifecycle", 2, b"", 2), ("error_frame", 2, b"", 3)],
+        ledger=[("lifecycle", 2, ""), ("error_frame", 2, "")],
     ),
     Row(
         id="Q41 EOF in the middle of a call, on_partial warn: the call is never shown; text, length, [DONE]",
@@ -178,17 +175,11 @@ FINISH = [
         ending="truncated",
         settings={"on_partial": "warn"},
         ledger=[
-            ("role_repeated", 1, b'"role":"assistant",', b""),
-            (
-                "held_call_lost",
-                1,
-                named("a"),
-                b"",
-            ),
-            ("held_call_lost", 2, 2, b""),
-            ("warning_text", 3, b"", 1),
-            ("warn_finish", 3, b"", 2),
-            ("warn_done", 3, b"", b"data: [DONE]\n\n"),
+            ("held_call_lost", 1, ""),
+            ("held_call_lost", 2, ""),
+            ("warning_text", 3, ""),
+            ("warn_finish", 3, ""),
+            ("warn_done", 3, ""),
         ],
     ),
     Row(
@@ -199,7 +190,7 @@ FINISH = [
         finish=("",),
         ending="truncated",
         settings={"on_partial": "both"},
-        ledger=[("warning_text", 2, b"", 2), ("error_frame", 2, b"", 3)],
+        ledger=[("warning_text", 2, ""), ("error_frame", 2, "")],
     ),
     Row(
         id="Q42 a cut is told from length: by the error, or by the reason and the words",
@@ -215,7 +206,7 @@ FINISH = [
         calls=[("a", "f", '{"x":', "dropped")],
         finish=("length",),
         settings={"on_partial": "warn", "tool_events": True},
-        ledger=[("held_call_lost", 1, 1, b""), ("lifecycle", 2, b"", 1), ("warning_text", 2, b"", 2)],
+        ledger=[("held_call_lost", 1, ""), ("lifecycle", 2, ""), ("warning_text", 2, "")],
     ),
     Row(
         id="Q43 the last content on the chunk of the finish: the very bytes pass",
@@ -246,18 +237,14 @@ FINISH = [
         text="hi",
         finish=("",),
         ending="upstream_error",
-        ledger=[
-            ("finish_failure", 1, b'"error"', b"null"),
-            ("finish_failure", 1, b"", 2),
-            ("done_withheld", 2, b"data: [DONE]\n\n", b""),
-        ],
+        ledger=[("finish_failure", 1, "choices.0.finish_reason"), ("finish_failure", 1, ""), ("done_withheld", 2, "")],
     ),
     Row(
         id="Q44 another dialect's word for a known finish is that finish",
         came=[HI, chunk({"index": 0, "delta": {}, "finish_reason": "end_turn", "native_finish_reason": "x"}), DONE],
         sent=[0, chunk({"index": 0, "delta": {}, "finish_reason": "stop", "native_finish_reason": "x"}), 2],
         text="hi",
-        ledger=[("finish_word", 1, b'"end_turn"', b'"stop"')],
+        ledger=[("finish_word", 1, "choices.0.finish_reason")],
     ),
     Row(
         id="Q45 the connection stays open after the finish until we close it: as without [DONE]",
@@ -266,7 +253,7 @@ FINISH = [
         cause="closed",
         text="hi",
         flags=("no_done",),
-        ledger=[("done_supplied", 2, b"", b"data: [DONE]\n\n")],
+        ledger=[("done_supplied", 2, "")],
     ),
 ]
 
@@ -281,7 +268,7 @@ ENVELOPE = [
         ],
         sent=[1, 2, 3],
         text="hi",
-        ledger=[("choiceless", 0, 0, b"")],
+        ledger=[("choiceless", 0, "")],
     ),
     Row(
         id="Q47 a choice without delta, or with null: an empty one, the annotation stays",
@@ -308,9 +295,9 @@ ENVELOPE = [
         ],
         text="hi",
         ledger=[
-            ("delta_missing", 0, b"", b'"delta":{"role":"assistant"},'),
-            ("role_repeated", 1, b'"role":"assistant",', b""),
-            ("delta_missing", 2, b"null", b"{}"),
+            ("delta_missing", 0, "choices.0.delta"),
+            ("role_repeated", 1, "choices.0.delta.role"),
+            ("delta_missing", 2, "choices.0.delta"),
         ],
     ),
     Row(
@@ -320,21 +307,21 @@ ENVELOPE = [
         request=ASKED_FOR_USAGE,
         text="hi",
         usage=COUNTS,
-        ledger=[("choiceless", 2, 2, b""), ("choices_null", 3, b"null", b"[]")],
+        ledger=[("choiceless", 2, ""), ("choices_null", 3, "choices")],
     ),
     Row(
         id="Q49 role on every chunk: once",
         came=[text("h", role=True), text("i", role=True), text("!", role=True), finish(), DONE],
         sent=[0, text("i"), text("!"), 3, 4],
         text="hi!",
-        ledger=[("role_repeated", 1, b'"role":"assistant",', b""), ("role_repeated", 2, b'"role":"assistant",', b"")],
+        ledger=[("role_repeated", 1, "choices.0.delta.role"), ("role_repeated", 2, "choices.0.delta.role")],
     ),
     Row(
         id="Q50 role never sent: on the first chunk",
         came=[text("h"), text("i"), finish(), DONE],
         sent=[text("h", role=True), 1, 2, 3],
         text="hi",
-        ledger=[("role_missing", 0, b"", b'"role":"assistant",')],
+        ledger=[("role_missing", 0, "choices.0.delta.role")],
     ),
     Row(
         id="Q51 null for role, tool_calls and function_call: left out",
@@ -347,11 +334,11 @@ ENVELOPE = [
         sent=[text("h", role=True), text("i"), 2, 3],
         text="hi",
         ledger=[
-            ("role_missing", 0, b"null", b'"assistant"'),
-            ("null_member", 0, b',"tool_calls":null', b""),
-            ("role_repeated", 1, b'"role":null,', b""),
-            ("null_member", 1, b',"tool_calls":null', b""),
-            ("null_member", 1, b',"function_call":null', b""),
+            ("role_missing", 0, "choices.0.delta.role"),
+            ("null_member", 0, "choices.0.delta.tool_calls"),
+            ("role_repeated", 1, "choices.0.delta.role"),
+            ("null_member", 1, "choices.0.delta.tool_calls"),
+            ("null_member", 1, "choices.0.delta.function_call"),
         ],
     ),
     Row(
@@ -375,10 +362,7 @@ ENVELOPE = [
             3,
         ],
         text="hi!",
-        ledger=[
-            ("object", 0, b"", b'"object":"chat.completion.chunk",'),
-            ("object", 1, b'"chat.completion.done"', b'"chat.completion.chunk"'),
-        ],
+        ledger=[("object", 0, "object"), ("object", 1, "object")],
     ),
     Row(
         id="Q53 the id of the chunk differs inside a stream: the first one, or one made of the stream's",
@@ -391,14 +375,14 @@ ENVELOPE = [
         ],
         sent=[0, text("!"), text("!"), 3, 4],
         text="hi!!",
-        ledger=[("id", 1, b'"chatcmpl-2"', b'"chatcmpl-1"'), ("id", 2, b"", b'"id":"chatcmpl-1",')],
+        ledger=[("id", 1, "id"), ("id", 2, "id")],
     ),
     Row(
         id="Q53 no id at all: one made of the stream's",
         came=[after(HI, (b'"chatcmpl-1"', b"null")), after(finish(), (b'"chatcmpl-1"', b'""')), DONE],
         sent=[after(HI, (b"chatcmpl-1", b"chatcmpl-s1")), after(finish(), (b"chatcmpl-1", b"chatcmpl-s1")), 2],
         text="hi",
-        ledger=[("id", 0, b"null", b'"chatcmpl-s1"'), ("id", 1, b'""', b'"chatcmpl-s1"')],
+        ledger=[("id", 0, "id"), ("id", 1, "id")],
     ),
     Row(
         id="Q54 created differs between chunks: one value, the first that is not zero",
@@ -417,14 +401,14 @@ ENVELOPE = [
             4,
         ],
         text="hi!!",
-        ledger=[("created", 2, b"7", b"8"), ("created", 3, b"7", b"8")],
+        ledger=[("created", 2, "created"), ("created", 3, "created")],
     ),
     Row(
         id="Q55 model empty, then set: the first that is not empty, before it the one that was asked for",
         came=[after(HI, (b'"model":"m"', b'"model":""')), after(finish(), (b'"model":"m"', b'"model":"m-2"')), DONE],
         sent=[HI, finish(), 2],
         text="hi",
-        ledger=[("model", 0, b'""', b'"m"'), ("model", 1, b'"m-2"', b'"m"')],
+        ledger=[("model", 0, "model"), ("model", 1, "model")],
     ),
     Row(
         id="Q55 model empty, then set, and none was asked for",
@@ -442,7 +426,7 @@ ENVELOPE = [
         ],
         request={"stream": True},
         text="hi!",
-        ledger=[("model", 0, b"null", b'""'), ("model", 2, b'"m"', b'"m-2"')],
+        ledger=[("model", 0, "model"), ("model", 2, "model")],
     ),
     Row(
         id="Q56 content as a number: the text of that number; a native field stays",
@@ -454,7 +438,11 @@ ENVELOPE = [
         ],
         sent=[frame({"role": "assistant", "content": "1.50"}, response="1.50"), text("true"), 2, 3],
         text="1.50true",
-        ledger=[("content_not_text", 0, b"1.50", b'"1.50"'), ("content_not_text", 1, b"true", b'"true"')],
+        ledger=[
+            ("reserialised", 0, ""),
+            ("content_not_text", 0, "choices.0.delta.content"),
+            ("content_not_text", 1, "choices.0.delta.content"),
+        ],
     ),
     Row(
         id="Q57 created as float or text: an integer",
@@ -466,14 +454,14 @@ ENVELOPE = [
         ],
         sent=[HI, text("!"), finish(), 3],
         text="hi!",
-        ledger=[("created", 0, b"7.0", b"7"), ("created", 1, b'"7.5"', b"7"), ("created", 2, b"true", b"7")],
+        ledger=[("created", 0, "created"), ("created", 1, "created"), ("created", 2, "created")],
     ),
     Row(
         id="Q57 created is no number at all: zero until one comes",
         came=[after(HI, (b'"created":7', b'"created":"soon"')), finish(), DONE],
         sent=[after(HI, (b'"created":7', b'"created":0')), 1, 2],
         text="hi",
-        ledger=[("created", 0, b'"soon"', b"0")],
+        ledger=[("created", 0, "created")],
     ),
     Row(
         id="Q58 several answers in turns: each has its own role, calls and finish",
@@ -490,7 +478,7 @@ ENVELOPE = [
         request={"stream": True, "model": "m", "n": 2},
         text="hjik",
         finish=("length", "stop"),
-        ledger=[("role_repeated", 3, b'"role":"assistant",', b"")],
+        ledger=[("role_repeated", 3, "choices.0.delta.role")],
     ),
     Row(
         id="Q58 choices without an index, or with a useless one, are counted",
@@ -526,9 +514,9 @@ ENVELOPE = [
         text="hi",
         finish=("stop", "stop"),
         ledger=[
-            ("choice_index", 0, b"", b'"index":0,'),
-            ("choice_not_object", 0, b",7", b""),
-            ("choice_index", 0, b"-1", b"2"),
+            ("choice_index", 0, "choices.2.index"),
+            ("choice_index", 0, "choices.0.index"),
+            ("choice_not_object", 0, "choices.1"),
         ],
     ),
     Row(
@@ -547,10 +535,7 @@ ENVELOPE = [
         ],
         sent=[frame({"role": "assistant", "content": "h"}), frame({"content": "i"}, "stop"), 2],
         text="hi",
-        ledger=[
-            ("message_beside", 0, b',"message":{"content":"h"}', b""),
-            ("message_beside", 1, b',"message":{"content":"hi"}', b""),
-        ],
+        ledger=[("message_beside", 0, "choices.0.message"), ("message_beside", 1, "choices.0.message")],
     ),
     Row(
         id="Q59 the same beside one more piece of text, which goes the short way but for it",
@@ -563,17 +548,14 @@ ENVELOPE = [
         ],
         sent=[0, frame({"content": "a"}), frame({"content": "b"}), 3, 4],
         text="hiab",
-        ledger=[
-            ("message_beside", 1, b',"message":{"tool_calls":[]}', b""),
-            ("message_beside", 2, b',"message":{"tool_calls":[]}', b""),
-        ],
+        ledger=[("message_beside", 1, "choices.0.message"), ("message_beside", 2, "choices.0.message")],
     ),
     Row(
         id="Q75 a list where a role was due is dropped whole, and nothing inside of it is numbered",
         came=[HI, frame({"content": "b", "role": [{"a": 1}]}), finish(), DONE],
         sent=[0, frame({"content": "b"}), 2, 3],
         text="hib",
-        ledger=[("role_repeated", 1, b',"role":[{"a":1}]', b"")],
+        ledger=[("role_repeated", 1, "choices.0.delta.role")],
     ),
     Row(
         id="Q60 a whole object at the end repeats the message: its usage stays, the rest is withheld",
@@ -582,21 +564,21 @@ ENVELOPE = [
         request=ASKED_FOR_USAGE,
         text="hi",
         usage=COUNTS,
-        ledger=[("whole_object", 2, 2, b""), ("whole_object", 2, b"", 2)],
+        ledger=[("whole_object", 2, ""), ("whole_object", 2, "")],
     ),
     Row(
         id="Q60 a whole object without usage says nothing new",
         came=[HI, finish(), whole(), DONE],
         sent=[0, 1, 3],
         text="hi",
-        ledger=[("whole_object", 2, 2, b"")],
+        ledger=[("whole_object", 2, "")],
     ),
     Row(
         id="Q60 a whole object that alone has the finish: that counts",
         came=[HI, whole(), DONE],
         sent=[0, finish(), 2],
         text="hi",
-        ledger=[("whole_object", 1, 1, b""), ("whole_object", 1, b"", 1)],
+        ledger=[("whole_object", 1, ""), ("whole_object", 1, "")],
     ),
     Row(
         id="Q60 a whole object and nothing before it becomes the stream",
@@ -614,23 +596,7 @@ ENVELOPE = [
         ],
         text="hi",
         usage=COUNTS,
-        ledger=[
-            ("whole_object", 0, 0, b""),
-            ("synthesised", 0, b"", 0),
-            ("synthesised", 0, b"", 1),
-            (
-                "synthesised",
-                0,
-                b"",
-                usage(**COUNTS),
-            ),
-            (
-                "usage_not_asked",
-                0,
-                usage(**COUNTS),
-                b"",
-            ),
-        ],
+        ledger=[("whole_object", 0, ""), ("usage_not_asked", 0, ""), ("synthesised", 0, ""), ("synthesised", 0, "")],
     ),
     Row(
         id="Q61 cumulative content, on a route that says so: what is new of it",
@@ -647,9 +613,9 @@ ENVELOPE = [
         settings={"cumulative": True},
         text="666667",
         ledger=[
-            ("content_cumulative", 1, b'"66"', b'"6"'),
-            ("content_cumulative", 2, b'"666"', b'"6"'),
-            ("content_cumulative", 5, b'"667"', b'"7"'),
+            ("content_cumulative", 1, "choices.0.delta.content"),
+            ("content_cumulative", 2, "choices.0.delta.content"),
+            ("content_cumulative", 5, "choices.0.delta.content"),
         ],
     ),
     Row(
@@ -714,7 +680,7 @@ ENVELOPE = [
         text="hi",
         finish=("",),
         ending="upstream_error",
-        ledger=[("error_apart", 0, b'"stop"', b"null"), ("error_apart", 0, b"", 1)],
+        ledger=[("error_apart", 0, "choices.0.finish_reason"), ("error_apart", 0, "")],
     ),
     Row(
         id="Q65 base_resp alone, with its status as text",
@@ -722,7 +688,7 @@ ENVELOPE = [
         sent=[sse({"error": {"message": "the upstream failed", "type": "upstream_error", "code": "1004"}})],
         finish=(),
         ending="upstream_error",
-        ledger=[("error_shape", 0, 0, 0), ("done_withheld", 1, b"data: [DONE]\n\n", b"")],
+        ledger=[("done_withheld", 1, ""), ("error_shape", 0, "")],
     ),
 ]
 
@@ -733,7 +699,7 @@ USAGE = [
         sent=[0, 1, 3],
         text="hi",
         usage=COUNTS,
-        ledger=[("usage_not_asked", 2, 2, b"")],
+        ledger=[("usage_not_asked", 2, "")],
     ),
     Row(
         id="Q66 a usage chunk of its own that was asked for: the very bytes pass, once, the last one",
@@ -742,7 +708,7 @@ USAGE = [
         request=ASKED_FOR_USAGE,
         text="hi",
         usage=COUNTS,
-        ledger=[("usage_repeated", 2, 2, b"")],
+        ledger=[("usage_repeated", 2, "")],
     ),
     Row(
         id="Q67 usage on the chunk of the finish stays, asked for or not",
@@ -762,7 +728,7 @@ USAGE = [
         sent=[0, 1, frame({"content": ""}, None, usage=COUNTS), 3],
         text="hi",
         usage=COUNTS,
-        ledger=[("role_repeated", 2, b'"role":"assistant",', b"")],
+        ledger=[("role_repeated", 2, "choices.0.delta.role")],
     ),
     Row(
         id="Q69 usage so far on every chunk stays; the fold takes the last and never a sum",
@@ -808,7 +774,7 @@ USAGE = [
         request=ASKED_FOR_USAGE,
         text="hi",
         usage=COUNTS,
-        ledger=[("choiceless", 2, 2, b""), ("choices_null", 3, b"", b'"choices":[],')],
+        ledger=[("choiceless", 2, ""), ("choices_null", 3, "choices")],
     ),
 ]
 

@@ -93,7 +93,7 @@ def test_entries_with_an_index_are_counted_by_those_without() -> None:
 
 def test_parts_of_parts_are_read_to_a_depth() -> None:
     deep: Any = "x"
-    for _ in range(500):
+    for _ in range(100):
         deep = {"type": "text", "text": [deep]}
     result = chat(HI, frame({"content": [deep, "!"]}), finish(), DONE)
     assert result.sent[1] == text("!")

@@ -25,7 +25,7 @@ from wiretape.events.core.limits import (
     RETOLD_PLACES_MAX,
 )
 from wiretape.events.core.model import ForeignFrame, TextDelta, ToolProgress
-from wiretape.events.emission.summarise import summarise
+from wiretape.events.emit import summarise
 from wiretape.events.folds.summary import Move, Warned
 from wiretape.events.tape.record import Record
 
@@ -34,7 +34,7 @@ ROLE = frame({"role": "assistant"})
 STOP = frame({}, "stop", usage={"prompt_tokens": 18, "completion_tokens": 10, "total_tokens": 28})
 USAGE = {"prompt_tokens": 18, "completion_tokens": 10, "total_tokens": 28}
 NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-LOOK = b'"emoji": "\\ud83d\\udcbb", "label": "ls -l"'
+LOOK = '"emoji":"💻","label":"ls -l"'.encode()
 
 
 def agent(**said: Any) -> bytes:
@@ -105,7 +105,7 @@ ROWS = [
         id="a tool that it runs: two frames of the one shape, and the next turn's text with its two line ends",
         came=[ROLE, text("It "), running(), completed(), text("\n\n18 "), STOP, DONE],
         sent=[0, 1, RAN, OVER, 4, 5, 6],
-        ledger=[("progress", 2, 2, 2), ("progress", 3, 3, 3)],
+        ledger=[("progress", 2, ""), ("progress", 3, "")],
         text="It \n\n18 ",
         usage=USAGE,
     ),
@@ -113,7 +113,7 @@ ROWS = [
         id="switched off, they stay on the tape",
         came=[ROLE, running(), completed(), text("18"), STOP, DONE],
         sent=[0, 3, 4, 5],
-        ledger=[("progress_withheld", 1, 1, b""), ("progress_withheld", 2, 2, b"")],
+        ledger=[("progress_withheld", 1, ""), ("progress_withheld", 2, "")],
         text="18",
         usage=USAGE,
         settings={"tool_events": False},
@@ -122,7 +122,7 @@ ROWS = [
         id="parallel calls, whose ends come in another order",
         came=[ROLE, running(), running(call_id="call_2"), completed(call_id="call_2"), completed(), STOP, DONE],
         sent=[0, RAN, told("running", "call_2", LOOK), told("completed", "call_2"), OVER, 5, 6],
-        ledger=[("progress", 1, 1, 1), ("progress", 2, 2, 2), ("progress", 3, 3, 3), ("progress", 4, 4, 4)],
+        ledger=[("progress", 1, ""), ("progress", 2, ""), ("progress", 3, ""), ("progress", 4, "")],
         usage=USAGE,
     ),
     Row(
@@ -138,12 +138,12 @@ ROWS = [
             DONE,
         ],
         ledger=[
-            ("progress", 0, 0, 0),
-            ("progress", 1, 1, 1),
-            ("id", 2, b'"chatcmpl-1"', b'"chatcmpl-s1"'),
-            ("progress", 3, 3, 3),
-            ("progress", 4, 4, 4),
-            ("id", 5, b'"chatcmpl-1"', b'"chatcmpl-s1"'),
+            ("progress", 0, ""),
+            ("progress", 1, ""),
+            ("id", 2, "id"),
+            ("progress", 3, ""),
+            ("progress", 4, ""),
+            ("id", 5, "id"),
         ],
         usage=USAGE,
     ),
@@ -168,10 +168,18 @@ ROWS = [
         ],
         sent=[0, RAN, OVER, 12, 14],
         ledger=[
-            ("progress", 1, 1, 1),
-            ("progress_withheld", 2, 2, b""),
-            ("progress", 3, 3, 2),
-            *[("progress_withheld", number, number, b"") for number in (4, 5, 6, 7, 8, 9, 10, 11, 13)],
+            ("progress", 1, ""),
+            ("progress_withheld", 2, ""),
+            ("progress", 3, ""),
+            ("progress_withheld", 4, ""),
+            ("progress_withheld", 5, ""),
+            ("progress_withheld", 6, ""),
+            ("progress_withheld", 7, ""),
+            ("progress_withheld", 8, ""),
+            ("progress_withheld", 9, ""),
+            ("progress_withheld", 10, ""),
+            ("progress_withheld", 11, ""),
+            ("progress_withheld", 13, ""),
         ],
         usage=USAGE,
     ),
@@ -179,7 +187,7 @@ ROWS = [
         id="a tool of whose end nothing was heard is over when the answer is",
         came=[ROLE, running(), text("Well."), STOP, DONE],
         sent=[0, RAN, 2, told("dropped", "call_1", b'"reason":"unfinished"'), 3, 4],
-        ledger=[("progress", 1, 1, 1), ("lifecycle", 3, b"", 3)],
+        ledger=[("progress", 1, ""), ("lifecycle", 3, "")],
         text="Well.",
         usage=USAGE,
     ),
@@ -193,7 +201,7 @@ ROWS = [
             told("dropped", "call_1", b'"reason":"truncated"'),
             error("⚠ Connection dropped: the answer is incomplete.", "stream_truncated", "truncated"),
         ],
-        ledger=[("progress", 2, 2, 2), ("lifecycle", 3, b"", 3), ("error_frame", 3, b"", 4)],
+        ledger=[("progress", 2, ""), ("lifecycle", 3, ""), ("error_frame", 3, "")],
         text="It ",
         finish=("",),
         ending="truncated",
@@ -202,7 +210,7 @@ ROWS = [
         id="its keepalives are comments",
         came=[ROLE, b": keepalive\n\n", text("18"), STOP, DONE],
         sent=[0, 2, 3, 4],
-        ledger=[("comment", 1, 1, b"")],
+        ledger=[("comment", 1, "")],
         text="18",
         usage=USAGE,
     ),
@@ -210,14 +218,7 @@ ROWS = [
         id="an end by length stays one: the error that SDKs raise on goes, its account of it stays",
         came=[ROLE, text("It "), TRUNCATED, DONE],
         sent=[0, 1, without_error(TRUNCATED), 3],
-        ledger=[
-            (
-                "length_error",
-                2,
-                b',"error":{"message":"Response truncated due to output length limit","type":"agent_error"}',
-                b"",
-            )
-        ],
+        ledger=[("length_error", 2, "error")],
         text="It ",
         finish=("length",),
         usage=NO_USAGE,
@@ -227,12 +228,7 @@ ROWS = [
         id="a failure behind text is an error that carries its account; the tool that it ran under has its end",
         came=[ROLE, text("It "), running(), FAILED, DONE],
         sent=[0, 1, RAN, told("dropped", "call_1", b'"reason":"upstream_error"'), FAILURE],
-        ledger=[
-            ("progress", 2, 2, 2),
-            ("error_shape", 3, 3, 4),
-            ("lifecycle", 3, b"", 3),
-            ("done_withheld", 4, DONE, b""),
-        ],
+        ledger=[("progress", 2, ""), ("lifecycle", 3, ""), ("error_shape", 3, ""), ("done_withheld", 4, "")],
         text="It ",
         finish=("",),
         usage=NO_USAGE,
@@ -257,11 +253,7 @@ ROWS = [
                 }
             ),
         ],
-        ledger=[
-            ("finish_failure", 2, b'"error"', b"null"),
-            ("finish_failure", 2, b"", 3),
-            ("done_withheld", 3, DONE, b""),
-        ],
+        ledger=[("finish_failure", 2, "choices.0.finish_reason"), ("finish_failure", 2, ""), ("done_withheld", 3, "")],
         text="It ",
         finish=("",),
         usage=NO_USAGE,
@@ -284,11 +276,7 @@ ROWS = [
                 }
             ),
         ],
-        ledger=[
-            ("finish_failure", 2, b'"error"', b"null"),
-            ("finish_failure", 2, b"", 3),
-            ("done_withheld", 3, DONE, b""),
-        ],
+        ledger=[("finish_failure", 2, "choices.0.finish_reason"), ("finish_failure", 2, ""), ("done_withheld", 3, "")],
         text="It ",
         finish=("",),
         ending="upstream_error",
@@ -297,7 +285,7 @@ ROWS = [
         id="an error without its account is one like any other",
         came=[ROLE, text("It "), frame({}, "error", error={"message": "m", "type": "RuntimeError"}), DONE],
         sent=[0, 1, sse({"error": {"message": "m", "type": "RuntimeError"}})],
-        ledger=[("error_shape", 2, 2, 2), ("done_withheld", 3, DONE, b"")],
+        ledger=[("error_shape", 2, ""), ("done_withheld", 3, "")],
         text="It ",
         finish=("",),
         ending="upstream_error",
@@ -314,12 +302,7 @@ ROWS = [
             DONE,
         ],
         sent=[*range(7), RAN, OVER, 9, 10, 11],
-        ledger=[
-            ("text_repeated", 4, b"", b""),
-            ("text_repeated", 6, b"", b""),
-            ("progress", 7, 7, 7),
-            ("progress", 8, 8, 8),
-        ],
+        ledger=[("text_repeated", 4, ""), ("text_repeated", 6, ""), ("progress", 7, ""), ("progress", 8, "")],
         text="It is It is It is \n\n18",
         usage=USAGE,
         flags=("text_repeated",),
@@ -335,7 +318,7 @@ ROWS = [
             DONE,
         ],
         sent=[*range(6)],
-        ledger=[("text_repeated", 2, b"", b"")],
+        ledger=[("text_repeated", 2, "")],
         text="It \n\n⚠ Connection dropped mid tool-call; reconnecting…\n\nIt ",
         usage=USAGE,
         flags=("text_repeated",),
@@ -351,7 +334,7 @@ ROWS = [
             DONE,
         ],
         sent=[0, 1, RAN, OVER, 4, 5],
-        ledger=[("progress", 2, 2, 2), ("progress", 3, 3, 3)],
+        ledger=[("progress", 2, ""), ("progress", 3, "")],
         calls=[("call_1", "f", "{}", "running")],
         finish=("tool_calls",),
     ),
@@ -359,7 +342,7 @@ ROWS = [
         id="an error by length elsewhere than in the finish is an error",
         came=[ROLE, text("It "), sse({"error": {"message": "length"}, "hermes": 5}), DONE],
         sent=[0, 1, sse({"error": {"message": "length"}})],
-        ledger=[("error_shape", 2, 2, 2), ("done_withheld", 3, DONE, b"")],
+        ledger=[("error_shape", 2, ""), ("done_withheld", 3, "")],
         text="It ",
         finish=("",),
         ending="upstream_error",
@@ -394,15 +377,15 @@ def test_a_frame_of_its_own_that_is_no_object_is_foreign_here_too() -> None:
     assert (result.sent, result.ended.flags) == ([ROLE, text("18"), STOP, DONE], ("foreign",))
 
 
-def test_what_else_it_says_passes_in_its_very_bytes_but_not_what_clients_would_misread() -> None:
+def test_other_members_pass_but_not_those_that_clients_would_misread() -> None:
     long = "x" * PREVIEW_BYTES_MAX
     said = (
-        b'{"id":9,"error":"no","choices":5,"usage":1,"tool":"t","toolCallId":"c","status":"running","n":123456789012345678901,'
+        b'{"id":9,"error":"no","choices":5,"usage":1,"tool":"t","toolCallId":"c","status":"running","n":12345678901234567,'
         b'"long":"%b","d":\n{"a":\t1}}' % long.encode()
     )
     data = b"".join(b"data: %b\n" % line for line in said.split(b"\n"))
     result = hermes(ROLE, b"event: hermes.tool.progress\n%b\n" % data)
-    extra = b'"n":123456789012345678901,"d": {"a":\t1}'
+    extra = b'"n":12345678901234567,"d":{"a":1}'
     assert result.sent[1] == told("running", "c", extra, tool="t")
 
 
@@ -423,7 +406,7 @@ def test_a_call_that_the_client_was_told_of_as_its_own_is_not_told_again() -> No
 
 def test_behind_the_end_they_are_late() -> None:
     result = hermes(ROLE, text("18"), STOP, DONE, running())
-    assert (result.sent[-1], result.repairs, result.ended.flags) == (DONE, ["late_data"], ("late_data",))
+    assert (result.sent[-1], result.repairs, result.ended.flags) == (DONE, ["progress_withheld"], ("late_data",))
 
 
 def test_in_the_folds_a_tool_that_it_runs_has_the_life_of_any_call() -> None:

@@ -82,16 +82,3 @@ def test_the_finish_comes_after_the_content_of_its_chunk_and_usage_last() -> Non
         Usage(n=4, counts={"total_tokens": 1}),
     ]
     assert of_delta({}, usage={}) == []
-
-
-@pytest.mark.parametrize(
-    ("choice", "delivers"),
-    [
-        pytest.param({"delta": {"role": "assistant", "content": ""}}, False, id="a role and an empty piece"),
-        pytest.param({"delta": {"content": "x"}}, True, id="text"),
-        pytest.param({"delta": {"audio": {"data": "x"}}}, True, id="what we do not know is content too"),
-        pytest.param({"delta": {}, "finish_reason": "stop"}, True, id="a finish"),
-    ],
-)
-def test_what_counts_as_delivery(choice: dict[str, Any], delivers: bool) -> None:
-    assert read.delivers({"choices": [{"index": 0, **choice}]}) is delivers

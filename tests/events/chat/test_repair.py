@@ -13,7 +13,7 @@ from tests.events.chat.rows import Row, check
 from tests.support.chat import DONE, HEAD, call, finish, frame, run, sse, tape, text
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.core.limits import CHUNKS_WAITING_MAX, EVENT_BYTES_MAX
-from wiretape.events.emission.emit import Emitter, emit
+from wiretape.events.emit import Emitter, emit
 
 ROWS = [*rows_calls.ROWS, *rows_envelope.ROWS, *rows_content.ROWS]
 #: Rows that are tested by functions of this file.

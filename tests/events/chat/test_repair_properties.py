@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.events.chat.mutators import MUTATORS, Meant, build, junk
 from tests.support.chat import Run, run, tape
-from wiretape.events.emission.emit import emit
+from wiretape.events.emit import emit
 
 FULL = os.environ.get("WIRETAPE_LAWS") == "full"
 EXAMPLES = settings(max_examples=3000 if FULL else 150)

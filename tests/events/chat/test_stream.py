@@ -9,7 +9,7 @@ from tests.support.chat import DONE, HEAD, Run, call, finish, frame, run, sse, t
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import CALL_ID_CHARS_MAX, NAME_CHARS_MAX
 from wiretape.events.core.model import Ended, Event, Repaired, ToolResultSeen, Usage
-from wiretape.events.emission.emit import Emitter
+from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
@@ -589,13 +589,13 @@ def test_a_plain_answer_that_is_no_json_is_a_cut() -> None:
 
 
 def test_an_answer_above_the_bound_passes_and_is_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wiretape.events.chat.stream.BODY_BYTES_MAX", len(ANSWER) - 1)
+    monkeypatch.setattr("wiretape.events.emission.engine.BODY_BYTES_MAX", len(ANSWER) - 1)
     made = tape([ANSWER[:20], ANSWER[20:]], body=True, request={"model": "m"})
     emitter = Emitter()
     assert b"".join(frame for record in made for frame in emitter.feed(record)) == ANSWER
     assert isinstance(emitter.wire.ended, Ended)
     assert emitter.wire.ended.ending == "truncated"
-    monkeypatch.setattr("wiretape.events.chat.stream.BODY_BYTES_MAX", len(ANSWER))
+    monkeypatch.setattr("wiretape.events.emission.engine.BODY_BYTES_MAX", len(ANSWER))
     emitter = Emitter()
     for record in made:
         emitter.feed(record)
@@ -654,7 +654,7 @@ def test_an_empty_stream_in_warn_mode_still_closes_a_choice() -> None:
 
 def test_endless_frames_without_content_go_out_above_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     for over, sent in ((-1, 0), (0, 0), (1, 2)):
-        monkeypatch.setattr("wiretape.events.emission.outbox.UNDELIVERED_BYTES_MAX", len(ROLE) + len(text("")) - over)
+        monkeypatch.setattr("wiretape.events.emission.frames.UNDELIVERED_BYTES_MAX", len(ROLE) + len(text("")) - over)
         emitter = Emitter()
         made = tape([ROLE, text("")])
         assert len([frame for record in made[:-1] for frame in emitter.feed(record)]) == sent
@@ -663,7 +663,7 @@ def test_endless_frames_without_content_go_out_above_a_bound(monkeypatch: pytest
 
 def test_held_calls_above_a_bound_are_an_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     for over, overflow in ((-1, False), (0, False), (1, True)):
-        monkeypatch.setattr("wiretape.events.chat.held.HELD_BYTES_MAX", len(START) + len(HALF) - over)
+        monkeypatch.setattr("wiretape.events.emission.engine.HELD_BYTES_MAX", len(START) + len(HALF) - over)
         made = tape([ROLE, START, HALF, text("more")], tools="held")
         ending = "limit" if overflow else "truncated"
         said = [("dropped", "call_1", ending), ("error", ending, ["write_file"])]

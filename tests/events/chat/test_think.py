@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from wiretape.events.chat.think import Think
+from wiretape.events.chat.content import Think
 from wiretape.events.core.limits import THINK_HEAD_CHARS_MAX
 
 CASES = [

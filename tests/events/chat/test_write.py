@@ -16,6 +16,7 @@ from wiretape.events.core.model import (
     Event,
     Finish,
     ForeignFrame,
+    HandedOver,
     ReasoningDelta,
     RefusalDelta,
     Repaired,
@@ -31,9 +32,13 @@ from wiretape.events.core.model import (
     UpstreamError,
     Usage,
 )
-from wiretape.events.folds.wire import Call
+from wiretape.events.core.settings import Facts, Settings
+from wiretape.events.emission.dialect import Context
+from wiretape.events.emission.ledger import Ledger
+from wiretape.events.folds.wire import Call, Wire
 
 ENVELOPE = write.Envelope("chatcmpl-1", "m", 7)
+CONTEXT = Context(Facts(model="m"), Settings(), "1", 7, Wire(), Ledger(), set())
 
 
 def a_call(
@@ -46,6 +51,12 @@ def a_call(
     return call
 
 
+def card(call: Call, status: str) -> bytes:
+    """The lifecycle frame of a call."""
+    writer = write.ChatWriter(CONTEXT)
+    return writer.encode(writer.call_card(1, call, status))
+
+
 def payload(frame: bytes) -> dict[str, Any]:
     """The JSON of a frame."""
     value: dict[str, Any] = json.loads(frame.partition(b"data: ")[2])
@@ -53,7 +64,7 @@ def payload(frame: bytes) -> dict[str, Any]:
 
 
 def test_a_running_frame_is_a_chunk_with_an_empty_delta() -> None:
-    assert write.lifecycle_of_call(ENVELOPE, a_call(), "running") == (
+    assert card(a_call(), "running") == (
         b'event: hermes.tool.progress\ndata: {"id":"chatcmpl-1","object":"chat.completion.chunk",'
         b'"created":7,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":null}],"tool":"write_file","toolCallId":"call_1",'
         b'"status":"running","label":"a.txt","input":"{\\"path\\":\\"a.txt\\"}"}\n\n'
@@ -61,7 +72,7 @@ def test_a_running_frame_is_a_chunk_with_an_empty_delta() -> None:
 
 
 def test_a_dropped_frame_says_why() -> None:
-    said = payload(write.lifecycle_of_call(ENVELOPE, a_call('{"path":"a', reason="reset"), "dropped"))
+    said = payload(card(a_call('{"path":"a', reason="reset"), "dropped"))
     assert (said["status"], said["reason"], said["input"]) == ("dropped", "reset", '{"path":"a')
     assert "label" not in said
 
@@ -72,7 +83,7 @@ def test_a_dropped_frame_says_why() -> None:
 )
 def test_a_result_frame(failed: bool, duration: int | None, status: str) -> None:
     event = ToolResultSeen(n=2, id="call_1", name="write_file", failed=failed, output="done", duration_ms=duration)
-    said = payload(write.lifecycle_of_result(ENVELOPE, event))
+    said = write.ChatWriter(CONTEXT).result_card(2, event).value
     assert (said["status"], said["toolCallId"], said["output"]) == (status, "call_1", "done")
     assert said.get("duration_ms") == duration
 
@@ -89,18 +100,18 @@ def test_a_result_frame(failed: bool, duration: int | None, status: str) -> None
     ],
 )
 def test_a_label_previews_the_main_argument(arguments: str, label: str | None) -> None:
-    assert payload(write.lifecycle_of_call(ENVELOPE, a_call(arguments), "running")).get("label") == label
+    assert payload(card(a_call(arguments), "running")).get("label") == label
 
 
 @pytest.mark.parametrize("over", [-1, 0, 1])
 def test_a_preview_is_cut_between_characters(over: int) -> None:
     text = "ü" * (PREVIEW_BYTES_MAX // 2) + "x" * over if over >= 0 else "ü" * (PREVIEW_BYTES_MAX // 2 - 1) + "x"
-    shown = payload(write.lifecycle_of_call(ENVELOPE, a_call(text), "running"))["input"]
+    shown = payload(card(a_call(text), "running"))["input"]
     assert shown == "ü" * (PREVIEW_BYTES_MAX // 2) if over >= 0 else shown == text
 
 
 def test_a_preview_never_ends_in_half_a_character() -> None:
-    shown = payload(write.lifecycle_of_call(ENVELOPE, a_call("x" + "ü" * PREVIEW_BYTES_MAX), "running"))["input"]
+    shown = payload(card(a_call("x" + "ü" * PREVIEW_BYTES_MAX), "running"))["input"]
     assert shown == "x" + "ü" * (PREVIEW_BYTES_MAX // 2 - 1)
 
 
@@ -134,15 +145,15 @@ def test_a_warning_names_every_tool_and_says_that_none_ran(code: str, calls: lis
 
 
 def test_an_error_frame_has_no_choices_and_names_the_tools() -> None:
-    assert (
-        write.error("reset", [a_call()])
-        == (
-            'data: {"error":{"message":"⚠ Connection dropped mid tool-call: write_file was cut short. '
-            'Nothing was executed.",'
-            '"type":"stream_truncated","code":"reset","dropped_tools":[{"id":"call_1","name":"write_file"}]}}\n\n'
-        ).encode()
-    )
-    assert payload(write.error("malformed_call", [a_call()]))["error"]["type"] == "malformed_call"
+    assert write.error_frame("reset", "said", [a_call(), a_call(name="_internal")]) == {
+        "error": {
+            "message": "said",
+            "type": "stream_truncated",
+            "code": "reset",
+            "dropped_tools": [{"id": "call_1", "name": "write_file"}],
+        }
+    }
+    assert write.error_frame("malformed_call", "said", [a_call()])["error"]["type"] == "malformed_call"
 
 
 def test_what_has_no_form_on_the_wire_gives_no_payload() -> None:
@@ -150,10 +161,11 @@ def test_what_has_no_form_on_the_wire_gives_no_payload() -> None:
         AttemptStarted(n=0),
         ResponseStarted(n=0, id="chatcmpl-1", model="m"),
         ToolArgumentsComplete(n=1, choice=0, call=0),
+        HandedOver(n=1, choice=0, call=0),
         ToolResultSeen(n=1, id="call_1", name="f", failed=False, output="", duration_ms=None),
         ToolProgress(n=1, id="call_1", name="f", status="running"),
         ForeignFrame(n=1, why="foreign"),
-        Repaired(n=1, repair="id", at=0, before=b"", after=b""),
+        Repaired(n=1, repair="id"),
         Ended(n=2, ending="completed", cause="eof", flags=()),
     ]
     assert list(write.payloads(silent, ENVELOPE)) == []
@@ -198,4 +210,4 @@ def test_each_choice_gets_its_role_once() -> None:
 
 def test_states_that_a_frame_may_tell() -> None:
     """`announced` and `ready` are never told."""
-    assert State.RUNNING.value == payload(write.lifecycle_of_call(ENVELOPE, a_call(), "running"))["status"]
+    assert State.RUNNING.value == payload(card(a_call(), "running"))["status"]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.chat import DONE, finish, run, tape, text
 from wiretape.events.core.model import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta
-from wiretape.events.emission.summarise import summarise
+from wiretape.events.emit import summarise
 from wiretape.events.folds.markup import Markup
 from wiretape.events.folds.summary import Warned
 

@@ -85,7 +85,7 @@ def test_other_events_add_nothing() -> None:
         Terminator(n=1),
         UpstreamError(n=1, message="", code=""),
         ForeignFrame(n=1, why="foreign"),
-        Repaired(n=1, repair="id", at=0, before=b"", after=b""),
+        Repaired(n=1, repair="id"),
         Ended(n=2, ending="completed", cause="eof", flags=()),
     ]
     assert fold(*silent).choices == {}

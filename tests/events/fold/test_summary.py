@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.chat import DONE, call, finish, frame, sse, tape, text
 from wiretape.events.core.lifecycle import State
-from wiretape.events.emission.summarise import summarise
+from wiretape.events.emit import summarise
 from wiretape.events.folds.summary import Move, Warned
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder

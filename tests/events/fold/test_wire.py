@@ -206,7 +206,7 @@ def test_what_does_not_concern_the_wire_changes_nothing() -> None:
         Usage(n=1, counts={}),
         ToolResultSeen(n=1, id="c", name="f", failed=False, output="", duration_ms=None),
         ToolProgress(n=1, id="c", name="f", status="running"),
-        Repaired(n=1, repair="id", at=0, before=b"", after=b""),
+        Repaired(n=1, repair="id"),
     ]
     wire = fold(*others)
     assert (wire.choices, wire.flags, wire.content) == ({}, {}, False)

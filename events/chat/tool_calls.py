@@ -5,15 +5,14 @@ rules. Without an index, the id, the arrival of a name, the place in the list or
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
-from ..core.json_text import dumps, is_object
+from ..core.json_text import is_object
 from ..core.limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
 from ..core.model import Event, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
-from ..core.splice import Action, Path
-from .entry import Entry
-from .known import KnownCall
-from .work import Work, say
+from ..emission.edits import Path
+from .draft import Draft, Entry, KnownCall
 from .write import call_said, chunk
 
 __all__ = ["Calls"]
@@ -46,62 +45,47 @@ class Calls:
         """Whether the client knows of any call."""
         return any(call.announced for call in self.known)
 
-    def repair(self, work: Work, path: Path, entries: list[Any]) -> None:
+    def repair(self, draft: Draft, path: Path, entries: list[Any]) -> None:
         """Make every entry of one `tool_calls` list canonical; a list of which nothing is left leaves the delta."""
-        hidden: list[tuple[str, Path]] = []
-        behind = len(work.after)
+        hidden: list[tuple[str, int]] = []
+        behind = len(draft.after)
         for place, given in enumerate(entries):
             if not is_object(given):
-                hidden.append(("call_not_object", (*path, place)))
+                hidden.append(("call_not_object", place))
                 self.lost = True
                 continue
             entry, position = Entry.of((*path, place), given), place if len(entries) > 1 else -1
-            if len(work.after) > behind:  # behind the call that was split off before it: numbers rise
-                self._entry(work, entry, position, apart=True)
-                hidden.append(("call_split", (*path, place)))
-            elif not self._entry(work, entry, position):
-                hidden.append(("call_without_name", (*path, place)))
+            if len(draft.after) > behind:  # behind the call that was split off before it: numbers rise
+                self._entry(draft, entry, position, apart=True)
+                hidden.append(("call_split", place))
+            elif not self._entry(draft, entry, position):
+                hidden.append(("call_without_name", place))
         if hidden and len(hidden) == len(entries):
-            work.op(hidden[0][0], path[:-1], Action.DROP, "tool_calls")
+            draft.drop(hidden[0][0], path[:-1], "tool_calls")
             return
-        for repair, place_of_entry in hidden:
-            work.op(repair, place_of_entry, Action.OMIT)
+        for repair, place in hidden:
+            draft.omit(repair, path, place)
 
-    def go_on(self, entries: Any, n: int) -> ToolArgumentsDelta | None:
-        """One more piece of the arguments of a function, canonical as it is, in which no value can end."""
-        try:
-            (entry,) = entries
-            place = entry["index"]
-            call = self._by_index[place]
-        except (KeyError, TypeError, ValueError):
-            return None
-        text = call.more(entry)
-        if text is None:
-            return None
-        call.last_piece = text
-        call.take(text)
-        return ToolArgumentsDelta(n=n, choice=self._choice, call=call.number, text=text)
-
-    def close(self, work: Work) -> None:
+    def close(self, draft: Draft) -> None:
         """The protocol closed the calls: one without a byte of arguments takes none, which is `{}` (Q25)."""
         for call in self.known:
             if call.custom:  # whose input may be nothing, and is no object
                 continue
             if call.has_arguments or not call.announced:
                 if call.announced and call.opening != "{":
-                    work.flags.append("arguments_not_object")  # Q21: serialised twice, perhaps
+                    draft.flags.append("arguments_not_object")  # Q21: serialised twice, perhaps
                 continue
             if call.damaged or (call.followed_by is not None and call.followed_by.says_more):
-                work.events += self.damage([call], work.n)  # nobody knows that it takes none
+                draft.events += self.damage([call], draft.n)  # nobody knows that it takes none
                 continue
             call.supplied = True
             call.take(_SEED)
-            if (entry := work.touched.get(call)) is not None:
-                say(work, entry, "arguments_empty", "arguments", _SEED)
+            if (entry := draft.touched.get(call)) is not None:
+                draft.say(entry, "arguments_empty", "arguments", _SEED)
             else:
                 delta = {"tool_calls": [{"index": call.number, "function": {"arguments": _SEED}}]}
-                apart = work.after or work.before  # behind the start, if that is in this chunk's own company
-                apart.append(("arguments_empty", chunk(work.envelope, self._choice, delta)))
+                apart = draft.after or draft.before  # behind the start, if that is in this chunk's own company
+                apart.append(("arguments_empty", chunk(draft.envelope, self._choice, delta)))
 
     def damage(self, calls: Iterable[KnownCall], n: int) -> list[Event]:
         """A part of these could not be read; told once of each."""
@@ -110,7 +94,7 @@ class Calls:
             call.damaged = True
         return [ToolCallDamaged(n=n, choice=self._choice, call=call.number) for call in damaged]
 
-    def missed(self, work: Work, entries: list[Any]) -> None:
+    def missed(self, draft: Draft, entries: list[Any]) -> None:
         """What a whole message says of calls, where the stream said nothing: arguments that never came, and calls."""
         begun = bool(self.known)
         for place, given in enumerate(entries):
@@ -122,34 +106,34 @@ class Calls:
             if call is None and entry.name and place == len(self.known) and (entry.id or not begun):
                 call = self._start(place, entry.id)
                 call.name, call.custom, call.id = entry.name, entry.custom, self._unique_id(entry.id, call)
-                self._start_apart(work, "message_beside", call, entry.text)
+                self._start_apart(draft, "message_beside", call, entry.text)
             elif call is not None and call.announced and not call.has_arguments and entry.text:
                 call.take(entry.text)
                 delta = {"tool_calls": [{"index": call.number, **call.says(entry.text)}]}
-                work.after.append(("message_beside", chunk(work.envelope, self._choice, delta)))
+                draft.after.append(("message_beside", chunk(draft.envelope, self._choice, delta)))
 
-    def late(self, work: Work, entries: list[Any]) -> list[Event]:
+    def late(self, draft: Draft, entries: list[Any]) -> list[Event]:
         """Arguments behind the finish, of calls that were handed over as if they had none."""
         late: list[KnownCall] = []
         for place, given in enumerate(entries):
             entry = Entry.of((), given) if is_object(given) else None
-            call = self._continued(work, entry, place) if entry is not None else None
+            call = self._continued(draft, entry, place) if entry is not None else None
             if call is None or entry is None or not (call.supplied and entry.text and entry.may_be_of(call)):
                 continue
             if entry.name in ("", call.name) and (not entry.id or self._is_id_of(call, entry)):
                 late.append(call)
-        return self.damage(late, work.n)
+        return self.damage(late, draft.n)
 
     # -- which call -----------------------------------------------------------------------------------------------
 
-    def _entry(self, work: Work, entry: Entry, place: int, *, apart: bool = False) -> bool:
+    def _entry(self, draft: Draft, entry: Entry, place: int, *, apart: bool = False) -> bool:
         """Whether the entry goes out; `apart`, in a frame of its own."""
-        call = self._continued(work, entry, place)
+        call = self._continued(draft, entry, place)
         if call is None:
             if not (entry.id or entry.name or entry.text):
                 return False
             call = self._start(entry.place, entry.id)
-        elif self._starts(work, call, entry):
+        elif self._starts(draft, call, entry):
             name = entry.name or (call.name if entry.may_be_of(call) else "")  # Q8: the same tool again
             before, call = call, self._start(entry.place, entry.id)
             call.name = name
@@ -162,29 +146,29 @@ class Calls:
         if call.announced and apart:
             call.take(entry.text)
             delta = {"tool_calls": [{"index": call.number, **call.says(entry.text)}]}
-            work.after.append(("call_split", chunk(work.envelope, self._choice, delta)))
+            draft.after.append(("call_split", chunk(draft.envelope, self._choice, delta)))
         elif call.announced:
-            work.touched[call] = entry
-            self._continue(work, entry, call)
+            draft.touched[call] = entry
+            self._continue(draft, entry, call)
         elif apart and (call.name or entry.name):
             call.name = call.name or entry.name
             call.id = call.id or self._unique_id(entry.id, call)
             call.extras.update({key: value for key, value in entry.given.items() if key not in _OWN_KEYS})
-            self._start_apart(work, "call_split", call, entry.text)
+            self._start_apart(draft, "call_split", call, entry.text)
         else:
-            self._announce(work, entry, call)
+            self._announce(draft, entry, call)
         return call.announced
 
-    def _continued(self, work: Work, entry: Entry, place: int) -> KnownCall | None:
+    def _continued(self, draft: Draft, entry: Entry, place: int) -> KnownCall | None:
         """The call that the entry speaks of, as far as index, id and place tell."""
         if entry.place is None:
-            return self._by_arrival(work, entry, place)
+            return self._by_arrival(draft, entry, place)
         call = self._by_index.get(entry.place)
         same = self._by_id.get(entry.id)
         # Parallel calls in turns at one index (Q7). An id seen at another index says nothing: indices differ.
         return same if call and same and same.place == entry.place else call
 
-    def _by_arrival(self, work: Work, entry: Entry, place: int) -> KnownCall | None:
+    def _by_arrival(self, draft: Draft, entry: Entry, place: int) -> KnownCall | None:
         last = self.known[-1] if self.known else None
         same = self._by_id.get(entry.id)
         if same is not None:
@@ -196,12 +180,12 @@ class Calls:
         if entry.id:
             return last if last.unfinished and entry.text else None  # Q6 without an index
         if entry.name:  # Q15 without an index: a name again in the middle of the arguments
-            beside = last.custom and last in work.touched  # an entry of the same list
+            beside = last.custom and last in draft.touched  # an entry of the same list
             goes_on = not beside and (last.unfinished or (not last.has_arguments and entry.text))
             return last if goes_on and entry.name == last.name else None
         return self.known[place] if 0 <= place < len(self.known) else last
 
-    def _starts(self, work: Work, call: KnownCall, entry: Entry) -> bool:
+    def _starts(self, draft: Draft, call: KnownCall, entry: Entry) -> bool:
         """Whether the entry starts a call of its own although it points at this one.
 
         A new id does so with a name, unless both look like the same call going on (Q6 against Q7). Another name does so
@@ -212,7 +196,7 @@ class Calls:
         if not call.announced:
             return False
         if call.custom:
-            return self._starts_text(work, call, entry)
+            return self._starts_text(draft, call, entry)
         if call.bare and not entry.id and not entry.name:
             return False  # Q20 or Q8, and the `{}` is out: neither may run on a guess, so it ends as malformed
         second = call.complete and entry.opens_value
@@ -223,14 +207,14 @@ class Calls:
             return another or not call.unfinished
         return second or (another and call.boundary.complete)
 
-    def _starts_text(self, work: Work, call: KnownCall, entry: Entry) -> bool:
+    def _starts_text(self, draft: Draft, call: KnownCall, entry: Entry) -> bool:
         """The same of a custom call, whose input tells nothing.
 
         A name does with a new id, or beside an entry of the same list; and another name does behind some input.
         """
         if not entry.name or self._is_id_of(call, entry):
             return False
-        return bool(entry.id) or call in work.touched or (entry.name != call.name and call.has_arguments)
+        return bool(entry.id) or call in draft.touched or (entry.name != call.name and call.has_arguments)
 
     def _is_id_of(self, call: KnownCall, entry: Entry) -> bool:
         """Whether the entry says that it is about this call; what the client sees as its id may be another."""
@@ -247,45 +231,45 @@ class Calls:
 
     # -- what its delta says --------------------------------------------------------------------------------------
 
-    def _announce(self, work: Work, entry: Entry, call: KnownCall) -> None:
+    def _announce(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
         """The start goes out when id and name are known, and behind those of the calls before it: numbers rise."""
         if entry.id and not call.id:
             call.id = self._unique_id(entry.id, call)
             self._by_id.setdefault(entry.id, call)
         call.name = call.name or entry.name
         if not call.name or (call.number and not self.known[call.number - 1].announced):
-            self._wait(work, entry, call)
+            self._wait(draft, entry, call)
             return
         call.id = call.id or self._unique_id("", call)  # Q1
         call.announced = True
-        work.touched[call] = entry
-        self._set_index(work, entry, call)
+        draft.touched[call] = entry
+        self._set_index(draft, entry, call)
         if entry.given.get("id") != call.id:
-            work.op("call_id", entry.path, Action.SET, "id", dumps(call.id))
+            draft.set("call_id", entry.path, "id", call.id)
         call_type = entry.given.get("type")
         if not isinstance(call_type, str) or not call_type or (entry.custom and call_type == "function"):
-            work.op("call_type", entry.path, Action.SET, "type", dumps(entry.member))  # Q23
+            draft.set("call_type", entry.path, "type", entry.member)  # Q23
         for key, value in call.extras.items():
             if key not in entry.given:
-                work.op("call_without_name", entry.path, Action.SET, key, dumps(value))
-        self._only_one(work, entry)
-        self._first_arguments(work, entry, call)
-        self._release(work, call.number + 1)
+                draft.set("call_without_name", entry.path, key, value)
+        self._only_one(draft, entry)
+        self._first_arguments(draft, entry, call)
+        self._release(draft, call.number + 1)
 
-    def _release(self, work: Work, number: int) -> None:
+    def _release(self, draft: Draft, number: int) -> None:
         """The calls that waited for the one before them."""
         while number < len(self.known) and self.known[number].name and not self.known[number].announced:
-            self._start_apart(work, "call_without_name", self.known[number], "".join(self.known[number].early))
+            self._start_apart(draft, "call_without_name", self.known[number], "".join(self.known[number].early))
             number += 1
 
-    def _wait(self, work: Work, entry: Entry, call: KnownCall) -> None:
+    def _wait(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
         """Q17: the start is held until id and name are both known; the fold must know of the call all the same."""
         if not call.told:
             call.told = True
             started = ToolCallStarted(
-                n=work.n, choice=self._choice, call=call.number, id=call.id, name="", custom=bool(call.custom)
+                n=draft.n, choice=self._choice, call=call.number, id=call.id, name="", custom=bool(call.custom)
             )
-            work.events.append(started)
+            draft.events.append(started)
         for key, value in entry.given.items():
             if key not in _OWN_KEYS and len(call.extras) < _EXTRAS_MAX:
                 call.extras[key] = value
@@ -293,101 +277,110 @@ class Calls:
         call.early_chars += len(entry.text)
         if call.early_chars > KEPT_CHARS_MAX:  # the fold gives up on such a stream: nothing of it is needed
             text = "".join(call.early)
-            work.events.append(ToolArgumentsDelta(n=work.n, choice=self._choice, call=call.number, text=text))
+            draft.events.append(ToolArgumentsDelta(n=draft.n, choice=self._choice, call=call.number, text=text))
             call.early.clear()
             call.early_chars = 0
 
-    def _first_arguments(self, work: Work, entry: Entry, call: KnownCall) -> None:
+    def _first_arguments(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
         if entry.name != call.name:
-            say(work, entry, "call_name", "name", call.name)
+            draft.say(entry, "call_name", "name", call.name)
         text = "".join([*call.early, entry.text])
         if call.early_chars:
-            say(work, entry, "call_without_name", entry.arguments, text)
+            draft.say(entry, "call_without_name", entry.arguments, text)
         elif not entry.text:
-            say(work, entry, "arguments_null", entry.arguments, "")  # Q19
+            draft.say(entry, "arguments_null", entry.arguments, "")  # Q19
         else:
-            self._as_text(work, entry)
+            self._as_text(draft, entry)
         call.early.clear()
         if call.custom or text.strip() != _SEED:
-            self._feed(work, entry, call, text, may_split=True)
+            self._feed(draft, entry, call, text, may_split=True)
         elif self.seeding:
-            say(work, entry, "arguments_seed", "arguments", "")
+            draft.say(entry, "arguments_seed", "arguments", "")
         else:
             call.take(text)
             call.seed = call.bare = True
-            work.seeds.append((entry, call, self))
+            draft.seeds.append(partial(self._settle_seed, draft, entry, call))
 
-    def _continue(self, work: Work, entry: Entry, call: KnownCall) -> None:
+    def _settle_seed(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
+        """Decide about a `{}`, since no more can show what it is: a seed, if any `{}` of this choice was one (Q20)."""
+        if call.seed and self.seeding:
+            call.forget_seed()
+            call.seed_dropped = True
+        if call.seed_dropped:
+            draft.say(entry, "arguments_seed", "arguments", "")
+        call.seed = call.seed_dropped = False
+
+    def _continue(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
         given = entry.given
-        self._set_index(work, entry, call)
+        self._set_index(draft, entry, call)
         if "id" in given:  # null, "", the same again (Q5) or another (Q6): the SDK would append it
-            work.op("call_id_repeated", entry.path, Action.DROP, "id")
+            draft.drop("call_id_repeated", entry.path, "id")
         if "type" in given and (not isinstance(given["type"], str) or not given["type"]):
-            work.op("null_member", entry.path, Action.DROP, "type")
+            draft.drop("null_member", entry.path, "type")
         elif given.get("type") == entry.other and (entry.custom or entry.function is None):
-            work.op("call_type", entry.path, Action.DROP, "type")
-        self._only_one(work, entry)
+            draft.drop("call_type", entry.path, "type")
+        self._only_one(draft, entry)
         if entry.function is None:  # only metadata (Q10); the SDKs want the member all the same
-            work.op("call_function", entry.path, Action.SET, entry.member, b"{}")
+            draft.set("call_function", entry.path, entry.member, {})
             return
         function = (*entry.path, entry.member)
         if "name" in entry.function:
-            self._further_name(work, function, entry, call)
+            self._further_name(draft, function, entry, call)
         if entry.function.get(entry.arguments, "") is None:
-            work.op("arguments_null", function, Action.DROP, entry.arguments)
-        self._as_text(work, entry)
+            draft.drop("arguments_null", function, entry.arguments)
+        self._as_text(draft, entry)
         if entry.text and call.seed:
             call.forget_seed()
             call.seed_dropped = self.seeding = True
         if call.says_again(entry.text):
-            work.flags.append("arguments_repeated")  # Q22
-        self._feed(work, entry, call, entry.text, may_split=not self._is_id_of(call, entry))
+            draft.flags.append("arguments_repeated")  # Q22
+        self._feed(draft, entry, call, entry.text, may_split=not self._is_id_of(call, entry))
 
     @staticmethod
-    def _only_one(work: Work, entry: Entry) -> None:
+    def _only_one(draft: Draft, entry: Entry) -> None:
         """A call is of a function or of a custom tool, and who reads it after us is to see no more than that."""
         if entry.other in entry.given:
-            work.op("call_member", entry.path, Action.DROP, entry.other)
+            draft.drop("call_member", entry.path, entry.other)
 
-    def _as_text(self, work: Work, entry: Entry) -> None:
+    def _as_text(self, draft: Draft, entry: Entry) -> None:
         arguments = entry.function.get(entry.arguments) if entry.function else None
         if arguments is not None and not isinstance(arguments, str):
-            work.op("arguments_not_text", (*entry.path, entry.member), Action.QUOTE, entry.arguments)  # Q18
+            draft.quote("arguments_not_text", (*entry.path, entry.member), entry.arguments)  # Q18
 
-    def _further_name(self, work: Work, path: Path, entry: Entry, call: KnownCall) -> None:
+    def _further_name(self, draft: Draft, path: Path, entry: Entry, call: KnownCall) -> None:
         """A name again (Q15), or its next piece (Q16): a piece only while no argument byte has come."""
         name = entry.name
         whole = name in self._tools and not (call.name not in self._tools and call.name + name in self._tools)
         if not name or name == call.name or call.has_arguments or len(call.name) + len(name) > NAME_CHARS_MAX:
-            work.op("name_repeated", path, Action.DROP, "name")
+            draft.drop("name_repeated", path, "name")
         elif whole and name.startswith(call.name):  # pieces, each with all before it
-            work.op("name_repeated", path, Action.SET, "name", dumps(name[len(call.name) :]))
+            draft.set("name_repeated", path, "name", name[len(call.name) :])
             call.name = name
         elif whole:
-            work.op("name_repeated", path, Action.DROP, "name")
+            draft.drop("name_repeated", path, "name")
         else:
             call.name += name
 
-    def _feed(self, work: Work, entry: Entry, call: KnownCall, text: str, *, may_split: bool) -> None:
+    def _feed(self, draft: Draft, entry: Entry, call: KnownCall, text: str, *, may_split: bool) -> None:
         """Follow the arguments; each further whole value in one piece goes into a frame of its own (Q8)."""
         call.last_piece = text
         at = call.take(text)
         if at is not None and may_split and not call.bare and self.known[-1].announced:
-            say(work, entry, "call_split", "arguments", text[:at])
-            self._start_apart(work, "call_split", self._following(call), text[at:])
+            draft.say(entry, "call_split", "arguments", text[:at])
+            self._start_apart(draft, "call_split", self._following(call), text[at:])
 
-    def _start_apart(self, work: Work, repair: str, call: KnownCall, text: str) -> None:
+    def _start_apart(self, draft: Draft, repair: str, call: KnownCall, text: str) -> None:
         """The start of a call in a frame of its own, and of each further one that its text holds."""
         while True:
             call.id = call.id or self._unique_id("", call)
             call.announced = True
             at = call.take(text)
-            several = len(work.after) + 2 < CALLS_IN_A_PIECE_MAX and self.known[-1].announced
+            several = len(draft.after) + 2 < CALLS_IN_A_PIECE_MAX and self.known[-1].announced
             if at is None or not several:
                 at = len(text)
             said = call_said(call.name, text[:at], custom=bool(call.custom))
             start = {"index": call.number, "id": call.id, "type": said.pop("type"), **call.extras, **said}
-            work.after.append((repair, chunk(work.envelope, self._choice, {"tool_calls": [start]})))
+            draft.after.append((repair, chunk(draft.envelope, self._choice, {"tool_calls": [start]})))
             call.early.clear()
             text = text[at:]
             if not text:
@@ -411,6 +404,6 @@ class Calls:
         return call_id
 
     @staticmethod
-    def _set_index(work: Work, entry: Entry, call: KnownCall) -> None:
+    def _set_index(draft: Draft, entry: Entry, call: KnownCall) -> None:
         if entry.place != call.number:
-            work.op("call_index", entry.path, Action.SET, "index", dumps(call.number))
+            draft.set("call_index", entry.path, "index", call.number)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.support.chat import call, run, tape
-from wiretape.events.chat.hygiene import edits, found
-from wiretape.events.chat.write import WARNING, error, warning
+from wiretape.events.chat.history import edits, found
+from wiretape.events.chat.write import WARNING, error_frame, warning
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import NAME_CHARS_MAX
@@ -325,7 +325,7 @@ def test_a_name_takes_one_line_of_a_warning_and_is_no_longer_than_a_card_shows_i
     said = warning("truncated", [dropped])
     assert said == WARNED.replace("write_file", shown or "a tool without a name")
     assert WARNING.fullmatch(said)
-    assert parse(error("truncated", [dropped])[len(b"data: ") :])["error"] == {
+    assert error_frame("truncated", said, [dropped])["error"] == {
         "message": said,
         "type": "stream_truncated",
         "code": "truncated",

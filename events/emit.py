@@ -4,22 +4,29 @@ The live path feeds each record as it is written, a replay feeds the records of 
 and replayed are equal by construction. Clock, chance, configuration and other tapes reach it only as records.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Final, get_args
+from types import MappingProxyType
+from typing import Any, Final, Self, get_args
 
-from ..chat.stream import ChatStream
-from ..core.json_text import as_list
-from ..core.model import Ended, Ending, Event
-from ..core.settings import Profile, Settings
-from ..folds.wire import Wire
-from ..tape.record import Record
-from .ledger import Ledger
+from .chat.repair import Chat
+from .core.json_text import as_list
+from .core.model import Ended, Ending, Event
+from .core.settings import Profile, Settings
+from .emission.dialect import Dialect
+from .emission.engine import Stream
+from .emission.ledger import Ledger
+from .folds.summary import StreamSummary
+from .folds.wire import Wire
+from .tape.record import Record
 
-__all__ = ["EMITTER_VERSION", "KEEPALIVE", "Emitter", "emit", "events"]
+__all__ = ["DIALECTS", "EMITTER_VERSION", "KEEPALIVE", "Emitter", "Summariser", "emit", "events", "summarise"]
 
 #: Written into `open`. It grows when the same tape would emit other bytes.
-EMITTER_VERSION: Final = 1
+EMITTER_VERSION: Final = 2
+
+#: The dialects that are read and written; streams of others are emitted as they came.
+DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType({"chat": Chat()})
 
 #: The comment that a `keepalive` record emits.
 KEEPALIVE: Final = b": keepalive\n\n"
@@ -37,7 +44,7 @@ class Emitter:
     def __init__(
         self, profile: Profile | None = None, sink: Callable[[Event], None] | None = None, *, repairs: bool = True
     ) -> None:
-        """Who wants no entries of the ledger (`Repaired`) among the events says so: they cost more than the rest."""
+        """Pass every event to the sink; without `repairs`, none of the ledger, which cost more than the rest."""
         self._profile: Profile | None = profile
         self._sink = sink
         self._repairs = repairs
@@ -46,9 +53,9 @@ class Emitter:
         self._streaming = False
 
     @cached_property
-    def stream(self) -> ChatStream:
-        """What reads the records; before `open`, if anybody asks, one that has seen nothing."""
-        return ChatStream(Settings(), "", 0, self._sink)
+    def stream(self) -> Stream:
+        """The engine; before `open`, one that has seen nothing."""
+        return Stream(DIALECTS["chat"], Settings(), sink=self._sink)
 
     @property
     def wire(self) -> Wire:
@@ -81,15 +88,19 @@ class Emitter:
 
     def _open(self, record: Record) -> None:
         settings = Settings.of(record.keys, self._profile)
-        self._foreign = record.keys.get("dialect") != "chat"
+        dialect = record.keys.get("dialect")
+        known = DIALECTS.get(dialect) if isinstance(dialect, str) else None
+        self._foreign = known is None
         self._verbatim = settings.profile == "transparent" or self._foreign
         stream_id, created = record.keys.get("stream"), record.keys.get("created")
-        self.stream = ChatStream(
+        self.stream = Stream(
+            known or DIALECTS["chat"],
             settings,
             stream_id if isinstance(stream_id, str) else "",
             created if type(created) is int else 0,
             self._sink,
-            repairs=self._repairs and not self._verbatim,  # what goes out as it came needs none
+            repairs=self._repairs and not self._verbatim,
+            writes=not self._verbatim,
         )
 
     def _pass(self, record: Record) -> None:
@@ -98,6 +109,34 @@ class Emitter:
         if record.kind == "end" and self._sink is not None and ending in get_args(Ending):
             flags = tuple(flag for flag in as_list(record.keys.get("flags")) if isinstance(flag, str))
             self._sink(Ended(n=record.n, ending=ending, cause=str(record.keys.get("cause")), flags=flags))
+
+
+class Summariser:
+    """An emitter and the summary fold after it: `feed` the records of one tape in order."""
+
+    def __init__(self) -> None:
+        self._events: list[Any] = []
+        self._emitter = Emitter(sink=self._events.append, repairs=False)
+        #: Up to date after each record.
+        self.summary = StreamSummary()
+
+    @property
+    def repairs(self) -> dict[str, int]:
+        """How often each repair was made."""
+        return dict(self._emitter.ledger.counts)
+
+    def feed(self, *records: Record) -> Self:
+        """Add records."""
+        for record in records:
+            self._emitter.feed(record)
+            self.summary.take(record, self._emitter.wire, self._events)
+            self._events.clear()
+        return self
+
+
+def summarise(records: Iterable[Record]) -> StreamSummary:
+    """Return the summary of a whole tape, or of as much of it as there is."""
+    return Summariser().feed(*records).summary
 
 
 def emit(tape: Iterable[Record], profile: Profile | None = None) -> bytes:

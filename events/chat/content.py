@@ -5,18 +5,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..core.json_text import as_object, dumps, is_list, is_object
-from ..core.limits import LISTS_OF_A_DELTA_MAX
-from ..core.model import Event, ForeignFrame, ToolArgumentsDelta, ToolCallDamaged
+from ..core.json_text import as_object, is_list, is_object
+from ..core.lifecycle import CUT_FINISHES
+from ..core.limits import LISTS_OF_A_DELTA_MAX, THINK_HEAD_CHARS_MAX
+from ..core.model import Event, ForeignFrame, ToolCallDamaged
 from ..core.settings import Facts, Settings
-from ..core.splice import Action, Path
-from .calls import Calls
+from ..emission.edits import Path
+from .draft import Draft
 from .read import LEGACY_CALL
-from .think import Think
-from .work import Work
+from .tool_calls import Calls
 from .write import Envelope, chunk
 
-__all__ = ["CUT_FINISHES", "Choices"]
+__all__ = ["Choices"]
 
 _KNOWN_FINISHES: Final = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 #: Other dialects' words for the same; anything else is not a finish but a failure (Q44).
@@ -45,10 +45,8 @@ _REASONING_NAMES: Final = ("reasoning_content", "reasoning")
 _TEXTS: Final = ("content", "refusal", *_REASONING_NAMES)
 #: Members of a delta with repairs of their own; an edit inside of one that is dropped would leave no JSON.
 _REPAIRED: Final = frozenset({"content", "function_call", "role", "tool_calls"})
-#: Ended by a limit or a filter: no call of the choice may be taken for whole.
-CUT_FINISHES: Final = frozenset({"length", "content_filter"})
-
-
+_OPENING: Final = "<think>"
+_CLOSING: Final = "</think>"
 #: Where a chunk says something of a call.
 _CALL: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{|"function_call"\s*:\s*\{')
 #: Stands for bytes that are no UTF-8.
@@ -58,11 +56,63 @@ _INDEX_MAX: Final = 2**31 - 1
 _PARTS_DEPTH_MAX: Final = 4
 
 
+class Think:
+    """`feed` the text of one choice piece by piece; a tail that may be half a tag is held until `release`.
+
+    Only the block at the very head is a thought: behind it, text may speak of such tags.
+    """
+
+    __slots__ = ("_held", "_inside", "over")
+
+    def __init__(self) -> None:
+        #: All further text is the answer.
+        self.over = False
+        self._inside = False
+        self._held: str = ""
+
+    def feed(self, text: str) -> tuple[str, str]:
+        """The thought and the answer in this piece."""
+        if self.over:
+            return "", text
+        text = self._held + text
+        self._held = ""
+        if not self._inside:
+            head = text.lstrip()
+            if head.startswith(_OPENING):
+                self._inside = True
+                text = head[len(_OPENING) :]
+            elif _OPENING.startswith(head) and len(text) <= THINK_HEAD_CHARS_MAX:
+                self._held = text
+                return "", ""
+            else:
+                self.over = True
+                return "", text
+        thought, closing, answer = text.partition(_CLOSING)
+        if closing:
+            self.over = True
+            return thought, answer
+        kept = len(text) - _half_tag(text)
+        self._held = text[kept:]
+        return text[:kept], ""
+
+    def release(self) -> tuple[str, str]:
+        """No more text comes: what was held was no tag."""
+        held = self._held
+        self._held = ""
+        self.over = True
+        return (held, "") if self._inside else ("", held)
+
+
+def _half_tag(text: str) -> int:
+    """How many characters at the end may be the beginning of the closing tag."""
+    return next((size for size in range(len(_CLOSING) - 1, 0, -1) if text.endswith(_CLOSING[:size])), 0)
+
+
 class _Choice:
     # fmt: off
     __slots__ = (
         "calls", "entries", "finish", "legacy_arguments", "legacy_damaged", "legacy_name", "legacy_supplied", "number",
-        "parts", "said", "structured", "text", "think", "thinking",
+        "said", "structured", "text", "think", "thinking",
     )
     # fmt: on
 
@@ -77,7 +127,6 @@ class _Choice:
         #: All text so far, where content repeats it (Q61).
         self.text = ""
         #: Content comes as lists of parts (Q79), the last of which was a thought.
-        self.parts = False
         self.thinking = False
         #: Thoughts come under their own name (Q77).
         self.structured = False
@@ -99,19 +148,17 @@ class _Choice:
 class Choices:
     """`repair` every chunk of one attempt in order."""
 
-    def __init__(self, facts: Facts, settings: Settings, stream_id: str, roles: set[int]) -> None:
-        """`roles` are the choices whose role the client has; shared with the attempts before and after."""
+    def __init__(self, facts: Facts, settings: Settings, stream_id: str) -> None:
         self._facts = facts
         self._settings = settings
         self._stream_id = stream_id
-        self._roles = roles
+        #: Choices whose role the client has.
+        self._roles: set[int] = set()
         self._ids: set[str] = set()
         self._choices: dict[int, _Choice] = {}
         self._merged: set[int] = set()
         #: A frame that spoke of calls could not be read, and may have been all that was said of one.
         self._call_lost = False
-        #: Choices that have their role and no finish, and whose text may pass unseen.
-        self.flowing: set[int] = set()
 
     @property
     def started(self) -> bool:
@@ -134,57 +181,43 @@ class Choices:
                 events += [*choice.calls.damage(choice.calls.known, n), *choice.damage_legacy(n)]
         return events
 
-    def garbled(self, work: Work) -> None:
+    def garbled(self, draft: Draft) -> None:
         """Some bytes of this chunk were no text, and what stands for them is not what was said."""
-        torn = [call for call, entry in work.touched.items() if _REPLACED in f"{entry.id}{entry.name}{entry.text}"]
+        torn = [call for call, entry in draft.touched.items() if _REPLACED in f"{entry.id}{entry.name}{entry.text}"]
         for choice in self._choices.values():
-            work.events += choice.calls.damage([call for call in choice.calls.known if call in torn], work.n)
-        for given in filter(is_object, work.value["choices"]):
+            draft.events += choice.calls.damage([call for call in choice.calls.known if call in torn], draft.n)
+        for given in filter(is_object, draft.value["choices"]):
             index = given.get("index")
             legacy = self._choices.get(index if type(index) is int else 0)
             said = as_object(as_object(given.get("delta")).get("function_call")).get("arguments")
             if legacy is not None and isinstance(said, str) and _REPLACED in said:
-                work.events += legacy.damage_legacy(work.n)
+                draft.events += legacy.damage_legacy(draft.n)
 
-    def repair(self, work: Work) -> None:
+    def repair(self, draft: Draft) -> None:
         """Make every choice of the chunk canonical."""
-        for place, choice in enumerate(work.value["choices"]):
+        for place, choice in enumerate(draft.value["choices"]):
             if is_object(choice):
-                self._choice(work, ("choices", place), choice, place)
+                self._choice(draft, ("choices", place), choice, place)
             else:
-                work.op("choice_not_object", ("choices", place), Action.OMIT)
+                draft.omit("choice_not_object", ("choices",), place)
 
-    def arguments(self, number: int, delta: Any, n: int) -> ToolArgumentsDelta | None:
-        """What the delta of a choice that flows says, if that is one more piece of arguments of a call, and no more."""
-        if not is_object(delta) or len(delta) != 1:
-            return None
-        return self._choices[number].calls.go_on(delta.get("tool_calls"), n)
-
-    def only_text(self, work: Work) -> bool:
-        """Whether the chunk is a piece of text of one choice that flows, and changed nothing but itself."""
-        choices: list[Any] = work.value["choices"]
-        index = choices[0].get("index") if len(choices) == 1 and is_object(choices[0]) else None
-        if type(index) is not int or index not in self.flowing:
+    def plain(self, draft: Draft) -> bool:
+        """Return whether the chunk is one more piece of text of an open choice, and any other text would pass too."""
+        if len(draft.value["choices"]) != 1 or draft.changed or draft.events:
             return False
-        delta: Any = choices[0].get("delta")
-        if (
-            self._settings.hermes
-            or self._settings.cumulative
-            or not is_object(delta)
-            or any(map(_is_structure, delta.values()))
-        ):
+        (given,) = draft.value["choices"]
+        choice = self._choices.get(given["index"])
+        if choice is None or choice.finish or (choice.think is not None and not choice.think.over):
             return False
-        if delta.get("reasoning") is not None and delta.get("reasoning_content") is not None:
-            return False  # whether they are equal decides what goes out
-        return not (work.before or work.after or work.events or work.flags or work.failure)
+        return all(key in _TEXTS and (text is None or isinstance(text, str)) for key, text in given["delta"].items())
 
-    def held(self, envelope: Envelope) -> list[bytes]:
-        """No more text comes: payloads with what was held as half a tag."""
+    def held(self, envelope: Envelope) -> list[dict[str, Any]]:
+        """Return chunks with what was held as half a tag, since no more text comes."""
         split = [(choice, choice.think.release()) for choice in self._choices.values() if choice.think is not None]
         deltas = [(choice.number, self._parts_delta(choice, *parts)) for choice, parts in split]
         return [chunk(envelope, number, delta) for number, delta in deltas if delta]
 
-    def _choice(self, work: Work, path: Path, given: dict[str, Any], place: int) -> None:
+    def _choice(self, draft: Draft, path: Path, given: dict[str, Any], place: int) -> None:
         index = given.get("index")
         number = index if type(index) is int and 0 <= index <= _INDEX_MAX else place
         merged = number in self._merged or (number not in self._choices and self._is_part_of_first(number, given))
@@ -192,7 +225,7 @@ class Choices:
             self._merged.add(number)
             number = 0
         if index != number or type(index) is not int:
-            work.op("choice_index", path, Action.SET, "index", dumps(number))
+            draft.set("choice_index", path, "index", number)
         choice = self._choices.get(number)
         if choice is None:
             calls = Calls(number, self._stream_id, self._facts.tools, self._ids)
@@ -201,23 +234,20 @@ class Choices:
         delta = given.get("delta")
         missed: list[Any] = []
         if is_object(given.get("message")):  # Q59: cumulative, and some read it as the whole answer
-            work.op("message_beside", path, Action.DROP, "message")
+            draft.drop("message_beside", path, "message")
             said = given["message"].get("tool_calls")
             if is_list(said) and given.get("finish_reason") and not (choice.finish or choice.legacy_name):
                 missed = said
         if is_object(delta):
-            self._role(work, (*path, "delta"), delta, number)
-            self._delta(work, (*path, "delta"), delta, choice)
+            self._role(draft, (*path, "delta"), delta, number)
+            self._delta(draft, (*path, "delta"), delta, choice)
         else:  # Q47
-            role = b"{}" if number in self._roles else b'{"role":"assistant"}'
-            work.op("delta_missing", path, Action.SET, "delta", role)
+            draft.set("delta_missing", path, "delta", {} if number in self._roles else {"role": "assistant"})
         self._roles.add(number)
-        choice.calls.missed(work, missed)
-        self._finish(work, path, given, choice, merged=merged)
+        choice.calls.missed(draft, missed)
+        self._finish(draft, path, given, choice, merged=merged)
         if choice.think is not None:
-            self._split_thought(work, (*path, "delta"), delta if is_object(delta) else {}, choice)
-        flows = not choice.finish and not choice.parts and (choice.think is None or choice.think.over)
-        (self.flowing.add if flows else self.flowing.discard)(number)
+            self._split_thought(draft, (*path, "delta"), delta if is_object(delta) else {}, choice)
 
     def _is_part_of_first(self, number: int, given: dict[str, Any]) -> bool:
         """Q27: one answer was asked for, and its calls come as a choice of their own, beside the text."""
@@ -227,43 +257,43 @@ class Choices:
         delta = given.get("delta")
         return is_object(delta) and bool(delta.get("tool_calls")) and not delta.get("content")
 
-    def _role(self, work: Work, path: Path, delta: dict[str, Any], number: int) -> None:
+    def _role(self, draft: Draft, path: Path, delta: dict[str, Any], number: int) -> None:
         role = delta.get("role")
         if number in self._roles:
             if "role" in delta:
-                work.op("role_repeated", path, Action.DROP, "role")
+                draft.drop("role_repeated", path, "role")
         elif not isinstance(role, str) or not role:
-            work.op("role_missing", path, Action.SET, "role", b'"assistant"')
+            draft.set("role_missing", path, "role", "assistant")
 
-    def _delta(self, work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
+    def _delta(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         for key in ("tool_calls", "function_call"):
             if key in delta and delta[key] is None:
-                work.op("null_member", path, Action.DROP, key)
-        self._reasoning(work, path, delta, choice)
-        self._content(work, path, delta, choice)
+                draft.drop("null_member", path, key)
+        self._reasoning(draft, path, delta, choice)
+        self._content(draft, path, delta, choice)
         for key, part in delta.items():
             if is_list(part) and key not in _REPAIRED:
-                self._number_entries(work, (*path, key), part, choice)
+                self._number_entries(draft, (*path, key), part, choice)
         calls = delta.get("tool_calls")
         if is_list(calls) and not choice.finish:
-            choice.calls.repair(work, (*path, "tool_calls"), calls)
+            choice.calls.repair(draft, (*path, "tool_calls"), calls)
         elif calls is not None:
-            work.op("late_call" if choice.finish else "calls_not_list", path, Action.DROP, "tool_calls")
+            draft.drop("late_call" if choice.finish else "calls_not_list", path, "tool_calls")
             if choice.finish:
-                work.events.append(ForeignFrame(n=work.n, why="late_call"))
-                work.events += choice.calls.late(work, calls) if is_list(calls) else ()
+                draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
+                draft.events += choice.calls.late(draft, calls) if is_list(calls) else ()
             else:
                 choice.calls.lost = True
         if is_object(delta.get("function_call")) and (choice.calls.announced or calls) and not choice.legacy_name:
             # llama-cpp-python says each call under both names; the newer one counts.
-            work.op("legacy_call_twin", path, Action.DROP, "function_call")
+            draft.drop("legacy_call_twin", path, "function_call")
         elif "function_call" in delta:
-            self._legacy_call(work, path, delta["function_call"], choice)
+            self._legacy_call(draft, path, delta["function_call"], choice)
         if choice.finish and any(delta.get(key) for key in _TEXTS):
-            work.flags.append("late_delta")  # delivered: text after a finish is still text
-            work.events.append(ForeignFrame(n=work.n, why="late_delta"))
+            draft.flags.append("late_delta")  # delivered: text after a finish is still text
+            draft.events.append(ForeignFrame(n=draft.n, why="late_delta"))
 
-    def _reasoning(self, work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
+    def _reasoning(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         """Q73, Q74: one name on the wire; both names with the same text: one stays."""
         wanted = self._settings.reasoning
         name, other = _REASONING_NAMES if wanted != "reasoning" else reversed(_REASONING_NAMES)
@@ -273,52 +303,52 @@ class Choices:
             return
         if delta.get(name) is None:
             if name in delta:
-                work.op("reasoning_name", path, Action.DROP, name)
-            work.op("reasoning_name", path, Action.RENAME, other, name.encode())
+                draft.drop("reasoning_name", path, name)
+            draft.drop("reasoning_name", path, other)
+            draft.set("reasoning_name", path, name, delta[other])
         elif delta[name] == delta[other]:
-            work.op("reasoning_twice", path, Action.DROP, other)
+            draft.drop("reasoning_twice", path, other)
 
-    def _content(self, work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
+    def _content(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         content = delta.get("content")
         if is_list(content) or is_object(content):
-            self._flatten(work, path, delta, choice)
+            self._flatten(draft, path, delta, choice)
         elif isinstance(content, str):
-            self._text(work, path, content, choice)
+            self._text(draft, path, content, choice)
         elif content is not None:
-            work.op("content_not_text", path, Action.QUOTE, "content")  # Q56
+            draft.quote("content_not_text", path, "content")  # Q56
 
-    def _text(self, work: Work, path: Path, content: str, choice: _Choice) -> None:
+    def _text(self, draft: Draft, path: Path, content: str, choice: _Choice) -> None:
         if choice.thinking and not content:
-            work.op("content_empty", path, Action.DROP, "content")  # Q80: it would end the thought
+            draft.drop("content_empty", path, "content")  # Q80: it would end the thought
             return
         choice.thinking = False
         choice.said = content
         if content and self._settings.cumulative:
             if choice.text and content.startswith(choice.text):
                 choice.said = content[len(choice.text) :]
-                work.op("content_cumulative", path, Action.SET, "content", dumps(choice.said))  # Q61
+                draft.set("content_cumulative", path, "content", choice.said)  # Q61
             choice.text = content
 
-    def _flatten(self, work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
+    def _flatten(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         """Q79: thinking parts become reasoning, text parts the content."""
         thoughts: list[str] = []
         texts: list[str] = []
         _collect(delta["content"], texts, thoughts, _PARTS_DEPTH_MAX)
         text, thought = "".join(texts), "".join(thoughts)
-        choice.parts = True
         choice.thinking = not text and (bool(thought) or choice.thinking)
         if choice.thinking:
-            work.op("content_list", path, Action.DROP, "content")
+            draft.drop("content_list", path, "content")
         else:
-            work.op("content_list", path, Action.SET, "content", dumps(text))
+            draft.set("content_list", path, "content", text)
         if thought and not any(isinstance(delta.get(name), str) for name in _REASONING_NAMES):
-            work.op("content_list", path, Action.SET, self._thought_name, dumps(thought))
+            draft.set("content_list", path, self._thought_name, thought)
 
     @property
     def _thought_name(self) -> str:
         return "reasoning" if self._settings.reasoning == "reasoning" else "reasoning_content"
 
-    def _split_thought(self, work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
+    def _split_thought(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         """Q78: what the content holds of a thought moves to the reasoning; half a tag waits for the next chunk."""
         assert choice.think is not None
         thought, answer = choice.think.feed(choice.said)
@@ -326,21 +356,21 @@ class Choices:
             thought, answer = (a + b for a, b in zip((thought, answer), choice.think.release(), strict=True))
         if not choice.said:
             if parts := self._parts_delta(choice, thought, answer):
-                work.before.append(("think", chunk(work.envelope, choice.number, parts)))
+                draft.before.append(("think", chunk(draft.envelope, choice.number, parts)))
         elif answer != choice.said:
-            work.op("think", path, Action.SET, "content", dumps(answer))
+            draft.set("think", path, "content", answer)
             if thought and not choice.structured:
                 for name in _REASONING_NAMES:
                     if name in delta:
-                        work.op("think", path, Action.DROP, name)
-                work.op("think", path, Action.SET, self._thought_name, dumps(thought))
+                        draft.drop("think", path, name)
+                draft.set("think", path, self._thought_name, thought)
 
     def _parts_delta(self, choice: _Choice, thought: str, answer: str) -> dict[str, str]:
         """The delta of a frame of our own; a thought that came under its own name too is left out (Q77)."""
         parts = {self._thought_name: "" if choice.structured else thought, "content": answer}
         return {name: text for name, text in parts.items() if text}
 
-    def _number_entries(self, work: Work, path: Path, entries: list[Any], choice: _Choice) -> None:
+    def _number_entries(self, draft: Draft, path: Path, entries: list[Any], choice: _Choice) -> None:
         """The SDKs merge list entries by `index` and raise without one (Q75, Q86).
 
         Pieces of one reasoning detail follow each other under one type; every annotation is a new one.
@@ -359,85 +389,81 @@ class Choices:
             if key != "reasoning_details" or entry.get("type") != kind or place:
                 number += 1
             choice.entries[key] = (number, entry.get("type"))
-            work.op("entry_index", (*path, place), Action.SET, "index", dumps(number))
+            draft.set("entry_index", (*path, place), "index", number)
 
-    def _legacy_call(self, work: Work, path: Path, call: Any, choice: _Choice) -> None:
+    def _legacy_call(self, draft: Draft, path: Path, call: Any, choice: _Choice) -> None:
         """Q29: passes under its old name; its arguments must be text all the same."""
         if not is_object(call) or choice.finish:
             if call is not None:
-                work.op("late_call" if choice.finish else "calls_not_list", path, Action.DROP, "function_call")
+                draft.drop("late_call" if choice.finish else "calls_not_list", path, "function_call")
             if choice.finish:
-                work.events.append(ForeignFrame(n=work.n, why="late_call"))
+                draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
                 if choice.legacy_supplied and as_object(call).get("arguments"):
-                    work.events += choice.damage_legacy(work.n)
+                    draft.events += choice.damage_legacy(draft.n)
             return
         if not choice.legacy_name and not any(call.get(key) for key in ("name", "arguments")):
-            work.op("legacy_call_empty", path, Action.DROP, "function_call")  # held, it would go out as a call
+            draft.drop("legacy_call_empty", path, "function_call")  # held, it would go out as a call
             return
         if "name" in call and choice.legacy_name:
-            work.op("name_repeated", (*path, "function_call"), Action.DROP, "name")  # Q15
+            draft.drop("name_repeated", (*path, "function_call"), "name")  # Q15
         name = call.get("name")
         choice.legacy_name = choice.legacy_name or (name if isinstance(name, str) else "")
         arguments = call.get("arguments")
         if arguments is not None and not isinstance(arguments, str):
-            work.op("arguments_not_text", (*path, "function_call"), Action.QUOTE, "arguments")
+            draft.quote("arguments_not_text", (*path, "function_call"), "arguments")
         choice.legacy_arguments = choice.legacy_arguments or arguments not in (None, "")
 
-    def _finish(self, work: Work, path: Path, given: dict[str, Any], choice: _Choice, *, merged: bool) -> None:
+    def _finish(self, draft: Draft, path: Path, given: dict[str, Any], choice: _Choice, *, merged: bool) -> None:
         reason = given.get("finish_reason")
         if reason is None:
             reason = given.get("finishReason")  # Q36
         if not isinstance(reason, str) or reason in ("", "null"):  # Q33 to Q35
             if given.get("finish_reason", "") is not None:
                 repair = "finish_empty" if "finish_reason" in given else "finish_missing"
-                work.op(repair, path, Action.SET, "finish_reason", b"null")
+                draft.set(repair, path, "finish_reason", None)
             return
         if choice.finish:
             if given.get("finish_reason", "") is not None:
-                work.op("finish_repeated", path, Action.SET, "finish_reason", b"null")  # Q38
+                draft.set("finish_repeated", path, "finish_reason", None)  # Q38
             return
         word = reason if reason in _KNOWN_FINISHES else _FINISH_WORDS.get(reason.lower(), reason.lower())
         if word not in _KNOWN_FINISHES:
-            work.failure = reason
-            work.op("finish_failure", path, Action.SET, "finish_reason", b"null")  # Q44
+            draft.failure = reason
+            draft.set("finish_failure", path, "finish_reason", None)  # Q44
         elif word == "stop" and self._merged and not merged and choice.number == 0:
-            work.op("finish_of_part", path, Action.SET, "finish_reason", b"null")  # Q27: the calls have their own
+            draft.set("finish_of_part", path, "finish_reason", None)  # Q27: the calls have their own
         else:
-            self._finished(work, path, given, choice, word)
+            self._finished(draft, path, given, choice, word)
 
-    def _finished(self, work: Work, path: Path, given: dict[str, Any], choice: _Choice, word: str) -> None:
+    def _finished(self, draft: Draft, path: Path, given: dict[str, Any], choice: _Choice, word: str) -> None:
         repair = "finish_word"
         if word == "stop" and (choice.calls.announced or choice.legacy_name):  # Q32
             repair, word = "finish_stop_with_calls", "tool_calls" if choice.calls.announced else "function_call"
         choice.finish = word
-        work.finished = True
+        draft.finished = True
         if word not in CUT_FINISHES:
-            choice.calls.close(work)
+            choice.calls.close(draft)
             lost = self._call_lost or (choice.calls.lost and word != "stop")
             if lost and not choice.calls.known and not choice.legacy_name:
-                work.events.append(ToolCallDamaged(n=work.n, choice=choice.number, call=0))
+                draft.events.append(ToolCallDamaged(n=draft.n, choice=choice.number, call=0))
             if choice.legacy_name and not choice.legacy_arguments and choice.calls.announced:
-                work.events += choice.damage_legacy(work.n)  # the same call under its newer name, perhaps
+                draft.events += choice.damage_legacy(draft.n)  # the same call under its newer name, perhaps
             elif choice.legacy_name and not choice.legacy_arguments and not choice.legacy_damaged:  # Q25
                 choice.legacy_supplied = True
-                self._legacy_arguments(work, path, as_object(given.get("delta")), choice)
-        if work.after:
-            work.op("finish_apart", path, Action.SET, "finish_reason", b"null")  # behind the calls that follow
-            work.after.append(("finish_apart", chunk(work.envelope, choice.number, {}, word)))
+                self._legacy_arguments(draft, path, as_object(given.get("delta")), choice)
+        if draft.after:
+            draft.set("finish_apart", path, "finish_reason", None)  # behind the calls that follow
+            draft.after.append(("finish_apart", chunk(draft.envelope, choice.number, {}, word)))
         elif word != given.get("finish_reason"):
-            work.op(repair, path, Action.SET, "finish_reason", dumps(word))
+            draft.set(repair, path, "finish_reason", word)
 
     @staticmethod
-    def _legacy_arguments(work: Work, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
+    def _legacy_arguments(draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         if is_object(delta.get("function_call")):
-            work.op("arguments_empty", (*path, "delta", "function_call"), Action.SET, "arguments", b'"{}"')
+            draft.set("arguments_empty", (*path, "delta", "function_call"), "arguments", "{}")
         else:
             call = {"function_call": {"arguments": "{}"}}
-            work.before.append(("arguments_empty", chunk(work.envelope, choice.number, call)))
-
-
-def _is_structure(part: Any) -> bool:
-    return is_object(part) or (is_list(part) and bool(part))
+            draft.before.append(("arguments_empty", chunk(draft.envelope, choice.number, call)))
 
 
 def _collect(content: Any, texts: list[str], thoughts: list[str], depth: int) -> None:

@@ -2,8 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from ..core.json_text import as_object, dumps, is_list, is_object, members
-from ..wire.sse import encode
+from ..core.json_text import as_object, dumps, is_list, is_object
 from .write import CHUNK
 
 __all__ = [
@@ -22,44 +21,37 @@ __all__ = [
 class Failure(NamedTuple):
     """The upstream's own error, in the one form that clients raise on."""
 
-    n: int
-    frame: bytes
+    #: An object with nothing but the error.
+    value: dict[str, Any]
     message: str
     code: str
     #: Token counts that came with it.
     usage: dict[str, Any] | None = None
 
 
-def error_of(payload: bytes, value: dict[str, Any], event: bytes, *, usable: bool) -> Failure | None:
-    """The error that a frame holds, wherever it stands in it."""
+def error_of(value: dict[str, Any], event: bytes, *, usable: bool) -> Failure | None:
+    """Return the error that a frame holds, wherever it stands in it; `usable` says that the frame has choices."""
     status: Any = value.get("base_resp")
     if is_object(status) and status.get("status_code", 0) not in (0, "0", "", None):  # Q65
         message = str(status.get("status_msg") or "the upstream failed")
-        body = {"message": message, "type": "upstream_error", "code": status["status_code"]}
-        return failure_of(0, dumps({"error": body}), {"error": body})
+        return failure_of({"error": {"message": message, "type": "upstream_error", "code": status["status_code"]}})
     if value.get("error"):
-        return failure_of(0, payload, value)
+        return failure_of(value)
     if event == b"error" and not usable:  # Q90 without the wrapping object
-        return failure_of(0, b'{"error":%b}' % payload, {"error": value})
+        return failure_of({"error": value})
     return None
 
 
-def failure_of(n: int, payload: bytes, value: dict[str, Any]) -> Failure:
-    """The error object verbatim and alone, because extra members of it are somebody's (`failed_generation`)."""
+def failure_of(value: dict[str, Any]) -> Failure:
+    """Return the error object alone and whole: extra members of it are somebody's (`failed_generation`)."""
     given: Any = value["error"]
     if not is_object(given):
         message = given if isinstance(given, str) else dumps(given).decode()
         given = {"message": message, "type": "upstream_error", "code": None}
-        body = dumps({"error": given})
-    elif len(value) == 1:
-        body = payload
-    else:
-        error = next(member for member in reversed(members(payload, payload.index(b"{"))) if member.key == "error")
-        body = b'{"error":%b}' % payload[error.value : error.end]
     code = given.get("code") or given.get("type") or ""
     usage = value.get("usage")
     counts = usage if is_object(usage) and usage else None
-    return Failure(n, encode(body), str(given.get("message") or ""), str(code), counts)
+    return Failure({"error": given}, str(given.get("message") or ""), str(code), counts)
 
 
 def news_of(answer: dict[str, Any], unfinished: list[int]) -> list[dict[str, Any]]:

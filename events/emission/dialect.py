@@ -1,0 +1,167 @@
+"""What the engine needs from a dialect: a reader of the upstream's frames and a writer of the client's.
+
+    record -> Reader -> Step (events and the frame that carries them) -> engine -> Writer -> frames
+
+The reader knows the quirks: the identity of calls, think tags, shapes of errors. The writer knows the envelope, the
+roles and numbers of frames, where usage goes, and the words of warnings. Both live for one attempt.
+"""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from ..core.model import Event, ToolResultSeen
+from ..core.settings import Facts, OnPartial, Settings
+from ..folds.wire import Call, Wire
+from ..tape.record import Record
+from .frames import Out
+from .ledger import Ledger
+
+__all__ = ["Closing", "Context", "Dialect", "Held", "Reader", "Split", "Step", "Writer"]
+
+
+class Step(NamedTuple):
+    """What one frame, or part of one, means. `Terminator` and `UpstreamError` are the last event of their step."""
+
+    n: int
+    events: Sequence[Event] = ()
+    #: The frame that carries it; None if nothing is sent.
+    out: Out | None = None
+    #: Content: once the frame is sent, no other attempt may follow.
+    delivers: bool = False
+    #: Choices that the frame mentions, with or without an event.
+    choices: Sequence[int] = ()
+    #: Frames of the same shape mean the same but for their text, as long as nothing else comes between.
+    plain: bool = False
+
+
+class Context(NamedTuple):
+    """What one attempt of one stream starts from."""
+
+    facts: Facts
+    settings: Settings
+    stream_id: str
+    #: Seconds since 1970.
+    created: int
+    #: The live state, which the engine keeps.
+    live: Wire
+    ledger: Ledger
+    #: Ids of calls whose results the client's request brought and this stream reports.
+    answered: Container[str]
+
+
+class Held(NamedTuple):
+    """A frame that waits until its call is handed over, or, with `call` None, all calls of its choice."""
+
+    choice: int
+    call: int | None
+    out: Out
+
+
+class Split(NamedTuple):
+    """A frame divided into what is sent now and what is held with its calls."""
+
+    now: Out | None
+    later: Sequence[Held]
+    delivers: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """How a stream ends that must not be taken for whole."""
+
+    code: str
+    on_partial: OnPartial
+    #: Calls that no client may run.
+    lost: Sequence[Call]
+    #: Calls of which more came after they were handed over.
+    late: Sequence[Call]
+    #: No call was handed over that a client may be running.
+    idle: bool
+    #: Choices whose finish the client has, and all that it has heard of.
+    finished: frozenset[int]
+    choices: frozenset[int]
+
+
+class Reader(Protocol):
+    """Reads what the upstream sent in one attempt. It never raises on upstream data."""
+
+    def frame(self, record: Record) -> Sequence[Step]:
+        """Read one frame."""
+        ...
+
+    def rest(self, n: int, data: bytes) -> Sequence[Step]:
+        """Read the bytes after the last frame."""
+        ...
+
+    def body(self, n: int, data: bytes) -> Sequence[Step]:
+        """Read a whole answer that came where a stream was due."""
+        ...
+
+    def flush(self, n: int) -> Sequence[Step]:
+        """Return what waited for another frame, since none follows."""
+        ...
+
+    def supply(self, n: int) -> Sequence[Step]:
+        """Return what is missing before a terminator, if all else has come."""
+        ...
+
+
+class Writer(Protocol):
+    """Writes the frames of one emitted stream."""
+
+    def write(self, step: Step) -> Out | None:
+        """Return the frame for a step; None if there is none, or if it is kept for the end."""
+        ...
+
+    def split(self, out: Out, live: Wire) -> Split:
+        """Hold what a frame says of calls that are not handed over yet, and remove what it says of lost ones."""
+        ...
+
+    def withhold_finish(self, out: Out, choices: set[int]) -> None:
+        """Remove the claim that these choices are finished, because a call in them is malformed."""
+        ...
+
+    def call_card(self, n: int, call: Call, status: str) -> Out:
+        """Return the frame that reports the state of a call."""
+        ...
+
+    def result_card(self, n: int, result: ToolResultSeen) -> Out:
+        """Return the frame that reports the result of a call."""
+        ...
+
+    def warning(self, n: int, code: str, lost: Sequence[Call], *, idle: bool, before: Out | None = None) -> list[Out]:
+        """Return a visible warning about lost calls; the frame `before` which it is sent may have to change."""
+        ...
+
+    def tail(self) -> list[Out]:
+        """Return the frames that were kept for the end."""
+        ...
+
+    def close(self, n: int, closing: Closing) -> list[Out]:
+        """Return the frames that end a stream which must not be taken for whole."""
+        ...
+
+    def done(self, n: int) -> Out:
+        """Return the terminator that the upstream left out."""
+        ...
+
+    def encode(self, out: Out) -> bytes:
+        """Return the bytes of a frame and enter its changes in the ledger; called in the order of sending."""
+        ...
+
+
+class Dialect(Protocol):
+    """One wire protocol."""
+
+    def facts(self, request: Any) -> Facts:
+        """Return what emission must know of a request body, whatever its shape."""
+        ...
+
+    def reader(self, context: Context) -> Reader:
+        """Return a reader for one attempt."""
+        ...
+
+    def writer(self, context: Context) -> Writer:
+        """Return a writer for one attempt."""
+        ...

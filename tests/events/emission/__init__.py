@@ -1,0 +1,1 @@
+"""Tests of the engine that no dialect may know of."""

@@ -353,17 +353,17 @@ def no_digest(_: bytes) -> str:
     return ""
 
 
-def again_and_again(self: Any) -> Any:
-    return self._results
+def again_and_again(self: Any, n: int, writer: Any) -> Any:
+    return [writer.result_card(n, result) for result in self._results]
 
 
 @pytest.mark.parametrize(
     ("place", "broken", "again"),
     [
-        ("wiretape.proxy.store.linking._chosen", first_of_all, False),
+        ("wiretape.proxy.store.linking._best", first_of_all, False),
         ("wiretape.proxy.relay.tool_results.request_digest", no_digest, True),
         ("wiretape.proxy.store.linking.ABANDONED_AFTER_S", 10**9, False),
-        ("wiretape.events.chat.results.Results.due", again_and_again, False),
+        ("wiretape.events.emission.cards.Cards.of_results", again_and_again, False),
     ],
     ids=[
         "the first call of an id",

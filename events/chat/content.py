@@ -16,7 +16,7 @@ from .read import LEGACY_CALL
 from .tool_calls import Calls
 from .write import Envelope, chunk
 
-__all__ = ["Choices"]
+__all__ = ["Choices", "Think"]
 
 _KNOWN_FINISHES: Final = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 #: Other dialects' words for the same; anything else is not a finish but a failure (Q44).

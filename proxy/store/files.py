@@ -38,7 +38,7 @@ __all__ = ["INLINE_BYTES_MAX", "FileStore", "open_files"]
 #: Larger batches are written in a thread: the loop may stall for 10 ms at most.
 INLINE_BYTES_MAX: Final = 256 * 1024
 #: Creating a file takes 20 us, and a thread for it 200 us of CPU, which pays if the last file took longer than this.
-_INLINE_NAME_S: Final = 0.002
+_INLINE_CREATION_S: Final = 0.002
 #: `open`, `request` and other records before the first frame.
 _OPENING_RECORDS: Final = 8
 
@@ -87,11 +87,9 @@ class FileStore:
         self._durable = durability == "disk"
         self._warn = warn
         self._live: dict[str, LiveTape] = {}
-        self._large = trio.CapacityLimiter(4)  # threads that write a large body; more would only share the disk
-        # Files are created in a thread where that may block: during a sync, for up to 10 ms, or if the last one was
-        # slow. More threads would only wait for the same journal.
-        self._names = trio.CapacityLimiter(4)
-        self._named_s = 0.0
+        #: Threads that write large bodies or create files; more would only wait for the same disk.
+        self._threads = trio.CapacityLimiter(4)
+        self._creation_s = 0.0
         self._catalogue = Catalogue(folder, warn)
         self._committer = Committer(
             folder.fd,
@@ -114,8 +112,8 @@ class FileStore:
         try:
             # Cancelled before the file exists or not at all, so that it leaves no unknown tape.
             await trio.lowlevel.checkpoint_if_cancelled()
-            if self._committer.syncing or self._named_s > _INLINE_NAME_S:
-                tape = await trio.to_thread.run_sync(self._begin, stream, limiter=self._names)
+            if self._committer.syncing or self._creation_s > _INLINE_CREATION_S:  # it may block for up to 10 ms
+                tape = await trio.to_thread.run_sync(self._begin, stream, limiter=self._threads)
             else:
                 tape = self._begin(stream)
         except FileExistsError as error:
@@ -131,7 +129,7 @@ class FileStore:
             raise FileExistsError
         began = time.perf_counter()
         tape = TapeFile(self._folder.live_path(stream))
-        self._named_s = time.perf_counter() - began
+        self._creation_s = time.perf_counter() - began
         return tape
 
     async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
@@ -171,11 +169,14 @@ class FileStore:
         return live.tape.size - at
 
     async def _write(self, live: LiveTape, records: Sequence[Record]) -> None:
-        if sum(len(record.raw or b"") for record in records) <= INLINE_BYTES_MAX:
+        def write() -> None:
             live.tape.write(b"".join(map(encode, records)))
+
+        if sum(len(record.raw or b"") for record in records) <= INLINE_BYTES_MAX:
+            write()
         else:
             with trio.CancelScope(shield=True):  # a cancelled caller must know that the batch is written
-                await trio.to_thread.run_sync(_write_large, live.tape, records, limiter=self._large)
+                await trio.to_thread.run_sync(write, limiter=self._threads)
         live.next_n = records[-1].n + 1
         if records[0].n < _OPENING_RECORDS:
             for record in records:
@@ -288,10 +289,6 @@ class FileStore:
         for live in self._live.values():
             live.tape.broken = reason
             live.close()
-
-
-def _write_large(tape: TapeFile, records: Sequence[Record]) -> None:
-    tape.write(b"".join(map(encode, records)))
 
 
 def _move(folder: Folder, tapes: Collection[TapeFile]) -> None:

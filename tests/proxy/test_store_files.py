@@ -281,12 +281,6 @@ async def test_a_live_tape_removed_while_it_is_read_is_an_error(tmp_path: Path) 
 # -- one file ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_tape_is_never_begun_twice(tmp_path: Path) -> None:
-    TapeFile(str(tmp_path / "a.tape")).close()
-    with pytest.raises(FileExistsError):
-        TapeFile(str(tmp_path / "a.tape"))
-
-
 def short_writes(monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
     real = os.write
 
@@ -335,15 +329,6 @@ def test_a_disk_error_closes_the_tape(tmp_path: Path) -> None:
         tape.write(b"two\n")
     with pytest.raises(TapeBrokenError):
         tape.write(b"two\n")
-
-
-def test_a_full_device_is_reported_as_full() -> None:
-    tape = object.__new__(TapeFile)
-    tape.fd, tape.path, tape.size = os.open("/dev/full", os.O_WRONLY), "full.tape", 0
-    tape.broken, tape.dirty, tape.ended, tape.closed = None, False, False, False
-    with pytest.raises(StoreError, match=r"full\.tape: no room for 4 bytes"):
-        tape.write(b"one\n")
-    tape.close()
 
 
 async def is_out_of_descriptors(store: FileStore, stream: str, spare: list[int]) -> bool:

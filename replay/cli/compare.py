@@ -1,6 +1,7 @@
 """`wiretape diff`, `verify` and `recheck`."""
 
 import os
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -138,17 +139,25 @@ def _recheck(
     with one_line_errors():
         from ..compare.recheck import recheck_paths
 
+        began = time.perf_counter()
         checked = recheck_paths(paths, write=write)
+        seconds = time.perf_counter() - began
+    changed, unreadable = (sum(bool(getattr(one, name)) for one in checked) for name in ("differences", "error"))
+    streams, megabytes = sum(one.streams for one in checked), sum(one.size for one in checked) / 1e6
+    summary = (
+        f"{len(checked)} tapes, {streams} streams, {changed} changed, {unreadable} unreadable; "
+        f"{megabytes:.1f} MB in {seconds:.2f} s ({megabytes / seconds:.1f} MB/s)"
+    )
     if json_:
         files = [
             {**one._asdict(), "path": str(one.path), "differences": [each.to_json() for each in one.differences]}
-            for one in checked.files
+            for one in checked
             if one.differences or one.error
         ]
-        print_json({"summary": checked.summary, "seconds": checked.seconds, "files": files})
+        print_json({"summary": summary, "seconds": seconds, "files": files})
     else:
-        for line in (line for one in checked.files for line in one.lines()):
+        for line in (line for one in checked for line in one.lines()):
             typer.echo(line)
-        typer.echo(checked.summary)
-    if checked.failed:
+        typer.echo(summary)
+    if changed or unreadable:
         raise typer.Exit(FOUND_WRONG)

@@ -30,7 +30,8 @@ _DIFFERENCES_MAX: Final = 10_000
 
 def level_of(name: str) -> Level | None:
     """Return the level with this name, present or old, or None."""
-    return next((level for level in LEVELS if level == name), _OLD_LEVELS.get(name))
+    levels: dict[str, Level] = {**_OLD_LEVELS, **{level: level for level in LEVELS}}
+    return levels.get(name)
 
 
 def compare(

@@ -1,8 +1,6 @@
 """Run today's repairs over old tapes and compare the results with what the tapes say of themselves."""
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +22,7 @@ from ..sealed.sealed import MARK, encode
 from .compare import tapes_in
 from .difference import Difference, of_change
 
-__all__ = ["Rechecked", "RecheckedFile", "recheck", "recheck_paths"]
+__all__ = ["RecheckedFile", "recheck", "recheck_paths"]
 
 #: Flags that the proxy adds to those of the events (docs/tape.md).
 _FLAGS_OF_THE_PROXY: Final = frozenset(
@@ -64,30 +62,6 @@ class RecheckedFile(NamedTuple):
             yield f"{self.path}: {self.error}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rechecked:
-    """The results for all files."""
-
-    files: Sequence[RecheckedFile]
-    seconds: float
-
-    @property
-    def failed(self) -> bool:
-        """Whether any file has changed or could not be read."""
-        return any(one.differences or one.error for one in self.files)
-
-    @property
-    def summary(self) -> str:
-        """Sum up in one line."""
-        streams, size = (sum(getattr(one, name) for one in self.files) for name in ("streams", "size"))
-        changed, unreadable = (sum(bool(getattr(one, name)) for one in self.files) for name in ("differences", "error"))
-        speed = size / 1e6 / self.seconds if self.seconds else 0.0
-        return (
-            f"{len(self.files)} tapes, {streams} streams, {changed} changed, {unreadable} unreadable; "
-            f"{size / 1e6:.1f} MB in {self.seconds:.2f} s ({speed:.1f} MB/s)"
-        )
-
-
 def recheck(data: bytes, row: StreamRow | None = None) -> tuple[Recording, list[Difference]]:
     """Return the recording and what has changed; `row` is the catalogue's row of a live tape."""
     recording = read_tape(data, verify=False)
@@ -121,11 +95,8 @@ def _live_end(records: Sequence[Record]) -> tuple[dict[str, Any], dict[str, Any]
     return {"ending": end["ending"], "flags": flags}, {"ending": ended[-1].ending, "flags": sorted(ended[-1].flags)}
 
 
-def recheck_paths(
-    paths: Iterable[Path], *, write: bool = False, clock: Callable[[], float] = time.perf_counter
-) -> Rechecked:
+def recheck_paths(paths: Iterable[Path], *, write: bool = False) -> list[RecheckedFile]:
     """Check files, and every tape below folders. With `write`, seal changed sealed tapes again; live ones stay."""
-    began = clock()
     files: list[RecheckedFile] = []
     for path in paths:
         rows = _catalogue(path) if path.is_dir() else {}
@@ -133,7 +104,7 @@ def recheck_paths(
         files += [_check_file(tape, rows.get(tape.stem), write=write) for tape in tapes]
     if not files:
         raise TapeError("no .tape file found")
-    return Rechecked(files=files, seconds=clock() - began)
+    return files
 
 
 def _catalogue(folder: Path) -> dict[str, StreamRow]:

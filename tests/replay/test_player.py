@@ -320,12 +320,7 @@ CLIENT_SIDE: dict[str, tuple[Script, dict[str, Any]]] = {
     "a verbatim stream": (event_stream(WHOLE, gap_s=0.5), {"profile": "transparent"}),
     "a verbatim stream, cut": (event_stream(HALF, end=Fault.CUT), {"profile": "transparent"}),
     "a verbatim stream, reset": (event_stream(HALF, end=Fault.RESET), {"profile": "transparent"}),
-    "a verbatim stream, silent": (event_stream(HALF, end=Fault.STALL), {"profile": "transparent"}),
-    "a verbatim stream, with garbage": (event_stream(HALF, end=Fault.GARBAGE), {"profile": "transparent"}),
     "a verbatim stream, properly ended inside a call": (event_stream(HALF), {"profile": "transparent"}),
-    "a verbatim stream, ended by a close": (
-        Script(steps=[Step(0, each) for each in WHOLE], closes=True), {"profile": "transparent"}
-    ),
     "a verbatim stream, ended by a close inside a call": (
         Script(steps=[Step(0, each) for each in HALF], closes=True), {"profile": "transparent"}
     ),
@@ -333,23 +328,13 @@ CLIENT_SIDE: dict[str, tuple[Script, dict[str, Any]]] = {
         Script(headers=[TYPE, length(len(b"".join(WHOLE)))], steps=[Step(0, each) for each in WHOLE]),
         {"profile": "transparent"},
     ),
-    "a stream of a known length, cut": (
-        Script(headers=[TYPE, length(9_999)], steps=[*(Step(0, each) for each in HALF), Step(0, Fault.RESET)]),
-        {"profile": "transparent"},
-    ),
     "a complete response": (_json(*PARTS, length=len(BODY)), {"asked": b'{"model":"m","messages":[]}'}),
-    "a complete response in chunks": (_json(*PARTS), {"asked": b'{"model":"m","messages":[]}'}),
-    "a complete response, cut": (
-        _json(*PARTS, Step(0.5, Fault.CUT), length=99), {"asked": b'{"model":"m","messages":[]}'}
-    ),
     "a complete response, reset": (
         _json(*PARTS, Step(0.5, Fault.RESET)), {"asked": b'{"model":"m","messages":[]}'}
     ),
     "an exchange": (_json(*PARTS, length=len(BODY)), {"path": "/v1/embeddings"}),
     "an exchange, reset": (_json(*PARTS, Step(0.5, Fault.RESET), length=99), {"path": "/v1/embeddings"}),
-    "an exchange, cut in a chunk": (_json(*PARTS, Step(0.5, Fault.CUT)), {"path": "/v1/embeddings"}),
     "an exchange ended by the close": (_json(*PARTS, closes=True), {"path": "/v1/embeddings"}),
-    "an empty exchange": (_json(length=0), {"path": "/v1/embeddings"}),
     "an exchange without a body": (Script(status=204, headers=[]), {"path": "/v1/files/1"}),
     "an upstream error": (
         json_answer(b'{"error":{"message":"slow down","type":"x"}}', 429), {}
@@ -360,7 +345,6 @@ CLIENT_SIDE: dict[str, tuple[Script, dict[str, Any]]] = {
     ),
     "a verbatim error": (json_answer(b'{"error":{"message":"no"}}', 404), {"profile": "transparent"}),
     "no response": (Script(unanswered=Fault.RESET), {}),
-    "no response in time": (Script(unanswered=Fault.STALL), {"profile": "transparent"}),
 }  # fmt: skip
 
 

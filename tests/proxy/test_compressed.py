@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.test_history import asked as history
@@ -154,7 +154,7 @@ async def test_abandoned_decoding_takes_no_shared_thread(monkeypatch: pytest.Mon
             async with trio.open_nursery() as nursery:
                 for _ in range(2 * INFLATED_AT_ONCE):
                     nursery.start_soon(decoded, CODED["gzip"], "gzip", 2_000)
-                await trio.sleep(0.05)
+                await wait_all_tasks_blocked()
                 assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
                 nursery.cancel_scope.cancel()
     finally:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from tests.proxy.certificates import authority, needs_openssl, server_context
 from tests.support.http import request
@@ -79,7 +80,7 @@ async def _shutdown_s() -> float:
         await trio.open_tcp_stream("127.0.0.1", port) as client,
     ):
         await client.send_all(request())
-        await trio.sleep(0.2)  # until the kernel's buffers are full
+        await wait_all_tasks_blocked(0.02)  # until the kernel's buffers are full
         began = trio.current_time()
         shutdown.set()
         with trio.fail_after(10):  # otherwise the reader stalls for ever
@@ -179,7 +180,7 @@ async def test_cut_response_arrives_to_its_last_byte() -> None:
 
     async with serving(app) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
         await client.send_all(request())
-        await trio.sleep(0.1)
+        await wait_all_tasks_blocked(0.02)
         answer = await said(client)
         assert answer.count(b"a" * 100_000) == 1
         assert not answer.endswith(b"0\r\n\r\n")

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ from wiretape.events.tape.record import Record
 from ..sealed.edits import Change, Text, edited
 from ..sealed.joined_bodies import carrying
 
-__all__ = ["Unreadable", "bodies", "coded_answers", "headers_of", "opened", "plain_body", "unreadable"]
+__all__ = ["Unreadable", "headers_of", "opened", "plain_body", "unreadable"]
 
 #: As many layers as a browser decodes (undici, curl: CVE-2022-32206).
 _LAYERS_MAX: Final = 5
@@ -209,9 +209,8 @@ def _recoded(charset: str, pieces: Sequence[bytes]) -> list[bytes]:
 
 
 class _Body(NamedTuple):
-    """A body of a stream: its number, the record with its headers, the records that hold it, and how it decodes."""
+    """A body of a stream: the record with its headers, the records that hold it, and how it decodes."""
 
-    number: int
     at: int
     of: Sequence[int]
     plain: _Plain
@@ -221,39 +220,16 @@ class _Body(NamedTuple):
         return bool(self.plain.undone or self.plain.unreadable)
 
 
-def opened(
-    streams: Sequence[Sequence[Record]], answers: Callable[[int, int], bool] | None = None, *, numbered: bool = True
-) -> list[list[Record]]:
-    """Return the streams with plain bodies; an unreadable one is replaced by its size and hash.
+def opened(streams: Sequence[Sequence[Record]], *, numbered: bool = True) -> list[list[Record]]:
+    """Return the streams with decoded bodies; an unreadable one is replaced by its size and hash.
 
-    Readable answers are decoded where `answers` wants it, by stream and number of the body. Records without bytes left
-    are dropped; the others get new numbers, unless not `numbered`.
+    Records without bytes left are dropped; the others get new numbers, unless not `numbered`.
     """
     done: list[list[Record]] = []
-    for stream, (records, all_bodies) in enumerate(zip(streams, _all_bodies(streams), strict=True)):
-        some = [
-            body
-            for body in all_bodies
-            if body.is_coded
-            and (
-                body.plain.unreadable
-                or answers is None
-                or records[body.at].kind == "request"
-                or answers(stream, body.number)
-            )
-        ]
-        done.append(_opened(records, some, numbered=numbered) if some else list(records))
+    for records, bodies in zip(streams, _bodies(streams), strict=True):
+        coded = [body for body in bodies if body.is_coded]
+        done.append(_opened(records, coded, numbered=numbered) if coded else list(records))
     return done
-
-
-def coded_answers(streams: Sequence[Sequence[Record]]) -> list[tuple[int, int, bytes]]:
-    """Return the answers that are coded and readable: the stream, the number of the body, and its bytes."""
-    return [
-        (stream, body.number, b"".join(records[at].raw or b"" for at in body.of))
-        for stream, (records, some) in enumerate(zip(streams, _all_bodies(streams), strict=True))
-        for body in some
-        if body.plain.undone and records[body.at].kind == "head"
-    ]
 
 
 def unreadable(streams: Sequence[Sequence[Record]]) -> list[Unreadable]:
@@ -265,24 +241,19 @@ def unreadable(streams: Sequence[Sequence[Record]]) -> list[Unreadable]:
             "request" if records[body.at].kind == "request" else "answer",
             body.plain.unreadable,
         )
-        for stream, (records, some) in enumerate(zip(streams, _all_bodies(streams), strict=True))
+        for stream, (records, some) in enumerate(zip(streams, _bodies(streams), strict=True))
         for body in some
         if body.plain.unreadable
     ]
 
 
-def bodies(records: Sequence[Record]) -> list[bytes]:
-    """Return the body of each request and each answer, in order; an edit changes none of their number."""
-    return [b"".join(records[at].raw or b"" for at in of) for _, of in _places(records)]
-
-
-def _all_bodies(streams: Sequence[Sequence[Record]]) -> Iterator[list[_Body]]:
+def _bodies(streams: Sequence[Sequence[Record]]) -> Iterator[list[_Body]]:
     left = _FILE_BYTES_MAX
     for records in streams:
         found: list[_Body] = []
-        for number, (at, of) in enumerate(_places(records)):
+        for at, of in _places(records):
             plain = _read(records, at, of, min(left, _BODY_BYTES_MAX))
-            found.append(_Body(number, at, of, plain))
+            found.append(_Body(at, of, plain))
             left -= sum(map(len, plain.pieces)) if plain.undone else 0
         yield found
 
@@ -326,7 +297,7 @@ def _opened(records: Sequence[Record], some: Sequence[_Body], *, numbered: bool)
     new = list(records)
     changes: list[tuple[Text, Sequence[Change]]] = []
     gone: set[int] = set()
-    for _, at, of, plain in some:
+    for at, of, plain in some:
         before = new[at].keys.get("decoded")
         keys: dict[str, Any] = {"decoded": f"{before}, {plain.undone}" if isinstance(before, str) else plain.undone}
         pieces = plain.pieces

@@ -7,7 +7,7 @@ whose elements arrive one by one.
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -75,11 +75,8 @@ class Joined(NamedTuple):
     @staticmethod
     def of(pieces: Sequence[Piece]) -> "Joined":
         """Join pieces in order."""
-        starts, at = [], 0
-        for piece in pieces:
-            starts.append(at)
-            at += len(piece.said)
-        return Joined(pieces, "".join(piece.said for piece in pieces), starts)
+        ends = accumulate(len(piece.said) for piece in pieces)
+        return Joined(pieces, "".join(piece.said for piece in pieces), [0, *ends][:-1])
 
     def parts(self, start: int, end: int) -> Iterator[tuple[Piece, int, int]]:
         """Yield the pieces of a part of the text, with its start and end in the bytes of each."""

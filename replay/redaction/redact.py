@@ -19,7 +19,7 @@ from wiretape.proxy.security.headers import masked_path, taped_answer, taped_req
 
 from ..sealed.edits import Change, Text, edited, texts
 from ..sealed.scalars import Path, Sort, scalars
-from .body_codec import bodies, coded_answers, opened
+from .body_codec import opened
 from .joined_text import Joined, framing_of, joined_texts, last_texts, pieces_of
 from .known import Known
 from .names import is_secret_number
@@ -89,21 +89,8 @@ class _Placeholders:
 
 
 def redact(streams: Sequence[Sequence[Record]], redaction: Redaction | None = None) -> list[list[Record]]:
-    """Return the streams of one file without secrets, their requests decoded. Redacted streams are returned unchanged.
-
-    An answer that came compressed stays compressed, unless something in it is redacted.
-    """
-    asked = redaction or Redaction()
-    wanted: set[tuple[int, int]] = set()
-    if coded := coded_answers(streams):
-        plain = opened(streams)
-        before, after = ([bodies(records) for records in each] for each in (plain, _redacted(plain, asked)))
-        wanted = {
-            (stream, number)
-            for stream, number, raw in coded
-            if before[stream][number] != after[stream][number] or find(raw.decode("latin-1"))
-        }
-    return _redacted(opened(streams, lambda stream, number: (stream, number) in wanted), asked)
+    """Return the streams of one file without secrets, their bodies decoded. Redacted streams are returned unchanged."""
+    return _redacted(opened(streams), redaction or Redaction())
 
 
 def findings(streams: Sequence[Sequence[Record]], redaction: Redaction | None = None) -> list[Finding]:

@@ -75,6 +75,8 @@ class Joined(NamedTuple):
     @staticmethod
     def of(pieces: Sequence[Piece]) -> "Joined":
         """Join pieces in order."""
+        if len(pieces) == 1:
+            return Joined(pieces, pieces[0].said, [0])
         ends = accumulate(len(piece.said) for piece in pieces)
         return Joined(pieces, "".join(piece.said for piece in pieces), [0, *ends][:-1])
 

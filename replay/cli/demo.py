@@ -255,9 +255,10 @@ async def played(data: Path, show: Callable[[RenderableType], None] = _hide) -> 
 
 
 def _choose(request: Request) -> Script:
-    asked: dict[str, Any] = as_object(parse(request.body))
     scripts = {scene.model: scene.script for scene in SCENES}
-    return scripts.get(str(asked.get("model"))) or json_answer(b'{"error":{"message":"no such model"}}', 404)
+    return scripts.get(str(as_object(parse(request.body)).get("model"))) or json_answer(
+        b'{"error":{"message":"no such model"}}', 404
+    )
 
 
 def _next_steps(folder: Path, stream: str) -> str:

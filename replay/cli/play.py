@@ -107,13 +107,13 @@ def _serve(serving: "Serving", host: str, port: int) -> None:
     import trio
 
     try:
-        trio.run(partial(_until_told, serving, host, port))
+        trio.run(partial(_until_signal, serving, host, port))
     except* OSError as group:
         error = group.exceptions[0]
         raise FailedError(f"{host}:{port}: {getattr(error, 'strerror', None) or error}", CANNOT_START) from None
 
 
-async def _until_told(serving: "Serving", host: str, port: int) -> None:
+async def _until_signal(serving: "Serving", host: str, port: int) -> None:
     import signal
 
     import trio

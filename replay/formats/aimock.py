@@ -47,12 +47,12 @@ def _exchanges(rows: list[Any], losses: Counter[str]) -> Iterator[Imported]:
         response, match = as_object(fixture.get("response")), as_object(fixture.get("match"))
         if any(name in fixture for name in _FAULTS):
             losses["faults"] += 1
-        asked = _request(match)
+        request = _request(match)
         if is_object(response.get("error")):
-            yield _failed(response, asked)
+            yield _failed(response, request)
         elif any(name in response for name in _RESULTS):
             reads = [(0, frame) for frame in _frames(response, match, number)]
-            yield Imported(target=_CHAT, request_body=asked, reads=reads, upstream="aimock")
+            yield Imported(target=_CHAT, request_body=request, reads=reads, upstream="aimock")
         else:
             losses["other_protocols"] += 1  # images, audio, embeddings
 
@@ -63,18 +63,18 @@ def _request(match: dict[str, Any]) -> bytes | None:
     if not isinstance(words, str):
         return None
     model = match.get("model")
-    asked = {"model": model} if isinstance(model, str) else {}
-    return dumps({**asked, "stream": True, "messages": [{"role": "user", "content": words}]})
+    request = {"model": model} if isinstance(model, str) else {}
+    return dumps({**request, "stream": True, "messages": [{"role": "user", "content": words}]})
 
 
-def _failed(response: dict[str, Any], asked: bytes | None) -> Imported:
+def _failed(response: dict[str, Any], request: bytes | None) -> Imported:
     status, after = response.get("status"), response.get("retryAfter")
     headers = [("content-type", "application/json")]
     if isinstance(after, int) and not isinstance(after, bool):
         headers.append(("retry-after", str(after)))
     return Imported(
         target=_CHAT,
-        request_body=asked,
+        request_body=request,
         status=status if type(status) is int and 400 <= status <= 599 else 500,
         headers=headers,
         reads=[(0, dumps({"error": response["error"]}))],

@@ -204,12 +204,12 @@ def to_har(streams: Iterable[Sequence[Record]], header: Mapping[str, Any] = NO_K
 
 def _entry(records: Sequence[Record]) -> dict[str, Any]:
     last = attempts_of(records)[-1]
-    asked, attempt = _first(records, "request"), _first(last, "attempt")
+    request, attempt = _first(records, "request"), _first(last, "attempt")
     head, end = _first(last, "head"), _first(last, "end")
     received = list(reads(last))
     created_us = _created_us(_first(records, "open").keys)
     ours: dict[str, Any] = {
-        "request_us": asked.t,
+        "request_us": request.t,
         "attempt_us": attempt.t,
         "head_us": head.t,
         "end_us": end.t,
@@ -220,7 +220,7 @@ def _entry(records: Sequence[Record]) -> dict[str, Any]:
     return {
         "startedDateTime": datetime.fromtimestamp((created_us or 0) / 1e6, UTC).isoformat(),
         "time": end.t / _US,
-        "request": _request(asked),
+        "request": _request(request),
         "response": _response(head, b"".join(data for _, data in received)),
         "cache": {},
         "timings": {"send": attempt.t / _US, "wait": (head.t - attempt.t) / _US, "receive": (end.t - head.t) / _US},
@@ -242,16 +242,16 @@ def _created_us(keys: Mapping[str, Any]) -> int | None:
     return created_us if created_us is not None and created_us < 253_402_300_799 * 1_000_000 else None
 
 
-def _request(asked: Record) -> dict[str, Any]:
+def _request(record: Record) -> dict[str, Any]:
     request: dict[str, Any] = {
-        "method": str(asked.keys.get("method") or "POST"),
-        "url": _ORIGIN + str(asked.keys.get("path") or "/"),
+        "method": str(record.keys.get("method") or "POST"),
+        "url": _ORIGIN + str(record.keys.get("path") or "/"),
         "queryString": [],
-        **_message(asked, len(asked.raw or b"")),
+        **_message(record, len(record.raw or b"")),
     }
-    if asked.raw:
-        mime_type = _header(asked, "content-type") or "application/json"
-        request["postData"] = {"mimeType": mime_type, **_written(asked.raw, "_encoding")}
+    if record.raw:
+        mime_type = _header(record, "content-type") or "application/json"
+        request["postData"] = {"mimeType": mime_type, **_written(record.raw, "_encoding")}
     return request
 
 

@@ -32,15 +32,15 @@ def records_of(one: Imported, source: str, stream: str) -> list[Record]:
     """Return the records of one stream; equal exchanges give equal records."""
     chat = one.method == "POST" and one.target.partition("?")[0].endswith(CHAT)
     recorder, clock = Recorder(), one.clock
-    asked = parse(one.request_body) if one.request_body else ABSENT
+    request = parse(one.request_body) if one.request_body else ABSENT
     records = [recorder.record("open", 0, _opened(one, source, stream, chat=chat))]
-    records += _request(recorder, one, asked, chat=chat)
+    records += _request(recorder, one, request, chat=chat)
     records += recorder.attempt(clock.attempt, {"number": 1, "upstream": one.upstream})
     head: dict[str, Any] = {"status": one.status, "headers": taped_answer(_raw(one.headers))}
     if one.decoded:
         head["decoded"] = one.decoded
     records.append(recorder.record("head", clock.head, {**head, **one.framing}))
-    framed = _is_framed(one, chat=chat, streams=asked is ABSENT or as_object(asked).get("stream") is True)
+    framed = _is_framed(one, chat=chat, streams=request is ABSENT or as_object(request).get("stream") is True)
     t = clock.head
     for number, (at, data) in enumerate(one.reads):
         t = at or clock.head + _STEP_US * (number + 1)
@@ -70,23 +70,23 @@ def _opened(one: Imported, source: str, stream: str, *, chat: bool) -> dict[str,
     return keys
 
 
-def _request(recorder: Recorder, one: Imported, asked: Any, *, chat: bool) -> list[Record]:
+def _request(recorder: Recorder, one: Imported, request: Any, *, chat: bool) -> list[Record]:
     keys: dict[str, Any] = {
         "method": one.method,
         "path": masked_path(one.target.encode("utf-8", "surrogateescape")),
         "headers": taped_request(_raw(one.request_headers)),
     }
     if chat:
-        keys["facts"] = facts({"stream": True} if asked is ABSENT else asked).to_keys()
-        keys["messages"] = len(as_list(as_object(asked).get("messages")))
+        keys["facts"] = facts({"stream": True} if request is ABSENT else request).to_keys()
+        keys["messages"] = len(as_list(as_object(request).get("messages")))
     records = [recorder.record("request", one.clock.request, keys, one.request_body or None)]
-    results = _results(asked, one.request_body or b"") if chat else None
+    results = _results(request, one.request_body or b"") if chat else None
     return [*records, recorder.record("results", one.clock.request, results)] if results else records
 
 
-def _results(asked: Any, body: bytes) -> dict[str, Any] | None:
+def _results(request: Any, body: bytes) -> dict[str, Any] | None:
     """Return the tool results of a request as `proxy/relay` records them when no catalogue knows the calls."""
-    found = results_in(asked)
+    found = results_in(request)
     if found is None:
         return None
     rows: list[dict[str, Any]] = []

@@ -209,7 +209,7 @@ class Tape:
         return [Outcome(records) for records in self._live().streams()]
 
     @property
-    def told(self) -> Outcome:
+    def _last(self) -> Outcome:
         """The last response; before the first request, the last one on the tape."""
         answers = self.answers
         if answers:
@@ -221,17 +221,17 @@ class Tape:
     @property
     def fold(self) -> Fold:
         """The result of the last response: text, calls, finish reason, ending, warnings."""
-        return self.told.fold
+        return self._last.fold
 
     @property
     def events(self) -> Sequence[Event]:
         """The events of the last response."""
-        return self.told.events
+        return self._last.events
 
     @property
     def timing(self) -> Sequence[tuple[float, int]]:
         """The reads of the last response: seconds since the request, and size in bytes."""
-        return self.told.timing
+        return self._last.timing
 
     # -- how it ended -------------------------------------------------------------------------------------------------
 

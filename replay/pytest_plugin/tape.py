@@ -5,9 +5,8 @@ recording after the test has passed.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import cached_property
-from math import inf
 from threading import Lock
 from typing import Any, Final, Literal
 
@@ -23,6 +22,7 @@ from ..cli.output import write_whole
 from ..compare.bytes import ending_of
 from ..compare.compare import compare, verdict
 from ..compare.shape import compare_shapes
+from ..compare.verify import age_of
 from ..faults.faults import FaultError, Faults
 from ..faults.prefixes import Prefix, Unit, prefixes_of
 from ..matching.compared_request import Prepare, blank, prepare_of, request_of
@@ -363,14 +363,11 @@ def _aged(plan: Plan, recordings: Sequence[Recording]) -> str:
     if plan.live:
         return ""
     for file, recording in zip(plan.files, recordings, strict=True):
-        day, own_max = recording.header.get("recorded"), recording.header.get("max_age_days")
-        age_days = (datetime.now(UTC).date() - date.fromisoformat(day)).days if isinstance(day, str) else 0
-        days_max = min(plan.age_days_max, own_max if isinstance(own_max, int) else inf)
-        if age_days > days_max:
-            return (
-                f"{file} was recorded {age_days} days ago, and {days_max:g} are allowed\n"
-                f"to record it: {plan.record_command}"
-            )
+        age = age_of(recording.header, datetime.now(UTC).date())
+        days_max = plan.age_days_max if age.limit_days is None else min(plan.age_days_max, age.limit_days)
+        if age.days is not None and age.days > days_max:
+            allowed = f"{file} was recorded {age.days} days ago, and {days_max:g} are allowed"
+            return f"{allowed}\nto record it: {plan.record_command}"
     return ""
 
 

@@ -14,7 +14,7 @@ from wiretape.events.tape.record import Record, encode
 
 from ..config.model import Keep
 from .catalogue import Catalogue
-from .catalogue_row import AnswerRow, CatalogueRow, StreamRow, opened_row
+from .catalogue_row import AnswerRow, CatalogueRow, StreamRow
 from .durability import ROUND_S, Committer, Durability, Sync, best_sync
 from .folder import Folder
 from .following import LiveTape, TapeBatches
@@ -141,51 +141,46 @@ class FileStore:
             raise TapeBrokenError(live.tape.broken)
         assert not live.writing, f"two tasks append to {stream}"
         assert records[0].n == live.next_n or (live.lost and records[0].n > live.next_n), f"{stream} is out of order"
-        at, ended = live.tape.size, records[-1].kind == "end"
+        tape, ended, size = live.tape, records[-1].kind == "end", 0
+        for record in records:
+            size += len(record.raw or b"")
+        before = tape.size
         live.writing = True
         try:
-            await self._write(live, records)
-            if ended:
-                # The next commit round moves the tape to its day; until then it is read where it is. The catalogue
-                # knows the stream at once.
-                live.tape.created = live.row.created
-                live.tape.ended = True
-                self._catalogue.enter(stream, live.tape.path, row)
+            if size <= INLINE_BYTES_MAX:
+                tape.write(b"".join(map(encode, records)))
+            else:
+                with trio.CancelScope(shield=True):  # a cancelled caller must know that the batch is written
+                    await trio.to_thread.run_sync(_write_large, tape, records, limiter=self._threads)
         except StoreError as error:
             live.lost = True
             self._failed(error)
             raise
         finally:
             live.writing = False
-        self._committer.mark(live.tape)
+        if self.health.full:
+            self.health = Health()
+        live.next_n = records[-1].n + 1
+        if records[0].n < _OPENING_RECORDS:
+            live.describe(records)
+        if ended:
+            # The next commit round moves the tape to its day; until then it is read where it is. The catalogue knows
+            # the stream at once.
+            tape.created = live.row.created
+            tape.ended = True
+            self._catalogue.enter(stream, tape.path, row)
+        if ended or not tape.dirty:
+            self._committer.mark(tape)
         try:
             if self._durable:
                 with trio.CancelScope(shield=True):  # one round: what is written is shown
-                    await self._committer.committed(live.tape)
-            live.show()
+                    await self._committer.committed(tape)
+            live.shown = tape.size
+            live.wakes.wake()
         finally:
             if ended:
                 live.close()
-        return live.tape.size - at
-
-    async def _write(self, live: LiveTape, records: Sequence[Record]) -> None:
-        def write() -> None:
-            live.tape.write(b"".join(map(encode, records)))
-
-        if sum(len(record.raw or b"") for record in records) <= INLINE_BYTES_MAX:
-            write()
-        else:
-            with trio.CancelScope(shield=True):  # a cancelled caller must know that the batch is written
-                await trio.to_thread.run_sync(write, limiter=self._threads)
-        live.next_n = records[-1].n + 1
-        if records[0].n < _OPENING_RECORDS:
-            for record in records:
-                if record.kind == "open":
-                    live.opening = record.keys
-                if record.kind in ("open", "request"):
-                    live.row = opened_row(live.row.stream, live.opening, record.keys)
-        if self.health.full:
-            self.health = Health()
+        return tape.size - before
 
     async def release(self, stream: str) -> None:
         """Give up a stream; its tape stays in live/ for recovery."""
@@ -289,6 +284,10 @@ class FileStore:
         for live in self._live.values():
             live.tape.broken = reason
             live.close()
+
+
+def _write_large(tape: TapeFile, records: Sequence[Record]) -> None:
+    tape.write(b"".join(map(encode, records)))
 
 
 def _move(folder: Folder, tapes: Collection[TapeFile]) -> None:

@@ -44,11 +44,12 @@ class Wakes:
 class LiveTape:
     """A tape that this process writes, as far as readers may see it."""
 
-    __slots__ = ("closed", "lost", "next_n", "opening", "row", "shown", "tape", "wakes", "writing")
+    __slots__ = ("closed", "lost", "next_n", "opening", "request", "row", "shown", "tape", "wakes", "writing")
 
     def __init__(self, stream: str, tape: TapeFile) -> None:
         self.tape = tape
         self.opening: Mapping[str, Any] = NO_KEYS
+        self.request: Mapping[str, Any] = NO_KEYS
         self.row = opened_row(stream, NO_KEYS)
         self.next_n = 0
         #: A batch was refused, so numbers may be missing.
@@ -59,10 +60,16 @@ class LiveTape:
         self.closed = False
         self.wakes = Wakes()
 
-    def show(self) -> None:
-        """Let readers see everything written."""
-        self.shown = self.tape.size
-        self.wakes.wake()
+    def describe(self, records: Sequence[Record]) -> None:
+        """Take the facts of the stream from its first records."""
+        before = self.opening, self.request
+        for record in records:
+            if record.kind == "open":
+                self.opening = record.keys
+            elif record.kind == "request":
+                self.request = record.keys
+        if (self.opening, self.request) != before:
+            self.row = opened_row(self.row.stream, self.opening, self.request)
 
     def close(self) -> None:
         """Show nothing more."""

@@ -66,11 +66,12 @@ def _replay(
             "--attempts recorded works with --as upstream only: the client received one response per stream", BAD_USAGE
         )
     with one_line_errors():
-        from ..serving.answers import deck_of
+        from ..serving.answers import Answers, deck_of
         from ..serving.serving import Serving
 
         deck = deck_of(tapes, match, attempts=attempts, repeat=repeat)
-        serving = Serving(deck, _say, _faults(fault), speed=_speed(speed, max_gap), side=side, ids=ids)
+        answers = Answers(deck, _faults(fault), speed=_speed(speed, max_gap), side=side, ids=ids)
+        serving = Serving(answers, _say)
         _serve(serving, host, port)
     if serving.misses:
         raise FailedError(f"{serving.misses} of {serving.requests} requests were not recorded", FOUND_WRONG)

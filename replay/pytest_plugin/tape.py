@@ -33,6 +33,7 @@ from ..playback.transport import TapeTransport
 from ..redaction.user_rules import Detector, Redaction
 from ..seal import Rules, seal
 from ..sealed.load import Recording, parse
+from ..serving.answers import Answers
 from ..serving.outcome import Fold, Outcome
 from ..serving.playback import Playback, Sent
 from .plan import Named, Plan, named_faults
@@ -86,7 +87,7 @@ class Tape:
 
     def _started(self) -> Playback:
         plan = self.plan
-        return Playback(self._deck(), self._recorded, speed=plan.speed, faults=self._all_faults(), ids=plan.ids)
+        return Playback(Answers(self._deck(), self._all_faults(), speed=plan.speed, ids=plan.ids), self._recorded)
 
     def _all_faults(self) -> Faults:
         cut = [] if self._prefix is None else [self._prefix.fault(self._end)]

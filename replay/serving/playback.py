@@ -10,15 +10,13 @@ from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, parse
 from wiretape.events.tape.record import Record
 
-from ..faults.faults import Faults
 from ..matching.compared_request import request_of
-from ..matching.match import Deck, Miss, Taken
+from ..matching.match import Miss, Taken
 from ..playback.played import as_played
-from ..playback.player import INSTANT, Speed
 from ..playback.script import Request, Script, json_answer
 from ..redaction.body_codec import plain_body
 from ..redaction.redact import shown_path
-from .answers import Answers, Ids
+from .answers import Answers
 from .outcome import Outcome
 
 __all__ = ["Playback", "Sent"]
@@ -59,18 +57,10 @@ class Sent:
 class Playback:
     """`choose` answers from any thread; the attributes keep what happened, in order."""
 
-    def __init__(
-        self,
-        deck: Deck,
-        streams: Sequence[Sequence[Record]],
-        *,
-        speed: Speed = INSTANT,
-        faults: Faults,
-        ids: Ids = "recorded",
-    ) -> None:
-        self.streams = streams
+    def __init__(self, responses: Answers, streams: Sequence[Sequence[Record]]) -> None:
         #: Its faults may be replaced between requests.
-        self.responses = Answers(deck, faults, speed=speed, ids=ids)
+        self.responses = responses
+        self.streams = streams
         #: Some response differed from the recorded one, so the client may have taken another path.
         self.changed = False
         self.sent: list[Sent] = []
@@ -81,7 +71,7 @@ class Playback:
         #: The first internal error or unplayable stream: nothing else can be trusted then.
         self.broken: Exception | None = None
         self._log: list[tuple[Taken, Outcome] | None] = []
-        self._deck = deck
+        self._deck = responses.deck
         self._lock = Lock()
 
     @property

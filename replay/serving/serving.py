@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from http.client import INTERNAL_SERVER_ERROR
-from typing import Any, Final
+from typing import Final
 
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.json_text import dumps
 
-from ..faults.faults import Faults
-from ..matching.match import MISS_STATUS, NO_RETRY, Deck, Miss
+from ..matching.match import MISS_STATUS, NO_RETRY, Miss
 from ..playback.script import Fault, Request, Script, json_answer
 from ..playback.server import Served, place_of_fault
 from ..redaction.redact import shown_path
@@ -24,14 +23,11 @@ _LISTED_MAX: Final = 20
 class Serving:
     """Answers requests and passes a line about each to `say`."""
 
-    def __init__(self, deck: Deck, say: Callable[[str], None], faults: Faults | None = None, **options: Any) -> None:
-        """`options` are those of `Answers`."""
+    def __init__(self, answers: Answers, say: Callable[[str], None]) -> None:
         self.requests = 0
         self.misses = 0
+        self._answers = answers
         self._say = say
-        self._deck = deck
-        self._faults = faults or Faults()
-        self._answers = Answers(deck, self._faults, **options)
 
     def choose(self, request: Request) -> Script:
         """Return the response. A tape that cannot be played, and our own bugs, end one response and not the server."""
@@ -58,7 +54,9 @@ class Serving:
             return answer.script()
         notes = ["faulty"] * answer.faulty + ["fresh ids"] * answer.fresh + [answer.taken.note()]
         noted = f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
-        self._say(f"{_shown(request)} -> {self._deck.name(answer.taken.place)}: {_described(answer.script)}{noted}")
+        self._say(
+            f"{_shown(request)} -> {self._answers.deck.name(answer.taken.place)}: {_described(answer.script)}{noted}"
+        )
         return answer.script
 
     def ended(self, served: Served) -> None:
@@ -69,11 +67,11 @@ class Serving:
 
     def remaining(self) -> list[str]:
         """Return lines about streams that were never requested and faults that never applied."""
-        unused = [place for place in self._deck.unused if place not in self._faults.asked]
-        lines = [f"{self._deck.name(place)} was not requested" for place in unused[:_LISTED_MAX]]
+        unused = [place for place in self._answers.deck.unused if place not in self._answers.faults.asked]
+        lines = [f"{self._answers.deck.name(place)} was not requested" for place in unused[:_LISTED_MAX]]
         if len(unused) > _LISTED_MAX:
             lines.append(f"nor were {len(unused) - _LISTED_MAX} more")
-        return [*lines, *(f"fault {text} had no place in any response" for text in self._faults.unapplied)]
+        return [*lines, *(f"fault {text} had no place in any response" for text in self._answers.faults.unapplied)]
 
 
 def _shown(request: Request) -> str:

@@ -27,6 +27,7 @@ from wiretape.proxy.serve import running
 from wiretape.replay.check import check
 from wiretape.replay.compare.compare import compare
 from wiretape.replay.compare.verify import send_recorded as asked_of_a_proxy
+from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.compared_request import prepare_of
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.player import script_of
@@ -38,6 +39,7 @@ from wiretape.replay.redaction.redact import findings
 from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.load import Recording, parse
+from wiretape.replay.serving.answers import Answers
 from wiretape.replay.serving.serving import Serving
 
 KEY: Final = CANARIES["openai"]
@@ -431,7 +433,7 @@ async def test_a_compressed_request_through_the_proxy_and_back_from_its_tape() -
     sealed = seal([records])
     assert b'"input":"use [redacted-openai-1] please"' in sealed
     header, streams = parse(sealed)
-    serving = Serving(Deck(streams, prepares=[prepare_of(header)]), lambda _: None)
+    serving = Serving(Answers(Deck(streams, prepares=[prepare_of(header)]), Faults()), lambda _: None)
     async with listening(serving.choose) as (url, _), httpx.AsyncClient() as client:
         answer = await client.post(f"{url}/responses", content=gzip.compress(BODY, 1), headers=headers)
     assert answer.json() == {"id": "resp_1"}

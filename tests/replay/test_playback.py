@@ -10,13 +10,14 @@ from wiretape.events.tape.record import Record
 from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.match import Deck, How
 from wiretape.replay.playback.script import Request, Script
+from wiretape.replay.serving.answers import Answers
 from wiretape.replay.serving.playback import Playback, Sent
 
 STREAMS = [records_of(text("hi", "sunny")), records_of(text("more", "rain"))]
 
 
 def playback(*faults: str, streams: list[list[Record]] = STREAMS, match: How = "key", **more: Any) -> Playback:
-    return Playback(Deck(streams, match), streams, faults=Faults.of(faults), **more)
+    return Playback(Answers(Deck(streams, match), Faults.of(faults), **more), streams)
 
 
 def request(question: str, path: str = CHAT) -> Request:

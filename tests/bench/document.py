@@ -12,7 +12,7 @@ __all__ = ["Figures", "Part", "core", "put"]
 Part = Literal["core", "against", "replay", "proxy", "proxy against"]
 
 _PLACE: Final = Path(__file__).parents[2] / "docs/internals/benchmarks.md"
-_HEAD: Final = "# How fast it is\n\nNothing here is typed by hand: each part is written by the command that it names.\n"
+_HEAD: Final = "# How fast it is\n\nEach part is written by the command that it names.\n"
 _PARTS: Final[dict[Part, str]] = {
     "core": "\n## The core\n",
     "against": "\n## The core against an earlier commit\n",

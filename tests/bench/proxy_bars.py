@@ -10,7 +10,7 @@ __all__ = ["BEFORE", "Bar", "Figures", "bars"]
 
 #: CPU a frame as a multiple of the relay's, which reads nothing.
 RELAY: Final = {"paced": 1.2, "flood 1": 0.45, "flood 50": 0.5}
-#: The same of the floor (floor.py): eec9082 took 1.12, 1.05, 0.92 and 1.92 of it, and may be exceeded as below.
+#: The same of the floor (floor.py): eec9082 took 1.12, 1.05, 0.92 and 1.92 times as much.
 FLOOR: Final = {"paced": 1.3, "latency": 1.35, "flood 1": 1.25, "flood 50": 2.7}
 #: CPU a frame as a multiple of eec9082, the last commit with shortcuts on the send path.
 BEFORE: Final = {"latency": 1.25, "paced": 1.15, "flood 1": 1.35, "flood 50": 1.4}

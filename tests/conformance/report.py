@@ -19,9 +19,9 @@ __all__ = ["PLACE", "document", "main"]
 PLACE: Final = Path(__file__).parents[2] / "docs/internals/conformance.md"
 
 _TEXT: Final = """\
-# What the official SDKs make of it
+# How the official SDKs read the streams
 
-Written by `make conformance`; nothing here is typed by hand. Every captured chat stream is read by the official openai
+Written by `make conformance`. Every captured chat stream is read by the official openai
 SDKs twice: the bytes as they came from the upstream, and the bytes that a client gets in the profile `strict` with its
 default settings. What an SDK holds at the end is compared with our own folds over the same tape. The captures are not
 part of this repository (`WIRETAPE_CORPUS`); their ids are names of public files. `make test` holds the Python half of
@@ -59,7 +59,7 @@ All others end without one.
 {flags}
 ## Repairs
 
-Streams in which each stands in the ledger, for requests that did not ask for usage. {untouched} streams need none at
+The streams whose ledger contains each repair, for requests that did not ask for usage. {untouched} streams need none at
 all; the frames that tell of the life of a tool call count as repairs too (`lifecycle`).
 
 {repairs}"""

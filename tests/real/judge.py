@@ -147,7 +147,7 @@ def _faults(through: dict[str, Any], tapes: Sequence[Taped]) -> Iterator[str]:
     if any(_arguments(each) not in whole for each in through["ran"]):
         yield f"a tool ran with {through['ran']}, which no whole call says"
     if tapes[-1].failed and through["error"] is None:
-        yield f"the stream ended as {tapes[-1].ending} {tapes[-1].flags}, and the client was told of no error"
+        yield f"the stream ended as {tapes[-1].ending} {tapes[-1].flags}, and the client got no error"
     if through["error"] is not None and not tapes[-1].failed:
         yield f"the client raised {through['error']}, although its stream is whole"
 

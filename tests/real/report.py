@@ -17,7 +17,7 @@ PLACE: Final = Path(__file__).parents[2] / "docs/internals/real-peers.md"
 _TEXT: Final = """\
 # Real peers
 
-Written by `make test-real`; nothing here is typed by hand. Every client asks every upstream twice, directly and through
+Written by `make test-real`. Every client asks every upstream twice, directly and through
 `wiretape serve --upstream URL` with its defaults, and what it holds at the end is compared: text, calls, what its tool
 was run with, finish, token counts, or the error that it raised. What differs between any two requests (ids, ports) is
 left out.

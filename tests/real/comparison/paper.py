@@ -20,7 +20,7 @@ PLACE: Final = Path(__file__).parents[3] / "docs/internals/replay-comparison.md"
 _HEAD: Final = """\
 # The seven scenarios, through other recorders and through this one
 
-Written by `make replay-comparison`; nothing here is typed by hand. A scripted upstream on a real socket says each
+Written by `make replay-comparison`. A scripted upstream on a real socket plays each
 scenario ([tests/replay/scenarios.py](../tests/replay/scenarios.py)). Every recorder records it once, with its own
 defaults, and plays it back without the upstream, at the recorded speed where it knows one. The client is a bare socket
 that notes each read (VCR.py works inside its client, so that is httpx). The recorders are pinned with hashes and live
@@ -31,17 +31,17 @@ in environments of their own.
   what the client got was altered by being recorded.
 - **bytes**, **reads**, **ending**: the replay's are those of the upstream: SHA-256 of the body; the list of read sizes;
   status, Retry-After and how the connection ended.
-- **error**: how far a read is from the time at which the upstream was told to say it: half of them, and the worst;
-  where as many came. What of it is the machine's own, the row without a recorder says: the upstream itself, asked a
-  second time. A replay that misses 5 ms is heard up to three times, and the best counts; and what comes in more than
-  one read, but not in as many, is recorded and played up to three times, since a busy machine joins reads: every row.
+- **error**: the distance of a read from its scripted time, median and maximum, if the number of reads is right. The row
+  without a recorder shows the machine's own error: the upstream itself, asked twice. A replay that misses 5 ms runs up
+  to three times, and the best counts. A scenario with too few reads is recorded and played up to three times in every
+  row, because a busy machine joins reads.
 - **secrets kept**: what of the caller's key, a cookie of the upstream and a key inside the prompt is found in what was
   written (`--exact` writes nothing at all where there is a secret, and says where it is).
 
 """
 
 _TAIL: Final = """
-`Wiretape` is what `wiretape record` writes unless told otherwise: ids, times and fingerprints are renamed and secrets
+`Wiretape` is what `wiretape record` writes by default: ids, times and fingerprints are renamed and secrets
 are taken out, so that a new recording of the same content is no diff. So its bytes differ, on purpose; each read still
 ends at the same place of the same frame.
 """

@@ -103,19 +103,19 @@ async def _read(ready: Stage, scenario: Scenario, number: int) -> list[str]:
         lambda: httpx.post(f"{ready.through}/chat/completions", json=asked, headers=headers, timeout=_ANSWER_S)
     )
     wrong: list[str] = []
-    told: dict[str, list[str]] = {}
+    shown: dict[str, list[str]] = {}
     for block in answer.text.split("\n\n"):
         if block.startswith("event: hermes.tool.progress\n"):
             value = json.loads(block.partition("data: ")[2])
-            told.setdefault(value["toolCallId"], []).append(value["status"])
+            shown.setdefault(value["toolCallId"], []).append(value["status"])
             if value["choices"] != [{"index": 0, "delta": {}, "finish_reason": None}]:
                 wrong.append(f"a frame has the choices {value['choices']}")
-    if [*told.values()] != ([list(scenario.told)] if scenario.told else []):
-        wrong.append(f"a reader was told {told}")
+    if [*shown.values()] != ([list(scenario.shown)] if scenario.shown else []):
+        wrong.append(f"a reader was shown {shown}")
     if answer.status_code == 200 and answer.headers.get("x-hermes-session-key") != "of-this-run":
         wrong.append("the session key did not come back")
     if "x-hermes-session-id" not in answer.headers:
-        wrong.append("no session was told")
+        wrong.append("no session was named")
     return wrong
 
 

@@ -32,9 +32,9 @@ def faults(scenario: Scenario, result: dict[str, Any]) -> Iterator[str]:
     finish = turns[-1]["finish"] if turns else None
     if scenario.error:
         if error is None:
-            yield "is told of no error"
+            yield "gets no error"
         elif scenario.error not in json.dumps(error, ensure_ascii=False):
-            yield f"is not told why: {error['class']}: {_short(error['message'])}"
+            yield f"gets no reason: {error['class']}: {_short(error['message'])}"
         if not scenario.text.startswith(text):
             yield f"has another text: {_short(text)}"
         return

@@ -37,7 +37,7 @@ class Scenario:
     #: What else the tape must contain.
     flags: frozenset[str] = frozenset()
     #: What a reader of lifecycle frames must see.
-    told: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
 
 
 SCENARIOS: Final = (
@@ -46,14 +46,14 @@ SCENARIOS: Final = (
         name="tool",
         says="a text, a tool that the agent runs, and the answer to that",
         text=f"{_BEFORE}\n\n{_AFTER}",
-        told=("running", "completed"),
+        shown=("running", "completed"),
     ),
     Scenario(
         name="again",
         says="the same, and the first stream of its model breaks inside the call: it asks again",
         text=f"{_BEFORE}{_AGAIN}{_BEFORE}\n\n{_AFTER}",
         flags=frozenset({"text_repeated"}),
-        told=("running", "completed"),
+        shown=("running", "completed"),
     ),
     Scenario(
         name="length",
@@ -68,7 +68,7 @@ SCENARIOS: Final = (
         text=_BEFORE,
         finish="",
         error=_BROKE,
-        told=("running", "completed"),
+        shown=("running", "completed"),
     ),
     Scenario(name="refuses", says="its model refuses at once", text="", finish="", error=_BROKE),
 )

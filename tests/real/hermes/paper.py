@@ -14,16 +14,16 @@ __all__ = ["PLACE", "document"]
 PLACE: Final = Path(__file__).parents[3] / "docs/internals/hermes.md"
 
 _TEXT: Final = """\
-# hermes-agent behind Wiretape
+# hermes-agent as an upstream of Wiretape
 
-Written by `make test-real`; nothing here is typed by hand. A real hermes-agent over a scripted model is asked by real
-clients, directly and through `wiretape serve` on a route with `hermes = true`
+Written by `make test-real`. Real clients use a real hermes-agent with a scripted model, directly and through
+`wiretape serve` on a route with `hermes = true`
 ([what that means](decisions/2026-11-18-hermes-upstream.md)). It runs its tool on its own side. **ok**: the client has
 the whole text and the finish, or, where the agent failed, the text before and an error that says why.
 (openai-python's helper raises on every `length`, a plain model's too; that is ok.)
 
-Through Wiretape {right} of {all} are so, directly {direct}. Beside them a reader that knows lifecycle frames gets
-exactly one `running` and one `completed` with one id for the tool, the session headers pass both ways, and `wiretape
+Through Wiretape {right} of {all} are ok, directly {direct}. Also, a reader of lifecycle frames gets exactly
+one `running` and one `completed` with one id for the tool, the session headers pass both ways, and `wiretape
 doctor` knows the agent by its capabilities: {wrong}.
 
 | scenario | the agent |

@@ -51,7 +51,7 @@ def document(found: Sequence[Found]) -> str:
         counts=counts(found),
         sections="\n".join(_section(ending, found) for ending in ENDINGS),
         defects=_listed("What does not hold", defects, found),
-        known=_listed("The known exceptions, beside what direct does", known, found),
+        known=_listed("The known exceptions, with the direct result", known, found),
     )
 
 

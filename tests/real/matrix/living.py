@@ -16,9 +16,9 @@ __all__ = ["document", "faults", "summary"]
 _TEXT = """\
 ## The life of a tool call
 
-Each client runs a conversation of two turns, with one call and with two beside each other, directly and through
+Each client runs a conversation of two turns, with one call and with two in parallel, directly and through
 Wiretape, whose frames of the lifecycle are on. **same**: text, arguments that the tool was run with, and finish are as
-direct. **told**: a reader that understands `event: hermes.tool.progress` finds in the bytes that this client got
+direct. **shown**: a reader that understands `event: hermes.tool.progress` finds in the bytes that this client got
 exactly `running`, then `completed`, under one id for each call. {reader} is such a reader and a client of its own.
 
 {results}
@@ -33,21 +33,21 @@ def faults(direct: Found, through: Found) -> Iterator[str]:
     for way, found in (("direct", direct), ("through", through)):
         if sorted(map(_said, found.ran)) != sorted(_due(found.cell.model.tool, index) for index in range(calls)):
             yield f"{way}, the tool ran with {found.ran}"
-    yield from _told(through, calls)
+    yield from _shown(through, calls)
 
 
-def _told(through: Found, calls: int) -> Iterator[str]:
+def _shown(through: Found, calls: int) -> Iterator[str]:
     seen = [each for stream in through.streams or [] for each in progress(stream)]
     live = [Progress(*each) for turn in through.result["turns"] for each in turn.get("progress", [])]
     if live and live != seen:
         yield f"the reader got {live}, the tape has {seen}"
     ids = list(dict.fromkeys(each.id for each in seen))
     if len(ids) != calls:
-        yield f"{len(ids)} calls were told, not {calls}"
+        yield f"{len(ids)} calls were shown, not {calls}"
     for one in ids:
         words = [each.status for each in seen if each.id == one]
         if words != ["running", "completed"]:
-            yield f"told as {', '.join(words)}"
+            yield f"shown as {', '.join(words)}"
 
 
 def _held(result: dict[str, Any]) -> dict[str, Any]:
@@ -117,10 +117,10 @@ def document(found: Sequence[Found]) -> str:
 def _word(found: list[str] | None) -> str:
     if found is None:
         return "-"
-    told = (
-        "told"
-        if not any(each.startswith(("told", "the reader")) or "were told" in each for each in found)
-        else "**not told**"
+    shown = (
+        "shown"
+        if not any(each.startswith(("shown", "the reader")) or "were shown" in each for each in found)
+        else "**not shown**"
     )
     same = "same" if not any(each.startswith("another") or "the tool ran" in each for each in found) else "**differs**"
-    return f"{same}, {told}"
+    return f"{same}, {shown}"

@@ -19,21 +19,20 @@ PLACE: Final = Path(__file__).parents[3] / "docs/internals/compatibility.md"
 _TEXT: Final = """\
 # Compatibility
 
-Written by `make test-real`; nothing here is typed by hand. Real clients, each with a tool that writes down the
-arguments it is run with, ask a scripted provider over loopback: directly, and through one `wiretape serve` with a route
-for each way of telling that a stream broke (`on_partial`, and `tools = held`; `warn` always holds; `idle_s` is 2). Each
-client asks again as often as it does by itself, and runs its tools as it does by itself; the loops around the bare SDKs
-run whatever call they find.
+Written by `make test-real`. Real clients, each with a tool that logs its arguments, use a scripted provider over
+loopback: directly, and through one `wiretape serve` with a route for each way to end a broken stream (`on_partial`, and
+`tools = held`; `warn` always holds; `idle_s` is 2). Each client retries and runs tools by its own defaults; the loops
+around the bare SDKs run every call they find.
 
-A cell says what the client's user is told in the end: **raises**, a **text**, or a **finish**; ⚠ where Wiretape's
-warning can be read; (2) where the client asked twice, (1→3) where Wiretape made three attempts of one request. In
-**bold** what must not be: a tool that **ran** (no call here ever came whole), a **success** (no error, no warning, and
-the finish `stop` or `tool_calls` or none that the client tells), more than {most} requests for one user turn, or,
-through Wiretape, no end. Where a client tells no finish (openai-agents, llm) it counts as a success, too, unless what
-it got was `length`.
+A cell shows what the client's user sees: **raises**, a **text**, or a **finish**; ⚠ where Wiretape's warning is
+visible; (2) where the client sent two requests, (1→3) where Wiretape made three attempts of one request. **Bold**
+marks a fault: a tool that **ran** (no call here was ever complete), a **success** (no error, no warning, and the finish
+`stop` or `tool_calls` or none that the client reports), more than {most} requests for one user turn, or,
+through Wiretape, no end. A missing finish (openai-agents, llm) counts as a success too, unless the
+client received `length`.
 
-**no end**: it waited or asked again until it was stopped; clients that let one set it had a timeout of 8 s (Vercel
-`ai`, where it is one for all steps together, of 30 s). **raises**: also where a program says in words that it failed.
+**no end**: it waited or retried until it was stopped; clients with a timeout setting had 8 s (Vercel `ai`, where it
+covers all steps, 30 s). **raises**: also where a program reports a failure in words.
 
 Each stream is cut in three places (two for the clients that are programs); where they differ, the cell says so:
 

@@ -36,7 +36,7 @@ CUTS: Final[Mapping[str, str]] = {
 }
 
 #: What is said whole, for the lifecycle.
-TURNS: Final[Mapping[str, str]] = {"one": "one call", "two": "two calls of one tool beside each other"}
+TURNS: Final[Mapping[str, str]] = {"one": "one call", "two": "two parallel calls of one tool"}
 
 #: The tools that clients have, and with what they are called. The second member never arrives in a stream that is cut.
 _CALLS: Final[Mapping[str, Mapping[str, Any]]] = {

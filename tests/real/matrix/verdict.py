@@ -85,4 +85,4 @@ def _word(found: Found) -> str:
     if _warned(result):
         return "text ⚠"
     finish = result["turns"][-1]["finish"] if result["turns"] else None
-    return f"finish `{finish}`" if finish else "no finish" if finish == "" else "finish not told"
+    return f"finish `{finish}`" if finish else "no finish" if finish == "" else "finish not reported"

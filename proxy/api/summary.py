@@ -68,11 +68,7 @@ def summary_json(
 def _answers(summary: StreamSummary, whole: bool) -> Iterator[dict[str, Any]]:
     message = summary.message
     for index, choice in sorted(message.choices.items()):
-        texts = {
-            "text": message.text(index),
-            "reasoning": message.reasoning(index),
-            "refusal": message.refusal(index),
-        }
+        texts = {"text": message.text(index), "reasoning": message.reasoning(index), "refusal": message.refusal(index)}
         lengths = {f"{name}_chars": len(text) for name, text in texts.items()}
         yield {"index": index, "finish": choice.finish or None, **lengths, **(texts if whole else {})}
 

@@ -132,14 +132,7 @@ def _serve(
     option here: --idle-s 60 is idle_s = 60.
     """
     loaded = loaded_from(
-        config,
-        context,
-        upstream=upstream,
-        host=host,
-        port=port,
-        data=data,
-        profile=profile,
-        on_partial=on_partial,
+        config, context, upstream=upstream, host=host, port=port, data=data, profile=profile, on_partial=on_partial
     )
     with one_line_errors():
         from .serve import serve_until_told

@@ -105,9 +105,7 @@ def _refuse_host(config: Config, headers: Headers, http_version: str) -> Refusal
     if not hosts or _is_own_host(config, hosts[0].strip().decode("latin-1").lower()):
         return None
     return Refusal(
-        421,
-        "host_not_allowed",
-        "Host not allowed. Add it to the setting `hosts` (wiretape.toml or WIRETAPE_HOSTS).",
+        421, "host_not_allowed", "Host not allowed. Add it to the setting `hosts` (wiretape.toml or WIRETAPE_HOSTS)."
     )
 
 

@@ -117,11 +117,7 @@ REFUSED = {
         '"strict" or "transparent"',
     ),
     "a URL without a scheme": (["serve", "--upstream", "x.test"], BAD_USAGE, "--upstream"),
-    "a URL with an invalid host": (
-        ["serve", "--upstream", "https://xn--a/v1"],
-        BAD_USAGE,
-        "--upstream: must be a URL",
-    ),
+    "a URL with an invalid host": (["serve", "--upstream", "https://xn--a/v1"], BAD_USAGE, "--upstream: must be a URL"),
     "no upstream": (["serve"], BAD_USAGE, "pass --upstream URL"),
     "a missing configuration file": (["ls", "--config", "no.toml"], BAD_USAGE, "no such file"),
     "another address without a key": (

@@ -85,9 +85,7 @@ def posted(base: str) -> urllib.request.Request:
 
 
 @pytest.mark.slow
-def test_live_stream_is_listed_and_followed_and_ends_at_shutdown(
-    tmp_path: Path,
-) -> None:
+def test_live_stream_is_listed_and_followed_and_ends_at_shutdown(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with upstream() as url, served(url, data, "--shutdown-drain-s", "0") as (process, base, lines):
         with urllib.request.urlopen(posted(base), timeout=10) as answer:  # noqa: S310

@@ -4,14 +4,7 @@ import pytest
 
 from wiretape.proxy.config.model import Target
 from wiretape.proxy.config.secrets import Secret
-from wiretape.proxy.security.headers import (
-    masked,
-    masked_path,
-    taped_answer,
-    taped_request,
-    to_client,
-    to_upstream,
-)
+from wiretape.proxy.security.headers import masked, masked_path, taped_answer, taped_request, to_client, to_upstream
 
 Headers = list[tuple[bytes, bytes]]
 

@@ -41,14 +41,7 @@ def test_only_reveal_shows_a_secret() -> None:
 
 def test_secret_cannot_be_serialised_or_copied() -> None:
     secret = Secret(VALUE)
-    ways: tuple[Callable[[Any], object], ...] = (
-        json.dumps,
-        orjson.dumps,
-        pickle.dumps,
-        copy.copy,
-        copy.deepcopy,
-        vars,
-    )
+    ways: tuple[Callable[[Any], object], ...] = (json.dumps, orjson.dumps, pickle.dumps, copy.copy, copy.deepcopy, vars)
     for fails in ways:
         with pytest.raises(TypeError) as caught:
             fails(secret)

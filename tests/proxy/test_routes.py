@@ -121,11 +121,7 @@ def test_httpx_alone_would_rewrite_the_target() -> None:
 
 @pytest.mark.parametrize(
     ("url", "netloc"),
-    [
-        ("http://[::1]:8080/v1", b"[::1]:8080"),
-        ("https://a.test:443/v1", b"a.test"),
-        ("https://A.test/v1", b"a.test"),
-    ],
+    [("http://[::1]:8080/v1", b"[::1]:8080"), ("https://a.test:443/v1", b"a.test"), ("https://A.test/v1", b"a.test")],
 )
 def test_origin_is_httpxs_own(url: str, netloc: bytes) -> None:
     assert base_of(url).origin.netloc == netloc

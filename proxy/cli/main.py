@@ -135,9 +135,9 @@ def _serve(
         config, context, upstream=upstream, host=host, port=port, data=data, profile=profile, on_partial=on_partial
     )
     with one_line_errors():
-        from .serve import serve_until_told
+        from .serve import serve_until_stopped
 
-        serve_until_told(loaded.config)
+        serve_until_stopped(loaded.config)
 
 
 @app.command("demo")

@@ -14,7 +14,7 @@ from ..serve import run
 from ..server.server import BindError
 from .common import announce
 
-__all__ = ["CannotListenError", "announcement", "serve_until_told"]
+__all__ = ["CannotListenError", "announcement", "serve_until_stopped"]
 
 _CURL: Final = """\
 curl -N {base}/chat/completions -H 'Content-Type: application/json' -H "Authorization: Bearer $OPENAI_API_KEY" \
@@ -25,7 +25,7 @@ class CannotListenError(WiretapeError):
     """An address that is in use or does not belong to this machine."""
 
 
-def serve_until_told(config: Config) -> None:
+def serve_until_stopped(config: Config) -> None:
     """Serve until SIGTERM or SIGINT, or raise what keeps the server from starting."""
 
     def mask(text: str) -> str:

@@ -178,7 +178,8 @@ class Config:
     durability: _Durability = option(
         "process",
         choice(_Durability),
-        "`process` may lose a second in a power cut, `disk` delivers only what is durable, `none` writes nothing.",
+        "`process` survives a crash and loses at most a second in a power cut, `disk` delivers only what is durable, "
+        "`none` keeps tapes in memory.",
     )
     requests: _Requests = option(
         "full", choice(_Requests), "`hash` keeps only the length, the hash and a few facts of each request body."
@@ -192,7 +193,8 @@ class Config:
     hosts: tuple[str, ...] = option(
         (),
         names("host names without ports", _HOST),
-        "Names besides `localhost`, `127.0.0.1`, `[::1]` and `host`; others are refused (DNS rebinding).",
+        "More names of this server. Otherwise only `localhost`, `127.0.0.1`, `[::1]` and `host` are accepted, because "
+        "a page can point its own name at this machine (DNS rebinding).",
     )
     origins: tuple[str, ...] = option(
         (),
@@ -234,7 +236,7 @@ _EMISSION: Final = (
     Setting(
         "on_partial",
         choice(OnPartial),
-        "How a client learns of a cut stream: an `error` it raises, a `warn`ing a person reads, or `both`.",
+        "How a client learns of a cut stream: by an `error`, by a text that a person reads (`warn`), or `both`.",
     ),
     Setting(
         "tools", choice(Tools), "`held` shows a tool call only when it is complete, as `on_partial = warn` always does."

@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from wiretape.events.core.json_text import ABSENT
 from wiretape.events.core.model import (
     Ended,
     Event,
@@ -196,9 +197,11 @@ def event_line(t: int, event: Event) -> str:
 
 
 def _members(event: Event) -> Iterator[tuple[str, Any]]:
+    """Yield an event's members; what a repair added has no `before`, what it removed no `after`."""
     for field in dataclasses.fields(event):
-        if field.name != "n":
-            yield field.name, getattr(event, field.name)
+        value = getattr(event, field.name)
+        if field.name != "n" and value is not ABSENT:
+            yield field.name, value
 
 
 class TextView:

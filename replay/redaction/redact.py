@@ -161,25 +161,27 @@ def _redacted(
     place = placeholders or _Placeholders(streams)
     known = _known_from_keys(streams)
     new = [list(records) for records in streams]
-    changed_requests: set[int] = set()
     left: Sequence[int] = range(len(new))
     for _ in range(_PASSES_MAX):
         count = len(known)
-        searches = {number: _Search(new[number], asked, known) for number in left}
-        changed: list[int] = []
-        for number, one in searches.items():
-            if changes := _changes(one.texts, one.spans(known), place):
-                changed.append(number)
-                if any(new[number][at].kind == "request" for text, _ in changes for at in text.of):
-                    changed_requests.add(number)
-                new[number] = edited(new[number], changes)
+        changed = _pass(new, left, asked, known, place)
         left = range(len(new)) if len(known) > count else changed
         if not left:
-            return [
-                [_with_keys(record, asked, place, known, changed=number in changed_requests) for record in records]
-                for number, records in enumerate(new)
-            ]
+            return [_with_all_keys(*pair, asked, place, known) for pair in zip(streams, new, strict=True)]
     raise TapeError("Cannot redact this recording: each pass finds another secret. Please report this as a bug.")
+
+
+def _pass(
+    new: list[list[Record]], left: Sequence[int], asked: Redaction, known: Known, place: _Placeholders
+) -> list[int]:
+    """Replace what is found in the streams of these numbers, and return those that changed."""
+    searches = [(number, _Search(new[number], asked, known)) for number in left]
+    changed: list[int] = []
+    for number, one in searches:
+        if changes := _changes(one.texts, one.spans(known), place):
+            changed.append(number)
+            new[number] = edited(new[number], changes)
+    return changed
 
 
 def _changes(
@@ -238,12 +240,10 @@ class _Search:
         """Return what to replace, in order: also the secrets `known` from elsewhere."""
         if known:
             here = known.within(joined.said for joined in (*self._streamed, *(one for one, _, _ in self._single)))
-            for joined, name in [
-                *((one, "") for one in self._streamed),
-                *((one, name) for one, name, _ in self._single),
-            ]:
+            single = [(one, name) for one, name, _ in self._single]
+            for joined, name in [*((one, "") for one in self._streamed), *single]:
                 first = joined.pieces[0]
-                if not (first.name and first.said.isidentifier()):
+                if not (first.name and first.said.replace("_", "").isalpha()):  # as programs name members
                     request = self.texts[first.text].kind in ("request", "upload")
                     self._take(joined, search(joined.said, name, partial(known.hits, here=here, request=request)))
         if self._taken:
@@ -269,16 +269,13 @@ class _Search:
                         self._add(_Span(number, start, start + len(digits), scalar.path, "secret", digits, "json"))
 
     def _hits(self, text: str, name: str) -> Sequence[Hit]:
-        detector = self._asked.detector
-        if detector is None:
-            return find(text, name)
-        mine = [
-            Hit(*match.span(), "secret", secret)
-            for secret in detector(text)
-            if secret and PLACEHOLDER.search(secret) is None
-            for match in re.finditer(re.escape(secret), text)
-        ]
-        return merged([*find(text, name), *mine])
+        hits = find(text, name)
+        return merged([*hits, *search(text, name, self._detected)]) if self._asked.detector else hits
+
+    def _detected(self, text: str, _: str) -> Iterator[Hit]:
+        for secret in self._asked.detector(text) if self._asked.detector else ():
+            if secret and PLACEHOLDER.search(secret) is None:
+                yield from (Hit(*match.span(), "secret", secret) for match in re.finditer(re.escape(secret), text))
 
     def _take(self, joined: Joined, hits: Iterable[Hit]) -> None:
         for hit in hits:
@@ -377,6 +374,14 @@ _Place = Callable[[str, str], str]
 #: Records whose keys describe their bytes alone.
 _RECEIVED: Final = frozenset({"frame", "rest", "body", "upload"})
 _OF_BYTES: Final = frozenset({"cuts", "event", "sse"})
+
+
+def _with_all_keys(
+    old: Sequence[Record], new: Sequence[Record], asked: Redaction, placeholders: _Placeholders, known: Known
+) -> list[Record]:
+    bodies = [[record.raw for record in records if record.kind == "request"] for records in (old, new)]
+    changed = bodies[0] != bodies[1]
+    return [_with_keys(record, asked, placeholders, known, changed=changed) for record in new]
 
 
 def _with_keys(record: Record, asked: Redaction, placeholders: _Placeholders, known: Known, *, changed: bool) -> Record:

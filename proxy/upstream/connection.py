@@ -10,6 +10,7 @@ import trio
 
 from ..http_headers import Header
 from ..limits import READS_A_TURN, RECEIVE_BYTES_MAX, SEND_BYTES_MAX, WRITE_TIMEOUT_S
+from ..raw_socket import raw_socket, receive_now
 from .connect import Origin
 from .errors import ResetError, StalledError, WireError
 from .exchange import Exchange
@@ -102,7 +103,7 @@ class Connection:
                     await trio.lowlevel.checkpoint()
                 while True:
                     try:
-                        data = self._raw.recv(RECEIVE_BYTES_MAX)
+                        data = receive_now(self._raw)
                         break
                     except BlockingIOError:
                         self._reads_without_wait = 0
@@ -186,6 +187,5 @@ class Connection:
 
 
 def _raw_socket(stream: trio.abc.Stream) -> socket.socket | None:
-    """Return the standard library's socket under trio's; a contract test pins its name."""
-    raw = getattr(stream.socket, "_sock", None) if isinstance(stream, trio.SocketStream) else None
+    raw = raw_socket(stream) if isinstance(stream, trio.SocketStream) else None
     return raw if isinstance(raw, socket.socket) else None

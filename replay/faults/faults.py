@@ -68,7 +68,7 @@ class Faults:
     _requests: dict[int, int] = field(default_factory=dict[int, int])
     _applied: set[str] = field(default_factory=set[str])
     #: The streams that were requested, also under earlier faults.
-    asked: set[int] = field(default_factory=set[int])
+    requested: set[int] = field(default_factory=set[int])
 
     @staticmethod
     def of(texts: Iterable[str]) -> "Faults":
@@ -78,7 +78,7 @@ class Faults:
     def after(self, before: "Faults") -> "Faults":
         """Take over what earlier faults have applied to."""
         self._applied |= before._applied  # noqa: SLF001 - of the same class
-        self.asked |= before.asked
+        self.requested |= before.requested
         return self
 
     @property
@@ -89,7 +89,7 @@ class Faults:
     def over(self, script: Script, place: int) -> tuple[Script, bool]:
         """Return the response of a stream this time, and whether it answers: after a broken one, clients retry."""
         number = self._requests[place] = self._requests.get(place, 0) + 1
-        self.asked.add(place)
+        self.requested.add(place)
         recorded, failed = script, False
         for each in self.overlays:
             if each.stream not in (None, place + 1):

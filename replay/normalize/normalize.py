@@ -84,7 +84,7 @@ class _Names:
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
         self._count: dict[str, int] = {}
-        self._asked: set[str] = set()
+        self._lasting: set[str] = set()
 
     def of(self, name: str, kind: str = "") -> str:
         """Return the new name."""
@@ -95,15 +95,15 @@ class _Names:
             self._known[name] = f"{prefix}{number}"
         return self._known[name]
 
-    def asked(self, name: str) -> None:
+    def note_request(self, name: str) -> None:
         """Note a name in a request: unless a response gave it out, it existed before and keeps its name."""
         if kind_of(name) and name not in self._known:
-            self._asked.add(name)
+            self._lasting.add(name)
 
     def of_object(self, name: str) -> str | None:
         """Return the new name of an object; None if the name lasts."""
         kind = kind_of(name)
-        return self.of(name, kind) if kind and name not in self._asked else None
+        return self.of(name, kind) if kind and name not in self._lasting else None
 
     def known(self, name: str) -> str:
         """Return the new name of an id that was seen before; any other name stays."""
@@ -118,7 +118,7 @@ def normalise(streams: Sequence[Sequence[Record]]) -> list[list[Record]]:
         for record in records:
             path = record.keys.get("path") if record.kind == "request" else None
             for part in _path_parts(path) if isinstance(path, str) else ():
-                names.asked(part)
+                names.note_request(part)
         new = edited(records, [(text, list(_changes(text, names))) for text in texts(records)])
         done.append([_with_keys(record, names) for record in new])
     return done
@@ -133,7 +133,7 @@ class _Payload:
 
     names: _Names
     #: It is a request.
-    asked: bool
+    is_request: bool
     #: It is a payload of a known dialect, in which every id and time is volatile.
     known: bool
     #: Objects with ids and times of their own, in responses that are not conversations.
@@ -141,7 +141,7 @@ class _Payload:
 
     def is_volatile(self, path: Path, value: str = "") -> bool:
         """Return whether a member of a conversation is volatile; a request only names what came before."""
-        if self.asked:
+        if self.is_request:
             return value != "" and path[0] in ("messages", "input", "previous_response_id")
         return self.known or _PREFIXED.fullmatch(value) is not None
 
@@ -150,9 +150,9 @@ def _changes(text: Text, names: _Names) -> Iterator[Change]:
     json = text.json
     if not json or not _WORTH_A_LOOK.search(json):
         return
-    asked, rest = text.kind in ("request", "upload"), text.kind == "rest"
-    objects = frozenset[Path]() if asked or rest else holders(text.value)
-    payload = _Payload(names, asked, not asked and _is_known(text), objects)
+    is_request, rest = text.kind in ("request", "upload"), text.kind == "rest"
+    objects = frozenset[Path]() if is_request or rest else holders(text.value)
+    payload = _Payload(names, is_request, not is_request and _is_known(text), objects)
     for scalar in scalars(json):
         token = json[scalar.start : scalar.end]
         new = _in_conversation(scalar, token, payload)
@@ -208,7 +208,7 @@ def _in_object(scalar: Scalar, token: bytes, payload: _Payload) -> bytes | None:
     if isinstance(name, int):
         name = path[-2] if len(path) > 1 else ""  # an element of `file_ids`
     holder = path[:-1]
-    if payload.asked:  # the items of a request, and its tools, may refer to objects
+    if payload.is_request:  # the items of a request, and its tools, may refer to objects
         holder = tuple(step for at, step in enumerate(holder) if step != "tools" and (at, step) != (0, "input"))
     if not isinstance(name, str) or not _CONTENT.isdisjoint(holder):
         return None
@@ -224,8 +224,8 @@ def _in_object(scalar: Scalar, token: bytes, payload: _Payload) -> bytes | None:
     if here and name in ID_NAMES and value:
         return dumps(names.of(value))
     new = names.of_object(value) if here and name == "id" else None
-    if payload.asked:
-        names.asked(value)
+    if payload.is_request:
+        names.note_request(value)
     return dumps(new or names.known(value)) if new or _REFERENCE.fullmatch(name) else None
 
 

@@ -273,7 +273,12 @@ class Tape:
     def _uncut(self) -> str:
         """Return a problem if the stream that this run cuts was never requested."""
         playback, prefix = self._playback, self._prefix
-        if playback is None or prefix is None or playback.misses or prefix.stream in playback.responses.faults.asked:
+        if (
+            playback is None
+            or prefix is None
+            or playback.misses
+            or prefix.stream in playback.responses.faults.requested
+        ):
             return ""
         return f"{prefix} cuts stream {prefix.stream + 1}, which was not asked for, so this run tested nothing"
 

@@ -67,7 +67,7 @@ class Serving:
 
     def remaining(self) -> list[str]:
         """Return lines about streams that were never requested and faults that never applied."""
-        unused = [place for place in self._answers.deck.unused if place not in self._answers.faults.asked]
+        unused = [place for place in self._answers.deck.unused if place not in self._answers.faults.requested]
         lines = [f"{self._answers.deck.name(place)} was not requested" for place in unused[:_LISTED_MAX]]
         if len(unused) > _LISTED_MAX:
             lines.append(f"nor were {len(unused) - _LISTED_MAX} more")

@@ -339,60 +339,32 @@ def test_strict_compares_hashes() -> None:
 
 LONG = "x" * 500
 
-MISSES: dict[str, tuple[How, list[bytes], bytes, list[str]]] = {
+MISSES: dict[str, tuple[How, list[bytes], bytes, int, list[str]]] = {
     "one member differs": (
-        "key",
-        [body("a", temperature=0), B],
-        body("a", temperature=1),
-        [
-            "nothing recorded answers POST /v1/chat/completions (key KEY, 2 streams left)",
-            "nearest: stream 1, which differs in",
-            "  temperature: 0 -> 1",
-            "to record it: wiretape record --upstream URL -o FILE -- COMMAND",
-        ],
+        "key", [body("a", temperature=0), B], body("a", temperature=1), 2,
+        ["nearest: stream 1, which differs in", "  temperature: 0 -> 1"],
     ),
     "another turn": (
-        "key",
-        [body("a"), body("a", "b")],
-        body("a", "b", "c"),
-        [
-            "nothing recorded answers POST /v1/chat/completions (key KEY, 2 streams left)",
-            "nearest: stream 2, which differs in",
-            '  messages[2]: (absent) -> {"content": "c", "role": "user"}',
-            "to record it: wiretape record --upstream URL -o FILE -- COMMAND",
-        ],
+        "key", [body("a"), body("a", "b")], body("a", "b", "c"), 2,
+        ["nearest: stream 2, which differs in", '  messages[2]: (absent) -> {"content": "c", "role": "user"}'],
     ),
-    "it was used": (
-        "key",
-        [A],
-        A,
-        [
-            "nothing recorded answers POST /v1/chat/completions (key KEY, 0 streams left)",
-            "stream 1 is this request and has answered already (repeat?)",
-        ],
-    ),
+    "it was used": ("key", [A], A, 0, ["stream 1 is this request and has answered already (repeat?)"]),
     "out of turn": (
-        "strict",
-        [A, B],
-        B,
-        [
-            "nothing recorded answers POST /v1/chat/completions (key KEY, 2 streams left)",
-            "nearest: stream 1, which differs in",
-            '  messages[0].content: "a" -> "b"',
-            "to record it: wiretape record --upstream URL -o FILE -- COMMAND",
-        ],
+        "strict", [A, B], B, 2, ["nearest: stream 1, which differs in", '  messages[0].content: "a" -> "b"']
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", MISSES)
 def test_a_miss_names_the_nearest_stream_and_its_differences(case: str) -> None:
-    how, recorded, asked, due = MISSES[case]
+    how, recorded, asked, left, due = MISSES[case]
     deck = Deck([stream(content) for content in recorded], how)
     if case == "it was used":
         deck.take(asking(asked))
     said = miss(deck, asking(asked))
-    assert said.lines() == [line.replace("KEY", said.key) for line in due]
+    record = [] if case == "it was used" else ["to record it: wiretape record --upstream URL -o FILE -- COMMAND"]
+    first = f"nothing recorded answers POST /v1/chat/completions (key {said.key}, {left} streams left)"
+    assert said.lines() == [first, *due, *record]
 
 
 def test_a_miss_at_another_path_has_no_nearest_stream() -> None:

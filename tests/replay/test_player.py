@@ -11,7 +11,6 @@ from tests.proxy.scripted import Reset
 from tests.support.house import ASKED, DONE, call, finish, house, post, text
 from tests.support.http import Answer, Client
 from wiretape.events.core.settings import Settings
-from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder, reads
 from wiretape.events.wire.sse import Decoder
@@ -166,14 +165,6 @@ async def test_the_last_attempt_is_played_and_each_is_available(autojump_clock: 
     assert [record.kind for record in each_attempt(tape)[1][:3]] == ["open", "request", "attempt"]
 
 
-async def test_an_exchange_keeps_its_reads(autojump_clock: MockClock) -> None:
-    del autojump_clock
-    pieces = [b'{"data":', b"[1,2,", b"3]}"]
-    script = Script(headers=[(b"content-type", b"application/json")], steps=[Step(0.5, piece) for piece in pieces])
-    tape = await taped(script, path="/v1/embeddings")
-    assert plain(script_of(tape, speed=ORIGINAL)) == plain(script)
-
-
 async def test_a_head_request_keeps_its_length(autojump_clock: MockClock) -> None:
     del autojump_clock
     async with house(_head_only) as home:
@@ -278,28 +269,6 @@ def test_malformed_heads_and_ends_can_be_played() -> None:
 
 
 # -- the client's side -------------------------------------------------------------------------------------------------
-
-
-async def test_client_side_of_a_broken_stream_ends_properly_with_an_error(
-    autojump_clock: MockClock,
-) -> None:
-    del autojump_clock
-    tape = await taped(event_stream(HALF, gap_s=0.5, end=Fault.RESET))
-    script = script_of(tape, speed=ORIGINAL, side="client")
-    sent = b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
-    assert sent == emit(tape)
-    assert b"write_file" in sent
-    assert b'"error"' in sent
-    assert all(isinstance(step.what, bytes) for step in script.steps)
-    assert (script.status, script.headers[0]) == (200, TYPE)
-    assert script.head_delay_s == pytest.approx(0.5, abs=0.001)
-
-
-async def test_client_side_of_a_failure_is_an_error_response(autojump_clock: MockClock) -> None:
-    del autojump_clock
-    script = script_of(await taped(Script(unanswered=Fault.RESET)), side="client")
-    assert (script.status, script.headers[0]) == (502, (b"content-type", b"application/json"))
-    assert b'"reset"' in b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
 
 
 JSON = [(b"content-type", b"application/json")]

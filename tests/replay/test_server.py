@@ -430,19 +430,6 @@ def _port(url: str) -> int:
     return int(url.rpartition(":")[2].removesuffix("/v1"))
 
 
-async def test_each_chunk_is_one_read_of_the_socket_at_its_time(mock_clock: MockClock) -> None:
-    def due() -> None:
-        mock_clock.jump(0.03 + 1e-9)
-
-    pieces = [b"x" * size for size in (1, 700, 3, 9_000, 20, 5, 64)]
-    async with listening(lambda _: event_stream(pieces, gap_s=0.03)) as (url, _):
-        found = await _reads(_port(url), after=due)
-    assert found[0][1] == EVENTS
-    read = [data.removesuffix(b"0\r\n\r\n") for _, data in found[1:]]
-    assert [data for data in read if data] == [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces]
-    assert [at for at, _ in found[1:8]] == pytest.approx([0.03 * number for number in range(1, 8)], abs=1e-6)
-
-
 async def test_each_chunk_is_one_send(autojump_clock: MockClock) -> None:
     del autojump_clock
     ours, theirs = lockstep_stream_pair()  # there a send ends when it has been read

@@ -74,17 +74,6 @@ async def test_the_recorded_request_is_sent_with_the_given_key() -> None:
     assert (b"authorization", b"Bearer sk-live-key-of-this-test") in [(n.lower(), v) for n, v in request.headers]
 
 
-async def test_streams_are_verified_in_order() -> None:
-    answers = iter([event_stream(AGAIN), event_stream(TEXT[:2])])
-
-    def choose(_: Request) -> Script:
-        return next(answers)
-
-    async with listening(choose) as (url, _):
-        found = await verify(Recording({}, [recorded(TEXT), recorded(TEXT)]), url)
-    assert {difference.stream for difference in found} == {2}
-
-
 def responses(id_: str, *asked: dict[str, Any]) -> list[list[Record]]:
     """Return a Responses stream for each request, each with its own response id."""
     streams: list[list[Record]] = []

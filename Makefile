@@ -131,6 +131,10 @@ laws: replay-laws ## run the laws over the full product of splits, line endings 
 	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto tests/laws $(SAMPLED) tests/proxy/test_cancel_sweep.py
 	$(PY) -m tests.laws.runs 2000
 
+.PHONY: same-truth
+same-truth: install ## compare every captured chat stream with an older worktree: make same-truth BASE=/path [CUTS=200]
+	$(PY) -m tests.laws.same_truth $(BASE) --cuts $(or $(CUTS),200)
+
 .PHONY: replay-laws
 replay-laws: install ## seal, normalise, redact, compare and export every captured stream
 	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto tests/replay

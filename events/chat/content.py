@@ -47,6 +47,7 @@ _TEXTS: Final = ("content", "refusal", *_REASONING_NAMES)
 _REPAIRED: Final = frozenset({"content", "function_call", "role", "tool_calls"})
 _OPENING: Final = "<think>"
 _CLOSING: Final = "</think>"
+_CALLS: Final = frozenset({"tool_calls", "function_call"})
 #: Where a chunk says something of a call.
 _CALL: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{|"function_call"\s*:\s*\{')
 #: Stands for bytes that are no UTF-8.
@@ -202,14 +203,18 @@ class Choices:
                 draft.omit("choice_not_object", ("choices",), place)
 
     def plain(self, draft: Draft) -> bool:
-        """Return whether the chunk is one more piece of text of an open choice, and any other text would pass too."""
-        if len(draft.value["choices"]) != 1 or draft.changed or draft.events:
+        """Return whether the chunk is a piece of text of an open choice, and any other text would do the same."""
+        if len(draft.value["choices"]) != 1 or draft.changed or draft.events or draft.finished:
             return False
         (given,) = draft.value["choices"]
-        choice = self._choices.get(given["index"])
+        index: Any = given.get("index") if is_object(given) else None
+        choice = self._choices.get(index) if type(index) is int else None
         if choice is None or choice.finish or (choice.think is not None and not choice.think.over):
             return False
-        return all(key in _TEXTS and (text is None or isinstance(text, str)) for key, text in given["delta"].items())
+        delta = given.get("delta")
+        return is_object(delta) and all(
+            isinstance(part, str) or (not part and key not in _CALLS) for key, part in delta.items()
+        )
 
     def held(self, envelope: Envelope) -> list[dict[str, Any]]:
         """Return chunks with what was held as half a tag, since no more text comes."""

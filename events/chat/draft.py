@@ -123,14 +123,15 @@ class Entry(NamedTuple):
         function, custom = said_in(given)
         fields: dict[str, Any] = {} if function is None else function
         name, arguments = fields.get("name"), fields.get("input" if custom else "arguments")
-        text = "" if arguments is None else dumps(arguments).decode()
+        if not isinstance(arguments, str):
+            arguments = "" if arguments is None else dumps(arguments).decode()
         return Entry(
             path,
             given,
             index if type(index) is int else None,
             call_id if isinstance(call_id, str) and call_id != "null" else "",  # Q4: the text "null"
             name if isinstance(name, str) else "",
-            arguments if isinstance(arguments, str) else text,
+            arguments,
             function,
             custom,
         )
@@ -199,8 +200,8 @@ class Draft:
 
     @property
     def changed(self) -> bool:
-        """Whether anything but the chunk as it came is sent."""
-        return bool(self._edits or self.before or self.after or self.flags or self.failure)
+        """Whether more than edits of the chunk is due."""
+        return bool(self.before or self.after or self.flags or self.failure)
 
     def set(self, repair: str, path: Path, key: str, value: Any) -> None:
         """Replace or insert a member."""

@@ -212,7 +212,7 @@ class Repair:
             failure = failure_of_agent(failure, value)
         if failure is not None:
             return self._failed_chunk(frame, value, failure, choices if usable else [])
-        if any(map(has_message, choices)) and not any(map(has_delta, choices)):
+        if not any(map(has_delta, choices)) and any(map(has_message, choices)):
             self._ledger.frame(n, "whole_object", frame.raw, None)
             return self._news(n, value) if self._said else self._synthesised(n, value)
         usage = value.get("usage")
@@ -271,8 +271,10 @@ class Repair:
         n = draft.n
         for settle in draft.seeds:
             settle()
-        if not draft.changed:
-            return [self._step(out, draft.events, plain=not self._unusual and self._is_plain(draft))]
+        plain = not self._unusual and self._choices.plain(draft)
+        if plain or not draft.changed:
+            out.edit(draft.edits)
+            return [self._step(out, draft.events, plain=plain)]
         for flag in draft.flags:
             self._ledger.noted(n, flag)
         out.edit(draft.edits)
@@ -289,9 +291,6 @@ class Repair:
             out = Out(n, failure.value, repair="finish_failure")
             steps += [*self._held_text(n), self._failure(n, failure, out)]
         return steps
-
-    def _is_plain(self, draft: Draft) -> bool:
-        return self._choices.plain(draft) and not any(key in draft.value for key in _SENT_ONCE)
 
     def _step(self, out: Out, extra: Iterable[Event] = (), *, plain: bool = False) -> Step:
         """Return the step of a canonical chunk."""

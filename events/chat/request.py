@@ -37,7 +37,7 @@ def said_in(entry: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
     Gateways may write both members, one of them empty; then the type tells, or which of them says something.
     """
     function, custom, is_custom = entry.get("function"), entry.get("custom"), entry.get("type") == "custom"
-    says = is_object(function) and any(function.get(key) for key in ("name", "arguments"))
+    says = is_object(function) and bool(function.get("name") or function.get("arguments"))
     if is_object(custom) and (is_custom or not says):
         return custom, True
     return (function, False) if is_object(function) else (None, is_custom)

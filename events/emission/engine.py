@@ -4,8 +4,8 @@ It keeps what no dialect may decide: attempts, what was delivered, frames that w
 frames, and the one ending. What frames mean and how they are written is the business of a `Reader` and a `Writer`.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 from ..core.lifecycle import CUT_FINISHES, State
 from ..core.limits import BODY_BYTES_MAX, HELD_BYTES_MAX
@@ -31,7 +31,40 @@ from .ledger import Ledger, Sink
 
 __all__ = ["Stream"]
 
+_CLOSES: Final = (Finish, HandedOver)
 _MALFORMED: Final = frozenset({"malformed", SIBLING})
+
+
+class _Routine(NamedTuple):
+    """How the frames of one shape are sent: around their text, what is sent, and the repairs that this takes."""
+
+    shape: Shape
+    before: bytes
+    after: bytes
+    repairs: tuple[str, ...]
+
+    def send(self, record: Record, ledger: Ledger) -> bytes:
+        assert record.raw is not None, "a frame with a shape has bytes"
+        assert record.payload is not None, "a frame with a shape has a payload"
+        if not self.repairs:
+            return record.raw
+        for repair in self.repairs:
+            ledger.count(repair)
+        return b"%b%b%b" % (self.before, self.shape.text(record.payload), self.after)
+
+
+def _routine_of(record: Record, step: Step, frame: bytes) -> _Routine | None:
+    """Return how a frame was sent, if its text is in both exactly once; the reader says if only its text matters."""
+    out, shape, payload = step.out, record.shape, record.payload
+    if not step.plain or out is None or out.reserialised or shape is None or payload is None:
+        return None
+    text = b'"%b"' % shape.text(payload)
+    if len(text) == 2 or payload.count(text) != 1 or frame.count(text) != 1:
+        return None
+    before, _, after = frame.partition(text)
+    if out.changes and (b"\\u" in before or b"\\u" in after):  # another style may be due for the next text
+        return None
+    return _Routine(shape, before + b'"', b'"' + after, tuple(edit.repair for edit in out.changes))
 
 
 class Stream:
@@ -58,8 +91,9 @@ class Stream:
         self._facts = Facts()
         self._cards = Cards(settings, self.ledger)
         self._outbox = Outbox()
-        #: Frames of this shape pass as they came and change nothing; None after anything else has happened.
-        self._plain_shape: Shape | None = None
+        #: How the last frame was sent, and how frames of a shape are sent of which two in a row were sent alike.
+        self._sent: _Routine | None = None
+        self._routine: _Routine | None = None
         self._begin_attempt()
 
     @property
@@ -74,16 +108,19 @@ class Stream:
 
     def feed(self, record: Record) -> list[bytes]:
         """Return the frames for this record."""
-        if record.shape is not None and record.shape is self._plain_shape and record.raw is not None:
-            return [record.raw]
-        self._plain_shape = None
-        kind = record.kind
-        if kind == "frame":
-            self._frame(record)
-        elif kind == "end":
+        if record.shape is not None and self._routine is not None and record.shape is self._routine.shape:
+            return [self._routine.send(record, self.ledger)]
+        last, self._routine, self._sent = self._sent, None, None
+        if record.kind == "frame":
+            steps = self._frame(record)
+            frames = self._taken()
+            if record.shape is not None and len(steps) == len(frames) == 1 and self._flows():
+                self._sent = _routine_of(record, steps[0], frames[0])
+                self._routine = self._sent if self._sent == last else None
+            return frames
+        if record.kind == "end":
             return self._end(record)
-        else:
-            self._other(record)
+        self._other(record)
         return self._taken()
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
@@ -93,21 +130,18 @@ class Stream:
 
     # -- records ------------------------------------------------------------------------------------------------------
 
-    def _frame(self, record: Record) -> None:
+    def _frame(self, record: Record) -> Sequence[Step]:
         self._fresh = False
         if self.overflow:  # nothing more is read, so nothing more is kept
             self.ledger.frame(record.n, "late_data", record.raw, None)
-            return
+            return ()
         self._t = record.t
         steps = self._reader.frame(record)
         for step in steps:
             self._take(step)
         if self.wire.overflow and not self._closed:
             self._cut(record.n, "limit")
-        shape = record.shape
-        if shape is not None and len(steps) == 1 and steps[0].plain and self._flows() and record.payload is not None:
-            # With a text in the frame, the text that a shape leaves open has come once: paragraphs depend on that.
-            self._plain_shape = shape if len(record.payload) > shape.edges else None
+        return steps
 
     def _flows(self) -> bool:
         """Whether text passes with nothing else to be done."""
@@ -213,7 +247,7 @@ class Stream:
     def _content(self, step: Step) -> None:
         closing: list[Finish | HandedOver] = []
         for event in step.events:
-            if isinstance(event, Finish | HandedOver):
+            if isinstance(event, _CLOSES):
                 closing.append(event)
                 if isinstance(event, Finish) and event.reason not in CUT_FINISHES:
                     for call in self.wire.choice(event.choice).calls.values():
@@ -381,7 +415,6 @@ class Stream:
 
     def _settle(self) -> None:
         """Read what waited for more bytes: none follow."""
-        self._plain_shape = None
         self._take_all(self._reader.flush(self._body_n))
         if self._facts.stream:
             self._read_body()

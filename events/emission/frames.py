@@ -19,7 +19,19 @@ class Out:
     reason why it was added; with both, the frame that came was replaced as a whole.
     """
 
-    __slots__ = ("_batches", "_given", "came", "changes", "event", "n", "payload", "raw", "repair", "value")
+    __slots__ = (
+        "_batches",
+        "_given",
+        "came",
+        "changes",
+        "event",
+        "n",
+        "payload",
+        "raw",
+        "repair",
+        "reserialised",
+        "value",
+    )
 
     def __init__(
         self,
@@ -42,6 +54,8 @@ class Out:
         self.repair = repair
         self.event = event
         self.changes: list[Edit] = []
+        #: Something was lost in spelling when it was encoded.
+        self.reserialised = False
         self._given = value
         self._batches: list[Sequence[Edit]] = []
 
@@ -70,6 +84,7 @@ class Out:
             style = styles.of(self.payload, self._given)
             value = self.value
             if style.exact is not ABSENT:
+                self.reserialised = True
                 ledger.noted(self.n, "reserialised")
                 for _ in style.repeated:
                     ledger.noted(self.n, "key_repeated")

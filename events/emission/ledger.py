@@ -42,11 +42,15 @@ class Ledger:
         """Enter something that was noticed and not changed."""
         self._enter(n, repair, (), None, ABSENT, ABSENT)
 
+    def count(self, repair: str) -> None:
+        """Count one more of these."""
+        self.counts[repair] = self.counts.get(repair, 0) + 1
+
     def _enter(
         self, n: int, repair: str, path: tuple[str | int, ...], key: str | int | None, before: object, after: object
     ) -> None:
         if self.muted:
             return
-        self.counts[repair] = self.counts.get(repair, 0) + 1
+        self.count(repair)
         if self._sink is not None:
             self._sink(Repaired(n=n, repair=repair, path=path, key=key, before=before, after=after))

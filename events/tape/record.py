@@ -32,11 +32,11 @@ _NUMBER_END: Final = 10**18
 #: Kinds that carry bytes of the upstream, which may have come in several reads.
 _RECEIVED: Final = frozenset({"frame", "rest", "body"})
 #: The members that stream text in the dialects we know, with a text that is not empty.
-_TEXT: Final = re.compile(rb'"(?:content|reasoning_content|delta|text|thinking)":\s?"((?:[^"\\]|\\.)+)"')
+_TEXT: Final = re.compile(rb'"(?:content|reasoning_content|reasoning|delta|text|thinking)":\s?"((?:[^"\\]|\\.)+)"')
 #: Token counts change from frame to frame and every one of them is read.
 _USAGE: Final = re.compile(rb'"usage":\s?\{')
-#: The inside of a JSON string without `\u`, which may be half of a surrogate pair.
-_PLAIN_STRING: Final = re.compile(rb'[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*')
+#: The inside of a JSON string that is written again byte for byte: `\u` may be half of a pair, `\/` loses its escape.
+_PLAIN_STRING: Final = re.compile(rb'[^"\\\x00-\x1f]*(?:\\["\\bfnrt][^"\\\x00-\x1f]*)*')
 _RESERVED: Final = frozenset({"c", "n", "t", "k", "data", "raw", "b64"})
 
 
@@ -72,6 +72,10 @@ class Shape:
         if _PLAIN_STRING.fullmatch(payload, start, end) is None:
             return False
         return payload.isascii() or _is_utf8(payload[start:end])
+
+    def text(self, payload: bytes) -> bytes:
+        """Return the text of a payload of this shape, as it is written in its string."""
+        return payload[len(self.before) : len(payload) - len(self.after)]
 
 
 def _is_utf8(data: bytes) -> bool:

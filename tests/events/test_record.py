@@ -365,7 +365,7 @@ def test_payload_without_streamed_text_has_no_shape(payload: bytes) -> None:
     assert Shape.of(payload) is None
 
 
-@pytest.mark.parametrize("text", ["", "x", "é🎉", r"\n\"\\\/", "a" * 9_999])
+@pytest.mark.parametrize("text", ["", "x", "é🎉", r"\n\"\\", "a" * 9_999])
 def test_shape_fits_any_text_in_its_place(text: str) -> None:
     shape = Shape.of(b'{"id":"content","content":"x","n":[]}')
     assert shape is not None
@@ -374,7 +374,7 @@ def test_shape_fits_any_text_in_its_place(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b'","content":"', b"\n", b"\\", b"\\u0041", b"\\x", b"\xff", b"\xed\xa0\x80", b'"', b"\x1f"]
+    "text", [b'","content":"', b"\n", b"\\", b"\\u0041", b"\\x", b"\\/", b"\xff", b"\xed\xa0\x80", b'"', b"\x1f"]
 )
 def test_shape_rejects_text_that_needs_parsing(text: bytes) -> None:
     assert not SHAPE.fits(SHAPE.before + text + SHAPE.after)

@@ -17,9 +17,9 @@ from ..faults.prefixes import Prefix
 from ..matching.match import How
 from ..playback.player import INSTANT, Speed
 from ..serving.answers import Ids
+from .unused import FOLDER
 
 __all__ = [
-    "FOLDER",
     "Mode",
     "Named",
     "Plan",
@@ -32,7 +32,6 @@ __all__ = [
     "plan_of",
 ]
 
-FOLDER: Final = "tapes"
 Mode = Literal["replay", "once", "rewrite", "verify", "off"]
 Named = str | float | Sequence[str | int]
 

@@ -171,8 +171,8 @@ def _unknown(request: Request) -> Script:
 
 def _config(upstream: str) -> Config:
     settings = Settings(profile="transparent")
-    # SDKs hang up at `[DONE]`; whether the body had ended by then must not change the tape.
     target = Target(name="live", url=upstream)
+    # SDKs hang up at `[DONE]`; whether the body had ended by then must not change the tape.
     route = Route(name="", targets=(target,), attempts=1, settings=settings, on_client_gone="drain")
     return Config(data=Path("unused"), port=0, durability="none", routes={"": route})
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from .plan import FOLDER
+__all__ = ["FOLDER", "Claims"]
 
-__all__ = ["Claims"]
+#: Next to each module.
+FOLDER: Final = "tapes"
 
 
 class Claims:

@@ -117,37 +117,45 @@ ON_OFF: Final = Kind("true or false", (bool,), "(?i:true|on|1|false|off|0)", lam
 
 def count(least: int, most: int, without: str | None = None) -> Kind:
     """Return the kind of whole numbers; the word `without` means None."""
-    return _numbers(f"a whole number from {least} to {most}", "([0-9]{1,18})", least, most, without)
+    allowed = f"a whole number from {least} to {most}"
+    return _number(allowed, (int,), "[0-9]{1,18}", int, least, most, without)
 
 
 def size(least: int, without: str | None = None) -> Kind:
     """Return the kind of byte counts, with or without a unit."""
-    pattern = f"([0-9]{{1,19}})(?: ?({'|'.join(_UNITS)}))?"
-    return _numbers(f'bytes, at least {least}, as a number or like "5 GiB"', pattern, least, 2**63 - 1, without)
+    allowed = f'bytes, at least {least}, as a number or like "5 GiB"'
+    pattern = f"[0-9]{{1,19}}( ?({'|'.join(_UNITS)}))?"
+    return _number(allowed, (int, str), pattern, _bytes, least, 2**63 - 1, without)
 
 
-def _numbers(allowed: str, pattern: str, least: int, most: int, without: str | None) -> Kind:
-    def convert(given: str) -> int | None:
-        found = re.fullmatch(pattern, given)
-        if found is None:
-            return None
-        unit = found[2] if len(found.groups()) > 1 else None
-        return int(_between(int(found[1]) * 1024 ** _UNITS.index(unit or "B"), least, most))
-
-    if without is None:
-        return Kind(allowed, (int,) if "B" not in pattern else (int, str), pattern, convert)
-    return Kind(f'{allowed}, or "{without}"', (int, str), f"{without}|{pattern}", convert)
+def _bytes(given: str) -> int:
+    number = given.rstrip(" BKMGTi")
+    return int(number) << 10 * _UNITS.index(given.removeprefix(number).strip() or "B")
 
 
 def seconds(*, zero: bool = False) -> Kind:
     """Return the kind of finite spans of time."""
     allowed = f"seconds, {'from' if zero else 'more than'} 0 and at most {_SECONDS_MAX}"
-    return Kind(
-        allowed, (int, float), "[0-9.e+-]+", lambda given: _between(float(given), 0 if zero else 1e-9, _SECONDS_MAX)
-    )
+    return _number(allowed, (int, float), "[0-9.e+-]+", float, 0 if zero else 1e-9, _SECONDS_MAX, None)
 
 
-def _between(value: float, least: float, most: float) -> float:
-    if not least <= value <= most:
-        raise ValueError
-    return value
+def _number(
+    allowed: str,
+    toml: tuple[type, ...],
+    pattern: str,
+    parse: Callable[[str], float],
+    least: float,
+    most: float,
+    without: str | None,
+) -> Kind:
+    def convert(given: str) -> float | None:
+        if given == without:
+            return None
+        value = parse(given)
+        if not least <= value <= most:
+            raise ValueError
+        return value
+
+    if without is None:
+        return Kind(allowed, toml, pattern, convert)
+    return Kind(f'{allowed}, or "{without}"', (*toml, str), f"{without}|{pattern}", convert)

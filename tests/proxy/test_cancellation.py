@@ -1,17 +1,12 @@
 """Cancelled at every checkpoint (G11), in each part of an exchange: nothing is left, and what comes after works."""
 
-import gc
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
-from pathlib import Path
 
 import httpx
 import pytest
 import trio
 from trio.lowlevel import Task
 
-from tests.laws.variants import FULL
 from tests.proxy.certificates import needs_openssl, over_tls, trusting
 from tests.proxy.scripted import CONTEXT, HEAD, OK, Script, Upstream, answers, chunk, post, request_of
 from wiretape.proxy.config.model import Egress, UpstreamSettings
@@ -158,47 +153,3 @@ async def test_every_checkpoint(script: Script, use: Use, egress: Egress | None)
     while await cancelled_at(nth, [script], use, settings):
         nth += 1
     assert nth > 8, "the sweep has seen hardly anything"
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted where /proc is")
-async def test_thousands_of_random_cancels_leave_nothing() -> None:
-    """F1: over real sockets, where httpcore had lost every slot of its pool long before. 10,000 in `make laws`."""
-    chance = random.Random(1)  # noqa: S311 - no secret hangs on it
-    await _churn(chance, 200)
-    gc.collect()
-    before, tasks = descriptors(), trio.lowlevel.current_statistics().tasks_living
-    await _churn(chance, 10_000 if FULL else 2_500)
-    assert trio.lowlevel.current_statistics().tasks_living == tasks
-    assert descriptors() == before
-
-
-async def _churn(chance: random.Random, count: int) -> None:
-    caught = 0
-
-    async def one(transport: UpstreamTransport, url: str, limit: trio.CapacityLimiter) -> None:
-        nonlocal caught
-        async with limit:
-            with trio.move_on_after(chance.expovariate(1 / 0.02)) as scope:
-                await read_all(transport, url)
-            caught += scope.cancelled_caught
-
-    async def serve(stream: trio.SocketStream) -> None:
-        with suppress(trio.BrokenResourceError):  # the other side left
-            await streamed(stream)
-
-    async with trio.open_nursery() as servers:
-        listeners = await servers.start(trio.serve_tcp, serve, 0)
-        url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/"
-        async with UpstreamTransport(context=CONTEXT) as transport:
-            limit = trio.CapacityLimiter(20)
-            async with trio.open_nursery() as nursery:
-                for _ in range(count):
-                    nursery.start_soon(one, transport, url, limit)
-            await read_all(transport, url)
-        servers.cancel_scope.cancel()
-    assert count / 20 < caught < count, f"{caught} of {count} were cancelled: that is no sweep"

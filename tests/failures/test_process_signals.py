@@ -1,4 +1,4 @@
-"""Real processes: how the proxy stops, what clients are told of it, and what it leaves on the disk."""
+"""Real processes: how the proxy stops, what clients get, and what it leaves on the disk."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def endings(root: Path) -> list[str]:
 
 @pytest.mark.case("P01")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-async def test_running_streams_are_drained_and_then_told_that_it_stops(tmp_path: Path, number: signal.Signals) -> None:
+async def test_running_streams_are_drained_and_then_ended_as_shutdown(tmp_path: Path, number: signal.Signals) -> None:
     async with serving(tmp_path / "data", endless(), {"WIRETAPE_SHUTDOWN_DRAIN_S": "1"}) as child:
         clients = [await asking(child) for _ in range(3)]
         idle = await child.connect()
@@ -63,7 +63,7 @@ async def _ask(child: Child) -> bytes:
 
 
 @pytest.mark.case("P01")
-async def test_a_stream_that_ends_in_time_is_not_cut(tmp_path: Path) -> None:
+async def test_stream_that_ends_during_the_drain_is_complete(tmp_path: Path) -> None:
     async def script(stream: trio.abc.Stream) -> None:
         await request_of(stream)
         await stream.send_all(HEAD + chunk(role()) + chunk(text("hi")))
@@ -80,7 +80,7 @@ async def test_a_stream_that_ends_in_time_is_not_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.case("P01")
-async def test_nothing_runs_and_it_stops_at_once(tmp_path: Path) -> None:
+async def test_idle_proxy_stops_at_once(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", endless()) as child:
         child.signal(signal.SIGTERM)
         code, after_s = await child.exited(3)
@@ -89,7 +89,7 @@ async def test_nothing_runs_and_it_stops_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.case("P01", "C09")
-async def test_a_request_whose_body_comes_too_late_begins_no_stream(tmp_path: Path) -> None:
+async def test_body_that_completes_during_shutdown_starts_no_stream(tmp_path: Path) -> None:
     """It was let in before the signal, and would have been waited for without end."""
     async with serving(tmp_path / "data", endless(), {"WIRETAPE_SHUTDOWN_DRAIN_S": "1"}) as child:
         running = await asking(child)
@@ -108,7 +108,7 @@ async def test_a_request_whose_body_comes_too_late_begins_no_stream(tmp_path: Pa
 
 
 @pytest.mark.case("P02")
-async def test_a_client_that_reads_nothing_holds_nothing_up(tmp_path: Path) -> None:
+async def test_client_that_reads_nothing_does_not_delay_shutdown(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", endless(0), {"WIRETAPE_SHUTDOWN_DRAIN_S": "1"}) as child:
         stalled = await asking(child, buffer=4_096)
         await trio.sleep(1)
@@ -122,7 +122,7 @@ async def test_a_client_that_reads_nothing_holds_nothing_up(tmp_path: Path) -> N
 
 @pytest.mark.case("P03")
 @pytest.mark.parametrize("stalls", [False, True], ids=["readers that read", "a reader that stalls"])
-async def test_a_second_signal_ends_it_within_a_second(tmp_path: Path, stalls: bool) -> None:
+async def test_second_signal_stops_within_a_second(tmp_path: Path, stalls: bool) -> None:
     async with serving(tmp_path / "data", endless(0.01), {"WIRETAPE_SHUTDOWN_DRAIN_S": "30"}) as child:
         clients = [await asking(child, buffer=4_096 if stalls else 0) for _ in range(3)]
         await trio.sleep(0.5)
@@ -138,7 +138,7 @@ async def test_a_second_signal_ends_it_within_a_second(tmp_path: Path, stalls: b
 
 
 @pytest.mark.case("C02", "C03")
-async def test_over_sockets_a_reset_closes_the_upstream_and_the_next_stream_is_as_the_first(tmp_path: Path) -> None:
+async def test_real_reset_closes_the_upstream_each_time(tmp_path: Path) -> None:
     left: list[float] = []
     after_s: list[float] = []
 
@@ -155,7 +155,7 @@ async def test_over_sockets_a_reset_closes_the_upstream_and_the_next_stream_is_a
             gone = trio.current_time()
             reset(client)
             with trio.fail_after(5):
-                while len(left) <= number:  # noqa: ASYNC110 - somebody else's clock
+                while len(left) <= number:  # noqa: ASYNC110 - the clock of another process
                     await trio.sleep(0.002)
             after_s.append(left[number] - gone)
         assert min(after_s) < 0.3  # 50 ms on a quiet machine; what a busy one adds, it does not add each time
@@ -165,7 +165,7 @@ async def test_over_sockets_a_reset_closes_the_upstream_and_the_next_stream_is_a
 
 
 @pytest.mark.case("P17")
-async def test_a_process_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_stopped_process_continues_where_it_was(tmp_path: Path) -> None:
     """Three seconds against an idle limit of two: what came meanwhile was there before the clock said so."""
 
     async def goes_on(client: trio.SocketStream) -> None:
@@ -194,7 +194,7 @@ async def test_a_process_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -
 
 @pytest.mark.case("P18", "P08")
 @pytest.mark.parametrize("wrong", ["a word", "a number", "no upstream", "a file for a folder", "a public host"])
-def test_what_is_wrong_at_the_start_is_one_line_and_an_exit_code(tmp_path: Path, wrong: str) -> None:
+def test_startup_failure_is_one_line_and_an_exit_code(tmp_path: Path, wrong: str) -> None:
     environment: dict[str, str] = {}
     given = ["--upstream", "http://127.0.0.1:9/v1", "--port", "0", "--data", str(tmp_path / "data")]
     match wrong:
@@ -225,7 +225,7 @@ def test_what_is_wrong_at_the_start_is_one_line_and_an_exit_code(tmp_path: Path,
 
 
 @pytest.mark.case("P15", "P18")
-async def test_a_second_proxy_on_the_same_folder_does_not_start_and_the_first_goes_on(tmp_path: Path) -> None:
+async def test_second_proxy_on_the_same_folder_does_not_start(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", endless(), {"WIRETAPE_SHUTDOWN_DRAIN_S": "0"}) as child:
         client = await asking(child)
         given = ["--upstream", "http://127.0.0.1:9/v1", "--port", "0", "--data", str(child.data)]
@@ -244,7 +244,7 @@ async def test_a_second_proxy_on_the_same_folder_does_not_start_and_the_first_go
 
 @pytest.mark.case("P19")
 @pytest.mark.parametrize("how", ["closed", "full"])
-async def test_a_log_that_nobody_takes_blocks_nothing(tmp_path: Path, how: str) -> None:
+async def test_full_stderr_blocks_nothing(tmp_path: Path, how: str) -> None:
     async def script(stream: trio.abc.Stream) -> None:
         while await request_of(stream):
             await stream.send_all(HEAD + chunk(role()) + chunk(text("hi")) + b"0\r\n\r\n")  # cut: one warning each
@@ -291,7 +291,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 @pytest.mark.case("P10")
-async def test_before_descriptors_run_out_new_streams_are_turned_away(tmp_path: Path) -> None:
+async def test_new_streams_are_refused_before_descriptors_run_out(tmp_path: Path) -> None:
     """94 descriptors are room for ten streams; connections that only lie there are taken from what is kept besides."""
     before = [sys.executable, "-c", LIMITED, "94"]
     async with serving(tmp_path / "data", endless(0.2), {"WIRETAPE_SHUTDOWN_DRAIN_S": "0"}, before=before) as child:

@@ -29,7 +29,7 @@ HOUR: Final = 3_600.0
     "jump_s",
     [pytest.param(-HOUR, id="an hour back"), pytest.param(365 * 24 * HOUR, id="a year on"), 1.0, -0.2, -2e9],
 )
-async def test_a_wall_clock_that_jumps_changes_no_stream(
+async def test_wall_clock_jump_changes_no_stream(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, jump_s: float
 ) -> None:
     """It says when a stream began, and nothing else: durations and order are of a clock that does not jump."""
@@ -55,7 +55,7 @@ async def test_a_wall_clock_that_jumps_changes_no_stream(
 
 
 @pytest.mark.case("P17")
-async def test_after_a_pause_of_the_process_what_came_is_read_before_anybody_is_late(mock_clock: MockClock) -> None:
+async def test_after_a_pause_received_bytes_are_read_before_deadlines_count(mock_clock: MockClock) -> None:
     reaper, late = Reaper(), list[float]()
     progress_at = 0.0
 
@@ -104,7 +104,7 @@ def breaking(*, once: bool) -> Callable[[Emitter, Record], list[bytes]]:
 @pytest.mark.case("P20")
 @pytest.mark.parametrize("once", [True, False], ids=["once", "on every look"])
 @pytest.mark.parametrize("every_s", [0.0, 1.0], ids=["in one read", "in reads of their own"])
-async def test_a_fault_in_reading_a_frame_ends_this_stream_and_no_other(
+async def test_bug_in_reading_a_frame_ends_one_stream(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, once: bool, every_s: float
 ) -> None:
     monkeypatch.setattr(Emitter, "feed", breaking(once=once))
@@ -138,7 +138,7 @@ async def test_a_fault_in_reading_a_frame_ends_this_stream_and_no_other(
         stream = next(line for line in home.log if line[1] == "stream_failed")[2]["stream"]
         assert isinstance(stream, str)
         tape = await home.tape(stream)
-        # Where the finish came in the same read, all of it is on the tape, and whoever reads it later gets it whole.
+        # If the finish came in the same read, the tape has everything, and later readers get it whole.
         expected = "completed" if once and not every_s else "internal"
         assert (tape[-1].kind, tape[-1].keys["ending"]) == ("end", expected)
         assert "failed_here" in tape[-1].keys["flags"]
@@ -153,9 +153,7 @@ async def test_a_fault_in_reading_a_frame_ends_this_stream_and_no_other(
 
 
 @pytest.mark.case("P20")
-async def test_a_fault_in_a_reader_ends_this_reader_and_no_other(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_bug_in_a_reader_ends_one_reader(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     async with house(streams(role(), text("a"), text("b"), finish(), DONE, every_s=1)) as home:
         answers: list[Any] = []
 
@@ -184,7 +182,7 @@ async def test_a_fault_in_a_reader_ends_this_reader_and_no_other(
 
 
 @pytest.mark.case("P20")
-async def test_a_store_that_fails_in_a_way_of_its_own_ends_one_stream(
+async def test_unexpected_store_error_ends_one_stream(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not a StoreError: a mistake of ours, in the middle of a write. What it was to write is tried once more."""
@@ -236,7 +234,7 @@ async def drained(home: House, seconds: float) -> None:
     ],
 )
 @pytest.mark.parametrize("drain_s", [0.0, 5.0])
-async def test_what_still_runs_after_the_drain_is_told_so(
+async def test_streams_still_running_after_the_drain_end_as_shutdown(
     autojump_clock: MockClock, script: Script, status: int, said: bytes, drain_s: float
 ) -> None:
     async with house(script) as home:
@@ -257,7 +255,7 @@ async def test_what_still_runs_after_the_drain_is_told_so(
 
 
 @pytest.mark.case("P01")
-async def test_what_finished_before_the_signal_is_completed(autojump_clock: MockClock) -> None:
+async def test_stream_finished_before_the_signal_is_completed(autojump_clock: MockClock) -> None:
     async with house(silent(role(), text("hi"), finish()), route={"finish_grace_s": 60}) as home:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(asked, home)
@@ -270,7 +268,7 @@ async def test_what_finished_before_the_signal_is_completed(autojump_clock: Mock
 
 
 @pytest.mark.case("P10")
-async def test_beyond_the_limit_a_stream_is_turned_away_until_one_ends(autojump_clock: MockClock) -> None:
+async def test_stream_beyond_the_limit_is_refused_until_one_ends(autojump_clock: MockClock) -> None:
     async with house(silent(role(), text("hi")), config={"streams_max": 3}) as home:
         clients = [await home.connect() for _ in range(3)]
         for client in clients:
@@ -291,7 +289,7 @@ async def test_beyond_the_limit_a_stream_is_turned_away_until_one_ends(autojump_
 
 
 @pytest.mark.case("P10", "C09")
-async def test_requests_that_upload_side_by_side_do_not_pass_the_limit_together(autojump_clock: MockClock) -> None:
+async def test_concurrent_uploads_respect_the_stream_limit(autojump_clock: MockClock) -> None:
     async with house(silent(role(), text("hi")), config={"streams_max": 3}) as home:
         clients = [await home.connect() for _ in range(6)]
         for client in clients:
@@ -313,7 +311,7 @@ MIB: Final = 1024 * 1024
 @pytest.mark.case("P13")
 @pytest.mark.parametrize("at_once", [1, 10, 1_000])
 @pytest.mark.parametrize("stream_bytes", [90 * 1024, 256 * 1024])
-def test_streams_are_turned_away_before_the_memory_is_full(stream_bytes: int, at_once: int) -> None:
+def test_streams_are_refused_before_memory_is_full(stream_bytes: int, at_once: int) -> None:
     """256 MB, a thousand streams, so many of them between two looks at the memory; each grows after it was let in."""
     most, base, running, refused = 256 * MIB, 60 * MIB, 0, 0
     for _ in range(1_000 // at_once):
@@ -330,7 +328,7 @@ def test_streams_are_turned_away_before_the_memory_is_full(stream_bytes: int, at
 
 
 @pytest.mark.case("P13")
-def test_a_look_at_the_memory_says_what_this_process_takes() -> None:
+def test_resident_bytes_is_the_memory_of_this_process() -> None:
     before = resident_bytes()
     with mmap.mmap(-1, 64 * MIB) as taken:  # and not what this process had already, and uses again
         for at in range(0, 64 * MIB, 4_096):
@@ -340,7 +338,7 @@ def test_a_look_at_the_memory_says_what_this_process_takes() -> None:
 
 
 @pytest.mark.case("P13")
-async def test_where_memory_is_short_a_stream_is_turned_away_and_told_when(autojump_clock: MockClock) -> None:
+async def test_stream_is_refused_with_retry_after_when_memory_is_short(autojump_clock: MockClock) -> None:
     script = streams(role(), text("hi"), finish(), DONE)
     async with house(script, config={"memory_max_bytes": 16 * MIB}) as home:
         refused = await home.ask()

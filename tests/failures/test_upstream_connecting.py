@@ -31,7 +31,7 @@ ASKS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.case("U01")
 @pytest.mark.parametrize("how", ASKS.values(), ids=ASKS)
-async def test_a_port_where_nobody_listens_is_tried_three_times(how: dict[str, Any], autojump_clock: MockClock) -> None:
+async def test_refused_connection_is_tried_three_times(how: dict[str, Any], autojump_clock: MockClock) -> None:
     async with faulty() as home:
         connecting(home, broken(NOBODY))
         answered = await home.ask(**how)
@@ -46,7 +46,7 @@ async def test_a_port_where_nobody_listens_is_tried_three_times(how: dict[str, A
 
 
 @pytest.mark.case("U01")
-async def test_an_upstream_that_comes_back_between_attempts_answers(autojump_clock: MockClock) -> None:
+async def test_upstream_that_recovers_between_attempts_answers(autojump_clock: MockClock) -> None:
     async with faulty(Peer(*GOOD)) as home:
         real, tries = home.upstream.open_tcp, iter([NOBODY, NO_NAME])
 
@@ -64,9 +64,7 @@ async def test_an_upstream_that_comes_back_between_attempts_answers(autojump_clo
 
 @pytest.mark.case("U02", "U04")
 @pytest.mark.parametrize("how", ASKS.values(), ids=ASKS)
-async def test_a_connect_that_never_ends_is_given_up_at_its_limit(
-    how: dict[str, Any], autojump_clock: MockClock
-) -> None:
+async def test_endless_connect_is_given_up_at_its_deadline(how: dict[str, Any], autojump_clock: MockClock) -> None:
     async with faulty() as home:
         connecting(home, broken(3_600.0))
         answered = await home.ask(**how)
@@ -77,7 +75,7 @@ async def test_a_connect_that_never_ends_is_given_up_at_its_limit(
 
 
 @pytest.mark.case("U02")
-async def test_a_black_hole_is_left_for_another_upstream(autojump_clock: MockClock) -> None:
+async def test_unreachable_upstream_falls_back_to_another(autojump_clock: MockClock) -> None:
     targets = [Target(name="a", url="http://127.0.0.1:9/v1"), Target(name="b", url="http://127.0.0.1:10/v1")]
     async with faulty(Peer(*GOOD), targets=targets) as home:
         real = home.upstream.open_tcp
@@ -96,7 +94,7 @@ async def test_a_black_hole_is_left_for_another_upstream(autojump_clock: MockClo
 
 @pytest.mark.case("U02")
 @pytest.mark.slow
-async def test_a_listener_with_a_full_backlog_is_a_black_hole() -> None:
+async def test_full_backlog_counts_as_unreachable() -> None:
     """The kernel drops what does not fit: the connect just hangs."""
     listener = socket.socket()
     fillers: list[socket.socket] = []
@@ -124,7 +122,7 @@ async def test_a_listener_with_a_full_backlog_is_a_black_hole() -> None:
 
 @pytest.mark.case("U03")
 @pytest.mark.parametrize("how", ASKS.values(), ids=ASKS)
-async def test_a_name_that_nobody_knows_is_named_and_no_key_is(how: dict[str, Any], autojump_clock: MockClock) -> None:
+async def test_unresolvable_name_is_reported_without_any_key(how: dict[str, Any], autojump_clock: MockClock) -> None:
     async with faulty(url="http://no-such-host.test/v1?api-version=1") as home:
         connecting(home, broken(NO_NAME))
         answered = await home.ask(**how)
@@ -136,7 +134,7 @@ async def test_a_name_that_nobody_knows_is_named_and_no_key_is(how: dict[str, An
 
 
 @pytest.mark.case("U04")
-async def test_a_slow_resolver_holds_up_nobody_else(autojump_clock: MockClock) -> None:
+async def test_slow_resolver_delays_no_other_stream(autojump_clock: MockClock) -> None:
     async with faulty(Peer(role(), *[text("x")] * 20, finish(), DONE, every_s=1)) as home:
         real, slow = home.upstream.open_tcp, [True]
 
@@ -169,7 +167,7 @@ async def test_a_slow_resolver_holds_up_nobody_else(autojump_clock: MockClock) -
     ],
 )
 @pytest.mark.parametrize("how", ASKS.values(), ids=ASKS)
-async def test_a_certificate_that_is_not_good_is_told_and_never_taken(
+async def test_bad_certificate_is_reported_and_refused(
     kind: str, says: str, how: dict[str, Any], autojump_clock: MockClock
 ) -> None:
     peer = Peer(*GOOD)
@@ -199,7 +197,7 @@ def over_tls_quietly(script: Script, kind: str = "good") -> Script:
 
 @needs_openssl
 @pytest.mark.case("U05")
-async def test_a_good_certificate_is_taken(autojump_clock: MockClock) -> None:
+async def test_good_certificate_is_accepted(autojump_clock: MockClock) -> None:
     async with faulty(over_tls(Peer(*GOOD)), url=HTTPS) as home:
         connecting(home, home.upstream.open_tcp, trusting())
         answered = await home.ask()
@@ -209,7 +207,7 @@ async def test_a_good_certificate_is_taken(autojump_clock: MockClock) -> None:
 
 @pytest.mark.case("U06")
 @pytest.mark.parametrize("how", ASKS.values(), ids=ASKS)
-async def test_a_handshake_that_hangs_is_given_up_at_the_connect_limit(
+async def test_hanging_handshake_is_given_up_at_the_connect_deadline(
     how: dict[str, Any], autojump_clock: MockClock
 ) -> None:
     async def hangs(stream: trio.abc.Stream) -> None:
@@ -226,7 +224,7 @@ async def test_a_handshake_that_hangs_is_given_up_at_the_connect_limit(
 
 @needs_openssl
 @pytest.mark.case("U57")
-async def test_nothing_but_http_1_1_is_offered(autojump_clock: MockClock) -> None:
+async def test_only_http_1_1_is_offered(autojump_clock: MockClock) -> None:
     offered: list[str | None] = []
 
     async def script(stream: trio.abc.Stream) -> None:
@@ -256,7 +254,7 @@ async def test_nothing_but_http_1_1_is_offered(autojump_clock: MockClock) -> Non
     ],
 )
 @pytest.mark.parametrize("how", ASKS.values(), ids=ASKS)
-async def test_frames_of_http_2_are_no_answer(says: bytes, how: dict[str, Any], autojump_clock: MockClock) -> None:
+async def test_http_2_frames_are_a_protocol_error(says: bytes, how: dict[str, Any], autojump_clock: MockClock) -> None:
     async with faulty(Peer(head=says, end="stall")) as home:
         answered = await home.ask(**how)
         seen = await judged(home, answered, "protocol", came=b"")
@@ -267,9 +265,7 @@ async def test_frames_of_http_2_are_no_answer(says: bytes, how: dict[str, Any], 
 @pytest.mark.case("U58")
 @pytest.mark.parametrize("end", ["fin", "rst"])
 @pytest.mark.parametrize("body", [ASKED, PLAIN], ids=["a stream", "a whole answer"])
-async def test_a_connection_that_was_closed_while_idle_is_replaced_in_silence(
-    end: Any, body: Any, autojump_clock: MockClock
-) -> None:
+async def test_stale_idle_connection_is_replaced_silently(end: Any, body: Any, autojump_clock: MockClock) -> None:
     async def once(stream: trio.abc.Stream) -> None:
         await request_of(stream)
         await stream.send_all(HEAD + b"".join(map(chunk, GOOD)) + b"0\r\n\r\n")
@@ -297,7 +293,7 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced_in_silence(
 @pytest.mark.parametrize(
     ("path", "asked", "attempts"), [("/v1/chat/completions", ASKED, 2), ("/v1/images/generations", {"prompt": "x"}, 1)]
 )
-async def test_a_request_that_was_worked_on_is_not_sent_again_in_silence(
+async def test_processed_request_is_not_repeated_silently(
     path: str, asked: Any, attempts: int, autojump_clock: MockClock
 ) -> None:
     async def worker(stream: trio.abc.Stream) -> None:
@@ -317,7 +313,7 @@ async def test_a_request_that_was_worked_on_is_not_sent_again_in_silence(
 
 @pytest.mark.case("U01", "U17")
 @pytest.mark.parametrize("profile", ["transparent"])
-async def test_the_transparent_profile_tries_again_before_a_head(profile: Any, autojump_clock: MockClock) -> None:
+async def test_transparent_profile_retries_before_a_head(profile: Any, autojump_clock: MockClock) -> None:
     async with faulty(settings=Settings(profile=profile)) as home:
         connecting(home, broken(NOBODY))
         answered = await home.ask()

@@ -56,7 +56,7 @@ def told_as(values: list[Any], mode: str, code: str, tool: str, visible: str) ->
 @pytest.mark.parametrize(("end", "head", "partial", "ending"), CASES)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("frames", "tool"), [(HALF_CALL, TOOL), (TEXT, "")], ids=["in a call", "in a text"])
-async def test_a_stream_cut_after_delivery_is_told_and_never_completed(
+async def test_cut_after_delivery_is_reported_and_not_completed(
     frames: tuple[bytes, ...],
     tool: str,
     mode: Any,
@@ -84,7 +84,7 @@ async def test_a_stream_cut_after_delivery_is_told_and_never_completed(
 
 @pytest.mark.parametrize(("end", "head", "partial", "ending"), CASES)
 @pytest.mark.parametrize("mode", ["warn"])
-async def test_a_held_call_that_is_cut_behind_a_text_is_told_in_words(
+async def test_cut_held_call_after_text_is_explained_in_the_text(
     mode: Any, end: End, head: bytes, partial: bytes, ending: str, autojump_clock: MockClock
 ) -> None:
     peer = Peer(role(), text("so: "), *HALF_CALL[1:], *([partial] if partial else []), head=head, end=end, every_s=1)
@@ -96,7 +96,7 @@ async def test_a_held_call_that_is_cut_behind_a_text_is_told_in_words(
 
 @pytest.mark.parametrize(("end", "head", "partial", "ending"), CASES)
 @pytest.mark.parametrize("mode", ["error", "both"])
-async def test_a_held_call_that_no_attempt_completes_is_told_in_the_stream(
+async def test_held_call_that_no_attempt_completes_is_reported_in_the_stream(
     mode: Any, end: End, head: bytes, partial: bytes, ending: str, autojump_clock: MockClock
 ) -> None:
     """An HTTP error would say nothing of the call, and clients ask again after one: seven times, or for ever."""
@@ -111,7 +111,7 @@ async def test_a_held_call_that_no_attempt_completes_is_told_in_the_stream(
 
 
 @pytest.mark.parametrize(("end", "head", "partial", "ending"), CASES)
-async def test_the_transparent_profile_passes_a_cut_on_as_a_cut(
+async def test_transparent_profile_passes_a_cut_on(
     end: End, head: bytes, partial: bytes, ending: str, autojump_clock: MockClock
 ) -> None:
     peer = Peer(*HALF_CALL, *([partial] if partial else []), head=head, end=end, every_s=1)
@@ -124,7 +124,7 @@ async def test_the_transparent_profile_passes_a_cut_on_as_a_cut(
 
 
 @pytest.mark.parametrize(("end", "head", "partial", "ending"), CASES)
-async def test_a_stream_cut_before_delivery_is_asked_again(
+async def test_cut_before_delivery_is_retried(
     end: End, head: bytes, partial: bytes, ending: str, autojump_clock: MockClock
 ) -> None:
     bad = Peer(role(), usage(), *([partial] if partial else []), head=head, end=end)
@@ -146,7 +146,7 @@ async def test_a_stream_cut_before_delivery_is_asked_again(
 @pytest.mark.parametrize("end", ["rst", "fin"])
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Ty"], ids=["silently", "in the head"])
 @pytest.mark.parametrize("body", [ASKED, PLAIN], ids=["a stream", "a whole answer"])
-async def test_a_connection_lost_before_the_head_is_tried_three_times(
+async def test_connection_lost_before_the_head_is_tried_three_times(
     body: Any, head: bytes, end: End, autojump_clock: MockClock
 ) -> None:
     async with faulty(peer := Peer(head=head, end=end)) as home:
@@ -160,7 +160,7 @@ async def test_a_connection_lost_before_the_head_is_tried_three_times(
 
 
 @pytest.mark.case("U17")
-async def test_an_exchange_that_may_have_been_done_is_not_repeated(autojump_clock: MockClock) -> None:
+async def test_other_exchanges_are_not_repeated(autojump_clock: MockClock) -> None:
     async with faulty(peer := Peer(head=b"", end="rst")) as home:
         answered = await home.ask(b"{}", path="/v1/batches")
         await judged(home, answered, "reset", came=b"")
@@ -170,7 +170,7 @@ async def test_an_exchange_that_may_have_been_done_is_not_repeated(autojump_cloc
 @pytest.mark.case("U19", "U20", "U18")
 @pytest.mark.parametrize(("end", "ending"), [("fin", "truncated"), ("rst", "reset")])
 @pytest.mark.parametrize("how", [{"body": PLAIN}, {"body": b"{}", "path": "/v1/embeddings"}], ids=["chat", "exchange"])
-async def test_half_of_a_whole_answer_is_passed_on_as_a_cut(
+async def test_half_a_whole_answer_is_passed_on_as_a_cut(
     how: dict[str, Any], end: End, ending: str, autojump_clock: MockClock
 ) -> None:
     peer = Peer(b'{"choices":[{"mess', head=JSON_HEAD, end=end, every_s=1)
@@ -187,7 +187,7 @@ async def test_half_of_a_whole_answer_is_passed_on_as_a_cut(
 @pytest.mark.parametrize("head", [HEAD, UNTIL_CLOSE], ids=["chunked", "until the close"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("tool", [True, False], ids=["calls", "text"])
-async def test_a_finish_completes_without_its_terminator(
+async def test_finish_completes_without_a_terminator(
     tool: bool, mode: Any, head: bytes, end: End, autojump_clock: MockClock
 ) -> None:
     if head is UNTIL_CLOSE and end == "final":
@@ -238,7 +238,7 @@ async def test_silence_without_keepalives_is_a_gateway_timeout(
 
 
 @pytest.mark.case("U22", "U23")
-async def test_attempts_go_on_behind_keepalives(autojump_clock: MockClock) -> None:
+async def test_attempts_continue_after_keepalives(autojump_clock: MockClock) -> None:
     """A keepalive and the 200 that it fixes are no delivery."""
     bad, good = Peer(role(), end="fin", before_s=40), Peer(*TEXT, finish(), DONE, before_s=40)
     async with faulty(bad, good) as home:
@@ -256,7 +256,7 @@ async def test_attempts_go_on_behind_keepalives(autojump_clock: MockClock) -> No
 
 @pytest.mark.case("U24")
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_stall_in_a_call_ends_at_the_idle_limit(mode: Any, autojump_clock: MockClock) -> None:
+async def test_stall_inside_a_call_ends_at_the_idle_deadline(mode: Any, autojump_clock: MockClock) -> None:
     peer = Peer(role(), text("so: "), call('{"path":"/tmp/a","te', TOOL), end="stall")
     async with faulty(peer, settings=Settings(on_partial=mode)) as home:
         answered = await home.ask()
@@ -270,7 +270,7 @@ async def test_a_stall_in_a_call_ends_at_the_idle_limit(mode: Any, autojump_cloc
 
 
 @pytest.mark.case("U24")
-async def test_a_stall_in_the_transparent_profile_is_a_cut(autojump_clock: MockClock) -> None:
+async def test_stall_in_the_transparent_profile_is_a_cut(autojump_clock: MockClock) -> None:
     async with faulty(peer := Peer(*HALF_CALL, end="stall"), settings=Settings(profile="transparent")) as home:
         answered = await home.ask()
         assert (answered.body, answered.ended in ("cut", "reset")) == (peer.body, True)
@@ -280,7 +280,9 @@ async def test_a_stall_in_the_transparent_profile_is_a_cut(autojump_clock: MockC
 
 @pytest.mark.case("U25")
 @pytest.mark.parametrize("frames", [(*TEXT, finish()), (*TEXT, finish(), usage())], ids=["finish", "finish and usage"])
-async def test_silence_behind_the_finish_has_two_seconds(frames: tuple[bytes, ...], autojump_clock: MockClock) -> None:
+async def test_terminator_is_awaited_for_two_seconds_after_the_finish(
+    frames: tuple[bytes, ...], autojump_clock: MockClock
+) -> None:
     async with faulty(peer := Peer(*frames, end="stall")) as home:
         answered = await home.ask()
         assert (answered.status, answered.ended) == (200, "chunked")
@@ -291,7 +293,7 @@ async def test_silence_behind_the_finish_has_two_seconds(frames: tuple[bytes, ..
 
 
 @pytest.mark.case("U25")
-async def test_in_the_transparent_profile_silence_is_the_upstream_s_own(autojump_clock: MockClock) -> None:
+async def test_transparent_profile_does_not_end_silence_after_the_finish(autojump_clock: MockClock) -> None:
     """What comes later would be lost by who hangs up first; a client that needs no more leaves."""
     peer = Peer(*TEXT, finish(), end="stall")
     async with faulty(peer, settings=Settings(profile="transparent"), route={"idle_s": 40.0}) as home:
@@ -302,7 +304,7 @@ async def test_in_the_transparent_profile_silence_is_the_upstream_s_own(autojump
 
 
 @pytest.mark.case("U25")
-async def test_what_comes_within_the_two_seconds_counts(autojump_clock: MockClock) -> None:
+async def test_frames_within_the_grace_period_count(autojump_clock: MockClock) -> None:
     asked = {**ASKED, "stream_options": {"include_usage": True}}
     async with faulty(peer := Peer(*TEXT, finish(), usage(), DONE, every_s=0.9)) as home:
         answered = await home.ask(asked)
@@ -311,7 +313,7 @@ async def test_what_comes_within_the_two_seconds_counts(autojump_clock: MockCloc
 
 
 @pytest.mark.case("U25")
-async def test_another_choice_that_begins_takes_the_grace_away(autojump_clock: MockClock) -> None:
+async def test_new_choice_cancels_the_grace_period(autojump_clock: MockClock) -> None:
     def of(index: int, delta: dict[str, Any], reason: str | None = None) -> bytes:
         return frame(choices=[{"index": index, "delta": delta, "finish_reason": reason}])
 
@@ -336,7 +338,7 @@ PINGS = {
 @pytest.mark.case("U26")
 @pytest.mark.parametrize("ping", PINGS.values(), ids=PINGS)
 @pytest.mark.parametrize(("frames", "limit_s"), [((), 600), (TEXT, 300)], ids=["first", "behind a text"])
-async def test_signs_of_life_are_no_progress(
+async def test_pings_and_comments_do_not_reset_the_stall_timer(
     frames: tuple[bytes, ...], limit_s: float, ping: bytes, autojump_clock: MockClock
 ) -> None:
     flags = ["foreign"] if b"type" in ping else []
@@ -352,7 +354,7 @@ async def test_signs_of_life_are_no_progress(
 @pytest.mark.case("U60")
 @pytest.mark.parametrize("gap_s", [5, 290])
 @pytest.mark.parametrize("profile", ["strict", "transparent"])
-async def test_a_stream_of_hours_has_no_hidden_limit(profile: Any, gap_s: float, autojump_clock: MockClock) -> None:
+async def test_stream_of_hours_has_no_hidden_limit(profile: Any, gap_s: float, autojump_clock: MockClock) -> None:
     frames = [role(), *[text("x")] * int(7_200 / gap_s), finish() + DONE]
     async with faulty(peer := Peer(*frames, every_s=gap_s), settings=Settings(profile=profile)) as home:
         answered = await home.ask()
@@ -362,7 +364,7 @@ async def test_a_stream_of_hours_has_no_hidden_limit(profile: Any, gap_s: float,
 
 
 @pytest.mark.case("U60")
-async def test_an_exchange_of_hours_has_no_hidden_limit_either(autojump_clock: MockClock) -> None:
+async def test_other_exchange_of_hours_has_no_hidden_limit(autojump_clock: MockClock) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\nTransfer-Encoding: chunked\r\n\r\n"
     async with faulty(peer := Peer(*[b"\xff\x00"] * 100, head=head, every_s=250)) as home:
         answered = await home.ask(b"{}", path="/v1/audio/speech")

@@ -64,7 +64,7 @@ def said(answered: Any) -> str:
 
 
 def statuses(answered: Any) -> list[str]:
-    """What it is told of tools."""
+    """Return the lifecycle frames that a client got."""
     return [value["status"] for value in sent_payloads(answered) if "status" in as_object(value)]
 
 
@@ -73,7 +73,7 @@ def statuses(answered: Any) -> list[str]:
 
 @pytest.mark.case("U27")
 @BOTH
-async def test_bytes_that_come_one_by_one_are_the_same_stream(settings: Settings, autojump_clock: MockClock) -> None:
+async def test_single_byte_reads_give_the_same_stream(settings: Settings, autojump_clock: MockClock) -> None:
     async with faulty(Peer(GOLDEN), settings=settings) as home:
         whole = (await home.ask(WITH_USAGE)).body
     async with faulty(Peer(*[bytes([byte]) for byte in GOLDEN]), settings=settings) as home:
@@ -86,7 +86,7 @@ async def test_bytes_that_come_one_by_one_are_the_same_stream(settings: Settings
 
 @pytest.mark.case("U28")
 @pytest.mark.slow
-async def test_a_cut_at_any_byte_changes_nothing(autojump_clock: MockClock) -> None:
+async def test_read_boundaries_change_nothing(autojump_clock: MockClock) -> None:
     """Through the whole proxy; tests/laws cut every golden stream in the core."""
 
     async def each(stream: trio.abc.Stream) -> None:
@@ -117,8 +117,8 @@ class Counting(MemoryStore):
 
 @pytest.mark.case("U27")
 @pytest.mark.slow
-async def test_a_mebibyte_in_single_bytes_is_written_frame_by_frame() -> None:
-    """A quarter of it in the default suite, all in `make failures` and `make laws`."""
+async def test_mebibyte_in_single_bytes_is_written_frame_by_frame() -> None:
+    """A quarter in the default suite, the whole in `make failures` and `make laws`."""
     parts = 1 if FULL else 4
     body = role() + b"".join(text("x" * 800) for _ in range(1_152 // parts)) + finish() + DONE
     assert len(body) >= 1024 * 1024 // parts
@@ -185,7 +185,7 @@ async def test_every_letter_passes(content: str, settings: Settings, autojump_cl
 
 
 @pytest.mark.case("U34")
-async def test_a_bom_counts_at_the_start_alone(autojump_clock: MockClock) -> None:
+async def test_bom_counts_only_at_the_start(autojump_clock: MockClock) -> None:
     plain = role() + text("a") + text("\ufeffb") + finish() + DONE
     async with faulty(Peer(b"\xef\xbb\xbf" + plain)) as home:
         answered = await home.ask()
@@ -194,7 +194,7 @@ async def test_a_bom_counts_at_the_start_alone(autojump_clock: MockClock) -> Non
 
 
 @pytest.mark.case("U35")
-async def test_bytes_that_are_no_utf_8_are_replaced_and_kept(autojump_clock: MockClock) -> None:
+async def test_invalid_utf_8_is_replaced_and_recorded(autojump_clock: MockClock) -> None:
     came = role() + delta(b'{"content":"a\xff\xfeb"}') + finish() + DONE
     async with faulty(Peer(came)) as home:
         answered = await home.ask()
@@ -207,7 +207,7 @@ async def test_bytes_that_are_no_utf_8_are_replaced_and_kept(autojump_clock: Moc
 
 
 @pytest.mark.case("U35")
-async def test_a_letter_may_be_cut_by_a_read(autojump_clock: MockClock) -> None:
+async def test_read_may_split_a_character(autojump_clock: MockClock) -> None:
     came = role() + text("é🎉") + finish() + DONE
     place = came.index("🎉".encode()) + 2
     async with faulty(Peer(came[:place], came[place:], every_s=1)) as home:
@@ -218,7 +218,7 @@ async def test_a_letter_may_be_cut_by_a_read(autojump_clock: MockClock) -> None:
 
 @pytest.mark.case("U36")
 @pytest.mark.parametrize("byte", [b"\x00", b"\x01", b"\x1f"])
-async def test_a_raw_control_character_is_no_json(byte: bytes, autojump_clock: MockClock) -> None:
+async def test_raw_control_character_is_invalid_json(byte: bytes, autojump_clock: MockClock) -> None:
     came = role() + text("a") + delta(b'{"content":"%b"}' % byte) + text("b") + finish() + DONE
     async with faulty(Peer(came)) as home:
         answered = await home.ask()
@@ -228,7 +228,7 @@ async def test_a_raw_control_character_is_no_json(byte: bytes, autojump_clock: M
 
 @pytest.mark.case("U37")
 @BOTH
-async def test_half_an_emoji_a_delta_is_one_emoji(settings: Settings, autojump_clock: MockClock) -> None:
+async def test_surrogate_halves_in_two_deltas_become_one_emoji(settings: Settings, autojump_clock: MockClock) -> None:
     came = role() + delta(b'{"content":"a\\ud83d"}') + delta(b'{"content":"\\ude00b"}') + finish() + DONE
     async with faulty(Peer(came), settings=settings) as home:
         answered = await home.ask()
@@ -255,7 +255,7 @@ BAD: dict[str, tuple[bytes, str | None]] = {
 @pytest.mark.case("U38", "U39")
 @pytest.mark.parametrize(("payload", "flag"), BAD.values(), ids=BAD)
 @BOTH
-async def test_a_frame_that_says_nothing_is_kept_and_withheld(
+async def test_empty_frame_is_recorded_and_withheld(
     settings: Settings, payload: bytes, flag: str, autojump_clock: MockClock
 ) -> None:
     before, behind = role() + text("a"), text("b") + finish() + DONE
@@ -278,7 +278,7 @@ async def test_a_frame_that_says_nothing_is_kept_and_withheld(
         pytest.param(b'"n":-0.0,"m":1E5', id="odd numbers"),
     ],
 )
-async def test_odd_json_passes_as_its_very_bytes(extra: bytes, settings: Settings, autojump_clock: MockClock) -> None:
+async def test_unusual_json_passes_byte_for_byte(extra: bytes, settings: Settings, autojump_clock: MockClock) -> None:
     came = role() + text("a") + delta(b'{"content":"b",%b}' % extra) + finish() + DONE
     async with faulty(Peer(came), settings=settings) as home:
         answered = await home.ask()
@@ -303,7 +303,7 @@ async def test_a_second_terminator_is_withheld(every_s: float, autojump_clock: M
 @BOTH
 @pytest.mark.parametrize("end", ["final", "stall"])
 @pytest.mark.parametrize("late", [text("late"), usage(), call('{"a":1}', TOOL)], ids=["text", "usage", "a call"])
-async def test_what_comes_behind_the_terminator_is_taped_and_not_delivered(
+async def test_data_after_the_terminator_is_recorded_but_not_delivered(
     late: bytes, end: Any, settings: Settings, autojump_clock: MockClock
 ) -> None:
     whole = role() + text("a") + finish() + DONE
@@ -315,7 +315,7 @@ async def test_what_comes_behind_the_terminator_is_taped_and_not_delivered(
 
 
 @pytest.mark.case("U41")
-async def test_a_peer_that_goes_on_for_ever_is_closed(autojump_clock: MockClock) -> None:
+async def test_endless_upstream_is_closed_after_the_terminator(autojump_clock: MockClock) -> None:
     whole = role() + text("a") + finish() + DONE
     async with faulty(Peer(whole, *[text("late")] * 1_000, every_s=0.01)) as home:
         answered = await home.ask()
@@ -329,7 +329,7 @@ async def test_a_peer_that_goes_on_for_ever_is_closed(autojump_clock: MockClock)
 @pytest.mark.parametrize(
     "done", [b"data:[DONE]\n\n", b"data: [DONE]  \n\n", b"data:  [DONE] \r\n\r\n", b"data: [DONE]"]
 )
-async def test_a_terminator_may_be_written_otherwise(done: bytes, autojump_clock: MockClock) -> None:
+async def test_terminator_variants_are_accepted(done: bytes, autojump_clock: MockClock) -> None:
     whole = role() + text("a") + finish()
     async with faulty(Peer(whole, done)) as home:
         answered = await home.ask()
@@ -338,7 +338,7 @@ async def test_a_terminator_may_be_written_otherwise(done: bytes, autojump_clock
 
 
 @pytest.mark.case("U42")
-async def test_a_terminator_in_small_letters_is_data(autojump_clock: MockClock) -> None:
+async def test_lower_case_terminator_is_data(autojump_clock: MockClock) -> None:
     whole = role() + text("a") + finish()
     async with faulty(Peer(whole, b"data: [done]\n\n")) as home:
         answered = await home.ask()
@@ -376,7 +376,7 @@ async def test_an_error_before_content_is_an_http_error(
 
 
 @pytest.mark.case("U43")
-async def test_an_error_that_passes_is_never_seen(autojump_clock: MockClock) -> None:
+async def test_error_before_a_successful_retry_is_never_seen(autojump_clock: MockClock) -> None:
     good = Peer(role(), text("a"), finish(), DONE)
     async with faulty(Peer(raw(OVERLOADED)), good) as home:
         each_its_own(home)
@@ -390,7 +390,7 @@ async def test_an_error_that_passes_is_never_seen(autojump_clock: MockClock) -> 
 @pytest.mark.parametrize("payload", [OVERLOADED, LOST, INVALID], ids=["overloaded", "lost", "invalid"])
 @pytest.mark.parametrize("event", [b"", b"event: error\n"], ids=["", "as an event"])
 @pytest.mark.parametrize("tool", ["", TOOL], ids=["in a text", "in a call"])
-async def test_an_error_behind_content_is_relayed(
+async def test_error_after_content_is_relayed(
     tool: str, event: bytes, payload: bytes, mode: Any, autojump_clock: MockClock
 ) -> None:
     frames = [role(), text("so: "), *([call('{"a', tool)] if tool else [])]
@@ -414,7 +414,7 @@ async def test_an_error_as_a_whole_answer_is_an_error(autojump_clock: MockClock)
 
 
 @pytest.mark.case("U43")
-async def test_an_error_in_the_transparent_profile_passes_as_it_is(autojump_clock: MockClock) -> None:
+async def test_error_in_the_transparent_profile_passes_unchanged(autojump_clock: MockClock) -> None:
     async with faulty(peer := Peer(raw(OVERLOADED), DONE), settings=TRANSPARENT) as home:
         answered = await home.ask()
         assert (answered.status, answered.body) == (200, peer.body)
@@ -496,7 +496,7 @@ OPEN_CALLS = {"never closed": '{"path":"/tmp', "no JSON": "{path: a}", "nothing 
 @pytest.mark.parametrize("arguments", OPEN_CALLS.values(), ids=OPEN_CALLS)
 @pytest.mark.parametrize("mode", ["error", "warn", "both"])
 @pytest.mark.parametrize("before", [(), (text("so: "),)], ids=["alone", "behind a text"])
-async def test_a_claimed_call_that_is_no_json_is_malformed(
+async def test_claimed_call_with_invalid_json_is_malformed(
     before: tuple[bytes, ...], mode: Any, arguments: str, autojump_clock: MockClock
 ) -> None:
     peer = Peer(role(), *before, call(arguments, TOOL), finish("tool_calls"), DONE, every_s=0.1)
@@ -519,7 +519,7 @@ async def test_a_claimed_call_that_is_no_json_is_malformed(
 @pytest.mark.case("U46")
 @pytest.mark.parametrize("mode", ["error", "warn", "both"])
 @pytest.mark.parametrize("tools", ["live", "held"])
-async def test_a_length_in_a_call_is_the_upstreams_own_word(tools: Any, mode: Any, autojump_clock: MockClock) -> None:
+async def test_finish_length_inside_a_call_is_kept(tools: Any, mode: Any, autojump_clock: MockClock) -> None:
     peer = Peer(role(), text("so: "), call('{"path":"/tmp', TOOL), finish("length"), DONE, every_s=0.1)
     async with faulty(peer, settings=Settings(on_partial=mode, tools=tools)) as home:
         answered = await home.ask()
@@ -536,7 +536,7 @@ async def test_a_length_in_a_call_is_the_upstreams_own_word(tools: Any, mode: An
 
 
 @pytest.mark.case("U47")
-async def test_internal_tools_and_orphans_have_no_life_on_the_wire(autojump_clock: MockClock) -> None:
+async def test_internal_tools_and_orphans_get_no_lifecycle_frames(autojump_clock: MockClock) -> None:
     asked = {
         **ASKED,
         "messages": [
@@ -560,7 +560,7 @@ async def test_internal_tools_and_orphans_have_no_life_on_the_wire(autojump_cloc
 
 @pytest.mark.case("U48")
 @pytest.mark.parametrize("asks", [True, False], ids=["asked for", "not asked for"])
-async def test_a_usage_chunk_is_relayed_once_and_only_when_asked_for(asks: bool, autojump_clock: MockClock) -> None:
+async def test_usage_chunk_is_relayed_once_and_only_on_request(asks: bool, autojump_clock: MockClock) -> None:
     missing = raw(b'{"id":"c1","object":"chat.completion.chunk","created":1,"model":"m","usage":{"total_tokens":3}}')
     peer = Peer(role(), text("a"), finish(), usage(), usage(), missing, DONE)
     async with faulty(peer) as home:
@@ -571,7 +571,7 @@ async def test_a_usage_chunk_is_relayed_once_and_only_when_asked_for(asks: bool,
 
 
 @pytest.mark.case("U48")
-async def test_usage_that_rides_on_a_chunk_stays_there(autojump_clock: MockClock) -> None:
+async def test_usage_inside_a_chunk_stays_there(autojump_clock: MockClock) -> None:
     riding = frame({}, "stop", usage={"total_tokens": 3})
     async with faulty(peer := Peer(role(), text("a"), riding, DONE)) as home:
         answered = await home.ask()
@@ -581,7 +581,7 @@ async def test_usage_that_rides_on_a_chunk_stays_there(autojump_clock: MockClock
 
 @pytest.mark.case("U48")
 @pytest.mark.parametrize("asks", [True, False], ids=["the client asks", "the route asks"])
-async def test_a_route_may_ask_for_usage_that_its_client_does_not_see(asks: bool, autojump_clock: MockClock) -> None:
+async def test_route_can_request_usage_that_its_client_does_not_see(asks: bool, autojump_clock: MockClock) -> None:
     peer = Peer(role(), text("a"), finish(), usage(), DONE)
     async with faulty(peer, route={"include_usage": True}) as home:
         answered = await home.ask(WITH_USAGE if asks else ASKED)
@@ -602,7 +602,7 @@ async def test_a_route_may_ask_for_usage_that_its_client_does_not_see(asks: bool
         pytest.param(b'event: execute\ndata: {"code":"alert(1)"}\n\n', id="code"),
     ],
 )
-async def test_events_of_somebody_else_are_never_relayed_as_ours(foreign: bytes, autojump_clock: MockClock) -> None:
+async def test_upstream_events_are_never_relayed_as_ours(foreign: bytes, autojump_clock: MockClock) -> None:
     peer = Peer(role(), text("a"), foreign, text("b"), finish(), DONE)
     async with faulty(peer) as home:
         answered = await home.ask()
@@ -614,7 +614,7 @@ async def test_events_of_somebody_else_are_never_relayed_as_ours(foreign: bytes,
 
 @pytest.mark.case("U50")
 @BOTH
-async def test_what_we_do_not_know_passes_byte_for_byte(settings: Settings, autojump_clock: MockClock) -> None:
+async def test_unknown_members_pass_byte_for_byte(settings: Settings, autojump_clock: MockClock) -> None:
     first = delta(b'{"role":"assistant","content":"","reasoning_content":"hm", "extra_content":{"google":{"s": 1.50}}}')
     odd = frame({"content": "a", "x_unknown": {"b": [1, None]}}, system_fingerprint="fp", x_top={"y": 1})
     peer = Peer(first, odd, text("b"), finish(), DONE)
@@ -626,7 +626,7 @@ async def test_what_we_do_not_know_passes_byte_for_byte(settings: Settings, auto
 
 @pytest.mark.case("U61")
 @pytest.mark.parametrize("created", [0, -1, 99_999_999_999_999, None, "yesterday", 1.5])
-async def test_an_upstreams_clock_orders_nothing(created: Any, autojump_clock: MockClock) -> None:
+async def test_upstream_timestamps_order_nothing(created: Any, autojump_clock: MockClock) -> None:
     frames = [frame({"content": letter}, created=value) for letter, value in zip("abc", (5, created, 1), strict=True)]
     async with faulty(peer := Peer(role(), *frames, finish(), DONE, every_s=1)) as home:
         answered = await home.ask()

@@ -43,9 +43,7 @@ def head(*lines: str, status: int = 200) -> bytes:
 @pytest.mark.case("U51")
 @pytest.mark.parametrize(("coding", "packed"), [("gzip", gzip.compress(GOOD)), ("deflate", zlib.compress(GOOD))])
 @pytest.mark.parametrize("size", [1, 50, 10_000])
-async def test_a_stream_that_comes_compressed_is_decoded(
-    coding: str, packed: bytes, size: int, autojump_clock: MockClock
-) -> None:
+async def test_compressed_stream_is_decoded(coding: str, packed: bytes, size: int, autojump_clock: MockClock) -> None:
     pieces = [packed[at : at + size] for at in range(0, len(packed), size)]
     named = head("Content-Type: text/event-stream", f"Content-Encoding: {coding}", "Transfer-Encoding: chunked")
     async with faulty(Peer(*pieces, head=named)) as home:
@@ -57,7 +55,7 @@ async def test_a_stream_that_comes_compressed_is_decoded(
 
 
 @pytest.mark.case("U51")
-async def test_a_whole_answer_that_comes_compressed_is_decoded_with_its_headers(autojump_clock: MockClock) -> None:
+async def test_compressed_whole_answer_is_decoded_with_its_headers(autojump_clock: MockClock) -> None:
     async with faulty(length(gzip.compress(WHOLE), 200, "application/json", "Content-Encoding: gzip")) as home:
         answered = await home.ask(PLAIN)
         assert (answered.status, answered.body, answered.ended) == (200, WHOLE, "chunked")
@@ -66,7 +64,7 @@ async def test_a_whole_answer_that_comes_compressed_is_decoded_with_its_headers(
 
 
 @pytest.mark.case("U51")
-async def test_an_error_that_comes_compressed_is_decoded(autojump_clock: MockClock) -> None:
+async def test_compressed_error_is_decoded(autojump_clock: MockClock) -> None:
     said = b'{"error":{"message":"no"}}'
     async with faulty(length(gzip.compress(said), 400, "application/json", "Content-Encoding: gzip")) as home:
         answered = await home.ask()
@@ -77,7 +75,7 @@ async def test_an_error_that_comes_compressed_is_decoded(autojump_clock: MockClo
 @pytest.mark.case("U51")
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, br", "aes128gcm"])
 @pytest.mark.parametrize("body", [ASKED, PLAIN], ids=["a stream", "a whole answer"])
-async def test_another_compression_is_no_answer(coding: str, body: Any, autojump_clock: MockClock) -> None:
+async def test_unknown_compression_is_a_protocol_error(coding: str, body: Any, autojump_clock: MockClock) -> None:
     async with faulty(peer := length(b"\x1b\x00\x00", 200, "text/event-stream", f"Content-Encoding: {coding}")) as home:
         answered = await home.ask(body)
         assert (answered.status, error_of(answered)["code"]) == (502, "protocol")
@@ -87,7 +85,7 @@ async def test_another_compression_is_no_answer(coding: str, body: Any, autojump
 
 @pytest.mark.case("U51")
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
-async def test_damage_in_the_compression_is_no_answer(kind: str, autojump_clock: MockClock) -> None:
+async def test_damaged_compression_is_a_protocol_error(kind: str, autojump_clock: MockClock) -> None:
     async with faulty(length(b"not gzip at all", 200, kind, "Content-Encoding: gzip")) as home:
         answered = await home.ask()
         assert (answered.status, error_of(answered)["code"]) == (502, "protocol")
@@ -95,7 +93,7 @@ async def test_damage_in_the_compression_is_no_answer(kind: str, autojump_clock:
 
 
 @pytest.mark.case("U51")
-async def test_an_exchange_passes_compressed_as_it_came(autojump_clock: MockClock) -> None:
+async def test_compressed_exchange_passes_unchanged(autojump_clock: MockClock) -> None:
     peer = length(gzip.compress(WHOLE), 200, "application/json", "Content-Encoding: gzip")
     async with faulty(peer, targets=[Target(name="no key of ours", url="http://127.0.0.1:9/v1")]) as home:
         answered = await home.ask(b"", path="/v1/models", method="GET")
@@ -104,7 +102,7 @@ async def test_an_exchange_passes_compressed_as_it_came(autojump_clock: MockCloc
 
 
 @pytest.mark.case("U51", "U07")
-async def test_an_exchange_that_may_echo_our_key_is_looked_into(autojump_clock: MockClock) -> None:
+async def test_compressed_exchange_is_searched_for_our_key(autojump_clock: MockClock) -> None:
     async with faulty(length(gzip.compress(WHOLE), 200, "application/json", "Content-Encoding: gzip")) as home:
         answered = await home.ask(b"", path="/v1/models", method="GET")
         assert (answered.body, answered.header(b"content-encoding"), answered.ended) == (WHOLE, None, "chunked")
@@ -114,7 +112,7 @@ async def test_an_exchange_that_may_echo_our_key_is_looked_into(autojump_clock: 
 @pytest.mark.case("U52")
 @pytest.mark.parametrize("coding", ["gzip", pytest.param("deflate", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
-async def test_a_decompression_bomb_is_a_limit(kind: str, coding: str, autojump_clock: MockClock) -> None:
+async def test_decompression_bomb_ends_as_limit(kind: str, coding: str, autojump_clock: MockClock) -> None:
     plain = b": " + b"x" * 60_000_000
     bomb = gzip.compress(plain) if coding == "gzip" else zlib.compress(plain)
     peer = length(bomb, 200, kind, f"Content-Encoding: {coding}")
@@ -126,7 +124,7 @@ async def test_a_decompression_bomb_is_a_limit(kind: str, coding: str, autojump_
 
 
 @pytest.mark.case("U52")
-async def test_a_bomb_behind_content_ends_the_stream_as_a_limit(autojump_clock: MockClock) -> None:
+async def test_bomb_after_content_ends_the_stream_as_limit(autojump_clock: MockClock) -> None:
     bomb = gzip.compress(role() + text("hi") + b": " + b"x" * 60_000_000)
     named = head("Content-Type: text/event-stream", "Content-Encoding: gzip", "Transfer-Encoding: chunked")
     async with faulty(Peer(bomb, head=named)) as home:
@@ -140,7 +138,7 @@ async def test_a_bomb_behind_content_ends_the_stream_as_a_limit(autojump_clock: 
 
 
 @pytest.mark.case("U53")
-async def test_a_length_that_is_too_short_for_the_stream_is_a_cut(autojump_clock: MockClock) -> None:
+async def test_content_length_too_short_for_the_stream_is_a_cut(autojump_clock: MockClock) -> None:
     """Fewer bytes come than were promised."""
     named = head("Content-Type: text/event-stream", "Content-Length: 5000")
     async with faulty(Peer(role() + text("hi"), head=named, end="fin")) as home:
@@ -151,7 +149,7 @@ async def test_a_length_that_is_too_short_for_the_stream_is_a_cut(autojump_clock
 
 @pytest.mark.case("U53")
 @ALL
-async def test_what_comes_beyond_a_length_is_nobodys(how: dict[str, Any], autojump_clock: MockClock) -> None:
+async def test_bytes_beyond_the_content_length_are_ignored(how: dict[str, Any], autojump_clock: MockClock) -> None:
     body, kind = (GOOD, "text/event-stream") if how["body"] is ASKED else (WHOLE, "application/json")
     named = head(f"Content-Type: {kind}", f"Content-Length: {len(body)}")
     async with faulty(Peer(body + b"HTTP/1.1 200 OK\r\nX-Evil: 1\r\n\r\n", head=named)) as home:
@@ -184,7 +182,7 @@ BAD_HEADS: dict[str, tuple[str, bytes]] = {
     "says", [pytest.param(bad, id=name, marks=pytest.mark.case(case)) for name, (case, bad) in BAD_HEADS.items()]
 )
 @ALL
-async def test_a_head_that_is_no_head_is_no_answer(says: bytes, how: dict[str, Any], autojump_clock: MockClock) -> None:
+async def test_invalid_head_is_a_protocol_error(says: bytes, how: dict[str, Any], autojump_clock: MockClock) -> None:
     async with faulty(peer := Peer(head=says, end="stall")) as home:
         answered = await home.ask(**how)
         assert (answered.status, error_of(answered)["code"]) == (502, "protocol")
@@ -216,7 +214,7 @@ BAD_CHUNKS = {
 @pytest.mark.case("U54")
 @pytest.mark.parametrize("bad", BAD_CHUNKS.values(), ids=BAD_CHUNKS)
 @pytest.mark.parametrize("before", [b"", role(), role() + text("hi")], ids=["first", "behind a role", "behind content"])
-async def test_chunks_that_are_none_end_the_stream(before: bytes, bad: bytes, autojump_clock: MockClock) -> None:
+async def test_invalid_chunks_end_the_stream(before: bytes, bad: bytes, autojump_clock: MockClock) -> None:
     pieces = [chunk(before)] if before else []
     async with faulty(peer := Peer(*pieces, bad, head=HEAD, raw=True, every_s=0.1, end="stall")) as home:
         answered = await home.ask()
@@ -245,7 +243,7 @@ async def test_trailers_are_dropped(how: dict[str, Any], autojump_clock: MockClo
 
 @pytest.mark.case("U56")
 @ALL
-async def test_a_few_1xx_are_passed_over(how: dict[str, Any], autojump_clock: MockClock) -> None:
+async def test_informational_responses_are_skipped(how: dict[str, Any], autojump_clock: MockClock) -> None:
     body, kind = (GOOD, "text/event-stream") if how["body"] is ASKED else (WHOLE, "application/json")
     named = (
         head(status=100)
@@ -263,7 +261,7 @@ async def test_a_few_1xx_are_passed_over(how: dict[str, Any], autojump_clock: Mo
 
 @pytest.mark.case("U59")
 @pytest.mark.parametrize("status", [200, 413])
-async def test_an_answer_before_the_upload_is_whole_is_delivered(status: int, autojump_clock: MockClock) -> None:
+async def test_early_answer_to_an_upload_is_delivered(status: int, autojump_clock: MockClock) -> None:
     async def early(stream: trio.abc.Stream) -> None:
         await stream.receive_some()
         await stream.send_all(head("Content-Type: application/json", "Content-Length: 2", status=status) + b"no")
@@ -280,7 +278,7 @@ async def test_an_answer_before_the_upload_is_whole_is_delivered(status: int, au
 
 
 @pytest.mark.case("U59")
-async def test_an_answer_before_a_large_chat_request_is_out_is_delivered(autojump_clock: MockClock) -> None:
+async def test_early_answer_to_a_large_chat_request_is_delivered(autojump_clock: MockClock) -> None:
     async def early(stream: trio.abc.Stream) -> None:
         await stream.receive_some()
         await stream.send_all(head("Content-Type: application/json", "Content-Length: 2", status=413) + b"{}")
@@ -293,7 +291,7 @@ async def test_an_answer_before_a_large_chat_request_is_out_is_delivered(autojum
 
 
 @pytest.mark.case("U59")
-async def test_an_upload_is_taped_before_the_upstream_has_it(autojump_clock: MockClock) -> None:
+async def test_upload_is_recorded_before_it_is_sent_upstream(autojump_clock: MockClock) -> None:
     got: list[bytes] = []
 
     async def script(stream: trio.abc.Stream) -> None:
@@ -327,7 +325,7 @@ async def test_an_upload_is_taped_before_the_upstream_has_it(autojump_clock: Moc
         ("GET", 200, ["Content-Length: 0", "X-A: 1"], b""),
     ],
 )
-async def test_an_exchange_passes_as_it_is(
+async def test_other_exchanges_pass_unchanged(
     method: str, status: int, lines: list[str], body: bytes, autojump_clock: MockClock
 ) -> None:
     async with faulty(Peer(*([body] if body else []), head=head(*lines, status=status), raw=True)) as home:
@@ -340,7 +338,7 @@ async def test_an_exchange_passes_as_it_is(
 
 
 @pytest.mark.case("U20")
-async def test_an_exchange_that_ends_with_its_connection_says_so(autojump_clock: MockClock) -> None:
+async def test_exchange_ended_by_a_close_is_flagged_unframed(autojump_clock: MockClock) -> None:
     async with faulty(peer := Peer(b"abc", head=head("Content-Type: text/plain"), end="fin")) as home:
         answered = await home.ask(b"", path="/v1/files/1/content", method="GET")
         assert (answered.status, answered.body, answered.ended) == (200, b"abc", "chunked")
@@ -349,7 +347,7 @@ async def test_an_exchange_that_ends_with_its_connection_says_so(autojump_clock:
 
 @pytest.mark.case("U38", "U19")
 @pytest.mark.parametrize(("end", "ending"), [("final", "completed"), ("fin", "truncated"), ("rst", "reset")])
-async def test_an_exchange_of_events_is_framed_and_not_repaired(
+async def test_event_stream_of_another_endpoint_is_framed_but_not_repaired(
     end: Any, ending: str, autojump_clock: MockClock
 ) -> None:
     frames = (b"event: response.created\ndata: {}\n\n", b"data: not json\r\n\r\n", b": hello\n\n", b"data: hal")
@@ -363,7 +361,7 @@ async def test_an_exchange_of_events_is_framed_and_not_repaired(
 
 
 @pytest.mark.case("U59")
-async def test_the_transparent_profile_passes_a_strangers_body(autojump_clock: MockClock) -> None:
+async def test_transparent_profile_passes_a_foreign_body(autojump_clock: MockClock) -> None:
     async with faulty(length(b"<html>", 200, "text/html"), settings=Settings(profile="transparent")) as home:
         client = await home.connect()
         await client.send(post())

@@ -42,7 +42,7 @@ PIECE = 60_000
 
 
 def endless(what: bytes, size: int, first: bytes = b"") -> list[bytes]:
-    """So many bytes of it, in pieces."""
+    """Return so many bytes of a repeated line, in pieces."""
     return [*([first] if first else []), *[what * (PIECE // len(what))] * (size // PIECE)]
 
 
@@ -56,7 +56,7 @@ def endless(what: bytes, size: int, first: bytes = b"") -> list[bytes]:
         pytest.param(b"\0", id="NUL", marks=pytest.mark.slow),
     ],
 )
-async def test_an_endless_line_ends_at_the_cap(what: bytes, before: bytes, autojump_clock: MockClock) -> None:
+async def test_endless_line_ends_at_the_limit(what: bytes, before: bytes, autojump_clock: MockClock) -> None:
     pieces = ([before] if before else []) + endless(what, 100_000_000, b'data: {"choices":[{"delta":{"content":"')
     async with faulty(peer := Peer(*pieces)) as home:
         answered = await home.ask()
@@ -69,7 +69,7 @@ async def test_an_endless_line_ends_at_the_cap(what: bytes, before: bytes, autoj
 
 
 @pytest.mark.case("U29", "U30")
-async def test_an_event_up_to_the_cap_passes(autojump_clock: MockClock) -> None:
+async def test_event_up_to_the_limit_passes(autojump_clock: MockClock) -> None:
     edge = LINE_BYTES_MAX - len(text("")) + len(b"\n\n")
     big = text("x" * edge)
     assert len(big) - len(b"\n\n") == LINE_BYTES_MAX
@@ -86,7 +86,7 @@ async def test_an_event_up_to_the_cap_passes(autojump_clock: MockClock) -> None:
 @pytest.mark.case("U30")
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [b"data: 12345\n", b"data\n", b": c\n"], ids=["data", "empty data", "comments"])
-async def test_an_event_of_endless_lines_ends_at_the_cap(line: bytes, autojump_clock: MockClock) -> None:
+async def test_event_of_endless_lines_ends_at_the_limit(line: bytes, autojump_clock: MockClock) -> None:
     async with faulty(peer := Peer(role(), *endless(line, 12_000_000))) as home:
         answered = await home.ask()
         assert (answered.status, error_of(answered)["code"]) == (502, "limit")
@@ -98,7 +98,7 @@ async def test_an_event_of_endless_lines_ends_at_the_cap(line: bytes, autojump_c
 @pytest.mark.case("U31")
 @pytest.mark.slow
 @pytest.mark.parametrize("empty", [b"\n", b"\r\n", b"data:\n\n", b": c\n\n"], ids=["LF", "CRLF", "events", "comments"])
-async def test_thousands_of_empty_events_are_a_stream_like_any_other(empty: bytes, autojump_clock: MockClock) -> None:
+async def test_thousands_of_empty_events_pass(empty: bytes, autojump_clock: MockClock) -> None:
     flood = empty * 20_000
     pieces = [
         role() + text("a"),
@@ -131,7 +131,7 @@ async def test_flood_of_empty_events_is_taken_in_bounded_turns(empty: bytes, aut
 
 
 @pytest.mark.case("U29")
-async def test_a_stream_has_a_limit_as_a_whole(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_has_a_total_limit(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """256 MiB are a minute of a test, so the bound is made small here."""
     assert STREAM_BYTES_MAX == 256 * 1024 * 1024
     monkeypatch.setattr(relay, "STREAM_BYTES_MAX", 1_000_000)
@@ -158,7 +158,7 @@ GROWN: Any = {
 @pytest.mark.parametrize(
     ("name", "mebibytes"), [pytest.param(n, g[0], id=n, marks=pytest.mark.case(n[:3])) for n, g in GROWN.items()]
 )
-def test_memory_stays_within_its_bound(name: str, mebibytes: int, ordinary: int, tmp_path: Path) -> None:
+def test_memory_stays_bounded(name: str, mebibytes: int, ordinary: int, tmp_path: Path) -> None:
     """V6: the peak of a process of its own that serves one such stream, tape on disk, over that of an ordinary one.
 
     Three times the cap of 8 MiB is the aim and what is alive at once; the allocator keeps 8 MiB more that were freed.
@@ -211,7 +211,7 @@ BEHIND = b'data: {"type":"response.completed","key":"of nobody"}\n\n'
     [("/v1/responses", "strict", "completed"), ("/v1/chat/completions", "transparent", "limit")],
     ids=["an exchange", "a transparent stream"],
 )
-async def test_what_only_passes_passes_beyond_the_cap_of_an_event(
+async def test_transparent_stream_passes_beyond_the_event_limit(
     path: str, profile: Any, ending: str, size: int, autojump_clock: MockClock
 ) -> None:
     near = EVENT_BYTES_MAX - 30_000
@@ -243,7 +243,7 @@ async def test_what_only_passes_passes_beyond_the_cap_of_an_event(
         rests = [record for record in tape if record.kind == "rest"]
         assert rests[0].keys["limit"] in ("line", "event")
         assert len(rests[0].raw or b"") <= EVENT_BYTES_MAX + RECEIVE_BYTES_MAX
-        if profile == "transparent":  # whoever reads the tape comes to the same one ending
+        if profile == "transparent":  # reading the tape gives the same ending
             assert [event.ending for event in events(tape) if isinstance(event, Ended)] == [ending]
             assert _summary(tape)["ending"] == ending
             assert tape[-1].keys["cause"] == "limit"
@@ -263,7 +263,7 @@ def _summary(tape: Sequence[Record]) -> Any:
 @pytest.mark.case("U18", "U17")
 @pytest.mark.parametrize("before", [b"", role() + text("hi") + b'data: {"id'], ids=["before the head", "in a frame"])
 @pytest.mark.parametrize("profile", ["strict", "transparent"])
-async def test_a_reset_of_a_real_socket_is_a_reset(profile: Any, before: bytes) -> None:
+async def test_real_reset_ends_as_reset(profile: Any, before: bytes) -> None:
     asked = 0
 
     async def serve(stream: trio.SocketStream) -> None:

@@ -53,7 +53,7 @@ TRANSPARENT = Settings(profile="transparent")
 @pytest.mark.parametrize("how", EXCHANGES.values(), ids=EXCHANGES)
 @pytest.mark.parametrize("settings", [None, TRANSPARENT], ids=["strict", "transparent"])
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 451])
-async def test_an_error_of_the_request_passes_byte_for_byte_at_once(
+async def test_client_error_passes_byte_for_byte_at_once(
     status: int, settings: Settings | None, how: dict[str, Any], autojump_clock: MockClock
 ) -> None:
     body = b'{ "error": {"message":"no \\ud83d<b>", "code":"x", "n": 18446744073709551617} }'
@@ -74,7 +74,7 @@ async def test_an_error_of_the_request_passes_byte_for_byte_at_once(
 @pytest.mark.parametrize("settings", [None, TRANSPARENT], ids=["strict", "transparent"])
 @pytest.mark.parametrize("pieces", [1, 7], ids=["whole", "in pieces of seven bytes"])
 @pytest.mark.parametrize("status", [401, 403])
-async def test_our_key_is_masked_where_the_upstream_echoes_it(
+async def test_echoed_key_is_masked_in_errors(
     status: int, pieces: int, settings: Settings | None, how: dict[str, Any], autojump_clock: MockClock
 ) -> None:
     body = b'{"error":{"message":"Incorrect API key provided: %b."}}' % UPSTREAM_KEY.encode()
@@ -94,7 +94,7 @@ async def test_our_key_is_masked_where_the_upstream_echoes_it(
 
 @pytest.mark.case("U07", "U43")
 @pytest.mark.parametrize("settings", [None, TRANSPARENT], ids=["strict", "transparent"])
-async def test_our_key_is_masked_in_a_stream_too(settings: Settings | None, autojump_clock: MockClock) -> None:
+async def test_echoed_key_is_masked_in_streams(settings: Settings | None, autojump_clock: MockClock) -> None:
     error = b'data: {"error":{"message":"key %b was revoked","code":"invalid_api_key"}}\n\n' % UPSTREAM_KEY.encode()
     async with faulty(Peer(role(), text("hi"), error, every_s=1), settings=settings) as home:
         answered = await home.ask()
@@ -119,7 +119,7 @@ async def test_our_key_is_masked_in_a_stream_too(settings: Settings | None, auto
 )
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("said", [b'{"error":{"message":"slow down"}}', b""], ids=["JSON", "empty"])
-async def test_a_wait_that_the_upstream_asks_for_is_kept_up_to_ten_seconds(
+async def test_retry_after_is_honoured_up_to_ten_seconds(
     said: bytes, body: Any, header: str, waits: list[float] | None, autojump_clock: MockClock
 ) -> None:
     when = {"date": 5, "a date far away": 3_600}.get(header)
@@ -142,7 +142,7 @@ async def test_a_wait_that_the_upstream_asks_for_is_kept_up_to_ten_seconds(
 @pytest.mark.case("U10")
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-async def test_an_error_that_may_pass_is_tried_three_times(status: int, body: Any, autojump_clock: MockClock) -> None:
+async def test_transient_error_is_tried_three_times(status: int, body: Any, autojump_clock: MockClock) -> None:
     async with faulty(says_error(503, "first"), says_error(500, "second"), says_error(status, "last")) as home:
         each_its_own(home)
         answered = await home.ask(body)
@@ -155,7 +155,7 @@ async def test_an_error_that_may_pass_is_tried_three_times(status: int, body: An
 
 @pytest.mark.case("U10")
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-async def test_an_error_that_passes_is_never_seen(body: Any, autojump_clock: MockClock) -> None:
+async def test_error_before_a_successful_retry_is_never_seen(body: Any, autojump_clock: MockClock) -> None:
     good = Peer(*GOOD) if body is ASKED else length(WHOLE)
     async with faulty(says_error(503), good) as home:
         each_its_own(home)
@@ -168,7 +168,7 @@ async def test_an_error_that_passes_is_never_seen(body: Any, autojump_clock: Moc
 
 
 @pytest.mark.case("U10")
-async def test_what_the_upstream_said_about_another_attempt_is_said_once(autojump_clock: MockClock) -> None:
+async def test_x_should_retry_appears_once(autojump_clock: MockClock) -> None:
     async with faulty(says_error(503, "busy", "X-Should-Retry: true")) as home:
         answered = await home.ask()
         assert answered.header(b"x-should-retry") == b"false"
@@ -176,8 +176,8 @@ async def test_what_the_upstream_said_about_another_attempt_is_said_once(autojum
 
 
 @pytest.mark.case("U10")
-async def test_an_exchange_that_is_no_dialect_is_asked_once(autojump_clock: MockClock) -> None:
-    """Nobody knows what doing it twice would do."""
+async def test_other_exchange_is_sent_once(autojump_clock: MockClock) -> None:
+    """Repeating it could do it twice."""
     async with faulty(peer := says_error(503, "busy")) as home:
         answered = await home.ask(b'{"file":1}', path="/v1/batches")
         await judged(home, answered, "upstream_error", came=peer.body)
@@ -186,7 +186,7 @@ async def test_an_exchange_that_is_no_dialect_is_asked_once(autojump_clock: Mock
 
 @pytest.mark.case("U10")
 @pytest.mark.parametrize("first", [BUSY, says_error(429, "later", "Retry-After: 60")], ids=["503", "429"])
-async def test_another_upstream_is_asked_when_the_first_fails(first: Peer, autojump_clock: MockClock) -> None:
+async def test_fallback_upstream_answers_when_the_first_fails(first: Peer, autojump_clock: MockClock) -> None:
     targets = [Target(name=name, url=f"http://{name}.test/v1") for name in ("a", "b")]
     first.requests.clear()
     good = Peer(*GOOD)
@@ -205,7 +205,7 @@ async def test_another_upstream_is_asked_when_the_first_fails(first: Peer, autoj
 @pytest.mark.case("U11")
 @pytest.mark.parametrize("status", [500, 502])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-async def test_a_page_of_2_mb_becomes_a_short_error(status: int, body: Any, autojump_clock: MockClock) -> None:
+async def test_2_mb_error_page_becomes_a_short_error(status: int, body: Any, autojump_clock: MockClock) -> None:
     page = HTML + b"<p>" + b"x" * 2_000_000
     async with faulty(length(page, status, "text/html")) as home:
         answered = await home.ask(body)
@@ -220,7 +220,7 @@ async def test_a_page_of_2_mb_becomes_a_short_error(status: int, body: Any, auto
 
 @pytest.mark.case("U11")
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-async def test_an_error_beyond_every_bound_is_cut_short(body: Any, autojump_clock: MockClock) -> None:
+async def test_endless_error_is_cut_short(body: Any, autojump_clock: MockClock) -> None:
     page = [b"x" * 60_000] * 200
     async with faulty(length(b"".join(page), 400, "text/plain")) as home:
         answered = await home.ask(body)
@@ -232,7 +232,7 @@ async def test_an_error_beyond_every_bound_is_cut_short(body: Any, autojump_cloc
 
 @pytest.mark.case("U12")
 @pytest.mark.parametrize("usage", [True, False], ids=["with usage", "without usage"])
-async def test_a_whole_answer_becomes_a_stream(usage: bool, autojump_clock: MockClock) -> None:
+async def test_whole_answer_becomes_a_stream(usage: bool, autojump_clock: MockClock) -> None:
     asked = {**ASKED, "stream_options": {"include_usage": True}} if usage else ASKED
     async with faulty(length(WHOLE)) as home:
         answered = await home.ask(asked)
@@ -245,7 +245,7 @@ async def test_a_whole_answer_becomes_a_stream(usage: bool, autojump_clock: Mock
 
 
 @pytest.mark.case("U12")
-async def test_an_upstream_that_refuses_to_stream_is_asked_without_and_remembered(autojump_clock: MockClock) -> None:
+async def test_refusal_to_stream_is_retried_without_streaming_and_remembered(autojump_clock: MockClock) -> None:
     asked: list[Any] = []
 
     async def script(stream: Any) -> None:
@@ -269,7 +269,7 @@ async def test_an_upstream_that_refuses_to_stream_is_asked_without_and_remembere
 
 
 @pytest.mark.case("U12")
-async def test_a_refusal_that_holds_without_streaming_too_is_not_remembered(autojump_clock: MockClock) -> None:
+async def test_refusal_of_the_unstreamed_request_is_not_remembered(autojump_clock: MockClock) -> None:
     async with faulty(peer := length(NO_STREAMS, 400)) as home:
         for _ in range(2):
             answered = await home.ask()
@@ -286,7 +286,7 @@ async def test_a_refusal_that_holds_without_streaming_too_is_not_remembered(auto
         pytest.param(length(NO_STREAMS, 400), 400, "upstream_error", [], id="a refusal"),
     ],
 )
-async def test_where_the_route_wants_no_stream_made_up_it_is_an_error(
+async def test_whole_answer_is_an_error_if_synthesis_is_off(
     peer: Peer, status: int, ending: str, flags: list[str], autojump_clock: MockClock
 ) -> None:
     peer.requests.clear()
@@ -301,7 +301,7 @@ async def test_where_the_route_wants_no_stream_made_up_it_is_an_error(
 
 
 @pytest.mark.case("U12")
-async def test_the_transparent_profile_passes_a_whole_answer_as_it_is(autojump_clock: MockClock) -> None:
+async def test_transparent_profile_passes_a_whole_answer_unchanged(autojump_clock: MockClock) -> None:
     async with faulty(length(WHOLE), settings=TRANSPARENT) as home:
         answered = await home.ask()
         assert (answered.status, answered.body, answered.ended) == (200, WHOLE, "length")
@@ -312,7 +312,9 @@ async def test_the_transparent_profile_passes_a_whole_answer_as_it_is(autojump_c
 @pytest.mark.case("U12")
 @pytest.mark.parametrize("cut", [1, 40, len(WHOLE) - 1])
 @pytest.mark.parametrize("on_partial", ["error", "warn", "both"])
-async def test_half_a_whole_answer_is_never_a_stream(cut: int, on_partial: Any, autojump_clock: MockClock) -> None:
+async def test_incomplete_whole_answer_is_not_made_a_stream(
+    cut: int, on_partial: Any, autojump_clock: MockClock
+) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(WHOLE)
     async with faulty(Peer(WHOLE[:cut], head=head, end="fin"), settings=Settings(on_partial=on_partial)) as home:
         answered = await home.ask()
@@ -324,11 +326,11 @@ async def test_half_a_whole_answer_is_never_a_stream(cut: int, on_partial: Any, 
 @pytest.mark.case("U13")
 @pytest.mark.parametrize("kind", ["text/html", "text/html; charset=utf-8", "text/plain", "application/octet-stream"])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-async def test_a_page_where_an_answer_was_due_is_no_answer(kind: str, body: Any, autojump_clock: MockClock) -> None:
+async def test_html_page_is_a_protocol_error(kind: str, body: Any, autojump_clock: MockClock) -> None:
     async with faulty(length(HTML, 200, kind)) as home:
         answered = await home.ask(body)
         if body is PLAIN and not kind.startswith("text/html"):
-            await judged(home, answered, "protocol", "not_a_stream", came=HTML)  # which nobody takes for a page
+            await judged(home, answered, "protocol", "not_a_stream", came=HTML)  # which is not mistaken for a page
             return
         assert (answered.status, error_of(answered)["code"]) == (502, "protocol")
         assert b"<" not in answered.body
@@ -345,7 +347,7 @@ async def test_a_page_where_an_answer_was_due_is_no_answer(kind: str, body: Any,
     "first", [b"", b"\r\n\r\n", b": hello\n\n", b"\xef\xbb\xbf"], ids=["", "blank", "comment", "BOM"]
 )
 @pytest.mark.parametrize("every_s", [0.0, 20.0], ids=["at once", "slowly"])
-async def test_a_stream_under_another_type_is_a_stream(
+async def test_stream_with_a_wrong_media_type_is_recognised(
     kind: str, first: bytes, every_s: float, autojump_clock: MockClock
 ) -> None:
     line = b"Content-Type: %b\r\n" % kind.encode() if kind else b""
@@ -373,7 +375,7 @@ async def test_a_stream_under_another_type_is_a_stream(
     ],
 )
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-async def test_an_empty_success_is_tried_again_and_never_one(head: bytes, body: Any, autojump_clock: MockClock) -> None:
+async def test_empty_success_is_retried_and_never_completed(head: bytes, body: Any, autojump_clock: MockClock) -> None:
     end: Any = "fin" if b"chunked" not in head and b"Length" not in head else "final"
     async with faulty(peer := Peer(head=head, end=end)) as home:
         answered = await home.ask(body)
@@ -384,7 +386,7 @@ async def test_an_empty_success_is_tried_again_and_never_one(head: bytes, body: 
 
 
 @pytest.mark.case("U15")
-async def test_comments_and_blank_lines_are_an_empty_success_too(autojump_clock: MockClock) -> None:
+async def test_comments_alone_are_an_empty_success(autojump_clock: MockClock) -> None:
     async with faulty(peer := Peer(b": hello\n\n", b"\n\n", role())) as home:
         answered = await home.ask()
         assert (answered.status, error_of(answered)["code"]) == (502, "truncated")
@@ -394,9 +396,7 @@ async def test_comments_and_blank_lines_are_an_empty_success_too(autojump_clock:
 
 @pytest.mark.case("U15")
 @pytest.mark.parametrize("settings", [TRANSPARENT])
-async def test_in_the_transparent_profile_an_empty_success_is_cut(
-    settings: Settings, autojump_clock: MockClock
-) -> None:
+async def test_empty_success_in_the_transparent_profile_is_cut(settings: Settings, autojump_clock: MockClock) -> None:
     async with faulty(peer := Peer(), settings=settings) as home:
         answered = await home.ask()
         assert (answered.status, answered.body) == (200, b"")
@@ -407,7 +407,7 @@ async def test_in_the_transparent_profile_an_empty_success_is_cut(
 @pytest.mark.case("U16")
 @pytest.mark.parametrize("status", [204, 205, 301, 302, 303, 304, 307, 308])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-async def test_no_content_and_redirects_are_no_answer(status: int, body: Any, autojump_clock: MockClock) -> None:
+async def test_no_content_and_redirects_are_protocol_errors(status: int, body: Any, autojump_clock: MockClock) -> None:
     peer = length(b"", status, "text/html", "Location: http://evil.test/elsewhere", "Set-Cookie: a=b")
     async with faulty(peer) as home:
         answered = await home.ask(body)
@@ -420,7 +420,7 @@ async def test_no_content_and_redirects_are_no_answer(status: int, body: Any, au
 
 @pytest.mark.case("U16")
 @pytest.mark.parametrize("how", EXCHANGES.values(), ids=EXCHANGES)
-async def test_nothing_switches_protocols(how: dict[str, Any], autojump_clock: MockClock) -> None:
+async def test_switching_protocols_is_refused(how: dict[str, Any], autojump_clock: MockClock) -> None:
     head = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
     async with faulty(Peer(head=head, end="stall")) as home:
         answered = await home.ask(**how)

@@ -60,7 +60,7 @@ class Figures:
             for name in ("tasks", "streams")
             if self.after[name] != self.before[name]
         ]
-        # Idle connections are held by nobody's task; each is one descriptor.
+        # Idle connections have no task; each is one descriptor.
         descriptors = [held["descriptors"] - held["idle"] for held in (self.before, self.after)]
         if descriptors[0] != descriptors[1]:
             found.append(f"descriptors: {descriptors[0]} before, {descriptors[1]} after")
@@ -131,7 +131,7 @@ class _Peers:
 
 
 async def _one(port: int, number: int, chance: random.Random, peers: _Peers, figures: Figures) -> None:
-    """One request, aborted at some moment between its first byte and a little behind the end of its answer."""
+    """Send one request and abort it at some moment between its first byte and shortly after its answer."""
     mark = b"n%d" % number
     body: dict[str, Any] = {"model": "m", "stream": True, "user": mark.decode(), "messages": []}
     sent = post(body)

@@ -1,9 +1,9 @@
-"""Real kill -9 of a proxy under load: whatever a client was given is on the tape that the next start finds (P04)
+"""Real kill -9 of a proxy under load: every byte a client got is on the tape that the next start finds (P04)
 
     python -m tests.proxy.kills 200             # figures; 1 where a frame was lost
     python -m tests.proxy.kills 20 buffered     # the negative control, which has to lose some
 
-One data folder lives through all of it: each process recovers what the one before it left, and is killed in turn.
+One data folder is used throughout: each process recovers what the one before left, and is killed in turn.
 """
 
 import json
@@ -106,7 +106,7 @@ async def upstream(chance: random.Random, stream: trio.abc.Stream) -> None:
 
 
 async def _asking(port: int, got: list[bytearray]) -> None:
-    """One request after the other, and whatever came of each."""
+    """Send one request after the other and keep every result."""
     with suppress(OSError):
         while True:
             async with await trio.open_tcp_stream("127.0.0.1", port) as stream:

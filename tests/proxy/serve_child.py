@@ -25,7 +25,7 @@ _BUFFER_BYTES: Final = 8 * 1024
 
 
 class Silent:
-    """A log that nobody reads; what failed is counted."""
+    """A log without readers; it counts errors."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []
@@ -63,7 +63,7 @@ def buffered() -> None:
 
 
 def say(value: object) -> None:
-    """One write: a line is told whole or not at all."""
+    """Write a line whole or not at all."""
     os.write(1, json.dumps(value).encode() + b"\n")
 
 

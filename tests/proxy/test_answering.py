@@ -1,4 +1,4 @@
-"""Tool results of a request: on the tape before the first frame, told after the first chunk, looked up meanwhile."""
+"""Tool results of a request: linked meanwhile, recorded before the first frame, sent after the first chunk."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -89,7 +89,7 @@ WRITE: Call = ("call_b", "write", '{"path":"b"}')
 
 @pytest.fixture(params=["memory", pytest.param("files", marks=pytest.mark.slow)])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, autojump_clock: MockClock) -> Any:
-    """On disk too: there the catalogue's thread is asked, and the clock must not jump while it works."""
+    """On disk too: there the catalogue works in a thread, and the clock must not jump meanwhile."""
     if request.param == "memory":
         yield MemoryStore()
         return
@@ -102,7 +102,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path, autojump_clock: 
 
 
 class _Counted:
-    """A store that knows how many are waiting for it, and a clock that jumps while nobody is."""
+    """A store that counts its callers, and a clock that jumps only while there are none."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -133,7 +133,7 @@ class _Counted:
 
 
 async def turn(home: House, *messages: Mapping[str, Any], key: str = ME) -> list[Told]:
-    """Asked, answered and ended; what was told of tools."""
+    """Make one request to its end; return the lifecycle frames."""
     answer = await home.ask(asked(*messages), key)
     assert answer.ended == "chunked"
     await home.settled()
@@ -143,7 +143,7 @@ async def turn(home: House, *messages: Mapping[str, Any], key: str = ME) -> list
 # -- one call ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_call_runs_and_is_completed_with_the_time_that_it_took(autojump_clock: MockClock) -> None:
+async def test_result_completes_its_call_with_a_duration(autojump_clock: MockClock) -> None:
     async with house(upstream(calling(READ), SAYING)) as home:
         assert await turn(home, user()) == [("running", "call_a", None)]
         handed = trio.current_time()
@@ -167,7 +167,7 @@ async def test_a_call_runs_and_is_completed_with_the_time_that_it_took(autojump_
         }
 
 
-async def test_the_frame_stands_behind_the_first_chunk_and_says_what_came_of_it(autojump_clock: MockClock) -> None:
+async def test_result_frame_follows_the_first_chunk(autojump_clock: MockClock) -> None:
     async with house(streams(role(), text("done"), finish(), DONE)) as home:
         answer = await home.ask(asked(user(), called(READ), result("call_a", "x" * 5_000_000, is_error=True)), ME)
         frames = answer.body.split(b"\n\n")
@@ -179,7 +179,7 @@ async def test_the_frame_stands_behind_the_first_chunk_and_says_what_came_of_it(
         assert sum(len(str(record.keys)) for record in tape) < 10_000  # a large result does not double the tape
 
 
-async def test_a_request_without_results_is_not_looked_at_twice(
+async def test_request_without_results_is_parsed_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: Any) -> None:
@@ -195,7 +195,7 @@ async def test_a_request_without_results_is_not_looked_at_twice(
 # -- the same again ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_retried_and_a_regenerated_turn_show_the_same_frames(autojump_clock: MockClock, store: Store) -> None:
+async def test_retried_and_regenerated_turns_get_the_same_frames(autojump_clock: MockClock, store: Store) -> None:
     other = role() + text("else") + finish() + DONE
     async with house(upstream(calling(READ), SAYING, SAYING, other), store=store) as home:
         await turn(home, user())
@@ -208,7 +208,7 @@ async def test_a_retried_and_a_regenerated_turn_show_the_same_frames(autojump_cl
 
 
 @pytest.mark.parametrize("requests", ["full", "hash"])
-async def test_a_retry_behind_a_regenerated_turn_answers_the_same_call(
+async def test_retry_after_a_regenerated_turn_answers_the_same_call(
     autojump_clock: MockClock, store: Store, requests: str
 ) -> None:
     """Of two calls that are alike in all, the one that was given up stays so, however often the other is answered."""
@@ -234,9 +234,7 @@ async def test_a_retry_behind_a_regenerated_turn_answers_the_same_call(
         assert (answered.state.value, answered.answered_by) == ("completed", home.streams[2])
 
 
-async def test_the_same_conversation_from_its_beginning_answers_its_own_calls(
-    autojump_clock: MockClock, store: Store
-) -> None:
+async def test_repeated_conversation_answers_its_own_calls(autojump_clock: MockClock, store: Store) -> None:
     """Word for word, and with the same ids: its requests are no retries."""
     call: Call = ("call_0", "read", "{}")
     async with house(upstream(*[calling(call), SAYING] * 3), store=store) as home:
@@ -250,7 +248,7 @@ async def test_the_same_conversation_from_its_beginning_answers_its_own_calls(
 
 
 @pytest.mark.parametrize("gone", ["", "keep", "drain"])
-async def test_a_retry_while_the_first_answer_runs_shows_the_same_duration(
+async def test_retry_during_the_first_answer_gets_the_same_duration(
     autojump_clock: MockClock, store: Store, gone: str
 ) -> None:
     async with house(
@@ -277,7 +275,7 @@ async def test_a_retry_while_the_first_answer_runs_shows_the_same_duration(
         assert second < 3_000
 
 
-async def test_what_ran_is_forgotten_with_its_stream(autojump_clock: MockClock) -> None:
+async def test_running_results_are_forgotten_with_their_stream(autojump_clock: MockClock) -> None:
     async def hangs_up(stream: trio.abc.Stream) -> None:
         await request_of(stream)
 
@@ -287,7 +285,7 @@ async def test_what_ran_is_forgotten_with_its_stream(autojump_clock: MockClock) 
         assert len(home.assembly.services.answers) == 0
 
 
-async def test_an_attempt_that_failed_before_any_content_changes_nothing(autojump_clock: MockClock) -> None:
+async def test_failed_attempt_before_content_changes_no_link(autojump_clock: MockClock) -> None:
     async def hangs_up(stream: trio.abc.Stream) -> None:
         await request_of(stream)
         await stream.send_all(HEAD + chunk(role()))
@@ -302,7 +300,7 @@ async def test_an_attempt_that_failed_before_any_content_changes_nothing(autojum
 
 
 @pytest.mark.parametrize("reused", ["call_0", "list_dir:0"])
-async def test_an_id_that_a_provider_uses_each_turn(autojump_clock: MockClock, store: Store, reused: str) -> None:
+async def test_reused_call_ids_link_to_the_right_turn(autojump_clock: MockClock, store: Store, reused: str) -> None:
     """Every turn has the duration and the link of its own call, also where the arguments are the same."""
     calls: list[Call] = [(reused, "list_dir", '{"path":"."}')] * 3
     async with house(upstream(*(calling(call) for call in calls), SAYING), store=store) as home:
@@ -320,7 +318,7 @@ async def test_an_id_that_a_provider_uses_each_turn(autojump_clock: MockClock, s
             assert said["stream"] == home.streams[number - 1]
 
 
-async def test_conversations_of_one_caller_that_interleave(autojump_clock: MockClock, store: Store) -> None:
+async def test_interleaved_conversations_link_to_their_own_calls(autojump_clock: MockClock, store: Store) -> None:
     """Same ids, same tools, same arguments: what tells them apart is how far each has come."""
     call: Call = ("call_0", "list_dir", "{}")
     async with house(upstream(calling(call), calling(call), SAYING, SAYING), store=store) as home:
@@ -336,9 +334,7 @@ async def test_conversations_of_one_caller_that_interleave(autojump_clock: MockC
         assert first[2] > 20_000 > second[2] > 10_000
 
 
-async def test_parallel_calls_of_one_tool_whose_results_come_out_of_order(
-    autojump_clock: MockClock, store: Store
-) -> None:
+async def test_out_of_order_results_link_to_their_calls(autojump_clock: MockClock, store: Store) -> None:
     calls: list[Call] = [(f"call_{n}", "read", f'{{"n":{n}}}') for n in range(3)]
     async with house(upstream(calling(*calls), SAYING), store=store) as home:
         assert [status for status, _, _ in await turn(home, user())] == ["running"] * 3
@@ -352,7 +348,7 @@ async def test_parallel_calls_of_one_tool_whose_results_come_out_of_order(
         assert len({duration for _, _, duration in completed}) == 1
 
 
-async def test_a_history_that_repeats_every_earlier_result(autojump_clock: MockClock) -> None:
+async def test_history_that_repeats_results_links_only_the_last(autojump_clock: MockClock) -> None:
     async with house(upstream(calling(READ), calling(WRITE), SAYING)) as home:
         history = [user()]
         await turn(home, *history)
@@ -362,7 +358,7 @@ async def test_a_history_that_repeats_every_earlier_result(autojump_clock: MockC
         assert [each[:2] for each in await turn(home, *history)] == [("completed", "call_b")]
 
 
-async def test_a_client_that_rewrites_ids_and_arguments(autojump_clock: MockClock, store: Store) -> None:
+async def test_rewritten_ids_and_arguments_are_linked(autojump_clock: MockClock, store: Store) -> None:
     """Other ids are calls of which nothing is known; arguments that are only written otherwise are the same."""
     async with house(upstream(calling(READ), SAYING, SAYING), store=store) as home:
         await turn(home, user())
@@ -373,7 +369,7 @@ async def test_a_client_that_rewrites_ids_and_arguments(autojump_clock: MockCloc
         assert duration is not None
 
 
-async def test_a_call_from_before_wiretape_was_installed(autojump_clock: MockClock, store: Store) -> None:
+async def test_unknown_call_has_no_link(autojump_clock: MockClock, store: Store) -> None:
     async with house(upstream(calling(("call_0", "read", '{"path":"other"}')), SAYING), store=store) as home:
         await turn(home, user())
         old: Call = ("call_0", "read", '{"path":"a"}')
@@ -381,17 +377,17 @@ async def test_a_call_from_before_wiretape_was_installed(autojump_clock: MockClo
         assert "stream" not in (await home.tape())[3].keys["results"][0]
 
 
-async def test_another_callers_call_gives_no_duration_and_no_link(autojump_clock: MockClock, store: Store) -> None:
+async def test_call_of_another_caller_has_no_link(autojump_clock: MockClock, store: Store) -> None:
     async with house(upstream(calling(READ), SAYING), store=store) as home:
         await turn(home, user(), key=OTHER)
         assert await turn(home, user(), called(READ), result("call_a")) == [("completed", "call_a", None)]
         assert "stream" not in (await home.tape())[3].keys["results"][0]
 
 
-# -- what is not told -------------------------------------------------------------------------------------------------
+# -- what is not sent -------------------------------------------------------------------------------------------------
 
 
-async def test_internal_tools_and_orphans_are_on_the_tape_and_not_on_the_wire(autojump_clock: MockClock) -> None:
+async def test_internal_tools_and_orphans_are_recorded_but_not_sent(autojump_clock: MockClock) -> None:
     plan: Call = ("call_p", "_plan", "{}")
     async with house(upstream(SAYING)) as home:
         history = [user(), called(plan), result("call_p"), result("call_x", "lost"), result("", "nameless")]
@@ -404,14 +400,14 @@ async def test_internal_tools_and_orphans_are_on_the_tape_and_not_on_the_wire(au
         ]
 
 
-async def test_who_switches_the_frames_off_gets_none_and_the_calls_are_answered(autojump_clock: MockClock) -> None:
+async def test_calls_are_linked_with_tool_events_off(autojump_clock: MockClock) -> None:
     async with house(upstream(calling(READ), SAYING), settings=Settings(tool_events=False)) as home:
         assert await turn(home, user()) == []
         assert await turn(home, user(), called(READ), result("call_a")) == []
         assert [fate.answered_by for fate in (await home.store.fates(home.streams[0], 0)).values()] == [home.streams[1]]
 
 
-async def test_where_bodies_are_not_kept_outputs_are_not_either(autojump_clock: MockClock) -> None:
+async def test_hashed_requests_record_no_outputs(autojump_clock: MockClock) -> None:
     async with house(upstream(SAYING), config={"requests": "hash"}) as home:
         answer = await home.ask(asked(user(), called(READ), result("call_a", "secret")), ME)
         assert told(answer) == [("completed", "call_a", None)]
@@ -426,7 +422,7 @@ async def test_results_beyond_a_bound_are_counted(autojump_clock: MockClock) -> 
 
 
 @pytest.mark.parametrize("kind", ["transparent", "not a stream"])
-async def test_what_passes_as_it_came_answers_calls_all_the_same(autojump_clock: MockClock, kind: str) -> None:
+async def test_unrepaired_streams_link_calls_too(autojump_clock: MockClock, kind: str) -> None:
     profile = Settings(profile="transparent") if kind == "transparent" else None
     async with house(upstream(calling(READ), SAYING), settings=profile) as home:
         await turn(home, user())
@@ -458,7 +454,7 @@ class _Slow(MemoryStore):
         return [Link("stream-of-before", 7) for _ in answers] if len(self.asked_at) > 1 else [None for _ in answers]
 
 
-async def test_a_catalogue_that_is_slow_delays_nothing(autojump_clock: MockClock) -> None:
+async def test_slow_catalogue_delays_nothing(autojump_clock: MockClock) -> None:
     async def takes_long(_: int) -> None:
         await trio.sleep(60)
 
@@ -470,7 +466,7 @@ async def test_a_catalogue_that_is_slow_delays_nothing(autojump_clock: MockClock
     assert len(store.asked_at) == 1
 
 
-async def test_a_catalogue_that_fails_is_told_to_the_log_alone(autojump_clock: MockClock) -> None:
+async def test_failing_catalogue_is_only_logged(autojump_clock: MockClock) -> None:
     async def fails(_: int) -> None:
         raise RuntimeError("no such table")
 
@@ -479,7 +475,7 @@ async def test_a_catalogue_that_fails_is_told_to_the_log_alone(autojump_clock: M
         assert [event for _, event, _ in home.log] == ["look_up_failed", "completed"]
 
 
-async def test_a_call_whose_stream_ends_a_moment_later_is_found(autojump_clock: MockClock) -> None:
+async def test_call_whose_stream_ends_a_moment_later_is_linked(autojump_clock: MockClock) -> None:
     """A client has its last frame before the stream has ended."""
 
     async def at_once(_: int) -> None:
@@ -492,7 +488,7 @@ async def test_a_call_whose_stream_ends_a_moment_later_is_found(autojump_clock: 
     assert second - first == pytest.approx(LOOK_UP_AGAIN_S[0])
 
 
-async def test_what_nobody_knows_is_not_asked_for_ever(autojump_clock: MockClock) -> None:
+async def test_search_for_an_unknown_call_ends(autojump_clock: MockClock) -> None:
     class Blank(MemoryStore):
         asked = 0
 
@@ -510,7 +506,7 @@ async def test_what_nobody_knows_is_not_asked_for_ever(autojump_clock: MockClock
     assert blank.asked == 1 + len(LOOK_UP_AGAIN_S)
 
 
-async def test_a_client_that_leaves_before_the_answer_has_answered_its_call(autojump_clock: MockClock) -> None:
+async def test_result_counts_although_the_client_disconnects(autojump_clock: MockClock) -> None:
     async with house(upstream(calling(READ), SAYING, first_s=5)) as home:
         await turn(home, user())
         client = await home.connect()

@@ -107,7 +107,7 @@ def test_json_passes_byte_for_byte(status: int, media: bytes, body: bytes) -> No
 
 
 @pytest.mark.parametrize("media", [b"text/html", b"text/plain", None])
-def test_json_under_another_name_gets_its_own(media: bytes | None) -> None:
+def test_json_error_gets_a_json_media_type(media: bytes | None) -> None:
     headers = [] if media is None else [(b"content-type", media)]
     answer = wrapped_error(400, headers, b'{"error":"<script>"}')
     assert answer.body == b'{"error":"<script>"}'
@@ -125,7 +125,7 @@ PAGES: list[tuple[str, bytes, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("media", "body", "expected"), [row[1:] for row in PAGES], ids=[row[0] for row in PAGES])
-def test_what_is_no_json_is_wrapped(media: bytes, body: bytes, expected: str) -> None:
+def test_error_that_is_not_json_is_wrapped(media: bytes, body: bytes, expected: str) -> None:
     """U11."""
     answer = wrapped_error(502, [(b"content-type", media), (b"retry-after", b"3")], body)
     found = said(answer)["error"]

@@ -69,7 +69,9 @@ async def told(home: House, got: bytes) -> None:
 
 
 @pytest.mark.parametrize("how", ["cancel", "drain"])
-async def test_who_leaves_at_any_step_is_sent_all_or_is_gone(autojump_clock: MockClock, how: str) -> None:
+async def test_disconnect_at_any_step_is_recorded_unless_everything_was_sent(
+    autojump_clock: MockClock, how: str
+) -> None:
     """The upstream closes its connection, which takes a turn of the scheduler."""
 
     async def closing(stream: trio.abc.Stream) -> None:
@@ -83,7 +85,7 @@ async def test_who_leaves_at_any_step_is_sent_all_or_is_gone(autojump_clock: Moc
     assert nth > 10
 
 
-async def test_a_store_that_fails_as_none_should_hides_no_end(autojump_clock: MockClock) -> None:
+async def test_unexpected_store_error_still_ends_the_stream(autojump_clock: MockClock) -> None:
     async with house(at_once(*FRAMES), store=Failing("frame", RuntimeError("no thread")), check=False) as home:
         answered = await home.ask()
         await home.settled()
@@ -94,7 +96,7 @@ async def test_a_store_that_fails_as_none_should_hides_no_end(autojump_clock: Mo
     assert answered.body == emit(tape)
 
 
-async def test_where_the_second_try_has_room_all_is_as_it_was_meant(autojump_clock: MockClock) -> None:
+async def test_end_written_at_the_second_try_is_the_intended_one(autojump_clock: MockClock) -> None:
     """For the client, the tape, the log and the count of bytes."""
     async with house(at_once(*FRAMES), store=Failing("end", StoreFullError("no room")), check=False) as home:
         answered = await home.ask()
@@ -106,7 +108,7 @@ async def test_where_the_second_try_has_room_all_is_as_it_was_meant(autojump_clo
     assert (answered.status, answered.body) == (200, emit(tape))
 
 
-async def test_a_key_that_was_masked_is_flagged(autojump_clock: MockClock) -> None:
+async def test_masked_key_is_flagged(autojump_clock: MockClock) -> None:
     key = "sk-0123456789abcdefghij"
     targets = [Target(name="upstream", url="http://127.0.0.1:9/v1", key=Secret(key))]
     async with house(at_once(role(), text(f"it is {key}"), finish(), DONE), targets=targets) as home:
@@ -116,13 +118,13 @@ async def test_a_key_that_was_masked_is_flagged(autojump_clock: MockClock) -> No
 
 
 @pytest.mark.parametrize("kind", ["commit", "end"])
-async def test_where_our_own_reading_fails_the_client_gets_what_its_tape_says(
+async def test_own_fault_gives_the_client_what_the_tape_has(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     await read_badly(monkeypatch, kind, at_once(*FRAMES))
 
 
-async def test_so_it_does_where_a_keepalive_had_fixed_the_status(
+async def test_own_fault_after_a_keepalive_gives_what_the_tape_has(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def silent(stream: trio.abc.Stream) -> None:

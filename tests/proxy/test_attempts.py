@@ -17,7 +17,7 @@ def after(failure: Failure, attempt: int = 1, *, elsewhere: bool = False, unstre
 
 
 @pytest.mark.parametrize("ending", ["refused", "reset", "truncated"], ids="a connection {}".format)
-def test_what_was_lost_is_tried_again_with_growing_waits(ending: str) -> None:
+def test_lost_connection_is_retried_with_growing_waits(ending: str) -> None:
     failure = replace(REFUSED, ending=ending)
     assert after(failure, 1) == Decision(Next.AGAIN, 0.25)
     assert after(failure, 2) == Decision(Next.AGAIN, 0.5)
@@ -25,12 +25,12 @@ def test_what_was_lost_is_tried_again_with_growing_waits(ending: str) -> None:
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529, 599])
-def test_statuses_that_say_later_are_tried_again(status: int) -> None:
+def test_transient_statuses_are_retried(status: int) -> None:
     assert after(replace(STATUS, status=status)).next is Next.AGAIN
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 413, 422, 451, 499])
-def test_statuses_that_name_the_request_s_own_fault_pass_at_once(status: int) -> None:
+def test_client_errors_are_not_retried(status: int) -> None:
     assert after(replace(STATUS, status=status)) == Decision(Next.GIVE_UP)
 
 
@@ -44,7 +44,7 @@ def test_statuses_that_name_the_request_s_own_fault_pass_at_once(status: int) ->
     ],
     ids=["a stall took its whole deadline", "a page", "too much", "an error with a code of its own"],
 )
-def test_what_would_fail_again_is_not_tried_again(failure: Failure) -> None:
+def test_lasting_failures_are_not_retried(failure: Failure) -> None:
     assert after(failure, elsewhere=True) == Decision(Next.GIVE_UP)
 
 
@@ -53,7 +53,7 @@ def test_what_would_fail_again_is_not_tried_again(failure: Failure) -> None:
     [replace(REFUSED, timed_out=True), replace(REFUSED, transient=False)],
     ids=["a connect that took its whole deadline", "a certificate"],
 )
-def test_an_upstream_that_cannot_be_reached_is_left_for_another_at_once(failure: Failure) -> None:  # U02, U05
+def test_unreachable_upstream_is_skipped_at_once(failure: Failure) -> None:  # U02, U05
     assert after(failure) == Decision(Next.GIVE_UP)
     assert after(failure, elsewhere=True) == Decision(Next.ELSEWHERE)
 
@@ -72,17 +72,17 @@ def test_an_upstream_that_cannot_be_reached_is_left_for_another_at_once(failure:
         ("Sun, 09 Sep 2001 02:46:40 GMT", Decision(Next.GIVE_UP)),
     ],
 )
-def test_retry_after_is_kept_up_to_a_cap(header: str, decision: Decision) -> None:  # U09
+def test_retry_after_is_honoured_up_to_a_limit(header: str, decision: Decision) -> None:  # U09
     assert after(replace(STATUS, status=429, retry_after=header)) == decision
 
 
-def test_a_fallback_comes_after_the_attempts_or_after_a_wait_that_is_too_long() -> None:
+def test_fallback_follows_the_attempts_or_a_long_wait() -> None:
     assert after(REFUSED, 3, elsewhere=True) == Decision(Next.ELSEWHERE)
     assert after(replace(STATUS, status=429, retry_after="60"), elsewhere=True) == Decision(Next.ELSEWHERE)
     assert after(replace(STATUS, status=400), elsewhere=True) == Decision(Next.GIVE_UP)
 
 
-def test_an_upstream_that_cannot_stream_is_asked_once_without() -> None:  # U12
+def test_refusal_to_stream_is_retried_once_without_streaming() -> None:  # U12
     failure = replace(STATUS, status=400, unstreamed=True)
     assert after(failure) == Decision(Next.UNSTREAMED)
     assert after(failure, unstreamed=False) == Decision(Next.GIVE_UP)

@@ -317,7 +317,7 @@ async def test_every_checkpoint(scene: str, victim: str, autojump_clock: MockClo
     nth = 1
     while await cancelled_at(nth, SCENES[scene], victim):
         nth += 1 if victim == "pumps" else STRIDE
-    assert nth > 8, "the sweep has seen hardly anything"  # a short answer that is asked for inline has eleven
+    assert nth > 8, "the sweep has seen hardly anything"  # a short answer has eleven
 
 
 @pytest.mark.parametrize("durability", ["process", "disk"])

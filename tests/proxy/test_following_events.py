@@ -1,4 +1,4 @@
-"""A reader that waits through silences loses nothing, whatever a cancelled wait does to the store's iterator."""
+"""A follower that waits through silences loses nothing, although its waits on the store are cancelled."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ async def all_of(following: Following) -> bytes:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
-async def test_a_batch_that_a_silence_swallowed_is_read_again(at_once: int, autojump_clock: MockClock) -> None:
+async def test_batch_lost_to_a_cancelled_wait_is_read_again(at_once: int, autojump_clock: MockClock) -> None:
     store, batches = Forgetful(), stream_of("s1", reads=6)
     await put(store, "s1", batches[:2])
     got: list[bytes] = []
@@ -85,7 +85,7 @@ async def test_a_batch_that_a_silence_swallowed_is_read_again(at_once: int, auto
     assert autojump_clock.current_time() > FOLLOW_KEEPALIVE_S
 
 
-async def test_one_that_expires_meanwhile_is_told_to_be_incomplete(autojump_clock: MockClock) -> None:
+async def test_stream_that_expires_while_followed_is_reported_incomplete(autojump_clock: MockClock) -> None:
     store, batches = Forgetful(), stream_of("s1", reads=6)
     await put(store, "s1", batches[:2])
     following = Following(store, "s1")
@@ -98,7 +98,7 @@ async def test_one_that_expires_meanwhile_is_told_to_be_incomplete(autojump_cloc
     del autojump_clock
 
 
-async def test_long_batches_come_in_slices_and_others_get_their_turn() -> None:
+async def test_long_batches_are_followed_in_slices() -> None:
     store, batches = MemoryStore(), [flat(stream_of("s1", reads=10 * SLICE_RECORDS))]
     await put(store, "s1", batches)
     pieces: list[bytes] = []
@@ -111,7 +111,7 @@ async def test_long_batches_come_in_slices_and_others_get_their_turn() -> None:
     assert [name for name, _ in sse(await all_of(late))] == ["1001.0", "1002.0", "1003.0"]
 
 
-def test_an_id_is_a_record_and_an_ordinal() -> None:
+def test_event_id_is_record_and_ordinal() -> None:
     assert place_of("12.3") == (12, 3)
     assert place_of(" 0.0 ") == (0, 0)
     assert place_of("1" * 18 + ".0") == (int("1" * 18), 0)

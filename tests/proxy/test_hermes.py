@@ -33,7 +33,7 @@ def statuses(body: bytes) -> list[tuple[str, str]]:
     return [(value["toolCallId"], value["status"]) for value in map(json.loads, payloads)]
 
 
-async def test_a_turn_with_a_tool_of_its_own(autojump_clock: MockClock) -> None:
+async def test_agent_tool_is_reported(autojump_clock: MockClock) -> None:
     async with house(streams(role(), RUNNING, COMPLETED, text("18"), finish(), DONE), route=AGENT) as home:
         answered = await home.ask()
         assert statuses(answered.body) == [("c", "running"), ("c", "completed")]
@@ -44,14 +44,14 @@ async def test_a_turn_with_a_tool_of_its_own(autojump_clock: MockClock) -> None:
         assert (tool["id"], tool["state"], tool["run_by"]) == ("c", "completed", "upstream")
 
 
-async def test_elsewhere_it_is_not_believed(autojump_clock: MockClock) -> None:
+async def test_agent_events_count_only_on_agent_routes(autojump_clock: MockClock) -> None:
     async with house(streams(role(), RUNNING, COMPLETED, text("18"), finish(), DONE)) as home:
         assert statuses((await home.ask()).body) == []
         assert await home.ending() == ("completed", ["foreign"])
 
 
 @pytest.mark.parametrize("name", ["X-Hermes-Tool-Progress", "X-Wiretape-Tool-Events"])
-async def test_a_client_that_wants_none_of_it(name: str, autojump_clock: MockClock) -> None:
+async def test_client_can_switch_agent_events_off(name: str, autojump_clock: MockClock) -> None:
     asked: list[bytes] = []
     async with house(recording(asked, role(), RUNNING, text("18"), finish(), DONE), route=AGENT) as home:
         assert statuses((await home.ask(ASKED, f"{name}: off")).body) == []
@@ -67,7 +67,7 @@ def recording(asked: list[bytes], *frames: bytes, head: bytes = SESSION) -> Scri
     return script
 
 
-async def test_sessions_are_told_both_ways(autojump_clock: MockClock) -> None:
+async def test_session_headers_pass_both_ways(autojump_clock: MockClock) -> None:
     asked: list[bytes] = []
     given = ("X-Hermes-Session-Id: api-1", "X-Hermes-Session-Key: k", "Idempotency-Key: once")
     async with house(recording(asked, role(), text("18"), finish(), DONE), route=AGENT) as home:
@@ -78,7 +78,7 @@ async def test_sessions_are_told_both_ways(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize(("route", "ending"), [(AGENT, "completed"), ({}, "stalled")], ids=["hermes", "elsewhere"])
-async def test_its_keepalives_are_life_while_a_tool_runs(
+async def test_agent_keepalives_reset_the_stall_timer(
     route: dict[str, Any], ending: str, autojump_clock: MockClock
 ) -> None:
     silence = [b": keepalive\n\n"] * 20
@@ -88,14 +88,14 @@ async def test_its_keepalives_are_life_while_a_tool_runs(
         assert (await home.ending())[0] == ending
 
 
-async def test_it_stalls_all_the_same_when_it_is_silent(autojump_clock: MockClock) -> None:
+async def test_silent_agent_stalls(autojump_clock: MockClock) -> None:
     async with house(streams(role() + RUNNING, text("18"), every_s=400), route=AGENT) as home:
         answered = await home.ask()
         assert statuses(answered.body) == [("c", "running"), ("c", "dropped")]
         assert await home.ending() == ("stalled", [])
 
 
-async def test_what_it_ran_is_not_run_again(autojump_clock: MockClock) -> None:
+async def test_agent_run_is_not_repeated_after_tools_ran(autojump_clock: MockClock) -> None:
     async with house(streams(role(), RUNNING, end=b""), route=AGENT) as home:
         answered = await home.ask()
         assert (answered.status, statuses(answered.body)) == (200, [("c", "running"), ("c", "dropped")])
@@ -103,7 +103,7 @@ async def test_what_it_ran_is_not_run_again(autojump_clock: MockClock) -> None:
         assert (await home.kinds()).count("attempt") == 1
 
 
-async def test_a_run_that_failed_before_any_text_is_told_in_the_stream_and_not_tried_again(
+async def test_agent_failure_before_text_is_reported_and_not_retried(
     autojump_clock: MockClock,
 ) -> None:
     async with house(streams(role(), FAILED, DONE), route=AGENT) as home:
@@ -116,7 +116,7 @@ async def test_a_run_that_failed_before_any_text_is_told_in_the_stream_and_not_t
         assert await home.ending() == ("upstream_error", [])
 
 
-async def test_a_run_that_failed_behind_text_is_an_error_in_the_stream(autojump_clock: MockClock) -> None:
+async def test_agent_failure_after_text_is_an_error_in_the_stream(autojump_clock: MockClock) -> None:
     async with house(streams(role(), text("It "), FAILED, DONE), route=AGENT) as home:
         answered = await home.ask()
         assert b'"content":"It "' in answered.body
@@ -127,9 +127,7 @@ async def test_a_run_that_failed_behind_text_is_an_error_in_the_stream(autojump_
 @pytest.mark.parametrize(
     ("headers", "attempts"), [(("X-Hermes-Completed: false", "X-Hermes-Partial: true"), 1), ((), 3)]
 )
-async def test_a_whole_answer_that_it_could_not_give_passes(
-    headers: tuple[str, ...], attempts: int, autojump_clock: MockClock
-) -> None:
+async def test_agent_error_response_passes(headers: tuple[str, ...], attempts: int, autojump_clock: MockClock) -> None:
     async with house(answer(502, INCOMPLETE, *headers), route=AGENT) as home:
         answered = await home.ask({**ASKED, "stream": False})
         assert (answered.status, answered.body) == (502, INCOMPLETE)
@@ -139,13 +137,13 @@ async def test_a_whole_answer_that_it_could_not_give_passes(
             assert answered.header(name.lower()) == value
 
 
-async def test_elsewhere_such_a_header_means_nothing(autojump_clock: MockClock) -> None:
+async def test_agent_header_means_nothing_on_other_routes(autojump_clock: MockClock) -> None:
     async with house(answer(502, INCOMPLETE, "X-Hermes-Completed: false")) as home:
         assert (await home.ask({**ASKED, "stream": False})).status == 502
         assert (await home.kinds()).count("attempt") == 3
 
 
-async def test_a_whole_answer_with_an_account_of_a_failure_passes_as_it_came(autojump_clock: MockClock) -> None:
+async def test_agent_answer_that_describes_a_failure_passes_unchanged(autojump_clock: MockClock) -> None:
     body = (
         b'{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"It "},'
         b'"finish_reason":"length"}],"hermes":{"completed":false}}'
@@ -156,7 +154,7 @@ async def test_a_whole_answer_with_an_account_of_a_failure_passes_as_it_came(aut
         assert answered.header(b"x-hermes-completed") == b"false"
 
 
-def test_a_final_failure_is_followed_by_nothing() -> None:
+def test_final_failure_is_not_retried() -> None:
     failure = Failure(ending="upstream_error", message="m", status=502, final=True)
     decision = decide(failure, attempt=1, attempts=3, elsewhere=True, unstreamed=True)
     assert (decision.next, decision.exhausted) == (Next.GIVE_UP, True)

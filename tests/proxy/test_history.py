@@ -39,7 +39,7 @@ MARKS = [{"path": ["messages", 1, "content"], "markers": 1, "warnings": 1, "repa
 REPAIRED = [{**MARKS[0], "repaired": True}]
 
 
-async def test_by_default_it_is_noted_and_sent_as_it_came(autojump_clock: MockClock) -> None:
+async def test_history_marks_are_recorded_and_sent_unchanged_by_default(autojump_clock: MockClock) -> None:
     async with house(upstream := Upstream()) as home:
         await home.ask(asked())
         assert upstream.bodies == [dumps(asked())]
@@ -48,7 +48,7 @@ async def test_by_default_it_is_noted_and_sent_as_it_came(autojump_clock: MockCl
         assert b"wiretape_histories_marked_total 1.0\n" in home.assembly.metrics.text()
 
 
-async def test_repaired_it_goes_up_without_and_the_tape_keeps_both(autojump_clock: MockClock) -> None:
+async def test_repaired_history_is_sent_clean_and_recorded_twice(autojump_clock: MockClock) -> None:
     async with house(upstream := Upstream(), route={"history": "repair"}) as home:
         await home.ask(asked())
         assert upstream.bodies == [dumps(asked("Here they are."))]
@@ -59,33 +59,33 @@ async def test_repaired_it_goes_up_without_and_the_tape_keeps_both(autojump_cloc
         assert apply(dumps(asked()), edits) == upstream.bodies[0]
 
 
-async def test_it_is_taken_out_of_what_else_is_changed_too(autojump_clock: MockClock) -> None:
+async def test_history_repair_combines_with_other_edits(autojump_clock: MockClock) -> None:
     async with house(upstream := Upstream(), route={"history": "repair", "include_usage": True}) as home:
         await home.ask(asked())
         assert parse(upstream.bodies[0]) == {**asked("Here they are."), "stream_options": {"include_usage": True}}
 
 
-async def test_where_requests_are_hashed_no_word_of_it_is_kept(autojump_clock: MockClock) -> None:
+async def test_hashed_requests_record_no_history(autojump_clock: MockClock) -> None:
     async with house(Upstream(), route={"history": "repair"}, config={"requests": "hash"}) as home:
         await home.ask(asked())
         assert await of_history(home) == [{"marks": REPAIRED}]
 
 
-async def test_switched_off_nobody_looks(autojump_clock: MockClock) -> None:
+async def test_history_off_records_nothing(autojump_clock: MockClock) -> None:
     async with house(Upstream(), route={"history": "off"}) as home:
         await home.ask(asked())
         assert await of_history(home) == []
         assert await home.ending() == ("completed", [])
 
 
-async def test_a_clean_history_leaves_no_trace(autojump_clock: MockClock) -> None:
+async def test_clean_history_records_nothing(autojump_clock: MockClock) -> None:
     async with house(upstream := Upstream(), route={"history": "repair"}) as home:
         await home.ask(asked("`ls -la` shows ⚠ nothing"))
         assert upstream.bodies == [dumps(asked("`ls -la` shows ⚠ nothing"))]
         assert await of_history(home) == []
 
 
-async def test_a_long_history_is_read_in_a_thread(autojump_clock: MockClock) -> None:
+async def test_long_history_is_searched_in_a_thread(autojump_clock: MockClock) -> None:
     long = "x" * PARSE_INLINE_BYTES_MAX + MARKED
     async with house(upstream := Upstream(), route={"history": "repair"}) as home:
         await home.ask(asked(long))

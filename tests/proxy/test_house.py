@@ -13,7 +13,7 @@ from wiretape.events.emit import Summariser, emit
 from wiretape.events.tape.tape import Recorder
 
 
-async def test_a_whole_stream_passes_and_is_on_its_tape(autojump_clock: MockClock) -> None:
+async def test_complete_stream_passes_and_is_recorded(autojump_clock: MockClock) -> None:
     frames = (role(), text("hi"), text(" you"), finish(), DONE)
     async with house(streams(*frames, every_s=1)) as home:
         answered = await home.ask()
@@ -24,7 +24,7 @@ async def test_a_whole_stream_passes_and_is_on_its_tape(autojump_clock: MockCloc
         ]
 
 
-async def test_a_cut_inside_a_call_is_told_and_never_completed(autojump_clock: MockClock) -> None:
+async def test_cut_inside_a_call_ends_as_truncated(autojump_clock: MockClock) -> None:
     async with house(streams(role(), call('{"path":', "write_file"), every_s=1, end=b"")) as home:
         answered = await home.ask()
         assert b'"code":"truncated"' in answered.body
@@ -33,7 +33,7 @@ async def test_a_cut_inside_a_call_is_told_and_never_completed(autojump_clock: M
         assert await home.ending() == ("truncated", [])
 
 
-async def test_a_client_that_leaves_closes_the_upstream(autojump_clock: MockClock) -> None:
+async def test_disconnect_closes_the_upstream(autojump_clock: MockClock) -> None:
     async with house(streams(*[text(str(number)) for number in range(100)], every_s=1)) as home:
         client = await home.connect()
         await client.send(post())
@@ -48,7 +48,7 @@ async def test_a_client_that_leaves_closes_the_upstream(autojump_clock: MockCloc
 
 @pytest.mark.parametrize("how", ["close", "rst", "fin"])
 @pytest.mark.parametrize("pieces", [(200_000,), (1, 200_000), (1, 200_000, 300_000, 300_000)], ids=["1", "2", "tape"])
-async def test_a_client_that_leaves_within_a_piece_was_not_sent_it(
+async def test_disconnect_within_a_send_is_recorded_before_it(
     autojump_clock: MockClock, pieces: tuple[int, ...], how: str
 ) -> None:
     """Of four the third comes from the tape, because more waits than is kept. The upstream says no end."""
@@ -73,7 +73,7 @@ async def test_models_are_relayed(autojump_clock: MockClock) -> None:
         assert await home.ending() == ("completed", [])
 
 
-async def test_what_is_not_taped_has_an_id_that_nothing_can_be_asked_of(autojump_clock: MockClock) -> None:
+async def test_stream_without_a_tape_cannot_be_read(autojump_clock: MockClock) -> None:
     """docs/streams-api.md says so of the header."""
     async with house(answer(200, b"{}"), route={"tape": False}, check=False) as home:
         answered = await home.ask(b"", path="/v1/models", method="GET")
@@ -85,7 +85,7 @@ async def test_what_is_not_taped_has_an_id_that_nothing_can_be_asked_of(autojump
 
 
 @pytest.mark.parametrize("dialect", ["chat/completions", "responses"])
-async def test_half_a_frame_of_an_event_stream_waits_for_its_rest(autojump_clock: MockClock, dialect: str) -> None:
+async def test_partial_frame_waits_for_its_rest(autojump_clock: MockClock, dialect: str) -> None:
     """docs/configuration.md says so of the profile."""
     whole = text("hi")
 
@@ -103,7 +103,7 @@ async def test_half_a_frame_of_an_event_stream_waits_for_its_rest(autojump_clock
         client.close()
 
 
-async def test_a_transparent_stream_ends_where_its_upstream_ends_it(autojump_clock: MockClock) -> None:
+async def test_transparent_stream_ends_with_its_upstream(autojump_clock: MockClock) -> None:
     frames = (text("hi"), finish(), DONE, text("behind"))
     async with house(streams(*frames, every_s=5), settings=Settings(profile="transparent")) as home:
         answered = await home.ask()
@@ -111,7 +111,7 @@ async def test_a_transparent_stream_ends_where_its_upstream_ends_it(autojump_clo
         assert await home.ending() == ("completed", ["late_data"])
 
 
-def test_of_what_is_only_relayed_nothing_is_kept() -> None:
+def test_relayed_exchange_keeps_nothing_in_memory() -> None:
     """A download of 200 MB took as much memory, and more after its end."""
     summariser, recorder = Summariser(), Recorder()
     summariser.feed(recorder.record("open", 0, {"format": 1, "stream": "s", "dialect": ""}))
@@ -122,10 +122,8 @@ def test_of_what_is_only_relayed_nothing_is_kept() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b'{"model":"m","stream":'], ids=["none of it", "a part of it"])
-async def test_a_request_whose_body_still_comes_when_the_proxy_stops_is_told_to_come_again(
-    sent: bytes, autojump_clock: MockClock
-) -> None:
-    """At once: by the time it is whole nobody would begin it."""
+async def test_request_with_an_incomplete_body_is_refused_at_shutdown(sent: bytes, autojump_clock: MockClock) -> None:
+    """At once: no stream would be started once the body is complete."""
     head = post().partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
     async with house(streams(text("hi"), finish(), DONE)) as home:
         client = await home.connect()

@@ -9,7 +9,7 @@ from tests.proxy.kills import killed
 
 @pytest.mark.slow
 @pytest.mark.case("P04")
-async def test_whatever_was_delivered_before_a_kill_is_on_the_tape(tmp_path: Path) -> None:
+async def test_everything_delivered_before_a_kill_is_on_the_tape(tmp_path: Path) -> None:
     figures = await killed(6, tmp_path)
     assert figures.wrong == []
     assert figures.kills == 6

@@ -122,7 +122,7 @@ _QUICK: Final = frozenset({"text", "cut in a call", "the client leaves"})
 @pytest.mark.parametrize(
     "kind", [kind if kind in _QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in _KINDS]
 )
-async def test_a_finished_exchange_leaves_nothing_for_the_collector(autojump_clock: MockClock, kind: str) -> None:
+async def test_finished_exchange_leaves_no_reference_cycles(autojump_clock: MockClock, kind: str) -> None:
     """A hundred objects a stream waited for the collector, which comes at other times than their memory is needed."""
     script, exchange = _KINDS[kind]
     async with house(script, store=MemoryStore(), check=False) as home:

@@ -1,4 +1,4 @@
-"""What one request chose for itself, and the edits of its body: nothing else of it changes."""
+"""The settings that a request chooses, and the edits of its body: nothing else changes."""
 
 import threading
 from hashlib import sha256
@@ -46,7 +46,7 @@ WHOLE = dumps(
     ],
     ids=["nothing", "a mode", "in another case", "an unknown word", "held", "no word", "off", "off for hermes", "on"],
 )
-def test_a_request_changes_what_it_names(headers: dict[bytes, bytes], changed: dict[str, Any]) -> None:
+def test_request_headers_change_settings(headers: dict[bytes, bytes], changed: dict[str, Any]) -> None:
     wanted: dict[str, Any] = {"on_partial": "both"} | changed
     assert settings_for(ROUTE, Headers(headers.items())) == Settings(**wanted)
 
@@ -67,13 +67,13 @@ def test_a_request_changes_what_it_names(headers: dict[bytes, bytes], changed: d
     ],
     ids=["no options", "null, and a number beyond a float", "a false one", "empty options"],
 )
-def test_a_usage_chunk_is_asked_for_in_place(body: bytes, edited: bytes) -> None:
+def test_usage_is_requested_by_an_edit_in_place(body: bytes, edited: bytes) -> None:
     assert parse(with_usage(body, parse(body))) == parse(edited)
     assert b"123456789012345678901" in with_usage(body, parse(body)) or b"123456789012345678901" not in body
 
 
-def test_of_a_body_that_says_nothing_of_options_no_more_is_read_than_its_beginning() -> None:
-    """20 MB would take 0.2 s, in which nobody else gets on."""
+def test_body_without_options_is_edited_without_a_scan() -> None:
+    """20 MB would block the loop for 0.2 s."""
     torn = b' {"stream":true,"messages":["'
     assert (
         with_usage(torn, {"stream": True}) == b' {"stream_options":{"include_usage":true},"stream":true,"messages":["'
@@ -81,14 +81,14 @@ def test_of_a_body_that_says_nothing_of_options_no_more_is_read_than_its_beginni
 
 
 @pytest.mark.parametrize("size", [PARSE_INLINE_BYTES_MAX - 1, PARSE_INLINE_BYTES_MAX, PARSE_INLINE_BYTES_MAX + 1])
-async def test_a_long_body_is_worked_on_in_a_thread(size: int) -> None:
+async def test_long_body_is_edited_in_a_thread(size: int) -> None:
     where = await in_thread_if_large(b"x" * size, threading.get_ident)
     assert (where == threading.get_ident()) is (size <= PARSE_INLINE_BYTES_MAX)
 
 
 @pytest.mark.parametrize("route", [{"include_usage": True}, {"synthesise": True}], ids=["usage", "unstreamed"])
 @pytest.mark.parametrize("config", [{}, {"requests": "hash"}], ids=["full", "hash"])
-async def test_what_is_edited_of_a_long_body_is_what_is_edited_of_a_short_one(
+async def test_long_bodies_get_the_same_edits(
     route: dict[str, bool], config: dict[str, str], autojump_clock: MockClock
 ) -> None:
     asked: list[bytes] = []
@@ -118,6 +118,6 @@ async def test_what_is_edited_of_a_long_body_is_what_is_edited_of_a_short_one(
     [b'{"stream":true,"a":1.10}', b'{"a":1.10,"stream" : true , "stream_options":{"include_usage":true}}'],
     ids=["alone", "with options"],
 )
-def test_a_whole_answer_is_asked_for_in_place(body: bytes) -> None:
+def test_streaming_is_switched_off_by_an_edit_in_place(body: bytes) -> None:
     assert parse(unstreamed(body)) == {"stream": False, "a": 1.1}
     assert b"1.10" in unstreamed(body)

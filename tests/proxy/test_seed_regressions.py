@@ -46,7 +46,7 @@ def lifecycle(answered: Answer) -> list[tuple[str, str, str]]:
     [text("x"), frame({"reasoning_content": "x"}), call("x"), frame({}), frame({"refusal": "x"})],
     ids=["text", "reasoning", "arguments", "an empty delta", "a refusal"],
 )
-async def test_every_chunk_is_a_sign_of_life(piece: bytes, autojump_clock: MockClock) -> None:
+async def test_every_chunk_resets_the_stall_timer(piece: bytes, autojump_clock: MockClock) -> None:
     script = streams(call("", "read"), *[piece] * 5, finish("tool_calls"), DONE, every_s=50)
     async with house(script, route={"idle_s": 60.0}) as home:
         began = trio.current_time()
@@ -73,7 +73,7 @@ def turn(*results: tuple[str, str], made: Sequence[tuple[str, str]]) -> Mapping[
     }
 
 
-async def test_running_and_completed_have_one_id_in_order_and_are_exactly_two(autojump_clock: MockClock) -> None:
+async def test_call_is_reported_running_then_completed(autojump_clock: MockClock) -> None:
     first = streams(role(), call("", "read_file"), call("{}"), finish("tool_calls"), DONE)
     async with house(first, streams(role(), text("It says hi."), finish(), DONE)) as home:
         each_its_own(home)
@@ -97,7 +97,7 @@ async def test_internal_tools_and_orphans_are_filtered(autojump_clock: MockClock
         assert [one["id"] for one in recorded[0].keys["results"]] == ["call_0", "call_1", "call_9"]
 
 
-async def test_nothing_of_it_is_ever_inside_the_content(autojump_clock: MockClock) -> None:
+async def test_lifecycle_frames_never_change_the_content(autojump_clock: MockClock) -> None:
     both = [role(), text("I read."), call("{}", "read_file"), finish("tool_calls"), DONE]
     async with house(streams(*both)) as home:
         answered = await home.ask(turn(("call_7", "secret"), made=[("call_7", "grep")]))

@@ -1,4 +1,4 @@
-"""Uploads that are relayed while they come: what goes wrong in the middle of one is told, and is on its tape."""
+"""Uploads that are relayed while they arrive: failures in the middle are reported and recorded."""
 
 import socket
 import struct
@@ -45,7 +45,7 @@ async def taking(stream: trio.abc.Stream) -> None:
 
 
 async def after(stream: trio.abc.Stream) -> None:
-    """Answers when it has all of it."""
+    """Answer once the upload is complete."""
     await request_of(stream)
     await stream.send_all(OK)
     await request_of(stream)
@@ -55,7 +55,7 @@ async def uploaded(home: House) -> bytes:
     return b"".join(record.raw or b"" for record in await home.tape() if record.kind == "upload")
 
 
-async def test_each_piece_is_on_the_tape_and_goes_on(autojump_clock: MockClock) -> None:
+async def test_each_piece_is_recorded_and_relayed(autojump_clock: MockClock) -> None:
     async with house(after) as home:
         body = bytes(range(256)) * 4_000
         answered = await home.ask(body, path=PATH)
@@ -69,9 +69,7 @@ async def hashed(home: House) -> list[tuple[dict[str, Any], bytes | None]]:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_of_requests_that_are_kept_as_hashes_no_piece_is_on_the_tape(
-    chunked: bool, autojump_clock: MockClock
-) -> None:
+async def test_hashed_uploads_record_no_pieces(chunked: bool, autojump_clock: MockClock) -> None:
     async with house(after, config={"requests": "hash"}) as home:
         body = b"PRIVATE-" * 50_000
         client = await home.connect()
@@ -90,7 +88,7 @@ async def test_of_requests_that_are_kept_as_hashes_no_piece_is_on_the_tape(
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["the client leaves", "the upstream answers"])
-async def test_the_hash_of_a_part_says_that_it_is_one(answers: bool, autojump_clock: MockClock) -> None:
+async def test_hash_of_a_partial_upload_is_marked(answers: bool, autojump_clock: MockClock) -> None:
     async def early(stream: trio.abc.Stream) -> None:
         while not (await stream.receive_some()).endswith(b"x"):
             pass
@@ -108,7 +106,7 @@ async def test_the_hash_of_a_part_says_that_it_is_one(answers: bool, autojump_cl
         assert await hashed(home) == [(part, None)]
 
 
-async def test_what_was_kept_as_a_hash_can_be_sealed_and_is_found_again(autojump_clock: MockClock) -> None:
+async def test_hashed_upload_can_be_sealed_and_matched(autojump_clock: MockClock) -> None:
     async with house(after, config={"requests": "hash"}) as home:
         body = b"PRIVATE-" * 50_000
         await home.ask(body, path=PATH)
@@ -119,7 +117,7 @@ async def test_what_was_kept_as_a_hash_can_be_sealed_and_is_found_again(autojump
             assert isinstance(Deck([records]).take(Request(b"POST", PATH.encode(), [], asked)), found)
 
 
-async def test_a_slow_upload_takes_as_long_as_it_takes(autojump_clock: MockClock) -> None:
+async def test_slow_upload_has_no_total_deadline(autojump_clock: MockClock) -> None:
     async with house(after, route={"first_byte_s": 20.0}) as home:
         client = await home.connect()
         await client.send(head(1_500_000))
@@ -130,7 +128,7 @@ async def test_a_slow_upload_takes_as_long_as_it_takes(autojump_clock: MockClock
         client.close()
 
 
-async def test_one_that_stops_coming_is_given_up(autojump_clock: MockClock) -> None:  # C16
+async def test_stalled_upload_is_given_up(autojump_clock: MockClock) -> None:  # C16
     async with house(taking) as home:
         client = await home.connect()
         await client.send(head(1_500_000) + b"x" * 50_000)
@@ -140,7 +138,7 @@ async def test_one_that_stops_coming_is_given_up(autojump_clock: MockClock) -> N
         client.close()
 
 
-async def test_a_client_that_leaves_in_the_middle_is_told_nothing(autojump_clock: MockClock) -> None:
+async def test_disconnect_during_an_upload_gets_no_answer(autojump_clock: MockClock) -> None:
     async with house(taking) as home:
         client = await home.connect()
         await client.send(head(1_500_000) + b"x" * 50_000)
@@ -193,7 +191,7 @@ def stuck(home: House) -> Stuck:
     return upstream
 
 
-async def test_a_client_that_leaves_while_its_upload_is_stuck_is_noticed_at_once(autojump_clock: MockClock) -> None:
+async def test_disconnect_during_a_stuck_upload_is_noticed_at_once(autojump_clock: MockClock) -> None:
     async with house(taking) as home:
         upstream = stuck(home)
         client = await home.connect()
@@ -208,8 +206,8 @@ async def test_a_client_that_leaves_while_its_upload_is_stuck_is_noticed_at_once
 
 
 @pytest.mark.parametrize(("sends", "resets"), [(650_000, False), (40_000_000, True)], ids=["leaves", "is killed"])
-async def test_so_it_is_where_more_has_come_than_is_kept(sends: int, resets: bool) -> None:
-    """On real sockets: the reader waits for room, and the client's end lies behind what it does not read.
+async def test_disconnect_is_noticed_with_a_full_receive_buffer(sends: int, resets: bool) -> None:
+    """On real sockets: the reader waits for room, and the client's end comes after bytes that are not read.
 
     What neither the kernel here nor the one there can send on keeps the end back: then only a reset is heard.
     """
@@ -257,7 +255,7 @@ class _Threaded(MemoryStore):
 
 @pytest.mark.parametrize("on_client_gone", ["cancel", "drain", "keep"])
 @pytest.mark.parametrize("after_s", [0.02, 0.05, 0.15, 0.25, 0.35])
-async def test_a_client_that_leaves_while_a_piece_is_written_is_on_the_tape_once(
+async def test_disconnect_during_a_write_is_recorded_once(
     after_s: float, on_client_gone: str, autojump_clock: MockClock
 ) -> None:
     async with house(taking, store=_Threaded(), route={"on_client_gone": on_client_gone}) as home:
@@ -273,7 +271,7 @@ async def test_a_client_that_leaves_while_a_piece_is_written_is_on_the_tape_once
         assert [event for level, event, _ in home.log if level == "error"] == []
 
 
-async def test_and_its_tape_goes_to_its_day(tmp_path: Path) -> None:
+async def test_tape_of_an_interrupted_upload_is_archived(tmp_path: Path) -> None:
     """In files: the thread that writes a long piece is held up until the client has left."""
     warned: list[str] = []
     async with open_files(tmp_path, warn=warned.append) as store, house(taking, store=store) as home:
@@ -301,14 +299,14 @@ class _FullForUploads(MemoryStore):
         return await super().append(stream, records, row)
 
 
-async def test_a_log_that_fails_in_the_middle_stops_it_as_such(autojump_clock: MockClock) -> None:
+async def test_log_failure_during_an_upload_stops_it(autojump_clock: MockClock) -> None:
     async with house(taking, store=_FullForUploads(), check=False) as home:
         answered = await home.ask(b"x" * 400_000, path=PATH)
         assert answered.status == 503
         assert b'"code":"log_failure"' in answered.body
 
 
-async def test_a_body_of_no_bytes_says_so(autojump_clock: MockClock) -> None:
+async def test_empty_upload_is_relayed(autojump_clock: MockClock) -> None:
     seen: list[bytes] = []
 
     async def script(stream: trio.abc.Stream) -> None:
@@ -324,7 +322,7 @@ async def test_a_body_of_no_bytes_says_so(autojump_clock: MockClock) -> None:
 @pytest.mark.parametrize(
     ("key", "shown"), [("sk-caller-0123456789abcdef", False), ("lm-studio", True)], ids=["a key", "a word"]
 )
-async def test_a_caller_s_own_key_in_an_error_is_on_no_tape(key: str, shown: bool, autojump_clock: MockClock) -> None:
+async def test_callers_own_key_in_an_error_is_not_recorded(key: str, shown: bool, autojump_clock: MockClock) -> None:
     body = b'{"error":{"message":"Incorrect API key provided: %b"}}' % key.encode()
     async with house(answer(401, body)) as home:
         answered = await home.ask(None, f"Authorization: Bearer {key}", path="/v1/models", method="GET")

@@ -57,7 +57,7 @@ class Soak:
         self.end: Sample | None = None
 
     async def run(self) -> None:
-        """Baseline, load, rest, and a proxy that stops when it is told to."""
+        """Run baseline, load and rest, then stop the proxy."""
         async with trio.open_nursery() as nursery:
             upstream_port = await nursery.start(self._upstream.run)
             command = [sys.executable, "-m", "tests.soak.served", str(upstream_port), str(self._data)]

@@ -58,7 +58,7 @@ def _read(path: Path) -> tuple[list[str], list[Record]]:
 
 
 def _compared(client: Received, records: list[Record]) -> str:
-    """What is not as the tape says; a client that left had the beginning of it."""
+    """Return differences from the tape; a client that left got its beginning."""
     emitted = emit(records)
     status = next((record.keys.get("status") for record in records if record.kind == "commit"), None)
     if client.status != status:

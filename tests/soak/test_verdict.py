@@ -61,24 +61,24 @@ def test_a_client_that_left_had_the_beginning(tmp_path: Path) -> None:
         pytest.param(_received(_BODY, whole=False), "was cut", id="all bytes, and then a cut"),
     ],
 )
-def test_what_differs_from_the_tape_is_told(tmp_path: Path, received: Received, fault: str) -> None:
+def test_difference_from_the_tape_is_reported(tmp_path: Path, received: Received, fault: str) -> None:
     _tape(tmp_path)
     (wrong,) = checked(tmp_path, [received]).wrong
     assert fault in wrong
 
 
-def test_a_damaged_tape_is_told(tmp_path: Path) -> None:
+def test_damaged_tape_is_reported(tmp_path: Path) -> None:
     path = _tape(tmp_path)
     path.write_bytes(path.read_bytes().replace(b'"one"', b'"two"'))
     assert any("damage" in wrong for wrong in checked(tmp_path, []).wrong)
 
 
-def test_an_ending_that_is_our_own_fault_is_told(tmp_path: Path) -> None:
+def test_internal_ending_is_reported(tmp_path: Path) -> None:
     _tape(tmp_path, "internal")
     assert any("internal" in wrong for wrong in checked(tmp_path, []).wrong)
 
 
-def test_a_stream_without_a_tape_is_told(tmp_path: Path) -> None:
+def test_stream_without_a_tape_is_reported(tmp_path: Path) -> None:
     assert checked(tmp_path, [_received(_BODY)]).wrong == ["s1: no tape"]
 
 

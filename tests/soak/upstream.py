@@ -205,7 +205,7 @@ _KINDS: Final[dict[str, tuple[int, Callable[[_Exchange], Awaitable[None]]]]] = {
     "bytes": (3, _bytes),
     "garbage": (1, _garbage),
 }
-#: Each kind of stream, and how often it is asked for.
+#: Each kind of stream, and how often it is requested.
 KINDS: Final = {kind: weight for kind, (weight, _) in _KINDS.items()}
 
 

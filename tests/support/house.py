@@ -9,7 +9,7 @@
 Each connection to the upstream runs the next script, the last one again and again (tests/proxy/scripted.py). True HTTP
 bytes go both ways on both sides, every timer is trio's, and nothing touches a socket, a file or a thread.
 
-Leaving it checks what must hold in every case (failures.md 1): one ending and nothing behind it (V1), what a client
+Leaving it checks what must hold in every case (failures.md 1): one ending and nothing after it (V1), what a client
 was sent is what its tape emits (V8, comments excepted, up to what `gone` names), and no stream, connection or reader is
 left (V4). A test asserts the exact ending with `home.ending()`.
 """
@@ -64,7 +64,7 @@ DONE: Final = b"data: [DONE]\n\n"
 
 
 def frame(delta: Mapping[str, Any] | None = None, finish_reason: str | None = None, **more: Any) -> bytes:
-    """One chunk as a frame; `more` stands beside its choices."""
+    """One chunk as a frame; `more` are further members."""
     choice = {"index": 0, "delta": dict(delta or {}), "finish_reason": finish_reason}
     value = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **more}
     return b"data: %b\n\n" % dumps(value)
@@ -169,7 +169,7 @@ class _Log:
 
 
 class House:
-    """What a test has of it."""
+    """A running proxy, as a test sees it."""
 
     def __init__(self, assembly: Assembly, harness: Harness, upstream: Upstream, log: _Log, streams: list[str]) -> None:
         self.assembly = assembly

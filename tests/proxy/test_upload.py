@@ -277,11 +277,16 @@ async def test_tape_of_an_interrupted_upload_is_archived(tmp_path: Path) -> None
     async with open_files(tmp_path, warn=warned.append) as store, house(taking, store=store) as home:
         with trio.fail_after(10):
             inside: Any = store
-            threads: trio.CapacityLimiter = inside._large
+            threads: trio.CapacityLimiter = inside._threads
+            client = await home.connect(capacity=1_000_000)
+            await client.send(head(1_500_000))
+            while not home.streams:
+                await trio.lowlevel.checkpoint()
+            registry: Any = home.registry
+            await registry._relays[home.streams[0]].recording.begun.wait()
             threads.total_tokens, workers = 1, object()
             await threads.acquire_on_behalf_of(workers)
-            client = await home.connect(capacity=1_000_000)
-            await client.send(head(1_500_000) + b"x" * 600_000)
+            await client.send(b"x" * 600_000)
             await trio.testing.wait_all_tasks_blocked()
             assert threads.statistics().tasks_waiting == 1, "the piece is longer than what is written at once"
             client.close()

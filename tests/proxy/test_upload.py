@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
 from wiretape.proxy.security.keys import LOCAL
 from wiretape.proxy.server.server import ServerSettings, listening, serve
 from wiretape.proxy.store.catalogue_row import CatalogueRow
-from wiretape.proxy.store.files import open_files
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import StoreFullError
 from wiretape.replay.matching.match import Deck, Miss, Taken
@@ -269,32 +267,6 @@ async def test_disconnect_during_a_write_is_recorded_once(
         assert await home.ending() == ("client_gone", [])
         assert (await home.kinds()).count("gone") == 1
         assert [event for level, event, _ in home.log if level == "error"] == []
-
-
-async def test_tape_of_an_interrupted_upload_is_archived(tmp_path: Path) -> None:
-    """In files: the thread that writes a long piece is held up until the client has left."""
-    warned: list[str] = []
-    async with open_files(tmp_path, warn=warned.append) as store, house(taking, store=store) as home:
-        with trio.fail_after(10):
-            inside: Any = store
-            threads: trio.CapacityLimiter = inside._threads
-            client = await home.connect(capacity=1_000_000)
-            await client.send(head(1_500_000))
-            while not home.streams:
-                await trio.lowlevel.checkpoint()
-            registry: Any = home.registry
-            await registry._relays[home.streams[0]].recording.begun.wait()
-            threads.total_tokens, workers = 1, object()
-            await threads.acquire_on_behalf_of(workers)
-            await client.send(b"x" * 600_000)
-            await trio.testing.wait_all_tasks_blocked()
-            assert threads.statistics().tasks_waiting == 1, "the piece is longer than what is written at once"
-            client.close()
-            await trio.testing.wait_all_tasks_blocked()
-            threads.release_on_behalf_of(workers)
-            assert await home.ending() == ("client_gone", [])
-            await inside._committer.through()
-        assert (list((tmp_path / "live").iterdir()), warned) == ([], [])
 
 
 class _FullForUploads(MemoryStore):

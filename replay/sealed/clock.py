@@ -18,7 +18,7 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, as_object, is_list
 from wiretape.events.tape.record import NO_KEYS, Record, decode, encode
 
-from .joined_bodies import ANSWER, UPLOADED, carrying, parted, whole
+from .joined_bodies import ANSWER, UPLOADED, carrying, join_bodies, split_bodies
 
 __all__ = ["TIMED", "Clock", "clocked", "timed"]
 
@@ -113,7 +113,7 @@ def clocked(records: Sequence[Record]) -> tuple[Clock, list[Record]]:
         else:
             clock.also.append(row)
     lines: list[Record] = []
-    for record in whole(kept):
+    for record in join_bodies(kept):
         size, start = len(record.raw or b""), 0
         out: tuple[str, ...] = ("cuts",)
         if record.kind in _RECEIVED:
@@ -176,7 +176,7 @@ def timed(lines: Sequence[Record], clock: Clock) -> list[Record]:
         kept.append(record._replace(t=t, keys=keys))
     if next(times, None) is not None or next(uploads, None) is not None or not places.exhausted:
         raise TapeError(_TOO_LONG)
-    return _with_rows(parted(kept), clock.also)
+    return _with_rows(split_bodies(kept), clock.also)
 
 
 def _next(items: Iterator[_Item]) -> _Item:

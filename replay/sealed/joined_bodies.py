@@ -7,7 +7,7 @@ from typing import Any, Final
 from wiretape.events.core.json_text import ABSENT, parse
 from wiretape.events.tape.record import NO_KEYS, Record
 
-__all__ = ["ANSWER", "UPLOADED", "asked_keys", "carrying", "parted", "pieces", "whole"]
+__all__ = ["ANSWER", "UPLOADED", "asked_keys", "carrying", "join_bodies", "pieces", "split_bodies"]
 
 #: The kinds that `body` and `upload` records become.
 ANSWER: Final = "answer"
@@ -35,7 +35,7 @@ def carrying(record: Record, raw: bytes) -> Record:
     return record._replace(raw=raw, payload=None if value is ABSENT else raw, value=value, shape=None)
 
 
-def whole(records: Sequence[Record]) -> list[Record]:
+def join_bodies(records: Sequence[Record]) -> list[Record]:
     """Join each run of `body` or `upload` records; a run that no recorder makes stays as it is."""
     joined: list[Record] = []
     for kind, run in groupby(records, key=lambda record: record.kind):
@@ -62,7 +62,7 @@ def _part(record: Record, kind: str) -> Record:
     return carrying(record, raw) if kind == "body" else record._replace(payload=None, value=ABSENT)
 
 
-def parted(records: Iterable[Record]) -> list[Record]:
+def split_bodies(records: Iterable[Record]) -> list[Record]:
     """Split joined bodies where their pieces ended."""
     apart: list[Record] = []
     for record in records:

@@ -26,7 +26,7 @@ from wiretape.replay.sealed.load import load, parse
 
 pytestmark = pytest.mark.slow
 
-LONG: Final = 200_000
+LONG: Final = 110_000
 BINARY: Final = bytes(range(256)) * (LONG // 256)
 PICTURE: Final = json.dumps(
     {"messages": [{"role": "user", "content": "x" * LONG}, {"role": "user", "content": "?"}]}
@@ -36,7 +36,7 @@ PICTURE: Final = json.dumps(
 def recording() -> list[list[Record]]:
     """A picture in a message, an upload of bytes, an answer of bytes, and one of text on one line."""
     return [
-        answered(asked(PICTURE), BINARY, "audio/mpeg", read_bytes=50_000),
+        answered(asked(PICTURE), BINARY, "audio/mpeg", read_bytes=30_000),
         answered(asked(BINARY[1:], "audio/mpeg", uploaded=True), b"y" * LONG, "text/plain", read_bytes=LONG),
         answered(asked(b'{"a":1}'), b'["%b"]' % (b"z" * LONG), read_bytes=LONG),
         stream(),
@@ -128,7 +128,7 @@ def test_secret_in_a_blob_is_found(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_blob_lines_are_refused(tmp_path: Path, line: bytes) -> None:
-    data = write(tmp_path).read_bytes().split(b"\n")
+    data = write(tmp_path, STREAMS[0]).read_bytes().split(b"\n")
     data[3] = line
     with pytest.raises(TapeError, match=r"line 4: (?:unknown form of a blob|cannot read its blob)"):
         together(b"\n".join(data), lambda _: b"")

@@ -266,19 +266,19 @@ FINAL_SEND_TIMEOUT_S: Final = 5.0
 #: Output for each byte of a compressed response: text shrinks ten times, a bomb a thousand.
 INFLATE_RATIO_MAX: Final = 100
 
-#: Of a request, decoded, before that proportion counts: one line of a log over and over shrinks three hundred times,
-#: and this is more text than any model reads.
+#: Output of a compressed request before that ratio counts: a repeated log line shrinks three hundred times, and this is
+#: more text than any model reads.
 INFLATE_FREE_BYTES: Final = 8 * 1024 * 1024
 
-#: Of a compressed request: bgzip, which begins one each 64 KiB, makes 2,000 of the largest. Empty ones of 20 bytes are
-#: worth no time: so many take 50 ms.
+#: Gzip members of a compressed request: bgzip, which begins one each 64 KiB, makes 2,000 of the largest. This many
+#: empty ones take 50 ms.
 INFLATE_MEMBERS_MAX: Final = 10_000
 
-#: What zlib is handed at a time: at the end of each member it copies all that is behind it.
+#: Input of one call of zlib, which copies the rest of its input at the end of each member.
 INFLATE_SLICE_BYTES: Final = 16 * 1024
 
-#: Threads that decode requests. More would only share the processor, and one that nobody waits for any more cannot be
-#: stopped: it must not take the place of others' writes.
+#: Threads that decompress requests. More would only share the processor, and an abandoned one cannot be stopped: it
+#: must not take a thread that writes need.
 INFLATED_AT_ONCE: Final = 4
 
 #: Output of one decompression step: 64 KiB of text compressed twenty times would be 1.3 MB, and take 3 ms.

@@ -9,7 +9,7 @@ import trio
 
 from ..config.model import Egress
 from ..limits import CONNECT_TIMEOUT_S, RECEIVE_BYTES_MAX
-from .errors import ProtocolError, RefusalCause, RefusedError
+from .errors import ProtocolError, RefusedError
 from .exchange import Exchange
 from .tls import TlsStream
 
@@ -31,7 +31,7 @@ class Origin(NamedTuple):
         return f"{host}:{self.port}"
 
 
-_STAGES: Final[dict[RefusalCause, str]] = {
+_STAGES: Final = {
     "connect": "while resolving the name or connecting",
     "proxy": "while waiting for the egress proxy",
     "tls": "in the TLS handshake",
@@ -56,31 +56,30 @@ class Connector:
 
     async def connect(self, origin: Origin) -> trio.abc.Stream:
         """Return a stream on which the next byte is the request's; raise RefusedError."""
-        stages: list[RefusalCause] = ["connect"]
-        with trio.move_on_after(self._timeout_s):
-            return await self._open(origin, stages)
-        what = f"no connection to {origin} within {self._timeout_s:g} s: stopped {_STAGES[stages[-1]]}"
-        raise RefusedError("timeout", what)
-
-    async def _open(self, origin: Origin, stages: list[RefusalCause]) -> trio.abc.Stream:
         egress = self._egress
-        first = egress or origin
-        stream = await _connected(self._open_tcp, first.host, first.port)
-        try:
-            if egress is not None and egress.tls:
-                stages.append("tls")
-                stream = await self._shake(stream, egress.host)
-            # Without TLS to the origin the proxy gets the request itself (RFC 9112 3.2.2): few allow CONNECT there.
-            if egress is not None and origin.tls:
-                stages.append("proxy")
-                await _tunnel(stream, origin, egress)
-            if origin.tls:
-                stages.append("tls")
-                stream = await self._shake(stream, origin.host)
-        except BaseException:
-            await trio.aclose_forcefully(stream)
-            raise
-        return stream
+        first, stage = egress or origin, "connect"
+        stream: trio.abc.Stream | None = None
+        with trio.move_on_after(self._timeout_s):
+            try:
+                stream = await _connected(self._open_tcp, first.host, first.port)
+                if egress is not None and egress.tls:
+                    stage = "tls"
+                    stream = await self._shake(stream, egress.host)
+                # Without TLS to the origin the proxy gets the request itself (RFC 9112 3.2.2): few allow CONNECT there.
+                if egress is not None and origin.tls:
+                    stage = "proxy"
+                    await _tunnel(stream, origin, egress)
+                if origin.tls:
+                    stage = "tls"
+                    stream = await self._shake(stream, origin.host)
+            except BaseException:
+                if stream is not None:
+                    await trio.aclose_forcefully(stream)
+                raise
+            return stream
+        raise RefusedError(
+            "timeout", f"no connection to {origin} within {self._timeout_s:g} s: stopped {_STAGES[stage]}"
+        )
 
     async def _shake(self, transport: trio.abc.Stream, host: str) -> trio.abc.Stream:
         stream = TlsStream(transport, self._context, host)

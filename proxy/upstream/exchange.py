@@ -7,7 +7,7 @@ nothing that an upstream sends raises. Body bytes before a fault are returned by
 import re
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from wiretape.events.core.errors import LocalError
 
@@ -61,9 +61,8 @@ class Exchange:
         self._scanned = 0
         self._informational = 0
         self._keep_alive = True
-        self._framing: Literal["length", "chunked", "close"] = "close"
-        self._left = 0
-        self._dechunker = Dechunker()
+        self._dechunker: Dechunker | None = None
+        self._left: int | None = None  # without this and a dechunker the body lasts until the close
 
     @property
     def reusable(self) -> bool:
@@ -121,7 +120,7 @@ class Exchange:
                 return b""
             data = bytes(self._held)
             self._held.clear()
-            return self._body(data) if data or (self._framing == "length" and not self._left) else b""
+            return self._body(data) if data or self._left == 0 else b""
         except (ProtocolError, TruncatedError) as fault:
             self.fault = fault.with_traceback(None)  # its frames hold this exchange
             return b""
@@ -180,16 +179,16 @@ class Exchange:
         if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
             raise ProtocolError("the response's content length is not a number")
         if self._method == b"HEAD" or status in (204, 304) or (self._method == b"CONNECT" and status < 300):
-            self._framing = "length"
+            self._left = 0
         elif codings:
-            self._framing = "chunked"
+            self._dechunker = Dechunker()
         elif lengths:
-            self._framing, self._left = "length", int(lengths.pop())
+            self._left = int(lengths.pop())
 
     def _body(self, data: bytes) -> bytes:
-        if self._framing == "chunked":
-            if not data:
-                raise _truncated()
+        if not data and (self._dechunker is not None or self._left):
+            raise _truncated()
+        if self._dechunker is not None:
             try:
                 self._dechunker.feed(data)
             except MalformedError as error:
@@ -199,9 +198,7 @@ class Exchange:
                 self.rest = self._dechunker.rest
             parts = self._dechunker.parts
             return parts[0] if len(parts) == 1 else b"".join(parts)
-        if self._framing == "length":
-            if not data and self._left:
-                raise _truncated()
+        if self._left is not None:
             body, self.rest = data[: self._left], data[self._left :]
             self._left -= len(body)
             self.end = None if self._left else End.FRAMED

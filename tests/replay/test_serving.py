@@ -152,11 +152,11 @@ def test_an_internal_error_is_one_response_and_one_line(tape: Path, monkeypatch:
     table = Table(tape)
     nothing: dict[str, Taken] = {}
 
-    def take(_: object) -> Taken:
-        return nothing["my prompt"]
+    def take(_: Deck, request: Request) -> Taken:
+        return nothing[f"my prompt to {request.target!r}"]
 
     with monkeypatch.context() as patched:
-        patched.setattr(Deck, "take", lambda _, request: take(request))
+        patched.setattr(Deck, "take", take)
         answer = table.ask("a")
     assert answer.status == 500
     assert (b"X-Should-Retry", b"false") in answer.headers

@@ -131,10 +131,11 @@ def _compare(a: _Shape, b: _Shape) -> Iterator[Difference]:
     for path in [*a.paths, *(path for path in b.paths if path not in a.paths)]:
         types, other = a.paths.get(path, {}), b.paths.get(path, {})
         parent = path.rpartition(".")[0]
-        if not types or not other:  # report only the top of a missing branch
-            whole, lacking = (a.paths, b.paths) if types else (b.paths, a.paths)
-            if parent and parent in whole and parent not in lacking:
-                continue
+        # Report only the top of a missing or new branch.
+        if parent and not types and parent not in a.paths:
+            continue
+        if parent and not other and parent in a.paths and parent not in b.paths:
+            continue
         if types.keys() != other.keys():
             breaking = bool(types) and (not other or bool(other.keys() - types.keys()))
             mine, found = (" or ".join(sorted(each)) or None for each in (types, other))

@@ -300,8 +300,10 @@ class Book:
             self.base.execute("BEGIN")
             self._delete(row.stream.stream for row in rows)
             _insert(self.base, StreamRow, [row.stream for row in rows])
-            _insert(self.base, CallRow, [call for row in rows for call in row.calls])
-            _insert(self.base, AnswerRow, [answer for row in rows for answer in row.answers])
+            if calls := [call for row in rows for call in row.calls]:
+                _insert(self.base, CallRow, calls)
+            if answers := [answer for row in rows for answer in row.answers]:
+                _insert(self.base, AnswerRow, answers)
 
     def forget(self, streams: Iterable[str]) -> None:
         """Remove the rows of these streams."""

@@ -184,11 +184,10 @@ class Committer:
             for tape in current.tapes:
                 tape.dirty = False
         if current.tapes:
-            began = time.perf_counter()
             self._commit(current)
-            self._took_s = time.perf_counter() - began
+            self._took_s = time.monotonic() - self._began
         if current.awaited or current.lost:
-            self._notify(self._through, current)
+            self._notify(self._finish, current)
 
     def _commit(self, current: _Round) -> None:
         by_fd = {tape.fd: tape for tape in current.tapes if not tape.closed}
@@ -196,8 +195,7 @@ class Committer:
         ended = [tape for tape in by_fd.values() if tape.ended]
         try:
             self._move(ended)
-            days = {os.path.dirname(tape.path) for tape in ended}  # noqa: PTH120 - a tape's path is a string
-            failed = self._failed(by_fd, [day for day in days if os.path.exists(day)])  # noqa: PTH110 - the same
+            failed = self._sync_all(by_fd, {os.path.dirname(tape.path) for tape in ended})  # noqa: PTH120 - a string
         except Exception as error:  # noqa: BLE001 - if this thread died, appends would wait for ever
             failed = dict.fromkeys(by_fd, repr(error))
         for fd, why in failed.items():
@@ -210,11 +208,14 @@ class Committer:
         if ended:
             self._notify(self._on_closed, ended)
 
-    def _failed(self, fds: Collection[int], days: Collection[str]) -> Mapping[int, str]:
+    def _sync_all(self, fds: Collection[int], days: Collection[str]) -> Mapping[int, str]:
         """Return the files whose sync failed: all of them if a folder failed, since their names may be lost."""
-        folders = [self._folder, *(os.open(day, os.O_RDONLY | os.O_CLOEXEC) for day in days)]
+        folders = [self._folder]
         self.syncing = True
         try:
+            for day in days:
+                with suppress(FileNotFoundError):  # it expired meanwhile
+                    folders.append(os.open(day, os.O_RDONLY | os.O_CLOEXEC))
             failed = self._sync([*folders, *fds])
         finally:
             self.syncing = False
@@ -223,7 +224,7 @@ class Committer:
         lost_name = next((why for fd, why in failed.items() if fd in folders), None)
         return failed if lost_name is None else dict.fromkeys(fds, lost_name)
 
-    def _through(self, current: _Round) -> None:
+    def _finish(self, current: _Round) -> None:
         if current.lost:
             self._on_lost(current.lost)
         current.done.set()

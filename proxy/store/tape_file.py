@@ -32,12 +32,18 @@ class TapeFile:
     Paths of single tapes are strings in this package: pathlib interns every name, which cost 1 MB at 14,500 streams.
     """
 
-    __slots__ = ("broken", "closed", "created", "dirty", "ended", "fd", "path", "size", "stuck", "target")
+    # fmt: off
+    __slots__ = (
+        "broken", "closed", "created", "dirty", "ended", "fd", "name", "path", "size", "stream", "stuck", "target",
+    )
+    # fmt: on
 
     def __init__(self, path: str) -> None:
         """Raise FileExistsError where the file exists: a tape is never begun twice."""
         self.fd = os.open(path, _FLAGS, 0o600)
         self.path = path
+        self.name = path.rpartition("/")[2]
+        self.stream = self.name.partition(".")[0]
         #: Where another thread is moving it to.
         self.target = path
         self.size = 0
@@ -51,16 +57,6 @@ class TapeFile:
         self.created: int | None = None
         self.stuck = ""
         self.closed = False
-
-    @property
-    def name(self) -> str:
-        """The name of the file, without its folder."""
-        return os.path.basename(self.path)  # noqa: PTH119 - see above
-
-    @property
-    def stream(self) -> str:
-        """The id of the stream."""
-        return os.path.splitext(self.name)[0]  # noqa: PTH122 - see above
 
     def write(self, lines: bytes) -> None:
         """Write all lines, or raise a StoreError and leave none of these bytes on the tape."""

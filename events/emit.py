@@ -18,7 +18,7 @@ from .emission.engine import Stream
 from .emission.ledger import Ledger
 from .folds.summary import StreamSummary
 from .folds.wire import Wire
-from .tape.record import Record
+from .tape.record import Record, Shape
 
 __all__ = ["DIALECTS", "EMITTER_VERSION", "KEEPALIVE", "Emitter", "Summariser", "emit", "events", "summarise"]
 
@@ -117,6 +117,7 @@ class Summariser:
     def __init__(self) -> None:
         self._events: list[Any] = []
         self._emitter = Emitter(sink=self._events.append, repairs=False)
+        self._shape: Shape | None = None
         #: Up to date after each record.
         self.summary = StreamSummary()
 
@@ -128,10 +129,18 @@ class Summariser:
     def feed(self, *records: Record) -> Self:
         """Add records."""
         for record in records:
-            self._emitter.feed(record)
+            self._emitter.feed(self._with_shape(record))
             self.summary.take(record, self._emitter.wire, self._events)
             self._events.clear()
         return self
+
+    def _with_shape(self, record: Record) -> Record:
+        """Give a frame the shape of the one before, as on the live path, which is three times as fast."""
+        if record.kind != "frame" or record.payload is None or record.keys:
+            return record
+        if self._shape is None or not self._shape.fits(record.payload):
+            self._shape = Shape.of(record.payload)
+        return record._replace(shape=self._shape)
 
 
 def summarise(records: Iterable[Record]) -> StreamSummary:

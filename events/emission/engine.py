@@ -5,8 +5,10 @@ frames, and the one ending. What frames mean and how they are written is the bus
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
+from ..core.json_text import parse
 from ..core.lifecycle import CUT_FINISHES, State
 from ..core.limits import BODY_BYTES_MAX, HELD_BYTES_MAX
 from ..core.model import (
@@ -17,7 +19,9 @@ from ..core.model import (
     Finish,
     ForeignFrame,
     HandedOver,
+    ReasoningDelta,
     Terminator,
+    TextDelta,
     ToolArgumentsComplete,
     UpstreamError,
 )
@@ -87,13 +91,15 @@ class Stream:
         self._settings = settings
         self._stream_id, self._created = stream_id, created
         self._sink = sink
-        self._writes = writes
+        self._repairs, self._writes = repairs, writes
         self._facts = Facts()
         self._cards = Cards(settings, self.ledger)
         self._outbox = Outbox()
         #: How the last frame was sent, and how frames of a shape are sent of which two in a row were sent alike.
         self._sent: _Routine | None = None
         self._routine: _Routine | None = None
+        #: The event of such a frame, for the sink: the events of the others differ in their text.
+        self._routine_event: TextDelta | ReasoningDelta | None = None
         self._begin_attempt()
 
     @property
@@ -109,12 +115,15 @@ class Stream:
     def feed(self, record: Record) -> list[bytes]:
         """Return the frames for this record."""
         if record.shape is not None and self._routine is not None and record.shape is self._routine.shape:
+            event = self._routine_event
+            if event is not None and self._sink is not None and (text := record.shape.text(record.payload or b"")):
+                self._sink(replace(event, n=record.n, text=parse(b'"%b"' % text)))
             return [self._routine.send(record, self.ledger)]
         last, self._routine, self._sent = self._sent, None, None
         if record.kind == "frame":
             steps = self._frame(record)
             frames = self._taken()
-            if record.shape is not None and len(steps) == len(frames) == 1 and self._flows():
+            if record.shape is not None and len(steps) == len(frames) == 1 and self._flows(steps[0]):
                 self._sent = _routine_of(record, steps[0], frames[0])
                 self._routine = self._sent if self._sent == last else None
             return frames
@@ -143,9 +152,14 @@ class Stream:
             self._cut(record.n, "limit")
         return steps
 
-    def _flows(self) -> bool:
-        """Whether text passes with nothing else to be done."""
-        return self._sink is None and self.delivered and not self._closed and not self._cards.waiting
+    def _flows(self, step: Step) -> bool:
+        """Whether text passes with nothing else to be done; where events are wanted, with this one event."""
+        if self._sink is not None:
+            event = step.events[0] if len(step.events) == 1 and not self._repairs else None
+            self._routine_event = event if isinstance(event, TextDelta | ReasoningDelta) else None
+            if self._routine_event is None:
+                return False
+        return self.delivered and not self._closed and not self._cards.waiting
 
     def _other(self, record: Record) -> None:
         match record.kind:

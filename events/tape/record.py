@@ -101,7 +101,7 @@ class Record(NamedTuple):
     payload: bytes | None = None
     #: `payload` parsed. ABSENT where it is not JSON, and where a live frame was recognised by its shape instead.
     value: Any = ABSENT
-    #: What a live frame shares with the frames before it; never set on records read from a tape.
+    #: What a live frame shares with the frames before it; records read from a tape have none.
     shape: Shape | None = None
 
     def read(self) -> "Record":

@@ -97,3 +97,13 @@ def test_silence_counts_from_the_attempt_and_a_pause_from_content() -> None:
 def test_an_end_alone_is_no_silence() -> None:
     summary = summarise([Record(0, 100, "end", {"cause": "eof"})])
     assert (summary.longest_silence_us, summary.longest_pause_us) == (0, 0)
+
+
+def test_frames_of_one_shape_add_their_text() -> None:
+    """Most frames of a tape are recognised by their shape and never parsed by the dialect."""
+    pieces = ["word ", 'a "quote"', "", "\n", "line\\", "é", "\U0001f600", "<think>", "x" * 3_000, "end"]
+    frames = [text("first ", role=True), *map(text, pieces), finish(), DONE]
+    summary = summarise(tape(frames))
+    assert summary.message.text() == "first " + "".join(pieces)
+    assert [warned.code for warned in summary.warnings] == ["leaked_think"]
+    assert (summary.first_content_us, summary.last_content_us, summary.frames) == (1, len(pieces) + 1, len(frames))

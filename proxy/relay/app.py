@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import trio
+
 from wiretape.events.chat.history import Found
 from wiretape.events.chat.request import facts
 from wiretape.events.core.json_text import is_object
@@ -10,7 +12,7 @@ from wiretape.events.core.settings import Facts
 from wiretape.events.core.splice import Edit
 
 from ..http_headers import Headers
-from ..limits import UPLOAD_INLINE_BYTES_MAX
+from ..limits import INFLATED_AT_ONCE, UPLOAD_INLINE_BYTES_MAX
 from ..security.access import Admission, content_type_refusal
 from ..security.headers import masked_path
 from ..security.keys import Keys
@@ -47,6 +49,7 @@ class RelayApp:
         self._keys = keys
         self._registry = registry
         self._on_refused = on_refused
+        self._decoding = trio.CapacityLimiter(INFLATED_AT_ONCE)
 
     async def __call__(self, admission: Admission, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -89,7 +92,7 @@ class RelayApp:
         cleaning: Sequence[Edit] = ()
         if chat and isinstance(body, bytes):
             coding = b", ".join(headers.all(b"content-encoding")).decode("latin-1").strip().lower()
-            plain = await decoded(body, coding, bytes_max)
+            plain = await decoded(body, coding, bytes_max, self._decoding)
             value = await parsed(plain)
             forbidden = _forbidden(value)
             if forbidden is not None:

@@ -20,12 +20,12 @@ from .http_responses import Answer, error, stream_header, wrapped_error
 from .upstream_response import UpstreamResponse
 
 __all__ = [
-    "CAUSE_OF",
     "OUR_CAUSES",
     "WHOLE",
     "Decision",
     "Failure",
     "Next",
+    "cause_of",
     "chat_cause",
     "decide",
     "exchange_ending",
@@ -39,18 +39,6 @@ __all__ = [
     "unusable",
 ]
 
-#: The cause of a stream's end, by the ending that a fault or a failure leads to.
-CAUSE_OF: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "reset": "reset",
-        "protocol": "protocol",
-        "stalled": "stalled",
-        "truncated": "eof",
-        "refused": "refused",
-        "limit": "limit",
-        "upstream_error": "closed",  # reported in the stream, after which we close the connection
-    }
-)
 #: After these causes the answer is whole, or something was sent in place of its rest.
 WHOLE: Final = frozenset({"framed", "closed", "status", "upload", "slow_upload"})
 #: Causes on our side; the client gets an error answer of ours if it has no status yet.
@@ -196,6 +184,11 @@ def refuses_streaming(status: int, body: bytes) -> bool:
 
 
 # -- what ended an attempt --------------------------------------------------------------------------------------------
+
+
+def cause_of(ending: str) -> str:
+    """Return the cause that leads to this ending; after an error in the stream we close the connection."""
+    return {"truncated": "eof", "upstream_error": "closed"}.get(ending, ending)
 
 
 def chat_cause(cause: str) -> str:

@@ -29,11 +29,11 @@ from ..upstream.connection import Read
 from ..upstream.errors import WireError
 from ..upstream.transport import UpstreamTransport
 from .attempts import (
-    CAUSE_OF,
     OUR_CAUSES,
     WHOLE,
     Failure,
     Next,
+    cause_of,
     chat_cause,
     exchange_ending,
     failed_in_stream,
@@ -317,7 +317,7 @@ class Relay:
                     except WireError as fault:
                         signals.waiting = None
                         self._fault = fault.with_traceback(None)  # it holds this frame, and this frame the fault
-                        return CAUSE_OF[fault.ending]
+                        return cause_of(fault.ending)
                     if read is None:
                         return "framed" if response.framed else "eof"
                     if signals.wanted and scope.cancel_called:  # in the same moment; a write must not be cancelled
@@ -437,7 +437,7 @@ class Relay:
             headers, exhausted = self._upstream.headers, decision.exhausted
             answer = failure_answer(failure, self._stream, headers, self._error_body, exhausted=exhausted)
             await self._commit(answer, answer.body)
-        return "status" if failure.answered else CAUSE_OF.get(failure.ending, "internal")
+        return "status" if failure.answered else cause_of(failure.ending)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

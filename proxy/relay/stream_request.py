@@ -16,7 +16,7 @@ from wiretape.events.core.splice import Action, Edit, Op, apply, locate
 
 from ..config.model import Route
 from ..http_headers import Headers
-from ..limits import INFLATE_MEMBERS_MAX, INFLATE_RATIO_MAX, INFLATED_AT_ONCE, PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
+from ..limits import INFLATE_MEMBERS_MAX, INFLATE_RATIO_MAX, PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
 from ..server.asgi import Receive
 from ..upstream.decompression import CODINGS, Inflater
 from ..upstream.errors import LimitError, WireError
@@ -45,8 +45,6 @@ _T = TypeVar("_T")
 #: Sent with an answer to a request whose body is not read to its end.
 CLOSE: Final = (b"connection", b"close")
 
-#: One for each run of the loop: a thread that was abandoned frees its slot in the loop that started it.
-_limiters: Final = trio.lowlevel.RunVar[trio.CapacityLimiter]("threads that decode requests")
 _ON_PARTIAL: Final = frozenset({"error", "warn", "both"})
 _TOOLS: Final = frozenset({"live", "held"})
 
@@ -138,7 +136,7 @@ async def _receive_in_time(receive: Receive, deadline: float | None = None) -> A
     return None
 
 
-async def decoded(body: bytes, coding: str, bytes_max: int) -> bytes:
+async def decoded(body: bytes, coding: str, bytes_max: int, threads: trio.CapacityLimiter) -> bytes:
     """Return a compressed body as it was before. In a thread, since few bytes may hold many."""
     if coding in ("", "identity"):
         return body
@@ -147,7 +145,7 @@ async def decoded(body: bytes, coding: str, bytes_max: int) -> bytes:
         raise BodyError(_bad_request(415, message, "unsupported_encoding", (b"accept-encoding", b"gzip, deflate")))
     try:
         inflate = partial(_inflated, body, coding, bytes_max)
-        return await trio.to_thread.run_sync(inflate, abandon_on_cancel=True, limiter=_limiter())
+        return await trio.to_thread.run_sync(inflate, abandon_on_cancel=True, limiter=threads)
     except LimitError:
         message = (
             f"The decoded body is longer than {bytes_max} bytes or {INFLATE_RATIO_MAX} times what was sent, "
@@ -164,14 +162,6 @@ def _inflated(body: bytes, coding: str, bytes_max: int) -> bytes:
     plain = b"".join(inflater.feed(body))
     inflater.close()
     return plain
-
-
-def _limiter() -> trio.CapacityLimiter:
-    try:
-        return _limiters.get()
-    except LookupError:
-        _limiters.set(trio.CapacityLimiter(INFLATED_AT_ONCE))
-        return _limiters.get()
 
 
 async def in_thread_if_large(body: bytes, work: Callable[[], _T]) -> _T:

@@ -1,4 +1,4 @@
-"""Streams to put into a store: batches of records as a pump would append them."""
+"""Streams to put into a store: batches of records as a relay would append them."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager

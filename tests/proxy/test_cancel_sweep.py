@@ -1,6 +1,6 @@
 """Each checkpoint of each scenario is where a task is cancelled or a client leaves, in turn: V1 to V4, V8 (P21)
 
-A checkpoint is a step of any task of the proxy. At the N-th, for all N until a run passes without one, either all pumps
+A checkpoint is a step of any task of the proxy. At the N-th, for all N until a run has no such step, either all relays
 are cancelled (as a hurried shutdown does), or all connections, or the clients leave.
 """
 
@@ -215,7 +215,7 @@ def acts(victim: str, stage: Stage) -> Callable[[], None]:
     home = stage.home
     if victim == "the clients leave":
         return stage.leave
-    if victim == "pumps":
+    if victim == "relays":
 
         def cancel() -> None:
             registry: Any = home.registry
@@ -311,12 +311,12 @@ async def judge(home: House, asking: Asking) -> None:
 
 @pytest.mark.slow
 @pytest.mark.case("P21")
-@pytest.mark.parametrize("victim", ["pumps", "connections", "the clients leave"])
+@pytest.mark.parametrize("victim", ["relays", "connections", "the clients leave"])
 @pytest.mark.parametrize("scene", SCENES)
 async def test_every_checkpoint(scene: str, victim: str, autojump_clock: MockClock) -> None:
     nth = 1
     while await cancelled_at(nth, SCENES[scene], victim):
-        nth += 1 if victim == "pumps" else STRIDE
+        nth += 1 if victim == "relays" else STRIDE
     assert nth > 8, "the sweep has seen hardly anything"  # a short answer has eleven
 
 
@@ -342,7 +342,7 @@ async def test_a_cancel_that_writes_no_end_is_found(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Relay, "_finish_anyhow", nothing)
     with pytest.RaisesGroup(AssertionError, flatten_subgroups=True):
-        await cancelled_at(15, SCENES["a stream with a call"], "pumps")
+        await cancelled_at(15, SCENES["a stream with a call"], "relays")
 
 
 async def test_a_connection_that_is_left_open_is_found(
@@ -354,4 +354,4 @@ async def test_a_connection_that_is_left_open_is_found(
     monkeypatch.setattr(Body, "aclose", nothing)
     left_open = pytest.RaisesExc(AssertionError, match="an upstream's connection is left")
     with pytest.RaisesGroup(left_open, flatten_subgroups=True):
-        await cancelled_at(25, SCENES["a stream with a call"], "pumps")
+        await cancelled_at(25, SCENES["a stream with a call"], "relays")

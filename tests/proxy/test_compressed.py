@@ -14,7 +14,6 @@ from tests.proxy.test_history import asked as history
 from tests.support.house import DONE, HEAD, House, finish, house, role, text
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.core.splice import Edit, apply
-from wiretape.proxy.limits import INFLATED_AT_ONCE
 from wiretape.proxy.relay.stream_request import decoded
 from wiretape.replay.matching.compared_request import request_of as recorded_request
 from wiretape.replay.matching.match import Deck, Taken
@@ -152,8 +151,9 @@ async def test_abandoned_decoding_takes_no_shared_thread(monkeypatch: pytest.Mon
     try:
         with trio.fail_after(5):
             async with trio.open_nursery() as nursery:
-                for _ in range(2 * INFLATED_AT_ONCE):
-                    nursery.start_soon(decoded, CODED["gzip"], "gzip", 2_000)
+                threads = trio.CapacityLimiter(2)
+                for _ in range(4):
+                    nursery.start_soon(decoded, CODED["gzip"], "gzip", 2_000, threads)
                 await wait_all_tasks_blocked()
                 assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
                 nursery.cancel_scope.cancel()

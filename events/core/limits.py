@@ -1,34 +1,6 @@
-"""Every bound of the core, unit in the name, reason beside it."""
+"""Every bound of the core, with its unit in the name and its reason above it."""
 
 from typing import Final
-
-__all__ = [
-    "BODY_BYTES_MAX",
-    "CALLS_IN_A_PIECE_MAX",
-    "CALL_ID_CHARS_MAX",
-    "CHUNKS_WAITING_MAX",
-    "DAMAGES_MAX",
-    "EMOJI_CHARS_MAX",
-    "EVENT_BYTES_MAX",
-    "HELD_BYTES_MAX",
-    "JSON_NESTING_MAX",
-    "KEPT_CHARS_MAX",
-    "LABEL_CHARS_MAX",
-    "LINE_BYTES_MAX",
-    "LISTS_OF_A_DELTA_MAX",
-    "NAME_CHARS_MAX",
-    "PREVIEW_BYTES_MAX",
-    "QUOTED_BYTES_MAX",
-    "RESULTS_MAX",
-    "RETOLD_CHARS_MAX",
-    "RETOLD_CHARS_MIN",
-    "RETOLD_PLACES_MAX",
-    "SHAPES_MAX",
-    "SLICE_BYTES",
-    "TAPE_LINE_BYTES_MAX",
-    "THINK_HEAD_CHARS_MAX",
-    "UNDELIVERED_BYTES_MAX",
-]
 
 #: One SSE line without its end. Base64 image events need more than 1 MiB; the largest captured JSON frame has 106 KB.
 LINE_BYTES_MAX: Final = 8 * 1024 * 1024

@@ -9,7 +9,7 @@ from wiretape.events.core import limits
 TESTS = Path(__file__).parent
 
 
-@pytest.mark.parametrize("name", limits.__all__)
+@pytest.mark.parametrize("name", [name for name in vars(limits) if name.isupper()])
 def test_a_bound_is_a_number_and_is_tested(name: str) -> None:
     assert isinstance(getattr(limits, name), int)
     assert name.endswith(("_MAX", "_MIN", "_BYTES"))

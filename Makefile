@@ -188,14 +188,6 @@ bench-against: install $(OPPONENTS)/relay/.installed ## compare core and proxy w
 	$(PY) -m tests.bench.against $(COMMIT)
 	$(PY) -m tests.bench.proxy_against $(COMMIT)
 
-.PHONY: bench-replay
-bench-replay: install ## read, fold and emit tapes of 100 MB: events per second and memory (three minutes)
-	$(PY) -m tests.bench.replay
-
-.PHONY: bench-recording
-bench-recording: install ## measure what recording adds to a read; updates docs/recording.md
-	$(PY) -m tests.bench.recording
-
 .PHONY: bench-lock
 bench-lock: install ## update the opponents' locks (UPGRADE=--upgrade for newer versions)
 	$(COMPILE) --no-annotate $(UPGRADE) $(YARDSTICK)/relay.in --output-file $(YARDSTICK)/relay.txt

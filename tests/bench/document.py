@@ -9,14 +9,13 @@ from .measure import Compared, Held
 
 __all__ = ["Figures", "Part", "core", "put"]
 
-Part = Literal["core", "against", "replay", "proxy", "proxy against"]
+Part = Literal["core", "against", "proxy", "proxy against"]
 
 _PLACE: Final = Path(__file__).parents[2] / "docs/internals/benchmarks.md"
 _HEAD: Final = "# How fast it is\n\nEach part is written by the command that it names.\n"
 _PARTS: Final[dict[Part, str]] = {
     "core": "\n## The core\n",
     "against": "\n## The core against an earlier commit\n",
-    "replay": "\n## Tapes, read and folded\n",
     "proxy": "\n## The proxy\n",
     "proxy against": "\n## The proxy against an earlier commit\n",
 }

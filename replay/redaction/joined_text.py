@@ -200,7 +200,7 @@ def _words(text: Text, number: int) -> Iterator[tuple[_Key, Piece]]:
 def _elements(text: Text) -> Iterator[_Element]:
     if text.kind != "body":
         if json := text.json:
-            found = list(scalars(json))
+            found = scalars(json)
             yield _Element(json, found, [text.place(scalar.start) for scalar in found])
     elif text.raw[:64].lstrip()[:1] == b"[":  # an array, complete or not
         for _, some in groupby(scalars(text.raw), key=lambda scalar: scalar.path[:1]):
@@ -210,7 +210,7 @@ def _elements(text: Text) -> Iterator[_Element]:
         for line in _LINE.finditer(text.raw):
             if (label := _LABEL.match(line[0])) is not None:
                 json, at = line[0][label.end() :], line.start() + label.end()
-                found = list(scalars(json))
+                found = scalars(json)
                 yield _Element(json, found, [at + scalar.start for scalar in found], label[1] or b"")
 
 

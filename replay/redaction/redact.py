@@ -224,7 +224,7 @@ class _Search:
         self._single: list[tuple[Joined, str, bool]] = []
         for number, text in enumerate(self.texts):
             pieces = [*pieces_of(text, number)]
-            names = names_of((piece.path, piece.said, piece.name) for piece in pieces)
+            names = names_of([(piece.path, piece.said, piece.name) for piece in pieces])
             for piece, name in zip(pieces, names, strict=True):
                 self._single.append((Joined.of([piece]), name, (number, piece.places[0]) in inside))
             self._single += [(Joined.of([piece]), "", False) for piece in framing_of(text, number)]

@@ -68,21 +68,20 @@ def search(text: str, name: str, leaf: Leaf, layers: int = _LAYERS_MAX) -> list[
             strings.append((scalar, *unquoted(text[scalar.start + 1 : end], scalar.start + 1)))
         elif scalar.path and is_secret_number(str(scalar.path[-1]), text[scalar.start : scalar.end]):
             hits.append(Hit(scalar.start, scalar.end, "digits", text[scalar.start : scalar.end]))
-    names = names_of((scalar.path, said, scalar.sort is Sort.NAME) for scalar, said, _ in strings)
+    names = names_of([(scalar.path, said, scalar.sort is Sort.NAME) for scalar, said, _ in strings])
     for (_, said, places), name_of_it in zip(strings, names, strict=True):
         found = search(said, name_of_it, leaf, layers - 1)
         hits += [hit._replace(start=places[hit.start], end=places[hit.end]) for hit in found]
     return merged(hits)
 
 
-def names_of(strings: Iterable[tuple[Path, str, bool]]) -> list[str]:
+def names_of(strings: Sequence[tuple[Path, str, bool]]) -> list[str]:
     """Return the name of each string: its member's, or what a neighbour says (`["x-api-key", "..."]`).
 
     A string is a path, a text, and whether it is a name itself, which has none.
     """
-    held = [*strings]
     neighbours: dict[Path, str] = {}
-    for path, said, is_name in held:
+    for path, said, is_name in strings:
         last = path[-1] if path else ""
         if is_name:
             continue
@@ -91,7 +90,7 @@ def names_of(strings: Iterable[tuple[Path, str, bool]]) -> list[str]:
         elif isinstance(last, int) and is_header(said.lstrip("-")):  # or a flag of a command
             neighbours[(*path[:-1], last + 1)] = said.lstrip("-")
     names: list[str] = []
-    for path, said, is_name in held:
+    for path, said, is_name in strings:
         name = neighbours.get(path, "")
         if not name or (isinstance(path[-1], int) and not is_pair(name, said)):
             name = next((step for step in reversed(path) if isinstance(step, str) and step != "value"), "")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -43,26 +43,25 @@ class Scalar(NamedTuple):
     end: int
 
 
-def scalars(text: bytes) -> Iterator[Scalar]:
-    """Yield the scalars of JSON, or of its beginning, in order. For any other text the result is arbitrary."""
+def scalars(text: bytes) -> list[Scalar]:
+    """Return the scalars of JSON, or of its beginning, in order. For any other text the result is arbitrary."""
+    found: list[Scalar] = []
     path: list[str | int] = []
     named = False
     for token in _TOKEN.finditer(text):
         start, end = token.span()
         first = text[start]
+        sort: Sort | None = None
         if first == _QUOTE:
-            if (
-                text[end - 1] != _QUOTE
-                or end == start + 1
-                or (text[end - 2] == _BACKSLASH and _escaped(text, start, end))
-            ):
-                yield Scalar(Sort.TORN, _path(path), start, end)
+            closed = text[end - 1] == _QUOTE and end > start + 1
+            if not closed or (text[end - 2] == _BACKSLASH and _escaped(text, start, end)):
+                sort = Sort.TORN
             elif path and path[-1] == "" and not named:
                 path[-1] = _key(text[start:end])
                 named = True
-                yield Scalar(Sort.NAME, _path(path), start, end)
+                sort = Sort.NAME
             else:
-                yield Scalar(Sort.STRING, _path(path), start, end)
+                sort = Sort.STRING
         elif first == _OPEN:
             path.append("")
             named = False
@@ -75,13 +74,11 @@ def scalars(text: bytes) -> Iterator[Scalar]:
             path[-1] = last + 1 if isinstance(last, int) else ""
             named = False
         elif first not in (_COMMA, _COLON):
-            yield Scalar(Sort.OTHER, _path(path), start, end)
-
-
-def _path(steps: list[str | int]) -> Path:
-    if len(steps) <= 2 * _STEPS_MAX:
-        return tuple(steps)
-    return (*steps[:_STEPS_MAX], *steps[-_STEPS_MAX:])
+            sort = Sort.OTHER
+        if sort is not None:
+            shown = tuple(path) if len(path) <= 2 * _STEPS_MAX else (*path[:_STEPS_MAX], *path[-_STEPS_MAX:])
+            found.append(Scalar(sort, shown, start, end))
+    return found
 
 
 def _escaped(text: bytes, start: int, end: int) -> bool:

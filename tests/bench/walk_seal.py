@@ -20,7 +20,9 @@ _TOP: Final = 20
 def walked() -> tuple[int, Counter[tuple[str, str]]]:
     """Return how many records the tape has, and the calls of each function by file."""
     chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    chunks = [{**chunk, "choices": [{"index": 0, "delta": {"content": f"word{at} "}}]} for at in range(20)]
+    chunks: list[dict[str, Any]] = [
+        {**chunk, "choices": [{"index": 0, "delta": {"content": f"word{at} "}}]} for at in range(20)
+    ]
     chunks.append({**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     frames = [b"data: %b\n\n" % dumps(value) for value in chunks]
     records = stream(event_stream([*frames, b"data: [DONE]\n\n"]))

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 import trio
-import trio.lowlevel
 
 from tests.house.tree import ROOT
 from tests.proxy.store_cases import flat, gathered, opened_files, stream_of

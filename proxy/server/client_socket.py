@@ -26,13 +26,14 @@ from ..limits import (
     SENDS_A_TURN,
     WRITE_TIMEOUT_S,
 )
-from ..raw_socket import raw_socket, receive_now
 from .reaper import Reaper, together
 
 __all__ = ["ClientSocket", "Stream", "Timeouts"]
 
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
+#: trio's socket holds the standard library's under this name; a contract test pins it.
+_RAW: Final = "_sock"
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
@@ -54,9 +55,8 @@ class ClientSocket:
         """Nothing more is sent."""
         self.tls = isinstance(stream, trio.SSLStream)
         self._stream = stream
-        transport = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream
-        self._socket = transport.socket
-        self._raw: socket.socket = raw_socket(transport)
+        self._socket = (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
+        self._raw: socket.socket = getattr(self._socket, _RAW)
         #: Reads bypass trio's layers, unless there is TLS or the socket is one in memory.
         self._reads_raw = not self.tls and self._raw.fileno() >= 0
         self._reaper = reaper
@@ -94,7 +94,7 @@ class ClientSocket:
                 await trio.lowlevel.checkpoint()
             try:
                 if self._reads_raw:
-                    data = receive_now(self._raw)
+                    data = self._raw.recv(RECEIVE_BYTES_MAX)
                 else:
                     data = b""
                     with trio.CancelScope() as self._reading:

@@ -281,3 +281,8 @@ async def test_torn_or_stalled_tls_client_ends_in_time(stalls: bool) -> None:
             await transport.aclose()
         with trio.fail_after(1.5):
             await ended.wait()
+
+
+def test_trio_keeps_its_socket_under_the_private_name_used_here() -> None:
+    with socket.socket() as sock:
+        assert vars(trio.socket.from_stdlib_socket(sock))["_sock"] is sock

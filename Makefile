@@ -63,8 +63,10 @@ demo: $(RUN) build/types/wiretape ## show what it does with three streams, witho
 	@$(RUN) demo
 
 .PHONY: serve
+# docs/deployment.md
+ALLOCATOR := MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=262144
 serve: $(RUN) build/types/wiretape ## run in front of a provider: make serve UPSTREAM=https://api.example.com/v1
-	@$(RUN) serve --upstream "$(UPSTREAM)"
+	@$(ALLOCATOR) $(RUN) serve --upstream "$(UPSTREAM)"
 
 # --- every day -------------------------------------------------------------------------------------------------------
 
@@ -196,7 +198,7 @@ bench-lock: install ## update the opponents' locks (UPGRADE=--upgrade for newer 
 SECONDS ?= 600
 .PHONY: soak
 soak: install ## ten minutes of mixed faults at 50 streams; memory, descriptors and tasks stay flat (SECONDS=30 for less)
-	$(PY) -m tests.soak --seconds $(SECONDS)
+	$(ALLOCATOR) $(PY) -m tests.soak --seconds $(SECONDS)
 
 # Real clients and real upstreams; needs npm. All packages are locked by version and hash. The first run takes a quarter
 # of an hour, most of it to build llama-cpp-python.

@@ -202,7 +202,10 @@ class Deck:
         if self._broken and (again := self._broken.pop(_blank_key(request), None)) is not None:
             return again
         place, loosely = self._by_key(sent) if self.how == "key" else (self._by_position(sent), False)
-        if place is None or (self.how == "strict" and not self._is_exactly(place, sent)):
+        if place is None:
+            return self._miss(sent, None)
+        recorded, same = self._pair(place, sent)
+        if self.how == "strict" and not recorded.is_exactly(same):
             return self._miss(sent, place)
         drift = () if not loosely and self._has_key(place, sent) else self._drift(place, sent)
         self._left.pop(place, None)
@@ -228,7 +231,10 @@ class Deck:
         places = {place for key in sent.keys for place in self._places_by_key.get(key, ())}
         places |= {place for place, one in enumerate(self._recorded) if one.redacted and one.fits(sent.like(one))}
         alike = self._eligible(sorted(places), sent)
-        unlike = {place: self._unlike(place, sent) for place in alike}
+        given = self._ids(sent)
+        unlike = {
+            place: recorded.unlike(other, given) for place in alike for recorded, other in [self._pair(place, sent)]
+        }
         same = [place for place in alike if not any(unlike[place])]
         left = sorted((place for place in alike if place in self._left), key=lambda place: unlike[place])
         if left and (left[0] in same or not same):
@@ -246,9 +252,9 @@ class Deck:
         """Return the only stream that is left and equal in a loose reading; None if there are several."""
         found: list[int] = []
         for place in range(len(self._recorded)) if self._repeat else self._left:
-            recorded = self._recorded[place]
+            recorded, other = self._pair(place, sent)
             comparable = recorded.route == sent.first.route and not recorded.hashed
-            if comparable and recorded.loose_key == sent.like(recorded).loose_key:
+            if comparable and recorded.loose_key == other.loose_key:
                 found.append(place)
         found = self._eligible(found, sent)
         return found[0] if len(found) == 1 else None
@@ -256,7 +262,8 @@ class Deck:
     def _eligible(self, places: list[int], sent: _Sent) -> list[int]:
         """Drop streams that continue another response, and prefer the same path prefix and conversation."""
         given = self._ids(sent)
-        places = [place for place in places if not self._continues_another(place, sent)]
+        pairs = [(place, *self._pair(place, sent)) for place in places]
+        places = [place for place, recorded, other in pairs if not recorded.continues_another(other, given)]
         places = [place for place in places if self._recorded[place].prefix == sent.first.prefix] or places
         if len({self._conversations[place] for place in places}) < 2:
             return places
@@ -269,22 +276,15 @@ class Deck:
         """Return the ids that these recordings gave out, if the request names any id."""
         return self._all_ids if sent.names_ids else frozenset()
 
-    def _continues_another(self, place: int, sent: _Sent) -> bool:
+    def _pair(self, place: int, sent: _Sent) -> tuple[ComparedRequest, ComparedRequest]:
+        """Return a recorded request and the sent one under the same redaction."""
         recorded = self._recorded[place]
-        return recorded.continues_another(sent.like(recorded), self._ids(sent))
-
-    def _unlike(self, place: int, sent: _Sent) -> tuple[bool, bool]:
-        recorded = self._recorded[place]
-        return recorded.unlike(sent.like(recorded), self._ids(sent))
+        return recorded, sent.like(recorded)
 
     def _has_key(self, place: int, sent: _Sent) -> bool:
-        recorded = self._recorded[place]
-        same = recorded.key in sent.keys or recorded.fits(sent.like(recorded))
-        return same and not self._continues_another(place, sent)
-
-    def _is_exactly(self, place: int, sent: _Sent) -> bool:
-        recorded = self._recorded[place]
-        return recorded.is_exactly(sent.like(recorded))
+        recorded, other = self._pair(place, sent)
+        same = recorded.key in sent.keys or recorded.fits(other)
+        return same and not recorded.continues_another(other, self._ids(sent))
 
     def _by_position(self, sent: _Sent) -> int | None:
         """Return the next stream of the conversation that has this request, or else the most similar one."""
@@ -330,15 +330,15 @@ class Deck:
         return min(compared, key=lambda place: self._distance(place, sent), default=None)
 
     def _distance(self, place: int, sent: _Sent) -> int:
-        recorded = self._recorded[place]
-        return sum(1 for _ in changes(recorded.canonical, sent.like(recorded).canonical))
+        recorded, other = self._pair(place, sent)
+        return sum(1 for _ in changes(recorded.canonical, other.canonical))
 
     def _drift(self, place: int, sent: _Sent, *, exactly: bool = False) -> list[Drift]:
         """Return the differences that count, or else those that do not."""
-        recorded, other = self._recorded[place], sent.like(self._recorded[place])
+        recorded, other = self._pair(place, sent)
         found = [] if exactly else _differences(recorded.canonical, other.canonical)
         if not found and not exactly:
-            if not any(self._unlike(place, sent)):
+            if not any(recorded.unlike(other, self._ids(sent))):
                 return []
             found = _differences(recorded.plain.value, other.plain.value)
         return found or _differences(recorded.exact, other.exact)

@@ -392,7 +392,7 @@ class Stream:
     def _failed(self, step: Step, error: UpstreamError) -> None:
         """Pass the upstream's own error in every mode, after what it cut."""
         assert step.out is not None, "an error has a frame"
-        self.failure = step.out.raw or b""
+        self.failure = step.out.frame()
         for event in step.events:
             self._event(event)
         lost = self._drop(error.n, "upstream_error", warned=True)

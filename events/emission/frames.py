@@ -72,6 +72,12 @@ class Out:
         """The bytes that it takes while it waits, before edits."""
         return len(self.raw or self.came or self.payload or dumps(self.value))
 
+    def frame(self) -> bytes:
+        """Return the bytes of the frame without entering anything in the ledger."""
+        if self.raw is not None:
+            return self.raw
+        return encode(dumps(self.value) if self.payload is None or self.changes else self.payload, event=self.event)
+
     def encode(self, styles: Styles, ledger: Ledger) -> bytes:
         """Return the bytes to send, and enter in the ledger what was changed."""
         if self.raw is not None:

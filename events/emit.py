@@ -68,11 +68,11 @@ class Emitter:
         return Ledger() if self._verbatim else self.stream.ledger
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
-        """What the `end` record is to say if the bytes end now for this cause: the one ending, and the flags."""
+        """Return what the `end` record is to say if the bytes end now for this cause: the one ending, and the flags."""
         return self.stream.ending(cause)
 
     def feed(self, record: Record) -> list[bytes]:
-        """The frames that go out on account of this record, each whole."""
+        """Return the frames that go out on account of this record, each whole."""
         if record.kind == "open":
             self._open(record)
         if self._foreign:
@@ -144,18 +144,18 @@ class Summariser:
 
 
 def summarise(records: Iterable[Record]) -> StreamSummary:
-    """Return the summary of a whole tape, or of as much of it as there is."""
+    """Return the summary of a tape, whole or not."""
     return Summariser().feed(*records).summary
 
 
 def emit(tape: Iterable[Record], profile: Profile | None = None) -> bytes:
-    """The whole of what a client got, or would get in another profile."""
+    """Return the whole of what a client got, or would get in another profile."""
     emitter = Emitter(profile)
     return b"".join(frame for record in tape for frame in emitter.feed(record))
 
 
 def events(tape: Iterable[Record], *, repairs: bool = True) -> Iterator[Event]:
-    """Every event of a tape in order, the entries of the ledger among them, if they are wanted."""
+    """Return every event of a tape in order, the entries of the ledger among them, if they are wanted."""
     seen: list[Any] = []
     emitter = Emitter(sink=seen.append, repairs=repairs)
     for record in tape:

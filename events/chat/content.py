@@ -50,7 +50,7 @@ _CLOSING: Final = "</think>"
 _CALLS: Final = frozenset({"tool_calls", "function_call"})
 #: Where a chunk says something of a call.
 _CALL: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{|"function_call"\s*:\s*\{')
-#: Stands for bytes that are no UTF-8.
+#: The character that replaces bytes that are not UTF-8.
 _REPLACED: Final = "\ufffd"
 #: An index beyond it is junk: no upstream gives as many answers.
 _INDEX_MAX: Final = 2**31 - 1
@@ -60,7 +60,7 @@ _PARTS_DEPTH_MAX: Final = 4
 class Think:
     """`feed` the text of one choice piece by piece; a tail that may be half a tag is held until `release`.
 
-    Only the block at the very head is a thought: behind it, text may speak of such tags.
+    Only the block at the very head is a thought: later text may mention such tags.
     """
 
     __slots__ = ("_held", "_inside", "over")
@@ -72,7 +72,7 @@ class Think:
         self._held: str = ""
 
     def feed(self, text: str) -> tuple[str, str]:
-        """The thought and the answer in this piece."""
+        """Return the thought and the answer in this piece."""
         if self.over:
             return "", text
         text = self._held + text
@@ -97,7 +97,7 @@ class Think:
         return text[:kept], ""
 
     def release(self) -> tuple[str, str]:
-        """No more text comes: what was held was no tag."""
+        """Return what was held: no more text comes, so it was not a tag."""
         held = self._held
         self._held = ""
         self.over = True
@@ -105,7 +105,7 @@ class Think:
 
 
 def _half_tag(text: str) -> int:
-    """How many characters at the end may be the beginning of the closing tag."""
+    """Return how many characters at the end may be the beginning of the closing tag."""
     return next((size for size in range(len(_CLOSING) - 1, 0, -1) if text.endswith(_CLOSING[:size])), 0)
 
 
@@ -132,10 +132,10 @@ class _Choice:
         #: Thoughts come under their own name (Q77).
         self.structured = False
         self.think = think
-        #: The legacy `function_call` of this choice, and whether any argument of it has come (Q29).
+        #: The legacy `function_call` of this choice, and whether any of its arguments has come (Q29).
         self.legacy_name = ""
         self.legacy_arguments = False
-        #: A part of it could not be read; it had none, and they became `{}`.
+        #: A part of that call could not be read; it had no arguments, and they became `{}`.
         self.legacy_damaged = self.legacy_supplied = False
 
     def damage_legacy(self, n: int) -> list[Event]:
@@ -172,7 +172,7 @@ class Choices:
         return [number for number, choice in self._choices.items() if not choice.finish]
 
     def damaged(self, n: int, payload: bytes) -> list[Event]:
-        """These bytes may have been a chunk and cannot be read: no call that they may have been about is to run."""
+        """Damage every open call, because these bytes may have been a chunk about any of them."""
         if b"{" not in payload and b"}" not in payload:  # words, by which some say that they are still there
             return []
         self._call_lost = self._call_lost or _CALL.search(payload) is not None
@@ -183,7 +183,7 @@ class Choices:
         return events
 
     def garbled(self, draft: Draft) -> None:
-        """Some bytes of this chunk were no text, and what stands for them is not what was said."""
+        """Damage the calls of a chunk in which bytes that are not UTF-8 were replaced."""
         torn = [call for call, entry in draft.touched.items() if _REPLACED in f"{entry.id}{entry.name}{entry.text}"]
         for choice in self._choices.values():
             draft.events += choice.calls.damage([call for call in choice.calls.known if call in torn], draft.n)
@@ -255,7 +255,7 @@ class Choices:
             self._split_thought(draft, (*path, "delta"), delta if is_object(delta) else {}, choice)
 
     def _is_part_of_first(self, number: int, given: dict[str, Any]) -> bool:
-        """Q27: one answer was asked for, and its calls come as a choice of their own, beside the text."""
+        """Return whether the calls of the one answer that was requested come as a choice of their own (Q27)."""
         first = self._choices.get(0)
         if self._facts.choices != 1 or number == 0 or first is None or first.finish or first.calls.known:
             return False
@@ -299,7 +299,7 @@ class Choices:
             draft.events.append(ForeignFrame(n=draft.n, why="late_delta"))
 
     def _reasoning(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
-        """Q73, Q74: one name on the wire; both names with the same text: one stays."""
+        """Send reasoning under one name (Q73, Q74); of the same text under both names, once."""
         wanted = self._settings.reasoning
         name, other = _REASONING_NAMES if wanted != "reasoning" else reversed(_REASONING_NAMES)
         if any(isinstance(delta.get(key), str) and delta[key] for key in (name, other)):
@@ -336,7 +336,7 @@ class Choices:
             choice.text = content
 
     def _flatten(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
-        """Q79: thinking parts become reasoning, text parts the content."""
+        """Turn thinking parts into reasoning and text parts into content (Q79)."""
         thoughts: list[str] = []
         texts: list[str] = []
         _collect(delta["content"], texts, thoughts, _PARTS_DEPTH_MAX)
@@ -354,7 +354,7 @@ class Choices:
         return "reasoning" if self._settings.reasoning == "reasoning" else "reasoning_content"
 
     def _split_thought(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
-        """Q78: what the content holds of a thought moves to the reasoning; half a tag waits for the next chunk."""
+        """Move thoughts from the content to the reasoning; half a tag waits for the next chunk (Q78)."""
         assert choice.think is not None
         thought, answer = choice.think.feed(choice.said)
         if choice.finish:
@@ -371,12 +371,12 @@ class Choices:
                 draft.set("think", path, self._thought_name, thought)
 
     def _parts_delta(self, choice: _Choice, thought: str, answer: str) -> dict[str, str]:
-        """The delta of a frame of our own; a thought that came under its own name too is left out (Q77)."""
+        """Return the delta of a frame of our own; a thought that came under its own name too is left out (Q77)."""
         parts = {self._thought_name: "" if choice.structured else thought, "content": answer}
         return {name: text for name, text in parts.items() if text}
 
     def _number_entries(self, draft: Draft, path: Path, entries: list[Any], choice: _Choice) -> None:
-        """The SDKs merge list entries by `index` and raise without one (Q75, Q86).
+        """Return the SDKs merge list entries by `index` and raise without one (Q75, Q86).
 
         Pieces of one reasoning detail follow each other under one type; every annotation is a new one.
         """
@@ -397,7 +397,7 @@ class Choices:
             draft.set("entry_index", (*path, place), "index", number)
 
     def _legacy_call(self, draft: Draft, path: Path, call: Any, choice: _Choice) -> None:
-        """Q29: passes under its old name; its arguments must be text all the same."""
+        """Pass a legacy call under its old name; its arguments must be text all the same (Q29)."""
         if not is_object(call) or choice.finish:
             if call is not None:
                 draft.drop("late_call" if choice.finish else "calls_not_list", path, "function_call")
@@ -457,7 +457,7 @@ class Choices:
                 choice.legacy_supplied = True
                 self._legacy_arguments(draft, path, as_object(given.get("delta")), choice)
         if draft.after:
-            draft.set("finish_apart", path, "finish_reason", None)  # behind the calls that follow
+            draft.set("finish_apart", path, "finish_reason", None)  # after the calls that follow
             draft.after.append(("finish_apart", chunk(draft.envelope, choice.number, {}, word)))
         elif word != given.get("finish_reason"):
             draft.set(repair, path, "finish_reason", word)
@@ -472,7 +472,7 @@ class Choices:
 
 
 def _collect(content: Any, texts: list[str], thoughts: list[str], depth: int) -> None:
-    """The texts of a content part or a list of them, thinking apart."""
+    """Return the texts of a content part or a list of them, thinking apart."""
     if isinstance(content, str):
         texts.append(content)
     elif depth and is_list(content):

@@ -23,9 +23,27 @@ class KnownCall:
 
     # fmt: off
     __slots__ = (
-        "announced", "bare", "boundary", "custom", "damaged", "early", "early_chars", "extras", "followed_by",
-        "has_arguments", "head", "id", "last_piece", "name", "number", "opening", "place", "seed", "seed_dropped",
-        "supplied", "told",
+        "announced",
+        "bare",
+        "boundary",
+        "custom",
+        "damaged",
+        "early",
+        "early_chars",
+        "extras",
+        "followed_by",
+        "has_arguments",
+        "head",
+        "id",
+        "last_piece",
+        "name",
+        "number",
+        "opening",
+        "place",
+        "reported",
+        "seed",
+        "seed_dropped",
+        "supplied",
     )
     # fmt: on
 
@@ -37,7 +55,7 @@ class KnownCall:
         self.name = ""
         #: It takes free text, in which nothing is to be looked for; unknown until an entry says what it calls.
         self.custom: bool | None = None
-        #: The client may know it: id and name are both there (Q17).
+        #: The client may know it: id and name have both come (Q17).
         self.announced = False
         self.has_arguments = False
         #: All its arguments so far are one `{}` that waits for what comes next; which then went on with it (Q20).
@@ -46,7 +64,7 @@ class KnownCall:
         #: They are `{}`, and that is out.
         self.bare = False
         self.boundary = Boundary()
-        #: A part of it could not be read: it must not run.
+        #: A part of the call could not be read: it must not run.
         self.damaged = False
         #: The upstream closed it without a byte of arguments, and they became `{}`.
         self.supplied = False
@@ -56,8 +74,8 @@ class KnownCall:
         #: Their first characters.
         self.head = ""
         self.last_piece = ""
-        #: What came before its name: whether the fold knows of the call, pieces of arguments, other members.
-        self.told = False
+        #: What came before its name: whether the live state knows the call, pieces of arguments, other members.
+        self.reported = False
         self.early: list[str] = []
         self.early_chars = 0
         self.extras: dict[str, Any] = {}
@@ -78,7 +96,7 @@ class KnownCall:
         return self.has_arguments and not (self.supplied or self.head.strip() == "{}")
 
     def take(self, text: str) -> int | None:
-        """The next piece of arguments; where in it a second value opens."""
+        """Add a piece of arguments; return where in it a second value opens."""
         if text and not self.has_arguments:
             self.has_arguments = True
             self.opening = text.lstrip()[:1]
@@ -87,22 +105,22 @@ class KnownCall:
         return None if self.custom else self.boundary.feed(text)
 
     def says(self, text: str) -> dict[str, Any]:
-        """One more piece of arguments, as a member of an entry."""
+        """Return one more piece of arguments as a member of an entry."""
         return {"custom": {"input": text}} if self.custom else {"function": {"arguments": text}}
 
     def says_again(self, text: str) -> bool:
-        """Whether a piece is the one before it once more (Q22)."""
+        """Return whether a piece is the one before it once more (Q22)."""
         return text == self.last_piece and len(text) >= _REPEATED_CHARS_MIN
 
     def forget_seed(self) -> None:
-        """The `{}` was no argument."""
+        """Take the `{}` back: it was not an argument."""
         self.seed = self.bare = self.has_arguments = False
         self.head = ""
         self.boundary = Boundary()
 
 
 class Entry(NamedTuple):
-    """One entry of `tool_calls`, read without trusting it: what is not usable counts as absent."""
+    """An entry of `tool_calls`, read without trusting it: what cannot be used counts as absent."""
 
     path: Path
     given: dict[str, Any]
@@ -112,13 +130,13 @@ class Entry(NamedTuple):
     name: str
     #: The arguments as the text that the client will see.
     text: str
-    #: What of it says the name and the arguments, or, of a custom tool, the input.
+    #: The member with the name and the arguments or, of a custom tool, the input.
     function: dict[str, Any] | None
     custom: bool
 
     @staticmethod
     def of(path: Path, given: dict[str, Any]) -> "Entry":
-        """From the JSON object that stands at `path`."""
+        """Read the JSON object at `path`."""
         index, call_id = given.get("index"), given.get("id")
         function, custom = said_in(given)
         fields: dict[str, Any] = {} if function is None else function
@@ -138,21 +156,21 @@ class Entry(NamedTuple):
 
     @property
     def member(self) -> str:
-        """What it says its name and its arguments in ..."""
+        """The member with the name and the arguments."""
         return "custom" if self.custom else "function"
 
     @property
     def other(self) -> str:
-        """... what it does not, whatever stands there ..."""
+        """The member that is ignored."""
         return "function" if self.custom else "custom"
 
     @property
     def arguments(self) -> str:
-        """... and how it calls these."""
+        """The key of the arguments in its member."""
         return "input" if self.custom else "arguments"
 
     def may_be_of(self, call: KnownCall) -> bool:
-        """Not where one is of a function and the other of a custom tool; metadata alone may be of either."""
+        """Return whether entry and call are both of a function or both of a custom tool; metadata may be of either."""
         return self.function is None or call.custom in (None, self.custom)
 
     @property

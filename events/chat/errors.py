@@ -30,7 +30,7 @@ class Failure(NamedTuple):
 
 
 def error_of(value: dict[str, Any], event: bytes, *, usable: bool) -> Failure | None:
-    """Return the error that a frame holds, wherever it stands in it; `usable` says that the frame has choices."""
+    """Return the error in a frame, in any of its places; `usable` means that the frame has choices."""
     status: Any = value.get("base_resp")
     if is_object(status) and status.get("status_code", 0) not in (0, "0", "", None):  # Q65
         message = str(status.get("status_msg") or "the upstream failed")
@@ -43,7 +43,7 @@ def error_of(value: dict[str, Any], event: bytes, *, usable: bool) -> Failure | 
 
 
 def failure_of(value: dict[str, Any]) -> Failure:
-    """Return the error object alone and whole: extra members of it are somebody's (`failed_generation`)."""
+    """Return the error object alone and whole: its extra members have their users (`failed_generation`)."""
     given: Any = value["error"]
     if not is_object(given):
         message = given if isinstance(given, str) else dumps(given).decode()
@@ -72,7 +72,7 @@ def _calls_of(choice: dict[str, Any]) -> dict[str, Any]:
 
 
 def chunks_of(answer: dict[str, Any], *, one: bool) -> list[dict[str, Any]]:
-    """A stream made from a whole answer: its messages as they are, each one delta, which keeps what is not ours."""
+    """Return a stream made from a whole answer: each message is one delta, as it is."""
     messages = list(filter(has_message, choices_of(answer)))
     given = _one_answer(messages) if one else messages
     finishes: list[dict[str, Any]] = [
@@ -104,21 +104,21 @@ def _one_answer(choices: list[Any]) -> list[Any]:
 
 
 def choices_of(value: dict[str, Any]) -> list[Any]:
-    """The choices, where they are a list."""
+    """Return the choices, where they are a list."""
     choices: Any = value.get("choices")
     return choices if is_list(choices) else []
 
 
 def has_message(choice: Any) -> bool:
-    """Whether this is a choice of a whole answer."""
+    """Return whether this is a choice of a whole answer."""
     return is_object(choice) and is_object(choice.get("message"))
 
 
 def has_delta(choice: Any) -> bool:
-    """Whether this is a choice of a chunk."""
+    """Return whether this is a choice of a chunk."""
     return is_object(choice) and is_object(choice.get("delta"))
 
 
 def delivers(choice: Any) -> bool:
-    """Whether a choice of a chunk says anything beyond its role."""
+    """Return whether a choice of a chunk says anything beyond its role."""
     return has_delta(choice) and any(part for key, part in choice["delta"].items() if key != "role")

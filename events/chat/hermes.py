@@ -1,4 +1,4 @@
-"""What hermes-agent says beyond chat completions, believed on routes that are declared as one: tools, endings, retries
+"""What hermes-agent sends beyond chat completions, trusted only on routes that are declared as one.
 
 Its tools run on its own side, and `event: hermes.tool.progress` tells of them in a form that most clients fail on, as
 they take every `data` for a chunk (clients.md 3 and 7). So it becomes the frame that tells the life of any other call.
@@ -34,7 +34,7 @@ _OURS: Final = frozenset(
 #: Its own words, each a delta of its own, when the stream of its model broke inside a call and it asks again (0.19.0,
 #: `agent/chat_completion_helpers.py`).
 _RETRIES: Final = re.compile(r"\s*⚠ (?:Connection dropped mid tool-call; reconnecting|Stream stalled mid tool-call \()")
-#: The same and the one that it leaves behind when it gives up, whole: as they stand in what a client kept of its text.
+#: The same, and its last words when it gives up, as a client keeps them in its text.
 NOTE: Final = re.compile(
     r"⚠ (?:Connection dropped mid tool-call; reconnecting(?:…|\.\.\.)"
     r"|Stream stalled mid tool-call \([^()\r\n]{1,4000}\); the action was not executed\."
@@ -64,7 +64,7 @@ class AgentTools:
         if known is not None and runs:
             return ToolProgress(n=n, id=known.id, name=known.name, status=status)
         if any(call.id == given and call.state in STATUS_ON_WIRE for call in wire.calls()):
-            return None  # the client was told of it as a call of its own
+            return None  # the client knows it as a call of its own
         taken = given in ran or given in answered
         self._ids[given] = f"call_{self._stream_id}_ran_{len(ran)}" if taken else given
         return ToolProgress(n=n, id=self._ids[given], name=name, status=status)
@@ -82,7 +82,7 @@ def card_of(value: dict[str, Any], event: ToolProgress, envelope: Envelope) -> d
 
 
 def _shown(key: str, value: Any) -> bool:
-    """Whether it is what its name says."""
+    """Return whether it is what its name says."""
     if key in ("label", "emoji"):
         return isinstance(value, str) and (key == "label" or len(value) <= EMOJI_CHARS_MAX)
     return True
@@ -98,24 +98,24 @@ def failure_of_agent(failure: Failure, value: dict[str, Any]) -> Failure:
 
 
 def ended_by_length(value: dict[str, Any]) -> bool:
-    """Whether a chunk with an error on it says `length`: its answer ends there, and that is no failure."""
+    """Return whether a chunk with an error on it says `length`: its answer ends there, and that is no failure."""
     return any(is_object(choice) and choice.get("finish_reason") == "length" for choice in choices_of(value))
 
 
 class Retold:
-    """Notices text that begins anew, as the agent has asked its model again (clients.md 4: "It is It is It is ...")."""
+    """A detector of text that begins again, because the agent asked its model again (clients.md 4)."""
 
     def __init__(self) -> None:
         self.turn()
 
     def turn(self) -> None:
-        """The next text is an answer of its own: a tool has run in between."""
+        """Start a new answer: a tool has run in between."""
         self._text = ""
-        #: Where in it the text may have begun anew, by all that came since.
+        #: The places where the text may have begun again.
         self._places: list[int] = []
 
     def says_again(self, piece: str) -> bool:
-        """Whether with this piece all text of the turn has come a second time, or the agent says that it will."""
+        """Return whether all text of the turn has come again with this piece, or the agent announces that."""
         if _RETRIES.match(piece):
             self.turn()
             return True

@@ -1,4 +1,4 @@
-"""What must not come back to a model: progress markers and our own warnings inside the assistant's words of a history
+"""Find progress markers and our own warnings in the assistant's messages of a history, to keep them from models.
 
 Clients keep what they were shown and send it again, and a model that reads `` `💻 ls -la` `` in its own words begins to
 write it instead of calling a tool (hermes issue 6972). What is taken for one must stand exactly as it was written; in
@@ -21,7 +21,7 @@ __all__ = ["Found", "edits", "found"]
 #: Those of hermes' tools, and the one of all others, until its pull 7500 (11 April 2026). A skin of one's own may have
 #: had more, which stay. What people put before a label or a button (🚀 🐛 ✨ ✓ ⚠) is mostly none of them.
 _PICTURES: Final = "⌨⏰◀⚙⚡✍❓🌐🎨🏠🐍👁👆💻📄📋📖📚📜📝📨📸🔀🔊🔍🔎🔧🔮🖥🖼🚪🧠🧪"
-#: What hermes wrote before and behind which it broke the line: the picture and the tool's main argument, or its name. A
+#: What hermes wrote on a line of its own: the picture and the tool's main argument, or its name. A
 #: backtick in the argument makes it look like a sentence with code in it; then it stays.
 _LINE: Final = f"`[{_PICTURES}]\ufe0f? [^`\r\n]+`"
 _MARKER: Final = re.compile(f"^{_LINE}\r?$\n?", re.MULTILINE)
@@ -29,12 +29,12 @@ _MARKER: Final = re.compile(f"^{_LINE}\r?$\n?", re.MULTILINE)
 _MARKERS: Final = re.compile(f"{_LINE}(?:(?:\r?\n){{2,}}{_LINE})*(?:\r?\n)?")
 #: Lines of nothing else with nothing else between: labels and buttons come so, and one that is no marker tells of all.
 _CODE: Final = re.compile("^[ \t]*`[^`\r\n]+`[ \t]*(?:\r?\n[ \t\r\n]*`[^`\r\n]+`[ \t]*)*\r?$\n?", re.MULTILINE)
-#: Code that is shown is nobody's marker. CommonMark 4.5: a block ends with a line of no fewer of the same characters.
+#: Code that is shown is not a marker. CommonMark 4.5: a block ends with a line of no fewer of the same characters.
 _FENCED: Final = re.compile(
     "^ {0,3}(?:(`{3,}+)[^`\n]*+|(~{3,}+)[^\n]*+)\n(?:[^\n]*\n)*?(?: {0,3}(?:\\1`*|\\2~*)[ \t]*\r?$|[^\n]*\\Z)",
     re.MULTILINE,
 )
-#: Behind a warning: the end of its line, and of the text.
+#: After a warning: the end of its line, and of the text.
 _LINE_END: Final = re.compile("\r?$", re.MULTILINE)
 _TEXT_END: Final = re.compile("\\s*\\Z")
 #: Before a quotation, on its line.
@@ -42,9 +42,9 @@ _QUOTES: Final = ('"', "'", "`", "“", "\u2018", "„", "«", "(", "[", ">", "-
 
 
 class Found(NamedTuple):
-    """In one piece of an assistant's text."""
+    """Markers and warnings in one piece of an assistant's text."""
 
-    #: Where it stands in the body.
+    #: Its place in the body.
     path: tuple[str | int, ...]
     key: str
     markers: int
@@ -53,7 +53,7 @@ class Found(NamedTuple):
     rest: str
     #: Whether it can be taken out: providers refuse an assistant that says nothing.
     repairable: bool
-    #: Nothing is left of it, and something stands beside it.
+    #: No text is left, and the message has other content.
     empty: bool = False
 
 
@@ -66,7 +66,7 @@ def found(body: bytes, asked: Any) -> list[Found]:
 
 
 def edits(body: bytes, marks: Sequence[Found]) -> list[Edit]:
-    """What takes them out of the body."""
+    """Return the edits that remove them from the body."""
     return locate(body, [_op(one) for one in marks if one.repairable])
 
 
@@ -125,13 +125,13 @@ def _warnings(text: str) -> list[tuple[int, int]]:
 
 
 def _is_paragraph(text: str, begin: int, end: int) -> bool:
-    """Whether it stands as we write it, and hermes: at the beginning or behind a blank line, and ends its line."""
+    """Return whether it is written as we and hermes write it: after a blank line or first, and up to its line end."""
     before = text[max(begin - 3, 0) : begin]
     return (not before or before.endswith(("\n\n", "\n\r\n"))) and _LINE_END.match(text, end) is not None
 
 
 def _is_last(text: str, begin: int, end: int) -> bool:
-    """Whether it stands as we wrote it until a blank line came between: behind all that was said, and in no quotes."""
+    """Return whether it is written as we did before there was a blank line: last in the text, and not quoted."""
     return _TEXT_END.match(text, end) is not None and not text[:begin].rstrip(" ").endswith(_QUOTES)
 
 
@@ -140,7 +140,7 @@ def _outside(fences: list[int], spans: list[tuple[int, int]]) -> list[tuple[int,
 
 
 def _suspicious(body: bytes) -> bool:
-    """Whether it has the bytes without which nothing is found, in escapes (.NET writes those of backticks too) or in
+    """Return whether the bytes of a marker are in it, in escapes (.NET writes those of backticks too) or in
     UTF-8; 0.7 us of a short one.
     """
     escapes = b"\\u" in body

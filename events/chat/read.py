@@ -18,12 +18,12 @@ from ..core.model import (
 
 __all__ = ["LEGACY_CALL", "events", "says_content"]
 
-#: The number of a legacy `function_call`, beside which the calls of the same choice count from 0.
+#: The number of a legacy `function_call`; other calls of its choice count from 0.
 LEGACY_CALL: Final = -1
 
 
 def events(value: dict[str, Any], n: int) -> Iterator[Event]:
-    """The events of one canonical chunk, deltas before the finish (Q13, Q43)."""
+    """Return the events of one canonical chunk, deltas before the finish (Q13, Q43)."""
     for choice in value["choices"]:
         index: int = choice["index"]
         delta: dict[str, Any] = choice["delta"]

@@ -1,8 +1,8 @@
 """Read one attempt of a chat stream: upstream frames to canonical chunks, their events, and named repairs.
 
 `Q15` is a row of the dialect catalogue. A repair edits a copy of the parsed chunk; a frame that needs none passes as
-the bytes object that came. What a frame means may depend on earlier frames (which role was sent, which call an index
-stands for), so one `Repair` follows one attempt. It never raises on upstream data.
+the bytes object that came. What a frame means may depend on earlier frames (which role was sent, which call has an
+index), so one `Repair` follows one attempt. It never raises on upstream data.
 """
 
 import re
@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 from ..core.json_text import ABSENT, as_object, is_list, is_object, parse
 from ..core.limits import CHUNKS_WAITING_MAX, UNDELIVERED_BYTES_MAX
 from ..core.model import Event, ForeignFrame, ResponseStarted, Terminator, UpstreamError, Usage
-from ..core.settings import Facts
 from ..emission.dialect import Context, Step
 from ..emission.frames import Out
 from ..tape.record import Record
@@ -22,7 +21,6 @@ from .content import Choices
 from .draft import Draft
 from .errors import Failure, choices_of, chunks_of, delivers, error_of, failure_of, has_delta, has_message, news_of
 from .hermes import AgentTools, Retold, card_of, ended_by_length, failure_of_agent
-from .request import facts
 from .write import CHUNK, DONE, PROGRESS_EVENT, ChatWriter, Envelope, chunk
 
 __all__ = ["Chat", "Repair"]
@@ -360,7 +358,7 @@ class Repair:
         return Step(n, (event,), out, delivers=True)
 
     def _length(self, frame: _Frame, value: dict[str, Any]) -> list[Step]:
-        """Read the end of an agent's answer by length, with an error beside it that would make every SDK raise."""
+        """Read the end of an agent's answer by length, with an error that would make every SDK raise."""
         draft = self._draft(frame.n, value, frame.payload)
         draft.drop("length_error", (), "error")
         draft.events.append(ForeignFrame(n=frame.n, why="output_truncated"))
@@ -414,10 +412,6 @@ class Repair:
 class Chat:
     """The chat completions dialect."""
 
-    def facts(self, request: Any) -> Facts:
-        """Return what emission must know of a request body."""
-        return facts(request)
-
     def reader(self, context: Context) -> Repair:
         """Return a reader for one attempt."""
         return Repair(context)
@@ -440,7 +434,7 @@ def _error_field(raw: bytes) -> Failure | None:
 
 
 def _integer(given: Any) -> int:
-    """Return the integer that a number or a text contains; 0 if there is none."""
+    """Return the integer in a number or a text, or 0."""
     try:
         return 0 if isinstance(given, bool) else int(given if isinstance(given, int) else float(given))
     except (TypeError, ValueError, OverflowError):

@@ -9,7 +9,7 @@ __all__ = ["facts", "said_in"]
 
 
 def facts(body: Any) -> Facts:
-    """The facts of a request, whatever its shape."""
+    """Return the facts of a request of any shape."""
     request: dict[str, Any] = as_object(body)
     options: Any = request.get("stream_options")
     model, choices = request.get("model"), request.get("n")
@@ -24,7 +24,7 @@ def facts(body: Any) -> Facts:
 
 
 def _tool_name(tool: Any) -> str:
-    """The name stands inside the member that the tool's type names, or, of a legacy function, in the tool itself."""
+    """Return the name inside the member that the tool's type names or, of a legacy function, in the tool itself."""
     given: dict[str, Any] = as_object(tool)
     inner: Any = given.get("function") or given.get("custom")
     name = (inner if is_object(inner) else given).get("name")
@@ -32,7 +32,7 @@ def _tool_name(tool: Any) -> str:
 
 
 def said_in(entry: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
-    """What of an entry of `tool_calls` says its name and arguments, if it is there, and whether it is a custom tool's.
+    """Return the member of an entry of `tool_calls` with its name and arguments, and whether the tool is a custom one.
 
     Gateways may write both members, one of them empty; then the type tells, or which of them says something.
     """

@@ -1,8 +1,8 @@
-"""Tool results in a chat completions request: what comes behind its last assistant message, and what is told of it
+"""Tool results in a chat completions request: the messages after its last assistant message.
 
 Of the history before that nothing is looked at: a request that repeats every earlier result brings only the new ones,
 ids that a provider reuses each turn meet no other turn, and a retried request brings what the first one brought.
-Nothing here raises: a history is whatever a client made of it.
+Nothing here raises: a history may have any shape.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ class Result(NamedTuple):
 
     id: str
     name: str
-    #: A preview of it, as long as a lifecycle frame may show.
+    #: A preview, as long as a lifecycle frame may show.
     output: str
-    #: The chat protocol has no word for this; it is told where a client says `is_error` all the same.
+    #: The chat protocol has no word for this; some clients send `is_error` all the same.
     failed: bool = False
     orphan: bool = False
     #: Of the call, as the history repeats them.
@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 
 def results_in(body: Any) -> Found | None:
-    """What the request brings, or None where it brings none; the costs are those of its last few messages."""
+    """Return what the request brings, or None where it brings none; the costs are those of its last few messages."""
     messages: list[Any] = as_list(as_object(body).get("messages"))
     answers: list[dict[str, Any]] = []
     at = len(messages) - 1
@@ -101,7 +101,7 @@ def _result(message: dict[str, Any], calls: dict[str, tuple[str, str]]) -> Resul
 
 
 def _texts(message: dict[str, Any]) -> Iterator[str]:
-    """The text of a result, no more of it than a preview can need."""
+    """Yield the text of a result, no more than a preview can need."""
     content: Any = message.get("content")
     left = PREVIEW_BYTES_MAX
     for part in [content] if isinstance(content, str) else as_list(content):
@@ -117,7 +117,7 @@ def _failed(message: dict[str, Any]) -> bool:
 
 
 def preview(text: str) -> str:
-    """As much of a text as a lifecycle frame may show."""
+    """Return as much of a text as a lifecycle frame may show."""
     encoded = text[:PREVIEW_BYTES_MAX].encode("utf-8", "replace")
     if len(text) <= PREVIEW_BYTES_MAX and len(encoded) <= PREVIEW_BYTES_MAX:
         return text

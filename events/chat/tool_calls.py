@@ -20,7 +20,7 @@ __all__ = ["Calls"]
 #: Arguments of one whole object without members, or a seed that real fragments will follow (Q20, Q25).
 _SEED: Final = "{}"
 _OWN_KEYS: Final = frozenset({"index", "id", "type", "function", "custom"})
-#: Members beside those that wait with a call for its name; no dialect has more than one (`extra_content`, Q30).
+#: Other members that wait with a call for its name; no dialect has more than one (`extra_content`, Q30).
 _EXTRAS_MAX: Final = 16
 
 
@@ -55,7 +55,7 @@ class Calls:
                 self.lost = True
                 continue
             entry, position = Entry.of((*path, place), given), place if len(entries) > 1 else -1
-            if len(draft.after) > behind:  # behind the call that was split off before it: numbers rise
+            if len(draft.after) > behind:  # after the call that was split off before it: numbers rise
                 self._entry(draft, entry, position, apart=True)
                 hidden.append(("call_split", place))
             elif not self._entry(draft, entry, position):
@@ -67,7 +67,7 @@ class Calls:
             draft.omit(repair, path, place)
 
     def close(self, draft: Draft) -> None:
-        """The protocol closed the calls: one without a byte of arguments takes none, which is `{}` (Q25)."""
+        """Close the calls: one without a byte of arguments takes none, which is `{}` (Q25)."""
         for call in self.known:
             if call.custom:  # whose input may be nothing, and is no object
                 continue
@@ -76,7 +76,7 @@ class Calls:
                     draft.flags.append("arguments_not_object")  # Q21: serialised twice, perhaps
                 continue
             if call.damaged or (call.followed_by is not None and call.followed_by.says_more):
-                draft.events += self.damage([call], draft.n)  # nobody knows that it takes none
+                draft.events += self.damage([call], draft.n)  # it may take some
                 continue
             call.supplied = True
             call.take(_SEED)
@@ -84,18 +84,18 @@ class Calls:
                 draft.say(entry, "arguments_empty", "arguments", _SEED)
             else:
                 delta = {"tool_calls": [{"index": call.number, "function": {"arguments": _SEED}}]}
-                apart = draft.after or draft.before  # behind the start, if that is in this chunk's own company
+                apart = draft.after or draft.before  # after the start, if that is a chunk of ours
                 apart.append(("arguments_empty", chunk(draft.envelope, self._choice, delta)))
 
     def damage(self, calls: Iterable[KnownCall], n: int) -> list[Event]:
-        """A part of these could not be read; told once of each."""
+        """Return an event for each call that was not damaged before: some part could not be read."""
         damaged = [call for call in calls if not call.damaged]
         for call in damaged:
             call.damaged = True
         return [ToolCallDamaged(n=n, choice=self._choice, call=call.number) for call in damaged]
 
     def missed(self, draft: Draft, entries: list[Any]) -> None:
-        """What a whole message says of calls, where the stream said nothing: arguments that never came, and calls."""
+        """Take calls and arguments from a whole message if the stream had none."""
         begun = bool(self.known)
         for place, given in enumerate(entries):
             if not is_object(given):
@@ -113,7 +113,7 @@ class Calls:
                 draft.after.append(("message_beside", chunk(draft.envelope, self._choice, delta)))
 
     def late(self, draft: Draft, entries: list[Any]) -> list[Event]:
-        """Arguments behind the finish, of calls that were handed over as if they had none."""
+        """Damage calls that were handed over as if they had no arguments, when some come after the finish."""
         late: list[KnownCall] = []
         for place, given in enumerate(entries):
             entry = Entry.of((), given) if is_object(given) else None
@@ -127,7 +127,7 @@ class Calls:
     # -- which call -----------------------------------------------------------------------------------------------
 
     def _entry(self, draft: Draft, entry: Entry, place: int, *, apart: bool = False) -> bool:
-        """Whether the entry goes out; `apart`, in a frame of its own."""
+        """Return whether the entry goes out; `apart`, in a frame of its own."""
         call = self._continued(draft, entry, place)
         if call is None:
             if not (entry.id or entry.name or entry.text):
@@ -137,7 +137,7 @@ class Calls:
             name = entry.name or (call.name if entry.may_be_of(call) else "")  # Q8: the same tool again
             before, call = call, self._start(entry.place, entry.id)
             call.name = name
-            if before.name == name and not before.has_arguments:  # Q6 with Q15, or Q7: nobody can tell
+            if before.name == name and not before.has_arguments:  # Q6 with Q15, or Q7: undecidable
                 before.followed_by = call
         if entry.function is None and call.custom is not None:  # it says nothing, of whichever it is
             entry = entry._replace(custom=call.custom)
@@ -160,7 +160,7 @@ class Calls:
         return call.announced
 
     def _continued(self, draft: Draft, entry: Entry, place: int) -> KnownCall | None:
-        """The call that the entry speaks of, as far as index, id and place tell."""
+        """Return the call that the entry speaks of, as far as index, id and place tell."""
         if entry.place is None:
             return self._by_arrival(draft, entry, place)
         call = self._by_index.get(entry.place)
@@ -186,10 +186,10 @@ class Calls:
         return self.known[place] if 0 <= place < len(self.known) else last
 
     def _starts(self, draft: Draft, call: KnownCall, entry: Entry) -> bool:
-        """Whether the entry starts a call of its own although it points at this one.
+        """Return whether the entry starts a call of its own although it points at this one.
 
         A new id does so with a name, unless both look like the same call going on (Q6 against Q7). Another name does so
-        behind whole arguments. And a second whole value, with nothing that says otherwise (Q8).
+        after whole arguments. And a second whole value, with nothing that says otherwise (Q8).
         """
         if not entry.may_be_of(call):
             return True
@@ -208,16 +208,16 @@ class Calls:
         return second or (another and call.boundary.complete)
 
     def _starts_text(self, draft: Draft, call: KnownCall, entry: Entry) -> bool:
-        """The same of a custom call, whose input tells nothing.
+        """Return the same of a custom call, whose input tells nothing.
 
-        A name does with a new id, or beside an entry of the same list; and another name does behind some input.
+        A name does with a new id, or next to an entry of the same list; another name does after some input.
         """
         if not entry.name or self._is_id_of(call, entry):
             return False
         return bool(entry.id) or call in draft.touched or (entry.name != call.name and call.has_arguments)
 
     def _is_id_of(self, call: KnownCall, entry: Entry) -> bool:
-        """Whether the entry says that it is about this call; what the client sees as its id may be another."""
+        """Return whether the entry says that it is about this call; what the client sees as its id may be another."""
         return bool(entry.id) and self._by_id.get(entry.id) is call
 
     def _start(self, place: int | None, call_id: str) -> KnownCall:
@@ -232,7 +232,7 @@ class Calls:
     # -- what its delta says --------------------------------------------------------------------------------------
 
     def _announce(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
-        """The start goes out when id and name are known, and behind those of the calls before it: numbers rise."""
+        """Send the start when id and name are known, after the starts of the calls before it: numbers rise."""
         if entry.id and not call.id:
             call.id = self._unique_id(entry.id, call)
             self._by_id.setdefault(entry.id, call)
@@ -257,15 +257,15 @@ class Calls:
         self._release(draft, call.number + 1)
 
     def _release(self, draft: Draft, number: int) -> None:
-        """The calls that waited for the one before them."""
+        """Return the calls that waited for the one before them."""
         while number < len(self.known) and self.known[number].name and not self.known[number].announced:
             self._start_apart(draft, "call_without_name", self.known[number], "".join(self.known[number].early))
             number += 1
 
     def _wait(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
         """Q17: the start is held until id and name are both known; the fold must know of the call all the same."""
-        if not call.told:
-            call.told = True
+        if not call.reported:
+            call.reported = True
             started = ToolCallStarted(
                 n=draft.n, choice=self._choice, call=call.number, id=call.id, name="", custom=bool(call.custom)
             )
@@ -275,7 +275,7 @@ class Calls:
                 call.extras[key] = value
         call.early.append(entry.text)
         call.early_chars += len(entry.text)
-        if call.early_chars > KEPT_CHARS_MAX:  # the fold gives up on such a stream: nothing of it is needed
+        if call.early_chars > KEPT_CHARS_MAX:  # the live state gives up on such a stream
             text = "".join(call.early)
             draft.events.append(ToolArgumentsDelta(n=draft.n, choice=self._choice, call=call.number, text=text))
             call.early.clear()
@@ -338,7 +338,7 @@ class Calls:
 
     @staticmethod
     def _only_one(draft: Draft, entry: Entry) -> None:
-        """A call is of a function or of a custom tool, and who reads it after us is to see no more than that."""
+        """Return a call is of a function or of a custom tool, and who reads it after us is to see no more than that."""
         if entry.other in entry.given:
             draft.drop("call_member", entry.path, entry.other)
 
@@ -348,7 +348,7 @@ class Calls:
             draft.quote("arguments_not_text", (*entry.path, entry.member), entry.arguments)  # Q18
 
     def _further_name(self, draft: Draft, path: Path, entry: Entry, call: KnownCall) -> None:
-        """A name again (Q15), or its next piece (Q16): a piece only while no argument byte has come."""
+        """Return a name again (Q15), or its next piece (Q16): a piece only while no argument byte has come."""
         name = entry.name
         whole = name in self._tools and not (call.name not in self._tools and call.name + name in self._tools)
         if not name or name == call.name or call.has_arguments or len(call.name) + len(name) > NAME_CHARS_MAX:
@@ -370,7 +370,7 @@ class Calls:
             self._start_apart(draft, "call_split", self._following(call), text[at:])
 
     def _start_apart(self, draft: Draft, repair: str, call: KnownCall, text: str) -> None:
-        """The start of a call in a frame of its own, and of each further one that its text holds."""
+        """Return the start of a call in a frame of its own, and of each further one that its text holds."""
         while True:
             call.id = call.id or self._unique_id("", call)
             call.announced = True
@@ -388,13 +388,13 @@ class Calls:
             call, repair = self._following(call), "call_split"
 
     def _following(self, call: KnownCall) -> KnownCall:
-        """The next call of the same tool, at the same index."""
+        """Return the next call of the same tool, at the same index."""
         following = self._start(call.place, "")
         following.name, following.custom = call.name, call.custom
         return following
 
     def _unique_id(self, given: str, call: KnownCall) -> str:
-        """The upstream's id; a missing one (Q1) or one that another call has is made from stream and number."""
+        """Return the upstream's id; a missing one (Q1) or one that another call has is made from stream and number."""
         call_id = given
         if not given or given in self._ids:
             call_id = f"call_{self._stream_id}_{self._choice}_{call.number}"

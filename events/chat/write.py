@@ -82,7 +82,7 @@ _OPENINGS: Final[Mapping[str, str]] = MappingProxyType(
 )
 _ENDED: Final = "Stream ended early"
 
-#: What `warning` says, wherever it stands in a text, and nothing else: no sentence that only begins and ends so. Each
+#: The texts of `warning`, anywhere in a text, and nothing else: no sentence that only begins and ends so. Each
 #: part ends where it first can (`?>`) and no name has the sign in it, so a long line is read once.
 _CAUSE: Final = f"(?:{'|'.join(sorted((*_OPENINGS.values(), _ENDED)))})"
 _NAMES: Final = "[^\r\n⚠]+?"

@@ -56,7 +56,7 @@ _decode: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=_refuse, 
 
 
 def parse(text: bytes) -> Any:
-    """The value, or ABSENT.
+    """Return the value, or ABSENT.
 
     orjson refuses what JSON allows (lone surrogates of an emoji split over two deltas, 1e999); the standard library
     reads those.
@@ -124,22 +124,22 @@ def _nests_too_deeply(text: bytes) -> bool:
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether a parsed value is an object."""
+    """Return whether a parsed value is an object."""
     return isinstance(value, dict)
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Whether a parsed value is an array."""
+    """Return whether a parsed value is an array."""
     return isinstance(value, list)
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return value if is_object(value) else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    """The value if it is an array, else an empty one."""
+    """Return the value if it is an array, else an empty one."""
     return value if is_list(value) else []
 
 
@@ -191,7 +191,7 @@ def _separated(texts: Iterator[str]) -> Iterator[str]:
 
 
 def joined_surrogates(text: str) -> str:
-    """The two halves of a character that was split over deltas become the character; a half alone becomes U+FFFD."""
+    """Join the halves of characters that were split over deltas; a half alone becomes U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -200,7 +200,7 @@ def joined_surrogates(text: str) -> str:
 
 
 class Member(NamedTuple):
-    """Where one member of an object stands in the text: its quoted key, its value, and the end of both."""
+    """The place of one member of an object in the text: its quoted key, its value, and the end of both."""
 
     key: str
     start: int
@@ -210,7 +210,7 @@ class Member(NamedTuple):
 
 
 def members(text: bytes, at: int) -> list[Member]:
-    """The members of the object that opens at `at`, in order, repeated keys included. The text must be JSON."""
+    """Return the members of the object that opens at `at`, in order, repeated keys included. The text must be JSON."""
     found: list[Member] = []
     position = at + 1
     while match := _MEMBER.match(text, position):
@@ -222,7 +222,7 @@ def members(text: bytes, at: int) -> list[Member]:
 
 
 def elements(text: bytes, at: int) -> list[tuple[int, int]]:
-    """Where each element of the array that opens at `at` starts and ends. The text must be JSON."""
+    """Return where each element of the array that opens at `at` starts and ends. The text must be JSON."""
     found: list[tuple[int, int]] = []
     position = _skip_space(text, at + 1)
     while text[position] != _CLOSING_BRACKET:
@@ -286,7 +286,7 @@ class Boundary:
         self._in_string = ""  # the piece of an unended string's tail that may end in half an escape
 
     def feed(self, piece: str) -> int | None:
-        """Where in this piece a second value opens; the caller feeds the part from there to a new Boundary."""
+        """Return where in this piece a second value opens; the caller feeds the part from there to a new Boundary."""
         position = 0
         if self._in_string:
             piece_start = len(self._in_string) - 1

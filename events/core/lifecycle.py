@@ -8,9 +8,9 @@ Two rules:
    one terminal event.
 
 A call is announced by its first delta. When its choice finishes it is ready or malformed; a ready one is handed over to
-the client in the same step, and the next request of that client may bring its result. Whatever is not handed over when
-the stream ends, or when the output limit or a content filter ends its choice, is dropped, and so is a ready call beside
-a malformed one: the client is told to run none of them. Nothing inside a stream shows that a call was abandoned:
+the client in the same step, and the next request of that client may bring its result. A call is dropped if it is not
+handed over when the stream ends, or when the output limit or a content filter ends its choice, and so is a ready call
+next to a malformed one: the client must run none of them. Nothing inside a stream shows that a call was abandoned:
 readers of the catalogue compute it.
 
 A tool that the upstream runs itself is never handed over: the upstream says that it runs, and how it came out, in the
@@ -26,7 +26,7 @@ __all__ = ["CUT_FINISHES", "STATUS_ON_WIRE", "TABLE", "TERMINAL", "State", "Trig
 
 
 class State(Enum):
-    """Where a call stands."""
+    """The state of a call."""
 
     #: Its first delta has come.
     ANNOUNCED = "announced"
@@ -34,11 +34,11 @@ class State(Enum):
     READY = "ready"
     #: Handed over to the client, or run by the upstream itself.
     RUNNING = "running"
-    #: The client's next request brought its result, or the upstream told its end.
+    #: The client's next request brought its result, or the upstream reported its end.
     COMPLETED = "completed"
     #: It brought a result that the protocol marks as an error.
     FAILED = "failed"
-    #: Cut short, ended by the output limit or a content filter, or whole beside a malformed one.
+    #: Cut short, ended by the output limit or a content filter, or whole next to a malformed one.
     DROPPED = "dropped"
     #: Closed by the protocol, arguments are not JSON.
     MALFORMED = "malformed"
@@ -59,7 +59,7 @@ class Trigger(Enum):
     RESULT = "result seen"
     ERROR_RESULT = "error result seen"
     UNANSWERED = "never answered"
-    UNHEARD = "answer ended before the upstream told its end"
+    UNHEARD = "answer ended before the upstream reported its end"
 
 
 TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = MappingProxyType(
@@ -92,7 +92,7 @@ TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = MappingProxyType(
 
 TERMINAL: Final = frozenset(state for state, moves in TABLE.items() if not moves)
 
-#: What a lifecycle frame says. A malformed call is told as dropped, with its reason; the others are never told.
+#: What a lifecycle frame says. A malformed call is reported as dropped, with its reason; the others never are.
 STATUS_ON_WIRE: Final[Mapping[State, str]] = MappingProxyType(
     {
         State.RUNNING: "running",
@@ -109,5 +109,5 @@ CUT_FINISHES: Final = frozenset({"length", "content_filter"})
 
 
 def step(state: State, trigger: Trigger) -> State:
-    """The next state. A trigger that the table does not have is our own bug: a KeyError."""
+    """Return the next state. A trigger that the table does not have is our own bug: a KeyError."""
     return TABLE[state][trigger]

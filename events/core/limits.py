@@ -13,13 +13,13 @@ EVENT_BYTES_MAX: Final = 8 * 1024 * 1024
 #: needs 6 x 8 MiB and 8 Mi cuts of about 20 bytes. A line beyond it is damage.
 TAPE_LINE_BYTES_MAX: Final = 256 * 1024 * 1024
 
-#: Of a read that is framed in one go. 64 KiB of empty events are 9,000 frames and 47 ms, in which nobody else gets on.
+#: Part of a read that is framed at once. 64 KiB of empty events are 9,000 frames and block the loop for 47 ms.
 SLICE_BYTES: Final = 8 * 1024
 #: Damages of one tape that are listed: a file of nothing but LF has one for every byte.
 DAMAGES_MAX: Final = 1_000
 
 #: Depth of JSON that orjson refuses and the standard library reads: that one recurses, and whether it could must not
-#: hang on how deep the caller stands (Python 3.11 allows 1,000 frames in all; a request of ours stands at about 100).
+#: depend on the depth of the caller (Python 3.11 allows 1,000 frames in all; a request of ours is at about 100).
 JSON_NESTING_MAX: Final = 512
 
 #: What the live fold keeps of one stream together: names, ids and arguments of calls, and 1,024 for each call and each
@@ -69,8 +69,8 @@ THINK_HEAD_CHARS_MAX: Final = 1_024
 #: `input` and `output` of a lifecycle frame: a tool card shows a preview, the tape holds the whole.
 PREVIEW_BYTES_MAX: Final = 2 * 1024
 
-#: Tool results of one request that are told and recorded: eight times the calls that OpenAI takes in one message. With
-#: a preview each they are 2 MiB.
+#: Tool results of one request that are reported and recorded: eight times the calls that OpenAI takes in one message.
+#: With a preview each they are 2 MiB.
 RESULTS_MAX: Final = 1_024
 
 #: `label` of a lifecycle frame: one line of a tool card.

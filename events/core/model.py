@@ -1,6 +1,6 @@
 """The closed union of frozen events; the file everybody reads first.
 
-A stream is a sequence of these, whatever its dialect. Each carries `n`, the number of the tape record that caused it;
+A stream of any dialect is a sequence of these. Each carries `n`, the number of the tape record that caused it;
 which stream it belongs to is the tape's business. `match` over `Event` ends in `assert_never`.
 """
 
@@ -53,7 +53,7 @@ Ending = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted:
-    """The upstream is asked (again): what came before counts for nothing, since no client has seen it."""
+    """A request to the upstream begins; what came before does not count, since no client has seen it."""
 
     n: int
 
@@ -78,7 +78,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningDelta:
-    """A piece of thinking, under whatever name it came."""
+    """A piece of thinking, under any name."""
 
     n: int
     choice: int
@@ -147,7 +147,7 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallDamaged:
-    """Something that the upstream said of a call, or may have said, could not be read: nobody may run it."""
+    """Something that was or may have been part of a call could not be read: no client may run it."""
 
     n: int
     choice: int
@@ -167,7 +167,7 @@ class ToolResultSeen:
 
     @property
     def internal(self) -> bool:
-        """Tools whose name starts with `_` are nobody's business on the wire."""
+        """Whether it is internal: tools whose name starts with `_` are not shown on the wire."""
         return self.name.startswith("_")
 
 

@@ -45,7 +45,7 @@ class Edit(NamedTuple):
 
 
 def apply(payload: bytes, edits: Sequence[Edit]) -> bytes:
-    """The payload with the edits made; they are in order and do not overlap."""
+    """Return the payload with the edits made; they are in order and do not overlap."""
     pieces: list[bytes] = []
     position = 0
     for edit in edits:
@@ -57,7 +57,7 @@ def apply(payload: bytes, edits: Sequence[Edit]) -> bytes:
 
 
 def locate(payload: bytes, ops: Sequence[Op]) -> list[Edit]:
-    """The edits that carry out `ops`, in order of place."""
+    """Return the edits that carry out `ops`, in order of place."""
     places = Places(payload)
     omitted = {op.path: op.repair for op in ops if op.action is Action.OMIT}
     edits: list[Edit] = []
@@ -107,7 +107,7 @@ class Places:
 
 
 def _removals(spans: Sequence[tuple[int, int]], repairs: Sequence[str | None]) -> list[Edit]:
-    """Each removed part takes one comma along: the one before it, or behind it while nothing kept comes before."""
+    """Return edits that remove parts, each with one comma: the one before it or, if nothing precedes, after it."""
     edits: list[Edit] = []
     kept_before = False
     for place, ((start, end), repair) in enumerate(zip(spans, repairs, strict=True)):

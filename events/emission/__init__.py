@@ -1,1 +1,1 @@
-"""From a tape to the frames a client gets, whatever the dialect."""
+"""The engine that turns a tape into the frames a client gets, in any dialect."""

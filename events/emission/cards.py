@@ -1,4 +1,4 @@
-"""Lifecycle frames: which tool calls and results a client is told of."""
+"""Lifecycle frames: which tool calls and results are reported to a client."""
 
 from collections.abc import Iterable
 

@@ -8,7 +8,7 @@ roles and numbers of frames, where usage goes, and the words of warnings. Both l
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ..core.model import Event, ToolResultSeen
 from ..core.settings import Facts, OnPartial, Settings
@@ -111,7 +111,7 @@ class Writer(Protocol):
     """Writes the frames of one emitted stream."""
 
     def write(self, step: Step) -> Out | None:
-        """Return the frame for a step; None if there is none, or if it is kept for the end."""
+        """Return the frame for a step; None if the step has no frame, or if it is kept for the end."""
         ...
 
     def split(self, out: Out, live: Wire) -> Split:
@@ -153,10 +153,6 @@ class Writer(Protocol):
 
 class Dialect(Protocol):
     """One wire protocol."""
-
-    def facts(self, request: Any) -> Facts:
-        """Return what emission must know of a request body, whatever its shape."""
-        ...
 
     def reader(self, context: Context) -> Reader:
         """Return a reader for one attempt."""

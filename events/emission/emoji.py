@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["emoji_of"]
 
-#: The first word of a name that stands here decides: `read_file` reads, `web_search` is of the web.
+#: The first word of a name that is in this table decides: `read_file` reads, `web_search` is of the web.
 _OF_WORD: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("bash", "exec", "execute", "powershell", "process", "run", "shell", "terminal"), "💻"),

@@ -1,4 +1,4 @@
-"""The engine that turns the records of a tape into the frames a client gets, whatever the dialect.
+"""The engine that turns the records of a tape into the frames a client gets, in any dialect.
 
 It keeps what no dialect may decide: attempts, what was delivered, frames that wait, calls that are held, lifecycle
 frames, and the one ending. What frames mean and how they are written is the business of a `Reader` and a `Writer`.
@@ -71,6 +71,12 @@ def _routine_of(record: Record, step: Step, frame: bytes) -> _Routine | None:
     return _Routine(shape, before + b'"', b'"' + after, tuple(edit.repair for edit in out.changes))
 
 
+def _text_of(record: Record) -> str:
+    assert record.shape is not None, "only a frame with a shape has one text"
+    text: str = parse(b'"%b"' % record.shape.text(record.payload or b""))
+    return text
+
+
 class Stream:
     """Feed the records of one tape in order, get the frames that are sent because of each."""
 
@@ -116,14 +122,14 @@ class Stream:
         """Return the frames for this record."""
         if record.shape is not None and self._routine is not None and record.shape is self._routine.shape:
             event = self._routine_event
-            if event is not None and self._sink is not None and (text := record.shape.text(record.payload or b"")):
-                self._sink(replace(event, n=record.n, text=parse(b'"%b"' % text)))
+            if event is not None and self._sink is not None and (text := _text_of(record)):
+                self._sink(replace(event, n=record.n, text=text))
             return [self._routine.send(record, self.ledger)]
         last, self._routine, self._sent = self._sent, None, None
         if record.kind == "frame":
             steps = self._frame(record)
             frames = self._taken()
-            if record.shape is not None and len(steps) == len(frames) == 1 and self._flows(steps[0]):
+            if record.shape is not None and len(steps) == len(frames) == 1 and self._flows(record, steps[0]):
                 self._sent = _routine_of(record, steps[0], frames[0])
                 self._routine = self._sent if self._sent == last else None
             return frames
@@ -152,13 +158,13 @@ class Stream:
             self._cut(record.n, "limit")
         return steps
 
-    def _flows(self, step: Step) -> bool:
-        """Whether text passes with nothing else to be done; where events are wanted, with this one event."""
+    def _flows(self, record: Record, step: Step) -> bool:
+        """Return whether text passes with nothing else to be done or, for a sink, with the one event of the text."""
         if self._sink is not None:
             event = step.events[0] if len(step.events) == 1 and not self._repairs else None
-            self._routine_event = event if isinstance(event, TextDelta | ReasoningDelta) else None
-            if self._routine_event is None:
+            if not isinstance(event, TextDelta | ReasoningDelta) or event.text != _text_of(record):
                 return False
+            self._routine_event = event
         return self.delivered and not self._closed and not self._cards.waiting
 
     def _other(self, record: Record) -> None:
@@ -338,14 +344,14 @@ class Stream:
     # -- endings ------------------------------------------------------------------------------------------------------
 
     def _terminated(self, step: Step) -> None:
+        assert step.out is not None, "a terminator has a frame"
         self._take_all(self._reader.supply(step.n))
         for event in step.events:
             self._event(event)
         if self.wire.finished:
             self._complete(step.n, step.out)
         else:
-            if step.out is not None:
-                step.out.withhold("done_unfinished", self.ledger)
+            step.out.withhold("done_unfinished", self.ledger)
             self._cut(step.n, "truncated")
 
     def _complete(self, n: int, done: Out | None) -> None:
@@ -432,7 +438,7 @@ class Stream:
         self._take_all(self._reader.flush(self._body_n))
         if self._facts.stream:
             self._read_body()
-        else:  # the client has the answer itself, not the stream made of it
+        else:  # the client has the answer itself, not a stream
             outbox, self._outbox = self._outbox, Outbox()
             self.ledger.muted = True
             self._read_body()

@@ -1,7 +1,7 @@
 """The ledger: every difference between what came and what was emitted, named (law L8).
 
 Live, only the counts are kept. With a sink, every difference becomes a `Repaired` event, whose entries turn the parsed
-frame that came into the parsed frames that were emitted because of it.
+frame that came into the parsed frames that were emitted.
 """
 
 from collections.abc import Callable, Iterable

@@ -58,14 +58,14 @@ _UNTERMINATED: Final[Mapping[str, Ending]] = MappingProxyType(
 #: The number of the first tool that the upstream runs itself; from here they count down, since calls of a choice count
 #: up from 0, with a legacy one at -1.
 UPSTREAM_CALL: Final = -2
-#: Why a call is dropped that is whole, beside one that is malformed: of such an answer none is run.
+#: Why a whole call is dropped next to a malformed one: no call of such an answer is run.
 SIBLING: Final = "sibling"
-#: How the upstream says what became of it.
+#: The upstream's words for its end.
 _RAN: Final[Mapping[str, Trigger]] = MappingProxyType({"completed": Trigger.RESULT, "failed": Trigger.ERROR_RESULT})
 
 #: A string of one character costs sixty bytes, so arguments that come in small pieces are joined in between.
 _PIECES_JOINED: Final = 1_024
-#: What a call or a choice costs beside its text, in characters: the objects that stand for it.
+#: What the objects of a call or a choice cost, in characters, not counting its text.
 _CALL_OR_CHOICE: Final = 1_024
 
 
@@ -81,7 +81,7 @@ class Call:
         self.name = name
         #: Its arguments are free text.
         self.custom = False
-        #: A part of it could not be read.
+        #: A part of the call could not be read.
         self.damaged = False
         self._text: list[str] = []
         self._pieces: list[str] = []
@@ -101,7 +101,7 @@ class Call:
         return self.name.startswith("_")
 
     def valid(self) -> bool:
-        """Whether it could run: all of it was read, it has a name, and its arguments are JSON or free text."""
+        """Return whether it could run: it was read completely, has a name, and its arguments are JSON or free text."""
         return bool(self.name and not self.damaged) and (
             self.custom or parse(self._joined().encode("utf-8", "replace")) is not ABSENT
         )
@@ -112,7 +112,7 @@ class Call:
         return not self.custom and self._joined().lstrip()[:1] in ("{", "[")
 
     def say(self, text: str) -> None:
-        """One more piece of the arguments."""
+        """Return one more piece of the arguments."""
         self._pieces.append(text)
         if len(self._pieces) == _PIECES_JOINED:
             self._text.append("".join(self._pieces))
@@ -161,7 +161,7 @@ class Wire:
         self._dispatched = False
 
     def apply(self, event: Event) -> None:
-        """The next event."""
+        """Return the next event."""
         match event:
             case AttemptStarted():
                 self._begin()
@@ -206,7 +206,7 @@ class Wire:
                 assert_never(event)
 
     def choice(self, index: int) -> Choice:
-        """The state of a choice, from its first mention on."""
+        """Return the state of a choice, from its first mention on."""
         choice = self.choices.get(index)
         if choice is None:
             choice = self.choices[index] = Choice()
@@ -215,12 +215,12 @@ class Wire:
         return choice
 
     def calls(self) -> Iterator[Call]:
-        """Every call that is the client's to run, in order of choice and number."""
+        """Return every call that is the client's to run, in order of choice and number."""
         for index in sorted(self.choices):
             yield from self.choices[index].calls.values()
 
     def all_calls(self) -> Iterator[Call]:
-        """These, and behind them the tools that the upstream ran itself."""
+        """Yield these, then the tools that the upstream ran itself."""
         yield from self.calls()
         yield from self.ran.values()
 
@@ -264,7 +264,7 @@ class Wire:
         return bool(self.choices) and all(choice.finish for choice in self.choices.values())
 
     def ending(self, cause: str) -> Ending:
-        """The one ending, if the bytes end now for this cause."""
+        """Return the one ending, if the bytes end now for this cause."""
         if self.error is not None:
             return "upstream_error"
         if self.overflow:
@@ -278,7 +278,7 @@ class Wire:
         return _UNTERMINATED.get(cause, "internal")
 
     def all_flags(self) -> tuple[str, ...]:
-        """Nuances beside the ending."""
+        """Return the flags of the ending."""
         flags = list(self.flags)
         if self.finished and not self.terminated and self.error is None and "synthesised" not in self.flags:
             flags.append("no_done")
@@ -319,10 +319,6 @@ class Wire:
         if self._room(len(event.text)):
             self._call(event).say(event.text)
 
-    def has_room(self, characters: int) -> bool:
-        """Whether so many more can be kept."""
-        return self._left >= characters
-
     def _room(self, characters: int) -> bool:
         self._left -= characters
         self.overflow = self.overflow or self._left < 0
@@ -339,7 +335,7 @@ class Wire:
         choice.finish = choice.finish or event.reason
         malformed = any(call.state is State.MALFORMED for call in choice.calls.values())
         for call in choice.calls.values():
-            if call.state is State.READY and malformed:  # the client is told to run none of them
+            if call.state is State.READY and malformed:  # the client must run none of them
                 call.state = step(call.state, Trigger.SIBLING)
                 call.reason = SIBLING
             elif call.state is State.READY:
@@ -362,7 +358,7 @@ class Wire:
         return unheard
 
     def drop_open(self, ending: str) -> list[Call]:
-        """The stream ended under these calls."""
+        """Return the stream ended under these calls."""
         dropped = self.open_calls
         for call in dropped:
             call.state = step(call.state, Trigger.CUT)
@@ -370,7 +366,7 @@ class Wire:
         return dropped
 
     def drop_running(self, ending: str) -> list[Call]:
-        """The answer ended, and nothing was heard of the end of these tools of the upstream's own."""
+        """Return the answer ended, and nothing was heard of the end of these tools of the upstream's own."""
         dropped = [call for call in self.ran.values() if call.state is State.RUNNING]
         for call in dropped:
             call.state = step(call.state, Trigger.UNHEARD)

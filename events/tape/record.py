@@ -111,7 +111,7 @@ class Record(NamedTuple):
         return self._replace(value=parse(self.payload), shape=None)
 
     def frame(self) -> Frame:
-        """The SSE frame that this `frame` record is."""
+        """Return the SSE frame that this `frame` record is."""
         assert self.raw is not None, f"record {self.n} of kind {self.kind} carries no frame"
         if self.payload is not None and not self.keys:
             return Frame(self.raw, self.payload, canonical=True)
@@ -119,7 +119,7 @@ class Record(NamedTuple):
 
 
 def encode(record: Record) -> bytes:
-    """The line, its LF included."""
+    """Return the line, its LF included."""
     n, t, kind, keys, raw, payload, _, _ = record
     if payload is not None and not keys and kind == "frame":
         body = b'"n":%d,"t":%d,"k":"frame","data":%b}' % (n, t, payload)
@@ -145,7 +145,7 @@ def _carrier(raw: bytes | None, payload: bytes | None) -> bytes:
 
 
 def _quoted(raw: bytes) -> bytes:
-    """The bytes as a JSON string, in slices where they are many: at once it takes four times their memory (U29)."""
+    """Return the bytes as a JSON string, made in slices: at once it takes four times their memory (U29)."""
     if len(raw) <= QUOTED_BYTES_MAX:
         return dumps(raw.decode())
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -157,7 +157,7 @@ def _quoted(raw: bytes) -> bytes:
 
 
 def decode(line: bytes) -> Record | str:
-    """The record of a line (without its LF), or what is wrong with it."""
+    """Return the record of a line (without its LF), or what is wrong with it."""
     if line[:6] != _HEAD or line[14:16] != b'",' or line[-1:] != b"}":
         return "not a record"
     body = line[_BODY_AT:]
@@ -229,7 +229,7 @@ def _is_number(value: Any) -> TypeGuard[int]:
 
 
 def _edges(keys: Mapping[str, Any]) -> tuple[bytes, bytes] | None:
-    """What stands before and behind the payload of a frame."""
+    """Return the bytes before and after the payload of a frame."""
     edges: Any = keys.get("sse", ["data: ", "\n\n"])
     if "event" in keys:
         event: Any = keys["event"]

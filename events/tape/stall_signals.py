@@ -7,7 +7,7 @@ __all__ = ["lives", "speaks"]
 
 
 def speaks(record: Record) -> bool:
-    """A data frame that is no ping: comments and pings never reset the stall clock (U26)."""
+    """Return a data frame that is no ping: comments and pings never reset the stall clock (U26)."""
     payload, event = record.payload, b""
     if payload is None or record.keys:
         frame = record.frame()
@@ -18,5 +18,5 @@ def speaks(record: Record) -> bool:
 
 
 def lives(record: Record) -> bool:
-    """The same of hermes-agent, which sends only keepalives while a tool of its own runs, however long that takes."""
+    """Return the same for hermes-agent, which sends only keepalives while a tool of its own runs."""
     return speaks(record) or (record.raw or b"").strip() == b": keepalive"

@@ -24,7 +24,7 @@ class Recorder:
     """Numbers the records of one tape and turns each read into the frames that it completed.
 
     Times never run backwards, and each read is later than the one before, so that grouping by `t` gives the reads back
-    even under a clock that stands still. Nothing follows `end`.
+    even under a clock that does not move. Nothing follows `end`.
     """
 
     def __init__(self, decoder: Decoder | None = None, *, skim: bool = False) -> None:
@@ -33,7 +33,7 @@ class Recorder:
         self._skim = skim
         self._shape: Shape | None = None
         self._shapes_left = SHAPES_MAX
-        #: Of a stream that goes on behind an event above a limit: what its reads are from there, `body` or `rest`.
+        #: What reads become after an event above a limit, if the stream goes on: `body` or `rest`.
         self.beyond = ""
         self.ended = False
         self._n = 0
@@ -58,9 +58,9 @@ class Recorder:
         verbatim: bool = True,
         value: Any = ABSENT,
     ) -> Record:
-        """Any record but a frame. `body` stands as `data` where it is JSON on one line (and `verbatim` allows it).
+        """Any record but a frame. `body` is written as `data` where it is JSON on one line (and `verbatim` allows it).
 
-        `value` is what it parses to, where that is known: nobody else gets on while 20 MB are parsed once more.
+        `value` is what it parses to, where that is known: parsing 20 MB once more would hold up every other stream.
         """
         if not verbatim or body is None or _LF in body:
             value = ABSENT
@@ -69,7 +69,7 @@ class Recorder:
         return self._append(Record(self._n, t, kind, keys, body, None if value is ABSENT else body, value))
 
     def attempt(self, t: int, keys: Mapping[str, Any]) -> list[Record]:
-        """A new attempt: what the last one left unframed becomes its `rest`, and framing starts anew."""
+        """Begin an attempt: what the last one left unframed becomes its `rest`, and framing starts over."""
         records = self.rest(t)
         self.decoder = self.decoder.fresh()
         self._bytes = self._frames = 0
@@ -80,7 +80,7 @@ class Recorder:
         return records
 
     def drip(self, t: int, data: bytes) -> bool:
-        """Takes a read that only prolongs what is no frame yet, and says whether it was one; else nothing happened."""
+        """Take a read that only continues an unfinished frame, and return whether it was one; otherwise do nothing."""
         if not self._pending_bytes or len(data) > SLICE_BYTES or not self.decoder.drip(data):
             return False
         self._take(t, data)
@@ -131,7 +131,7 @@ class Recorder:
             at = end
 
     def body(self, t: int, data: bytes, keys: Mapping[str, Any] = NO_KEYS) -> Record:
-        """A read of an answer that is not a stream."""
+        """Return a read of an answer that is not a stream."""
         self._take(t, data)
         return self.record("body", self._read_t, keys, data)
 
@@ -142,13 +142,13 @@ class Recorder:
         if self._pending_bytes:
             keys = self._cut_keys(t)
             if self.decoder.overflow:
-                # How many bytes came behind the limit hangs on the reads: nobody may read a meaning into them (L1).
+                # How many bytes came after the limit depends on the reads, so they may mean nothing (L1).
                 keys["limit"] = self.decoder.overflow
             records.append(self.record("rest", t, keys, self.decoder.take_rest(), verbatim=False))
         return records
 
     def end(self, t: int, keys: Mapping[str, Any]) -> Record:
-        """The last record: `keys` say how it ended, the counts and the checksum of the received bytes are added."""
+        """Return the last record: how it ended, and the counts and the checksum of the received bytes."""
         assert not self._pending_bytes, "rest comes before end"
         counts = {"bytes": self._bytes, "frames": self._frames, "sha256": self._sha256.hexdigest()}
         record = self.record("end", t, {**keys, **counts})
@@ -219,7 +219,7 @@ class Recorder:
             self._cuts.extend((t, self._pending_bytes))
 
     def _cut_keys(self, t: int) -> dict[str, Any]:
-        """The reads that ended inside the bytes of the record at `t`, or at their very end but earlier."""
+        """Return the reads that ended inside the bytes of the record at `t`, or at their very end but earlier."""
         flat = self._cuts
         cuts = [[flat[i], flat[i + 1]] for i in range(0, len(flat), 2) if flat[i] != t]
         del flat[:]
@@ -228,7 +228,7 @@ class Recorder:
 
 
 def _place(frame: Frame, payload: bytes, keys: dict[str, Any]) -> bool:
-    """How the frame writes its payload, as keys; False where it must be kept raw."""
+    """Return how the frame writes its payload, as keys; False where it must be kept raw."""
     raw = frame.raw
     if frame.canonical:
         return True
@@ -250,7 +250,7 @@ def _place(frame: Frame, payload: bytes, keys: dict[str, Any]) -> bool:
 
 
 class Damage(NamedTuple):
-    """What is wrong with a tape, and at which byte of it."""
+    """A fault in a tape, and its byte offset."""
 
     at: int
     reason: str
@@ -264,7 +264,7 @@ class Reader:
     """
 
     def __init__(self, line_bytes_max: int = TAPE_LINE_BYTES_MAX, damages_max: int = DAMAGES_MAX) -> None:
-        #: In order of place; the last one of a full list stands for all that follow.
+        #: In order of place; the last one of a full list represents all that follow.
         self.damage: list[Damage] = []
         self.ended = False
         self._damages_max = damages_max
@@ -279,11 +279,11 @@ class Reader:
 
     @property
     def torn(self) -> bytes:
-        """A last line without its LF: what a crash leaves of a record that nobody was told of."""
+        """A last line without its LF: what a crash leaves of a record that was never shown."""
         return bytes(self._tail)
 
     def feed(self, data: bytes) -> list[Record]:
-        """The records of the lines that these bytes completed."""
+        """Return the records of the lines that these bytes completed."""
         self._tail += data
         if self._tail.find(_LF, self._searched) < 0:
             self._searched = len(self._tail)
@@ -355,7 +355,7 @@ class Reader:
 
 
 def reads(records: Iterable[Record]) -> Iterator[tuple[int, bytes]]:
-    """The upstream's reads of one attempt, as they came: when, and which bytes."""
+    """Return the upstream's reads of one attempt, as they came: when, and which bytes."""
     time, parts = 0, list[bytes]()
     for record in records:
         if record.raw is None or record.kind not in ("frame", "rest", "body"):

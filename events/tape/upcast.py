@@ -16,7 +16,7 @@ STEPS: Final[Mapping[int, Callable[[Record], Record]]] = MappingProxyType({})
 
 
 def upcast(record: Record, version: int, steps: Mapping[int, Callable[[Record], Record]] = STEPS) -> Record:
-    """The record as the newest format has it."""
+    """Return the record as the newest format has it."""
     for step in sorted(steps):
         if step >= version:
             record = steps[step](record)

@@ -20,7 +20,7 @@ BOM: Final = b"\xef\xbb\xbf"
 
 _LF: Final = 10
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
-#: Stray blank lines before a block; at the very start of a body they may stand behind its BOM.
+#: Stray blank lines before a block; at the very start of a body they may follow its BOM.
 _LINE_ENDS: Final = re.compile(rb"[\r\n]*")
 _BOM_AND_LINE_ENDS: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*")
 #: A line end followed by an empty line. The last form is a CR that waited for its LF and got another byte.
@@ -55,7 +55,7 @@ class Decoder:
     def __init__(
         self, line_bytes_max: int = LINE_BYTES_MAX, event_bytes_max: int = EVENT_BYTES_MAX, *, first: bool = True
     ) -> None:
-        """Without `first` the bytes do not start a body, so that a BOM is none."""
+        """Without `first`, the bytes do not start a body, so a BOM is data."""
         self.overflow = ""
         self._line_bytes_max = line_bytes_max
         self._event_bytes_max = event_bytes_max
@@ -65,7 +65,7 @@ class Decoder:
         self._first = first
         self._carriage_returns = False
         self._closed = False
-        self._start = 0  # of the block's first line in _pending, behind the stray blank lines
+        self._start = 0  # of the block's first line in _pending, after the stray blank lines
         self._searched = 0  # no block ends before this place
         self._judged = 0  # the lines that end before this place are within the limit
         self._line_start = 0  # of the first line not judged yet
@@ -76,22 +76,22 @@ class Decoder:
         return bytes(self._pending)
 
     def take_rest(self) -> bytes:
-        """The same, and they are kept no longer: of a decoder that is closed or dead."""
+        """Return the same, and they are kept no longer: of a decoder that is closed or dead."""
         assert self._closed or self.overflow, "more may come"
         rest, self._pending = self.rest, bytearray()
         return rest
 
     def keep(self, data: bytes) -> None:
-        """What came behind a limit: kept for `rest`, and not looked at."""
+        """Keep what came after a limit for `rest`, unread."""
         assert self.overflow, "more can be framed"
         self._pending += data
 
     def fresh(self) -> "Decoder":
-        """A new decoder with the same limits."""
+        """Return a new decoder with the same limits."""
         return Decoder(self._line_bytes_max, self._event_bytes_max)
 
     def drip(self, read: bytes) -> bool:
-        """Takes a read that only prolongs a line of a frame that has begun, and says whether it was one.
+        """Take a read that only continues a line of an unfinished frame, and return whether it was one.
 
         Where it was none, nothing happened. Of a frame that comes in single bytes nearly every read is one (U27).
         """
@@ -104,7 +104,7 @@ class Decoder:
         return True
 
     def feed(self, read: bytes) -> list[Frame]:
-        """The frames that this read completed."""
+        """Return the frames that this read completed."""
         if self._closed or self.overflow:
             raise LocalError(f"the SSE decoder was fed after its {self.overflow or 'end'}")
         pending = self._pending
@@ -154,7 +154,7 @@ class Decoder:
         return found
 
     def _blocks(self, data: bytes) -> tuple[list[Frame], int]:
-        """Every whole block of `data`, and how many bytes they are. Here almost all time of the codec is spent."""
+        """Return every whole block of `data`, and their size. The codec spends nearly all its time here."""
         if self._carriage_returns:
             return self._blocks_of_any_line_end(data)
         frames: list[Frame] = []
@@ -203,7 +203,7 @@ class Decoder:
         return bool(self.overflow)
 
     def _judge(self, block: bytes | bytearray) -> None:
-        """Sets `overflow` if this block, or what there is of it, passes a limit; each byte is looked at once."""
+        """Set `overflow` if this block, whole or not, passes a limit; each byte is read once."""
         size = min(len(block), self._event_bytes_max)
         for line_end in _LINE_END.finditer(block, self._judged, size):
             if line_end.start() - self._line_start > self._line_bytes_max:
@@ -218,7 +218,7 @@ class Decoder:
 
 
 def parse_block(raw: bytes, *, first: bool = False) -> Frame:
-    """What one block means; `first` is the block at the very start of a body, where alone a BOM is not data."""
+    """Return what one block means; `first` is the block at the very start of a body, where alone a BOM is not data."""
     payload: list[bytes] = []
     event = b""
     last_id = retry = None
@@ -241,7 +241,7 @@ def parse_block(raw: bytes, *, first: bool = False) -> Frame:
 
 
 def is_block(raw: bytes, *, first: bool = False) -> bool:
-    """Whether these bytes are exactly one block, as a frame's `raw` must be."""
+    """Return whether these bytes are exactly one block, as a frame's `raw` must be."""
     decoder = Decoder(len(raw), len(raw), first=first)
     frames = decoder.feed(raw) + decoder.close()
     return [frame.raw for frame in frames] == [raw]

@@ -138,7 +138,7 @@ def _apply(entry: Repaired, frame: _Parsed) -> None:
     if entry.after is ABSENT:
         del container[entry.key]
     else:
-        container[entry.key] = json.loads(dumps(entry.after))
+        container[entry.key] = parse(dumps(entry.after))
 
 
 def run(records: Iterable[Record], profile: Profile | None = None) -> Run:

@@ -7,12 +7,10 @@ The closing frame repeats the whole text.
 # ruff: noqa: ARG002 - the protocol passes more than a toy needs
 
 from collections.abc import Sequence
-from typing import Any
 
 from wiretape.events.core import model
 from wiretape.events.core.json_text import as_object
 from wiretape.events.core.lifecycle import State
-from wiretape.events.core.settings import Facts
 from wiretape.events.emission.dialect import Closing, Context, Held, Split, Step
 from wiretape.events.emission.edits import Edit, Styles
 from wiretape.events.emission.frames import Out
@@ -22,9 +20,6 @@ from wiretape.events.tape.record import Record
 
 class Toy:
     """The dialect."""
-
-    def facts(self, request: Any) -> Facts:
-        return Facts(model=str(request))
 
     def reader(self, context: Context) -> "ToyReader":
         return ToyReader()

@@ -1,0 +1,97 @@
+"""Frames that repeat a shape are sent without being parsed, exactly as if they were. All cases are synthetic."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.chat import DONE, HEAD, call, finish, frame, sse, text
+from tests.support.corpus import needs_corpus, sampled
+from wiretape.events.core.json_text import ABSENT
+from wiretape.events.emit import Emitter
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
+
+ROLE = {"role": "assistant"}
+
+
+def emitted(upstream: bytes, *, skim: bool, **settings: Any) -> tuple[list[bytes], dict[str, int], int]:
+    """Return the frames, the counts of repairs, and how many records were not parsed."""
+    recorder, emitter = Recorder(skim=skim), Emitter()
+    opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 7, "settings": settings}
+    records: list[Record] = [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": {}})]
+    records += recorder.read(1, upstream) if upstream else []
+    records += [*recorder.rest(2), recorder.end(2, {"cause": "eof"})]
+    frames = [frame for record in records for frame in emitter.feed(record)]
+    return frames, emitter.ledger.counts, sum(record.shape is not None and record.value is ABSENT for record in records)
+
+
+SAME = {
+    "text": [frame({"content": word}) for word in "abcdef"],
+    "a role on each": [frame({**ROLE, "content": word}) for word in ("a", "b", "\xe9", "d", 'e"', "f\n")],
+    "reasoning under its other name": [frame({"reasoning": word, "content": ""}) for word in "abcdef"],
+    "Python's style": [
+        b'data: {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m", "choices": '
+        b'[{"index": 0, "delta": {"role": "assistant", "content": "%b"}, "finish_reason": null}]}\n\n' % word
+        for word in (b"a", b"b", b"\\u00e9", b"\xc3\xa9", b"\\/", b"f")
+    ],
+    "citations on each": [frame({"content": word}, citations=["u"]) for word in "abcdef"],
+    "the same text in two members": [frame({**ROLE, "content": word, "refusal": "c"}) for word in "abcdef"],
+    "usage on each": [frame({"content": "a"}, usage={"total_tokens": count}) for count in range(6)],
+    "numbers that lose their spelling": [
+        frame({**ROLE, "content": word}, x=1.5).replace(b"1.5", b"1.50") for word in "abcdef"
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"cumulative": True}, {"think": True}, {"reasoning": "as_is"}, {"hermes": True}]
+)
+@pytest.mark.parametrize("case", SAME)
+def test_frames_are_the_same_whether_they_are_parsed_or_not(case: str, settings: dict[str, Any]) -> None:
+    upstream = b"".join([text("hi", role=True), *SAME[case], *SAME[case], finish(), DONE])
+    assert emitted(upstream, skim=True, **settings)[:2] == emitted(upstream, skim=False, **settings)[:2]
+
+
+def test_most_frames_of_a_text_are_not_parsed() -> None:
+    assert emitted(b"".join(SAME["text"]), skim=True)[2] == 5
+    assert emitted(b"".join(SAME["a role on each"]), skim=True)[2] == 5
+
+
+PIECES = st.sampled_from(
+    [
+        *SAME["text"],
+        *SAME["a role on each"],
+        *SAME["reasoning under its other name"],
+        frame({"content": "a"}),
+        frame({"content": None}),
+        frame({}),
+        b": ping\n\n",
+        b"data: null\n\n",
+        text("x", index=1),
+        sse({**HEAD, "choices": [], "usage": {"total_tokens": 1}}),
+        call(index=0, id="c", type="function", name="f", arguments="{"),
+        call(index=0, arguments="}"),
+        finish(),
+        finish("length"),
+        sse({"error": {"message": "no"}}),
+        DONE,
+    ]
+)
+
+
+@given(
+    pieces=st.lists(PIECES, max_size=14),
+    settings=st.fixed_dictionaries({"on_partial": st.sampled_from(["error", "warn", "both"])}),
+)
+def test_any_frames_are_the_same_whether_they_are_parsed_or_not(pieces: list[bytes], settings: dict[str, Any]) -> None:
+    upstream = b"".join(pieces)
+    assert emitted(upstream, skim=True, **settings)[:2] == emitted(upstream, skim=False, **settings)[:2]
+
+
+@pytest.mark.slow
+@needs_corpus
+def test_captured_frames_are_the_same_whether_they_are_parsed_or_not() -> None:
+    for _, capture in sampled():
+        assert emitted(capture.body, skim=True)[:2] == emitted(capture.body, skim=False)[:2], capture.id

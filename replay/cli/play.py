@@ -66,10 +66,10 @@ def _replay(
             "--attempts recorded works with --as upstream only: the client received one response per stream", BAD_USAGE
         )
     with one_line_errors():
-        from ..serving.answers import Answers, deck_of
+        from ..serving.answers import Answers, load_deck
         from ..serving.serving import Serving
 
-        deck = deck_of(tapes, match, attempts=attempts, repeat=repeat)
+        deck = load_deck(tapes, match, attempts=attempts, repeat=repeat)
         answers = Answers(deck, _faults(fault), speed=_speed(speed, max_gap), side=side, ids=ids)
         serving = Serving(answers, _say)
         _serve(serving, host, port)

@@ -1,10 +1,10 @@
-"""What one test asks of its tape: marker, options and settings become a plan; a test's name becomes a file name."""
+"""Read what one test asks of its tape: marker, options and settings become a plan, its name becomes a file name."""
 
 import hashlib
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -19,18 +19,7 @@ from ..playback.player import INSTANT, Speed
 from ..serving.answers import Ids
 from .unused import FOLDER
 
-__all__ = [
-    "Mode",
-    "Named",
-    "Plan",
-    "Sharing",
-    "files_of",
-    "is_live",
-    "marked",
-    "mistake_in",
-    "named_faults",
-    "plan_of",
-]
+__all__ = ["Mode", "Named", "Plan", "Sharing", "files_of", "is_live", "marked", "named_faults", "plan_of"]
 
 Mode = Literal["replay", "once", "rewrite", "verify", "off"]
 Named = str | float | Sequence[str | int]
@@ -57,6 +46,8 @@ class Plan:
     #: Whether the requests go to an upstream.
     live: bool
     upstream: str = ""
+    #: What is wrong with the marker, which is ignored then, or an empty text.
+    mistake: str = ""
     speed: Speed = INSTANT
     how: How = "key"
     repeat: bool = False
@@ -82,6 +73,8 @@ class Plan:
 
     def obstacle(self) -> str:
         """Return why this test cannot run, or an empty text."""
+        if self.mistake:
+            return self.mistake
         if self.live and not self.upstream:
             why = f"there is no tape {self.files[0]}" if self.mode == "once" else f"--tape={self.mode} asks an upstream"
             return f"{why}, and no --tape-upstream is given\nto record it: {self.record_command}"
@@ -93,18 +86,19 @@ class Plan:
         return ""
 
 
-def plan_of(
-    item: pytest.Item, marker: Mapping[str, Any], *, mode: str, options: Mapping[str, str], prefix: Prefix | None
-) -> Plan:
+def plan_of(item: pytest.Item, mode: Mode, options: Mapping[str, str], prefix: Prefix | None) -> Plan:
     """Combine a test's marker with the options of this run; the marker wins."""
-    files = files_of(item)
+    files, marker = files_of(item), marked(item)
+    if mistake := _mistake_in(marker):
+        marker = {}
     gap_s_max = float(marker.get("max_gap_ms", inf)) / 1_000
     return Plan(
         nodeid=item.nodeid,
         files=files,
-        mode=mode,  # type: ignore[arg-type] # checked by the plugin when the run starts
+        mode=mode,
         live=is_live(mode, files),
         upstream=options["tape_upstream"],
+        mistake=mistake,
         speed=Speed.of(str(marker.get("speed") or options["tape_speed"] or "instant"), gap_s_max),
         how=marker.get("match", "key"),
         repeat=marker.get("repeat", False),
@@ -117,7 +111,7 @@ def plan_of(
     )
 
 
-def is_live(mode: str, files: Sequence[Path]) -> bool:
+def is_live(mode: Mode, files: Sequence[Path]) -> bool:
     """Return whether a test with these files asks an upstream."""
     return mode in ("rewrite", "verify", "off") or (mode == "once" and not files[0].exists())
 
@@ -133,7 +127,7 @@ def marked(item: pytest.Item) -> dict[str, Any]:
     return {word: value for word, value in words.items() if value is not None}
 
 
-def mistake_in(words: Mapping[str, Any]) -> str:
+def _mistake_in(words: Mapping[str, Any]) -> str:
     """Return what is wrong with the keywords of a marker, or an empty text."""
     if unknown := words.keys() - _WORDS:
         return f"the tape marker knows no {', '.join(sorted(unknown))}; it knows {', '.join(sorted(_WORDS))}"
@@ -144,12 +138,9 @@ def mistake_in(words: Mapping[str, Any]) -> str:
         Speed.of(str(words.get("speed", "instant")), inf)
     except ValueError:
         return f"the tape marker's speed is instant, original or a factor such as 10, not {words['speed']!r}"
-    try:
-        gap_ms_max = float(words.get("max_gap_ms", 0))
-    except (TypeError, ValueError):
-        gap_ms_max = -1
-    if not gap_ms_max >= 0:
-        return f"the tape marker's max_gap_ms is a number of milliseconds, not {words['max_gap_ms']!r}"
+    gap_ms_max = words.get("max_gap_ms", 0)
+    if not isinstance(gap_ms_max, int | float) or not gap_ms_max >= 0:
+        return f"the tape marker's max_gap_ms is a number of milliseconds, not {gap_ms_max!r}"
     try:
         Faults.of(_faults(words))
     except (FaultError, TypeError) as error:
@@ -204,38 +195,38 @@ def _plain(name: str) -> str:
 
 
 class Sharing:
-    """The tests of a run that share a file, by node id."""
+    """The tests of a run by the file that they use, to find tests that would record the same file."""
 
-    def __init__(self, collected: Sequence[pytest.Item]) -> None:
-        unnamed = [item for item in collected if not _names_file(item)]
-        #: Tests whose own names lead to one file: why they fail.
-        self.clashes = _conflicts(unnamed, "{file} is the tape of {other} too: name a file in the marker of each")
-        #: Tests that would record one file: why they cannot.
-        self.unrecorded: Mapping[str, str] = {}
-        #: Tests that name the file of another test, which records it: they replay.
-        self.followers: frozenset[str] = frozenset()
+    def __init__(self, collected: Iterable[pytest.Item], selected: Sequence[pytest.Item]) -> None:
+        self._owners = _runs_by_file(item for item in collected if not _names_file(item))
+        self._owned = {_key(item) for item in selected if not _names_file(item)}
+        self._recording = _runs_by_file(item for item in selected if not self.follows(item))
 
-    def select(self, selected: Sequence[pytest.Item]) -> None:
-        """Decide who records, now that the tests of this run are known."""
-        owned = {_key(item) for item in selected if not _names_file(item)}
-        self.followers = frozenset(item.nodeid for item in selected if _names_file(item) and _key(item) in owned)
-        self.unrecorded = _conflicts(
-            [item for item in selected if item.nodeid not in self.followers],
-            "{file} is the tape of {other} too, so neither can record it: "
-            "run one of them alone, or `wiretape record` it",
-        )
+    def follows(self, item: pytest.Item) -> bool:
+        """Return whether a test names the file of another test, which records it."""
+        return _names_file(item) and _key(item) in self._owned
+
+    def conflict(self, item: pytest.Item, *, records: bool) -> str:
+        """Return why a test cannot use or record its file, or an empty text."""
+        file = files_of(item)[0]
+        if not _names_file(item) and (other := _other_test(item, self._owners)):
+            return f"{file} is the tape of {other} too: name a file in the marker of each"
+        if records and (other := _other_test(item, self._recording)):
+            why = f"{file} is the tape of {other} too, so neither can record it"
+            return f"{why}: run one of them alone, or `wiretape record` it"
+        return ""
 
 
-def _conflicts(items: Sequence[pytest.Item], why: str) -> dict[str, str]:
-    owners: dict[str, dict[str, tuple[str, Path]]] = {}
+def _runs_by_file(items: Iterable[pytest.Item]) -> dict[str, dict[str, str]]:
+    """Return a test's node id for each file and run."""
+    files: dict[str, dict[str, str]] = {}
     for item in items:
-        owners.setdefault(_key(item), {})[item.nodeid] = _run_of(item), files_of(item)[0]
-    return {
-        nodeid: why.format(file=file, other=next(name for name, (other, _) in tests.items() if other != run))
-        for tests in owners.values()
-        if len({run for run, _ in tests.values()}) > 1
-        for nodeid, (run, file) in tests.items()
-    }
+        files.setdefault(_key(item), {}).setdefault(_run_of(item), item.nodeid)
+    return files
+
+
+def _other_test(item: pytest.Item, files: Mapping[str, Mapping[str, str]]) -> str:
+    return next((nodeid for run, nodeid in files.get(_key(item), {}).items() if run != _run_of(item)), "")
 
 
 def _names_file(item: pytest.Item) -> bool:
@@ -252,4 +243,5 @@ def _run_of(item: pytest.Item) -> str:
     callspec: Any = getattr(item, "callspec", None)
     if callspec is None or "prefixes" not in marked(item):
         return item.nodeid
-    return repr([each for each in sorted(callspec.indices.items()) if each[0] != "tape"])
+    others = sorted(each for each in callspec.indices.items() if each[0] != "tape")
+    return f"{item.nodeid.partition('[')[0]}{others}"

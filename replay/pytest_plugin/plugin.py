@@ -19,7 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from ..faults.prefixes import Prefix
     from ..sealed.load import Recording
-    from .plan import Sharing
+    from .plan import Mode, Sharing
     from .tape import Tape
     from .thread import Thread
     from .unused import Claims
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = [
     "pytest_addhooks",
     "pytest_addoption",
-    "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_fixture_setup",
@@ -53,8 +52,8 @@ _LOADED_MAX: Final = 16
 _PREFIXES_MAX: Final = 20_000
 
 _TAPE: "pytest.StashKey[Tape]" = pytest.StashKey()
-#: The reason of an xfail marker, for a test that passed all the same.
-_XPASSED: "pytest.StashKey[str | None]" = pytest.StashKey()
+#: A test has passed; the reason of an xfail marker if it was expected to fail.
+_PASSED: "pytest.StashKey[str | None]" = pytest.StashKey()
 _STATE: "pytest.StashKey[_State]" = pytest.StashKey()
 
 
@@ -64,23 +63,11 @@ class _State:
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.claims: Claims | None = None
+        #: All tests with a tape, also those that are deselected.
+        self.collected: list[pytest.Item] = []
         self.sharing: Sharing | None = None
+        self.thread: Thread | None = None
         self.numbers = count(1)
-        self._thread: Thread | None = None
-
-    @property
-    def thread(self) -> "Thread":
-        """The server's thread, which starts when the first test needs it."""
-        if self._thread is None:
-            from .thread import Thread
-
-            self._thread = Thread()
-        return self._thread
-
-    def close(self) -> None:
-        """Stop the server."""
-        if self._thread is not None:
-            self._thread.close()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect notes, also from the workers of xdist, whose reports arrive as JSON."""
@@ -150,17 +137,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Stop the server at the end of the run."""
-    if _STATE in config.stash:
-        config.stash[_STATE].close()
+    state = config.stash.get(_STATE, None)
+    if state is not None and state.thread is not None:
+        state.thread.close()
 
 
 def _option(config: pytest.Config, name: str) -> str:
     return str(config.getoption(name) or config.getini(name) or "")
 
 
-def _mode(config: pytest.Config) -> str:
+def _mode(config: pytest.Config) -> "Mode":
     """Return the mode. Where `CI` is set `once` only replays, and `rewrite` must be on the command line."""
-    mode = _option(config, "tape") or "once"
+    mode: Mode = _option(config, "tape") or "once"  # type: ignore[assignment] # checked when the run starts
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
     if in_ci and (mode == "once" or (mode == "rewrite" and not config.getoption("tape"))):
         return "replay"
@@ -183,16 +171,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "tape" not in metafunc.fixturenames or not any("prefixes" in each.kwargs for each in item.iter_markers("tape")):
         return
     from ..faults.prefixes import prefixes_of
-    from .plan import files_of, is_live, marked, mistake_in
+    from .plan import files_of, is_live, marked
 
-    words = marked(item)
-    if "prefixes" not in words or mistake_in(words):
-        return  # the fixture reports the mistake, once
-    files = files_of(item)
+    unit, files = marked(item).get("prefixes"), files_of(item)
+    if unit not in ("frames", "bytes"):
+        return  # the fixture reports the mistake
     prefixes: list[Prefix | None] = [None]
     if not is_live(_mode(metafunc.config), files) and all(file.exists() for file in files):
         streams = [records for file in files for records in _load(file).streams]
-        prefixes = [*prefixes_of(streams, words["prefixes"]), None]
+        prefixes = [*prefixes_of(streams, unit), None]
     if len(prefixes) > _PREFIXES_MAX:
         raise pytest.UsageError(f"{item.nodeid}: {len(prefixes)} prefixes are too many; loop over tape.prefixes()")
     metafunc.parametrize(
@@ -204,23 +191,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Look at all tests, before any of them is deselected."""
     state = config.stash[_STATE]
-    asking = [item for item in items if _asks(item)]
-    if asking:
-        from .plan import Sharing
-
-        state.sharing = Sharing(asking)
+    state.collected = [item for item in items if _asks(item)]
     if state.claims is not None:
         from .plan import files_of
 
         whole = not any("::" in argument for argument in config.args)
         state.claims.collect(((item.path, files_of(item) if _asks(item) else ()) for item in items), whole=whole)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Decide which of the selected tests record a shared file."""
-    sharing = session.config.stash[_STATE].sharing
-    if sharing is not None:
-        sharing.select([item for item in session.items if _asks(item)])
 
 
 def _asks(item: pytest.Item) -> bool:
@@ -256,31 +232,33 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
     """The tape of this test: `tape.url` is the base URL, `tape.transport` a transport for httpx under trio."""
     from wiretape.events.core.errors import TapeError
 
-    from .plan import marked, mistake_in, plan_of
+    from .plan import Sharing, plan_of
     from .tape import Tape
+    from .thread import Thread
 
-    config = request.config
-    state, words = config.stash[_STATE], marked(request.node)
-    mistake = mistake_in(words)
+    config, item = request.config, request.node
+    state = config.stash[_STATE]
+    state.thread = state.thread or Thread()
+    if state.sharing is None:
+        state.sharing = Sharing(state.collected, [each for each in request.session.items if _asks(each)])
     options = {name: _option(config, name) for name in _SETTINGS}
-    prefix = getattr(request, "param", None)
-    plan = plan_of(request.node, {} if mistake else words, mode=_mode(config), options=options, prefix=prefix)
-    sharing = state.sharing
-    assert sharing is not None, "this test was collected"
-    if plan.keeps and plan.nodeid in sharing.followers:
+    plan = plan_of(item, _mode(config), options, getattr(request, "param", None))
+    if plan.keeps and state.sharing.follows(item):
         plan = replace(plan, mode="replay", live=False)
-    clash = sharing.clashes.get(plan.nodeid) or (sharing.unrecorded.get(plan.nodeid) if plan.keeps else "")
-    obstacle = mistake or clash or plan.obstacle()
+    obstacle = state.sharing.conflict(item, records=plan.keeps) or plan.obstacle()
     recordings: list[Recording] = []
     try:
         recordings = [] if obstacle else [_load(file) for file in plan.files if file.exists()]
     except (TapeError, OSError) as error:
         obstacle = str(error)
     detector = partial(_secrets_in, config) if config.hook.pytest_wiretape_before_seal.get_hookimpls() else None
-    tape = Tape(plan, str(next(state.numbers)), state.thread, recordings, obstacle, detector)
-    request.node.stash[_TAPE] = tape
+    tape = item.stash[_TAPE] = Tape(plan, str(next(state.numbers)), state.thread, recordings, obstacle, detector)
     yield tape
-    tape.close()
+    try:
+        if _PASSED in item.stash:
+            tape.late_problem = tape.problem(more=not tape.asked_later)
+    finally:
+        tape.close()
 
 
 def _secrets_in(config: pytest.Config, text: str) -> "Iterator[str]":
@@ -329,7 +307,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     if tape.obstacle:
         pytest.fail(tape.obstacle, pytrace=False)
     result = yield
-    if problem := tape.problem():
+    if problem := tape.problem(more=tape.asked_later):
         pytest.fail(problem, pytrace=False)
     return result
 
@@ -343,24 +321,16 @@ def pytest_runtest_makereport(
     tape = item.stash.get(_TAPE, None)
     if tape is None:
         return report
-    if call.when == "call":
-        if report.failed:
-            report.sections.append(("tape", tape.report()))
-        if report.passed:
-            tape.passed()
-            item.stash[_XPASSED] = getattr(report, "wasxfail", None)
+    if call.when == "call" and report.passed:
+        item.stash[_PASSED] = getattr(report, "wasxfail", None)
+    late = call.when == "teardown" and tape.late_problem
+    if late or (call.when == "call" and report.failed):
+        report.sections.append(("tape", tape.report()))
     if call.when == "teardown":
         del item.stash[_TAPE]  # items live until the end of the run
-        _keep(report, tape, item.stash.get(_XPASSED, None))
-    report.tape_notes = tape.taken_notes()  # type: ignore[attr-defined] # a report may have any attribute of JSON
+        if report.passed and _PASSED in item.stash and (problem := late or tape.keep()):
+            report.outcome, report.longrepr = "failed", problem
+            if (reason := item.stash[_PASSED]) is not None:  # a test that is expected to fail does so, if late
+                report.outcome, report.wasxfail = "skipped", reason
+    report.tape_notes, tape.notes = tape.notes, []  # type: ignore[attr-defined] # a report may have any attribute of JSON
     return report
-
-
-def _keep(report: pytest.TestReport, tape: "Tape", xpassed: str | None) -> None:
-    """Keep the recording, or fail the teardown. A failure of the teardown itself comes first."""
-    if tape.late:
-        report.sections.append(("tape", tape.report()))
-    if report.passed and (problem := tape.keep()):
-        report.outcome, report.longrepr = "failed", problem
-        if xpassed is not None:  # a test that is expected to fail fails as expected, if late
-            report.outcome, report.wasxfail = "skipped", xpassed

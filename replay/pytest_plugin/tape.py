@@ -25,15 +25,14 @@ from ..compare.shape import compare_shapes
 from ..compare.verify import age_of
 from ..faults.faults import FaultError, Faults
 from ..faults.prefixes import Prefix, Unit, prefixes_of
-from ..matching.compared_request import Prepare, blank, prepare_of, request_of
+from ..matching.compared_request import blank, request_of
 from ..matching.key import key_of
-from ..matching.match import Deck
 from ..playback.script import Request, Script
 from ..playback.transport import TapeTransport
 from ..redaction.user_rules import Detector, Redaction
 from ..seal import Rules, seal
 from ..sealed.load import Recording, parse
-from ..serving.answers import Answers
+from ..serving.answers import Answers, deck_of
 from ..serving.outcome import Fold, Outcome
 from ..serving.playback import Playback, Sent
 from .plan import Named, Plan, named_faults
@@ -59,17 +58,14 @@ class Tape:
     ) -> None:
         self.plan = plan
         #: Why the test cannot run at all, or an empty text.
-        self.obstacle = obstacle or _aged(plan, recordings)
+        self.obstacle = obstacle or _age_problem(plan, recordings)
         #: Notes for the end of the run that fail nothing.
         self.notes: list[str] = []
         #: The fixtures that depend on the tape, and whether one of them may send requests in its teardown.
         self.dependents: set[str] = {"tape"}
         self.asked_later = False
         #: What was wrong after the teardown of those fixtures.
-        self.late = ""
-        self._passed = False
-        #: What was recorded and its note, until the test has ended.
-        self._unkept: tuple[bytes, str] | None = None
+        self.late_problem = ""
         self._id = id_
         self._thread = thread
         self._origin = ""
@@ -77,8 +73,10 @@ class Tape:
         #: A test may ask from several threads at once, and must get one server or proxy.
         self._starting = Lock()
         self._recordings = recordings
-        self._rules = Rules(redaction=Redaction(detector=detector))
         self._recorded = [records for recording in recordings for records in recording.streams]
+        self._rules = Rules(redaction=Redaction(detector=detector))
+        #: A new recording and its note, until the test has ended.
+        self._unkept: tuple[bytes, str] | None = None
         self._faults = list(plan.faults)
         self._prefix, self._end = plan.prefix, plan.end
         #: What was wrong with an earlier turn of `prefixes`.
@@ -86,30 +84,18 @@ class Tape:
         self._playback = None if plan.live else self._started()
 
     def _started(self) -> Playback:
+        """Return a playback of the tape from its first stream. Streams are named by file if there are several."""
         plan = self.plan
-        return Playback(Answers(self._deck(), self._all_faults(), speed=plan.speed, ids=plan.ids), self._recorded)
+        named = [
+            (file.name if len(plan.files) > 1 else "", recording)
+            for file, recording in zip(plan.files, self._recordings, strict=False)
+        ]
+        deck = deck_of(named, plan.how, repeat=plan.repeat, record=plan.record_command)
+        return Playback(Answers(deck, self._all_faults(), speed=plan.speed, ids=plan.ids), self._recorded)
 
     def _all_faults(self) -> Faults:
         cut = [] if self._prefix is None else [self._prefix.fault(self._end)]
         return Faults.of([*self._faults, *cut])
-
-    def _deck(self) -> Deck:
-        """Return the streams to replay. Each file is a conversation; streams are named by file if there are several."""
-        plan, names, conversations, prepares = self.plan, list[str](), list[int](), list[Prepare]()
-        for at, (file, recording) in enumerate(zip(plan.files, self._recordings, strict=False)):
-            named = f"{file.name}, " if len(plan.files) > 1 else ""
-            names += [f"{named}stream {number}" for number in range(1, len(recording.streams) + 1)]
-            conversations += [at] * len(recording.streams)
-            prepares += [prepare_of(recording.header)] * len(recording.streams)
-        return Deck(
-            self._recorded,
-            plan.how,
-            repeat=plan.repeat,
-            names=names,
-            conversations=conversations,
-            prepares=prepares,
-            record=plan.record_command,
-        )
 
     # -- where to send requests ---------------------------------------------------------------------------------------
 
@@ -149,20 +135,25 @@ class Tape:
         assert self._playback is not None, "a live upstream answers for itself"
         return self._playback.choose(request)
 
+    def _live(self) -> Proxy:
+        with self._starting:
+            if self._proxy is None:
+                self._proxy = self._thread.record(self.plan.upstream)
+        return self._proxy
+
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def fault(self, *texts: str, **named: Named) -> None:
         """Apply faults (docs/replay.md) to later responses: `tape.fault("cut@tool:write_file")`, or with keywords
         `tape.fault(cut_after="tool:write_file", attempts=[503, "reset", "ok"], slow=0.2)`.
         """
-        if self.plan.live:
+        if self._playback is None:
             pytest.fail(f"--tape={self.plan.mode} asks a live upstream, which takes no faults", pytrace=False)
         try:
             Faults.of(added := [*texts, *named_faults(named)])
         except FaultError as error:
             pytest.fail(f"tape.fault: {error}", pytrace=False)
         self._faults += added
-        assert self._playback is not None, "nothing is live"
         responses = self._playback.responses
         responses.faults = self._all_faults().after(responses.faults)
 
@@ -175,11 +166,11 @@ class Tape:
 
         Each turn replays the tape from its first stream. While a tape is recorded there is only one turn.
         """
-        if self.plan.live:
+        if self._playback is None:
             yield None
             return
         for prefix in (*prefixes_of(self._recorded, unit), None):
-            if self._playback is not None and (self._playback.misses or self._playback.broken):
+            if self._playback.misses or self._playback.broken:
                 break  # reported at the end; other turns would add nothing
             self._prefix, self._end = prefix, end
             self._playback = self._started()
@@ -212,12 +203,10 @@ class Tape:
     @property
     def _last(self) -> Outcome:
         """The last response; before the first request, the last one on the tape."""
-        answers = self.answers
-        if answers:
-            return answers[-1]
-        if not self._recorded:
+        answers = self.answers or [Outcome(records) for records in self._recorded[-1:]]
+        if not answers:
             raise TapeError("no request yet, and no recording")
-        return Outcome(self._recorded[-1])
+        return answers[-1]
 
     @property
     def fold(self) -> Fold:
@@ -236,23 +225,21 @@ class Tape:
 
     # -- how it ended -------------------------------------------------------------------------------------------------
 
-    def problem(self) -> str:
+    def problem(self, *, more: bool) -> str:
         """Return why a test fails that passed by itself, or an empty text.
 
-        If a teardown may still send requests, `close` looks for what is missing.
+        If `more` requests may come, only what they cannot mend is a problem.
         """
-        return self._wrong() if self.asked_later else self._judged()
-
-    def passed(self) -> None:
-        """Note that the test itself has passed."""
-        self._passed = True
-
-    def _judged(self) -> str:
-        """Judge all requests, now that no more will come."""
         playback = self._playback
         if playback is None:
-            return self._taken()
-        if problem := self._wrong() or self._uncut():
+            return "" if more else self._end_recording()
+        if playback.broken is not None:
+            return f"the tape cannot be played: {playback.broken!r}"
+        if playback.misses or self._prefix_problem:
+            return "a request is not on the tape" if playback.misses else self._prefix_problem
+        if more:
+            return ""
+        if problem := self._uncut():
             return problem
         if self._prefix is None and playback.responses.faults.unapplied:
             return f"no response had a place for {', '.join(playback.responses.faults.unapplied)}"
@@ -261,26 +248,55 @@ class Tape:
         self.notes += [f"{self.plan.nodeid}: {each}" for each in playback.loose]
         return ""
 
-    def _wrong(self) -> str:
-        """Return what no further request can mend."""
-        playback = self._playback
-        if playback is None:
-            return ""
-        if playback.broken is not None:
-            return f"the tape cannot be played: {playback.broken!r}"
-        return "a request is not on the tape" if playback.misses else self._prefix_problem
-
     def _uncut(self) -> str:
         """Return a problem if the stream that this run cuts was never requested."""
         playback, prefix = self._playback, self._prefix
-        if (
-            playback is None
-            or prefix is None
-            or playback.misses
-            or prefix.stream in playback.responses.faults.requested
-        ):
+        if playback is None or prefix is None or playback.misses:
+            return ""
+        if prefix.stream in playback.responses.faults.requested:
             return ""
         return f"{prefix} cuts stream {prefix.stream + 1}, which was not asked for, so this run tested nothing"
+
+    def _end_recording(self) -> str:
+        """Prepare the recorded streams to become the tape, or compare them with it; return a problem."""
+        plan, file, streams = self.plan, self.plan.files[0], self._live().stop()
+        if plan.mode == "off":
+            return ""
+        if not streams:
+            return "no request reached the upstream, so nothing was recorded"
+        self.notes += [
+            f"{plan.nodeid}: stream {number} still ran {self._thread.settle_s:g} s after the test and is recorded up "
+            "to there; read the response to its end to record the whole stream"
+            for number, records in enumerate(streams, 1)
+            if ending_of(records) == "shutdown"
+        ]
+        sealed = seal(streams, self._rules)
+        both = paired(self._recorded, parse(sealed).streams)
+        differences = list(compare_shapes(*both) if plan.mode == "verify" else compare(*both))
+        lines = "".join(f"\n  {difference.line()}" for difference in differences[:_DIFFERENCES_MAX])
+        if plan.keeps:
+            note = f"recorded {file} ({len(streams)} stream{'s' * (len(streams) > 1)})"
+            if self._recorded:
+                note += f":{lines}" if differences else ", same content as before"
+            self._unkept = sealed, note
+        elif verdict(differences) > 1:
+            return f"the upstream has drifted from {file}:{lines}"
+        elif differences:
+            self.notes.append(f"{file}: the upstream differs without breaking anything:{lines}")
+        return ""
+
+    def keep(self) -> str:
+        """Write the recording of a test that has passed with its teardown; return why it cannot be written."""
+        if self._unkept is None:
+            return ""
+        (sealed, note), file = self._unkept, self.plan.files[0]
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, sealed)
+        except OSError as error:
+            return f"{file} cannot be written: {error.strerror or error}"
+        self.notes.append(note)
+        return ""
 
     def report(self) -> str:
         """Describe the requests, what answered them, how they ended, and what is left."""
@@ -293,82 +309,18 @@ class Tape:
             lines += [f"not asked for: {sent}" for sent in self._playback.unused]
         return "\n".join(lines)
 
-    def keep(self) -> str:
-        """Write the recording after the whole test has passed; return a problem of its teardown or of the file."""
-        if self.late or self._unkept is None or not self._passed:
-            return self.late
-        (sealed, note), file = self._unkept, self.plan.files[0]
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(file, sealed)
-        except OSError as error:
-            return f"{file} cannot be written: {error.strerror or error}"
-        self.notes.append(note)
-        return ""
-
-    def taken_notes(self) -> list[str]:
-        """Return the notes since the last call."""
-        taken, self.notes = self.notes, []
-        return taken
-
     def close(self) -> None:
-        """Judge requests from teardowns if the test has passed, and stop serving it."""
-        try:
-            if self._passed:
-                self.late = self._judged() if self.asked_later else self._wrong()
-        finally:
-            if self._proxy is not None:
-                self._proxy.stop()
-            if self._origin:
-                self._thread.forget(self._id)
-
-    # -- live ---------------------------------------------------------------------------------------------------------
-
-    def _live(self) -> Proxy:
-        with self._starting:
-            if self._proxy is None:
-                self._proxy = self._thread.record(self.plan.upstream)
-        return self._proxy
-
-    def _taken(self) -> str:
-        """Prepare the recorded streams to become the tape, or compare them with it; return a problem."""
-        streams = self._live().stop()
-        if self.plan.mode == "off":
-            return ""
-        if not streams:
-            return "no request reached the upstream, so nothing was recorded"
-        self.notes += [f"{self.plan.nodeid}: {each}" for each in _stopped(streams, self._thread.settle_s)]
-        sealed = seal(streams, self._rules)
-        both = paired(self._recorded, parse(sealed).streams)
-        differences = list(compare_shapes(*both) if self.plan.mode == "verify" else compare(*both))
-        lines = "\n".join(f"  {difference.line()}" for difference in differences[:_DIFFERENCES_MAX])
-        if self.plan.keeps:
-            changed = f":\n{lines}" if self._recorded and differences else ""
-            same = ", same content as before" if self._recorded and not differences else ""
-            note = f"recorded {self.plan.files[0]} ({len(streams)} stream{'s' * (len(streams) > 1)}){same}{changed}"
-            self._unkept = sealed, note
-            return ""
-        if verdict(differences) > 1:
-            return f"the upstream has drifted from {self.plan.files[0]}:\n{lines}"
-        if differences:
-            self.notes.append(f"{self.plan.files[0]}: the upstream differs without breaking anything:\n{lines}")
-        return ""
+        """Stop serving."""
+        if self._proxy is not None:
+            self._proxy.stop()
+        if self._origin:
+            self._thread.forget(self._id)
 
 
-def _stopped(streams: Streams, settle_s: float) -> list[str]:
-    """Return a note for each stream that still ran."""
-    stopped = [number for number, records in enumerate(streams, 1) if ending_of(records) == "shutdown"]
-    return [
-        f"stream {number} still ran {settle_s:g} s after the test and is recorded up to there; "
-        "read the response to its end to record the whole stream"
-        for number in stopped
-    ]
-
-
-def _aged(plan: Plan, recordings: Sequence[Recording]) -> str:
+def _age_problem(plan: Plan, recordings: Sequence[Recording]) -> str:
     if plan.live:
         return ""
-    for file, recording in zip(plan.files, recordings, strict=True):
+    for file, recording in zip(plan.files, recordings, strict=False):
         age = age_of(recording.header, datetime.now(UTC).date())
         days_max = plan.age_days_max if age.limit_days is None else min(plan.age_days_max, age.limit_days)
         if age.days is not None and age.days > days_max:
@@ -382,15 +334,20 @@ def paired(a: Streams, b: Streams) -> tuple[Streams, Streams]:
 
     Threads that send requests at once change the order from run to run.
     """
-    waiting: dict[str, list[int]] = {}
-    for at, records in enumerate(b):
-        waiting.setdefault(_key(records), []).append(at)
-    found = [waiting[key].pop(0) if waiting.get(key) else None for key in map(_key, a)]
-    left = [at for at in range(len(b)) if at not in found]
-    pairs = [at if at is not None else left.pop(0) if left else None for at in found]
-    alone = [records for records, at in zip(a, pairs, strict=True) if at is None]
-    together = [(records, b[at]) for records, at in zip(a, pairs, strict=True) if at is not None]
-    return [*(one for one, _ in together), *alone], [*(other for _, other in together), *(b[at] for at in left)]
+    left = [(_key(records), records) for records in b]
+    partners: list[Sequence[Record] | None] = []
+    for key in map(_key, a):
+        at = next((at for at, (other, _) in enumerate(left) if other == key), None)
+        partners.append(None if at is None else left.pop(at)[1])
+    pairs: list[tuple[Sequence[Record], Sequence[Record]]] = []
+    alone: list[Sequence[Record]] = []
+    for records, equal in zip(a, partners, strict=True):
+        partner = equal if equal is not None else left.pop(0)[1] if left else None
+        if partner is None:
+            alone.append(records)
+        else:
+            pairs.append((records, partner))
+    return [*(one for one, _ in pairs), *alone], [*(other for _, other in pairs), *(records for _, records in left)]
 
 
 def _key(records: Sequence[Record]) -> str:

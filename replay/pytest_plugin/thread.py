@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
@@ -33,6 +33,7 @@ from ..seal import in_order
 __all__ = ["Proxy", "Streams", "Thread", "stripped"]
 
 Streams = Sequence[Sequence[Record]]
+_Result = TypeVar("_Result")
 
 #: Starting and stopping take milliseconds, except on a machine that swaps.
 _ANSWER_S: Final = 60.0
@@ -62,9 +63,11 @@ class Thread:
         #: Several threads of a test may need the server at once.
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._token: trio.lowlevel.TrioToken | None = None
-        self._nursery: trio.Nursery | None = None
+        self._token: trio.lowlevel.TrioToken
+        self._nursery: trio.Nursery
         self._port = 0
+
+    # -- from other threads -------------------------------------------------------------------------------------------
 
     def serve(self, test: str, choose: Choose) -> str:
         """Answer the requests of a test with `choose`; return their origin."""
@@ -75,7 +78,7 @@ class Thread:
     def forget(self, test: str) -> None:
         """Stop answering a test and close its connections."""
         if self._tests.pop(test, None) is not None:
-            self.call(self._close, test)
+            self.run(self._close, test)
 
     def record(self, upstream: str) -> "Proxy":
         """Start a proxy for this upstream; raise `ConfigError` if the URL is invalid."""
@@ -85,62 +88,56 @@ class Thread:
             raise ConfigError(f"--tape-upstream {error}") from error
         self._start()
         proxy = Proxy(self)
-        self.soon(proxy.run, upstream)
-        proxy.ready.result(_ANSWER_S)
+        self.run(lambda: self._nursery.start(proxy.serve, upstream))
         return proxy
+
+    def run(self, what: Callable[..., Awaitable[_Result]], *arguments: object) -> _Result:
+        """Run a function in the thread. `trio.from_thread` refuses callers inside a trio run."""
+        done: Future[_Result] = Future()
+
+        async def task() -> None:
+            try:
+                done.set_result(await what(*arguments))
+            except Exception as error:  # noqa: BLE001 - the caller gets it; it must not end the thread of all tests
+                done.set_exception(error)
+
+        self._token.run_sync_soon(self._nursery.start_soon, task)
+        return done.result(_ANSWER_S)
 
     def close(self) -> None:
         """End the thread and everything that it serves."""
-        if self._thread is not None and self._nursery is not None:
-            self.call(self._nursery.cancel_scope.cancel)
+        if self._thread is not None:
+            self._token.run_sync_soon(self._nursery.cancel_scope.cancel)
             self._thread.join(_ANSWER_S)
             self._thread = None
-
-    # -- from other threads -------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         with self._starting:
             if self._thread is None:
                 ready: Future[None] = Future()
-                self._thread = threading.Thread(target=self._run, args=(ready,), name="wiretape-tape", daemon=True)
+                self._thread = threading.Thread(target=self._main, args=(ready,), name="wiretape-tape", daemon=True)
                 self._thread.start()
                 ready.result(_ANSWER_S)
 
-    def call(self, what: Callable[..., object], *arguments: object) -> None:
-        """Run a function in the thread. `trio.from_thread` refuses callers inside a trio run."""
-        assert self._token is not None, "the thread was started"
-        done: Future[None] = Future()
-
-        def call() -> None:
-            what(*arguments)
-            done.set_result(None)
-
-        self._token.run_sync_soon(call)
-        done.result(_ANSWER_S)
-
-    def soon(self, what: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        assert self._nursery is not None, "the thread was started"
-        self.call(self._nursery.start_soon, what, *arguments)
-
     # -- in the thread ------------------------------------------------------------------------------------------------
 
-    def _run(self, ready: "Future[None]") -> None:
+    def _main(self, ready: "Future[None]") -> None:
         try:
-            trio.run(self._main, ready)
+            trio.run(self._serve, ready)
         except BaseException as error:
             if ready.done():
                 raise
             ready.set_exception(error)
 
-    async def _main(self, ready: "Future[None]") -> None:
+    async def _serve(self, ready: "Future[None]") -> None:
         self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as self._nursery:
             listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
             self._port = listeners[0].socket.getsockname()[1]
-            self._nursery.start_soon(trio.serve_listeners, self._serve, listeners)
+            self._nursery.start_soon(trio.serve_listeners, self._connected, listeners)
             ready.set_result(None)
 
-    async def _serve(self, stream: trio.abc.Stream) -> None:
+    async def _connected(self, stream: trio.abc.Stream) -> None:
         with trio.CancelScope() as scope:
             _CONNECTION.set(scope)
             await self._upstream.serve(stream)
@@ -151,11 +148,13 @@ class Thread:
         test = found[1].decode("latin-1") if found else ""
         choose = self._tests.get(test)
         if choose is None:
-            return _unknown(request)
+            why = f"{shown_path(request.target)} belongs to no running test; use `tape.url` of the current test"
+            error = {"message": why, "type": "wiretape_miss", "code": "no_such_test"}
+            return json_answer(dumps({"error": error}), 404)
         self._connections[_CONNECTION.get()] = test
         return choose(stripped(request))
 
-    def _close(self, test: str) -> None:
+    async def _close(self, test: str) -> None:
         prefix = b"/t/%b/" % test.encode()
         self._upstream.seen[:] = [each for each in self._upstream.seen if not each.request.target.startswith(prefix)]
         for scope, last in list(self._connections.items()):
@@ -163,70 +162,58 @@ class Thread:
                 scope.cancel()
 
 
-def _unknown(request: Request) -> Script:
-    path = shown_path(request.target)
-    why = f"{path} belongs to no running test; use `tape.url` of the current test"
-    return json_answer(dumps({"error": {"message": why, "type": "wiretape_miss", "code": "no_such_test"}}), 404)
-
-
-def _config(upstream: str) -> Config:
-    settings = Settings(profile="transparent")
-    target = Target(name="live", url=upstream)
-    # SDKs hang up at `[DONE]`; whether the body had ended by then must not change the tape.
-    route = Route(name="", targets=(target,), attempts=1, settings=settings, on_client_gone="drain")
-    return Config(data=Path("unused"), port=0, durability="none", routes={"": route})
-
-
 class Proxy:
     """A recording proxy on its own port: transparent and with one attempt, so that a replay gives the same."""
 
     def __init__(self, thread: Thread) -> None:
         self.url = ""
-        self.ready: Future[None] = Future()
         self._thread = thread
         self._assembly: Assembly
-        self._stop = trio.Event()
-        self._done: Future[Streams] = Future()
+        self._stopping, self._stopped = trio.Event(), trio.Event()
+        self._recorded: Streams | None = None
 
     def streams(self) -> Streams:
         """Return the streams so far in order of their start, after a moment for those that still run."""
-        if self._done.done():
-            return self._done.result()
-        found: Future[Streams] = Future()
-        self._thread.soon(self._collect, found)
-        return found.result(_ANSWER_S)
+        return self._thread.run(self._settled) if self._recorded is None else self._recorded
 
     def stop(self) -> Streams:
         """Stop, and return all streams. Those that still run end as `shutdown`."""
-        if not self._done.done():
-            self._thread.call(self._stop.set)
-        return self._done.result(_ANSWER_S)
+        if self._recorded is None:
+            self._recorded = self._thread.run(self._stop)
+        return self._recorded
 
-    # -- in the thread ------------------------------------------------------------------------------------------------
+    async def serve(self, upstream: str, task_status: "trio.TaskStatus[None]") -> None:
+        """Serve until stopped."""
+        # SDKs hang up at `[DONE]`; whether the body had ended by then must not change the tape.
+        route = Route(
+            name="",
+            targets=(Target(name="live", url=upstream),),
+            attempts=1,
+            settings=Settings(profile="transparent"),
+            on_client_gone="drain",
+        )
+        config = Config(data=Path("unused"), port=0, durability="none", routes={"": route})
+        with closing(Log(None, level="error")) as log:
+            async with running(config, log=log) as server:
+                self.url, self._assembly = server.url, server.assembly
+                task_status.started()
+                await self._stopping.wait()
+        self._stopped.set()
 
-    async def run(self, upstream: str) -> None:
-        """Serve until stopped. Hand errors to the caller, because they must not end the thread of all tests."""
-        try:
-            with closing(Log(None, level="error")) as log:
-                async with running(_config(upstream), log=log) as server:
-                    self.url, self._assembly = server.url, server.assembly
-                    self.ready.set_result(None)
-                    await self._stop.wait()
-                    await self._assembly.registry.drain(trio.current_time() + self._thread.settle_s)
-                    streams = await self._streams()
-            self._done.set_result(streams)
-        except Exception as error:  # noqa: BLE001 - handed to the waiting test
-            for future in (self.ready, self._done):
-                if not future.done():
-                    future.set_exception(error)
-
-    async def _collect(self, found: "Future[Streams]") -> None:
+    async def _settled(self) -> Streams:
         live = self._assembly.registry.live
         with trio.move_on_after(self._thread.settle_s):
             while live:
                 await next(iter(live.values())).ended.wait()
                 await trio.lowlevel.checkpoint()
-        found.set_result(await self._streams())
+        return await self._streams()
+
+    async def _stop(self) -> Streams:
+        await self._assembly.registry.drain(trio.current_time() + self._thread.settle_s)
+        streams = await self._streams()
+        self._stopping.set()
+        await self._stopped.wait()
+        return streams
 
     async def _streams(self) -> Streams:
         store = self._assembly.services.store

@@ -1,6 +1,6 @@
 """Choose the response to a request: which stream, with which fault, and under which ids."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,34 +13,51 @@ from ..matching.compared_request import Prepare, prepare_of
 from ..matching.match import Deck, How, Miss, Taken
 from ..playback.player import INSTANT, Side, Speed, each_attempt, script_of
 from ..playback.script import Fault, Request, Script
-from ..sealed.load import load
+from ..sealed.load import Recording, load
 from .fresh_ids import FreshIds
 
-__all__ = ["Answer", "Answers", "Attempts", "Ids", "deck_of"]
+__all__ = ["Answer", "Answers", "Attempts", "Ids", "deck_of", "load_deck"]
 
 Ids = Literal["recorded", "fresh"]
 Attempts = Literal["answered", "recorded"]
 
 
-def deck_of(paths: Sequence[Path], how: How, *, attempts: Attempts = "answered", repeat: bool = False) -> Deck:
-    """Return the streams of these files; with `recorded`, each attempt is a stream of its own. Raise TapeError."""
+def load_deck(paths: Sequence[Path], how: How, *, attempts: Attempts = "answered", repeat: bool = False) -> Deck:
+    """Return the streams of these files. Raise TapeError if one of them contains none."""
+    named = [(str(path), load(path)) for path in paths]
+    for name, recording in named:
+        if not recording.streams:
+            raise TapeError(f"{name}: it contains no stream")
+    record = f"wiretape record --upstream URL -o {paths[0]} -- COMMAND"
+    return deck_of(named, how, attempts=attempts, repeat=repeat, record=record)
+
+
+def deck_of(
+    named: Iterable[tuple[str, Recording]],
+    how: How,
+    *,
+    attempts: Attempts = "answered",
+    repeat: bool = False,
+    record: str = "",
+) -> Deck:
+    """Return the streams of recordings, each a conversation with its name, which may be empty.
+
+    With `recorded`, each attempt is a stream of its own. `record` is the command that records a missing stream.
+    """
     streams: list[Sequence[Record]] = []
     names: list[str] = []
     conversations: list[int] = []
     prepares: list[Prepare] = []
-    for conversation, path in enumerate(paths):
-        header, recorded = load(path)
-        if not recorded:
-            raise TapeError(f"{path}: it contains no stream")
+    for conversation, (name, (header, recorded)) in enumerate(named):
         prepare = prepare_of(header)
         for number, records in enumerate(recorded, 1):
-            name = f"{path}, stream {number}" if len(recorded) > 1 else str(path)
+            words = [name] * bool(name) + [f"stream {number}"] * (not name or len(recorded) > 1)
             each = each_attempt(records) if attempts == "recorded" else [records]
             streams += each
-            names += [f"{name}, attempt {at}" if len(each) > 1 else name for at in range(1, len(each) + 1)]
+            attempts_words = [[f"attempt {at}"] if len(each) > 1 else [] for at in range(1, len(each) + 1)]
+            names += [", ".join(words + more) for more in attempts_words]
             conversations += [conversation] * len(each)
             prepares += [prepare] * len(each)
-    record = f"wiretape record --upstream URL -o {paths[0]} -- COMMAND"
     return Deck(streams, how, repeat=repeat, names=names, conversations=conversations, prepares=prepares, record=record)
 
 

@@ -19,7 +19,7 @@ from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.match import HOWS
 from wiretape.replay.playback.script import Request, Script
 from wiretape.replay.playback.server import Upstream
-from wiretape.replay.serving.answers import Answers, deck_of
+from wiretape.replay.serving.answers import Answers, load_deck
 from wiretape.replay.serving.serving import Serving
 
 pytestmark = pytest.mark.slow
@@ -160,7 +160,7 @@ def test_no_request_causes_an_internal_error(
     tape: Path, sent: list[bytes], how: Any, faults: Sequence[str], half_closed: bool
 ) -> None:
     lines: list[str] = []
-    deck = deck_of([tape], how, repeat=True)
+    deck = load_deck([tape], how, repeat=True)
     serving, healthy = (Serving(Answers(deck, each), lines.append) for each in (Faults.of(faults), Faults()))
     current = [serving]
 

@@ -17,7 +17,7 @@ from wiretape.replay.playback.script import Fault, Request, Script, event_stream
 from wiretape.replay.playback.server import Served
 from wiretape.replay.seal import seal
 from wiretape.replay.sealed.sealed import encode
-from wiretape.replay.serving.answers import Answers, Attempts, deck_of
+from wiretape.replay.serving.answers import Answers, Attempts, load_deck
 from wiretape.replay.serving.serving import Serving
 
 #: Found by its shape.
@@ -31,7 +31,7 @@ class Table:
         self, *paths: Path, how: How = "key", attempts: Attempts = "answered", faults: Faults | None = None, **more: Any
     ) -> None:
         self.lines: list[str] = []
-        answers = Answers(deck_of(paths, how, attempts=attempts), faults or Faults(), **more)
+        answers = Answers(load_deck(paths, how, attempts=attempts), faults or Faults(), **more)
         self.serving = Serving(answers, self.lines.append)
 
     def ask(self, text: str, dialect: str = "chat") -> Script:
@@ -48,7 +48,7 @@ def tape(tmp_path: Path) -> Path:
 def test_a_tape_without_streams_is_an_error(tmp_path: Path) -> None:
     (path := tmp_path / "a.tape").write_bytes(encode({}, []))
     with pytest.raises(TapeError, match=f"{path}: it contains no stream"):
-        deck_of([path], "key")
+        load_deck([path], "key")
 
 
 def test_each_request_has_a_line(tape: Path) -> None:

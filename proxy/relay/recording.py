@@ -117,11 +117,12 @@ class Recording:
         records: list[Record] = []
         frames: list[bytes] = []
         each = self.recorder.each(t, data)
+        feed, summarise, wire = self.emitter.feed, self._summary.take, self.emitter.wire
         try:
             for record in each:
                 records.append(record)
-                frames += self.emitter.feed(record)
-                self._summary.take(record, self.emitter.wire)
+                frames += feed(record)
+                summarise(record, wire)
                 if len(records) >= frames_max:
                     yield records, frames
                     records, frames = [], []

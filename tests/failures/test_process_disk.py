@@ -350,10 +350,10 @@ async def test_slow_client_of_a_stream_without_tape_sees_it_as_broken(
     """It reads from the log what the log never got."""
 
     class Short(MemoryStore):
-        async def append(self, stream: str, records: Any, entry: Any = None) -> int:
+        async def append(self, stream: str, records: Any, row: Any = None) -> int:
             if records[0].n > 150:
                 raise StoreFullError("no room")
-            return await super().append(stream, records, entry)
+            return await super().append(stream, records, row)
 
     pieces = [text("a" * 10_000)] * 300
     async with house(
@@ -382,10 +382,10 @@ async def test_half_an_answer_after_a_log_failure_is_not_complete(
     """Chunked, half of one ended as a whole one does; with a length, our server failed on it. Found by seeds."""
 
     class Short(MemoryStore):
-        async def append(self, stream: str, records: Any, entry: Any = None) -> int:
+        async def append(self, stream: str, records: Any, row: Any = None) -> int:
             if any(record.n >= from_n for record in records):
                 raise StoreFullError("no room")
-            return await super().append(stream, records, entry)
+            return await super().append(stream, records, row)
 
     parts = [b'{"object":"chat.completion","choices":', b'[{"index":0,"message":{"content":"hi"}}]}']
     framing = b"Content-Length: %d" % (sum(map(len, parts)) + cut) if sized else b"Transfer-Encoding: chunked"

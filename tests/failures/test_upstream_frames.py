@@ -110,9 +110,9 @@ class Counting(MemoryStore):
 
     appends = 0
 
-    async def append(self, *batch: Any) -> int:
+    async def append(self, stream: str, records: Any, row: Any = None) -> int:
         self.appends += 1
-        return await super().append(*batch)
+        return await super().append(stream, records, row)
 
 
 @pytest.mark.case("U27")

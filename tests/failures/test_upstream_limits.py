@@ -120,9 +120,9 @@ async def test_flood_of_empty_events_is_taken_in_bounded_turns(empty: bytes, aut
     class Turns(MemoryStore):
         most = 0
 
-        async def append(self, *batch: Any) -> int:
-            self.most = max(self.most, len(batch[1]))
-            return await super().append(*batch)
+        async def append(self, stream: str, records: Any, row: Any = None) -> int:
+            self.most = max(self.most, len(records))
+            return await super().append(stream, records, row)
 
     flood = [empty * (PIECE // len(empty))] * 10
     async with faulty(Peer(role() + text("a"), *flood, finish() + DONE), store=(store := Turns())) as home:

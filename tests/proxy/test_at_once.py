@@ -29,11 +29,11 @@ class Failing(MemoryStore):
         self._kind = kind
         self._fails: Exception | None = fails
 
-    async def append(self, stream: str, records: Any, entry: Any = None) -> int:
+    async def append(self, stream: str, records: Any, row: Any = None) -> int:
         if self._fails is not None and any(record.kind == self._kind for record in records):
             fails, self._fails = self._fails, None
             raise fails
-        return await super().append(stream, records, entry)
+        return await super().append(stream, records, row)
 
 
 async def asked_and_left(nth: int, script: Script, **route: Any) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 from trio.testing import MockClock
 
 from tests.proxy.scripted import request_of

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tests.real.report import table
 from tests.support.corpus import ABSENT, Stream, load
 from wiretape.events.tape.tape import Recorder
 
@@ -69,12 +70,6 @@ _REASONS: Final = {
     "malformed_call": "the upstream hands over a call whose arguments are not JSON: our error frame, and no `[DONE]`",
     "truncated": "the upstream's bytes end without its terminator: our error frame, and no `[DONE]`",
 }
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """In Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 def document() -> str:

@@ -10,12 +10,11 @@ from typing import Final
 
 import trio
 
-from .clients import CLIENTS, Client, missing
-from .judge import Taped, judge, taped
+from .clients import CLIENTS, Client, missing, named
+from .judge import Tapes, judge
 from .places import RUN, WIRETAPE, environment
 from .processes import LineProcess, free_port, server
-from .red import unseen
-from .report import PLACE, Cell, document, said, summary
+from .report import PLACE, Cell, document, said, say, summary
 from .scenarios import SCENARIOS
 from .upstreams import UPSTREAMS, Running, Upstream
 
@@ -23,51 +22,23 @@ __all__ = ["main"]
 
 #: For one question; the slowest client gets 25 s to end by itself.
 _ANSWER_S: Final = 90.0
-#: From a client's last word to the last record of its tape.
-_TAPED_S: Final = 10.0
-_POLL_S: Final = 0.02
 
 #: Part `ci`: what installs and starts in seconds, and clients that give up in time.
 _CI_UPSTREAMS: Final = ("aimock",)
 _CI_CLIENTS: Final = tuple(client.name for client in CLIENTS if not client.stubborn)
 
 
-class _Proxy:
-    """Wiretape in front of one upstream, and the tapes that it has written since one last looked."""
-
-    def __init__(self, port: int, data: Path) -> None:
-        self.url = f"http://127.0.0.1:{port}/v1"
-        self._data = data
-        self._seen: set[str] = set()
-
-    async def tapes(self) -> list[Taped]:
-        """Those of one run of one client, in the order in which they ended; all have."""
-        before: set[str] | None = None
-        with trio.fail_after(_TAPED_S):
-            while True:
-                new = {path.name: path for path in self._data.rglob("*.tape") if path.name not in self._seen}
-                try:
-                    ordered = sorted(new.values(), key=lambda path: path.stat().st_mtime_ns)
-                    found = [taped(path) for path in ordered]
-                except FileNotFoundError:  # it has just moved to its day
-                    found = [None]
-                if None not in found and before == new.keys():
-                    self._seen |= new.keys()
-                    return [tape for tape in found if tape is not None]
-                before = set(new)  # a tape that moves while the folders are read is seen in neither: twice is certain
-                await trio.sleep(_POLL_S)
-
-
 @asynccontextmanager
-async def _proxy(upstream: Upstream, running: Running) -> AsyncGenerator[_Proxy]:
+async def _proxy(upstream: Upstream, running: Running) -> AsyncGenerator[tuple[str, Tapes]]:
+    """Run Wiretape in front of one upstream; yield its base URL and its tapes."""
     port, data = free_port(), RUN / f"tapes-{upstream.name}"
     command: list[str | Path] = [WIRETAPE, "serve", "--upstream", running.url, "--port", str(port), "--data", data]
     async with server(f"wiretape-{upstream.name}", command, port, environment()):
-        yield _Proxy(port, data)
+        yield f"http://127.0.0.1:{port}/v1", Tapes(data)
 
 
 async def _cell(
-    upstream: Upstream, client: Client, name: str, running: Running, proxy: _Proxy, driver: LineProcess
+    upstream: Upstream, client: Client, name: str, running: Running, proxy: tuple[str, Tapes], driver: LineProcess
 ) -> Cell:
     scenario = SCENARIOS[name]
     if (scenario.tool and upstream.forced and client.unforced) or (scenario.stays and client.stubborn):
@@ -77,8 +48,8 @@ async def _cell(
         running.forget()
         direct = await driver.ask(scenario.question(running.url, model, client.mode))
         running.forget()
-        through = await driver.ask(scenario.question(proxy.url, model, client.mode))
-        outcome = judge(direct, through, await proxy.tapes())
+        through = await driver.ask(scenario.question(proxy[0], model, client.mode))
+        outcome = judge(direct, through, await proxy[1].new())
     return Cell(upstream.name, client.name, name, outcome)
 
 
@@ -99,15 +70,10 @@ async def _run(upstreams: Sequence[Upstream], clients: Sequence[Client], seconds
 
 def _tell(cell: Cell) -> None:
     outcome = cell.outcome
-    _say(f"{cell.upstream} | {cell.client} | {cell.scenario} | {outcome.verdict if outcome else '-'}")
+    say(f"{cell.upstream} | {cell.client} | {cell.scenario} | {outcome.verdict if outcome else '-'}")
     if outcome is not None and outcome.verdict != "same":
-        _say(f"  direct:  {said(outcome.direct)}\n  through: {said(outcome.through)}")
-        _say("\n".join(f"  {each}" for each in outcome.faults or outcome.explains))
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+        say(f"  direct:  {said(outcome.direct)}\n  through: {said(outcome.through)}")
+        say("\n".join(f"  {each}" for each in outcome.faults or outcome.explains))
 
 
 def main() -> int:
@@ -119,27 +85,21 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="starts no question after this time")
     asked = parser.parse_args()
     upstreams = [each for each in UPSTREAMS if asked.part == "all" or each.name in _CI_UPSTREAMS]
-    upstreams = [each for each in upstreams if _named(each.name, asked.upstream)]
+    upstreams = [each for each in upstreams if named(each.name, asked.upstream)]
     clients = [each for each in CLIENTS if asked.part == "all" or each.name in _CI_CLIENTS]
-    clients = [each for each in clients if _named(each.name, asked.client)]
+    clients = [each for each in clients if named(each.name, asked.client)]
     if lack := missing(ci=asked.part == "ci"):
         sys.exit(f"not installed: {', '.join(lack)}; `make real-peers` installs it")
-    if blind := unseen():
-        sys.exit("the judge does not see: " + "; ".join(blind))
     shutil.rmtree(RUN, ignore_errors=True)
     RUN.mkdir(parents=True)
     cells = trio.run(_run, upstreams, clients, asked.seconds)
-    _say(summary(cells, sum(len(upstream.scenarios) for upstream in upstreams) * len(clients)))
+    say(summary(cells, sum(len(upstream.scenarios) for upstream in upstreams) * len(clients)))
     whole = len(upstreams) == len(UPSTREAMS) and len(clients) == len(CLIENTS) and asked.seconds == float("inf")
     if whole:
         PLACE.write_text(document(cells), encoding="utf-8")
     return (
         1 if not cells or any(cell.outcome is not None and cell.outcome.verdict == "differs" for cell in cells) else 0
     )
-
-
-def _named(name: str, wanted: Sequence[str]) -> bool:
-    return not wanted or any(each.lower() in name.lower() for each in wanted)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from .places import CACHE, NODE, NODE_MODULES, OPENCODE, PYTHONS, ROOT
 
-__all__ = ["CLIENTS", "Client", "missing", "versions"]
+__all__ = ["CLIENTS", "Client", "missing", "named", "versions"]
 
 _PYTHON: Final = (PYTHONS["clients"], "-m")
 
@@ -66,6 +67,11 @@ def versions() -> dict[str, str]:
     package: dict[str, Any] = json.loads((NODE / "package.json").read_text(encoding="utf-8"))
     wanted: dict[str, str] = package["dependencies"] | package["optionalDependencies"]
     return found | {f"{name} (npm)": version for name, version in wanted.items()}
+
+
+def named(name: str, wanted: Sequence[str]) -> bool:
+    """Return whether a name contains one of these words; without words, all do."""
+    return not wanted or any(each.lower() in name.lower() for each in wanted)
 
 
 def missing(*, ci: bool) -> list[str]:

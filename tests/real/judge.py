@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import trio
+
 from wiretape.events.emit import Summariser
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
-__all__ = ["Outcome", "Taped", "judge", "plain", "taped"]
+__all__ = ["Outcome", "Taped", "Tapes", "judge", "plain"]
+
+#: From a client's last byte to the last record of its tape.
+_TAPED_S: Final = 20.0
+_POLL_S: Final = 0.02
 
 #: What differs from one request to the next, and means nothing.
 _RANDOM: Final = re.compile(
@@ -53,6 +59,31 @@ class Taped:
         if self.failed:
             names.append(f"ending `{self.ending}`" + "".join(f", flag `{flag}`" for flag in self.flags))
         return names
+
+
+class Tapes:
+    """The tapes of one proxy, each returned once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: set[str] = set()
+
+    async def new(self) -> list[Taped]:
+        """Return those that were not returned before, in the order in which they ended; wait until all have."""
+        before: set[str] | None = None
+        with trio.fail_after(_TAPED_S):
+            while True:
+                new = {path.name: path for path in self._folder.rglob("*.tape") if path.name not in self._seen}
+                try:
+                    ordered = sorted(new.values(), key=lambda path: path.stat().st_mtime_ns)
+                    found = [taped(path) for path in ordered]
+                except FileNotFoundError:  # it has just moved to its day
+                    found = [None]
+                if None not in found and before == new.keys():
+                    self._seen |= new.keys()
+                    return [tape for tape in found if tape is not None]
+                before = set(new)  # a tape that moves while the folders are read is seen in neither: look twice
+                await trio.sleep(_POLL_S)
 
 
 @dataclass(slots=True)

@@ -15,8 +15,9 @@ import trio
 from .clients import versions
 from .fixtures.cases import CASES, Case
 from .fixtures.recording import FOLDER, recorded
-from .fixtures.upstreams import STARTS, Up
+from .fixtures.upstreams import STARTS
 from .places import ROOT, RUN
+from .servers import Up
 
 __all__ = ["main", "traces"]
 

@@ -1,5 +1,6 @@
 """Writes docs/internals/real-peers.md: which client got what from which upstream, directly and through Wiretape."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from .judge import Outcome
 from .scenarios import SCENARIOS
 from .upstreams import UPSTREAMS
 
-__all__ = ["PLACE", "Cell", "document", "said", "summary", "table"]
+__all__ = ["PLACE", "Cell", "document", "said", "say", "summary", "table"]
 
 PLACE: Final = Path(__file__).parents[2] / "docs/internals/real-peers.md"
 
@@ -52,6 +53,12 @@ class Cell(NamedTuple):
     client: str
     scenario: str
     outcome: Outcome | None
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def summary(cells: Sequence[Cell], due: int) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["KEY", "SCENARIOS", "Scenario"]
+__all__ = ["KEY", "SCENARIOS", "Scenario", "question"]
 
 KEY: Final = "key-of-this-run"
 
@@ -25,20 +25,15 @@ class Scenario:
 
     def question(self, base_url: str, model: str, mode: str) -> dict[str, Any]:
         """Return the driver's instructions."""
-        return {
-            "base_url": base_url,
-            "key": self.key,
-            "model": model,
-            "prompt": self.prompt,
-            "tool": self.tool,
-            "usage": self.usage,
-            "retries": self.retries,
-            "mode": mode,
-            "turns": 2,
-            "timeout": 30,
-            "record": "",
-            "stop": "",
-        }
+        asked = {"tool": self.tool, "usage": self.usage, "retries": self.retries, "mode": mode, "turns": 2}
+        return question(base_url, self.key, model, self.prompt, **asked)
+
+
+def question(base_url: str, key: str, model: str, prompt: str, **more: Any) -> dict[str, Any]:
+    """Return instructions for a driver (drivers/lines.py); by default it retries as the client does by itself."""
+    asked: dict[str, Any] = {"base_url": base_url, "key": key, "model": model, "prompt": prompt}
+    asked |= {"tool": False, "usage": False, "retries": None, "mode": "", "turns": 8, "timeout": 30}
+    return asked | {"record": "", "stop": ""} | more
 
 
 SCENARIOS: Final = {

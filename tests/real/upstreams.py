@@ -1,52 +1,30 @@
-"""The real upstreams: how each is started, and what each can be asked."""
+"""The real upstreams of the clients' questions: how each is started, and what it can be asked."""
 
-import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import httpx
 
-from .places import CACHE, NODE_MODULES, PYTHONS, RUN, environment
-from .processes import free_port, server
-from .scenarios import KEY
+from .servers import LONG_S, TEXT, aimock, failure, litellm, llama
 
 __all__ = ["UPSTREAMS", "Running", "Upstream"]
 
-_TEXT: Final = "Rain and sun: 18 € in Paris, café open till nine 😀, say the people of a small town."
 _CITY: Final = {"city": "Paris"}
-#: opencode has tools of its own; this one does nothing that anybody would notice.
+#: opencode has tools of its own; this command has no effect that anyone would notice.
 _COMMAND: Final = {"command": "echo 18 degrees", "description": "Prints the weather"}
 
-#: So that what was written before the cut has left.
+#: So that the bytes before a cut have left.
 _SLOW_MS: Final = 20
 
-#: More than the proxy waits for (its cap is 10 s), and more than the SDKs do (theirs is two minutes).
-_LONG_S: Final = 600
 
+class Running(NamedTuple):
+    """A server that listens: its base URL, and how to make it forget earlier requests."""
 
-class Running:
-    """One that listens: its base URL, and how it forgets what was asked before."""
-
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}/v1"
-
-    def forget(self) -> None:
-        """So that the first request of a scenario is the first again."""
-
-
-class _Aimock(Running):
-    """Counts how often each of its answers was given, and forgets that only together with the answers."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(port)
-        self._control = f"http://127.0.0.1:{port}/__aimock"
-
-    def forget(self) -> None:
-        httpx.post(f"{self._control}/reset", timeout=10).raise_for_status()
-        httpx.post(f"{self._control}/fixtures", json=_fixtures(), timeout=10).raise_for_status()
+    url: str
+    forget: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,34 +40,24 @@ class Upstream:
 
 @asynccontextmanager
 async def _aimock() -> AsyncGenerator[Running]:
-    fixtures = RUN / "aimock.json"
-    fixtures.write_text(json.dumps(_fixtures()))
-    port = free_port()
-    command: list[str | Path] = [
-        "node",
-        NODE_MODULES / "@copilotkit/aimock/dist/cli.js",
-        "-p",
-        str(port),
-        "-f",
-        fixtures,
-        "--strict",
-    ]
-    async with server("aimock", command, port, environment()):
-        yield _Aimock(port)
+    async with aimock("aimock", list(_answers())) as up:
+        yield Running(up.url, partial(_forget, f"http://127.0.0.1:{up.port}/__aimock"))
 
 
-def _fixtures() -> dict[str, Any]:
-    return {"fixtures": list(_answers())}
+def _forget(control: str) -> None:
+    """Reset the counters of aimock, which forgets them only together with its answers."""
+    httpx.post(f"{control}/reset", timeout=10).raise_for_status()
+    httpx.post(f"{control}/fixtures", json={"fixtures": list(_answers())}, timeout=10).raise_for_status()
 
 
-def _answers() -> Any:
-    text = {"content": _TEXT}
+def _answers() -> Iterator[dict[str, Any]]:
+    text = {"content": TEXT}
     usage = {"prompt_tokens": 9, "completion_tokens": 21, "total_tokens": 30}
     yield {"match": {"model": "text"}, "response": text}
     yield {"match": {"model": "usage"}, "response": text | {"usage": usage}}
-    yield {"match": {"model": "refused"}, "response": _error("no such model", "model_not_found", 404)}
-    limit = _error("slow down", "rate_limit_exceeded", 429)
-    yield {"match": {"model": "limited"}, "response": limit | {"retryAfter": _LONG_S}}
+    yield {"match": {"model": "refused"}, "response": failure("no such model", "model_not_found", 404)}
+    limit = failure("slow down", "rate_limit_exceeded", 429)
+    yield {"match": {"model": "limited"}, "response": limit | {"retryAfter": LONG_S}}
     yield {"match": {"model": "recovers", "sequenceIndex": 0}, "response": limit | {"retryAfter": 1}}
     yield {"match": {"model": "recovers"}, "response": text}
     yield {"match": {"model": "cut"}, "response": text, "truncateAfterChunks": 4, "latency": _SLOW_MS}
@@ -101,49 +69,18 @@ def _answers() -> Any:
         yield {"match": {"model": "cut-tool" + suffix}, **cut}
 
 
-def _error(message: str, code: str, status: int) -> dict[str, Any]:
-    return {"error": {"message": message, "type": "invalid_request_error", "code": code}, "status": status}
-
-
 @asynccontextmanager
 async def _litellm() -> AsyncGenerator[Running]:
-    """Its mock responses are text only, so aimock, as its upstream, sends the calls."""
-    async with _aimock() as behind:
-        config = RUN / "litellm.yaml"
-        told = {"model_list": list(_models(behind.url)), "router_settings": {"num_retries": 0}}
-        config.write_text(json.dumps(told, ensure_ascii=False), encoding="utf-8")  # YAML knows no pairs of surrogates
-        port = free_port()
-        command: list[str | Path] = [PYTHONS["litellm"].with_name("litellm"), "--config", config, "--host", "127.0.0.1"]
-        env = environment(LITELLM_MASTER_KEY=KEY, LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_TELEMETRY="False")
-        async with server("litellm", [*command, "--port", str(port)], port, env):
-            yield Running(port)
-
-
-def _models(behind: str) -> Any:
-    for model in ("text", "usage"):
-        yield {"model_name": model, "litellm_params": {"model": "openai/fake", "mock_response": _TEXT, "api_key": "x"}}
-    limited = {"model": "openai/fake", "mock_response": "litellm.RateLimitError", "api_key": "x"}
-    yield {"model_name": "limited", "litellm_params": limited}
-    for model in ("tool", "tool-bash", "cut-tool", "cut-tool-bash", "cut"):
-        there = {"model": f"openai/{model}", "api_base": behind, "api_key": "x", "max_retries": 0}
-        yield {"model_name": model, "litellm_params": there}
+    mocked = {"text": TEXT, "usage": TEXT, "limited": "litellm.RateLimitError"}
+    relayed = {model: model for model in ("tool", "tool-bash", "cut-tool", "cut-tool-bash", "cut")}
+    async with _aimock() as behind, litellm("litellm", mocked, relayed, behind.url) as up:
+        yield Running(up.url)
 
 
 @asynccontextmanager
 async def _llama() -> AsyncGenerator[Running]:
-    port = free_port()
-    command: list[str | Path] = [
-        PYTHONS["llama"],
-        "-m",
-        "llama_cpp.server",
-        "--model",
-        CACHE / "tiny.gguf",
-        "--host",
-        "127.0.0.1",
-    ]
-    options = ["--port", str(port), "--n_ctx", "2048", "--n_threads", "1", "--n_threads_batch", "1", "--api_key", KEY]
-    async with server("llama", [*command, *options], port, environment()):
-        yield Running(port)
+    async with llama("llama") as up:
+        yield Running(up.url)
 
 
 UPSTREAMS: Final = (

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..places import PYTHONS, environment
+from ..servers import hermes_configuration
 from .command import RECORD, Done, endless, run
 from .lines import serve, turn
 
@@ -16,24 +17,13 @@ __all__: list[str] = []
 _HERMES: Final = PYTHONS["hermes"].with_name("hermes")
 
 
-def _configuration(asked: dict[str, Any], folder: str) -> str:
-    """JSON is YAML."""
-    model = {"default": asked["model"], "provider": "custom", "base_url": asked["base_url"], "api_key": asked["key"]}
-    return json.dumps(
-        {
-            "model": model | {"context_length": 128_000},
-            "terminal": {"backend": "local", "cwd": folder, "timeout": 30},
-            "security": {"tirith_enabled": False},  # it would be downloaded
-        }
-    )
-
-
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
     """Run it in an empty folder with the command that its model calls."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         home.mkdir()
-        (home / "config.yaml").write_text(_configuration(asked, folder), encoding="utf-8")
+        configuration = hermes_configuration(asked["model"], asked["base_url"], asked["key"], Path(folder))
+        (home / "config.yaml").write_text(configuration, encoding="utf-8")
         command = Path(folder) / "record"
         command.write_text(RECORD.format(record=asked["record"]), encoding="utf-8")
         command.chmod(0o755)

@@ -1,12 +1,13 @@
 """Our own client for `hermes.tool.progress` over plain HTTP: it keeps the progress frames and the response."""
 
 import json
+from functools import partial
 from typing import Any
 
 import httpx
 
 from ..matrix.progress import progress
-from .lines import error, run, serve, tool_of, turn
+from .lines import converse, serve, tool_of, turn
 
 __all__: list[str] = []
 
@@ -40,27 +41,9 @@ def _once(client: httpx.Client, asked: dict[str, Any], messages: list[Any], turn
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Turns, until one calls nothing more."""
-    turns: list[dict[str, Any]] = []
-    ran: list[str] = []
-    messages: list[Any] = [{"role": "user", "content": asked["prompt"]}]
-    try:
-        with httpx.Client(timeout=asked["timeout"]) as client:
-            _once(client, asked, messages, turns)
-            while turns[-1]["calls"] and turns[-1]["finish"] == "tool_calls" and len(turns) < asked["turns"]:
-                said = turns[-1]
-                calls = [
-                    {"id": one, "type": "function", "function": {"name": two, "arguments": three}}
-                    for one, two, three in said["calls"]
-                ]
-                messages.append({"role": "assistant", "content": said["text"], "tool_calls": calls})
-                for one, _, arguments in said["calls"]:
-                    ran.append(arguments)
-                    messages.append({"role": "tool", "tool_call_id": one, "content": run(asked, arguments)})
-                _once(client, asked, messages, turns)
-    except Exception as failure:  # noqa: BLE001 - the exception is the result
-        return {"turns": turns, "ran": ran, "error": error(failure)}
-    return {"turns": turns, "ran": ran, "error": None}
+    """Hold one conversation."""
+    with httpx.Client(timeout=asked["timeout"]) as client:
+        return converse(asked, partial(_once, client, asked))
 
 
 if __name__ == "__main__":

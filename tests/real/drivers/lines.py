@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["TOOL", "error", "retries", "run", "serve", "tool_of", "turn", "weather"]
+__all__ = ["TOOL", "converse", "error", "retries", "run", "serve", "tool_of", "turn", "weather"]
 
 TOOL: Final[dict[str, Any]] = {
     "type": "function",
@@ -81,6 +81,33 @@ def error(failure: BaseException) -> dict[str, Any]:
         "message": told.get("message"),
         "retry_after": response.headers.get("retry-after") if response is not None else None,
     }
+
+
+def converse(asked: dict[str, Any], once: Callable[[list[Any], list[Any]], object]) -> dict[str, Any]:
+    """Ask and run tools until a turn calls none.
+
+    `once` sends the messages of the first list and appends its turn to the second, also if it raises.
+    """
+    turns: list[dict[str, Any]] = []
+    ran: list[str] = []
+    messages: list[Any] = [{"role": "user", "content": asked["prompt"]}]
+    try:
+        once(messages, turns)
+        while asked["tool"] and (called := turns[-1]["calls"]) and len(turns) < asked["turns"]:
+            calls = [
+                {"id": one, "type": "function", "function": {"name": name, "arguments": arguments}}
+                for one, name, arguments in called
+            ]
+            messages.append({"role": "assistant", "content": turns[-1]["text"], "tool_calls": calls})
+            for one, _, arguments in called:
+                result = run(asked, arguments)
+                if result is not None:
+                    ran.append(arguments)
+                messages.append({"role": "tool", "tool_call_id": one, "content": result or "arguments are not JSON"})
+            once(messages, turns)
+    except Exception as failure:  # noqa: BLE001 - the exception is the result
+        return {"turns": turns, "ran": ran, "error": error(failure)}
+    return {"turns": turns, "ran": ran, "error": None}
 
 
 def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

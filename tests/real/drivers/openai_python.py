@@ -4,7 +4,7 @@ from typing import Any
 
 import openai
 
-from .lines import error, retries, run, serve, tool_of, turn
+from .lines import converse, retries, serve, tool_of, turn
 
 __all__: list[str] = []
 
@@ -56,36 +56,12 @@ def _helper(client: openai.OpenAI, options: dict[str, Any], turns: list[Any]) ->
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Turns, until one calls nothing more."""
-    turns: list[dict[str, Any]] = []
-    ran: list[str] = []
-    messages: list[Any] = [{"role": "user", "content": asked["prompt"]}]
+    """Hold one conversation."""
     once = _loop if asked["mode"] == "loop" else _helper
-    try:
-        with openai.OpenAI(
-            api_key=asked["key"], base_url=asked["base_url"], timeout=asked["timeout"], **retries(asked)
-        ) as client:
-            once(client, _options(asked, messages), turns)
-            while asked["tool"] and turns[-1]["calls"] and len(turns) < asked["turns"]:
-                messages += _results(asked, turns[-1], ran)
-                once(client, _options(asked, messages), turns)
-    except Exception as failure:  # noqa: BLE001 - the exception is the result
-        return {"turns": turns, "ran": ran, "error": error(failure)}
-    return {"turns": turns, "ran": ran, "error": None}
-
-
-def _results(asked: dict[str, Any], said: dict[str, Any], ran: list[str]) -> list[Any]:
-    calls = said["calls"]
-    called = [
-        {"id": one, "type": "function", "function": {"name": two, "arguments": three}} for one, two, three in calls
-    ]
-    messages: list[Any] = [{"role": "assistant", "content": said["text"], "tool_calls": called}]
-    for one, _, arguments in calls:
-        result = run(asked, arguments)
-        if result is not None:
-            ran.append(arguments)
-        messages.append({"role": "tool", "tool_call_id": one, "content": result or "arguments are not JSON"})
-    return messages
+    with openai.OpenAI(
+        api_key=asked["key"], base_url=asked["base_url"], timeout=asked["timeout"], **retries(asked)
+    ) as client:
+        return converse(asked, lambda messages, turns: once(client, _options(asked, messages), turns))
 
 
 if __name__ == "__main__":

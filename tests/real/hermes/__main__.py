@@ -4,17 +4,18 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx
 import trio
 
-from ..clients import CLIENTS, Client
-from ..judge import Taped, taped
+from ..clients import CLIENTS, Client, named
+from ..judge import Tapes
 from ..places import RUN, environment
 from ..processes import LineProcess
-from .judge import Found, said, unseen
+from ..report import say
+from ..scenarios import question
+from .judge import Found, said
 from .model import SCENARIOS, Scenario
 from .paper import PLACE, document
 from .stage import HERMES, Stage, stage
@@ -24,55 +25,13 @@ __all__ = ["main"]
 #: An answer of the agent takes 3 to 9 s on a busy machine, a program's start as much again.
 _ANSWER_S: Final = 120.0
 _PROGRAM_S: Final = 60
-_TAPED_S: Final = 20.0
-_POLL_S: Final = 0.05
-
-
-class _Tapes:
-    """Those that have ended since one last looked."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._seen: set[str] = set()
-
-    async def new(self) -> list[Taped]:
-        """At least one, and no stream is live any more."""
-        with trio.move_on_after(_TAPED_S):
-            while True:
-                await trio.sleep(_POLL_S)
-                if any(self._folder.glob("live/*.tape")):
-                    continue
-                paths = [path for path in self._folder.rglob("*.tape") if path.name not in self._seen]
-                if paths:
-                    self._seen |= {path.name for path in paths}
-                    ordered = sorted(paths, key=lambda path: path.stat().st_mtime_ns)
-                    return [tape for tape in map(taped, ordered) if tape is not None]
-        return []
-
-
-def _question(scenario: Scenario, number: int, base_url: str, key: str, mode: str) -> dict[str, Any]:
-    """Nothing is said of retries, and no tool is offered: the agent runs its own."""
-    return {
-        "base_url": base_url,
-        "key": key,
-        "model": "hermes-agent",
-        "prompt": f"[{scenario.name} {number}] How is the weather?",
-        "tool": False,
-        "usage": False,
-        "retries": None,
-        "mode": mode,
-        "turns": 8,
-        "timeout": _PROGRAM_S,
-        "record": "",
-        "stop": "",
-    }
 
 
 async def _run(clients: Sequence[Client], scenarios: Sequence[Scenario]) -> tuple[list[Found], list[str]]:
     found: list[Found] = []
     number = 0
     async with stage() as ready:
-        tapes = _Tapes(ready.tapes)
+        tapes = Tapes(ready.tapes)
         wrong = [] if ready.doctor == "is a hermes-agent" else [f"doctor says: {ready.doctor}"]
         for scenario in scenarios:
             number += 1
@@ -83,13 +42,22 @@ async def _run(clients: Sequence[Client], scenarios: Sequence[Scenario]) -> tupl
                 for scenario in scenarios:
                     number += 2
                     with trio.fail_after(2 * _ANSWER_S):
-                        asked = _question(scenario, number, ready.direct, ready.key, client.mode)
-                        direct = await driver.ask(asked)
-                        asked = _question(scenario, number + 1, ready.through, ready.key, client.mode)
-                        through = await driver.ask(asked)
+                        direct, through = [
+                            await driver.ask(
+                                question(
+                                    url,
+                                    ready.key,
+                                    "hermes-agent",
+                                    f"[{scenario.name} {each}] How is the weather?",
+                                    mode=client.mode,
+                                    timeout=_PROGRAM_S,
+                                )
+                            )
+                            for each, url in enumerate((ready.direct, ready.through), number)
+                        ]
                     found.append(Found(client.name, scenario, direct, through, await tapes.new()))
                     one, other = said(found[-1])
-                    _say(f"{client.name} | {scenario.name} | direct: {one} | through: {other}")
+                    say(f"{client.name} | {scenario.name} | direct: {one} | through: {other}")
     return found, wrong
 
 
@@ -119,38 +87,27 @@ async def _read(ready: Stage, scenario: Scenario, number: int) -> list[str]:
     return wrong
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
 def main() -> int:
     """The exit status. The document is written by a whole run only."""
     parser = argparse.ArgumentParser(prog="python -m tests.real.hermes", description=__doc__)
     parser.add_argument("--client", action="append", default=[], help="only those whose name holds this")
     parser.add_argument("--scenario", action="append", default=[], help="only these")
     asked = parser.parse_args()
-    clients = [each for each in CLIENTS if _named(each.name, asked.client)]
-    scenarios = [each for each in SCENARIOS if _named(each.name, asked.scenario)]
+    clients = [each for each in CLIENTS if named(each.name, asked.client)]
+    scenarios = [each for each in SCENARIOS if named(each.name, asked.scenario)]
     if not HERMES.exists():
         sys.exit("hermes-agent is not installed; `make real-peers` installs it")
-    if blind := unseen(SCENARIOS):
-        sys.exit(f"the judge does not see: {blind}")
     RUN.mkdir(parents=True, exist_ok=True)
     found, wrong = trio.run(_run, clients, scenarios)
     bad = [each for each in found if said(each)[1] != "ok"]
-    _say("\n".join(wrong))
-    _say(
+    say("\n".join(wrong))
+    say(
         f"hermes: {len(found) - len(bad)} of {len(found)} through Wiretape as they should be; directly "
         f"{sum(said(each)[0] == 'ok' for each in found)}"
     )
     if len(clients) == len(CLIENTS) and len(scenarios) == len(SCENARIOS):
         PLACE.write_text(document(found, wrong), encoding="utf-8")
     return 1 if bad or wrong or not found else 0
-
-
-def _named(name: str, wanted: Sequence[str]) -> bool:
-    return not wanted or any(each.lower() in name.lower() for each in wanted)
 
 
 if __name__ == "__main__":

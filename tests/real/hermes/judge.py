@@ -8,7 +8,7 @@ from typing import Any, Final
 from ..judge import Taped
 from .model import Scenario
 
-__all__ = ["Found", "faults", "said", "unseen"]
+__all__ = ["Found", "faults", "said"]
 
 #: openai-python's helper raises on every `length`, also on a plain one of a model's.
 _ON_LENGTH: Final = "LengthFinishReasonError"
@@ -67,12 +67,3 @@ def said(found: Found) -> tuple[str, str]:
 def _short(text: object) -> str:
     words = " ".join(str(text).split())
     return words if len(words) <= 60 else words[:60] + "…"
-
-
-def unseen(scenarios: Sequence[Scenario]) -> list[str]:
-    """What the judge must not let pass: asked before every run."""
-    nothing: dict[str, Any] = {"turns": [], "error": None}
-    raised: dict[str, Any] = {"turns": [], "error": {"class": "TypeError", "message": "x"}}
-    cases = [(scenario.name, result) for scenario in scenarios for result in (nothing, raised)]
-    by_name = {scenario.name: scenario for scenario in scenarios}
-    return [name for name, result in cases if not list(faults(by_name[name], result))]

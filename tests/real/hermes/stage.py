@@ -1,8 +1,5 @@
 """Start a hermes-agent with the scripted model, and a Wiretape that relays it with a `hermes` route."""
 
-import json
-import secrets
-import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,10 +8,9 @@ from typing import Final
 
 import trio
 
-from wiretape.replay.playback.server import listening
-
 from ..places import PYTHONS, RUN, WIRETAPE, environment
 from ..processes import free_port, server
+from ..servers import hermes
 from .model import Model
 
 __all__ = ["HERMES", "Stage", "stage"]
@@ -38,42 +34,15 @@ class Stage:
 
 @asynccontextmanager
 async def stage() -> AsyncGenerator[Stage]:
-    """All listen until the block ends."""
-    shutil.rmtree(_FOLDER, ignore_errors=True)
-    home = _FOLDER / "home"
-    home.mkdir(parents=True)
-    key, agent, proxy = secrets.token_urlsafe(24), free_port(), free_port()
-    async with listening(Model()) as (model, _):
-        (home / "config.yaml").write_text(_configuration(model), encoding="utf-8")
-        env = environment(
-            HERMES_HOME=str(home),
-            HOME=str(home),
-            API_SERVER_ENABLED="1",
-            API_SERVER_KEY=key,
-            API_SERVER_HOST="127.0.0.1",
-            API_SERVER_PORT=str(agent),
-        )
-        async with server("hermes-gateway", [HERMES, "gateway", "run"], agent, env):
-            url = f"http://127.0.0.1:{agent}/v1"
-            settings = _FOLDER / "wiretape.toml"
-            settings.write_text(f'upstream = "{url}"\nhermes = true\n', encoding="utf-8")
-            command: list[str | Path] = [WIRETAPE, "serve", "--config", settings, "--port", str(proxy)]
-            command += ["--data", _FOLDER / "tapes"]
-            async with server("hermes-wiretape", command, proxy, environment()):
-                through = f"http://127.0.0.1:{proxy}/v1"
-                yield Stage(url, through, key, _FOLDER / "tapes", await _doctor(url, key))
-
-
-def _configuration(model: str) -> str:
-    """JSON is YAML."""
-    chosen = {"default": "scripted", "provider": "custom", "base_url": model, "api_key": "x", "context_length": 128_000}
-    return json.dumps(
-        {
-            "model": chosen,
-            "terminal": {"backend": "local", "cwd": str(_FOLDER), "timeout": 30},
-            "security": {"tirith_enabled": False},  # it would be downloaded
-        }
-    )
+    """Run agent and Wiretape until the block ends."""
+    async with hermes("hermes", Model()) as agent:
+        settings, port = _FOLDER / "wiretape.toml", free_port()
+        settings.write_text(f'upstream = "{agent.url}"\nhermes = true\n', encoding="utf-8")
+        command: list[str | Path] = [WIRETAPE, "serve", "--config", settings, "--port", str(port)]
+        command += ["--data", _FOLDER / "tapes"]
+        async with server("hermes-wiretape", command, port, environment()):
+            doctor = await _doctor(agent.url, agent.key)
+            yield Stage(agent.url, f"http://127.0.0.1:{port}/v1", agent.key, _FOLDER / "tapes", doctor)
 
 
 async def _doctor(url: str, key: str) -> str:

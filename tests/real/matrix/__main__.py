@@ -8,12 +8,13 @@ from typing import Final
 
 import trio
 
+from ..clients import named
 from ..places import RUN
+from ..report import say
 from . import cutting, living
 from .cells import DIRECT, Cell, Found, cells, conversations
 from .paper import PLACE, document
 from .peers import PEERS, READER
-from .red import unseen
 from .running import run, stage
 from .tapes import taped
 from .verdict import judge
@@ -44,19 +45,10 @@ def _tell(found: Found) -> None:
     said = f" [{error['class']}: {str(error['message'])[:90]}]" if error and faults else ""
     if model.ending == "whole":
         faults = ""
-    _say(
+    say(
         f"{time.strftime('%X')} {cell.peer.name} | {model.ending} {model.cut} | {cell.way} | {verdict.word}"
         f" | {found.asked} asked{' | ' + faults if faults else ''}{said}"
     )
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
-def _named(name: str, wanted: Sequence[str]) -> bool:
-    return not wanted or any(each.lower() in name.lower() for each in wanted)
 
 
 def main() -> int:
@@ -68,25 +60,23 @@ def main() -> int:
     parser.add_argument("--cut", action="append", default=[], help="only these")
     asked = parser.parse_args()
     ci = asked.part == "ci"
-    peers = [peer for peer in (*PEERS, READER) if _named(peer.name, asked.client) and (peer.quick or not ci)]
+    peers = [peer for peer in (*PEERS, READER) if named(peer.name, asked.client) and (peer.quick or not ci)]
     chosen = [
         cell
         for peer in peers
         for cell in (*conversations(peer), *(() if peer is READER else cells(peer)))
-        if _named(cell.model.ending, asked.ending) and _named(cell.model.cut, asked.cut)
+        if named(cell.model.ending, asked.ending) and named(cell.model.cut, asked.cut)
         if not ci or _quick(cell)
     ]
     lack = sorted({each for peer in peers for each in peer.lacks})
     if lack:
         sys.exit(f"not installed: {', '.join(lack)}; `make real-matrix` installs it")
     RUN.mkdir(parents=True, exist_ok=True)
-    if blind := unseen():
-        sys.exit("the judge does not see: " + "; ".join(blind))
     found = trio.run(_run, chosen)
     cut = [each for each in found if each.cell.model.ending != "whole"]
     whole = [each for each in found if each.cell.model.ending == "whole"]
     lived, holds = living.summary(whole)
-    _say(f"{cutting.summary(cut)}\n{lived}")
+    say(f"{cutting.summary(cut)}\n{lived}")
     if not (ci or asked.client or asked.ending or asked.cut):
         PLACE.write_text(document(cut, whole), encoding="utf-8")
     return 0 if found and holds and not any(judge(each).defect for each in cut) else 1

@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from ..scenarios import KEY
+from ..scenarios import KEY, question
 from .peers import Peer
 from .script import CUTS, ENDINGS, TURNS, Model
 
@@ -60,20 +60,17 @@ class Cell:
 
     def question(self, base_url: str, folder: Path) -> dict[str, Any]:
         """Return the driver's instructions. They say nothing about retries, so that each client uses its default."""
-        return {
-            "base_url": base_url,
-            "key": KEY,
-            "model": self.model.name,
-            "prompt": "How is the weather in Paris for the next three days?",
-            "tool": _TOOL,
-            "usage": False,
-            "retries": None,
-            "mode": self.peer.client.mode,
-            "turns": 8,
-            "timeout": self.peer.timeout_s,
-            "record": str(folder / "ran"),
-            "stop": str(folder / "stop"),
-        }
+        return question(
+            base_url,
+            KEY,
+            self.model.name,
+            "How is the weather in Paris for the next three days?",
+            tool=_TOOL,
+            mode=self.peer.client.mode,
+            timeout=self.peer.timeout_s,
+            record=str(folder / "ran"),
+            stop=str(folder / "stop"),
+        )
 
 
 @dataclass(frozen=True, slots=True)

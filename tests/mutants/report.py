@@ -16,8 +16,7 @@ Made by `make mutants`: every small change that cosmic-ray knows (an operator, a
 is made to the file, one at a time, and the fast tests of that file must fail. Left out are mutants that are no Python,
 and those that change only annotations of local variables, which nothing evaluates. A run that does not end counts as
 killed. The bar is 85 % killed. Where fewer were tested than there are, time ran out over a random order whose seed is
-the module's name, so that the same ones come first at every run. A run may go on from an earlier one while the
-file and its tests are the same; the commit is that of the last part.
+the module's name, so that the same ones come first at every run.
 
 | file | mutants | tested | killed | survived | rate | day, commit |
 |---|---|---|---|---|---|---|
@@ -100,12 +99,8 @@ def _survivor(one: Tested, reasons: dict[str, str]) -> str:
 
 
 def _row(name: str, mutants: int, results: list[Result], when: str) -> str:
-    tested, alive = (sum(len(some) for some in each) for each in _counts(results))
+    tested, alive = sum(len(each.tested) for each in results), sum(len(each.survivors) for each in results)
     return f"| {name} | {mutants} | {tested} | {tested - alive} | {alive} | {100 * rate(results):.1f} % | {when} |"
-
-
-def _counts(results: list[Result]) -> tuple[list[list[Tested]], list[list[Tested]]]:
-    return [result.tested for result in results], [result.survivors for result in results]
 
 
 def _place(folder: Path, module: str) -> Path:

@@ -1,15 +1,13 @@
-"""`make mutants`: cosmic-ray's mutants of codec, tape and repair against the fast tests of each file.
+"""`make mutants`: run cosmic-ray's mutants of codec, tape, repair and engine against the fast tests of each file.
 
-    python tests/mutants/run.py [--jobs 2] [--sample N] [--seconds S] [--go-on] [--report] [MODULE ...]
+    python tests/mutants/run.py [--jobs 2] [--sample N] [--seconds S] [--report] [MODULE ...]
 
-The mutants are cosmic-ray's; its own runner starts a process for each, ours forks (worker.py). Each worker has a copy
-of what is committed: the tree that people work in is never mutated. Before anything is counted, the tests must pass in
-the copy, and a module that raises must make them fail: the file that is mutated is the file that is imported.
+cosmic-ray's own runner starts a process for each mutant, ours forks (worker.py). Each worker mutates a copy of the
+commit, never the working tree. Before anything is counted, the tests must pass in the copy and fail when the module
+raises: so the mutated file is the imported one.
 
-The result stands in build/mutants/<module>.json, so that a run can be continued: module by module, and, with `--go-on`,
-inside a module whose file and tests are what they were. `--report` writes docs/internals/mutants.md from all of them.
-A survivor
-without a reason in survivors.toml is shown as not reviewed.
+The result of each module is kept in build/mutants, so that a run can be split by module. `--report` writes
+docs/internals/mutants.md from all of them; a survivor without a reason in survivors.toml is marked as not reviewed.
 """
 
 import argparse
@@ -39,15 +37,16 @@ WORK: Final = ROOT / "build/mutants"
 
 #: Module of events/ -> the tests that address it. The nearest come first, since the first failure ends a run.
 TESTS: Final = {
-    "sse": ["test_sse.py"],
-    "record": ["test_record.py", "test_tape.py"],
-    "tape": ["test_tape.py", "test_upcast.py"],
-    "splice": ["test_splice.py"],
-    "chat/repair": ["chat/test_fast_way.py", "chat/test_repair.py"],
-    "chat/choices": ["chat/test_fast_way.py", "chat/test_choices.py"],
-    "chat/calls": ["chat/test_calls.py"],
-    "chat/answers": ["chat/test_answers.py", "chat/test_repair.py"],
-    "chat/think": ["chat/test_think.py"],
+    "wire/sse": ["test_sse.py"],
+    "tape/record": ["test_record.py", "test_tape.py"],
+    "tape/tape": ["test_tape.py", "test_upcast.py"],
+    "core/splice": ["test_splice.py"],
+    "chat/repair": ["chat/test_repair.py", "chat/test_choices.py"],
+    "chat/draft": ["chat/test_choices.py", "chat/test_repair.py"],
+    "chat/tool_calls": ["chat/test_calls.py", "chat/test_damaged_calls.py", "chat/test_custom_calls.py"],
+    "chat/content": ["chat/test_think.py", "chat/test_choices.py", "chat/test_repair.py"],
+    "chat/errors": ["chat/test_repair.py", "chat/test_broken_streams.py"],
+    "emission/engine": ["emission/test_engine.py", "chat/test_stream.py"],
 }
 #: Of all mutants of all modules together that have a verdict.
 KILLED_MIN: Final = 0.85
@@ -107,8 +106,8 @@ class Worker:
             files.extractall(self.tree, filter="data")
         links = self.tree / "build/types/wiretape"
         links.mkdir(parents=True)
-        for room in ("events", "proxy", "replay"):
-            (links / room).symlink_to(self.tree / room)
+        for package in ("events", "proxy", "replay"):
+            (links / package).symlink_to(self.tree / package)
         # Compiled once, and taken only where the source has that very hash: never for a mutant.
         compiled = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "events", "tests"]
         subprocess.run(compiled, cwd=self.tree, check=True)
@@ -151,27 +150,15 @@ def prove(worker: Worker, module: str) -> float:
     return took
 
 
-def verdicts(module: str, commit: str) -> list[Tested]:
-    """Of the last run, if neither the file nor its tests changed since."""
-    last = stored(WORK, module)
-    if last is None:
-        return []
-    paths = [f"events/{module}.py", *(f"tests/events/{name}" for name in TESTS[module])]
-    since = last.when.split()[-1]
-    same = subprocess.run(["git", "diff", "--quiet", since, commit, "--", *paths], cwd=ROOT, check=False)
-    return last.tested if same.returncode == 0 else []
-
-
-def run_module(workers: list[Worker], module: str, commit: str, sample: int, seconds: float, *, again: bool) -> Result:
+def run_module(workers: list[Worker], module: str, commit: str, sample: int, seconds: float) -> Result:
     """Every mutant (or a sample that is the same at every run) of one module."""
     found = list(mutants(workers[0].tree / f"events/{module}.py"))
     order = random.Random(module)  # noqa: S311 - if the time runs out, any part was tested, and always the same first
     chosen = order.sample(found, min(sample or len(found), len(found)))
     bound = max(5.0, 6 * prove(workers[0], module))
     deadline = time.monotonic() + seconds
-    tested = verdicts(module, commit) if again else []
-    done = {(one.operator, one.line, one.changed) for one in tested}
-    left = iter([one for one in chosen if (one.operator, one.line, one.changed) not in done])
+    tested: list[Tested] = []
+    left = iter(chosen)
 
     def work(worker: Worker) -> None:
         for mutant in left:
@@ -192,7 +179,6 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--sample", type=int, default=0, help="at most so many mutants a module; 0 is all")
     parser.add_argument("--seconds", type=float, default=1e9, help="at most so long a module")
-    parser.add_argument("--go-on", action="store_true", help="keep the verdicts on what has not changed since")
     parser.add_argument("--report", action="store_true", help="write docs/internals/mutants.md from all results so far")
     parser.add_argument("modules", nargs="*", help=", ".join(TESTS))
     given = parser.parse_args()
@@ -202,7 +188,7 @@ def main() -> int:
         workers = [Worker(commit) for _ in range(given.jobs)]
         try:
             for module in given.modules or TESTS:
-                result = run_module(workers, module, commit, given.sample, given.seconds, again=given.go_on)
+                result = run_module(workers, module, commit, given.sample, given.seconds)
                 result.store(WORK)
                 print(result.row(), flush=True)
         finally:

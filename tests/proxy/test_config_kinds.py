@@ -63,11 +63,3 @@ def test_accepted_values(kind: Kind, given: Any, value: Any) -> None:
 def test_refused_values(kind: Kind, given: Any) -> None:
     with pytest.raises(ValueError, match=r"^"):
         kind.read(given)
-
-
-def test_description_says_what_is_allowed() -> None:
-    assert COUNT.allowed == "a whole number from 1 to 10"
-    assert OPEN_COUNT.allowed == 'a whole number from 0 to 5, or "unlimited"'
-    assert SIZE.allowed == 'bytes, at least 1, as a number or like "5 GiB", or "unlimited"'
-    assert SPAN.allowed == "seconds, more than 0 and at most 604800"
-    assert WORDS.allowed == '"a" or "b"'

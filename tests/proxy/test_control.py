@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import AsyncGenerator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from tests.proxy.store_cases import flat, stream_of
 from tests.support.http import Answer, connected, request
 from wiretape.events.emit import emit
 from wiretape.proxy.api.control import readiness
-from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S
 from wiretape.proxy.relay.delivery import Delivery
 from wiretape.proxy.security.keys import Keys
 from wiretape.proxy.store.memory import MemoryStore
@@ -99,11 +97,6 @@ async def test_own_key_is_required_except_for_health(path: str, key: str) -> Non
         assert (await home.get(path, key=KEY)).status == 200
 
 
-async def test_key_in_the_query_is_refused(home: House) -> None:
-    async with house(keyed=True) as keyed:
-        assert (await keyed.get(f"/wiretape/streams?key={KEY}&api_key={KEY}", key="")).status == 400
-
-
 async def test_without_keys_the_credential_identifies_the_caller(home: House) -> None:
     assert (await home.get("/wiretape/streams/s1", key="mine")).status == 200
     assert (await home.get("/wiretape/streams/s1", key="", x_api_key="mine")).status == 200
@@ -182,64 +175,6 @@ async def test_connection_is_reused_after_each_response(autojump_clock: MockCloc
             await client.send(request("HEAD", path, MINE))
             assert (await client.response(method="HEAD")).ended == "none"
     assert autojump_clock.current_time() < 5
-
-
-@pytest.mark.parametrize(("version", "header"), [("1.1", "Connection: close"), ("1.0", "X: y")])
-@pytest.mark.parametrize("path", PATHS)
-async def test_connection_closes_on_request(
-    autojump_clock: MockClock, home: House, path: str, version: str, header: str
-) -> None:
-    async with connected(home.app) as connect:
-        client = await connect()
-        await client.send(request("GET", path, MINE, header, version=version))
-        answer = await client.response()
-        assert answer.status == 200
-        assert await client.receive() == b""
-    assert autojump_clock.current_time() < 5
-
-
-async def test_follower_over_hours_gets_every_frame_and_a_proper_end(autojump_clock: MockClock, home: House) -> None:
-    batches = stream_of("s2", caller=ME, reads=8, call_id="call-1")
-    async with connected(home.app) as connect, trio.open_nursery() as nursery:
-        await put(home.store, "s2", batches[:1])
-        answers: list[Answer] = []
-
-        async def follow(start: float) -> None:
-            await trio.sleep(start)
-            client = await connect()
-            await client.send(request("GET", "/wiretape/streams/s2/events", MINE))
-            answers.append(await client.response())
-
-        for start in (0, 1, 5_000, 100_000):
-            nursery.start_soon(follow, start)
-        for batch in batches[1:]:
-            await trio.sleep(1_800)
-            await home.store.append("s2", batch)
-    assert autojump_clock.current_time() >= 100_000
-    for answer in answers:
-        assert answer.ended == "chunked"
-        blocks = [block for _, block in sse(answer.body) if block != b": keepalive\n\n"]
-        assert b"".join(blocks) == emit(flat(batches))
-    times = [at for at, _ in answers[0].pieces]
-    assert max(later - at for at, later in pairwise(times)) <= FOLLOW_KEEPALIVE_S + 0.01
-
-
-@pytest.mark.parametrize("goes", ["fin", "close", "rst"])
-async def test_disconnected_follower_is_removed_at_once(autojump_clock: MockClock, home: House, goes: str) -> None:
-    left: list[float] = []
-    await put(home.store, "s2", stream_of("s2", caller=ME, end=False))
-    live = home.running.live["s2"] = Delivery("s2", ME, "", 0, on_left=lambda: left.append(trio.current_time()))
-    async with connected(home.app) as connect:
-        client = await connect()
-        await client.send(request("GET", "/wiretape/streams/s2/events", MINE))
-        await client.receive()
-        await trio.sleep(4)
-        assert live.readers == 2
-        getattr(client, goes)()
-        await trio.sleep(1)
-    assert live.readers == 1
-    assert left == [pytest.approx(4, abs=0.05)]
-    del autojump_clock
 
 
 async def test_stalled_follower_delays_no_other(autojump_clock: MockClock, home: House) -> None:

@@ -3,22 +3,18 @@
 import json
 import os
 import select
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from threading import Thread
 from typing import Any
 
 import pytest
 
-from tests.house.tree import ROOT
 from tests.proxy.control_cases import ME
 from tests.proxy.store_cases import CREATED
 from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.key_patterns import mask_keys
-from wiretape.proxy.limits import LOG_CLOSE_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, LOG_VALUE_CHARS_MAX
+from wiretape.proxy.limits import LOG_CLOSE_S, LOG_LINES_MAX, LOG_VALUE_CHARS_MAX
 from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.relay.registry import Ended
 from wiretape.proxy.store.catalogue_row import CallRow, CatalogueRow, StreamRow
@@ -268,18 +264,6 @@ def test_full_pipe_loses_lines_and_reports_how_many() -> None:
         assert log.dropped == 500
 
 
-def test_nonblocking_pipe_is_waited_for() -> None:
-    with pipe() as (reading, writing):
-        log = Log(writing, human=False)
-        fill(writing)
-        os.set_blocking(writing, False)
-        log.info("first")
-        until(lambda: not log.waiting)
-        drained(reading, b'"first"}\n')
-        log.close()
-        assert log.dropped == 0
-
-
 def test_lines_that_cannot_be_written_are_counted_and_reported_later() -> None:
     with pipe() as (reading, writing):
         elsewhere = os.open(os.devnull, os.O_RDONLY)  # cannot be written to
@@ -318,51 +302,6 @@ def test_close_waits_a_bounded_time_and_accepts_no_more() -> None:
             log.info("y")
             assert b'"y"' not in drained(reading, b'"x"}\n')
     assert LOG_CLOSE_S <= min(took_s) < LOG_CLOSE_S + 1
-
-
-def test_full_queue_is_written_on_close() -> None:
-    with pipe() as (reading, writing):
-        log = Log(writing, human=False)
-        fill(writing)
-        said = LOG_LINES_MAX + LOG_TOGETHER_MAX + 1  # at least one of them does not fit
-        for number in range(said):
-            log.info("line", number=number)
-        seen: list[bytes] = []
-        reader = Thread(target=lambda: seen.append(drained(reading, b"the end")))
-        reader.start()
-        log.close()
-        log_lines = said - log.dropped
-        os.write(writing, b"the end")
-        reader.join()
-        assert seen[0].count(b'"event": "line"') == log_lines
-
-
-def child(stderr: str, lines: int = 10_000) -> dict[str, Any]:
-    """Run a process that logs and ends by itself."""
-    command = [sys.executable, "-m", "tests.proxy.log_child", str(lines)]
-    with pipe() as (_, writing):
-        fill(writing)
-        shut = ["sh", "-c", 'exec "$@" 2>&-', "sh"] if stderr == "closed" else []
-        ran = subprocess.run(
-            [*shut, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=writing, timeout=30, check=True
-        )
-    answer: dict[str, Any] = json.loads(ran.stdout)
-    return answer
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stderr", ["full", "closed"])
-def test_process_without_stderr_continues(stderr: str) -> None:
-    fared = child(stderr)
-    assert fared["slowest"] < 0.1
-    assert fared["closing"] < LOG_CLOSE_S + 0.5
-    if stderr == "closed":
-        assert fared["fd"] is None, "2 may be a tape by now"
-        assert fared["reused"] == 2
-    else:
-        assert fared["dropped"] >= 10_000 - LOG_LINES_MAX - LOG_TOGETHER_MAX, (
-            "all but the queue and the batch being written"
-        )
 
 
 def test_stderr_gets_its_own_descriptor() -> None:

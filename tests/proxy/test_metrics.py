@@ -96,9 +96,3 @@ def test_refusal_counts_under_its_status(status: int, label: str) -> None:
     metrics.refused(status)
     assert values(metrics)[f'wiretape_refused_total{{status="{label}"}}'] == 1
     assert metrics.refusals == {label: 1}
-
-
-def test_two_servers_in_one_process_count_separately() -> None:
-    first, second = Metrics(), Metrics()
-    first.refused(503)
-    assert (first.refusals, second.refusals) == ({"503": 1}, {})

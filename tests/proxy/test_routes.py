@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.proxy.config.model import Config, Route, Target
-from wiretape.proxy.config.urls import Dialect, base_of, is_plain, place, request_target, upstream_url
+from wiretape.proxy.config.urls import Dialect, is_plain, place, request_target, upstream_url
 
 
 def route(name: str) -> Route:
@@ -110,21 +110,6 @@ def test_request_target_is_byte_exact(url: str, tail: bytes, query: bytes, expec
     target = Target(name="a", url=url)
     assert request_target(target, tail, query) == expected
     assert upstream_url(target, tail, query).host == "a.test"
-
-
-def test_httpx_alone_would_rewrite_the_target() -> None:
-    """Why the target is an extension of the request."""
-    target = Target(name="a", url="https://a.test/v1")
-    assert upstream_url(target, b"/a%2Fb|c", b"d=%zz").raw_path == b"/v1/a%2Fb|c?d=%zz"
-    assert upstream_url(target, b'/"', b"").raw_path != request_target(target, b'/"', b"")
-
-
-@pytest.mark.parametrize(
-    ("url", "netloc"),
-    [("http://[::1]:8080/v1", b"[::1]:8080"), ("https://a.test:443/v1", b"a.test"), ("https://A.test/v1", b"a.test")],
-)
-def test_origin_is_httpxs_own(url: str, netloc: bytes) -> None:
-    assert base_of(url).origin.netloc == netloc
 
 
 VISIBLE = st.sampled_from([bytes([byte]) for byte in range(0x21, 0x7F) if byte not in b"#?"])

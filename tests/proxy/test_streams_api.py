@@ -301,31 +301,6 @@ async def test_header_overrides_the_parameter(home: House) -> None:
     assert sse(got.body) == whole[3:]
 
 
-async def test_readers_get_everything_from_any_starting_point(home: House, autojump_clock: MockClock) -> None:
-    """Several readers: late, after the end, with ids of the past and the future (C22)."""
-    del autojump_clock
-    batches = mine(reads=12, call_id="call-1")
-    whole = ids_of(flat(batches))
-    got: dict[tuple[int, str], list[tuple[str, bytes]]] = {}
-
-    async def follow(start: int, last: str) -> None:
-        body = (await home.get("/wiretape/streams/s1/events", last_event_id=last)).body
-        got[start, last] = [event for event in sse(body) if event[1] != b": keepalive\n\n"]
-
-    await put(home.store, "s1", batches[:1])
-    lasts = ["", whole[0][0], whole[3][0], whole[-2][0], "500.0"]
-    async with trio.open_nursery() as nursery:
-        for number, batch in enumerate(batches[1:]):
-            for last in lasts:
-                nursery.start_soon(follow, number, last)
-            await trio.sleep(7 * number)
-            await home.store.append("s1", batch)
-    after = {"": 0, "500.0": len(whole)} | {name: at + 1 for at, (name, _) in enumerate(whole)}
-    assert len(got) == len(lasts) * (len(batches) - 1)
-    for (_, last), events in got.items():
-        assert events == whole[after[last] :]
-
-
 async def test_silence_brings_keepalives_and_never_ends_the_feed(home: House, autojump_clock: MockClock) -> None:
     del autojump_clock
     *begun, last = mine()
@@ -337,20 +312,6 @@ async def test_silence_brings_keepalives_and_never_ends_the_feed(home: House, au
             assert trio.current_time() == pytest.approx(turn * FOLLOW_KEEPALIVE_S)
         await home.store.append("s1", last)
         assert [part async for part in asked.body()] == []
-
-
-async def test_follower_keeps_the_upstream_while_it_stays(home: House, autojump_clock: MockClock) -> None:
-    del autojump_clock
-    left: list[float] = []
-    await put(home.store, "s1", mine(end=False))
-    live = home.running.live["s1"] = Delivery("s1", ME, "default", 0, on_left=lambda: left.append(trio.current_time()))
-    async with home.asking("/wiretape/streams/s1/events") as asked:
-        await asked.take()
-        assert live.readers == 2
-        await trio.sleep(1)
-    assert (live.readers, left) == (1, [1])
-    assert (await home.get("/wiretape/streams/s1/events", method="HEAD")).body == b""
-    assert live.readers == 1
 
 
 async def test_events_in_another_profile(home: House) -> None:

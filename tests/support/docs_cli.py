@@ -1,32 +1,12 @@
 """docs/cli.md: the help text of every verb."""
 
+from collections.abc import Iterator
+
 from typer.testing import CliRunner
 
 from wiretape.proxy.cli.main import app
 
 __all__ = ["cli"]
-
-VERBS = (
-    "",
-    "serve",
-    "demo",
-    "ls",
-    "show",
-    "follow",
-    "reindex",
-    "doctor",
-    "config show",
-    "record",
-    "seal",
-    "check",
-    "replay",
-    "cut",
-    "diff",
-    "verify",
-    "recheck",
-    "import",
-    "export",
-)
 
 HEAD = """\
 # The command line
@@ -50,7 +30,16 @@ Every setting of [the configuration](configuration.md) is an option of `serve`, 
 
 def cli() -> str:
     """Return the whole document."""
-    return "\n".join([HEAD, *(f"## wiretape {verb}".rstrip() + f"\n\n```text\n{_help(verb)}\n```\n" for verb in VERBS)])
+    said = [f"## wiretape {verb}".rstrip() + f"\n\n```text\n{_help(verb)}\n```\n" for verb in ("", *_verbs())]
+    return "\n".join([HEAD, *said])
+
+
+def _verbs() -> Iterator[str]:
+    """Yield every verb that is not hidden."""
+    yield from (str(verb.name) for verb in app.registered_commands if not verb.hidden)
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        yield from (f"{group.name} {verb.name}" for verb in group.typer_instance.registered_commands)
 
 
 def _help(verb: str) -> str:

@@ -12,7 +12,6 @@ import re
 import resource
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,8 +27,6 @@ _TURNS: Final = 3
 #: Beyond the idle streams: those of the warm-up may still be ending.
 _SPARE: Final = 500
 
-_FILES: Final = 200
-
 #: Before anything counts: imports on the first request, connections, caches.
 _WARM_UP: Final = Case(20, 1, 0, 10, 5)
 
@@ -39,9 +36,8 @@ def main() -> None:
     asked = _arguments()
     names, cases = asked.only.split(","), asked.case.split(",") if asked.case else [*CASES, *MANY, "idle"]
     everything = set(names) == set(_PROXIES) and not asked.case and asked.turns >= _TURNS
-    with tempfile.TemporaryDirectory(prefix="tapes-", dir=CACHE) as data:  # on a disk, as anybody's
-        file_us = _file_us(Path(data))
-        figures = _measured(names, cases, asked.turns, Path(data))._replace(file_us=file_us)
+    with tempfile.TemporaryDirectory(prefix="tapes-", dir=CACHE) as data:  # on a disk, as users have it
+        figures = _measured(names, cases, asked.turns, Path(data))
     sys.stdout.write(verdicts(figures) + "\n")
     if everything:
         machine = f"{os.cpu_count()} CPUs ({platform.python_implementation()} {platform.python_version()})"
@@ -75,17 +71,7 @@ def _measured(names: list[str], cases: list[str], turns: int, data: Path) -> Fig
             if case == "200 streams":
                 peak = _peak_mb(ours)
     silent = _idle(data / "idle") if "idle" in cases and "wiretape" in names else None
-    return Figures(runs, peak, silent, None)
-
-
-def _file_us(folder: Path) -> float:
-    """CPU time of making a file there, as each stream has to. Where many were deleted in the last five minutes ext4
-    looks at every one of them: 20 us became 255 after a run of the tests.
-    """
-    began = time.process_time()
-    for number in range(_FILES):
-        os.close(os.open(folder / f"probe-{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    return (time.process_time() - began) / _FILES * 1e6
+    return Figures(runs, peak, silent)
 
 
 def _turn(case: str, parties: list[Party]) -> dict[str, Run]:

@@ -30,8 +30,6 @@ class Figures(NamedTuple):
     runs: Mapping[tuple[str, str], Run]
     peak_mb: float | None
     idle: Idle | None
-    #: The cost of creating a file in the folder of the tapes.
-    file_us: float | None = None
 
     def cpu(self, party: str, case: str) -> float | None:
         """Microseconds a frame."""

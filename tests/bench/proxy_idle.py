@@ -51,10 +51,6 @@ class Idle(NamedTuple):
     #: Of one core, over those seconds in which no keepalive comment came.
     quiet_share: float
     quiet_s: int
-    #: For the whole run, keepalive rounds included.
-    share: float
-    keepalives: int
-    seconds: int
 
 
 def descriptors_max(limit: int) -> int:
@@ -94,8 +90,7 @@ async def _idle(party: Party, count: int) -> Idle:
     for client in clients:
         client.close()
     await asyncio.sleep(1)
-    share = (cpu[-1] - cpu[0]) / _WATCH_S
-    return Idle(count, alive, each, quiet_share, len(quiet), share, comments[-1] - comments[0], _WATCH_S)
+    return Idle(count, alive, each, quiet_share, len(quiet))
 
 
 def _comments(clients: list["_Client"]) -> int:

@@ -37,21 +37,21 @@ write of the upstream.
 | promise | figure | bar | kept |
 | --- | --- | --- | --- |
 {bars}
-{notes}"""
+"""
 
 
 def report(figures: Figures, turns: int, machine: str) -> str:
     """The whole part."""
     rows = [f"| {bar.what} | {bar.figure} | {bar.bar} | {'yes' if bar.holds else '**no**'} |" for bar in bars(figures)]
     costs = "\n".join(_costs(figures))
-    return _TEXT.format(turns=turns, machine=machine, costs=costs, bars="\n".join(rows), notes=_notes(figures))
+    return _TEXT.format(turns=turns, machine=machine, costs=costs, bars="\n".join(rows))
 
 
 def verdicts(figures: Figures) -> str:
     """A line for each party and each bar."""
     lines = _costs(figures)
     lines += [f"{'ok  ' if bar.holds else 'FAIL'} {bar.what}: {bar.figure} (bar {bar.bar})" for bar in bars(figures)]
-    return "\n".join(lines) + _notes(figures)
+    return "\n".join(lines)
 
 
 def _costs(figures: Figures) -> list[str]:
@@ -67,26 +67,3 @@ def _costs(figures: Figures) -> list[str]:
         cells.append(f"{max(run.rss_mb for run in ours.values())} MB")
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return rows
-
-
-def _notes(figures: Figures) -> str:
-    return _disk_note(figures) + _idle_note(figures)
-
-
-def _disk_note(figures: Figures) -> str:
-    if figures.file_us is None:
-        return ""
-    return (
-        f"\nMaking a file took {figures.file_us:.0f} us where the tapes lay: ext4 takes 20, and more for some minutes "
-        "after many deletions there.\n"
-    )
-
-
-def _idle_note(figures: Figures) -> str:
-    if (idle := figures.idle) is None:
-        return ""
-    each_us = idle.share * idle.seconds / max(1, idle.keepalives) * 1e6
-    return (
-        f"\nThe {idle.streams:,} idle streams were watched for {idle.seconds} s. {idle.keepalives:,} keepalives "
-        f"went out meanwhile, {each_us:.0f} us of CPU for each; with them it was {idle.share:.1%} of a core.\n"
-    )

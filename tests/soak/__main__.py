@@ -136,15 +136,6 @@ def growth_mb(samples: list[Sample]) -> float:
     return statistics.mean(s.rss_mb for s in settled[-third:]) - statistics.mean(s.rss_mb for s in settled[:third])
 
 
-def slope_mb_h(samples: list[Sample]) -> float:
-    """Of the straight line through the samples after the warm-up."""
-    settled = samples[int(len(samples) * _WARM_UP_SHARE) :]
-    if len(settled) < 3:
-        return 0.0
-    line = statistics.linear_regression([s.at for s in settled], [s.rss_mb for s in settled])
-    return line.slope * 3_600
-
-
 def _tell(what: str, sample: Sample, streams: int) -> None:
     figures = f"{sample.rss_mb:6.1f} MB {sample.descriptors:4} descriptors {sample.tasks:4} tasks"
     sys.stderr.write(f"{what:8} {figures} {streams:7,} streams\n")
@@ -159,7 +150,7 @@ def _verdict(soak: Soak, seconds: float, data: Path) -> list[str]:
         f"{tapes.tapes:,} streams ({tapes.compared:,} compared with what their clients got), endings "
         f"{dict(tapes.endings.most_common())}\n"
         f"memory {soak.baseline.rss_mb:.1f} MB at rest before, {soak.end.rss_mb:.1f} MB after; after the warm-up "
-        f"{grown:+.2f} MB, {slope_mb_h(soak.samples):+.1f} MB an hour\n"
+        f"{grown:+.2f} MB\n"
         f"descriptors {soak.baseline.descriptors} before, {soak.end.descriptors} after; "
         f"tasks {soak.baseline.tasks} before, {soak.end.tasks} after\n"
     )

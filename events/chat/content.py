@@ -204,7 +204,7 @@ class Choices:
 
     def plain(self, draft: Draft) -> bool:
         """Return whether the chunk is a piece of text of an open choice, and any other text would do the same."""
-        if len(draft.value["choices"]) != 1 or draft.changed or draft.events or draft.finished:
+        if len(draft.value["choices"]) != 1 or draft.changed or draft.events or draft.finished or draft.first:
             return False
         (given,) = draft.value["choices"]
         index: Any = given.get("index") if is_object(given) else None
@@ -248,6 +248,7 @@ class Choices:
             self._delta(draft, (*path, "delta"), delta, choice)
         else:  # Q47
             draft.set("delta_missing", path, "delta", {} if number in self._roles else {"role": "assistant"})
+        draft.first = draft.first or number not in self._roles
         self._roles.add(number)
         choice.calls.missed(draft, missed)
         self._finish(draft, path, given, choice, merged=merged)

@@ -184,8 +184,8 @@ class Draft:
 
     # fmt: off
     __slots__ = (
-        "_edits", "_payload", "_places", "after", "before", "envelope", "events", "failure", "finished", "flags", "n",
-        "seeds", "touched", "value",
+        "_edits", "_payload", "_places", "after", "before", "envelope", "events", "failure", "finished", "first",
+        "flags", "n", "seeds", "touched", "value",
     )
     # fmt: on
 
@@ -199,6 +199,8 @@ class Draft:
         self.events: list[Event] = []
         #: Repairs that only note something.
         self.flags: list[str] = []
+        #: It brought something that is repaired otherwise when it comes again: a role, a list that is sent once.
+        self.first = False
         #: A choice of this chunk finished.
         self.finished = False
         #: The upstream's finish reason, if it is one that says it failed.

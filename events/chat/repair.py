@@ -330,6 +330,8 @@ class Repair:
             if key in value:
                 if key in self._sent_once and self._sent_once[key] == value[key]:
                     draft.drop("sent_once", (), key)
+                else:
+                    draft.first = True
                 self._sent_once[key] = value[key]
 
     def _own_envelope(self) -> Envelope:

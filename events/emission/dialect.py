@@ -31,7 +31,7 @@ class Step(NamedTuple):
     delivers: bool = False
     #: Choices that the frame mentions, with or without an event.
     choices: Sequence[int] = ()
-    #: Frames of the same shape mean the same but for their text, as long as nothing else comes between.
+    #: Frames of the same shape are repaired alike and mean the same but for their text, while nothing else happens.
     plain: bool = False
 
 

@@ -35,6 +35,8 @@ from .ledger import Ledger, Sink
 
 __all__ = ["Stream"]
 
+#: Records after which frames are sent as before, unless they carry an answer of their own.
+_ASIDE: Final = frozenset({"commit", "gone", "keepalive"})
 _CLOSES: Final = (Finish, HandedOver)
 _MALFORMED: Final = frozenset({"malformed", SIBLING})
 
@@ -101,8 +103,7 @@ class Stream:
         self._facts = Facts()
         self._cards = Cards(settings, self.ledger)
         self._outbox = Outbox()
-        #: How the last frame was sent, and how frames of a shape are sent of which two in a row were sent alike.
-        self._sent: _Routine | None = None
+        #: How frames of the last one's shape are sent, while nothing else happens.
         self._routine: _Routine | None = None
         #: The event of such a frame, for the sink: the events of the others differ in their text.
         self._routine_event: TextDelta | ReasoningDelta | None = None
@@ -125,13 +126,15 @@ class Stream:
             if event is not None and self._sink is not None and (text := _text_of(record)):
                 self._sink(replace(event, n=record.n, text=text))
             return [self._routine.send(record, self.ledger)]
-        last, self._routine, self._sent = self._sent, None, None
+        if record.kind not in _ASIDE or record.raw is not None:
+            self._routine = None
         if record.kind == "frame":
             steps = self._frame(record)
-            frames = self._taken()
-            if record.shape is not None and len(steps) == len(frames) == 1 and self._flows(record, steps[0]):
-                self._sent = _routine_of(record, steps[0], frames[0])
-                self._routine = self._sent if self._sent == last else None
+            outs = self._outbox.take()
+            frames = self._encoded(outs)
+            alone = bool(frames) and len(steps) == 1 and outs[-1] is steps[0].out
+            if alone and record.shape is not None and self._flows(record, steps[0]):
+                self._routine = _routine_of(record, steps[0], frames[-1])
             return frames
         if record.kind == "end":
             return self._end(record)
@@ -240,7 +243,9 @@ class Stream:
             self._sink(event)
 
     def _taken(self) -> list[bytes]:
-        outs = self._outbox.take()
+        return self._encoded(self._outbox.take())
+
+    def _encoded(self, outs: Iterable[Out]) -> list[bytes]:
         return [self._writer.encode(out) for out in outs] if self._writes else []
 
     # -- steps --------------------------------------------------------------------------------------------------------

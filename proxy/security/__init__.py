@@ -1,1 +1,5 @@
-"""Access rules, API keys, header policy and masking of echoed keys."""
+"""Access rules, API keys, header policy and masking of echoed keys.
+
+`access` decides from a request's head alone. `keys` identifies callers without keeping what they sent. `headers` lists
+what passes and what is recorded. `masking` hides keys that an upstream sends back.
+"""

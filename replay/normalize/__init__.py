@@ -1,1 +1,1 @@
-"""Rename values that change from one recording to the next."""
+"""Rename values that change from one recording to the next: ids, times, fingerprints."""

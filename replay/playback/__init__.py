@@ -1,1 +1,4 @@
-"""Play recorded streams: scripts, player, server and httpx transport."""
+"""Play recorded streams: scripts, player, server and httpx transport.
+
+`player` turns the records of a stream into a `script`, which `server` plays on a socket and `transport` in process.
+"""

@@ -113,11 +113,10 @@ async def _expire(services: Services) -> None:
         await services.transport.pool.expire()
         try:
             gone = await services.store.expire(services.wall(), services.config.keep)
-        except (StoreError, OSError) as error:
-            services.log.error("expire_failed", why=str(error))
-        else:
             if gone:
                 services.log.info("expired", streams=len(gone))
+        except (StoreError, OSError) as error:
+            services.log.error("expire_failed", why=str(error))
 
 
 @asynccontextmanager
@@ -151,7 +150,7 @@ async def run(config: Config, *, log: Log, on_ready: Callable[[str], None]) -> N
         stop, hurry = trio.Event(), trio.CancelScope()
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_on_signals, signals, stop, hurry, assembly.registry)
+                nursery.start_soon(_stop_on, signals, stop, hurry, assembly.registry)
                 with hurry:
                     async with trio.open_nursery() as serving:
                         await serving.start(partial(_serve, assembly, sockets, stop))
@@ -165,9 +164,7 @@ async def run(config: Config, *, log: Log, on_ready: Callable[[str], None]) -> N
                 nursery.cancel_scope.cancel()
 
 
-async def _on_signals(
-    signals: AsyncIterator[int], stop: trio.Event, hurry: trio.CancelScope, registry: Registry
-) -> None:
+async def _stop_on(signals: AsyncIterator[int], stop: trio.Event, hurry: trio.CancelScope, registry: Registry) -> None:
     async for _ in signals:
         if stop.is_set():
             registry.end_all()  # before the connections are cut, or each stream would end as `client_gone`
@@ -210,10 +207,7 @@ async def _serve(
 
 
 def _settle() -> None:
-    """Spare the garbage collector: what was made at the start stays, and what a read makes is gone soon.
-
-    A collection every 700 objects was a fifth of what a frame cost in bursts.
-    """
+    """Spare the garbage collector, which at every 700 objects was a fifth of what a frame cost in bursts."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 5, 5)

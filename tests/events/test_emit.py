@@ -7,7 +7,7 @@ import pytest
 from tests.support.chat import DONE, call, finish, frame, tape, text
 from wiretape.events import emit as emission
 from wiretape.events.core.model import Ended, Event, Repaired, TextDelta
-from wiretape.events.emit import Emitter, emit, events
+from wiretape.events.emit import Emitter, Summariser, emit, events
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
@@ -143,6 +143,12 @@ FLOWING = {
 def test_events_are_the_same_with_and_without_the_ledger(case: str) -> None:
     records = tape(FLOWING[case])
     assert list(events(records, repairs=False)) == without_repairs(list(events(records)))
+
+
+def test_summary_of_a_tape_has_the_counts_of_its_repairs() -> None:
+    summariser = Summariser().feed(*tape(FLOWING["a role on each"]))
+    assert summariser.repairs == {"role_repeated": 2}
+    assert summariser.summary.wire.finished
 
 
 def test_without_the_ledger_repairs_are_counted_all_the_same() -> None:

@@ -1,9 +1,7 @@
 """The codec against the WHATWG text: what is dispatched, what a frame holds, limits, and the same for any split."""
 
-import gc
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import pytest
@@ -465,62 +463,6 @@ def test_the_limits_in_force_are_those_of_the_limits_file() -> None:
         body = b"data: " + b"x" * (8 * 1024 * 1024 - 8 + size) + b"\n\n"
         found = framed(pieces(body, 1 << 16))
         assert (len(found[0]), found[2]) == (frames, overflow)
-
-
-# -- linear time ------------------------------------------------------------------------------------------------------
-
-
-def seconds(body: bytes, size: int, limit: int) -> float:
-    decoder = Decoder(limit, limit)
-    reads = list(pieces(body, size))
-    gc.collect()
-    gc.disable()  # it looks at every frame that is kept, again and again, which is not the codec's doing
-    try:
-        start = time.process_time()
-        for read in reads:
-            decoder.feed(read)
-        decoder.close()
-        taken = time.process_time() - start
-    finally:
-        gc.enable()
-    assert not decoder.overflow
-    return taken
-
-
-MIB: Final = 1024 * 1024
-GROWING: Final[dict[str, tuple[Callable[[int], bytes], int, int]]] = {
-    "one event of 1 MiB in single bytes": (lambda n: b"data: %b\n\n" % (b"x" * n), MIB, 1),
-    "the same behind a CRLF": (lambda n: b"data: 1\r\n\r\ndata: %b\r\n\r\n" % (b"x" * n), MIB, 1),
-    "10^5 blank lines in single bytes": (lambda n: b"\n" * n, 100_000, 1),
-    "10^5 CR blank lines in single bytes": (lambda n: b"\r" * n, 100_000, 1),
-    "10^5 data lines in one event": (lambda n: b"data:\n" * n + b"\n", 100_000, 1 << 16),
-    "10^5 data lines in one event in single bytes": (lambda n: b"data:\r\n" * n + b"\r\n", 100_000, 1),
-    "10^5 frames in one read": (lambda n: b"data: 1\n\n" * n, 100_000, 1 << 30),
-    "10^5 frames of CRLF in one read": (lambda n: b"data: 1\r\n\r\n" * n, 100_000, 1 << 30),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("body", "size", "read"), GROWING.values(), ids=GROWING.keys())
-def test_four_times_the_bytes_take_about_four_times_as_long(body: Callable[[int], bytes], size: int, read: int) -> None:
-    """Quadratic work would take sixteen times; three tries, as other programs on the machine only add."""
-
-    def ratio() -> float:
-        small, large = body(size // 4), body(size)
-        return seconds(large, read, 1 << 30) / min(seconds(small, read, 1 << 30) for _ in range(2))
-
-    assert any(ratio() < 12 for _ in range(3))
-
-
-@pytest.mark.slow
-def test_an_event_of_64_mib_with_the_limit_raised() -> None:
-    """In reads of 64 KiB, against one of 16 MiB."""
-
-    def ratio() -> float:
-        small, large = (b"data: %b\n\n" % (b"x" * size * MIB) for size in (16, 64))
-        return seconds(large, 1 << 16, 1 << 30) / min(seconds(small, 1 << 16, 1 << 30) for _ in range(3))
-
-    assert any(ratio() < 12 for _ in range(3))
 
 
 # -- frames to bytes --------------------------------------------------------------------------------------------------

@@ -586,6 +586,21 @@ ERRORS = [
         ledger=[("error_shape", 1, "")],
     ),
     Row(
+        id="Q96 content of a whole answer that is not text becomes text",
+        came=[
+            b'{"id":"chatcmpl-1","created":7,"model":"m","choices":[{"message":{"content":12},"finish_reason":"stop"}]}'
+        ],
+        sent=[
+            chunk({"index": 0, "finish_reason": None, "delta": {"role": "assistant", "content": "12"}}),
+            finish(),
+            DONE,
+        ],
+        body=True,
+        text="12",
+        flags=("synthesised",),
+        ledger=[("synthesised", 0, ""), ("synthesised", 0, ""), ("done_supplied", 1, "")],
+    ),
+    Row(
         id="Q96 a JSON answer where a stream was due becomes one, marked as synthesised",
         came=[
             b'{"id":"chatcmpl-1","object":"chat.completion","created":7,"model":"m","choices":[{"index":0,"message":',

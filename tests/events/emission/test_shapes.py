@@ -37,7 +37,10 @@ SAME = {
         for word in (b"a", b"b", b"\\u00e9", b"\xc3\xa9", b"\\/", b"f")
     ],
     "citations on each": [frame({"content": word}, citations=["u"]) for word in "abcdef"],
-    "the same text in two members": [frame({**ROLE, "content": word, "refusal": "c"}) for word in "abcdef"],
+    "the same text in two members": [frame({**ROLE, "content": word, "refusal": "c"}) for word in "cabdef"],
+    "escapes around the text": [
+        frame({**ROLE, "content": word}, note="e").replace(b'"note":"e"', b'"note":"\\u00e9"') for word in "abcdef"
+    ],
     "usage on each": [frame({"content": "a"}, usage={"total_tokens": count}) for count in range(6)],
     "numbers that lose their spelling": [
         frame({**ROLE, "content": word}, x=1.5).replace(b"1.5", b"1.50") for word in "abcdef"

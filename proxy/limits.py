@@ -2,8 +2,8 @@
 
 from typing import Final
 
-#: When nobody has answered a call for so long, readers call it abandoned: as long as hermes keeps a run of which nobody
-#: asks (clients.md 7.2). Nothing is decided by it: a result that comes later still counts.
+#: A call without a result for this long is reported as abandoned: hermes keeps an unread run as long. A later result
+#: still counts.
 ABANDONED_AFTER_S: Final = 3_600.0
 
 #: One head with its empty line; also one chunk size line, and all trailers of a body. Four times h11's default, because
@@ -32,7 +32,7 @@ READS_A_TURN: Final = 4
 #: Plain text of all TLS records of one socket read, which is always longer.
 TLS_RECORDS_BYTES_MAX: Final = RECEIVE_BYTES_MAX
 
-#: One send, so that the write deadline measures progress and not the size of an upload. A request up to this size is
+#: One send, so that the write deadline measures progress, not the size of an upload. A request up to this size is
 #: sent in one piece before anything is read: it fits the socket's buffer.
 SEND_BYTES_MAX: Final = 64 * 1024
 
@@ -43,10 +43,10 @@ CONNECT_TIMEOUT_S: Final = 10.0
 #: wait until the connect deadline.
 LOOKUPS_MAX: Final = 64
 
-#: Of one send; reading has no deadline here, the pump has one for the first byte and one for silence.
+#: One send. Reads have no deadline here; the relay has one for the first byte and one for silence.
 WRITE_TIMEOUT_S: Final = 30.0
 
-#: After the terminator, to the end of the body: the final chunk is in the next packet, or it does not come.
+#: From the terminator to the end of the body: the final chunk is in the next packet, or it never comes.
 DRAIN_TIMEOUT_S: Final = 0.25
 
 #: Bytes in that time; an upstream that sends more has not ended.
@@ -68,25 +68,25 @@ ATTEMPTS: Final = 3
 #: What a route may ask for; beyond it a failing provider is only hit harder.
 ATTEMPTS_MAX: Final = 10
 
-#: Of a caller's hash in hex: 128 bits, so that no two callers are ever one.
+#: Length of a caller's hash in hex: 128 bits, so that no two callers collide.
 CALLER_CHARS: Final = 32
 
-#: After the last reader left, where the rest is wanted for its usage.
+#: How long a stream continues for its usage after the last reader left (`drain`).
 CLIENT_DRAIN_S: Final = 30.0
 
-#: After the last reader left, where it may come back: an SDK's retry or a reload of a page.
+#: How long a stream waits for a reader to return, such as an SDK's retry or a page reload (`keep`).
 CLIENT_KEEP_S: Final = 60.0
 
 #: An upstream's error as the client gets it (U11); the longest one captured has 3 KB.
 ERROR_BYTES_MAX: Final = 64 * 1024
 
-#: Of what an upstream said that is no JSON: enough for the title and first lines of a page.
+#: Excerpt of an upstream's body that is not JSON: the title and first lines of a page.
 EXCERPT_CHARS_MAX: Final = 2_048
 
 #: After a finish, for usage and the terminator (U25); providers send both in the same read.
 FINISH_GRACE_S: Final = 2.0
 
-#: To the head of an answer: the official SDKs' own timeout; reasoning models are silent for minutes.
+#: From the request to the response head: the official SDKs' own timeout; reasoning models are silent for minutes.
 FIRST_BYTE_TIMEOUT_S: Final = 600.0
 
 #: Silence in a stream. Gateways that cut at 30 or 60 s cut long tool calls (users.md 9, 38).
@@ -95,68 +95,68 @@ IDLE_TIMEOUT_S: Final = 300.0
 #: Silence towards the client: load balancers close after 60 s, some after 30.
 KEEPALIVE_S: Final = 15.0
 
-#: Of a key of our own (failures.md 6.6); `secrets.token_urlsafe(32)` gives 43.
+#: Shortest Wiretape key; `secrets.token_urlsafe(32)` gives 43.
 KEY_CHARS_MIN: Final = 32
 
 #: A file that holds one key; signed tokens reach 8 KiB.
 KEY_FILE_BYTES_MAX: Final = 16 * 1024
 
-#: A key shorter than this is a word, such as `EMPTY`, and masking it would change what an upstream said.
+#: Shorter keys are words such as `EMPTY`; masking them would change what an upstream sent.
 MASKED_CHARS_MIN: Final = 8
 
 #: A request's body: images come as base64, and Quart's 16 MiB cut them (failures.md G14).
 REQUEST_BYTES_MAX: Final = 128 * 1024 * 1024
 
-#: As many as the hash has that it is for.
+#: As long as the hash it salts.
 SALT_BYTES: Final = 32
 
 #: From SIGTERM until running streams are ended; containers are killed after 30 s or more.
 SHUTDOWN_DRAIN_S: Final = 30.0
 
-#: An ordinary stream at its largest (failures.md V6), for those that began since the memory was looked at.
+#: Charged for each stream that started since memory was last measured: a large ordinary stream.
 MEMORY_A_STREAM_BYTES: Final = 256 * 1024
 
-#: Kept for one stream at its worst, three times the cap of an event (failures.md G13), and for a large request.
+#: Reserve for one stream at its worst, three times the largest event, and a large request.
 MEMORY_RESERVED_BYTES: Final = 32 * 1024 * 1024
 
-#: Between two looks at the memory: one costs 10 us.
+#: Between two measurements of memory; one costs 10 us.
 MEMORY_SAMPLE_S: Final = 0.25
 
-#: At once: 31 to 90 KB and three descriptors each (failures.md L01).
+#: Concurrent streams: 31 to 90 KB and three descriptors each.
 STREAMS_MAX: Final = 1_000
 
-#: Of silence, before a reader of `/events` gets a comment: proxies on the way close after 30 to 60 s.
+#: Silence before a reader of `/events` gets a comment: proxies in between close after 30 to 60 s.
 FOLLOW_KEEPALIVE_S: Final = 15.0
 
-#: What the log may still write at the end: stderr takes a line in microseconds, or nobody reads it.
+#: Time to write the last log lines at exit: stderr takes a line in microseconds unless its reader is gone.
 LOG_CLOSE_S: Final = 0.5
 
-#: Lines within this time of one that was written are written together: nobody sees it, and the thread sleeps.
+#: Log lines within this time are written together, so that the thread can sleep.
 LOG_GATHER_S: Final = 0.05
 
 #: Lines that wait for stderr: a burst of a thousand streams that end at once.
 LOG_LINES_MAX: Final = 2_000
 
-#: Lines of one write: what a pipe holds.
+#: Log lines in one write: what a pipe holds.
 LOG_TOGETHER_MAX: Final = 200
 
-#: One value of a log line; longer ones are messages of somebody else's.
+#: One value of a log line; longer ones are messages from elsewhere.
 LOG_VALUE_CHARS_MAX: Final = 2_000
 
-#: "Not found" is said at whole multiples of this after the request, so that its time does not tell a foreign stream
-#: from none: to look at the first part of a tape takes 5 ms, on a busy machine 20.
+#: "Not found" is sent at whole multiples of this after the request, so that its timing does not reveal another
+#: caller's stream: reading the first part of a tape takes 5 ms, on a busy machine 20.
 NOT_FOUND_STEP_S: Final = 0.05
 
-#: Records read without giving way to others: 3 ms with every fold of a summary.
+#: Records read before other tasks run: 3 ms with the summary fold.
 SLICE_RECORDS: Final = 100
 
 #: A running stream holds its client, its upstream and its tape.
 DESCRIPTORS_A_STREAM: Final = 3
 
-#: Kept for all else: listeners, the catalogue, the log, connections that are refused (P10).
+#: Reserve for everything else: listeners, the catalogue, the log, refused connections (P10).
 DESCRIPTORS_RESERVED: Final = 64
 
-#: Of an answer that says it failed; U11 sends 2 MB of HTML, and nobody reads more.
+#: Body of a failed response; U11 sends 2 MB of HTML.
 ERROR_BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 
 #: The last send of a response cannot be cancelled, so it has a deadline.
@@ -183,60 +183,56 @@ INFLATED_AT_ONCE: Final = 4
 #: Output of one decompression step: 64 KiB of text compressed twenty times would be 1.3 MB, and take 3 ms.
 INFLATE_STEP_BYTES_MAX: Final = 256 * 1024
 
-#: A request that is parsed on the loop: 1 ms; larger ones take a thread, or the loop would stall for everybody.
+#: A request parsed on the loop takes 1 ms; larger ones go to a thread so that other streams do not stall.
 PARSE_INLINE_BYTES_MAX: Final = 256 * 1024
 
-#: A wait that an upstream asks for is kept up to here; with a longer one the client decides for itself (U09).
+#: Longest Retry-After that Wiretape waits for; with a longer one the client decides (U09).
 RETRY_AFTER_MAX_S: Final = 10.0
 
-#: Before the second attempt, and doubled before each later one: three attempts at a port where nobody listens take
-#: less than 1 s (U01).
+#: Before the second attempt, doubled before each later one: three attempts at a closed port take less than 1 s (U01).
 RETRY_FIRST_S: Final = 0.25
 
-#: White space before the first byte that tells what an answer is.
+#: White space before the first byte that shows what a response is.
 SNIFF_BYTES_MAX: Final = 1_024
 
-#: All of one chat stream: a million frames of 250 bytes (failures.md G14).
+#: One whole chat stream: a million frames of 250 bytes.
 STREAM_BYTES_MAX: Final = 256 * 1024 * 1024
 
-#: A body of an exchange up to here is read whole, so that it can be sent again; a longer one is relayed as it comes.
+#: A request body up to this size is read whole so that it can be sent again; a larger one is relayed as it comes.
 UPLOAD_INLINE_BYTES_MAX: Final = 256 * 1024
 
 #: For a whole request body to arrive (C16).
 UPLOAD_TIMEOUT_S: Final = 60.0
 
-#: Emitted and not yet taken by the client; it goes on from the tape beyond that (C03: at most 1 MiB in the process).
+#: Frames emitted and not yet taken by the client; beyond it the client is served from the tape (C03).
 WINDOW_BYTES_MAX: Final = 512 * 1024
 
-#: Between two looks at what is too old, and at idle connections that their upstream will close.
+#: Between two runs of retention, and of the check for idle upstream connections.
 EXPIRE_EVERY_S: Final = 60.0
 
 #: After a second signal: to write the endings (P03).
 SHUTDOWN_GRACE_S: Final = 1.0
 
-#: Below it `doctor` says so: a fifth of what retention keeps by default.
+#: `doctor` warns below this: a fifth of what retention keeps by default.
 DISK_BYTES_FEW: Final = 1024**3
 
-#: Below it `doctor` calls it wrong: the largest stream and its request.
+#: `doctor` reports an error below this: the largest stream and its request.
 DISK_BYTES_NONE: Final = 384 * 1024**2
 
-#: Of an upstream's capability document; hermes-agent's has some 5 KB.
+#: An upstream's capability document; hermes-agent's has about 5 KB.
 DOCTOR_BODY_BYTES_MAX: Final = 1024 * 1024
 
 #: A deadline that is checked so late means that this process was suspended. Its sockets are then read for as long
 #: before any deadline is enforced.
 LATE_S: Final = 1.0
 
-#: For one answer that `doctor` asks for, from the name to the body.
+#: One request of `doctor`, from the name look-up to the body.
 DOCTOR_TIMEOUT_S: Final = 5.0
-
-#: Of one running stream: client, upstream, tape.
-STREAM_DESCRIPTORS: Final = 3
 
 #: 128 is the kernel's usual cap; 1,000 clients that reconnect at once must not be turned away.
 ACCEPT_BACKLOG: Final = 1_024
 
-#: Between two log lines that no connection can be accepted: hypercorn wrote 70 tracebacks a second.
+#: Between two log lines about failed accepts; hypercorn wrote 70 tracebacks a second.
 ACCEPT_LOG_S: Final = 1.0
 
 #: After a failed accept, as in trio.
@@ -244,7 +240,7 @@ ACCEPT_RETRY_S: Final = 0.1
 
 #: A request's body that the app has not received yet: four socket reads.
 BODY_AHEAD_BYTES_MAX: Final = 256 * 1024
-#: Between two looks whether the client has left while nothing is read from it: leaving must be noticed within 50 ms.
+#: Between two checks for a disconnect while nothing is read from the client: it must be noticed within 50 ms.
 LEFT_LOOK_S: Final = 0.04
 
 #: A client's connection without a request: above the 60 s of common load balancers and SDKs, so that they close first
@@ -267,7 +263,7 @@ SEND_PIECE_BYTES_MAX: Final = 16 * 1024
 #: Sends of one connection without waiting, before other tasks run: a checkpoint costs 3 us, a send 8.
 SENDS_A_TURN: Final = 16
 
-#: For a client that vanished; slow readers have our own deadline. Linux counts a window that stays small as no
+#: For clients that vanished; slow readers have a deadline of their own. Linux counts a window that stays small as no
 #: progress: with 30 s, a client that took 15 KB a second was reset at 30.4 s.
 TCP_USER_TIMEOUT_MS: Final = 120_000
 
@@ -277,21 +273,21 @@ SHUTDOWN_FLUSH_S: Final = 4.0
 #: TCP has sixteen bits for it.
 PORT_MAX: Final = 65_535
 
-#: Streams whose owner is remembered after somebody asked for them: 2 MB.
+#: Streams whose owner is remembered after a look-up: 2 MB.
 OWNERS_MAX: Final = 10_000
 
-#: Routes and models that are remembered to refuse streaming; a model's name is the caller's word.
+#: Routes and models remembered to refuse streaming; model names come from callers, so the number is bounded.
 UNSTREAMED_MAX: Final = 1_000
 
-#: Frames of one socket read before others have their turn, where it has very many: 64 KiB of empty events are 9,000
-#: frames and 100 ms. A read of honest frames has 300.
+#: Frames of one socket read before other tasks run: 64 KiB of empty events are 9,000 frames and 100 ms. An ordinary
+#: read has 300.
 FRAMES_A_TURN_MAX: Final = 128
 
-#: Of a caller's own key that is looked for in an upstream's error: shorter ones are words ("not-needed", "lm-studio").
+#: Shortest caller key to look for in an upstream's error; shorter ones are words ("not-needed", "lm-studio").
 CALLER_KEY_CHARS_MIN: Final = 20
 
-#: Of an answer that waits, because a caller's key is in it and nothing has said yet whether it is an error: the longest
-#: one captured has 3 KB, and nearly all begin with the word.
+#: Bytes of a response that wait because they contain the caller's key and may be an error: the longest captured
+#: error has 3 KB, and nearly all begin with the word.
 JUDGED_BYTES_MAX: Final = 16 * 1024
 
 #: Calls with equal caller, id, name and arguments that are compared with a result, the latest ones: a provider that
@@ -306,11 +302,11 @@ DIGESTED_BYTES_MAX: Final = 512 * 1024
 #: request has an image in its middle.
 REQUEST_END_BYTES: Final = 512 * 1024
 
-#: How often a start looks again past readers that look whether a server runs, and after how long: each of them holds
-#: the lock for 10 us. Half a second together, for a reader that was stopped inside.
+#: How often and after how long a start tries the folder lock again: commands that check for a running server hold it
+#: for 10 us. Half a second in all.
 LOCK_LOOKS_MAX: Final = 100
 LOCK_LOOK_S: Final = 0.005
 
-#: Pauses before a call that nobody knows is looked for again, while the upstream is awaited: a stream ends within
-#: 0.25 s after its client has its last frame (DRAIN_TIMEOUT_S).
+#: Pauses before an unknown call is looked up again while the upstream works: a stream ends within 0.25 s after its
+#: client has the last frame (DRAIN_TIMEOUT_S).
 LOOK_UP_AGAIN_S: Final = (0.02, 0.1, 0.5)

@@ -16,7 +16,7 @@ from wiretape.events.core.json_text import as_object, parse
 
 from ..config.model import Config, Route, Target
 from ..config.urls import request_target, upstream_url
-from ..limits import DISK_BYTES_FEW, DISK_BYTES_NONE, DOCTOR_BODY_BYTES_MAX, DOCTOR_TIMEOUT_S, STREAM_DESCRIPTORS
+from ..limits import DESCRIPTORS_A_STREAM, DISK_BYTES_FEW, DISK_BYTES_NONE, DOCTOR_BODY_BYTES_MAX, DOCTOR_TIMEOUT_S
 from ..security.headers import masked, to_upstream
 from ..server.server import BindError, listening
 from ..upstream.errors import RefusedError
@@ -106,10 +106,10 @@ def _folder(root: Path) -> Iterator[Check]:
 
 def _descriptors(config: Config) -> Check:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = config.streams_max * STREAM_DESCRIPTORS
+    needed = config.streams_max * DESCRIPTORS_A_STREAM
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return Check("descriptors", "ok", "unlimited" if soft == resource.RLIM_INFINITY else str(soft))
-    enough = f"{soft}: enough for {soft // STREAM_DESCRIPTORS} streams at once"
+    enough = f"{soft}: enough for {soft // DESCRIPTORS_A_STREAM} streams at once"
     return Check("descriptors", "note", f"{enough}, but streams_max is {config.streams_max} (ulimit -n {needed})")
 
 

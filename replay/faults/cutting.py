@@ -1,23 +1,27 @@
-"""Make a failing tape from a good one: cut at a place, with an ending, and its parent in the header."""
+"""Cut recordings: list every prefix of a conversation, and make a failing tape from a good one."""
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Literal
+from itertools import accumulate
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 
 from ..playback.played import as_played
-from ..playback.player import ORIGINAL, script_of
+from ..playback.player import ORIGINAL, attempts_of, script_of
 from ..redaction.redact import redact
 from ..seal import seal
 from ..sealed.load import parse
 from ..sealed.sealed import MARK, encode
 from .faults import overlay
 
-__all__ = ["CutEnding", "cut"]
+__all__ = ["CutEnding", "Prefix", "Unit", "cut", "prefixes_of"]
 
 CutEnding = Literal["reset", "eof", "stall", "cut"]
+Unit = Literal["frames", "bytes"]
+
+_RECEIVED: Final = frozenset({"frame", "rest", "body"})
 
 
 def cut(data: bytes, place: str, ending: CutEnding, *, stream: int | None = None, name: str = "") -> bytes:
@@ -42,3 +46,33 @@ def cut(data: bytes, place: str, ending: CutEnding, *, stream: int | None = None
         kept |= {"streams": len(left), "parent": {"name": name, **parent} if name else parent}
         return encode(kept, left)
     raise TapeError(f"stream {stream} has no {place}" if stream is not None else f"no stream has a {place}")
+
+
+class Prefix(NamedTuple):
+    """The first bytes of one stream of a conversation; the streams before it are complete."""
+
+    #: Its position, from 0.
+    stream: int
+    bytes: int
+    #: Complete frames in these bytes.
+    frames: int
+
+    def __str__(self) -> str:
+        return f"stream{self.stream + 1}-byte{self.bytes}"
+
+    def fault(self, end: str) -> str:
+        """Return the fault that cuts here; `end` is one of its kinds."""
+        return f"{end}@byte:{self.bytes}#{self.stream + 1}"
+
+
+def prefixes_of(streams: Sequence[Sequence[Record]], unit: Unit) -> list[Prefix]:
+    """Return all prefixes in order; raise ValueError for an unknown unit."""
+    if unit not in get_args(Unit):
+        raise ValueError(f"prefixes are of {' or '.join(get_args(Unit))}, not {unit!r}")
+    found: list[Prefix] = []
+    for stream, records in enumerate(streams):
+        sizes = [len(record.raw or b"") for record in attempts_of(records)[-1] if record.kind in _RECEIVED]
+        ends = [0, *accumulate(sizes)]
+        for frames, (end, following) in enumerate(zip(ends, [*ends[1:], ends[-1] + 1], strict=True)):
+            found += [Prefix(stream, at, frames) for at in range(end, following if unit == "bytes" else end + 1)]
+    return found

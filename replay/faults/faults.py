@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import Final
 
 from wiretape.events.core.errors import WiretapeError
-from wiretape.events.core.json_text import as_object, dumps
+from wiretape.events.core.json_text import dumps
 
 from ..normalize.dialect_words import error_frame, without_finish
-from ..playback.script import Fault, Script, Step, json_answer
-from .places import Place, PlacedFrame, PlaceError, Places, place_of
+from ..playback.script import Fault, Script, Step, cut_at, json_answer, spliced
+from .places import Place, PlaceError, Places, place_of
 
 __all__ = ["KINDS", "FaultError", "Faults", "Overlay", "overlay"]
 
@@ -107,19 +107,13 @@ class Faults:
 
 def _is_answer(recorded: Script, script: Script) -> bool:
     """Return whether a client sees a proper response: it ends as recorded, with its finish or its last frame."""
-    if _end_of(script) != _end_of(recorded):
+    ends = [(each.unanswered, each.status, each.fault) for each in (recorded, script)]
+    if ends[0] != ends[1]:
         return False
-    before, after = _Body(recorded).places, _Body(script).places
-    if before.body == after.body:
-        return True
+    before, after = Places(recorded.body), Places(script.body)
     if not before.frames:
         return len(after.body) >= len(before.body)
-    return not (before.finish or before.done) or bool(after.finish or after.done)
-
-
-def _end_of(script: Script) -> tuple[object, ...]:
-    fault = next((what for _, what in script.steps if isinstance(what, Fault)), None)
-    return script.unanswered, script.status, fault
+    return before.body == after.body or not (before.finish or before.done) or bool(after.finish or after.done)
 
 
 # -- parsing ----------------------------------------------------------------------------------------------------------
@@ -212,132 +206,62 @@ def _attempt(word: str) -> _Apply | None:
 # -- applying ---------------------------------------------------------------------------------------------------------
 
 
-class _Body:
-    """The chunks of a response, to change and to turn into a script again."""
-
-    def __init__(self, script: Script) -> None:
-        self._script = script
-        self.chunks = [(delay_s, what) for delay_s, what in script.steps if isinstance(what, bytes)]
-        self._end = next((step for step in script.steps if isinstance(step.what, Fault)), None)
-        self.places = Places(b"".join(data for _, data in self.chunks))
-
-    def replace(self, start: int, end: int, new: bytes) -> Script:
-        """Replace bytes; the new ones arrive when the first of the old ones did."""
-        chunks: list[tuple[float, bytes]] = []
-        at, placed = 0, False
-        for delay_s, data in self.chunks:
-            after = at + len(data)
-            kept = data[: max(0, start - at)] if start < after else data
-            if not placed and start < after:
-                kept, placed = kept + new, True
-            kept += data[max(0, end - at) :] if start < after else b""
-            chunks.append((delay_s, kept))
-            at = after
-        self.chunks = chunks if placed or not new else [*chunks, (0.0, new)]
-        return self.script()
-
-    def end_at(self, kept: int, tail: bytes, fault: Fault | None) -> None:
-        """Keep so many bytes, then add a tail and an end without delay."""
-        chunks: list[tuple[float, bytes]] = []
-        at = 0
-        for delay_s, data in self.chunks:
-            if at >= kept and not tail:
-                break
-            kept_here = data[: max(0, kept - at)]
-            at += len(data)
-            if at > kept:  # a shortened frame arrives with the read that it is from
-                kept_here, tail = kept_here + tail, b""
-            chunks.append((delay_s, kept_here))
-        self.chunks = [*chunks, (0.0, tail)] if tail else chunks
-        self._end = Step(0.0, fault) if fault is not None else None
-
-    def script(self) -> Script:
-        """Return the script, with a content length that the body reaches or, with a fault, falls short of."""
-        size = sum(len(data) for _, data in self.chunks)
-        steps = [Step(delay_s, data) for delay_s, data in self.chunks]
-        headers: list[tuple[bytes, bytes]] = []
-        for name, value in self._script.headers:
-            length = size
-            if self._end is not None:
-                length = max(int(value) if value.isdigit() else 0, size + 1)
-            headers.append((name, b"%d" % length if name.lower() == b"content-length" else value))
-        return replace(self._script, steps=[*steps, self._end] if self._end else steps, headers=headers)
-
-    def frame(self, place: Place) -> PlacedFrame | None:
-        """Return the frame that a place names."""
-        frames = self.places.frames
-        match place.word:
-            case "frame":
-                return frames[place.number - 1] if 1 <= place.number <= len(frames) else None
-            case "usage":
-                return next((frame for frame in frames if as_object(frame.value).get("usage")), None)
-            case "finish":
-                return self.places.finish
-            case _:
-                return self.places.done
-
-
 def _ended(script: Script, place: Place, fault: Fault | None) -> Script | None:
     if script.unanswered is not None:
         return None
     if place.word == "start" and fault is not None:  # not even a head
         return replace(script, unanswered=fault)
-    body = _Body(script)
-    point = body.places.point(place)
-    if point is None:
-        return None
-    body.end_at(point.kept, point.tail, fault)
-    return body.script()
+    point = Places(script.body).point(place)
+    return None if point is None else cut_at(script, point.kept, point.tail, fault)
 
 
 def _with_error(script: Script, place: Place, message: str) -> Script | None:
-    body = _Body(script)
-    point = body.places.point(place) if script.unanswered is None and body.places.dialect else None
+    places = Places(script.body)
+    point = places.point(place) if script.unanswered is None and places.dialect else None
     if point is None:
         return None
-    body.end_at(point.kept if point.tail else body.places.whole_frames(point.kept), point.tail, None)
-    body.chunks.append((0.0, error_frame(body.places.dialect, message, len(body.places.frames))))
-    return body.script()
+    cut = cut_at(script, point.kept if point.tail else places.whole_frames(point.kept), point.tail)
+    frame = error_frame(places.dialect, message, len(places.frames))
+    return spliced(replace(cut, steps=[*cut.steps, Step(0.0, frame)]), [])
 
 
 def _without_frame(script: Script, place: Place) -> Script | None:
-    body = _Body(script)
-    frame = body.frame(place)
+    places = Places(script.body)
+    frame = places.frame(place)
     if frame is None:
         return None
-    left = without_finish(body.places.dialect, frame.value) if place.word == "finish" else None
-    return body.replace(frame.start, frame.end, b"" if left is None else frame.with_value(left))
+    left = without_finish(places.dialect, frame.value) if place.word == "finish" else None
+    return spliced(script, [(frame.start, frame.end, b"" if left is None else frame.with_value(left))])
 
 
 def _with_frame_twice(script: Script, place: Place) -> Script | None:
-    body = _Body(script)
-    frame = body.frame(place)
+    body = script.body
+    frame = Places(body).frame(place)
     if frame is None:
         return None
-    data = body.places.body
-    return body.replace(frame.end - 1, frame.end, data[frame.end - 1 : frame.end] + data[frame.start : frame.end])
+    last = frame.end - 1  # the copy arrives with the last byte of the frame
+    return spliced(script, [(last, frame.end, body[last : frame.end] + body[frame.start : frame.end])])
 
 
 def _rechunked(script: Script, value: str) -> Script | None:
     """Return the same bytes in other chunks, each at the time of its last byte."""
-    body = _Body(script)
-    data, size = body.places.body, len(body.places.body)
-    if not size:
+    body = script.body
+    if not body:
         return None
-    by_frame = [frame.end for frame in body.places.frames] if value == "frame" else []
-    ends = range(int(value), size, int(value)) if value.isdigit() else by_frame
-    times = list(accumulate(delay_s for delay_s, _ in body.chunks))
-    sizes = list(accumulate(len(chunk) for _, chunk in body.chunks))
-    chunks: list[tuple[float, bytes]] = []
+    by_frame = [frame.end for frame in Places(body).frames] if value == "frame" else []
+    ends = range(int(value), len(body), int(value)) if value.isdigit() else by_frame
+    old = [(delay_s, len(what)) for delay_s, what in script.steps if isinstance(what, bytes)]
+    times, sizes = (list(accumulate(column)) for column in zip(*old, strict=True))
+    steps: list[Step] = []
     start, last, number = 0, 0.0, 0
-    for end in sorted({*ends, size}):
+    for end in sorted({*ends, len(body)}):
         while sizes[number] < end:
             number += 1
-        chunks.append((times[number] - last, data[start:end]))
+        steps.append(Step(times[number] - last, body[start:end]))
         start, last = end, times[number]
-    rest = times[-1] - last
-    body.chunks = [*chunks, (rest, b"")] if rest > 0 else chunks
-    return replace(body.script(), apart=True)
+    if times[-1] > last:
+        steps.append(Step(times[-1] - last, b""))
+    return replace(script, steps=[*steps, *(step for step in script.steps if isinstance(step.what, Fault))], apart=True)
 
 
 def _slowed(script: Script, seconds: float) -> Script | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from wiretape.events.core.json_text import ABSENT, dumps, parse
+from wiretape.events.core.json_text import ABSENT, as_object, dumps, parse
 from wiretape.events.wire.sse import Decoder
 
 from ..normalize.dialect_words import Dialect, call_pieces, dialect_of, finishes, has_text, shortened, terminates
@@ -124,8 +124,20 @@ class Places:
             case "tool":
                 return self._in_arguments(place)
             case _:
-                found = self.finish if place.word == "finish" else self.done
+                found = self.frame(place)
                 return Point(found.start) if found is not None else None
+
+    def frame(self, place: Place) -> PlacedFrame | None:
+        """Return the frame that a place names."""
+        match place.word:
+            case "frame":
+                return self.frames[place.number - 1] if 1 <= place.number <= len(self.frames) else None
+            case "usage":
+                return next((frame for frame in self.frames if as_object(frame.value).get("usage")), None)
+            case "finish":
+                return self.finish
+            case _:
+                return self.done
 
     def whole_frames(self, kept: int) -> int:
         """Return how many of these bytes are whole frames: after half a line, another frame could not be read."""

@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 import pytest
 
+from ..faults.cutting import Prefix
 from ..faults.faults import FaultError, Faults
-from ..faults.prefixes import Prefix
 from ..matching.match import How
 from ..playback.player import INSTANT, Speed
 from ..serving.answers import Ids

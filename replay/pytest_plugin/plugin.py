@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from ..faults.prefixes import Prefix
+    from ..faults.cutting import Prefix
     from ..sealed.load import Recording
     from .plan import Mode, Sharing
     from .tape import Tape
@@ -170,7 +170,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     item = metafunc.definition
     if "tape" not in metafunc.fixturenames or not any("prefixes" in each.kwargs for each in item.iter_markers("tape")):
         return
-    from ..faults.prefixes import prefixes_of
+    from ..faults.cutting import prefixes_of
     from .plan import files_of, is_live, marked
 
     unit, files = marked(item).get("prefixes"), files_of(item)

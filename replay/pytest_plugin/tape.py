@@ -23,8 +23,8 @@ from ..compare.bytes import ending_of
 from ..compare.compare import compare, verdict
 from ..compare.shape import compare_shapes
 from ..compare.verify import age_of
+from ..faults.cutting import Prefix, Unit, prefixes_of
 from ..faults.faults import FaultError, Faults
-from ..faults.prefixes import Prefix, Unit, prefixes_of
 from ..matching.compared_request import blank, request_of
 from ..matching.key import key_of
 from ..playback.script import Request, Script

@@ -12,7 +12,7 @@ from ..faults.faults import Faults
 from ..matching.compared_request import Prepare, prepare_of
 from ..matching.match import Deck, How, Miss, Taken
 from ..playback.player import INSTANT, Side, Speed, each_attempt, script_of
-from ..playback.script import Fault, Request, Script
+from ..playback.script import Request, Script
 from ..sealed.load import Recording, load
 from .fresh_ids import FreshIds
 
@@ -106,7 +106,7 @@ class Answers:
         return Answer(
             taken=taken,
             script=taken.over(script),
-            faulty=faulty != recorded and _content(faulty) != _content(recorded),
+            faulty=_content(faulty) != _content(recorded),
             fresh=script != faulty,
             recorded=script == recorded,
         )
@@ -114,6 +114,4 @@ class Answers:
 
 def _content(script: Script) -> tuple[object, ...]:
     """Return what a client can tell apart, without read boundaries and delays."""
-    body = b"".join(what for _, what in script.steps if isinstance(what, bytes))
-    ends = [what for _, what in script.steps if isinstance(what, Fault)]
-    return script.status, body, ends[:1], script.unanswered
+    return script.status, script.body, script.fault, script.unanswered

@@ -6,15 +6,14 @@ matched with the recorded id, and the response names the new one again.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, Final
 
 from wiretape.events.core.json_text import is_list, is_object, parse
 from wiretape.events.wire.sse import Decoder
 
 from ..matching.key import IDS
-from ..playback.script import Request, Script, Step
+from ..playback.script import Request, Script, Splice, spliced
 
 __all__ = ["FreshIds"]
 
@@ -31,8 +30,6 @@ _RANDOM: Final = re.compile(rb"(?<![a-z0-9])[a-z0-9]{%d}(?![a-z0-9])" % _CHARS)
 _KNOWN_MAX: Final = 200_000
 #: Members that a model or a tool fills.
 _CONTENT: Final = frozenset({"arguments", "input", "metadata", "tools"})
-
-_Edit = tuple[int, int, bytes]
 
 
 class FreshIds:
@@ -72,9 +69,9 @@ class FreshIds:
     ) -> Script:
         """Return the response of a stream with new ids. A GET makes no object, so known ids keep their new name."""
         self._served += 1
-        body = b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
+        body = script.body
         own = _ids(body)
-        edits: list[_Edit] = []
+        edits: list[Splice] = []
         for found in _MEMBER.finditer(body):
             old = found[1]
             known, by = self._latest.get((conversation, old), (b"", place))
@@ -84,7 +81,7 @@ class FreshIds:
                 edits.append((*found.span(1), known))
             elif old in own:
                 edits.append((*found.span(1), self._new(old, place, conversation)))
-        return _edited(script, edits) if edits else script
+        return spliced(script, edits) if edits else script
 
     def _new(self, old: bytes, place: int, conversation: int) -> bytes:
         prefix = _PREFIX.match(old)
@@ -95,33 +92,6 @@ class FreshIds:
         if len(self._recorded) > _KNOWN_MAX:
             del self._recorded[next(iter(self._recorded))]
         return new
-
-
-def _edited(script: Script, edits: Sequence[_Edit]) -> Script:
-    grown = sum(len(new) - (end - start) for start, end, new in edits)
-    headers = [
-        (name, b"%d" % (int(value) + grown) if name.lower() == b"content-length" else value)
-        for name, value in script.headers
-    ]
-    return replace(script, steps=list(_steps(script.steps, edits)), headers=headers)
-
-
-def _steps(steps: Sequence[Step], edits: Sequence[_Edit]) -> Iterator[Step]:
-    """Keep the chunks; a new id is in the chunk in which the old one began."""
-    waiting = list(reversed(edits))
-    at = done = 0  # the start of this chunk, and the end of the last edit
-    for delay_s, what in steps:
-        if not isinstance(what, bytes):
-            yield Step(delay_s, what)
-            continue
-        end, parts = at + len(what), list[bytes]()
-        while waiting and waiting[-1][0] < end:
-            start, after, new = waiting.pop()
-            parts += [what[max(0, done - at) : start - at], new]
-            done = after
-        parts.append(what[max(0, done - at) :])
-        yield Step(delay_s, b"".join(parts))
-        at, done = end, max(done, end)
 
 
 def _ids(data: bytes) -> set[bytes]:

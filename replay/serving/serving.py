@@ -9,7 +9,7 @@ from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.json_text import dumps
 
 from ..matching.match import MISS_STATUS, NO_RETRY, Miss
-from ..playback.script import Fault, Request, Script, json_answer
+from ..playback.script import Request, Script, json_answer
 from ..playback.server import Served, place_of_fault
 from ..redaction.redact import shown_path
 from .answers import Answers
@@ -82,5 +82,5 @@ def _described(script: Script) -> str:
     if script.unanswered is not None:
         return f"no response, {script.unanswered.value}"
     chunks = [what for _, what in script.steps if isinstance(what, bytes) and what]
-    faults = [what.value for _, what in script.steps if isinstance(what, Fault)]
-    return f"{script.status}, {sum(map(len, chunks))} bytes in {len(chunks)} chunks, {[*faults, 'complete'][0]}"
+    end = script.fault.value if script.fault is not None else "complete"
+    return f"{script.status}, {sum(map(len, chunks))} bytes in {len(chunks)} chunks, {end}"

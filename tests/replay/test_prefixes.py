@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tapes import Turn, asking, exchange, records_of, text
+from wiretape.replay.faults.cutting import Prefix, prefixes_of
 from wiretape.replay.faults.faults import Faults
-from wiretape.replay.faults.prefixes import Prefix, prefixes_of
 from wiretape.replay.playback.player import script_of
 from wiretape.replay.playback.script import Script
 

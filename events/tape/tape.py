@@ -79,56 +79,45 @@ class Recorder:
         records.append(self.record("attempt", t, keys))
         return records
 
-    def drip(self, t: int, data: bytes) -> bool:
-        """Take a read that only continues an unfinished frame, and return whether it was one; otherwise do nothing."""
-        if not self._pending_bytes or len(data) > SLICE_BYTES or not self.decoder.drip(data):
-            return False
-        self._take(t, data)
-        self._pending_bytes += len(data)
-        self._cuts.append(self._read_t)
-        self._cuts.append(self._pending_bytes)
-        return True
-
     def read(self, t: int, data: bytes) -> list[Record]:
         """Return a record for each frame that this read completed."""
         return list(self.each(t, data))
 
     def each(self, t: int, data: bytes) -> Iterator[Record]:
-        """Yield the same records one by one, framing a large read in slices; it must be read to its end."""
+        """Yield the same records one by one; the iterator must be taken to its end.
+
+        A large read is framed in slices. It stays one read, because a cut at the time of its own frame is not recorded.
+        """
         assert data, "an empty read is no read"
         self._take(t, data)
         limit = self.decoder.overflow
-        if not self.beyond or not limit:
-            yield from self._framed(data)
-            if self.beyond and self.decoder.overflow:
-                yield from self.rest(self._read_t)
-        elif self.beyond == "body":
-            yield self.record("body", self._read_t, NO_KEYS, data)
-        else:
-            yield self.record("rest", self._read_t, {"limit": limit}, data, verbatim=False)
-
-    def _framed(self, data: bytes) -> Iterator[Record]:
-        """Frame a read in slices that end with a frame where one ends in time.
-
-        It stays one read, because a cut at the time of its own frame is not recorded.
-        """
+        if limit and self.beyond:
+            yield self._beyond(data, limit)
+            return
         at, size = 0, len(data)
         while at < size:
             if self.decoder.overflow:
                 self.decoder.keep(data[at:])
                 self._cut(self._read_t, size - at)
-                return
+                break
             end = size
             if size - at > 2 * SLICE_BYTES:
                 found = data.find(b"\n\n", at + SLICE_BYTES, at + 2 * SLICE_BYTES)
                 end = at + 2 * SLICE_BYTES if found < 0 else found + 2
-            piece = data[at:end] if end - at < size else data
-            frames = self.decoder.feed(piece)
+            frames = self.decoder.feed(data[at:end])
             if frames:
-                yield from self._frame_records(frames, self._read_t, len(piece))
+                yield from self._frame_records(frames, self._read_t, end - at)
             else:
-                self._cut(self._read_t, len(piece))
+                self._cut(self._read_t, end - at)
             at = end
+        if self.beyond and self.decoder.overflow:
+            yield from self.rest(self._read_t)
+
+    def _beyond(self, data: bytes, limit: str) -> Record:
+        """Return a read after an event above a limit, which is not framed."""
+        if self.beyond == "body":
+            return self.record("body", self._read_t, NO_KEYS, data)
+        return self.record("rest", self._read_t, {"limit": limit}, data, verbatim=False)
 
     def body(self, t: int, data: bytes, keys: Mapping[str, Any] = NO_KEYS) -> Record:
         """Return a read of an answer that is not a stream."""

@@ -90,19 +90,6 @@ class Decoder:
         """Return a new decoder with the same limits."""
         return Decoder(self._line_bytes_max, self._event_bytes_max)
 
-    def drip(self, read: bytes) -> bool:
-        """Take a read that only continues a line of an unfinished frame, and return whether it was one.
-
-        Where it was none, nothing happened. Of a frame that comes in single bytes nearly every read is one (U27).
-        """
-        pending = self._pending
-        if not pending or self._carriage_returns or b"\n" in read or b"\r" in read or self._closed:
-            return False
-        if len(pending) + len(read) > self.harmless_bytes:
-            return False
-        pending += read
-        return True
-
     def feed(self, read: bytes) -> list[Frame]:
         """Return the frames that this read completed."""
         if self._closed or self.overflow:

@@ -336,8 +336,6 @@ class Relay:
         recording = self.recording
         t, data = recording.t(read.t), read.data
         self._received_bytes += len(data)
-        if recording.recorder.drip(t, data):
-            return ""  # it only prolongs a frame that has begun
         large = data.count(b"\n") > 8 * FRAMES_A_TURN_MAX
         with trio.CancelScope(shield=True) if large else nullcontext():  # the whole read, before anything ends it
             for records, frames in recording.read(t, data, FRAMES_A_TURN_MAX if large else inf):

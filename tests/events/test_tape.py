@@ -24,15 +24,12 @@ Reads = list[tuple[int, bytes]]
 few = settings(max_examples=2_000 if os.environ.get("WIRETAPE_LAWS") == "full" else 100)
 
 
-def recorded(
-    upstream: Reads, decoder: Decoder | None = None, end: int = 1 << 40, *, drips: bool = False
-) -> list[Record]:
+def recorded(upstream: Reads, decoder: Decoder | None = None, end: int = 1 << 40) -> list[Record]:
     """A whole tape of one attempt."""
     recorder = Recorder(decoder)
     records = [recorder.record("open", 0, {"format": 1})]
     for t, data in upstream:
-        if not drips or not recorder.drip(t, data):
-            records += recorder.read(t, data)
+        records += recorder.read(t, data)
         if recorder.decoder.overflow:
             break
     return [*records, *recorder.rest(end), recorder.end(end, {"cause": "eof"})]
@@ -50,35 +47,6 @@ def sealed(body: bytes) -> bytes:
 def read_back(tape: bytes, reader: Reader | None = None) -> tuple[list[Record], list[Damage], bytes]:
     reader = reader or Reader()
     return reader.feed(tape), reader.damage, reader.torn
-
-
-def test_only_what_prolongs_a_line_is_a_drip() -> None:
-    recorder = Recorder(Decoder(20, 20))
-    assert not recorder.drip(1, b"d"), "nothing has begun"
-    recorder.read(1, b"d")
-    assert recorder.drip(2, b"ata: 1")
-    assert not recorder.drip(3, b"\n")
-    assert not recorder.drip(3, b"\r")
-    assert recorder.drip(3, b"2" * 13), "up to the limit"
-    assert not recorder.drip(4, b"3")
-    assert not recorder.drip(4, b"4" * 5_000), "framed in slices"
-    recorder.read(5, b"\n\n")
-    (record,) = [*recorder.rest(6)]
-    assert record.keys["cuts"] == [[1, 1], [2, 7], [3, 20], [5, 22]]
-    assert record.keys["limit"] == "event"
-
-
-def test_after_a_carriage_return_nothing_is_a_drip() -> None:
-    recorder = Recorder()
-    assert len(recorder.read(1, b"data: 1\r\n\r\ndata")) == 1
-    assert not recorder.drip(2, b":")
-
-
-def test_a_closed_decoder_takes_no_drip() -> None:
-    decoder = Decoder()
-    decoder.feed(b"data")
-    decoder.close()
-    assert not decoder.drip(b":")
 
 
 # -- L2 ---------------------------------------------------------------------------------------------------------------
@@ -130,13 +98,6 @@ def test_a_tape_gives_back_what_was_read(body: bytes, sizes: list[int], times: l
         assert kept == [t for t, _ in upstream]
     assert again[-1].keys["bytes"] == len(body)
     assert again[-1].keys["sha256"] == hashlib.sha256(body).hexdigest()
-
-
-@few
-@given(body=BYTES, sizes=SIZES, times=TIMES, limit=st.integers(1, 30) | st.just(1_000))
-def test_a_drip_is_a_read_like_any_other(body: bytes, sizes: list[int], times: list[int], limit: int) -> None:
-    upstream = cut(body, sizes, times)
-    assert recorded(upstream, Decoder(limit, limit), drips=True) == recorded(upstream, Decoder(limit, limit))
 
 
 @given(body=BYTES, sizes=SIZES, limit=st.integers(1, 30))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add"]
 
+_All = Annotated[bool, typer.Option("--all", help="Show every difference, not only the first.")]
+
 
 def add(app: typer.Typer) -> None:
     """Add these verbs to the command line."""
@@ -32,7 +34,7 @@ def _diff(
     b: Annotated[Path, typer.Argument(metavar="B", help="Another tape or folder.")],
     *,
     level: Annotated[str, typer.Option(metavar="content|bytes", help="What to compare.")] = "content",
-    all_: Annotated[bool, typer.Option("--all", help="Show every difference, not only the first.")] = False,
+    all_: _All = False,
     json_: AsJson = False,
 ) -> None:
     """Compare two recordings.
@@ -80,7 +82,7 @@ def _verify(
         typer.Option(metavar="NAME", help="Environment variable with the upstream's key.", show_default=False),
     ] = None,
     due: Annotated[bool, typer.Option("--due", help="Only if the tape is older than the limit in its header.")] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Show every difference, not only the first.")] = False,
+    all_: _All = False,
     json_: AsJson = False,
 ) -> None:
     """Compare a tape with its live upstream.

@@ -22,9 +22,8 @@ from rich.text import Text
 from wiretape.events.chat.write import Envelope, payloads
 from wiretape.events.core.json_text import as_object, dumps, parse
 from wiretape.events.core.model import Event, Finish, Terminator, TextDelta, ToolArgumentsDelta, ToolCallStarted, Usage
-from wiretape.events.emit import Emitter, Summariser
-from wiretape.events.folds.message import Message
-from wiretape.events.folds.wire import Wire
+from wiretape.events.emit import Summariser, events, summarise
+from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import encode
 from wiretape.proxy.api.summary import summary_json
@@ -48,13 +47,9 @@ _SENTENCE: Final = "A tape keeps every byte of a stream, its timing, and how it 
 _INTRODUCTION: Final = "A scripted upstream, the real proxy and a plain client, all on this machine."
 
 
-def _hide(_: object) -> None:
-    """Show nothing."""
-
-
-def _frames(*events: Event) -> list[bytes]:
+def _frames(*written: Event) -> list[bytes]:
     """Write events as an upstream does."""
-    return [encode(payload) for payload in payloads(events, Envelope("chatcmpl-demo", "demo", 1_700_000_000))]
+    return [encode(payload) for payload in payloads(written, Envelope("chatcmpl-demo", "demo", 1_700_000_000))]
 
 
 def _call(number: int, name: str, id: str, arguments: str) -> list[Event]:  # noqa: A002 - the field's name
@@ -116,22 +111,17 @@ class Client:
     def __init__(self) -> None:
         self.status = 0
         self.stream = ""
-        self.message = Message()
-        self.wire = Wire()
-        self._recorder = Recorder()
-        self._events: list[Event] = []
-        self._emitter = Emitter("transparent", self._events.append)
-        self._emitter.feed(self._recorder.record("open", 0, {"format": 1, "stream": "seen", "dialect": "chat"}))
+        self.summary = StreamSummary()
 
     @property
     def finish(self) -> str:
         """The finish reason, or an empty text."""
-        return "".join(choice.finish for choice in self.message.choices.values())
+        return "".join(choice.finish for choice in self.summary.message.choices.values())
 
     @property
     def error(self) -> str:
         """The error that an SDK would raise, or an empty text."""
-        return self.wire.error.message if self.wire.error is not None else ""
+        return self.summary.wire.error.message if self.summary.wire.error is not None else ""
 
     async def ask(self, url: str, scene: Scene, show: Callable[[RenderableType], None]) -> None:
         """Request a scene, and show its text and calls as they arrive."""
@@ -139,35 +129,44 @@ class Client:
         body = dumps({"model": scene.model, "stream": True, "messages": messages})
         headers = {"Content-Type": "application/json", "Authorization": "Bearer demo"}
         request = httpx.Request("POST", f"{url}/v1/chat/completions", content=body, headers=headers)
-        view = TextView()
+        view, recorder, shown = TextView(), Recorder(), 0
+        records = [recorder.record("open", 0, {"format": 1, "stream": "seen", "dialect": "chat"})]
         async with UpstreamTransport() as transport:
             response = await transport.handle_async_request(request)
             self.status, self.stream = response.status_code, response.headers.get("x-wiretape-stream", "")
             async with body_of(response) as answer:
                 while (read := await answer.receive()) is not None:
-                    for event in self._events_of(int(read.t * 1_000_000), read.data):
-                        if text := view.add(event):
-                            show(text)
-
-    def _events_of(self, t: int, data: bytes) -> Iterator[Event]:
-        for record in self._recorder.read(t, data):
-            self._emitter.feed(record)
-        for event in self._events:
-            self.message.apply(event)
-            self.wire.apply(event)
-            yield event
-        self._events.clear()
+                    records += recorder.read(int(read.t * 1_000_000), read.data)
+                    seen = list(events(records, repairs=False))
+                    for text in filter(None, map(view.add, seen[shown:])):
+                        show(text)
+                    shown = len(seen)
+        self.summary = summarise(records)
 
     def to_json(self) -> dict[str, Any]:
         """Return the client's side for `--json`."""
+        message = self.summary.message
         return {
             "status": self.status,
-            "text": self.message.text(),
-            "tools": [dict(zip(("id", "name", "arguments"), call, strict=True)) for call in self.message.calls()],
+            "text": message.text(),
+            "tools": [dict(zip(("id", "name", "arguments"), call, strict=True)) for call in message.calls()],
             "finish": self.finish or None,
             "error": self.error or None,
-            "done": self.wire.terminated,
+            "done": self.summary.wire.terminated,
         }
+
+    def lines(self) -> Iterator[Text]:
+        """Yield the client's side for people."""
+        message = self.summary.message
+        yield Text(f"status {self.status}")
+        if text := message.text().strip():
+            yield Text(f"text: {text}")
+        for id_, name, arguments in message.calls():
+            yield Text(f"tool call {id_}: {name} {arguments}")
+        done = "yes" if self.summary.wire.terminated else "no"
+        yield Text(f"finish_reason: {self.finish or 'none'}, [DONE]: {done}")
+        if self.error:
+            yield Text(f"error: {self.error}", style="bold red")
 
 
 class Played(NamedTuple):
@@ -183,19 +182,8 @@ class Played(NamedTuple):
         table = Table(box=SIMPLE, expand=False, header_style="bold")
         table.add_column("what the client received", overflow="fold", ratio=1)
         table.add_column("what the tape shows", overflow="fold", ratio=1)
-        table.add_row(Group(*_client_side(self.client)), Group(*_tape_side(self.tape)))
+        table.add_row(Group(*self.client.lines()), Group(*_tape_side(self.tape)))
         return table
-
-
-def _client_side(client: Client) -> Iterator[Text]:
-    yield Text(f"status {client.status}")
-    if text := client.message.text().strip():
-        yield Text(f"text: {text}")
-    for id_, name, arguments in client.message.calls():
-        yield Text(f"tool call {id_}: {name} {arguments}")
-    yield Text(f"finish_reason: {client.finish or 'none'}, [DONE]: {'yes' if client.wire.terminated else 'no'}")
-    if client.error:
-        yield Text(f"error: {client.error}", style="bold red")
 
 
 def _tape_side(tape: Mapping[str, Any]) -> Iterator[Text]:
@@ -233,7 +221,7 @@ def run_demo(data: Path | None, *, as_json: bool = False) -> bool:
     return all(one.tape["ending"] == one.scene.ending for one in found)
 
 
-async def played(data: Path, show: Callable[[RenderableType], None] = _hide) -> list[Played]:
+async def played(data: Path, show: Callable[[RenderableType], None] = lambda _: None) -> list[Played]:
     """Play each scene; `show` gets its title, its content as it arrives, and both of its sides."""
     found: list[Played] = []
     async with AsyncExitStack() as stack:
@@ -263,8 +251,7 @@ def _choose(request: Request) -> Script:
 
 def _next_steps(folder: Path, stream: str) -> str:
     started, data = Path(sys.argv[0]), shlex.quote(str(folder))
-    found = started.name != "wiretape" or shutil.which("wiretape")
-    run = "wiretape" if found else shlex.quote(str(started))
+    run = "wiretape" if started.name != "wiretape" or shutil.which("wiretape") else shlex.quote(str(started))
     return f"""
 The tapes stay. Look further with
 

@@ -1,5 +1,6 @@
 """`wiretape import` and `wiretape export`: convert recordings of other tools to tapes and back."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,11 +55,8 @@ def _import(
         headers = [outcome.header, {} if exact else {"exact": False}]
         write_whole(out, seal(outcome.streams, EXACT if exact else None, headers=headers))
     endings = [str(records[-1].keys.get("ending")) for records in outcome.streams]
-    if json_:
-        print_json({"format": name, "tape": str(out), "endings": endings, "lost": _lost(outcome.losses)})
-        return
-    typer.echo(f"{out}: {len(endings)} from {name} ({', '.join(dict.fromkeys(endings))})")
-    _print_losses(outcome.losses)
+    shown = {"format": name, "tape": str(out), "endings": endings}
+    _report(shown, f"{out}: {len(endings)} from {name} ({', '.join(dict.fromkeys(endings))})", outcome.losses, json_)
 
 
 def _export(
@@ -99,19 +97,17 @@ def _export(
             raise FailedError(f"{tape} has {len(streams)} streams: choose one with --stream", BAD_USAGE)
         data, losses = to_har(streams, header) if format_ == "har" else to_sse(streams[0], client=side == "client")
         write_whole(out, data)
-    if json_:
-        print_json({"format": format_, "file": str(out), "bytes": len(data), "lost": _lost(losses)})
-        return
-    typer.echo(f"{out}: {len(data)} bytes")
-    _print_losses(losses)
+    _report({"format": format_, "file": str(out), "bytes": len(data)}, f"{out}: {len(data)} bytes", losses, json_)
 
 
-def _lost(losses: "Counter[str]") -> list[dict[str, object]]:
+def _report(shown: Mapping[str, object], line: str, losses: "Counter[str]", as_json: bool) -> None:
+    """Print the result of a conversion, and everything that is lost."""
     from ..formats.imported import LOSSES
 
-    return [{"code": code, "count": count, "text": LOSSES[code]} for code, count in sorted(losses.items())]
-
-
-def _print_losses(losses: "Counter[str]") -> None:
-    for loss in _lost(losses):
-        typer.echo(f"lost: {loss['text']}" + (f" ({loss['count']} times)" if losses[str(loss["code"])] > 1 else ""))
+    if as_json:
+        lost = [{"code": code, "count": count, "text": LOSSES[code]} for code, count in sorted(losses.items())]
+        print_json({**shown, "lost": lost})
+        return
+    typer.echo(line)
+    for code, count in sorted(losses.items()):
+        typer.echo(f"lost: {LOSSES[code]}" + (f" ({count} times)" if count > 1 else ""))

@@ -12,13 +12,10 @@ from wiretape.proxy.cli.common import BAD_USAGE, CANNOT_START, FOUND_WRONG, Fail
 from .output import refuse_folder, write_whole
 
 if TYPE_CHECKING:
-    from ..faults.faults import Faults
-    from ..playback.player import Speed
     from ..serving.serving import Serving
 
 __all__ = ["add"]
 
-_Tapes = Annotated[list[Path], typer.Argument(metavar="TAPE...", help="Sealed or live tapes.")]
 #: Next to the port of `wiretape serve`, so that both can run.
 _PORT: Final = 8788
 
@@ -30,7 +27,7 @@ def add(app: typer.Typer) -> None:
 
 
 def _replay(
-    tapes: _Tapes,
+    tapes: Annotated[list[Path], typer.Argument(metavar="TAPE...", help="Sealed or live tapes.")],
     *,
     host: Annotated[str, typer.Option(metavar="HOST", help="A loopback address.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65_535, help="0 takes a free port.")] = _PORT,
@@ -66,55 +63,33 @@ def _replay(
             "--attempts recorded works with --as upstream only: the client received one response per stream", BAD_USAGE
         )
     with one_line_errors():
+        import trio
+
+        from ..faults.faults import FaultError, Faults
+        from ..playback.player import Speed
         from ..serving.answers import Answers, load_deck
         from ..serving.serving import Serving
 
         deck = load_deck(tapes, match, attempts=attempts, repeat=repeat)
-        answers = Answers(deck, _faults(fault), speed=_speed(speed, max_gap), side=side, ids=ids)
-        serving = Serving(answers, _say)
-        _serve(serving, host, port)
+        try:
+            faults = Faults.of(fault or ())
+            pace = Speed.of(speed, inf if max_gap is None else max_gap / 1_000)
+        except FaultError as error:
+            raise FailedError(f"--fault: {error}", BAD_USAGE) from error
+        except ValueError:
+            raise FailedError(f"--speed is instant, original or a factor such as 10, not {speed}", BAD_USAGE) from None
+        serving = Serving(Answers(deck, faults, speed=pace, side=side, ids=ids), _say)
+        try:
+            trio.run(_until_signal, serving, host, port)
+        except* OSError as group:
+            cause = group.exceptions[0]
+            raise FailedError(f"{host}:{port}: {getattr(cause, 'strerror', None) or cause}", CANNOT_START) from None
     if serving.misses:
         raise FailedError(f"{serving.misses} of {serving.requests} requests were not recorded", FOUND_WRONG)
 
 
-def _faults(texts: list[str] | None) -> "Faults":
-    from ..faults.faults import FaultError, Faults
-
-    try:
-        return Faults.of(texts or ())
-    except FaultError as error:
-        raise FailedError(f"--fault: {error}", BAD_USAGE) from error
-
-
-def _speed(text: str, gap_ms_max: float | None) -> "Speed":
-    from ..playback.player import Speed
-
-    try:
-        return Speed.of(text, inf if gap_ms_max is None else gap_ms_max / 1_000)
-    except ValueError:
-        raise FailedError(f"--speed is instant, original or a factor such as 10, not {text}", BAD_USAGE) from None
-
-
-def _say(line: str) -> None:
-    """Print a line on stderr, even if its reader is gone."""
-    with suppress(OSError):
-        typer.echo(line, err=True)
-
-
-def _serve(serving: "Serving", host: str, port: int) -> None:
-    """Serve until SIGINT or SIGTERM."""
-    from functools import partial
-
-    import trio
-
-    try:
-        trio.run(partial(_until_signal, serving, host, port))
-    except* OSError as group:
-        error = group.exceptions[0]
-        raise FailedError(f"{host}:{port}: {getattr(error, 'strerror', None) or error}", CANNOT_START) from None
-
-
 async def _until_signal(serving: "Serving", host: str, port: int) -> None:
+    """Serve until SIGINT or SIGTERM."""
     import signal
 
     import trio
@@ -129,6 +104,12 @@ async def _until_signal(serving: "Serving", host: str, port: int) -> None:
                 break
     for line in serving.remaining():
         _say(line)
+
+
+def _say(line: str) -> None:
+    """Print a line on stderr, even if its reader is gone."""
+    with suppress(OSError):
+        typer.echo(line, err=True)
 
 
 def _cut(

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from wiretape.proxy.config.model import Config
 
     from ..seal import Rules
-    from .recording import Ran
 
 __all__ = ["add"]
 
@@ -51,7 +50,8 @@ _SETTINGS: Final = {"ignore_unknown_options": True, "allow_extra_args": True, "a
 
 
 _Upstream = Annotated[
-    str | None, typer.Option(metavar="URL", help="The provider's base URL. Default: as configured.", show_default=False)
+    str | None,
+    typer.Option(metavar="URL", help="The provider's base URL. Default: as configured.", show_default=False),
 ]
 _Out = Annotated[
     Path | None,
@@ -59,8 +59,8 @@ _Out = Annotated[
         "-o",
         "--out",
         metavar="FILE",
-        help="The sealed tape or its folder. Default: named by command and time.",
         show_default=False,
+        help="The sealed tape or its folder. Default: named by command and time.",
     ),
 ]
 _Port = Annotated[
@@ -81,12 +81,7 @@ _Data = Annotated[
 ]
 _Client = Annotated[
     str | None,
-    typer.Option(
-        "--print-config",
-        metavar="CLIENT",
-        help="Print the settings for this client's file, and exit.",
-        show_default=False,
-    ),
+    typer.Option(metavar="CLIENT", help="Print the settings for this client's file, and exit.", show_default=False),
 ]
 
 
@@ -138,7 +133,7 @@ def _record(
         from ..seal import Rules
 
         rules = Rules(exact=exact, redaction=Redaction(detector=detect))
-        code = _recorded(loaded, command, _place(out, command), Path(data) if data else None, rules)
+        code = _recorded(loaded, command, out, Path(data) if data else None, rules)
     if code:
         raise typer.Exit(code)
 
@@ -168,22 +163,18 @@ def _print(client: str, port: str) -> None:
     _say(f"put this into {snippet.where}, then run wiretape record --port {port} -- {snippet.command}")
 
 
-def _place(out: Path | None, command: Sequence[str]) -> Path:
-    if out is not None and not out.is_dir():
-        return out
-    name = f"{Path(command[0]).stem or 'command'}-{time.strftime('%Y%m%d-%H%M%S')}.tape"
-    return Path(name) if out is None else out / name
-
-
-def _recorded(loaded: "Loaded", command: Sequence[str], out: Path, data: Path | None, rules: "Rules") -> int:
+def _recorded(loaded: "Loaded", command: Sequence[str], out: Path | None, data: Path | None, rules: "Rules") -> int:
     """Record, seal, and return the exit code. The run's folder stays if its tapes could not be sealed."""
-    from .recording import ended_by, recorded, tapes_in, to_record
+    from .recording import recorded, tapes_in, to_record
 
     folder = data or Path(tempfile.mkdtemp(prefix=_PREFIX))
     config = to_record(loaded.config, folder, loaded.origins)
     before = frozenset(tapes_in(folder))
+    if out is None or out.is_dir():
+        name = f"{Path(command[0]).stem or 'command'}-{time.strftime('%Y%m%d-%H%M%S')}.tape"
+        out = Path(name) if out is None else out / name
     try:
-        ran = _ran(config, command)
+        status, refused = _run(config, command)
         streams, damaged = recorded(folder, before)
         if streams:
             _seal(streams, out, rules)
@@ -197,30 +188,20 @@ def _recorded(loaded: "Loaded", command: Sequence[str], out: Path, data: Path | 
         _say(f"skipped and kept: {reason}")
     if data is None and not damaged:
         shutil.rmtree(folder)
-    status, refused = ended_by(ran.status), _refusals(ran.refused)
-    if streams:
-        _say(f"{out}: {_summary(streams)}" + (f"; {refused}" if refused else ""))
-        return status or (FOUND_WRONG if damaged else 0)
-    why = f"{command[0]} sent no request to the proxy (see wiretape record --print-config CLIENT)"
-    _say(f"nothing was recorded: {refused or why}")
-    return status or FOUND_WRONG
+    reasons = _refusals(refused)
+    if not streams:
+        why = f"{command[0]} sent no request to the proxy (see wiretape record --print-config CLIENT)"
+        _say(f"nothing was recorded: {reasons or why}")
+        return status or FOUND_WRONG
+    endings = Counter(str(records[-1].keys.get("ending", "live")) for records in streams)
+    counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
+    plural = "s" if len(streams) > 1 else ""
+    _say(f"{out}: {len(streams)} stream{plural} ({counts})" + (f"; {reasons}" if reasons else ""))
+    return status or (FOUND_WRONG if damaged else 0)
 
 
-def _refusals(refused: Mapping[str, int]) -> str:
-    """Describe the requests that the proxy refused, or return an empty text."""
-    count = sum(refused.values())
-    if not count:
-        return ""
-    each = [f"{number} with {status} {_phrase(status)}" for status, number in sorted(refused.items())]
-    return f"{count} {'request was' if count == 1 else 'requests were'} refused by the proxy: {', '.join(each)}"
-
-
-def _phrase(status: str) -> str:
-    phrase = HTTPStatus(int(status)).phrase if status.isdecimal() and int(status) in set(HTTPStatus) else ""
-    return f"{phrase} ({_REFUSED[status]})" if status in _REFUSED else phrase
-
-
-def _ran(config: "Config", command: Sequence[str]) -> "Ran":
+def _run(config: "Config", command: Sequence[str]) -> tuple[int, Mapping[str, int]]:
+    """Run the command; return its exit code, and the requests that the proxy refused by status."""
     import trio
 
     from wiretape.proxy.cli.serve import CannotListenError
@@ -233,12 +214,12 @@ def _ran(config: "Config", command: Sequence[str]) -> "Ran":
     def mask(text: str) -> str:
         return masked(text.encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")
 
-    def ready(url: str) -> None:
+    def on_ready(url: str) -> None:
         _say(f"{url} records into {config.data} while {command[0]} runs")
 
     log = Log(stderr_fd(), level="error", mask=mask)
     try:
-        return trio.run(partial(run, config, command, log=log, environ=os.environ, on_ready=ready))
+        return trio.run(partial(run, config, command, log=log, environ=os.environ, on_ready=on_ready))
     except BindError as error:
         raise CannotListenError(str(error)) from error
     finally:
@@ -256,10 +237,16 @@ def _seal(streams: "Sequence[Sequence[Record]]", out: Path, rules: "Rules") -> N
     write_whole(out, sealed)
 
 
-def _summary(streams: "Sequence[Sequence[Record]]") -> str:
-    endings = Counter(str(records[-1].keys.get("ending", "live")) for records in streams)
-    counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
-    return f"{len(streams)} {'stream' if len(streams) == 1 else 'streams'} ({counts})"
+def _refusals(refused: Mapping[str, int]) -> str:
+    """Describe the requests that the proxy refused, or return an empty text."""
+    each: list[str] = []
+    for status, count in sorted(refused.items()):
+        known = status.isdecimal() and int(status) in set(HTTPStatus)
+        phrase = f" {HTTPStatus(int(status)).phrase}" if known else ""
+        each.append(f"{count} with {status}{phrase}" + (f" ({_REFUSED[status]})" if status in _REFUSED else ""))
+    count = sum(refused.values())
+    were = "request was" if count == 1 else "requests were"
+    return f"{count} {were} refused by the proxy: {', '.join(each)}" if count else ""
 
 
 def _say(text: str) -> None:

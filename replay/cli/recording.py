@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
@@ -21,7 +21,7 @@ from ..seal import in_order
 from ..sealed.load import load
 from .clients import base_urls, unproxied
 
-__all__ = ["CannotRunError", "Ran", "ended_by", "recorded", "run", "tapes_in", "to_record"]
+__all__ = ["CannotRunError", "recorded", "run", "tapes_in", "to_record"]
 
 #: A terminal sends these to its whole foreground group, the command included.
 _TYPED: Final = (signal.SIGINT, signal.SIGQUIT)
@@ -34,15 +34,6 @@ _SIGNALLED: Final = 128
 
 class CannotRunError(WiretapeError):
     """The command cannot be started."""
-
-
-class Ran(NamedTuple):
-    """The result of a command."""
-
-    #: Its own exit status, negative for a signal.
-    status: int
-    #: Requests that the proxy refused, by status.
-    refused: Mapping[str, int]
 
 
 def to_record(config: Config, data: Path, origins: Mapping[str, str]) -> Config:
@@ -73,25 +64,26 @@ async def run(
     log: Log,
     environ: Mapping[str, str],
     on_ready: Callable[[str], None] = lambda _: None,
-) -> Ran:
-    """Run a command. Its streams may outlive it for `drain_s`, or until a signal."""
+) -> tuple[int, Mapping[str, int]]:
+    """Run a command, whose streams may outlive it for `drain_s`, or until a signal.
+
+    Return its exit code as a shell does, and the number of requests that the proxy refused by status.
+    """
     with trio.open_signal_receiver(*_PASSED) as signals:
         async with running(config, log=log) as server, trio.open_nursery() as nursery:
             on_ready(server.url)
             env = {**unproxied(environ), **base_urls(server.url, config.routes)}
-            child = await _started(command, env)
+            try:
+                child = await trio.lowlevel.open_process(list(command), env=env)
+            except OSError as error:
+                raise CannotRunError(f"{command[0]} cannot be run: {error.strerror or error}") from error
             hurry = trio.CancelScope()
             nursery.start_soon(_pass_on, signals, child, hurry)
             status = await child.wait()
             with hurry:
                 await server.assembly.registry.drain(trio.current_time() + config.drain_s)
             nursery.cancel_scope.cancel()
-    return Ran(status, server.assembly.metrics.refusals)
-
-
-def ended_by(status: int) -> int:
-    """Return the exit code of a command with this status."""
-    return status if status >= 0 else _SIGNALLED - status
+    return status if status >= 0 else _SIGNALLED - status, server.assembly.metrics.refusals
 
 
 def tapes_in(folder: Path) -> dict[str, Path]:
@@ -112,13 +104,6 @@ def recorded(folder: Path, before: frozenset[str] = frozenset()) -> tuple[list[S
     return in_order(streams), damaged
 
 
-async def _started(command: Sequence[str], env: Mapping[str, str]) -> trio.Process:
-    try:
-        return await trio.lowlevel.open_process(list(command), env=env)
-    except OSError as error:
-        raise CannotRunError(f"{command[0]} cannot be run: {error.strerror or error}") from error
-
-
 async def _pass_on(signals: AsyncIterator[int], child: trio.Process, hurry: trio.CancelScope) -> None:
     async for number in signals:
         if child.returncode is not None:
@@ -132,12 +117,7 @@ async def _pass_on(signals: AsyncIterator[int], child: trio.Process, hurry: trio
 def _in_foreground() -> bool:
     """Return whether the terminal signals the command too, because it runs in our group."""
     try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+        with Path("/dev/tty").open("rb", buffering=0) as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
     except OSError:
         return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)

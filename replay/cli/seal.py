@@ -2,10 +2,10 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from errno import ENOENT
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,9 +26,8 @@ from wiretape.proxy.cli.common import (
 from .output import refuse_folder, write_whole
 
 if TYPE_CHECKING:
-    from wiretape.events.tape.record import Record
-
-    from ..redaction.user_rules import Detector, Redaction
+    from ..redaction.user_rules import Detector
+    from ..seal import Rules
     from ..sealed.load import Recording
 
 __all__ = ["DetectorName", "add", "load_detector"]
@@ -84,46 +83,41 @@ def _seal(
     """
     if allow_secrets and not exact:
         raise FailedError("--allow-secrets needs --exact: without it secrets are redacted", BAD_USAGE)
-    if str(out) != "-":
-        refuse_folder(out)
-    if blobs and str(out) == "-":
-        raise FailedError("--blobs needs an output file", BAD_USAGE)
     if exact and (redact_prompts or redact_path or detector):
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
-    with one_line_errors():
-        from ..seal import Rules, seal
-        from ..sealed.load import parse
-
-        recordings = [_recording(name, data, config) for name in _each_once(tapes)]
-        streams = _streams(recordings)
-        rules = Rules(
-            exact=exact,
-            secrets_allowed=allow_secrets,
-            redaction=_redaction(redact_path or (), prompts=redact_prompts, detector=detector),
-            max_age_days=max_age,
-        )
-        sealed = seal(streams, rules, headers=[recording.header for recording in recordings])
-        _report_unreadable(streams, exact=exact)
-        _write(out, sealed, blobs=blobs)
-        header = parse(sealed, verify=False).header
-    result = {"out": str(out), "bytes": len(sealed), **{name: header[name] for name in ("streams", "exact")}}
     if str(out) != "-":
-        typer.echo(line_of(result) if json_ else f"{out}: {_described(header, len(sealed))}")
+        refuse_folder(out)
+    elif blobs:
+        raise FailedError("--blobs needs an output file", BAD_USAGE)
+    with one_line_errors():
+        from ..redaction.user_rules import Redaction, is_path
+        from ..seal import Rules
+
+        paths = tuple(redact_path or ())
+        if wrong := [path for path in paths if not is_path(path)]:
+            raise FailedError(f"--redact-path: {wrong[0]!r} is not a path such as messages[*].content", BAD_USAGE)
+        redaction = Redaction(paths=paths, prompts=redact_prompts, detector=load_detector(detector))
+        rules = Rules(exact=exact, secrets_allowed=allow_secrets, redaction=redaction, max_age_days=max_age)
+        sealed = _sealed(_recordings(tapes, data, config), rules)
+        if str(out) == "-":
+            sys.stdout.buffer.write(sealed)
+        else:
+            _write(out.resolve(), sealed, blobs=blobs)
+            _report(out, sealed, as_json=json_)
 
 
-def _described(header: Mapping[str, Any], size: int) -> str:
-    """Describe a sealed tape: its streams, its size, and what sealing did to them."""
+def _report(out: Path, sealed: bytes, *, as_json: bool) -> None:
+    from ..sealed.load import parse
+
+    header = parse(sealed, verify=False).header
+    if as_json:
+        result = {"out": str(out), "bytes": len(sealed), "streams": header["streams"], "exact": header["exact"]}
+        typer.echo(line_of(result))
+        return
     done = [word for word in ("redacted", "normalised") if word in header]
     changes = "exact" if header["exact"] else " and ".join(done) or "not exact"
-    return f"{header['streams']} stream{'s' * (header['streams'] != 1)}, {size} bytes, {changes}"
-
-
-def _redaction(paths: Sequence[str], *, prompts: bool, detector: str | None) -> "Redaction":
-    from ..redaction.user_rules import Redaction, is_path
-
-    if wrong := [path for path in paths if not is_path(path)]:
-        raise FailedError(f"--redact-path: {wrong[0]!r} is not a path such as messages[*].content", BAD_USAGE)
-    return Redaction(paths=tuple(paths), prompts=prompts, detector=load_detector(detector))
+    plural = "s" if header["streams"] != 1 else ""
+    typer.echo(f"{out}: {header['streams']} stream{plural}, {len(sealed)} bytes, {changes}")
 
 
 def load_detector(name: str | None) -> "Detector | None":
@@ -141,51 +135,28 @@ def load_detector(name: str | None) -> "Detector | None":
         sys.path.pop(0)
 
 
-def _streams(recordings: "list[Recording]") -> "list[Sequence[Record]]":
-    """Return the streams in order of time. Equal times are ordered by content, never by file name."""
-    from wiretape.events.tape.record import encode
+def _recordings(names: Sequence[str], data: str | None, config: str | None) -> "list[Recording]":
+    """Load each file or stream of the data folder. Refuse one that is named twice: its streams would answer twice."""
+    from ..sealed.load import load
 
-    from ..seal import in_order
-
-    if len(recordings) > 1:
-        recordings.sort(key=lambda recording: [list(map(encode, records)) for records in recording.streams])
-    streams = [records for recording in recordings for records in recording.streams]
-    return in_order(streams) if len(recordings) > 1 else streams
-
-
-def _report_unreadable(streams: "Sequence[Sequence[Record]]", *, exact: bool) -> None:
-    from ..redaction.body_codec import unreadable
-
-    for one in unreadable(streams):
-        kept = "its bytes are kept" if exact else "only its size and hash are kept"
-        typer.echo(f"stream {one.stream + 1}: {one}: {kept}", err=True)
-
-
-def _each_once(names: Sequence[str]) -> Sequence[str]:
-    """Refuse a file that is named twice, because its streams would answer twice."""
-    seen: dict[str, str] = {}
+    seen: dict[Path, str] = {}
     for name in names:
         if name == "-":
             raise FailedError("tapes are read from files, not from stdin", BAD_USAGE)
-        before = seen.setdefault(str(Path(name).resolve()), name)
-        if before is not name:
-            raise FailedError(
-                f"{name} is the same file as {before}" if name != before else f"{name} is named twice", BAD_USAGE
-            )
-    return names
+        if (path := Path(name).resolve()) in seen:
+            twice = f"{name} is the same file as {seen[path]}" if seen[path] != name else f"{name} is named twice"
+            raise FailedError(twice, BAD_USAGE)
+        seen[path] = name
+    recordings: list[Recording] = []
+    for name in names:
+        path = Path(name)
+        if not path.exists() and path.name == name and not path.suffix:
+            path = _tape_of_stream(name, data, config)
+        recordings.append(load(path, verify=False))  # sealing again updates an edited tape
+    return recordings
 
 
-def _recording(name: str, data: str | None, config: str | None) -> "Recording":
-    """Load a file, or a stream of the data folder."""
-    from ..sealed.load import load
-
-    path = Path(name)
-    if not path.exists() and path.name == name and not path.suffix:
-        path = _of_stream(name, data, config)
-    return load(path, verify=False)  # sealing again updates an edited tape
-
-
-def _of_stream(name: str, data: str | None, config: str | None) -> Path:
+def _tape_of_stream(name: str, data: str | None, config: str | None) -> Path:
     """Find a stream by the start of its id. If no stream matches, report a missing file as other verbs do."""
     from wiretape.proxy.cli.tapes import AmbiguousIdError, NotFoundError, find
 
@@ -199,17 +170,31 @@ def _of_stream(name: str, data: str | None, config: str | None) -> Path:
         raise FailedError(f"{name}: {os.strerror(ENOENT)}. {error}", CANNOT_START) from error
 
 
-def _write(out: Path, sealed: bytes, *, blobs: bool) -> None:
-    """Write the sealed tape and its blobs."""
+def _sealed(recordings: "list[Recording]", rules: "Rules") -> bytes:
+    """Seal the streams in order of time. Equal times are ordered by content, never by file name."""
+    from wiretape.events.tape.record import encode
+
+    from ..redaction.body_codec import unreadable
+    from ..seal import in_order, seal
+
+    if len(recordings) > 1:
+        recordings.sort(key=lambda recording: [list(map(encode, records)) for records in recording.streams])
+    streams = [records for recording in recordings for records in recording.streams]
+    streams = in_order(streams) if len(recordings) > 1 else streams
+    sealed = seal(streams, rules, headers=[recording.header for recording in recordings])
+    for one in unreadable(streams):
+        kept = "its bytes are kept" if rules.exact else "only its size and hash are kept"
+        typer.echo(f"stream {one.stream + 1}: {one}: {kept}", err=True)
+    return sealed
+
+
+def _write(target: Path, sealed: bytes, *, blobs: bool) -> None:
+    """Write the sealed tape and its blobs, and remove blobs that it no longer names."""
     from ..sealed.blobs import apart, remove_strays, write_blobs
 
     if blobs:
         sealed, parts = apart(sealed)
-        write_blobs(out.resolve(), parts)
-    if str(out) == "-":
-        sys.stdout.buffer.write(sealed)
-        return
-    target = out.resolve()
+        write_blobs(target, parts)
     write_whole(target, sealed)
     if target.is_file():
         remove_strays(target, sealed)

@@ -1,21 +1,21 @@
-"""Decode bodies that came compressed or in UTF-16, or say why that is impossible
+"""Decode bodies that came compressed, or report why that is impossible
 
-Known are gzip, deflate, UTF-16 and UTF-32. Bytes that are plain text are taken as such, even against their headers. A
-body that was cut is decoded as far as it goes.
+Bytes that are plain text are taken as such, even against their headers. A body that was cut is decoded as far as it
+goes. A body in any other coding, such as brotli or UTF-16, may hold anything and is not kept.
 """
 
 import codecs
 import hashlib
-import json
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.json_text import ABSENT, as_list
 from wiretape.events.tape.record import Record
+from wiretape.proxy.upstream.decompression import CODINGS, Inflater
+from wiretape.proxy.upstream.errors import LimitError, WireError
 
 from ..sealed.edits import Change, Text, edited
 from ..sealed.joined_bodies import carrying
@@ -28,22 +28,9 @@ _LAYERS_MAX: Final = 5
 #: thousandfold, and a file may hold a hundred.
 _BODY_BYTES_MAX: Final = 128 * 1024 * 1024
 _FILE_BYTES_MAX: Final = 256 * 1024 * 1024
-#: Members of one gzip body: each event of an answer may be one. A million empty ones are 20 MB and take a second.
-_MEMBERS_MAX: Final = 100_000
-#: Bytes given to zlib at a time: at the end of each member it copies the rest.
-_SLICE_BYTES: Final = 16 * 1024
-#: Windows of zlib; some servers send deflate without its header (RFC 9110 8.4.1.2).
-_GZIP, _ZLIB, _BARE = 31, 15, -15
-_COMPRESSIONS: Final[Mapping[str, int]] = MappingProxyType({"gzip": _GZIP, "x-gzip": _GZIP, "deflate": _ZLIB})
-_CHARSETS: Final = frozenset({"utf-16", "utf-16be", "utf-16le", "utf-32", "utf-32be", "utf-32le"})
-#: The mark of UTF-32 begins with that of UTF-16.
-_MARKS: Final = (
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-_CHARSET: Final = re.compile(r"""(;\s*charset\s*=\s*)("?)([\w.:-]+)\2""", re.IGNORECASE)
+#: Text that no search understands: UTF-16 or UTF-32, as the header says, or the first bytes.
+_WIDE_CHARSET: Final = re.compile(r"charset\s*=\s*\"?utf[-_]?(?:16|32)", re.IGNORECASE)
+_WIDE_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 #: The answer that replaces an unreadable one.
 _INSTEAD: Final = "[unreadable: {unreadable}, {bytes} bytes, sha256 {sha256}]"
@@ -58,7 +45,7 @@ class _Plain(NamedTuple):
     """The decoded pieces of a body, as many as came, or why it cannot be decoded."""
 
     pieces: Sequence[bytes]
-    #: The codings that were undone: `gzip`, or `gzip, utf-16`.
+    #: The codings that were undone: `gzip`, or `gzip, deflate`.
     undone: str = ""
     #: `coding`, `damaged` or `size`.
     unreadable: str = ""
@@ -78,10 +65,6 @@ class Unreadable(NamedTuple):
         return f"the body of its {self.whose} {_WHY[self.why]}"
 
 
-class _UnreadableError(Exception):
-    """Carries the reason."""
-
-
 # -- one body ---------------------------------------------------------------------------------------------------------
 
 
@@ -93,33 +76,33 @@ def plain_body(headers: _Headers, body: bytes) -> bytes:
 
 def headers_of(headers: _Headers, decoded: str) -> Iterator[tuple[str, str]]:
     """Yield the headers that are true of a body after these codings were undone."""
-    charset = any(word in _CHARSETS for word in _words(decoded))
-    for name, value in headers:
-        if name == "content-type" and charset:
-            yield name, _CHARSET.sub(r"\1\2utf-8\2", value)
-        elif name != "content-encoding" or not decoded:
-            yield name, value
+    return ((name, value) for name, value in headers if name != "content-encoding" or not decoded)
 
 
 def _decoded(headers: Sequence[tuple[str, str]], pieces: Sequence[bytes], bytes_max: int) -> _Plain:
-    kind = next((value for name, value in headers if name.lower() == "content-type"), "")
-    codings = [word for name, value in headers if name.lower() == "content-encoding" for word in _words(value)]
+    kind = next((value.lower() for name, value in headers if name.lower() == "content-type"), "")
+    codings = _codings(headers)
     undone: list[str] = []
-    # With a coding in the headers, stop at text; without one, look for the marks of a coding.
+    # With a coding in the headers, stop at text; without one, look for the first bytes of a coding.
     while (codings and not _is_text(pieces)) or (not codings and _unstated(kind, pieces)):
         coding = codings.pop() if codings else _unstated(kind, pieces)
-        if len(undone) == _LAYERS_MAX or coding not in (*_CHARSETS, *_COMPRESSIONS):
+        if len(undone) == _LAYERS_MAX or coding not in CODINGS:
             return _Plain(pieces, "", "coding")
         try:
-            pieces = _recoded(coding, pieces) if coding in _CHARSETS else _inflated(coding, pieces, bytes_max)
-        except _UnreadableError as error:
-            return _Plain(pieces, "", str(error))
+            inflater = Inflater(coding, bytes_max)
+            pieces = [b"".join(inflater.feed(piece)) for piece in pieces]
+        except LimitError:
+            return _Plain(pieces, "", "size")
+        except WireError:
+            return _Plain(pieces, "", "damaged")
         undone.append(coding)
     return _Plain(pieces, ", ".join(undone))
 
 
-def _words(value: str) -> list[str]:
-    return [word for each in value.split(",") if (word := each.strip().lower()) not in ("", "identity")]
+def _codings(headers: _Headers) -> list[str]:
+    values = (value.lower() for name, value in headers if name.lower() == "content-encoding")
+    words = (word.strip() for value in values for word in value.split(","))
+    return [word for word in words if word not in ("", "identity")]
 
 
 def _is_text(pieces: Sequence[bytes]) -> bool:
@@ -133,76 +116,14 @@ def _is_text(pieces: Sequence[bytes]) -> bool:
 
 def _unstated(kind: str, pieces: Sequence[bytes]) -> str:
     """Return the coding that the content type or the first bytes show, where no header names one."""
-    begins = _begin(pieces)
-    declared, kind = _CHARSET.search(kind), kind.lower()
-    is_json = "json" in kind
-    if is_json and begins.startswith(b"\x1f\x8b\x08"):
+    begins = b"".join(islice((piece[:4] for piece in pieces if piece), 4))
+    if "json" in kind and begins.startswith(b"\x1f\x8b\x08"):
         return "gzip"
-    if is_json and begins[:1] == b"x" and _is_zlib(begins):
+    if "json" in kind and begins[:1] == b"x" and int.from_bytes(begins[:2], "big") % 31 == 0:
         return "deflate"
-    if declared and (charset := _spelled(declared[3])) in _CHARSETS:
-        return "" if _is_text(pieces) else charset
-    marked = next((name for mark, name in _MARKS if begins.startswith(mark)), "")
-    if marked and not kind:  # which may be anything
-        return marked if _is_text(_recoded(marked, pieces)) else ""
-    if marked and (is_json or kind.startswith("text/")):
-        return marked
-    if not is_json or b"\0" not in begins:
-        return ""
-    found = _spelled(json.detect_encoding(begins[:4]))
-    text = begins[:4].decode(found, "replace")
-    return found if text[:1] in '{["-0123456789tfn \t\r\n' and text.isascii() else ""
-
-
-def _begin(pieces: Sequence[bytes]) -> bytes:
-    return b"".join(islice(filter(None, (piece[:4] for piece in pieces)), 4))
-
-
-def _is_zlib(first: bytes) -> bool:
-    return len(first) > 1 and first[0] & 0x0F == 8 and int.from_bytes(first[:2], "big") % 31 == 0
-
-
-def _spelled(charset: str) -> str:
-    return charset.lower().replace("_", "-").replace("-le", "le").replace("-be", "be")
-
-
-def _inflated(coding: str, pieces: Sequence[bytes], bytes_max: int) -> list[bytes]:
-    window = _COMPRESSIONS[coding]
-    first = b"".join(pieces)[:2]
-    if window == _ZLIB and len(first) == 2 and not _is_zlib(first):
-        window = _BARE
-    inflate = zlib.decompressobj(window)
-    plain: list[bytes] = []
-    left, members = bytes_max, 1
-    for piece in pieces:
-        parts: list[bytes] = []
-        slices = (piece[at : at + _SLICE_BYTES] for at in range(0, len(piece), _SLICE_BYTES))
-        waiting = b""
-        while waiting := waiting or next(slices, b""):
-            if inflate.eof:  # gzip may have several members (RFC 1952 2.2)
-                if window != _GZIP:
-                    raise _UnreadableError("damaged")
-                inflate = zlib.decompressobj(window)
-                members += 1
-            try:
-                parts.append(inflate.decompress(waiting, left + 1))
-            except zlib.error:
-                raise _UnreadableError("damaged") from None
-            left -= len(parts[-1])
-            if left < 0 or members > _MEMBERS_MAX:
-                raise _UnreadableError("size")
-            waiting = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
-        plain.append(b"".join(parts))
-    return plain
-
-
-def _recoded(charset: str, pieces: Sequence[bytes]) -> list[bytes]:
-    begins = _begin(pieces)
-    if charset in ("utf-16", "utf-32") and not any(begins.startswith(mark) for mark, _ in _MARKS):
-        charset += "be" if begins.startswith(b"\0") else "le"
-    decoder = codecs.getincrementaldecoder(charset)("replace")
-    last = len(pieces) - 1
-    return [decoder.decode(piece, at == last).encode("utf-8", "replace") for at, piece in enumerate(pieces)]
+    has_zeros = b"\0" in begins and ("json" in kind or begins.startswith(_WIDE_MARKS))
+    is_wide = has_zeros or _WIDE_CHARSET.search(kind) is not None
+    return "utf-16" if is_wide and not _is_text(pieces) else ""
 
 
 # -- recordings -------------------------------------------------------------------------------------------------------
@@ -215,10 +136,6 @@ class _Body(NamedTuple):
     of: Sequence[int]
     plain: _Plain
 
-    @property
-    def is_coded(self) -> bool:
-        return bool(self.plain.undone or self.plain.unreadable)
-
 
 def opened(streams: Sequence[Sequence[Record]], *, numbered: bool = True) -> list[list[Record]]:
     """Return the streams with decoded bodies; an unreadable one is replaced by its size and hash.
@@ -227,24 +144,20 @@ def opened(streams: Sequence[Sequence[Record]], *, numbered: bool = True) -> lis
     """
     done: list[list[Record]] = []
     for records, bodies in zip(streams, _bodies(streams), strict=True):
-        coded = [body for body in bodies if body.is_coded]
+        coded = [body for body in bodies if body.plain.undone or body.plain.unreadable]
         done.append(_opened(records, coded, numbered=numbered) if coded else list(records))
     return done
 
 
 def unreadable(streams: Sequence[Sequence[Record]]) -> list[Unreadable]:
     """Return the bodies that cannot be decoded."""
-    return [
-        Unreadable(
-            stream,
-            records[body.at].n,
-            "request" if records[body.at].kind == "request" else "answer",
-            body.plain.unreadable,
-        )
-        for stream, (records, some) in enumerate(zip(streams, _bodies(streams), strict=True))
-        for body in some
-        if body.plain.unreadable
-    ]
+    found: list[Unreadable] = []
+    for stream, (records, bodies) in enumerate(zip(streams, _bodies(streams), strict=True)):
+        for at, _, plain in bodies:
+            if plain.unreadable:
+                whose = "request" if records[at].kind == "request" else "answer"
+                found.append(Unreadable(stream, records[at].n, whose, plain.unreadable))
+    return found
 
 
 def _bodies(streams: Sequence[Sequence[Record]]) -> Iterator[list[_Body]]:
@@ -286,8 +199,7 @@ def _read(records: Sequence[Record], at: int, of: Sequence[int], bytes_max: int)
     rows = (as_list(row) for row in as_list(keys.get("headers")))
     headers = [(str(row[0]), str(row[1])) for row in rows if len(row) == 2]
     if "decoded" in keys:  # the recorder undid it; of an unknown coding only text proves that
-        codings = [word for name, value in headers if name.lower() == "content-encoding" for word in _words(value)]
-        if not all(word in _COMPRESSIONS for word in codings) and not _is_text(pieces):
+        if not CODINGS.issuperset(_codings(headers)) and not _is_text(pieces):
             return _Plain(pieces, "", "coding")
         headers = [*headers_of(headers, str(keys["decoded"]))]
     return _decoded(headers, pieces, bytes_max)
@@ -311,19 +223,13 @@ def _opened(records: Sequence[Record], some: Sequence[_Body], *, numbered: bool)
             body, pieces = pieces[0], pieces[1:]
             new[at] = carrying(new[at], body) if body else new[at]._replace(raw=None, payload=None, value=ABSENT)
         if runs := [each for each in of if each != at]:
-            raw = b"".join(records[each].raw or b"" for each in runs)
-            changes.append((Text(records[runs[0]].kind, tuple(runs), raw), _changes(records, runs, pieces)))
+            whole = b"".join(records[each].raw or b"" for each in runs)
+            ends = [0, *accumulate(len(records[each].raw or b"") for each in runs)]
+            new_pieces = [Change(*span, piece) for span, piece in zip(pairwise(ends), pieces, strict=True)]
+            changes.append((Text(records[runs[0]].kind, tuple(runs), whole), new_pieces))
             gone |= {each for each, piece in zip(runs, pieces, strict=True) if not piece}
     done = edited(new, changes)
     if numbered or not gone:
         return done
     left = (record.n for at, record in enumerate(records) if at not in gone)
     return [record._replace(n=n) for record, n in zip(done, left, strict=True)]
-
-
-def _changes(records: Sequence[Record], of: Sequence[int], pieces: Sequence[bytes]) -> list[Change]:
-    changes: list[Change] = []
-    for at, piece in zip(of, pieces, strict=True):
-        start = changes[-1].end if changes else 0
-        changes.append(Change(start, start + len(records[at].raw or b""), piece))
-    return changes

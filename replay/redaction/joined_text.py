@@ -16,7 +16,7 @@ from wiretape.events.tape.record import Record
 from ..sealed.edits import Text
 from ..sealed.scalars import Path, Scalar, Sort, scalars, unquoted
 
-__all__ = ["Joined", "Piece", "framing_of", "joined_texts", "last_texts", "pieces_of"]
+__all__ = ["Joined", "Piece", "framing_of", "joined_texts", "pieces_of"]
 
 #: Numbers that say which of several streams inside a stream a piece belongs to.
 _INDEXES: Final = frozenset({"choice", "contentBlockIndex", "content_index", "index", "output_index", "summary_index"})
@@ -136,19 +136,6 @@ def _of_attempt(texts: Sequence[tuple[int, Text]]) -> Iterator[Joined]:
         for own, piece in torn[-_TORN_MAX:]:
             if own != key and own.names == key.names:
                 yield Joined.of([*_last(pieces), piece])
-
-
-def last_texts(records: Sequence[Record], texts: Sequence[Text]) -> Iterator[Joined]:
-    """Yield the end of each string of the last attempt, whether it came in pieces or whole."""
-    begun = max((at for at, record in enumerate(records) if record.kind == "attempt"), default=0)
-    answers = [
-        (at, text) for at, text in enumerate(texts) if text.kind in ("frame", "rest", "body") and text.of[0] > begun
-    ]
-    by_key, _ = _by_key(answers)
-    for pieces in by_key.values():
-        yield Joined.of(pieces[-1:] if _is_cumulative(pieces) else _last(pieces))
-    if plain := [piece for at, text in answers if not text.spans for piece in pieces_of(text, at)]:
-        yield Joined.of(plain[-1:])
 
 
 def _by_key(texts: Sequence[tuple[int, Text]]) -> tuple[dict[_Key, list[Piece]], list[tuple[_Key, Piece]]]:

@@ -236,20 +236,6 @@ _NUMBERED: Final = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z0-9_.-]{0,40}(?i:passw(?:or)?d|passphrase|pwd|passcode)"
     r"([\"']?)\s{0,3}(?:=>|:=|[:=])\s{0,3}([\"']?)(\d{4,64})(?![A-Za-z0-9_.-])"
 )
-#: Passwords of commands. Where a quote stays open, the value ends at the next blank or quote.
-_COMMAND: Final = re.compile(
-    r"(?:\bcurl\b[^\n|;]{0,200}?\s(?:-u|--user)[\s=]{0,3}(?P<c>\\?[\"']?)[^\s:\"'$]{1,64}:"
-    r"|\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,200}?\s-p"
-    rf"(?P<m>\\?[\"'](?=[^\d\"'\n]{{0,64}}\d)|{_MIXED})"
-    r"|\b(?:sshpass|(?:docker|podman|registry)\s{1,3}login)\b[^\n|;]{0,200}?\s-p\s{0,3}(?P<s>\\?[\"']?))"
-)
-_VALUE_IN: Final = {
-    "'": re.compile(r"((?:[^'\n]|'\\''){4,512})'"),
-    '"': re.compile(r"((?:[^\"\\\n]|\\.){4,512})\""),
-    # Up to the end of the line or the text; before another quote, that may belong to the text around the command.
-    "open": re.compile(r"((?:[^\"'\\\n]|\\.){4,512}?)\\?(?=\n|\.\.\.|…|\Z)"),
-    "": re.compile(r"((?:[^\s\"'$\\]|[\"'](?=[A-Za-z0-9])|\\(?!\\{0,8}[\"'])){4,1024}+)"),
-}
 
 
 def named(text: str) -> Iterator[Hit]:
@@ -281,16 +267,6 @@ def named(text: str) -> Iterator[Hit]:
                 yield _hit(
                     match, match.lastindex or 0, "password" if "://" in match[0] and ":" in match[0][8:] else "secret"
                 )
-    yield from _in_commands(text)
-
-
-def _in_commands(text: str) -> Iterator[Hit]:
-    for command in _COMMAND.finditer(text):
-        quote = (command["c"] or command["m"] or command["s"] or "")[-1:]
-        tries = (_VALUE_IN[each].match(text, command.end()) for each in ((quote, "open", "") if quote else ("",)))
-        match = next((match for match in tries if match is not None), None)
-        if match is not None and not _is_harmless(match[1].split(maxsplit=1)[0]) and not match[1].startswith("$"):
-            yield _hit(match, 1, "secret")
 
 
 def _is_computed(name: str, value: str) -> bool:

@@ -20,13 +20,13 @@ from wiretape.proxy.security.headers import masked_path, taped_answer, taped_req
 from ..sealed.edits import Change, Text, edited, texts
 from ..sealed.scalars import Path, Sort, scalars
 from .body_codec import opened
-from .joined_text import Joined, framing_of, joined_texts, last_texts, pieces_of
+from .joined_text import Joined, framing_of, joined_texts, pieces_of
 from .known import Known
 from .names import is_secret_number
 from .prompts import is_prompt, words
 from .shapes import find, merged, names_of, search
 from .user_rules import Redaction, matches, pattern_of
-from .vendors import PLACEHOLDER, Hit, keys, torn
+from .vendors import PLACEHOLDER, Hit, keys
 
 __all__ = ["Finding", "blanked", "blanked_path", "findings", "redact", "rules_of", "shown_path", "unmatched"]
 
@@ -35,8 +35,6 @@ _Form = Literal["plain", "json", "arguments", "url"]
 #: The rest of a text may be a secret once its neighbour is gone: the search ends when it finds nothing.
 _PASSES_MAX: Final = 6
 _NAMES_NUMBERS: Final = re.compile(rb"(?i)pass|pwd|secret|api.?key")
-#: How each dialect says that the model was stopped by a limit.
-_CUT_SHORT: Final = re.compile(rb'"(?:length|max_tokens|MAX_TOKENS|max_output_tokens)"')
 _REDACTED: Final = re.compile(rf'{PLACEHOLDER.pattern}|\{{"redacted":"{PLACEHOLDER.pattern}"\}}')
 
 
@@ -230,9 +228,6 @@ class _Search:
             self._single += [(Joined.of([piece]), "", False) for piece in framing_of(text, number)]
         self._take_user_rules()
         self._find()
-        if _is_torn(records, self.texts):
-            for joined in last_texts(records, self.texts):
-                self._take(joined, torn(joined.said))
         for span in (span for spans in self._taken.values() for span in spans if span.secret is not None):
             known.add(span.vendor, span.secret or "")
 
@@ -340,14 +335,6 @@ class _Search:
 
 def _last_name(path: Path) -> str:
     return next((step for step in reversed(path) if isinstance(step, str)), "")
-
-
-def _is_torn(records: Sequence[Record], parts: Sequence[Text]) -> bool:
-    """Return whether the answer ended early: the stream did, or the model at its limit of tokens."""
-    last = records[-1] if records else None
-    if last is not None and last.kind == "end" and last.keys.get("ending") == "completed":
-        return any(_CUT_SHORT.search(text.raw) for text in parts if text.kind in ("frame", "body"))
-    return True
 
 
 def _record_at(records: Sequence[Record], text: Text, place: int) -> int:

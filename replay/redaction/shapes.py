@@ -4,10 +4,9 @@ import base64
 import html
 import json
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote
 
 from ..sealed.scalars import Path, Scalar, Sort, scalars, unquoted
@@ -38,8 +37,10 @@ _ESCAPE: Final = re.compile(
     r"|(&(?:\#\d{1,7}|\#[xX][0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos);)"
 )
 _SIMPLE: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
-#: Escapes inside escapes, and JSON inside strings of JSON: a log of arguments on a page has four.
-_LAYERS_MAX: Final = 4
+#: Escapes inside escapes: JSON inside a string of JSON, or in a URL.
+_LAYERS_MAX: Final = 2
+#: JSON inside strings of JSON.
+_JSON_LAYERS_MAX: Final = 4
 _SCHEME: Final = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
 _SAYS_NAME: Final = frozenset({"header", "key", "name"})
 
@@ -55,7 +56,7 @@ def find(text: str, name: str = "") -> Sequence[Hit]:
     return _repeated(text, name) if len(text) <= _REPEATED_CHARS_MAX else search(text, name, _leaf)
 
 
-def search(text: str, name: str, leaf: Leaf, layers: int = _LAYERS_MAX) -> list[Hit]:
+def search(text: str, name: str, leaf: Leaf, layers: int = _JSON_LAYERS_MAX) -> list[Hit]:
     """Search a text; JSON string by string, so that it stays JSON when hits are replaced."""
     if not layers or not _is_json(text):
         return merged([*leaf(text, name)])
@@ -132,10 +133,7 @@ def _repeated(text: str, name: str) -> Sequence[Hit]:
 
 
 def _leaf(text: str, name: str) -> Iterable[Hit]:
-    hits = merged(_plain(text))
-    closed = {hit.start for hit in hits if _is_quoted(text, hit)}
-    for layer in _unescaped(text):
-        hits = merged([*hits, *_new(layer, hits, closed)])
+    hits = _hits_in_escapes(text)
     if name and is_secret_value(name, text):
         # The whole value goes, even if only a part looks like a key; the word before a credential may stay.
         scheme = _SCHEME.match(text) if hits else None
@@ -167,7 +165,7 @@ def _plain(text: str) -> Iterator[Hit]:
 
 
 def _texts_in(encoded: str, *, whole: bool = False) -> str:
-    """Return the text in base64, or its readable runs: of UTF-16, of colours, between bytes."""
+    """Return the text in base64, or its readable runs, as in an image; with `whole` only if it is all text."""
     padded = encoded.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         data = base64.b64decode(padded + "=" * (-len(padded) % 4))
@@ -179,32 +177,31 @@ def _texts_in(encoded: str, *, whole: bool = False) -> str:
             return text
     except UnicodeDecodeError:
         pass
-    if whole:
-        return ""
-    if data.count(0) * 4 > len(data):  # every second byte of UTF-16
-        data = data.replace(b"\0", b"")
-    return "\n".join(run.decode("latin-1") for run in _READABLE.findall(data))
+    return "" if whole else "\n".join(run.decode("latin-1") for run in _READABLE.findall(data))
 
 
-class _Layer(NamedTuple):
-    """A text without escapes: its hits, and where each of its characters was."""
-
-    text: str
-    hits: Sequence[Hit]
-    places: Sequence[int]
-
-
-def _unescaped(text: str) -> Iterator[_Layer]:
-    """Yield the text without escapes of JSON, URLs, HTML and programs, layer by layer, where anything is found."""
+def _hits_in_escapes(text: str) -> list[Hit]:
+    """Return the hits of a text and of the text without escapes of JSON, URLs, HTML and programs, layer by layer."""
+    hits = merged(_plain(text))
+    # Decoded twice, the escaped backslash before the last quote of a hit in quotes escapes the quote.
+    closed = {hit.start for hit in hits if _is_quoted(text, hit)}
     layers = [text]
     while len(layers) <= _LAYERS_MAX and (plain := _ESCAPE.sub(_unescape, layers[-1])) != layers[-1]:
         layers.append(plain)
-        if hits := [*_plain(plain)]:
-            places: Sequence[int] = range(len(text) + 1)
-            for before in layers[:-1]:
-                inner = _places(before)
-                places = [places[place] for place in inner]
-            yield _Layer(plain, hits, places)
+        if not (inner := merged(_plain(plain))):
+            continue
+        places: Sequence[int] = range(len(text) + 1)
+        for outer in layers[:-1]:
+            places = [places[place] for place in _places(outer)]
+        known, hits = hits, [*hits]
+        for hit in inner:
+            start, end = places[hit.start], places[hit.end]
+            around = next((each for each in known if each.start <= start < each.end), None)
+            if around is None or (around.end < end and around.start not in closed):
+                hits.append(hit._replace(start=start, end=end))
+                closed |= {start} if _is_quoted(plain, hit) else set()
+        hits = merged(hits)
+    return hits
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -226,21 +223,3 @@ def _places(text: str) -> list[int]:
         places += [match.start() + step * number for number in range(len(inner))]
         at = match.end()
     return [*places, *range(at, len(text) + 1)]
-
-
-def _new(layer: _Layer, known: Sequence[Hit], closed: set[int]) -> list[Hit]:
-    """Return the hits of a layer that go beyond those `known`, which are in order.
-
-    A known one in quotes is `closed`: decoded twice, the escaped backslash before its last quote escapes the quote.
-    """
-    starts = [hit.start for hit in known]
-    found: list[Hit] = []
-    for hit in layer.hits:
-        start, end = layer.places[hit.start], layer.places[hit.end]
-        before = known[max(0, bisect_right(starts, start) - 1)] if known else None
-        if before is not None and before.start <= start < before.end and (before.end >= end or before.start in closed):
-            continue
-        found.append(hit._replace(start=start, end=end))
-        if _is_quoted(layer.text, hit):
-            closed.add(start)
-    return found

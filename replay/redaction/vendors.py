@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["BEFORE", "CLOSERS", "PLACEHOLDER", "TABLE", "Hit", "is_telling", "keys", "torn"]
+__all__ = ["BEFORE", "CLOSERS", "PLACEHOLDER", "TABLE", "Hit", "is_telling", "keys"]
 
 #: What redaction writes in place of a secret.
 PLACEHOLDER: Final = re.compile(r"\[redacted-([a-z0-9]+)(?:-(\d+))?\]")
@@ -116,15 +116,6 @@ _BEGINNING: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----\s*|eyJ[A-Za-z0-9_-]*(?:\.(?:eyJ)?)?|\d{8,10}:AA|"
     + "|".join(begins for _, begins, _ in (*TABLE, *_WORDY))
 )
-_OWN: Final = r"[A-Za-z0-9+/_-]"
-_TORN: Final = re.compile(
-    rf"{BEFORE}(?:(?:{'|'.join(f'(?P<_{at}>{begins})' for at, (_, begins, _) in enumerate(TABLE))})"
-    rf"(?={_OWN}*?(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{{6}}){_OWN}+"
-    rf"|(?:{'|'.join(f'(?P<_{len(TABLE) + at}>{begins})' for at, (_, begins, _) in enumerate(_WORDY))})"
-    r"(?=[A-Za-z]*[0-9])(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])[A-Za-z0-9]{8,})\Z"
-)
-#: No incomplete key is longer.
-_TORN_CHARS: Final = 300
 #: What closes the string, sentence or program in which a key was cut.
 CLOSERS: Final = " \t\r\n\"'`\\)]}>,.;…"
 _TELLING_CHARS: Final = 8
@@ -143,13 +134,6 @@ class Hit(NamedTuple):
 def keys(text: str, *, glued: bool = False) -> Iterator[Hit]:
     """Yield the keys of vendors; `glued` ones may follow a letter."""
     for match in (_GLUED if glued else _KEY).finditer(text):
-        yield Hit(*match.span(), _ROWS[int((match.lastgroup or "_0")[1:])][0], match[0])
-
-
-def torn(text: str) -> Iterator[Hit]:
-    """Yield the incomplete key of a vendor at the end of a text that was cut."""
-    end = len(text.rstrip(CLOSERS))
-    if (match := _TORN.search(text, max(0, end - _TORN_CHARS), end)) is not None:
         yield Hit(*match.span(), _ROWS[int((match.lastgroup or "_0")[1:])][0], match[0])
 
 

@@ -1,4 +1,4 @@
-"""Bodies that came compressed or in UTF-16 are sealed and matched decoded; unreadable bytes are not kept."""
+"""Bodies that came compressed are sealed and matched decoded; unreadable bytes are not kept."""
 
 import gzip
 import hashlib
@@ -49,11 +49,6 @@ CLEAN: Final = b'{"model":"m","input":"hello"}'
 PATH: Final = "/v1/responses"
 
 
-def bare(data: bytes) -> bytes:
-    deflate = zlib.compressobj(wbits=-15)
-    return deflate.compress(data) + deflate.flush()
-
-
 def layered(data: bytes, layers: int) -> bytes:
     for _ in range(layers):
         data = zlib.compress(data)
@@ -74,13 +69,6 @@ CODED: Final[dict[str, tuple[str, str, Callable[[bytes], bytes]]]] = {
     "gzip twice, said once": (JSON, "gzip", lambda data: gzip.compress(gzip.compress(data))),
     "deflate without a word": (JSON, "", zlib.compress),
     "deflate": (JSON, "deflate", zlib.compress),
-    "deflate without its header": (JSON, "deflate", bare),
-    "UTF-16 with its mark": (JSON, "", utf("utf-16")),
-    "UTF-16 without": (JSON, "", utf("utf-16-be")),
-    "UTF-16 as text": ("text/plain; charset=UTF-16LE", "", utf("utf-16-le")),
-    "UTF-32": (JSON, "", utf("utf-32")),
-    "UTF-16 of which nobody says what it is": ("", "", utf("utf-16")),
-    "UTF-16 in gzip": (JSON + '; charset="utf-16"', "gzip", lambda data: gzip.compress(utf("utf-16")(data))),
 }
 #: Bodies that cannot be decoded, and why.
 CLOSED: Final[dict[str, tuple[str, bytes, str]]] = {
@@ -90,6 +78,9 @@ CLOSED: Final[dict[str, tuple[str, bytes, str]]] = {
     "no gzip": ("gzip", b"\x00" + KEY.encode(), "damaged"),
     "damaged": ("gzip", gzip.compress(BODY)[:-8] + bytes(8), "damaged"),
     "junk behind it": ("gzip", gzip.compress(BODY) + b"\x00junk", "damaged"),
+    "UTF-16": ("", utf("utf-16")(BODY), "coding"),
+    "UTF-16 without its mark": ("", utf("utf-16-le")(BODY), "coding"),
+    "UTF-32 in gzip": ("gzip", gzip.compress(utf("utf-32")(BODY)), "coding"),
     "six layers": (", ".join(["deflate"] * 6), layered(BODY, 6), "coding"),
 }
 
@@ -189,17 +180,14 @@ def test_plain_text_with_wrong_headers_is_kept() -> None:
     sound = b"\xff\xfe" + bytes(range(200))
     assert plain_body([("content-type", "audio/mpeg")], sound) == sound
     assert plain_body([("content-type", JSON)], b"\x00\x01\x02") == b"\x00\x01\x02"
-    for body in (utf("utf-16")(BODY) + b"\x00\xd8", utf("utf-16-le")(BODY + b"\x00")):
-        assert KEY.encode() in plain_body([("content-type", JSON)], body)
 
 
 def test_cut_request_is_decoded_as_far_as_it_goes() -> None:
     body = b'{"input":"%b","more":"' % KEY.encode() + bytes(range(0x30, 0x7A)) * 9
-    for records in (whole(gzip.compress(body)[:-9], coding="gzip"), whole(utf("utf-16")(body)[:-1])):
-        sealed = seal([records])
-        assert KEY.encode() not in sealed
-        assert b'"input":"[redacted-openai-1]' in (parse(sealed).streams[0][1].raw or b"")
-        assert codes(sealed) == []
+    sealed = seal([whole(gzip.compress(body)[:-9], coding="gzip")])
+    assert KEY.encode() not in sealed
+    assert b'"input":"[redacted-openai-1]' in (parse(sealed).streams[0][1].raw or b"")
+    assert codes(sealed) == []
 
 
 @pytest.mark.parametrize("uploaded", [False, True], ids=["whole", "uploaded"])
@@ -245,7 +233,7 @@ def test_decompression_bombs_are_unreadable(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_gzip_of_too_many_members_is_unreadable() -> None:
     headers = [("content-encoding", "gzip")]
-    some = gzip.compress(b"", mtime=0) * 90_000 + gzip.compress(CLEAN)
+    some = gzip.compress(b"", mtime=0) * 9_000 + gzip.compress(CLEAN)
     assert plain_body(headers, some) == CLEAN
     assert plain_body(headers, some * 2) == some * 2
     assert [one.why for one in unreadable([whole(some * 2, coding="gzip")])] == ["size"]
@@ -302,7 +290,6 @@ def test_coded_answer_is_sealed_decoded(name: str) -> None:
         == b'{"output":"[redacted-openai-1]"}'
     )
     assert b"content-encoding" not in [name for name, _ in script.headers]
-    assert b"utf-16" not in dict(script.headers)[b"content-type"].lower()
     assert new[-1].keys["sha256"] == hashlib.sha256(b'{"output":"[redacted-openai-1]"}').hexdigest()
 
 
@@ -329,7 +316,7 @@ def test_unreadable_answer_is_not_kept(name: str) -> None:
 
 
 @pytest.mark.parametrize("claim", [{"decoded": "gzip"}, {"decoded": "br"}, {"decoded": ""}, {"unreadable": "coding"}])
-@pytest.mark.parametrize("name", ["gzip", "deflate", "UTF-16 with its mark"])
+@pytest.mark.parametrize("name", ["gzip", "deflate"])
 @pytest.mark.parametrize("uploaded", [False, True])
 def test_recorder_states_a_coding_that_it_did_not_undo(name: str, claim: dict[str, str], *, uploaded: bool) -> None:
     kind, coding, make = CODED[name]
@@ -342,7 +329,7 @@ def test_recorder_states_a_coding_that_it_did_not_undo(name: str, claim: dict[st
 
 
 def test_upload_recorded_before_its_request() -> None:
-    records = whole(utf("utf-16")(BODY), uploaded=True)
+    records = whole(gzip.compress(BODY), coding="gzip", uploaded=True)
     records[1:5] = [*records[2:5], records[1]]
     records = [record._replace(n=at, t=max(0, at)) for at, record in enumerate(records)]
     sealed = seal([records])
@@ -372,17 +359,11 @@ def test_unknown_values_of_known_keys_are_survived() -> None:
         parse(line)
 
 
-@pytest.mark.parametrize("body", [b"\0sk-x", b"\0[re", b"[\0re", b"\0\0\0", b"x", b"", b"\0"])
-def test_bytes_that_resemble_utf_16_are_kept(body: bytes) -> None:
-    assert plain_body([("content-type", JSON)], body) == body
-
-
 # -- who reads it -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["gzip", "UTF-16 in gzip"])
-async def test_verify_sends_a_request_that_the_upstream_understands(name: str) -> None:
-    kind, coding, make = CODED[name]
+async def test_verify_sends_a_request_that_the_upstream_understands() -> None:
+    kind, coding, make = CODED["gzip"]
     body = make(CLEAN)
     records = answered(asked(body, kind, coding), gzip.compress(b'{"id":"resp_1"}'), coding="gzip")
     sent: list[Request] = []
@@ -392,7 +373,7 @@ async def test_verify_sends_a_request_that_the_upstream_understands(name: str) -
         sent += [outcome.request for outcome in upstream.seen]
     said = [(request.body, *_coding(request)) for request in sent]
     coded_as = kind.encode(), coding.encode()
-    assert said == [(body, *coded_as)] * 2 + [(CLEAN, kind.replace("utf-16", "utf-8").encode(), None)]
+    assert said == [(body, *coded_as)] * 2 + [(CLEAN, kind.encode(), None)]
 
 
 async def test_a_compressed_request_through_the_proxy_and_back_from_its_tape() -> None:

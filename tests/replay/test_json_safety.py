@@ -11,16 +11,10 @@ from wiretape.events.tape.record import Record
 from wiretape.replay.redaction.redact import blanked, findings, redact
 from wiretape.replay.redaction.user_rules import Redaction
 
-#: With a quote in them, as a shell writes it; which is the password.
+#: Commands by their password, which has a quote in it as a shell writes it.
 COMMANDS: Final = {
-    'curl -u bob:hunt"er22 https://x': 'hunt"er22',
-    "curl -u 'bob:hunt\"er22' https://x": 'hunt"er22',
-    'curl --user "bob:hunt er22" x': "hunt er22",
-    'mysql -u root -p"hunt er22" db': "hunt er22",
-    'sshpass -p "hunt er22" ssh x': "hunt er22",
     'export DB_PASSWORD="S3cr\\"et!pw9"': 'S3cr\\"et!pw9',
     'password="a\\"b7cdefgh" x': 'a\\"b7cdefgh',
-    'echo "curl -u bob:hunter22"': "hunter22",
 }
 
 
@@ -53,36 +47,13 @@ def test_password_with_a_quote_is_replaced_completely(command: str, chars: int) 
 @pytest.mark.parametrize(
     "command",
     [
-        "curl -u 'bob:$PASS' x",
-        'curl -u "$USER:$PASS" x',
         "password='a' 'b7'",
         "password='' x='y7'",
-        'mysql -p"$PW1" db',
     ],
 )
 def test_variables_and_empty_values_stay(command: str) -> None:
     body = dumps({"messages": [{"role": "user", "content": command}]})
     assert blanked(body) == body
-
-
-@pytest.mark.parametrize("chars", [1000, 5, 1])
-@pytest.mark.parametrize(
-    ("command", "left"),
-    [
-        ("mysql -p'hunter2s3cret and then", "mysql -p'[redacted-secret-1]"),
-        ("sshpass -p 'tr4iling\\'", "sshpass -p '[redacted-secret-1]'"),
-        ('docker login -p "tr4iling\\"', 'docker login -p "[redacted-secret-1]'),
-        ("curl -u 'me:hunter2s3cret\n' x", "curl -u 'me:[redacted-secret-1]\n' x"),
-        ("curl -u me:hunter2s3cret\nnext", "curl -u me:[redacted-secret-1]\nnext"),
-    ],
-)
-def test_unclosed_quote_keeps_arguments_valid(command: str, left: str, chars: int) -> None:
-    assert json.loads(redacted(*cuts(json.dumps({"cmd": command, "n": 1}), chars))) == {"cmd": left, "n": 1}
-
-
-@pytest.mark.parametrize("chars", [1000, 5, 1])
-def test_arguments_cut_inside_a_password(chars: int) -> None:
-    assert redacted(*cuts('{"cmd":"curl -u \\"me:hunter2s3cret', chars)) == '{"cmd":"curl -u \\"me:[redacted-secret-1]'
 
 
 @pytest.mark.parametrize("chars", [1, 2, 3])

@@ -1,4 +1,4 @@
-"""What is a secret in a text, and what only looks like one."""
+"""Secrets in a text, and text that resembles them."""
 
 import base64
 import json
@@ -68,12 +68,8 @@ def test_base64_in_any_place(around: str, text: str) -> None:
         b"\x89PNG\r\n\x1a\n\x00\x00" + bytes(range(128, 256)) + b"tEXt %b\x00" + bytes(range(200, 256)),
     ],
 )
-@pytest.mark.parametrize("encoding", ["ascii", "utf-16", "utf-16-be"])
-def test_base64_of_bytes_with_a_key_in_them(data: bytes, encoding: str) -> None:
-    whole = data % CANARIES["openai"].encode()
-    if encoding != "ascii":
-        whole = whole.decode("latin-1").encode(encoding)
-    said = f"x {base64.b64encode(whole).decode()} y"
+def test_base64_of_bytes_with_a_key_in_them(data: bytes) -> None:
+    said = f"x {base64.b64encode(data % CANARIES['openai'].encode()).decode()} y"
     [hit] = find(said)
     assert said[hit.start : hit.end].rstrip("=") == said[2:-2].rstrip("=")
 
@@ -157,94 +153,12 @@ def test_values_of_secret_names(text: str, secret: str) -> None:
         ('{"user":"bob","pass":"hunter22xyz"}', "hunter22xyz"),
         ("Server=x;Uid=bob;Pwd=hunter22xyz;", "hunter22xyz"),
         ("https://hunter22xyzhunter22xyz@github.com/a/b.git", "hunter22xyzhunter22xyz"),
-        ("curl -s -u bob:hunter22xyz https://x.example/", "hunter22xyz"),
-        ("mysql -uroot -phunter22xyz db", "hunter22xyz"),
         ("psql --password hunter22xyz", "hunter22xyz"),
         ('["psql","--password","hunter22xyz"]', "hunter22xyz"),
-        ("docker login -u bob -p hunter22xyz", "hunter22xyz"),
-        ("sshpass -p hunter22xyz ssh a@b", "hunter22xyz"),
     ],
 )
 def test_headers_shells_and_commands(text: str, secret: str) -> None:
     assert [text[hit.start : hit.end] for hit in find(text)] == [secret]
-
-
-#: Commands whose quote is not closed: the text or its line ends there, or the rest was left out.
-_UNCLOSED: Final = (
-    "run: curl -u 'me:{}",
-    'run: curl -u "me:{}',
-    "curl --user='me:{}",
-    '{{"cmd":"curl -u \\"me:{}',
-    '{{"cmd":"curl -u \\"me:{}\\',
-    '{{"cmd":"curl -u \'me:{}',
-    "curl -u 'me:{}\n' https://x",
-    '{{"cmd":"curl -u \'me:{}\\n\' https://x"}}',
-    'curl -u "me:{}\\\n  https://x"',
-    "curl -u 'me:{} and then",
-    "curl -u 'me:{}\\' https://x",
-    "curl --user='me:{}\\'",
-    "mysql -u root -p'{}",
-    "mysql -u root -p'{} and then",
-    "mysql -u root -p'{}\\'",
-    '{{"cmd":"mysql -u root -p\'{} and then","n":1}}',
-    "sshpass -p '{}",
-    "sshpass -p '{}\\'",
-    "sshpass -p '{}\\' ssh x",
-    "docker login -u me -p '{}...",
-    "docker login -u me -p '{}\u2026 and more",
-    'docker login -u me -p "{}\\"',
-    'docker login -u me -p "{}\\" registry.example',
-    "docker login -u me -p '{}\nLogin Succeeded",
-)
-
-
-@pytest.mark.parametrize("secret", ["hunter2s3cret", "hunter2" + "s3cret" * 80, "c\\next1\\temp2"])
-@pytest.mark.parametrize("text", _UNCLOSED)
-def test_password_after_an_unclosed_quote(text: str, secret: str) -> None:
-    """Seen: it stayed, because only text between two quotes was searched."""
-    secret = json.dumps(secret)[1:-1] if text.startswith("{{") else secret
-    said = text.format(secret)
-    start = said.index(secret)
-    assert any(hit.start <= start and start + len(secret) <= hit.end for hit in find(said))
-
-
-@pytest.mark.parametrize(
-    ("text", "secret"),
-    [
-        ("curl -u 'me:hunter2 s3cret", "hunter2 s3cret"),
-        ('curl -u "me:hunt\\"er2', 'hunt\\"er2'),
-        ("curl -u 'me:ab1\\\"cd2", 'ab1\\"cd2'),
-        ("sshpass -p 'hunter2 s3cret...", "hunter2 s3cret"),
-        ("sshpass -p 'hunter2 s3cret\nnext", "hunter2 s3cret"),
-        ("mysql -p'h1nt'\\''er2 3' db", "h1nt'\\''er2 3"),
-        ("sshpass -p 'tr4iling\\' ssh 'x'", "tr4iling\\"),
-        ("curl -u me:hunter\\next2 x", "hunter\\next2"),
-        ('{"cmd":"curl -u me:hunter2x\\nnext"}', "hunter2x"),
-        ('{"cmd":"curl -u me:hunter2\\\\next"}', "hunter2\\\\next"),
-        ('{"a":"{\\"cmd\\":\\"echo \\\\\\"curl -u me:hunter2\\\\\\"\\"}"}', "hunter2"),
-        ('mysql -p\'hunter2 and "then"', "hunter2"),
-    ],
-)
-def test_end_of_a_password_in_a_command(text: str, secret: str) -> None:
-    assert [text[hit.start : hit.end] for hit in find(text)] == [secret]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "curl -u 'me:password and then",
-        'curl -u "$USER:$PASS',
-        "sshpass -p '$PASS",
-        "sshpass -p '<password> ssh",
-        "mysql -p'",
-        "mysql -p'password",
-        "docker login -u me -p '...",
-        "curl -u 'me:",
-        "curl -u 'me:abc\n",
-    ],
-)
-def test_no_secret_after_an_unclosed_quote(text: str) -> None:
-    assert find(text) == []
 
 
 @pytest.mark.parametrize(
@@ -270,15 +184,6 @@ def test_no_secret_in_similar_notations(text: str) -> None:
     assert find(text) == []
 
 
-def _times(decode: Callable[[str], str], count: int) -> Callable[[str], str]:
-    def said(text: str) -> str:
-        for _ in range(count):
-            text = decode(text)
-        return text
-
-    return said
-
-
 def _json(text: str) -> str:
     return json.dumps(text)[1:-1]
 
@@ -287,15 +192,10 @@ _ESCAPES: Final[Mapping[str, Callable[[str], str]]] = MappingProxyType(
     {
         "URL twice": lambda text: quote("".join(f"%{byte:02X}" for byte in text.encode()), safe=""),
         "URL in JSON": lambda text: _json('"' + quote(text, safe="").replace("-", "%2D") + '"'),
-        "JSON in a URL": lambda text: quote(
-            _json('"' + "".join(f"\\u{ord(char):04x}" for char in text) + '"'), safe=""
-        ),
         "HTML by number": lambda text: "".join(f"&#{ord(char)};" for char in text),
         "HTML by hex number": lambda text: "".join(f"&#x{ord(char):X};" for char in text),
         "a program's": lambda text: "".join(f"\\x{ord(char):02x}" for char in text),
         "a program's in JSON": lambda text: _json("".join(f"\\x{ord(char):02x}" for char in text)),
-        "JSON three deep": lambda text: _times(_json, 2)("".join(f"\\u{ord(char):04x}" for char in text)),
-        "JSON four deep": lambda text: _times(_json, 3)("".join(f"\\u{ord(char):04x}" for char in text)),
     }
 )
 

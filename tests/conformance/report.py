@@ -2,14 +2,12 @@
 
 import sys
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tests.real.report import table
 from tests.support.corpus import ABSENT, Stream, load
-from wiretape.events.tape.tape import Recorder
 
 from . import openai_node, openai_python
 from .damage import HELPER_RAISES, ROWS, Check, hit
@@ -28,7 +26,7 @@ default settings. What an SDK holds at the end is compared with our own folds ov
 part of this repository (`WIRETAPE_CORPUS`); their ids are names of public files. `make test` holds the Python half of
 the right columns to these figures, `make test-node` the other half.
 
-{streams} streams, {frames} frames, {size} bytes, {providers} providers. openai {python} for Python, openai {node} for
+{streams} streams, {size} bytes, {providers} providers. openai {python} for Python, openai {node} for
 Node.
 
 ## Python
@@ -53,17 +51,7 @@ All others end without one.
 
 {reasons}
 
-{errors}
-## Endings and flags
-
-{endings}
-{flags}
-## Repairs
-
-The streams whose ledger contains each repair, for requests that did not ask for usage. {untouched} streams need none at
-all; the frames that tell of the life of a tool call count as repairs too (`lifecycle`).
-
-{repairs}"""
+{errors}"""
 
 _REASONS: Final = {
     "upstream_error": "the upstream's own error in the stream, passed on in the form that every SDK raises",
@@ -80,7 +68,6 @@ def document() -> str:
     node, in_python, in_node = _readings(streams, plain, asked)
     return _TEXT.format(
         streams=len(streams),
-        frames=_frames(streams),
         size=sum(len(stream.body) for stream in streams),
         providers=len({stream.provider for stream in streams}),
         python=openai_python.VERSION,
@@ -91,19 +78,7 @@ def document() -> str:
         helper=_helper([[pair.helped for pair in column] for column in in_node], plain),
         reasons="\n".join(f"- `{code}`: {_REASONS[code]}" for code in sorted({due.error_due for due in plain} - {""})),
         errors=_errors(streams, plain),
-        endings=_counted("ending", (due.ended.ending for due in plain)),
-        flags=_counted("flag", (flag for due in plain for flag in due.ended.flags)),
-        untouched=sum(not due.repairs for due in plain),
-        repairs=_counted("repair", (repair for due in plain for repair in due.repairs)),
     )
-
-
-def _frames(streams: Sequence[Stream]) -> int:
-    total = 0
-    for stream in streams:
-        recorder = Recorder()
-        total += len(recorder.read(0, stream.body)) + sum(record.kind == "frame" for record in recorder.rest(0))
-    return total
 
 
 def _readings(streams: Sequence[Stream], plain: Sequence[Truth], asked: Sequence[Truth]) -> Any:
@@ -171,11 +146,6 @@ def _errors(streams: Sequence[Stream], plain: Sequence[Truth]) -> str:
     return table(
         ["stream", "reason"], [(f"`{stream.id}`", f"`{due.error_due}`") for stream, due in pairs if due.error_due]
     )
-
-
-def _counted(name: str, values: Iterable[str]) -> str:
-    counts = Counter(values)
-    return table([name, "streams"], [(f"`{value}`", counts[value]) for value in sorted(counts)])
 
 
 def main() -> None:

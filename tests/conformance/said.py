@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.support.chat import tape
-from wiretape.events.core.model import Ended, Repaired
+from wiretape.events.core.model import Ended
 from wiretape.events.emit import Emitter, events
 from wiretape.events.folds.message import Message
 
@@ -72,7 +72,6 @@ class Truth:
     usage: dict[str, Any] | None
     asked_for_usage: bool
     ended: Ended
-    repairs: frozenset[str]
     #: Choices whose finish is withheld, because it would hand over a malformed call.
     without_finish: frozenset[int]
 
@@ -96,11 +95,9 @@ def truth(upstream: bytes, *, usage: bool = False, request: dict[str, Any] | Non
     records = tape(upstream, request=asked, **settings)
     emitter = Emitter()
     sent = b"".join(frame for record in records for frame in emitter.feed(record))
-    message, repairs = Message(), set[str]()
+    message = Message()
     for event in events(records):
         message.apply(event)
-        if isinstance(event, Repaired):
-            repairs.add(event.repair)
     assert emitter.wire.ended is not None, "every stream has an ending"
     return Truth(
         sent=sent,
@@ -108,7 +105,6 @@ def truth(upstream: bytes, *, usage: bool = False, request: dict[str, Any] | Non
         usage=emitter.wire.usage,
         asked_for_usage=usage,
         ended=emitter.wire.ended,
-        repairs=frozenset(repairs),
         without_finish=frozenset(call.choice for call in emitter.wire.calls() if call.reason == "malformed"),
     )
 

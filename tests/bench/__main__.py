@@ -38,7 +38,6 @@ def measured(bench: Bench, *, everything: bool) -> Figures:
     return Figures(
         frames={(kind, single): bench.frames(kind, 1 if single else PER_READ) for kind in BARS for single in singles},
         captured=bench.captured() if everything else None,
-        replayed={kind: bench.replayed(kind) for kind in BARS} if everything else {},
         lengths={kind: bench.lengths(kind) for kind in BARS},
         held={kind: bench.held(kind) for kind in BARS},
     )

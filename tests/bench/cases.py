@@ -69,12 +69,6 @@ class Bench:
         ]
         return self._compared(lambda: [core.live(each) for each in chunks], texts)
 
-    def replayed(self, kind: str) -> Compared:
-        """From the lines of a tape."""
-        extra = {"plain": b"", "repaired": ROLE}[kind]
-        lines = core.tape(stream(reads(extra), _RUN_FRAMES))
-        return self._compared(lambda: core.replay(lines), payloads(extra) * (_RUN_FRAMES // ROUND))
-
     def _compared(self, work: Callable[[], object], texts: Sequence[bytes]) -> Compared:
         def yardstick() -> None:
             for text in texts:

@@ -1,17 +1,12 @@
-"""The work that is timed: bytes in to record lines, live fold and bytes out; and the same from a tape."""
+"""The work that is timed: bytes in to record lines, live fold and bytes out."""
 
 from collections.abc import Iterable
 
 from wiretape.events.core.settings import Facts
-from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import encode
-from wiretape.events.tape.tape import Reader, Recorder
 from wiretape.proxy.relay.recording import Recording
 
-__all__ = ["TAPE_READ_BYTES", "Stream", "live", "replay", "tape"]
-
-#: What a replay reads of a file at once.
-TAPE_READ_BYTES = 64 * 1024
+__all__ = ["Stream", "live"]
 
 
 class Stream:
@@ -38,23 +33,3 @@ def live(reads: Iterable[bytes]) -> Stream:
     for t, data in enumerate(reads, 1):
         stream.read(t, data)
     return stream
-
-
-def tape(reads: Iterable[bytes]) -> bytes:
-    """The lines of a stream as they stand in its file."""
-    recorder = Recorder()
-    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "chat", "created": 1})]
-    records.append(recorder.record("request", 0, {"facts": Facts().to_keys()}))
-    for t, data in enumerate(reads, 1):
-        records += recorder.read(t, data)
-    return b"".join(map(encode, records))
-
-
-def replay(stored: bytes) -> int:
-    """From the file to the bytes that a client gets again."""
-    reader, emitter, size = Reader(), Emitter(), 0
-    for at in range(0, len(stored), TAPE_READ_BYTES):
-        for record in reader.feed(stored[at : at + TAPE_READ_BYTES]):
-            size += sum(map(len, emitter.feed(record)))
-    assert not reader.damage, reader.damage
-    return size

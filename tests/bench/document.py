@@ -51,7 +51,6 @@ class Figures(NamedTuple):
     #: The flag: each frame in a read of its own.
     frames: dict[tuple[str, bool], Compared]
     captured: Compared | None
-    replayed: dict[str, Compared]
     lengths: dict[str, dict[int, float]]
     held: dict[str, Held]
 
@@ -103,7 +102,6 @@ def _frames(figures: Figures) -> str:
         rows.append(_row(f"{kind}, {'1 frame' if single else f'{PER_READ} frames'} a read", cost, bar))
     if figures.captured is not None:
         rows.append(_row("every captured chat stream, whole", figures.captured, ""))
-    rows += [_row(f"{kind}, replayed from the lines of a tape", cost, "") for kind, cost in figures.replayed.items()]
     return "\n".join(rows) + "\n"
 
 

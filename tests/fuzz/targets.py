@@ -2,7 +2,7 @@
 
 `stream`   the bytes as a chat stream, read, recorded, written, read again, emitted in every profile
 `tape`     the bytes as a tape
-`lines`    the lines of the input as records, with right checksums and numbers, to reach what is behind them
+`lines`    the lines of the input as records, with right checksums and numbers, to reach the code after those checks
 
 Pure and without atheris, so that tests/events/test_fuzz_regressions.py replays corpus and regressions every day.
 """

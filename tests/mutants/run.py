@@ -64,7 +64,7 @@ class Mutant(NamedTuple):
 
 
 def mutants(path: Path) -> Iterator[Mutant]:
-    """Every mutant of a file, but what is no Python, and annotations of local variables, which nothing evaluates."""
+    """Yield every mutant of a file that is valid Python and changes more than annotations of local variables."""
     # Heavy, and without types.
     init, mutating, plugins = (import_module(f"cosmic_ray.{name}") for name in ("commands.init", "mutating", "plugins"))
     source = path.read_text(encoding="utf-8")
@@ -82,7 +82,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 
 def meaning(source: str) -> str:
-    """The syntax without annotations inside functions; empty where it is none."""
+    """Return the syntax without annotations inside functions, or nothing for invalid syntax."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -129,7 +129,7 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        """Nothing of it stays."""
+        """Stop the process and remove the copy."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
@@ -182,18 +182,17 @@ def main() -> int:
     parser.add_argument("--report", action="store_true", help="write docs/internals/mutants.md from all results so far")
     parser.add_argument("modules", nargs="*", help=", ".join(TESTS))
     given = parser.parse_args()
-    if given.modules != ["none"]:
-        head = ["git", "rev-parse", "--short", "HEAD"]
-        commit = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-        workers = [Worker(commit) for _ in range(given.jobs)]
-        try:
-            for module in given.modules or TESTS:
-                result = run_module(workers, module, commit, given.sample, given.seconds)
-                result.store(WORK)
-                print(result.row(), flush=True)
-        finally:
-            for worker in workers:
-                worker.close()
+    head = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    workers = [Worker(commit) for _ in range(given.jobs)]
+    try:
+        for module in given.modules or TESTS:
+            result = run_module(workers, module, commit, given.sample, given.seconds)
+            result.store(WORK)
+            print(result.row(), flush=True)
+    finally:
+        for worker in workers:
+            worker.close()
     results = [known for module in TESTS if (known := stored(WORK, module))]
     if given.report:
         (ROOT / "docs/internals/mutants.md").write_text(document(results), encoding="utf-8")

@@ -37,7 +37,7 @@ class NoShrinking:
 
 
 def run_tests(arguments: list[str], seconds: float) -> str:
-    """`survived`, `killed` or `timeout` for the tree as it stands."""
+    """Run the tests on the tree as it is now; return `survived`, `killed` or `timeout`."""
     child = os.fork()
     if not child:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))

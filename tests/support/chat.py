@@ -1,4 +1,4 @@
-"""Chat streams written by hand (synthetic): frames to a tape, and what client, events and ledger get of it."""
+"""Chat streams written by hand (synthetic): frames to a tape, and the client's bytes, events and ledger from it."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Writes fixtures/format-1: `python -m tests.support.make_fixtures`. The same bytes at every run; a test compares.
 
 A tape of every format version stays for ever and is read by every later version. When the format grows, this file goes
-on writing format 1 by its own literals, or is frozen with its tapes: they are never written anew in another format.
+on writing format 1 by its own literals, or is frozen with its tapes: they are never written again in another format.
 """
 
 from collections.abc import Iterable, Mapping

@@ -62,17 +62,17 @@ async def aimock(name: str, answers: Sequence[dict[str, Any]]) -> AsyncGenerator
 
 
 @asynccontextmanager
-async def litellm(name: str, mocked: dict[str, str], relayed: dict[str, str], behind: str) -> AsyncGenerator[Up]:
-    """Run the LiteLLM proxy. Its mock responses are text only, so an upstream behind it sends everything else.
+async def litellm(name: str, mocked: dict[str, str], relayed: dict[str, str], base_url: str) -> AsyncGenerator[Up]:
+    """Run the LiteLLM proxy. Its mock responses are text only, so its upstream sends everything else.
 
-    `mocked` maps names of models to responses, `relayed` to models of the upstream at `behind`.
+    `mocked` maps names of models to responses, `relayed` to models of the upstream at `base_url`.
     """
     models: list[dict[str, Any]] = [
         {"model_name": model, "litellm_params": {"model": "openai/fake", "mock_response": said, "api_key": "x"}}
         for model, said in mocked.items()
     ]
     for model, there in relayed.items():
-        params = {"model": f"openai/{there}", "api_base": behind, "api_key": "x", "max_retries": 0}
+        params = {"model": f"openai/{there}", "api_base": base_url, "api_key": "x", "max_retries": 0}
         models.append({"model_name": model, "litellm_params": params})
     config, port = RUN / f"{name}.yaml", free_port()
     said = {"model_list": models, "router_settings": {"num_retries": 0}}

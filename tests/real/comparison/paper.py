@@ -11,6 +11,7 @@ from tests.replay.raw_client import Heard
 from tests.replay.scenarios import SCENARIOS
 
 from ..clients import versions
+from ..report import table
 from .peers import PEERS, Peer
 
 __all__ = ["PLACE", "Found", "document"]
@@ -162,31 +163,20 @@ def document(found: Sequence[Found], secrets: Mapping[str, Sequence[str]]) -> st
     first = next(each for each in found if each.name == "text")
     parts = [_HEAD.format(first_ms=first.direct.reads[0][0] * 1_000), _summary(found, secrets)]
     for name, scenario in SCENARIOS.items():
-        reads, ended = len(first_of(found, name).direct.reads), scenario.heard
-        parts.append(f"\n## {name}: {scenario.says}\n\nThe upstream: {reads} reads, then {ended}.\n\n")
-        parts.append("| recorder | recorded | first byte | bytes | reads | ending | error p50 / max |\n")
-        parts.append("|---|---|---|---|---|---|---|\n")
-        parts += [f"| {each.peer.name} | {' | '.join(each.cells())} |\n" for each in found if each.name == name]
+        mine = [each for each in found if each.name == name]
+        reads = len(mine[0].direct.reads)
+        parts.append(f"\n## {name}: {scenario.says}\n\nThe upstream: {reads} reads, then {scenario.heard}.\n\n")
+        head = ["recorder", "recorded", "first byte", "bytes", "reads", "ending", "error p50 / max"]
+        parts.append(table(head, [[each.peer.name, *each.cells()] for each in mine]))
     known = versions()
-    there = {peer.package: known.get(peer.package, "") for peer in PEERS if peer.package != "wiretape"}
-    parts.append(_TAIL)
-    parts.append(
-        "\n## Versions\n\n" + "".join(f"- {package} {version}\n" for package, version in sorted(there.items()))
-    )
-    return "".join(parts)
-
-
-def first_of(found: Sequence[Found], name: str) -> Found:
-    """Of a scenario."""
-    return next(each for each in found if each.name == name)
+    packages = sorted({peer.package for peer in PEERS} - {"wiretape"})
+    listed = table(["package", "version"], [(package, known.get(package, "")) for package in packages])
+    return "".join([*parts, _TAIL, "\n## Versions\n\n", listed])
 
 
 def _summary(found: Sequence[Found], secrets: Mapping[str, Sequence[str]]) -> str:
     """Of how many of the seven."""
-    rows = [
-        "| recorder | recorded | bytes | reads | ending | worst error | secrets kept |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows: list[list[str]] = []
     for peer in PEERS:
         own = [each for each in found if each.peer is peer]
         counts = [
@@ -201,5 +191,5 @@ def _summary(found: Sequence[Found], secrets: Mapping[str, Sequence[str]]) -> st
             worst,
             "not run" if kept is None else ", ".join(kept) or "none",
         ]
-        rows.append(f"| {peer.name} | {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
+        rows.append([peer.name, *cells])
+    return table(["recorder", "recorded", "bytes", "reads", "ending", "worst error", "secrets kept"], rows)

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -83,16 +83,17 @@ def prepare_of(header: Mapping[str, Any]) -> Prepare:
 class ComparedRequest:
     """One request in the forms by which it is compared; each is made when it is first needed."""
 
-    def __init__(self, request: Request, prepare: Prepare, sha256: str = "") -> None:
+    def __init__(self, request: Request, prepare: Prepare = blank, sha256: str = "") -> None:
         """`sha256` is the hash of a body that was not kept."""
         path = blanked_path(request.target.decode("latin-1"))
         self._original = request._replace(target=path.encode("latin-1", "replace"))
+        self._sha256 = sha256
+        self._under = {prepare: self}
+        self._prepare = prepare
         self.place = request.method.decode("latin-1"), path
-        self.prepare = prepare
         self.hashed = bool(sha256)
         self.route = route_of(*self.place)
         self.prefix = prefix_of(path)
-        self._sha256 = sha256
 
     @staticmethod
     def recorded(records: Sequence[Record], prepare: Prepare) -> "ComparedRequest":
@@ -100,10 +101,17 @@ class ComparedRequest:
         request, sha256 = request_of(records), asked_keys(records).get("sha256")
         return ComparedRequest(request, prepare, sha256 if isinstance(sha256, str) and not request.body else "")
 
+    def like(self, recorded: "ComparedRequest") -> "ComparedRequest":
+        """Return this request under the redaction of a recording."""
+        prepare = recorded._prepare  # noqa: SLF001 - of the same class
+        if prepare not in self._under:
+            self._under[prepare] = ComparedRequest(self._original, prepare)
+        return self._under[prepare]
+
     @cached_property
     def body(self) -> bytes:
         """The redacted body."""
-        return self.prepare(self._original).body
+        return self._prepare(self._original).body
 
     @cached_property
     def key(self) -> str:
@@ -111,10 +119,10 @@ class ComparedRequest:
         return exact_key_of(*self.place, self._sha256) if self.hashed else key_of(*self.place, self.body)
 
     @cached_property
-    def keys(self) -> frozenset[str]:
-        """The key, and those of recordings that kept only the hash of this body, redacted or not."""
+    def _keys_of_hashes(self) -> frozenset[str]:
+        """The keys of recordings that kept only the hash of this body, redacted or not."""
         hashes = {hashlib.sha256(body).hexdigest() for body in (self.body, self._original.body)}
-        return frozenset({self.key, *(exact_key_of(*self.place, sha256) for sha256 in hashes)})
+        return frozenset(exact_key_of(*self.place, sha256) for sha256 in hashes)
 
     @cached_property
     def loose_key(self) -> str:
@@ -128,7 +136,7 @@ class ComparedRequest:
 
     @cached_property
     def plain(self) -> Canonical:
-        """The same with volatile values, which tell requests with one key apart."""
+        """The same with volatile values, which distinguish requests with one key."""
         return canonical(*self.place, self.body, "plain")
 
     @cached_property
@@ -137,36 +145,42 @@ class ComparedRequest:
         return exact(*self.place, self.body)
 
     @cached_property
-    def redacted(self) -> bool:
+    def _redacted(self) -> bool:
         """Whether a secret is missing that only a name gave away."""
         return not self.hashed and (has_placeholder(self.place[1].encode("latin-1")) or has_placeholder(self.body))
 
-    def fits(self, sent: "ComparedRequest", *, exactly: bool = False) -> bool:
-        """Return whether this recording is the sent request except for such secrets."""
-        if not self.redacted:
-            return False
-        mine, other = (self.exact, sent.exact) if exactly else (self.canonical, sent.canonical)
-        if fits(mine, other):
-            return True
+    # -- a recorded request and a sent one ----------------------------------------------------------------------------
+
+    def has_key_of(self, sent: "ComparedRequest") -> bool:
+        """Return whether both have one key, but for such secrets."""
+        sent = sent.like(self)
+        if self.hashed:
+            return self.key in sent._keys_of_hashes  # noqa: SLF001 - of the same class
+        return self.key == sent.key or self._fits(sent, self.canonical, sent.canonical)
+
+    def is_exactly(self, sent: "ComparedRequest") -> bool:
+        """Return whether the sent request equals this one in everything that the tape kept."""
+        if self.hashed:
+            return self.has_key_of(sent)
+        sent = sent.like(self)
+        return self.exact == sent.exact or self._fits(sent, self.exact, sent.exact)
+
+    def _fits(self, sent: "ComparedRequest", mine: dict[str, Any], other: dict[str, Any]) -> bool:
+        if not self._redacted or fits(mine, other):
+            return self._redacted
         hashes = all("sha256" in as_object(each["body"]) for each in (mine, other))
         return hashes and fits({**mine, "body": None}, {**other, "body": None}) and fits_as_text(self.body, sent.body)
 
-    def is_exactly(self, sent: "ComparedRequest") -> bool:
-        """Return whether the sent request equals this recording in everything that the tape kept."""
-        if self.hashed:
-            return self.key in sent.keys
-        return self.exact == sent.exact or self.fits(sent, exactly=True)
-
     def continues_another(self, sent: "ComparedRequest", given: frozenset[str]) -> bool:
         """Return whether both continue responses of these recordings, but not the same one."""
-        if self.hashed:
-            return False
-        pairs = zip(self.plain.ids, sent.plain.ids, strict=False)
-        return any(other in sent.plain.answers and other in given and mine != other for mine, other in pairs)
+        sent = sent.like(self)
+        return any(mine != other and other in given and other in sent.plain.answers for mine, other in self._ids(sent))
 
     def unlike(self, sent: "ComparedRequest", given: frozenset[str]) -> tuple[bool, bool]:
         """Return whether a volatile value, and whether an id of these recordings, differs."""
-        if self.hashed:
-            return False, False
-        pairs = zip(self.plain.ids, sent.plain.ids, strict=False)
-        return self.plain.value != sent.plain.value, any(mine != other and other in given for mine, other in pairs)
+        sent = sent.like(self)
+        differs = not self.hashed and self.plain.value != sent.plain.value
+        return differs, any(mine != other and other in given for mine, other in self._ids(sent))
+
+    def _ids(self, sent: "ComparedRequest") -> Iterator[tuple[str, str]]:
+        return zip(self.plain.ids, () if self.hashed else sent.plain.ids, strict=False)

@@ -5,7 +5,7 @@ first. If none has the key, the only one that is equal in a loose reading answer
 next stream of the same method and path. `strict`: the next one, and it must be equal in everything.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, get_args
@@ -116,26 +116,6 @@ class Miss:
         return replace(response, headers=[*response.headers, NO_RETRY])
 
 
-class _Sent:
-    """A request from a client, compared under each redaction that the recordings use."""
-
-    def __init__(self, request: Request, prepares: Iterable[Prepare]) -> None:
-        self._forms = {prepare: ComparedRequest(request, prepare) for prepare in prepares}
-        self.first = next(iter(self._forms.values()))
-
-    def like(self, recorded: ComparedRequest) -> ComparedRequest:
-        """Return it under the redaction of a recording."""
-        return self._forms[recorded.prepare]
-
-    @cached_property
-    def keys(self) -> Sequence[str]:
-        return list(dict.fromkeys(key for form in self._forms.values() for key in form.keys))
-
-    @cached_property
-    def names_ids(self) -> bool:
-        return any(form.plain.ids for form in self._forms.values())
-
-
 class Deck:
     """The streams of one or more recordings. Each answers once, or again and again with `repeat`."""
 
@@ -152,28 +132,19 @@ class Deck:
     ) -> None:
         """For each stream: its name, its conversation (the number of its file), and how its file was redacted."""
         self.how: How = how
+        self.names = names or [f"stream {number}" for number in range(1, len(streams) + 1)]
+        self.conversations = conversations or [0] * len(streams)
         self._streams = streams
         self._repeat = repeat
-        self._names = names or [f"stream {number}" for number in range(1, len(streams) + 1)]
-        self._conversations = conversations or [0] * len(streams)
         self._record = record
         each = prepares or [blank] * len(streams)
-        self._prepares = list(dict.fromkeys(each)) or [blank]
-        self._recorded = [
-            ComparedRequest.recorded(records, prepare) for records, prepare in zip(streams, each, strict=True)
-        ]
+        self._prepare = each[0] if each else blank
+        self._recorded = [ComparedRequest.recorded(*pair) for pair in zip(streams, each, strict=True)]
         self._left = dict.fromkeys(range(len(streams)))
         #: In the order in which they answered last.
         self._used: dict[int, None] = {}
         #: By key, the broken responses that only the same request gets again.
         self._broken: dict[str, Taken] = {}
-
-    @cached_property
-    def _places_by_key(self) -> Mapping[str, Sequence[int]]:
-        places: dict[str, list[int]] = {}
-        for place, recorded in enumerate(self._recorded):
-            places.setdefault(recorded.key, []).append(place)
-        return places
 
     @cached_property
     def _ids_by_stream(self) -> Sequence[frozenset[str]]:
@@ -188,24 +159,15 @@ class Deck:
         """The streams that never answered."""
         return [place for place in range(len(self._streams)) if place not in self._used]
 
-    def conversation(self, place: int) -> int:
-        """Return the conversation of a stream."""
-        return self._conversations[place]
-
-    def name(self, place: int) -> str:
-        """Return the name of a stream."""
-        return self._names[place]
-
     def take(self, request: Request) -> Taken | Miss:
         """Return the stream that answers."""
-        sent = _Sent(request, self._prepares)
-        if self._broken and (again := self._broken.pop(_blank_key(request), None)) is not None:
+        sent = ComparedRequest(request, self._prepare)
+        if self._broken and (again := self._broken.pop(sent.key, None)) is not None:
             return again
         place, loosely = self._by_key(sent) if self.how == "key" else (self._by_position(sent), False)
         if place is None:
             return self._miss(sent, None)
-        recorded, same = self._pair(place, sent)
-        if self.how == "strict" and not recorded.is_exactly(same):
+        if self.how == "strict" and not self._recorded[place].is_exactly(sent):
             return self._miss(sent, place)
         drift = () if not loosely and self._has_key(place, sent) else self._drift(place, sent)
         self._left.pop(place, None)
@@ -222,78 +184,65 @@ class Deck:
             self._used.pop(taken.place, None)
             self._left = dict.fromkeys(sorted({*self._left, taken.place}))
         else:
-            self._broken[_blank_key(request)] = taken
+            self._broken[ComparedRequest(request, self._prepare).key] = taken
 
     # -- choosing a stream --------------------------------------------------------------------------------------------
 
-    def _by_key(self, sent: _Sent) -> tuple[int | None, bool]:
+    def _by_key(self, sent: ComparedRequest) -> tuple[int | None, bool]:
         """Return a stream, and whether to report that its request was another one."""
-        places = {place for key in sent.keys for place in self._places_by_key.get(key, ())}
-        places |= {place for place, one in enumerate(self._recorded) if one.redacted and one.fits(sent.like(one))}
-        alike = self._eligible(sorted(places), sent)
+        alike = self._eligible([at for at, one in enumerate(self._recorded) if one.has_key_of(sent)], sent)
+        if not alike:
+            return self._by_loose_key(sent), True
         given = self._ids(sent)
-        unlike = {
-            place: recorded.unlike(other, given) for place in alike for recorded, other in [self._pair(place, sent)]
-        }
+        unlike = {place: self._recorded[place].unlike(sent, given) for place in alike}
         same = [place for place in alike if not any(unlike[place])]
         left = sorted((place for place in alike if place in self._left), key=lambda place: unlike[place])
         if left and (left[0] in same or not same):
             return left[0], False
-        used = [place for place in reversed(self._used) if place in alike]
-        if self._repeat and any(place in same for place in used):
-            return next(place for place in used if place in same), False
-        if left:  # the stream with the same volatile values has answered already
-            return left[0], True
-        if used:
-            return (used[0] if self._repeat else None), False
-        return self._by_loose_key(sent), True
+        if self._repeat:
+            return next(place for place in reversed(self._used) if place in (same or alike)), False
+        # The stream with the same volatile values has answered already.
+        return (left[0] if left else None), True
 
-    def _by_loose_key(self, sent: _Sent) -> int | None:
+    def _by_loose_key(self, sent: ComparedRequest) -> int | None:
         """Return the only stream that is left and equal in a loose reading; None if there are several."""
         found: list[int] = []
         for place in range(len(self._recorded)) if self._repeat else self._left:
-            recorded, other = self._pair(place, sent)
-            comparable = recorded.route == sent.first.route and not recorded.hashed
-            if comparable and recorded.loose_key == other.loose_key:
+            recorded = self._recorded[place]
+            comparable = recorded.route == sent.route and not recorded.hashed
+            if comparable and recorded.loose_key == sent.like(recorded).loose_key:
                 found.append(place)
         found = self._eligible(found, sent)
         return found[0] if len(found) == 1 else None
 
-    def _eligible(self, places: list[int], sent: _Sent) -> list[int]:
+    def _eligible(self, places: list[int], sent: ComparedRequest) -> list[int]:
         """Drop streams that continue another response, and prefer the same path prefix and conversation."""
         given = self._ids(sent)
-        pairs = [(place, *self._pair(place, sent)) for place in places]
-        places = [place for place, recorded, other in pairs if not recorded.continues_another(other, given)]
-        places = [place for place in places if self._recorded[place].prefix == sent.first.prefix] or places
-        if len({self._conversations[place] for place in places}) < 2:
+        places = [place for place in places if not self._recorded[place].continues_another(sent, given)]
+        places = [place for place in places if self._recorded[place].prefix == sent.prefix] or places
+        if len({self.conversations[place] for place in places}) < 2:
             return places
         # Sealed files number their ids alike: prefer the file whose response was given.
         named = self._recorded[places[0]].plain.answers & given
-        gave = {self._conversations[place] for place in self._used if named & self._ids_by_stream[place]}
-        return [place for place in places if self._conversations[place] in gave] or places
+        gave = {self.conversations[place] for place in self._used if named & self._ids_by_stream[place]}
+        return [place for place in places if self.conversations[place] in gave] or places
 
-    def _ids(self, sent: _Sent) -> frozenset[str]:
+    def _ids(self, sent: ComparedRequest) -> frozenset[str]:
         """Return the ids that these recordings gave out, if the request names any id."""
-        return self._all_ids if sent.names_ids else frozenset()
+        return self._all_ids if sent.plain.ids else frozenset()
 
-    def _pair(self, place: int, sent: _Sent) -> tuple[ComparedRequest, ComparedRequest]:
-        """Return a recorded request and the sent one under the same redaction."""
+    def _has_key(self, place: int, sent: ComparedRequest) -> bool:
         recorded = self._recorded[place]
-        return recorded, sent.like(recorded)
+        return recorded.has_key_of(sent) and not recorded.continues_another(sent, self._ids(sent))
 
-    def _has_key(self, place: int, sent: _Sent) -> bool:
-        recorded, other = self._pair(place, sent)
-        same = recorded.key in sent.keys or recorded.fits(other)
-        return same and not recorded.continues_another(other, self._ids(sent))
-
-    def _by_position(self, sent: _Sent) -> int | None:
+    def _by_position(self, sent: ComparedRequest) -> int | None:
         """Return the next stream of the conversation that has this request, or else the most similar one."""
         following: dict[int, int] = {}
         for place in self._left:
-            if self._recorded[place].route == sent.first.route:
-                following.setdefault(self._conversations[place], place)
+            if self._recorded[place].route == sent.route:
+                following.setdefault(self.conversations[place], place)
         if not following:
-            used = (place for place in reversed(self._used) if self._recorded[place].route == sent.first.route)
+            used = (place for place in reversed(self._used) if self._recorded[place].route == sent.route)
             return next(used, None) if self._repeat else None
         places = list(following.values())
         if len(places) == 1:
@@ -303,50 +252,45 @@ class Deck:
 
     # -- explaining a difference --------------------------------------------------------------------------------------
 
-    def _miss(self, sent: _Sent, turn: int | None) -> Miss:
+    def _miss(self, sent: ComparedRequest, turn: int | None) -> Miss:
         """Explain why nothing answers; `turn` is the stream whose turn it is in `strict`."""
-        asked = f"{sent.first.place[0]} {sent.first.route.partition(' ')[2]}"
-        miss = Miss(asked=asked, key=sent.first.key, left=len(self._left), record=self._record)
-        nearest = turn if turn is not None else self._nearest(sent)
+        asked = f"{sent.place[0]} {sent.route.partition(' ')[2]}"
+        miss = Miss(asked=asked, key=sent.key, left=len(self._left), record=self._record)
+        places = [*self._left, *reversed(self._used)]
+        nearest, used = turn, False
+        if turn is None:
+            nearest = next((place for place in places if self._has_key(place, sent)), None)
+            used = nearest is not None and nearest not in self._left
+        if nearest is None:
+            alike = (place for place in places if self._recorded[place].route == sent.route)
+            compared = [place for place in alike if not self._recorded[place].hashed][:_COMPARED_MAX]
+            nearest = min(compared, key=lambda place: self._distance(place, sent), default=None)
         if nearest is not None:
-            used = turn is None and nearest not in self._left and self._has_key(nearest, sent)
-            drift = self._drift(nearest, sent, exactly=self.how == "strict")
-            return replace(miss, nearest=self._names[nearest], used=used, drift=drift)
+            drift = self._drift(nearest, sent)
+            return replace(miss, nearest=self.names[nearest], used=used, drift=drift)
         # A path with the same last part suggests a base URL without its `/v1`, or with two.
-        for place in [*self._left, *reversed(self._used)]:
+        for place in places:
             route = self._recorded[place].route
             if route.rpartition("/")[2] == asked.rpartition("/")[2]:
-                return replace(miss, nearest=self._names[place], drift=[Drift("path", route, asked)])
+                return replace(miss, nearest=self.names[place], drift=[Drift("path", route, asked)])
         return miss
 
-    def _nearest(self, sent: _Sent) -> int | None:
-        """Return the stream with the same key, which has answered already, or else the most similar one."""
-        places = [*self._left, *reversed(self._used)]
-        same = next((place for place in places if self._has_key(place, sent)), None)
-        if same is not None:
-            return same
-        alike = (place for place in places if self._recorded[place].route == sent.first.route)
-        compared = [place for place in alike if not self._recorded[place].hashed][:_COMPARED_MAX]
-        return min(compared, key=lambda place: self._distance(place, sent), default=None)
+    def _distance(self, place: int, sent: ComparedRequest) -> int:
+        recorded = self._recorded[place]
+        return sum(1 for _ in changes(recorded.canonical, sent.like(recorded).canonical))
 
-    def _distance(self, place: int, sent: _Sent) -> int:
-        recorded, other = self._pair(place, sent)
-        return sum(1 for _ in changes(recorded.canonical, other.canonical))
-
-    def _drift(self, place: int, sent: _Sent, *, exactly: bool = False) -> list[Drift]:
+    def _drift(self, place: int, sent: ComparedRequest) -> list[Drift]:
         """Return the differences that count, or else those that do not."""
-        recorded, other = self._pair(place, sent)
-        found = [] if exactly else _differences(recorded.canonical, other.canonical)
-        if not found and not exactly:
-            if not any(recorded.unlike(other, self._ids(sent))):
-                return []
-            found = _differences(recorded.plain.value, other.plain.value)
-        return found or _differences(recorded.exact, other.exact)
+        recorded = self._recorded[place]
+        other = sent.like(recorded)
+        if self.how != "strict":
+            found = _differences(recorded.canonical, other.canonical)
+            if found or not any(recorded.unlike(sent, self._ids(sent))):
+                return found
+            if found := _differences(recorded.plain.value, other.plain.value):
+                return found
+        return _differences(recorded.exact, other.exact)
 
 
 def _differences(a: Any, b: Any) -> list[Drift]:
     return [Drift(each.path.removeprefix("body."), shortened(each.a), shortened(each.b)) for each in changes(a, b)]
-
-
-def _blank_key(request: Request) -> str:
-    return ComparedRequest(request, blank).key

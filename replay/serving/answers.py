@@ -101,7 +101,7 @@ class Answers:
             self.deck.broke(request, taken)
         script = faulty
         if self._fresh is not None:
-            conversation = self.deck.conversation(taken.place)
+            conversation = self.deck.conversations[taken.place]
             script = self._fresh.over(faulty, taken.place, conversation, sent, makes=request.method != b"GET")
         return Answer(
             taken=taken,

@@ -77,7 +77,7 @@ class Playback:
     @property
     def unused(self) -> list[str]:
         """A line for each stream that was not requested."""
-        return [f"{self._deck.name(place)}: {Sent.of(request_of(self.streams[place]))}" for place in self._deck.unused]
+        return [f"{self._deck.names[place]}: {Sent.of(request_of(self.streams[place]))}" for place in self._deck.unused]
 
     @property
     def lines(self) -> list[str]:
@@ -87,7 +87,7 @@ class Playback:
             answer = "no recorded response"
             if answered is not None:
                 taken, outcome = answered
-                answer = ", ".join([self._deck.name(taken.place), outcome.fold.ending, *map(str, taken.drift)])
+                answer = ", ".join([self._deck.names[taken.place], outcome.fold.ending, *map(str, taken.drift)])
             lines.append(f"{number}. {sent} -> {answer}")
         return lines
 
@@ -113,5 +113,5 @@ class Playback:
         self.answers.append(outcome)
         self._log.append((taken, outcome))
         if taken.loosely:
-            self.loose.append(f"request {len(self.sent)} is {self._deck.name(taken.place)}, {taken.note()}")
+            self.loose.append(f"request {len(self.sent)} is {self._deck.names[taken.place]}, {taken.note()}")
         return answer.script

@@ -55,7 +55,7 @@ class Serving:
         notes = ["faulty"] * answer.faulty + ["fresh ids"] * answer.fresh + [answer.taken.note()]
         noted = f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
         self._say(
-            f"{_shown(request)} -> {self._answers.deck.name(answer.taken.place)}: {_described(answer.script)}{noted}"
+            f"{_shown(request)} -> {self._answers.deck.names[answer.taken.place]}: {_described(answer.script)}{noted}"
         )
         return answer.script
 
@@ -68,7 +68,7 @@ class Serving:
     def remaining(self) -> list[str]:
         """Return lines about streams that were never requested and faults that never applied."""
         unused = [place for place in self._answers.deck.unused if place not in self._answers.faults.requested]
-        lines = [f"{self._answers.deck.name(place)} was not requested" for place in unused[:_LISTED_MAX]]
+        lines = [f"{self._answers.deck.names[place]} was not requested" for place in unused[:_LISTED_MAX]]
         if len(unused) > _LISTED_MAX:
             lines.append(f"nor were {len(unused) - _LISTED_MAX} more")
         return [*lines, *(f"fault {text} had no place in any response" for text in self._answers.faults.unapplied)]

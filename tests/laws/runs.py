@@ -59,7 +59,7 @@ class Written(MemoryStore):
         self._full: set[str] = set()
         self.failed: set[str] = set()
 
-    async def append(self, stream: str, records: Sequence[Record], entry: Any = None) -> int:
+    async def append(self, stream: str, records: Sequence[Record], row: Any = None) -> int:
         self._writes += 1
         failing = self._plan.failing_write
         if failing is not None and (self._writes == failing[0] or stream in self._full):
@@ -76,7 +76,7 @@ class Written(MemoryStore):
             tape.wakes.wake()
             written = sum(len(encode(record)) for record in records)
         else:
-            written = await super().append(stream, records, entry)
+            written = await super().append(stream, records, row)
         emitter = self._emitters.setdefault(stream, Emitter())
         fresh = b"".join([frame for record in records for frame in emitter.feed(record)])
         self.emitted[stream] = self.emitted.get(stream, b"") + fresh

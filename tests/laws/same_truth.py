@@ -134,7 +134,7 @@ def _cases(bodies: Iterable[Body], cuts: int, chosen: random.Random) -> Iterator
         places = [chosen.randrange(len(body)) for _ in range(cuts)] if body else []
         for (on_partial, tools), place in product(MODES, [None, *places]):
             usage = chosen.random() < 0.5
-            request = {"stream": True, "usage": usage, "model": "m", "n": 1, "tools": [], **facts}
+            request: dict[str, Any] = {"stream": True, "usage": usage, "model": "m", "n": 1, "tools": [], **facts}
             settings = {"on_partial": on_partial, "tools": tools, **extra}
             cause = "eof" if place is None else ("reset", "stalled", "eof")[place % 3]
             yield Case(f"{name}[:{place}] {on_partial} {tools}", body[:place], cause, settings, request)
@@ -194,7 +194,7 @@ def main() -> None:
     parser.add_argument("--rows", action="store_true", help="the synthetic quirk rows instead of the corpus")
     asked = parser.parse_args()
     if asked.rows:
-        bodies = [
+        bodies: list[Body] = [
             (row.id, b"".join(row.came), row.settings, dict(row.tape()[1].keys["facts"]))
             for row in import_module("tests.events.chat.test_repair").ROWS
             if not row.body

@@ -185,10 +185,10 @@ async def test_who_follows_a_stream_whose_end_has_no_room_is_let_go(autojump_clo
     """Seed 119: the end itself could not be written, and its followers waited for ever."""
 
     class Full(MemoryStore):
-        async def append(self, stream: str, records: Sequence[Record], entry: Any = None) -> int:
+        async def append(self, stream: str, records: Sequence[Record], row: Any = None) -> int:
             if records[-1].kind == "end":
                 raise StoreFullError("no room")
-            return await super().append(stream, records, entry)
+            return await super().append(stream, records, row)
 
     async with house(streams(role(), text("hi"), finish(), DONE, every_s=1), store=Full(), check=False) as home:
         client = await home.connect()

@@ -245,11 +245,12 @@ def _summary(root: Path, path: Path, records: "list[Record]", damage: "list[Dama
     from wiretape.events.emit import Summariser
 
     from ..api.summary import summary_json
-    from ..store.catalogue import peek_fates
+    from ..store.catalogue import peek
+    from ..store.linking import NO_FATES
     from .show import console, summary_view
     from .tapes import without_end
 
-    fates = peek_fates(root, path.stem, time.time())
+    fates = peek(root, lambda rows: rows.fates(path.stem, time.time())) or NO_FATES
     said = summary_json(path.stem, Summariser().feed(*records), whole=True, damage=damage, fates=fates)
     if as_json:
         print_json(said)

@@ -75,10 +75,8 @@ def streams(root: Path, which: Filter, limit: int) -> list[StreamRow]:
 
 def _ended(root: Path, which: Filter, limit: int) -> Iterator[StreamRow]:
     """Yield the catalogue's page, then what the catalogue lacks: normally nothing, after its loss everything."""
-    found = peek(root, which, limit)
-    if found is not None:
-        yield from found.page
-    known = found.known if found is not None else frozenset[str]()
+    page, known = peek(root, lambda rows: (rows.page(which, limit), rows.streams())) or ([], frozenset[str]())
+    yield from page
     missing = {stream: path for day in _days(root) for stream, path in _tapes(day).items() if stream not in known}
     admitted = 0
     for stream in sorted(missing, key=lambda stream: _modified(missing[stream]), reverse=True):

@@ -7,14 +7,14 @@ at once, so no second one ever does: other processes only `peek`.
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import fields
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 
@@ -24,11 +24,11 @@ from wiretape.events.core.json_text import dumps, parse
 from ..limits import SAME_CALLS_MAX
 from .catalogue_row import AnswerRow, CallRow, CatalogueRow, StreamRow, row_of_tape
 from .folder import Folder
-from .linking import Fate, Key, Link, fates, key_of, link_of
-from .store import PAGE_MAX, Filter, StoreError
+from .linking import Alike, Fate, Key, fates, key_of
+from .store import Filter, StoreError
 from .tape_file import records_of
 
-__all__ = ["Book", "Catalogue", "Peek", "peek", "peek_fates", "read_row", "reindex"]
+__all__ = ["Book", "Catalogue", "Rows", "peek", "read_row", "reindex"]
 
 _T = TypeVar("_T")
 _Row = TypeVar("_Row", StreamRow, CallRow, AnswerRow)
@@ -42,66 +42,81 @@ _REBUILDS: Final = 3
 #: SQLite's own page cache; the first 3,500 streams fill it for good.
 _PAGES_KB: Final = 1_024
 
-_SCHEMA: Final = """
-    CREATE TABLE streams (
-        created INTEGER NOT NULL, stream TEXT NOT NULL, caller TEXT NOT NULL, route TEXT NOT NULL,
-        dialect TEXT NOT NULL, model TEXT NOT NULL, ending TEXT NOT NULL, flags TEXT NOT NULL,
-        input_tokens INTEGER, output_tokens INTEGER, usage TEXT,
-        first_frame_us INTEGER, first_content_us INTEGER, duration_us INTEGER,
-        PRIMARY KEY (created, stream)
-    );
+_TABLES: Final[Mapping[type[Any], str]] = {StreamRow: "streams", CallRow: "calls", AnswerRow: "answers"}
+_COLUMNS: Final = {kind: ", ".join(field.name for field in fields(kind)) for kind in _TABLES}
+_SCHEMA: Final = f"""
+    CREATE TABLE streams ({_COLUMNS[StreamRow]}, PRIMARY KEY (created, stream));
     CREATE UNIQUE INDEX streams_by_id ON streams (stream);
-    CREATE TABLE calls (
-        caller TEXT NOT NULL, call TEXT NOT NULL, handed_us INTEGER NOT NULL, stream TEXT NOT NULL,
-        name TEXT NOT NULL, state TEXT NOT NULL, arguments TEXT NOT NULL, messages INTEGER NOT NULL,
-        PRIMARY KEY (caller, call, handed_us, stream)
-    );
+    CREATE TABLE calls ({_COLUMNS[CallRow]}, PRIMARY KEY (caller, call, handed_us, stream));
     CREATE INDEX calls_by_stream ON calls (stream);
-    CREATE TABLE answers (
-        caller TEXT NOT NULL, call TEXT NOT NULL, arrived_us INTEGER NOT NULL, stream TEXT NOT NULL,
-        name TEXT NOT NULL, arguments TEXT NOT NULL, after INTEGER NOT NULL, failed INTEGER NOT NULL,
-        made_by TEXT NOT NULL, request TEXT NOT NULL,
-        PRIMARY KEY (caller, call, arrived_us, stream)
-    );
+    CREATE TABLE answers ({_COLUMNS[AnswerRow]}, PRIMARY KEY (caller, call, arrived_us, stream));
     CREATE INDEX answers_by_stream ON answers (stream);
     CREATE INDEX answers_by_call ON answers (made_by);
 """
-_TABLES: Final[Mapping[type[Any], str]] = {StreamRow: "streams", CallRow: "calls", AnswerRow: "answers"}
-_COLUMNS: Final = {kind: tuple(field.name for field in fields(kind)) for kind in _TABLES}
 
 
-class Peek(NamedTuple):
-    """What another process's catalogue says: one page, and every stream that it knows."""
+class Rows:
+    """The rows of a catalogue, over any connection to it."""
 
-    page: Sequence[StreamRow]
-    known: frozenset[str]
+    def __init__(self, base: sqlite3.Connection) -> None:
+        self.base = base
+
+    def streams(self) -> frozenset[str]:
+        """Return every stream that it knows."""
+        return frozenset(stream for (stream,) in self.base.execute("SELECT stream FROM streams"))
+
+    def page(self, which: Filter, limit: int) -> list[StreamRow]:
+        """Return one page, the latest first."""
+        words = {"caller": which.caller, "model": which.model, "route": which.route, "ending": which.ending}
+        terms = [f"{name} = ?" for name, word in words.items() if word is not None]
+        values: list[Any] = [word for word in words.values() if word is not None]
+        if which.before is not None:
+            terms.append("(created, stream) < (?, ?)")
+            values += which.before.place
+        where = f"WHERE {' AND '.join(terms)}" if terms else ""
+        return self._select(StreamRow, f"{where} ORDER BY created DESC, stream DESC LIMIT ?", *values, limit)
+
+    def alike(self, key: Key) -> Alike:
+        """Return all calls and results with this key, of very many the latest."""
+        same = f"WHERE (caller, call, name, arguments) = (?, ?, ?, ?) ORDER BY {{}} DESC LIMIT {SAME_CALLS_MAX}"
+        calls = self._select(CallRow, same.format("handed_us"), *key)
+        return calls, self._select(AnswerRow, same.format("arrived_us"), *key)
+
+    def fates(self, stream: str, now: float) -> dict[str, Fate]:
+        """Return what became of the calls of a stream."""
+        own = self._select(CallRow, "WHERE stream = ?", stream)
+        linked = self._select(AnswerRow, "WHERE made_by = ?", stream)
+        rows: dict[Key, Alike] = {}
+        for call in own:
+            calls, answers = rows[key_of(call)] = self.alike(key_of(call))
+            calls += [call] if call not in calls else []
+            answers += [answer for answer in linked if key_of(answer) == key_of(call) and answer not in answers]
+        return fates(own, rows, now)
+
+    def _select(self, kind: type[_Row], rest: str, *values: Any) -> list[_Row]:
+        found: list[_Row] = []
+        columns = _COLUMNS[kind]
+        for row in self.base.execute(f"SELECT {columns} FROM {_TABLES[kind]} {rest}", values):  # noqa: S608 - our own words
+            named: dict[str, Any] = dict(zip(columns.split(", "), row, strict=True))
+            if kind is StreamRow:
+                named["flags"] = tuple(parse(named["flags"].encode()))
+            elif kind is AnswerRow:
+                named["failed"] = bool(named["failed"])
+            found.append(kind(**named))
+        return found
 
 
-def peek(root: Path, which: Filter, limit: int) -> Peek | None:
-    """Read the catalogue of a folder that another process may hold; None if it is unreadable or of another version.
+def peek(root: Path, question: Callable[[Rows], _T]) -> _T | None:
+    """Ask the catalogue of a folder that another process may hold; None if it is unreadable or of another version.
 
     The connection can only read, so it never takes part in a checkpoint. If no process has the file open it leaves no
     trace either: without a log next to the file, nothing changes while we read.
     """
-
-    def look(base: sqlite3.Connection) -> Peek:
-        known = frozenset(stream for (stream,) in base.execute("SELECT stream FROM streams"))
-        return Peek(_page(base, which, limit), known)
-
-    return _peeked(root, look)
-
-
-def peek_fates(root: Path, stream: str, now: float) -> Mapping[str, Fate]:
-    """Return what became of the calls of a stream, as far as another process's catalogue knows."""
-    return _peeked(root, lambda base: _fates(base, stream, now)) or {}
-
-
-def _peeked(root: Path, look: Callable[[sqlite3.Connection], _T]) -> _T | None:
     path = root / "catalogue.db"
     how = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as base:
-            return look(base) if base.execute("PRAGMA user_version").fetchone() == (_VERSION,) else None
+            return question(Rows(base)) if base.execute("PRAGMA user_version").fetchone() == (_VERSION,) else None
     except sqlite3.DatabaseError:
         return None
 
@@ -126,7 +141,7 @@ def reindex(folder: Folder) -> int:
         with closing(Book(folder)) as book:
             while book.catch_up():
                 pass
-            return book.count()
+            return len(book.streams())
     except sqlite3.Error as error:
         raise StoreError(f"the catalogue of {folder.root} cannot be written: {error}") from error
 
@@ -158,39 +173,8 @@ class Catalogue:
             self._scheduled = True
             self._thread.submit(self._drain)
 
-    async def list(self, which: Filter, limit: int) -> Sequence[StreamRow]:
-        """Return one page, the latest first."""
-        return await self._ask(lambda book: _page(book.base, which, min(limit, PAGE_MAX)), [])
-
-    async def find_calls(
-        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
-    ) -> Sequence[Link | None]:
-        """Return what each result that has just come answers; streams that ended a moment ago are known."""
-        return await self._ask(
-            lambda book: [
-                link_of(answer, *_alike(book.base, key_of(answer)), running.get(key_of(answer), ()))
-                for answer in answers
-            ],
-            [None] * len(answers),
-        )
-
-    async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
-        """Return what became of the calls of a stream."""
-        return await self._ask(lambda book: _fates(book.base, stream, now), {})
-
-    async def forget(self, streams: Collection[str]) -> None:
-        """Remove the rows of tapes that are gone."""
-        await self._ask(lambda book: book.forget(streams), None)
-
-    def close(self) -> None:
-        """Write everything entered and close the file. Blocks; call it in a thread."""
-        self._closing = True
-        self._thread.submit(self._drain)
-        self._thread.shutdown()
-        if self._book is not None:
-            self._book.close()
-
-    async def _ask(self, question: "Callable[[Book], _T]", nothing: _T) -> _T:
+    async def ask(self, question: "Callable[[Book], _T]", nothing: _T) -> _T:
+        """Return the answer once everything entered is written; `nothing` if the file cannot be used."""
         done = trio.Event()
 
         def answered(_: Future[_T]) -> None:
@@ -205,6 +189,14 @@ class Catalogue:
         future.add_done_callback(answered)
         await done.wait()
         return future.result()
+
+    def close(self) -> None:
+        """Write everything entered and close the file. Blocks; call it in a thread."""
+        self._closing = True
+        self._thread.submit(self._drain)
+        self._thread.shutdown()
+        if self._book is not None:
+            self._book.close()
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
@@ -255,7 +247,7 @@ class Catalogue:
                 self._thread.submit(self._catch_up)
 
 
-class Book:
+class Book(Rows):
     """The file itself, used by one thread at a time."""
 
     def __init__(self, folder: Folder) -> None:
@@ -263,7 +255,7 @@ class Book:
         self._steps: Generator[bool] | None = None
         path = folder.root / "catalogue.db"
         path.touch(mode=0o600)
-        self.base = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        super().__init__(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
         try:
             self.base.execute("PRAGMA journal_mode = WAL")
             self.base.execute("PRAGMA synchronous = NORMAL")
@@ -288,22 +280,22 @@ class Book:
             self._steps.close()  # it may hold a folder open
         self.base.close()
 
-    def count(self) -> int:
-        """Return how many streams it knows."""
-        (count,) = self.base.execute("SELECT count(*) FROM streams").fetchone()
-        return int(count)
-
     def enter(self, rows: Iterable[CatalogueRow]) -> None:
         """Add or replace rows in one transaction."""
         rows = list(rows)
         with self.base:
             self.base.execute("BEGIN")
             self._delete(row.stream.stream for row in rows)
-            _insert(self.base, StreamRow, [row.stream for row in rows])
-            if calls := [call for row in rows for call in row.calls]:
-                _insert(self.base, CallRow, calls)
-            if answers := [answer for row in rows for answer in row.answers]:
-                _insert(self.base, AnswerRow, answers)
+            self._insert(StreamRow, [row.stream for row in rows])
+            self._insert(CallRow, [call for row in rows for call in row.calls])
+            self._insert(AnswerRow, [answer for row in rows for answer in row.answers])
+
+    def _insert(self, kind: type[_Row], rows: Sequence[_Row]) -> None:
+        columns = _COLUMNS[kind]
+        members = attrgetter(*columns.split(", "))
+        values = [[dumps(each).decode() if isinstance(each, tuple) else each for each in members(row)] for row in rows]
+        marks = ",".join("?" * (columns.count(",") + 1))
+        self.base.executemany(f"INSERT INTO {_TABLES[kind]} ({columns}) VALUES ({marks})", values)  # noqa: S608 - our own words
 
     def forget(self, streams: Iterable[str]) -> None:
         """Remove the rows of these streams."""
@@ -335,70 +327,13 @@ class Book:
             yield True
         tapes = self._folder.ended()
         while step := list(islice(tapes, _STEP)):
-            missing = [tape for tape in step if not self._knows(tape[0])]
+            known = "SELECT 1 FROM streams WHERE stream = ?"
+            missing = [tape for tape in step if self.base.execute(known, tape[:1]).fetchone() is None]
             found = (read_row(stream, path) for stream, path in missing)
             self.enter(row for row in found if row is not None)
             yield True
-
-    def _knows(self, stream: str) -> bool:
-        return self.base.execute("SELECT 1 FROM streams WHERE stream = ?", (stream,)).fetchone() is not None
 
 
 def _remove(path: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-# -- rows in SQL ------------------------------------------------------------------------------------------------------
-
-
-def _insert(base: sqlite3.Connection, kind: type[_Row], rows: Sequence[_Row]) -> None:
-    columns = _COLUMNS[kind]
-    members = attrgetter(*columns)
-    values = [[dumps(each).decode() if isinstance(each, tuple) else each for each in members(row)] for row in rows]
-    marks = ",".join("?" * len(columns))
-    base.executemany(f"INSERT INTO {_TABLES[kind]} ({', '.join(columns)}) VALUES ({marks})", values)  # noqa: S608 - our own words
-
-
-def _select(base: sqlite3.Connection, kind: type[_Row], rest: str, values: Sequence[Any]) -> list[_Row]:
-    columns = _COLUMNS[kind]
-    found: list[_Row] = []
-    for row in base.execute(f"SELECT {', '.join(columns)} FROM {_TABLES[kind]} {rest}", values):  # noqa: S608 - our own words
-        named: dict[str, Any] = dict(zip(columns, row, strict=True))
-        if kind is StreamRow:
-            named["flags"] = tuple(parse(named["flags"].encode()))
-        elif kind is AnswerRow:
-            named["failed"] = bool(named["failed"])
-        found.append(kind(**named))
-    return found
-
-
-def _page(base: sqlite3.Connection, which: Filter, limit: int) -> Sequence[StreamRow]:
-    words = {"caller": which.caller, "model": which.model, "route": which.route, "ending": which.ending}
-    terms = [f"{name} = ?" for name, word in words.items() if word is not None]
-    values: list[Any] = [word for word in words.values() if word is not None]
-    if which.before is not None:
-        terms.append("(created, stream) < (?, ?)")
-        values += which.before.place
-    where = f"WHERE {' AND '.join(terms)}" if terms else ""
-    return _select(base, StreamRow, f"{where} ORDER BY created DESC, stream DESC LIMIT ?", [*values, limit])
-
-
-def _fates(base: sqlite3.Connection, stream: str, now: float) -> dict[str, Fate]:
-    own = _select(base, CallRow, "WHERE stream = ?", [stream])
-    linked = _select(base, AnswerRow, "WHERE made_by = ?", [stream])
-    rows: dict[Key, tuple[list[CallRow], list[AnswerRow]]] = {}
-    for call in own:
-        calls, answers = rows[key_of(call)] = _alike(base, key_of(call))
-        calls += [call] if call not in calls else []
-        answers += [answer for answer in linked if key_of(answer) == key_of(call) and answer not in answers]
-    return fates(own, rows, now)
-
-
-def _alike(base: sqlite3.Connection, key: Key) -> tuple[list[CallRow], list[AnswerRow]]:
-    """Return all calls and results with this key, of very many the latest."""
-    same = f"WHERE (caller, call, name, arguments) = (?, ?, ?, ?) ORDER BY {{}} DESC LIMIT {SAME_CALLS_MAX}"
-    return (
-        _select(base, CallRow, same.format("handed_us"), key),
-        _select(base, AnswerRow, same.format("arrived_us"), key),
-    )

@@ -16,6 +16,8 @@ from typing import Any, Final, Literal
 
 import trio
 
+from .folder import Folder
+from .retention import day_of
 from .store import TapeBrokenError
 from .tape_file import TapeFile
 
@@ -86,19 +88,16 @@ class _Round:
 class Committer:
     """The thread that makes the rounds, and what the serving task calls.
 
-    The round that closes an ended tape also moves it (`move`): renaming each one by itself woke a thread per stream,
+    The round that closes an ended tape also moves it to its day: renaming each one by itself woke a thread per stream,
     which cost more than the stream's bytes. In trio's thread, `on_closed` then gets the ended tapes, `on_lost` the
-    tapes that did not become durable, and `on_gone` the reason why no write arrives any more, which `watch` checks for
-    once a second.
+    tapes that did not become durable, and `on_gone` the reason why no write arrives any more, found within a second.
     """
 
     def __init__(
         self,
-        folder: int,
+        folder: Folder,
         sync: Sync,
         *,
-        watch: Callable[[], str | None],
-        move: Callable[[Collection[TapeFile]], None],
         on_closed: Callable[[Collection[TapeFile]], None],
         on_lost: Callable[[Collection[TapeFile]], None],
         on_gone: Callable[[str], None],
@@ -106,8 +105,6 @@ class Committer:
     ) -> None:
         self._folder = folder
         self._sync = sync
-        self._watch = watch
-        self._move = move
         self._on_closed = on_closed
         self._on_lost = on_lost
         self._on_gone = on_gone
@@ -170,7 +167,7 @@ class Committer:
             self._wanted.clear()
             self._hurry.clear()
             self._make_round()
-            reason = None if self._gone else self._watch()
+            reason = None if self._gone else self._folder.lost()
             if reason is not None:
                 self._gone = True
                 self._notify(self._on_gone, reason)
@@ -194,7 +191,9 @@ class Committer:
         # Before the sync: a tape that ends during it is in the next round too, and closed there.
         ended = [tape for tape in by_fd.values() if tape.ended]
         try:
-            self._move(ended)
+            for tape in ended:
+                if tape.created is not None:  # a tape that was only released stays for recovery
+                    self._move(tape, tape.created)
             failed = self._sync_all(by_fd, {os.path.dirname(tape.path) for tape in ended})  # noqa: PTH120 - a string
         except Exception as error:  # noqa: BLE001 - if this thread died, appends would wait for ever
             failed = dict.fromkeys(by_fd, repr(error))
@@ -208,9 +207,21 @@ class Committer:
         if ended:
             self._notify(self._on_closed, ended)
 
+    def _move(self, tape: TapeFile, created: int) -> None:
+        try:
+            day = day_of(created or os.stat(tape.path).st_mtime)  # noqa: PTH116 - a tape's path is a string
+            path = self._folder.day_path(day, tape.stream)
+            try:
+                tape.move(path)
+            except FileNotFoundError:  # the first tape of its day; making the folder each time took 25 us
+                self._folder.make_day(day)
+                tape.move(path)
+        except OSError as error:
+            tape.stuck = error.strerror or "its name cannot be changed"
+
     def _sync_all(self, fds: Collection[int], days: Collection[str]) -> Mapping[int, str]:
         """Return the files whose sync failed: all of them if a folder failed, since their names may be lost."""
-        folders = [self._folder]
+        folders = [self._folder.fd]
         self.syncing = True
         try:
             for day in days:

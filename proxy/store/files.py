@@ -1,6 +1,5 @@
 """The store on disk: one file per stream, written before its content is delivered, found again after any crash."""
 
-import os
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -17,10 +16,8 @@ from .catalogue import Catalogue
 from .catalogue_row import AnswerRow, CatalogueRow, StreamRow
 from .durability import ROUND_S, Committer, Durability, Sync, best_sync
 from .folder import Folder
-from .following import LiveTape, TapeBatches
-from .linking import NOTHING_RUNS, Fate, Key, Link
+from .linking import NOTHING_RUNS, Fate, Key, Link, find_calls
 from .recovery import Recovered, recover
-from .retention import day_of, days_gone, oldest
 from .store import (
     PAGE_MAX,
     Filter,
@@ -31,7 +28,7 @@ from .store import (
     TapeBrokenError,
     checked_stream_id,
 )
-from .tape_file import TapeFile, TapeReader, creation_error, opened_for_reading
+from .tape_file import LiveTape, TapeBatches, TapeFile, TapeReader, creation_error, opened_for_reading
 
 __all__ = ["INLINE_BYTES_MAX", "FileStore", "open_files"]
 
@@ -92,14 +89,7 @@ class FileStore:
         self._creation_s = 0.0
         self._catalogue = Catalogue(folder, warn)
         self._committer = Committer(
-            folder.fd,
-            sync,
-            watch=folder.lost,
-            move=partial(_move, folder),
-            on_closed=self._closed,
-            on_lost=self._lost,
-            on_gone=self._gone,
-            round_s=round_s,
+            folder, sync, on_closed=self._closed, on_lost=self._lost, on_gone=self._gone, round_s=round_s
         )
 
     async def create(self, stream: str) -> None:
@@ -141,17 +131,19 @@ class FileStore:
             raise TapeBrokenError(live.tape.broken)
         assert not live.writing, f"two tasks append to {stream}"
         assert records[0].n == live.next_n or (live.lost and records[0].n > live.next_n), f"{stream} is out of order"
-        tape, ended, size = live.tape, records[-1].kind == "end", 0
+        tape, ended = live.tape, records[-1].kind == "end"
+        before, size = tape.size, 0
         for record in records:
             size += len(record.raw or b"")
-        before = tape.size
         live.writing = True
         try:
             if size <= INLINE_BYTES_MAX:
                 tape.write(b"".join(map(encode, records)))
             else:
                 with trio.CancelScope(shield=True):  # a cancelled caller must know that the batch is written
-                    await trio.to_thread.run_sync(_write_large, tape, records, limiter=self._threads)
+                    await trio.to_thread.run_sync(
+                        lambda: tape.write(b"".join(map(encode, records))), limiter=self._threads
+                    )
         except StoreError as error:
             live.lost = True
             self._failed(error)
@@ -176,7 +168,7 @@ class FileStore:
                 with trio.CancelScope(shield=True):  # one round: what is written is shown
                     await self._committer.committed(tape)
             live.shown = tape.size
-            live.wakes.wake()
+            live.wake()
         finally:
             if ended:
                 live.close()
@@ -218,7 +210,8 @@ class FileStore:
         limit = min(limit, PAGE_MAX)
         live_rows = (live.row for live in self._live.values() if not live.tape.ended)
         rows = {row.stream: row for row in live_rows if which.admits(row)}
-        for row in await self._catalogue.list(which, limit):
+        nothing: Sequence[StreamRow] = ()
+        for row in await self._catalogue.ask(lambda book: book.page(which, limit), nothing):
             rows[row.stream] = row
         return sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
 
@@ -226,20 +219,21 @@ class FileStore:
         self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS
     ) -> Sequence[Link | None]:
         """Look among the calls of all streams that have ended."""
-        return await self._catalogue.find_calls(answers, running)
+        nothing: list[Link | None] = [None] * len(answers)
+        return await self._catalogue.ask(lambda book: find_calls(book.alike, answers, running), nothing)
 
     async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
         """Return the fates of the calls of a stream that has ended."""
-        return await self._catalogue.fates(stream, now)
+        return await self._catalogue.ask(lambda book: book.fates(stream, now), {})
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove tapes that are too old or too many, and their rows."""
         if any(live.tape.ended for live in self._live.values()):
             await self._committer.through()
         live_bytes = sum(live.tape.size for live in self._live.values())
-        gone = await trio.to_thread.run_sync(partial(_expire, self._folder, live_bytes, now, keep))
+        gone = await trio.to_thread.run_sync(self._folder.expire, live_bytes, now, keep)
         if gone:
-            await self._catalogue.forget(gone)
+            await self._catalogue.ask(lambda book: book.forget(gone), None)
         return gone
 
     async def aclose(self) -> None:
@@ -284,41 +278,3 @@ class FileStore:
         for live in self._live.values():
             live.tape.broken = reason
             live.close()
-
-
-def _write_large(tape: TapeFile, records: Sequence[Record]) -> None:
-    tape.write(b"".join(map(encode, records)))
-
-
-def _move(folder: Folder, tapes: Collection[TapeFile]) -> None:
-    """Move the tapes that have an `end`; a tape that was only released stays for recovery."""
-    for tape in tapes:
-        if tape.created is None:
-            continue
-        try:
-            day = day_of(tape.created or os.stat(tape.path).st_mtime)  # noqa: PTH116 - a tape's path is a string
-            path = folder.day_path(day, tape.stream)
-            try:
-                tape.move(path)
-            except FileNotFoundError:  # the first tape of its day; making the folder each time took 25 us
-                folder.make_day(day)
-                tape.move(path)
-        except OSError as error:
-            tape.stuck = error.strerror or "its name cannot be changed"
-
-
-def _expire(folder: Folder, live_bytes: int, now: float, keep: Keep) -> Sequence[str]:
-    """Remove tapes and return their streams, without ever listing all tapes.
-
-    Such a list took 0.6 KB per tape once a minute, memory that the allocator did not give back.
-    """
-    sizes = {day: size for day in folder.days() if (size := folder.size_of(day)) is not None}
-    days, excess = days_gone(sizes, live_bytes, now, keep)
-    gone = {day: [tape.stream for tape in folder.tapes_of(day)] for day in days}
-    first = min(sizes.keys() - gone.keys(), default=None)
-    if first is not None and excess:
-        gone[first] = oldest(folder.tapes_of(first), excess)
-    for day, streams in gone.items():
-        for stream in streams:
-            folder.remove(day, stream)
-    return [stream for streams in gone.values() for stream in streams]

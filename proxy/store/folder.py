@@ -10,8 +10,9 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from ..config.model import Keep
 from ..limits import LOCK_LOOK_S, LOCK_LOOKS_MAX
-from .retention import Kept, day_of
+from .retention import Kept, day_of, expired
 from .store import FolderRefusedError, is_stream_id
 
 __all__ = ["LIVE", "Folder", "days_in", "is_held", "tapes_in"]
@@ -167,16 +168,18 @@ class Folder:
         """Yield what decides how long each tape of a day stays."""
         for stream, entry in tapes_in(self.root / day.isoformat()):
             facts = entry.stat(follow_symlinks=False)
-            yield Kept(day, facts.st_mtime, stream, facts.st_size)
+            yield Kept(facts.st_mtime, stream, facts.st_size)
 
-    def size_of(self, day: date) -> int | None:
-        """Return the bytes of all tapes of a day, None if it has none."""
-        size: int | None = None
-        for tape in self.tapes_of(day):
-            size = (size or 0) + tape.size
-        return size
+    def expire(self, live_bytes: int, now: float, keep: Keep) -> list[str]:
+        """Remove the tapes that are too old or too much, and return their streams."""
+        sizes = {day: size for day in self.days() if (size := sum(tape.size for tape in self.tapes_of(day)))}
+        gone = expired(sizes, self.tapes_of, live_bytes, now, keep)
+        for day, streams in gone.items():
+            for stream in streams:
+                self._remove(day, stream)
+        return [stream for streams in gone.values() for stream in streams]
 
-    def remove(self, day: date, stream: str) -> None:
+    def _remove(self, day: date, stream: str) -> None:
         """Remove a tape, and its day when nothing else is left in it."""
         with suppress(FileNotFoundError):
             os.unlink(self.day_path(day, stream))  # noqa: PTH108 - a tape's path is a string

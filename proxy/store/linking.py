@@ -8,7 +8,7 @@ results of one call the first counts, so a retried request gets the answer that 
 but rows: a catalogue rebuilt from the tapes decides as the old one did.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -17,12 +17,27 @@ from wiretape.events.core.lifecycle import State, Trigger, step
 from ..limits import ABANDONED_AFTER_S
 from .catalogue_row import AnswerRow, CallRow
 
-__all__ = ["NOTHING_RUNS", "NO_FATES", "Fate", "Key", "Link", "Running", "fates", "key_of", "link_of", "links"]
+__all__ = [
+    "NOTHING_RUNS",
+    "NO_FATES",
+    "Alike",
+    "Fate",
+    "Key",
+    "Link",
+    "Running",
+    "fates",
+    "find_calls",
+    "key_of",
+    "link_of",
+    "links",
+]
 
 _SECOND_US: Final = 1_000_000
 
 #: Caller, id, name and arguments: what a call and its result have in common.
 Key = tuple[str, str, str, str]
+#: All calls and all results with one key.
+Alike = tuple[list[CallRow], list[AnswerRow]]
 
 
 class Link(NamedTuple):
@@ -128,6 +143,13 @@ def link_of(
         return None
     first = min((answer for answer in answers if found.get(answer.stream) is call), key=_arrival)
     return Link(call.stream, _duration_ms(call, first))
+
+
+def find_calls(
+    alike: Callable[[Key], Alike], answers: Iterable[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
+) -> list[Link | None]:
+    """Return where each of these results belongs."""
+    return [link_of(new, *alike(key_of(new)), running.get(key_of(new), ())) for new in answers]
 
 
 def _duration_ms(call: CallRow, answer: AnswerRow) -> int:

@@ -4,48 +4,32 @@ It uses no thread and no file, so a clock that jumps as soon as all tasks wait n
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import date
 
 import trio
 
-from wiretape.events.tape.record import NO_KEYS, Record, encode
+from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
-from .catalogue_row import AnswerRow, CallRow, CatalogueRow, StreamRow, opened_row, row_of_tape
-from .following import Wakes
-from .linking import NOTHING_RUNS, Fate, Key, Link, fates, key_of, link_of
+from .catalogue_row import AnswerRow, CallRow, CatalogueRow, StreamRow, row_of_tape
+from .linking import NOTHING_RUNS, Alike, Fate, Key, Link, fates, find_calls, key_of
 from .retention import Kept, day_of, expired
 from .store import PAGE_MAX, Filter, Health, StoreError, StreamMissingError, checked_stream_id
+from .tape_file import OpenTape
 
 __all__ = ["MemoryStore"]
 
 
-class _Tape:
+class _Tape(OpenTape):
     def __init__(self, stream: str) -> None:
+        super().__init__(stream)
         self.records: list[Record] = []
         self.size = 0
-        self.opening: Mapping[str, Any] = NO_KEYS
-        self.row = opened_row(stream, NO_KEYS)
         self.calls: Sequence[CallRow] = ()
         self.answers: Sequence[AnswerRow] = ()
-        self.closed = False
-        self.wakes = Wakes()
-
-    def take(self, records: Sequence[Record], row: CatalogueRow | None) -> None:
-        for record in records:
-            assert record.n == len(self.records), f"record {record.n} comes after {len(self.records) - 1}"
-            self.records.append(record)
-            self.size += len(encode(record))
-            if record.kind == "open":
-                self.opening = record.keys
-            if record.kind in ("open", "request"):
-                self.row = opened_row(self.row.stream, self.opening, record.keys)
-        if records[-1].kind == "end":
-            self.row, self.calls, self.answers = row or row_of_tape(self.row.stream, self.records)
-            self.closed = True
-        self.wakes.wake()
 
 
 class _Batches:
@@ -69,7 +53,7 @@ class _Batches:
                 return [record for record in records if record.n >= self._from_n]
             if tape.closed or not self._waits:
                 raise StopAsyncIteration
-            await tape.wakes.wait()
+            await tape.wait()
 
 
 class MemoryStore:
@@ -90,13 +74,21 @@ class MemoryStore:
         tape = self._tapes.get(stream)
         if tape is None or tape.closed:
             raise StreamMissingError(f"{stream} is not open")
-        before = tape.size
-        tape.take(records, row)
-        return tape.size - before
+        for n, record in enumerate(records, len(tape.records)):
+            assert record.n == n, f"record {record.n} comes after {n - 1}"
+        tape.records += records
+        tape.describe(records)
+        size = sum(len(encode(record)) for record in records)
+        tape.size += size
+        if records[-1].kind == "end":
+            tape.row, tape.calls, tape.answers = row or row_of_tape(stream, tape.records)
+            tape.closed = True
+        tape.wake()
+        return size
 
     async def release(self, stream: str) -> None:
         """Give up a stream."""
-        self._close(self._tape(stream))
+        self._tape(stream).close()
 
     def read(self, stream: str, from_n: int = 0) -> _Batches:
         """Return the records written so far."""
@@ -115,22 +107,26 @@ class MemoryStore:
         self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS
     ) -> Sequence[Link | None]:
         """Look among the calls of all streams that have ended."""
-        return [
-            link_of(answer, *_alike(self._tapes.values(), key_of(answer)), running.get(key_of(answer), ()))
-            for answer in answers
-        ]
+        return find_calls(self._alike, answers, running)
 
     async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
         """Return the fates of the calls of a stream that has ended."""
         own = self._tape(stream).calls
-        return fates(own, {key_of(call): _alike(self._tapes.values(), key_of(call)) for call in own}, now)
+        return fates(own, {key_of(call): self._alike(key_of(call)) for call in own}, now)
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove tapes that are too old or too many."""
-        ended = [tape for tape in self._tapes.values() if tape.row.ending]
-        live_bytes = sum(tape.size for tape in self._tapes.values() if not tape.row.ending)
-        facts = [Kept(day_of(t.row.created), t.row.created, t.row.stream, t.size) for t in ended]
-        gone = expired(facts, live_bytes, now, keep)
+        days: defaultdict[date, list[Kept]] = defaultdict(list)
+        live_bytes = 0
+        for stream, tape in self._tapes.items():
+            if tape.row.ending:
+                days[day_of(tape.row.created)].append(Kept(tape.row.created, stream, tape.size))
+            else:
+                live_bytes += tape.size
+        sizes = {day: sum(tape.size for tape in tapes) for day, tapes in days.items()}
+        gone = [
+            stream for streams in expired(sizes, days.__getitem__, live_bytes, now, keep).values() for stream in streams
+        ]
         for stream in gone:
             del self._tapes[stream]
         return gone
@@ -138,7 +134,7 @@ class MemoryStore:
     async def aclose(self) -> None:
         """End all followers."""
         for tape in self._tapes.values():
-            self._close(tape)
+            tape.close()
 
     def _tape(self, stream: str) -> _Tape:
         tape = self._tapes.get(stream)
@@ -146,14 +142,6 @@ class MemoryStore:
             raise StreamMissingError(f"there is no stream {stream}")
         return tape
 
-    @staticmethod
-    def _close(tape: _Tape) -> None:
-        tape.closed = True
-        tape.wakes.wake()
-
-
-def _alike(tapes: Iterable[_Tape], key: Key) -> tuple[list[CallRow], list[AnswerRow]]:
-    """Return all calls and results with this key."""
-    tapes = list(tapes)
-    calls = [row for tape in tapes for row in tape.calls if key_of(row) == key]
-    return calls, [row for tape in tapes for row in tape.answers if key_of(row) == key]
+    def _alike(self, key: Key) -> Alike:
+        calls = [row for tape in self._tapes.values() for row in tape.calls if key_of(row) == key]
+        return calls, [row for tape in self._tapes.values() for row in tape.answers if key_of(row) == key]

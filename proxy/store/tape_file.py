@@ -1,24 +1,43 @@
-"""One tape on disk: the writer of a live one, and the one reader of tape files that everything else uses.
+"""One tape on disk: the writer of a live one, the one reader of tape files, and the readers that follow a live one.
 
-Each batch is one unbuffered write whose size is checked, and nothing is written after half a batch.
+Each batch is one unbuffered write whose size is checked, and nothing is written after half a batch. A follower pulls by
+position at its own pace, and an append wakes those that wait.
 """
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import trio
 
 from wiretape.events.core.limits import TAPE_LINE_BYTES_MAX
-from wiretape.events.tape.record import Record
+from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Damage, Reader
 
-from .store import StoreError, StoreFullError, TapeBrokenError
+from .catalogue_row import opened_row
+from .store import StoreError, StoreFullError, StreamMissingError, TapeBrokenError
 
-__all__ = ["CHUNK_BYTES", "TapeFile", "TapeReader", "creation_error", "opened_for_reading", "records_of"]
+__all__ = [
+    "CHUNK_BYTES",
+    "LiveTape",
+    "OpenTape",
+    "TapeBatches",
+    "TapeFile",
+    "TapeReader",
+    "creation_error",
+    "opened_for_reading",
+    "records_of",
+]
 
 #: What one read of a tape takes: 1 MB decodes in about 15 ms.
 CHUNK_BYTES: Final = 1024 * 1024
+#: What a follower reads at once, in a thread: the bytes may have to come from the disk.
+_BATCH_BYTES: Final = 256 * 1024
+#: What it reads of a live tape in the loop: the kernel has just had these bytes, and 250 records decode in 1 ms.
+_INLINE_BYTES: Final = 64 * 1024
 #: No room on the disk, in the quota, or below RLIMIT_FSIZE (P06, P11).
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Of this process or of the machine; one is free again as soon as a stream ends (P10).
@@ -169,3 +188,110 @@ def creation_error(name: str, error: OSError) -> StoreError:
     """Return why a tape could not be begun: no room (P10: no descriptor either), or anything else."""
     reason = f"{name} could not be begun: {error.strerror}"
     return StoreFullError(reason) if error.errno in _FULL | _NO_DESCRIPTOR else TapeBrokenError(reason)
+
+
+class OpenTape:
+    """A stream that this process records: its row, and a signal to its followers."""
+
+    __slots__ = ("_opening", "_wake", "closed", "row")
+
+    def __init__(self, stream: str) -> None:
+        self._opening: Mapping[str, Any] = NO_KEYS
+        self.row = opened_row(stream, NO_KEYS)
+        self.closed = False
+        self._wake: trio.Event | None = None
+
+    def describe(self, records: Sequence[Record]) -> None:
+        """Take the facts of the stream from its first records."""
+        for record in records:
+            if record.kind == "open":
+                self._opening = record.keys
+            if record.kind in ("open", "request"):
+                self.row = opened_row(self.row.stream, self._opening, record.keys)
+
+    def wake(self) -> None:
+        """Wake all followers that wait, once. Costs nothing while none waits."""
+        event, self._wake = self._wake, None
+        if event is not None:
+            event.set()
+
+    async def wait(self) -> None:
+        """Wait for the next `wake`."""
+        if self._wake is None:
+            self._wake = trio.Event()
+        await self._wake.wait()
+
+    def close(self) -> None:
+        """Show nothing more."""
+        self.closed = True
+        self.wake()
+
+
+class LiveTape(OpenTape):
+    """A tape file that this process writes, as far as readers may see it."""
+
+    __slots__ = ("lost", "next_n", "shown", "tape", "writing")
+
+    def __init__(self, stream: str, tape: TapeFile) -> None:
+        super().__init__(stream)
+        self.tape = tape
+        self.next_n = 0
+        #: A batch was refused, so numbers may be missing.
+        self.lost = False
+        self.writing = False
+        #: Bytes that readers may see; with `durability = disk` fewer than are written.
+        self.shown = 0
+
+
+class TapeBatches:
+    """The records of one tape in batches, from record `from_n` on; of a live tape also those still to come."""
+
+    def __init__(self, stream: str, reader: TapeReader, from_n: int, live: LiveTape | None, *, waits: bool) -> None:
+        self._stream = stream
+        self._reader = reader
+        self._from_n = from_n
+        self._live = live
+        self._waits = waits
+
+    @property
+    def damage(self) -> Sequence[Damage]:
+        """What was wrong so far, and where."""
+        return self._reader.damage
+
+    def __aiter__(self) -> "TapeBatches":
+        return self
+
+    async def __anext__(self) -> list[Record]:
+        live, reader = self._live, self._reader
+        while True:
+            if live is not None and reader.at >= live.shown:
+                if self._waits and not live.closed:
+                    await live.wait()
+                    continue
+                if self._waits and live.tape.broken is not None:
+                    raise TapeBrokenError(live.tape.broken)
+                raise StopAsyncIteration
+            records = await self._read()
+            if live is None and not records:
+                raise StopAsyncIteration
+            if records and records[0].n < self._from_n:
+                records = [record for record in records if record.n >= self._from_n]
+            if records:
+                return records
+
+    async def _read(self) -> list[Record]:
+        live, at = self._live, self._reader.at
+        read = partial(self._reader.read, _BATCH_BYTES, until=None if live is None else live.shown)
+        try:
+            if live is None or live.shown - at > _INLINE_BYTES:
+                records = await trio.to_thread.run_sync(read)
+            else:
+                await trio.lowlevel.checkpoint()
+                records = read()
+        except FileNotFoundError as error:
+            if live is not None and live.tape.broken is not None:
+                raise TapeBrokenError(live.tape.broken) from error
+            raise StreamMissingError(f"the tape of {self._stream} is gone") from error
+        if live is not None and self._reader.at == at:
+            raise TapeBrokenError(f"the tape of {self._stream} is shorter than what was written")
+        return records

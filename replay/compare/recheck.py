@@ -1,6 +1,7 @@
 """Run today's repairs over old tapes and compare the results with what the tapes say of themselves."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -9,7 +10,7 @@ from wiretape.events.core.json_text import as_list, as_object, parse
 from wiretape.events.core.model import Ended
 from wiretape.events.emit import events
 from wiretape.events.tape.record import NO_KEYS, Record
-from wiretape.proxy.store.catalogue import peek
+from wiretape.proxy.store.catalogue import Rows, peek
 from wiretape.proxy.store.catalogue_row import StreamRow, row_of_tape
 from wiretape.proxy.store.store import PAGE_MAX, Filter
 
@@ -112,8 +113,7 @@ def _catalogue(folder: Path) -> dict[str, StreamRow]:
     rows: dict[str, StreamRow] = {}
     which: Filter | None = Filter()
     while which is not None and (folder / "catalogue.db").is_file():
-        found = peek(folder, which, PAGE_MAX)
-        page = found.page if found is not None else ()
+        page = peek(folder, partial(Rows.page, which=which, limit=PAGE_MAX)) or []
         rows |= {row.stream: row for row in page}
         which = Filter(before=page[-1]) if len(page) == PAGE_MAX else None
     return rows

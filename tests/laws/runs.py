@@ -73,7 +73,7 @@ class Written(MemoryStore):
             tape = self._tapes[stream]
             tape.records += records
             tape.closed = records[-1].kind == "end"
-            tape.wakes.wake()
+            tape.wake()
             written = sum(len(encode(record)) for record in records)
         else:
             written = await super().append(stream, records, row)

@@ -88,7 +88,7 @@ class ComparedRequest:
         path = blanked_path(request.target.decode("latin-1"))
         self._original = request._replace(target=path.encode("latin-1", "replace"))
         self._sha256 = sha256
-        self._under = {prepare: self}
+        self._under: dict[Prepare, ComparedRequest] = {prepare: self}
         self._prepare = prepare
         self.place = request.method.decode("latin-1"), path
         self.hashed = bool(sha256)

@@ -38,7 +38,7 @@ def spoken(source: str, *, messages: bool) -> Iterator[tuple[int, str]]:
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
     tree = ast.parse(source)
-    docstrings = set()
+    docstrings = set[int]()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             yield node.lineno, node.name.replace("_", " ")

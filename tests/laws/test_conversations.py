@@ -316,7 +316,7 @@ def _step(client: str, provider: str, calls: int = 1) -> Step:
     return Step(0, client, provider, "unique", calls, same=False, internal=False, again=False, restart=False)
 
 
-@settings(max_examples=1_000 if FULL else 100)
+@settings(max_examples=1_000 if FULL else 40)
 @given(steps=STEPS)
 @example(steps=[_step("all", "calls", 2), _step("renamed", "cut"), _step("some", "calls")])
 def test_every_call_of_any_conversation_ends_once_and_is_told_once(steps: list[Step]) -> None:

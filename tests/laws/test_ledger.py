@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.laws.generated import agent_streams, streams
 from tests.support.chat import run, tape
-from tests.support.corpus import load, needs_corpus
+from tests.support.corpus import needs_corpus, sampled
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +25,10 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 @needs_corpus
-@pytest.mark.parametrize("part", range(16))
+@pytest.mark.parametrize("part", range(8))
 def test_of_every_captured_stream(part: int) -> None:
-    for number, stream in enumerate(load()[part::16]):
+    """All in `make laws`, one of six in the default suite."""
+    for number, stream in [*sampled(one_in=6)][part::8]:
         run(tape(stream.body, request={"stream": True, "n": None}, **SETTINGS[number % len(SETTINGS)]))
 
 

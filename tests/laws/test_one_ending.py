@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.laws.generated import agent_streams, streams
 from tests.support.chat import DONE, Run, run, tape
-from tests.support.corpus import load, needs_corpus
+from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.core.model import Ended, Ending, Finish, Usage
 from wiretape.events.tape.record import Record
 
@@ -85,9 +85,10 @@ def check_nothing_invented(result: Run, mode: str, *, whole: bool) -> None:
 
 
 @needs_corpus
-@pytest.mark.parametrize("part", range(16))
+@pytest.mark.parametrize("part", range(8))
 def test_every_captured_stream_ends_once(part: int) -> None:
-    for number, stream in enumerate(load()[part::16]):
+    """All in `make laws`, one of six in the default suite."""
+    for number, stream in [*sampled(one_in=6)][part::8]:
         mode = ("error", "warn", "both")[number % 3]
         check(tape(stream.body, request={"stream": True, "n": None}, on_partial=mode), mode)
 

@@ -8,8 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 
-from ..playback.played import as_played
-from ..playback.player import ORIGINAL, attempts_of, script_of
+from ..playback.player import ORIGINAL, as_played, attempts_of, script_of
 from ..redaction.redact import redact
 from ..seal import seal
 from ..sealed.load import parse

@@ -1,4 +1,4 @@
-"""Turn the records of a stream into the script of its upstream: status, headers, each read, delays and ending.
+"""Turn the records of a stream into the script of its upstream, and a script that was played into its tape.
 
 Where the proxy or the client left first, the rest is silence, because nothing says what would have come. Older tapes
 without `framing` and `framed` leave the ending to a guess, as docs/replay.md describes.
@@ -12,8 +12,9 @@ from typing import Any, Final, Literal
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list
+from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import NO_KEYS, Record
-from wiretape.events.tape.tape import reads
+from wiretape.events.tape.tape import Recorder, reads
 
 from ..redaction.body_codec import headers_of
 from .script import Fault, Script, Step
@@ -23,6 +24,7 @@ __all__ = [
     "ORIGINAL",
     "Side",
     "Speed",
+    "as_played",
     "attempts_of",
     "each_attempt",
     "script_of",
@@ -41,6 +43,17 @@ _BROKE: Final[Mapping[str, Fault | None]] = MappingProxyType(
 #: By the cause of `end`, for tapes that do not say how the body ended.
 _CAUSES: Final[Mapping[str, Fault | None]] = MappingProxyType(
     {**_BROKE, "framed": None, "status": None, "upstream_error": None, "eof": Fault.CUT}
+)
+
+#: By the way a response ends: its cause and ending in the `end` record, and what broke the connection.
+_ENDS: Final[Mapping[Fault | None, tuple[str, str, str]]] = MappingProxyType(
+    {
+        None: ("framed", "completed", ""),
+        Fault.CUT: ("eof", "truncated", "truncated"),
+        Fault.RESET: ("reset", "reset", "reset"),
+        Fault.STALL: ("stalled", "stalled", ""),
+        Fault.GARBAGE: ("protocol", "protocol", "protocol"),
+    }
 )
 
 
@@ -164,3 +177,57 @@ def steps_of(
         yield Step(delay_s, fault)
     elif delay_s:
         yield Step(delay_s, b"")
+
+
+# -- the tape of a script that was played ------------------------------------------------------------------------------
+
+
+def as_played(records: Sequence[Record], script: Script) -> list[Record]:
+    """Return the tape of a script that was played for the request of these records."""
+    asked = next((at for at, record in enumerate(records) if record.kind == "attempt"), len(records))
+    attempt = attempts_of(records)[-1][0]
+    recorder = Recorder()
+    played = [recorder.record(record.kind, record.t, record.keys, record.raw) for record in records[:asked]]
+    played += recorder.attempt(attempt.t, attempt.keys)
+    t = attempt.t + _microseconds(script.head_delay_s)
+    fault = script.unanswered
+    if fault is None:
+        t, fault = _play(script, recorder, t, played)
+    played += recorder.rest(t)
+    cause, ending, broke = _ENDS[fault]
+    flags: Sequence[str] = ()
+    if records[0].keys.get("dialect") == "chat":
+        cause = "eof" if cause == "framed" else cause  # the end of HTTP is not the end of a chat stream
+        emitter = Emitter()
+        for record in played:
+            emitter.feed(record)
+        ending, flags = emitter.ending(cause)
+    keys: dict[str, object] = {"cause": cause, "ending": ending, "flags": list(flags)}
+    if script.unanswered is None:
+        closed = fault is None and script.closes
+        keys["framed"] = fault is None and not closed
+        keys |= {"broke": "closed"} if closed else {"broke": broke} if broke else {}
+    return [*played, recorder.end(t, keys)]
+
+
+def _play(script: Script, recorder: Recorder, t: int, played: list[Record]) -> tuple[int, Fault | None]:
+    """Record head and body; return when the response ended, and with which fault."""
+    headers = [[name.decode("latin-1").lower(), value.decode("latin-1")] for name, value in script.headers]
+    lengths = [int(value) for name, value in headers if name == "content-length"]
+    framing: dict[str, object] = {"framing": "close" if script.closes else "chunked"}
+    if lengths:
+        framing = {"framing": "length", "length": lengths[-1]}
+    headers = [header for header in headers if header[0] != "content-length"]
+    played.append(recorder.record("head", t, {"status": script.status, "headers": headers, **framing}))
+    streams = any(name == "content-type" and value.startswith("text/event-stream") for name, value in headers)
+    for delay_s, what in script.steps:
+        t += _microseconds(delay_s)
+        if isinstance(what, Fault):
+            return t, what
+        if what:
+            played += recorder.read(t, what) if streams else [recorder.body(t, what)]
+    return t, None
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)

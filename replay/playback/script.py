@@ -89,12 +89,17 @@ class Script:
     @property
     def chunked(self) -> bool:
         """Whether the body is sent in HTTP chunks."""
-        return self.has_body and not self.closes and all(name.lower() != b"content-length" for name, _ in self.headers)
+        return not self.closes and not self.has_length
 
     @property
     def has_body(self) -> bool:
         """Whether HTTP allows a body with this status (RFC 9110, 6.4.1)."""
         return self.status not in (204, 304)
+
+    @property
+    def has_length(self) -> bool:
+        """Whether the head says how long the body is."""
+        return not self.has_body or any(name.lower() == b"content-length" for name, _ in self.headers)
 
 
 def event_stream(pieces: Iterable[bytes], *, gap_s: float = 0.0, end: Fault | None = None) -> Script:

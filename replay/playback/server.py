@@ -9,6 +9,7 @@ import struct
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from errno import EADDRNOTAVAIL
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -18,7 +19,9 @@ from typing import Final, Protocol, cast, runtime_checkable
 
 import trio
 
-from .incoming import Reader, RefusedError
+from wiretape.proxy.http1 import Dechunker, MalformedError
+from wiretape.proxy.server.request_head import HeadReader, Refusal, RequestHead
+
 from .script import Fault, Request, Script
 
 __all__ = ["Choose", "Resets", "Served", "Upstream", "listening", "on_stderr", "place_of_fault"]
@@ -26,6 +29,9 @@ __all__ = ["Choose", "Resets", "Served", "Upstream", "listening", "on_stderr", "
 #: Choose the script for a request.
 Choose = Callable[[Request], Script]
 
+_RECEIVE_BYTES: Final = 64 * 1024
+#: 40 times a long conversation with pictures.
+_REQUEST_BYTES_MAX: Final = 256 * 1024 * 1024
 _STATUSES: Final = frozenset(HTTPStatus)
 #: How long, and in how many reads, to drain a connection after a refusal.
 _DRAIN_S: Final = 1.0
@@ -43,21 +49,112 @@ class Resets(Protocol):
     def reset(self) -> None: ...
 
 
+@dataclass(slots=True)
 class Served:
     """One request, and how sending its response went."""
 
-    __slots__ = ("at", "bytes", "due", "ended", "pieces", "request")
+    request: Request
+    #: Chunks to send, chunks sent completely, and bytes of the body sent, without framing.
+    due: int = 0
+    pieces: int = 0
+    bytes: int = 0
+    #: `ended`, the name of a fault, or `left` if the client left first; empty while running.
+    ended: str = ""
+    #: When it ended, on trio's clock.
+    at: float = 0.0
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        #: Chunks to send, chunks sent completely, and bytes of the body sent, without framing.
-        self.due = 0
-        self.pieces = 0
-        self.bytes = 0
-        #: `ended`, the name of a fault, or `left` if the client left first; empty while running.
-        self.ended = ""
-        #: When it ended, on trio's clock.
-        self.at = 0.0
+
+class _RefusedError(Exception):
+    """The received bytes are not a request that can be answered. The message quotes none of them."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class _Reader:
+    """The requests of one connection, in order."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        #: The connection broke, rather than the client only closing its sending side.
+        self.broken = False
+        #: Set when nothing more will come.
+        self.silent = trio.Event()
+        self._stream = stream
+        self._early = bytearray()
+
+    async def more(self) -> bool:
+        """Read once; return False at the end."""
+        data = await self._stream.receive_some(_RECEIVE_BYTES)
+        self._early += data
+        return bool(data)
+
+    def forget(self) -> None:
+        """Drop what was received."""
+        self._early.clear()
+
+    async def watch(self, scope: trio.CancelScope) -> None:
+        """Keep what arrives during a response, and cancel the response if the connection breaks."""
+        try:
+            while await self.more():
+                if len(self._early) > _REQUEST_BYTES_MAX:
+                    await trio.sleep_forever()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.broken = True
+            scope.cancel()
+        self.silent.set()
+
+    async def request(self) -> Request | None:
+        """Return the next request, or None if the client left. Raise _RefusedError."""
+        heads = HeadReader(h2c_offers="ignored")
+        while True:
+            data = self._take()
+            head = heads.feed(data if heads.started else data.lstrip(b"\r\n"))  # empty lines after a body, also bare LF
+            if head is not None:
+                break
+            if not await self.more():
+                if heads.started:
+                    raise _RefusedError(HTTPStatus.BAD_REQUEST, "The client left inside a request head.")
+                return None
+        if isinstance(head, Refusal):
+            raise _RefusedError(head.status, head.message)
+        if head.expects_continue:
+            await self._stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._early[:0] = head.rest
+        body = await self._body(head)
+        return Request(head.method.encode(), head.target, head.headers, body, head.http_version.encode())
+
+    async def _body(self, head: RequestHead) -> bytes:
+        body, chunks = bytearray(), Dechunker()
+        while True:
+            data = self._take()
+            if head.length is None:
+                try:
+                    chunks.feed(data)
+                except MalformedError as error:
+                    raise _RefusedError(
+                        HTTPStatus.BAD_REQUEST, f"The request body is not HTTP/1.1: {error}."
+                    ) from error
+                body += b"".join(chunks.parts)
+                done, rest = chunks.done, chunks.rest
+            else:
+                cut = head.length - len(body)
+                body += data[:cut]
+                done, rest = len(body) == head.length, data[cut:]
+            if len(body) > _REQUEST_BYTES_MAX:
+                raise _RefusedError(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request is longer than {_REQUEST_BYTES_MAX} bytes."
+                )
+            if done:
+                self._early[:0] = rest
+                return bytes(body)
+            if not await self.more():
+                raise _RefusedError(HTTPStatus.BAD_REQUEST, "The client left inside a request body.")
+
+    def _take(self) -> bytes:
+        data = bytes(self._early)
+        self._early.clear()
+        return data
 
 
 class Upstream:
@@ -81,14 +178,14 @@ class Upstream:
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         """Serve one connection until either side closes it, and close it."""
-        reader = Reader(stream)
+        reader = _Reader(stream)
         try:
             while (request := await reader.request()) is not None:
                 served = Served(request)
                 self.seen.append(served)
                 if not await self._answer(stream, reader, served):
                     return
-        except RefusedError as error:
+        except _RefusedError as error:
             if self._say is not None:
                 self._say(f"not a request -> {error.status}: {error}")
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
@@ -103,7 +200,7 @@ class Upstream:
         finally:
             await trio.aclose_forcefully(stream)
 
-    async def _answer(self, stream: trio.abc.Stream, reader: Reader, served: Served) -> bool:
+    async def _answer(self, stream: trio.abc.Stream, reader: _Reader, served: Served) -> bool:
         """Play the script; return whether the connection persists."""
         received = trio.current_time()  # choosing takes about 1 ms per 10 KB, which must not delay the response
         script = self._choose(served.request)
@@ -118,8 +215,7 @@ class Upstream:
         served.at = trio.current_time()
         if self._ended is not None:
             self._ended(served)
-        persists = _persistent(served.request) and (script.chunked or not _closes(script))
-        return served.ended == "ended" and not reader.broken and persists
+        return served.ended == "ended" and not reader.broken and _persists(served.request, script)
 
 
 def on_stderr(line: str) -> None:
@@ -136,7 +232,7 @@ def place_of_fault(error: BaseException) -> str:
     return f"{type(error).__name__} in {Path(frame.filename).name} line {frame.lineno}"
 
 
-async def _play(stream: trio.abc.Stream, reader: Reader, script: Script, served: Served, received: float) -> str:
+async def _play(stream: trio.abc.Stream, reader: _Reader, script: Script, served: Served, received: float) -> str:
     """Send each chunk at its time since the request, so that one late chunk delays no other."""
     request, at = served.request, received + script.head_delay_s
     whole = request.method != b"HEAD" and script.has_body and script.unanswered is None
@@ -147,7 +243,7 @@ async def _play(stream: trio.abc.Stream, reader: Reader, script: Script, served:
     chunked = script.chunked and request.http_version >= b"1.1"
     # Where times count, a client also gets time to read a late chunk by itself.
     hurried = not script.apart and not any(delay_s for delay_s, _ in script.steps)
-    await stream.send_all(_head(script, chunked=chunked, closes=not _persistent(request)))
+    await stream.send_all(_head(script, chunked=chunked, persists=_persists(request, script)))
     for delay_s, what in script.steps:
         at += delay_s
         if not hurried:
@@ -163,7 +259,7 @@ async def _play(stream: trio.abc.Stream, reader: Reader, script: Script, served:
     return "ended"
 
 
-async def _end(stream: trio.abc.Stream, reader: Reader, fault: Fault) -> str:
+async def _end(stream: trio.abc.Stream, reader: _Reader, fault: Fault) -> str:
     """End with a fault; return how the response ended. A silence ends when the client leaves."""
     if fault is Fault.STALL:
         await reader.silent.wait()
@@ -182,17 +278,24 @@ async def _fail(stream: trio.abc.Stream, fault: Fault) -> None:
         stream.reset()
 
 
-def _head(script: Script, *, chunked: bool, closes: bool) -> bytes:
+def _head(script: Script, *, chunked: bool, persists: bool) -> bytes:
     """Return the head; it says that the connection closes if the client asked for that (RFC 9112, 9.6)."""
     lines = [b"HTTP/1.1 %d %b" % (script.status, _phrase(script.status)), *(b"%b: %b" % one for one in script.headers)]
     if chunked:
         lines.append(b"Transfer-Encoding: chunked")
-    if closes or (not chunked and _closes(script)):
+    if not persists:
         lines.append(b"Connection: close")
     return b"\r\n".join([*lines, b"", b""])
 
 
-async def _refuse(stream: trio.abc.Stream, reader: Reader, error: RefusedError) -> None:
+def _persists(request: Request, script: Script) -> bool:
+    """Return whether the connection outlives the response: the client lets it, and the end of the body shows."""
+    asked = [value.lower() for name, value in request.headers if name.lower() == b"connection"]
+    lets = b"close" not in b",".join(asked) and request.http_version >= b"1.1"  # HTTP/1.0 has no chunks either
+    return lets and (script.chunked or script.has_length)
+
+
+async def _refuse(stream: trio.abc.Stream, reader: _Reader, error: _RefusedError) -> None:
     """Refuse in plain HTTP, then drain for a moment: closing on unread bytes would be a reset."""
     body = f"wiretape: {error}\n".encode()
     head = b"HTTP/1.1 %d %b\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close"
@@ -211,17 +314,6 @@ def _phrase(status: int) -> bytes:
     return HTTPStatus(status).phrase.encode() if status in _STATUSES else b""
 
 
-def _closes(script: Script) -> bool:
-    """Return whether only the end of the connection can end the body."""
-    return script.has_body and all(name.lower() != b"content-length" for name, _ in script.headers)
-
-
-def _persistent(request: Request) -> bool:
-    """Return whether the client lets the connection persist; HTTP/1.0 has no chunks either."""
-    values = [value.lower() for name, value in request.headers if name.lower() == b"connection"]
-    return b"close" not in b",".join(values) and request.http_version >= b"1.1"
-
-
 @asynccontextmanager
 async def listening(
     choose: Choose,
@@ -236,7 +328,11 @@ async def listening(
     Raise OSError if the port is taken or the address is not loopback: a recording may hold private data.
     """
     host = "127.0.0.1" if host == "localhost" else host  # else two addresses, each with its own port
-    if not _is_loopback(host):
+    try:
+        is_loopback = ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
         raise OSError(EADDRNOTAVAIL, "a replay listens on loopback alone", host)
     upstream = Upstream(choose, say=say, ended=ended)
     async with trio.open_nursery() as nursery:
@@ -247,10 +343,3 @@ async def listening(
             yield f"http://{name}:{listeners[0].socket.getsockname()[1]}/v1", upstream
         finally:
             nursery.cancel_scope.cancel()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

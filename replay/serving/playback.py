@@ -12,7 +12,7 @@ from wiretape.events.tape.record import Record
 
 from ..matching.compared_request import request_of
 from ..matching.match import Miss, Taken
-from ..playback.played import as_played
+from ..playback.player import as_played
 from ..playback.script import Request, Script, json_answer
 from ..redaction.body_codec import plain_body
 from ..redaction.redact import shown_path

@@ -6,7 +6,7 @@ from typing import Any
 from tests.replay.dialects import ANSWERS, PATHS
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record, encode
-from wiretape.replay.playback.played import as_played
+from wiretape.replay.playback.player import as_played
 from wiretape.replay.playback.script import Script, event_stream
 from wiretape.replay.seal import EXACT, seal
 

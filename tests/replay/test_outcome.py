@@ -5,8 +5,7 @@ import pytest
 from tests.support.tapes import Turn, asking, calls, exchange, records_of, text
 from wiretape.events.tape.tape import reads
 from wiretape.replay.faults.faults import Faults
-from wiretape.replay.playback.played import as_played
-from wiretape.replay.playback.player import ORIGINAL, script_of
+from wiretape.replay.playback.player import ORIGINAL, as_played, script_of
 from wiretape.replay.playback.script import Fault, Script
 from wiretape.replay.serving.outcome import Call, Outcome
 

@@ -67,8 +67,7 @@ def _replay(
 
         from ..faults.faults import FaultError, Faults
         from ..playback.player import Speed
-        from ..serving.answers import Answers, load_deck
-        from ..serving.serving import Serving
+        from ..serving.serving import Serving, load_deck
 
         deck = load_deck(tapes, match, attempts=attempts, repeat=repeat)
         try:
@@ -78,14 +77,14 @@ def _replay(
             raise FailedError(f"--fault: {error}", BAD_USAGE) from error
         except ValueError:
             raise FailedError(f"--speed is instant, original or a factor such as 10, not {speed}", BAD_USAGE) from None
-        serving = Serving(Answers(deck, faults, speed=pace, side=side, ids=ids), _say)
+        serving = Serving(deck, faults, speed=pace, side=side, ids=ids, say=_say)
         try:
             trio.run(_until_signal, serving, host, port)
         except* OSError as group:
             cause = group.exceptions[0]
             raise FailedError(f"{host}:{port}: {getattr(cause, 'strerror', None) or cause}", CANNOT_START) from None
-    if serving.misses:
-        raise FailedError(f"{serving.misses} of {serving.requests} requests were not recorded", FOUND_WRONG)
+    if serving.missed:
+        raise FailedError(f"{serving.missed} of {serving.requests} requests were not recorded", FOUND_WRONG)
 
 
 async def _until_signal(serving: "Serving", host: str, port: int) -> None:

@@ -62,10 +62,6 @@ class Taken:
         more = f" and {len(self.drift) - 1} more" if len(self.drift) > 1 else ""
         return f"{'matched loosely' if self.loosely else 'the request differs'}: {self.drift[0]}{more}"
 
-    def over(self, script: Script) -> Script:
-        """Mark a response that was found loosely."""
-        return replace(script, headers=[*script.headers, LOOSELY]) if self.loosely else script
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
@@ -110,8 +106,9 @@ class Miss:
             }
         }
 
+    @property
     def script(self) -> Script:
-        """Return the response."""
+        """The response."""
         response = json_answer(dumps(self.to_json()), MISS_STATUS)
         return replace(response, headers=[*response.headers, NO_RETRY])
 
@@ -134,7 +131,7 @@ class Deck:
         self.how: How = how
         self.names = names or [f"stream {number}" for number in range(1, len(streams) + 1)]
         self.conversations = conversations or [0] * len(streams)
-        self._streams = streams
+        self.streams = streams
         self._repeat = repeat
         self._record = record
         each = prepares or [blank] * len(streams)
@@ -148,7 +145,7 @@ class Deck:
 
     @cached_property
     def _ids_by_stream(self) -> Sequence[frozenset[str]]:
-        return [ids_given_out(records) for records in self._streams]
+        return [ids_given_out(records) for records in self.streams]
 
     @cached_property
     def _all_ids(self) -> frozenset[str]:
@@ -157,7 +154,7 @@ class Deck:
     @property
     def unused(self) -> list[int]:
         """The streams that never answered."""
-        return [place for place in range(len(self._streams)) if place not in self._used]
+        return [place for place in range(len(self.streams)) if place not in self._used]
 
     def take(self, request: Request) -> Taken | Miss:
         """Return the stream that answers."""
@@ -173,7 +170,7 @@ class Deck:
         self._left.pop(place, None)
         self._used.pop(place, None)
         self._used[place] = None
-        return Taken(place=place, records=self._streams[place], drift=drift, loosely=loosely)
+        return Taken(place=place, records=self.streams[place], drift=drift, loosely=loosely)
 
     def broke(self, request: Request, taken: Taken) -> None:
         """Give the stream to the client again, because a fault broke its response.

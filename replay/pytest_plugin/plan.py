@@ -16,7 +16,7 @@ from ..faults.cutting import Prefix
 from ..faults.faults import FaultError, Faults
 from ..matching.match import How
 from ..playback.player import INSTANT, Speed
-from ..serving.answers import Ids
+from ..serving.serving import Ids
 from .unused import FOLDER
 
 __all__ = ["Mode", "Named", "Plan", "Sharing", "files_of", "is_live", "marked", "named_faults", "plan_of"]

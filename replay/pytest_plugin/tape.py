@@ -32,9 +32,8 @@ from ..playback.transport import TapeTransport
 from ..redaction.user_rules import Detector, Redaction
 from ..seal import Rules, seal
 from ..sealed.load import Recording, parse
-from ..serving.answers import Answers, deck_of
-from ..serving.outcome import Fold, Outcome
-from ..serving.playback import Playback, Sent
+from ..serving.outcome import Fold, Outcome, Sent
+from ..serving.serving import Serving, deck_of
 from .plan import Named, Plan, named_faults
 from .thread import Proxy, Streams, Thread, stripped
 
@@ -83,7 +82,7 @@ class Tape:
         self._prefix_problem = ""
         self._playback = None if plan.live else self._started()
 
-    def _started(self) -> Playback:
+    def _started(self) -> Serving:
         """Return a playback of the tape from its first stream. Streams are named by file if there are several."""
         plan = self.plan
         named = [
@@ -91,7 +90,7 @@ class Tape:
             for file, recording in zip(plan.files, self._recordings, strict=False)
         ]
         deck = deck_of(named, plan.how, repeat=plan.repeat, record=plan.record_command)
-        return Playback(Answers(deck, self._all_faults(), speed=plan.speed, ids=plan.ids), self._recorded)
+        return Serving(deck, self._all_faults(), speed=plan.speed, ids=plan.ids)
 
     def _all_faults(self) -> Faults:
         cut = [] if self._prefix is None else [self._prefix.fault(self._end)]
@@ -154,8 +153,7 @@ class Tape:
         except FaultError as error:
             pytest.fail(f"tape.fault: {error}", pytrace=False)
         self._faults += added
-        responses = self._playback.responses
-        responses.faults = self._all_faults().after(responses.faults)
+        self._playback.faults = self._all_faults().after(self._playback.faults)
 
     def rechunk(self, size: int | Literal["frame", "all"]) -> None:
         """Deliver later responses in pieces of this many bytes, one per frame, or as a whole."""
@@ -241,10 +239,10 @@ class Tape:
             return ""
         if problem := self._uncut():
             return problem
-        if self._prefix is None and playback.responses.faults.unapplied:
-            return f"no response had a place for {', '.join(playback.responses.faults.unapplied)}"
+        if self._prefix is None and playback.faults.unapplied:
+            return f"no response had a place for {', '.join(playback.faults.unapplied)}"
         if playback.unused and not (self.plan.partly or self.plan.repeat or playback.changed):
-            return f"{len(playback.unused)} of {len(playback.streams)} recorded streams were not asked for"
+            return f"{len(playback.unused)} of {len(playback.deck.streams)} recorded streams were not asked for"
         self.notes += [f"{self.plan.nodeid}: {each}" for each in playback.loose]
         return ""
 
@@ -253,7 +251,7 @@ class Tape:
         playback, prefix = self._playback, self._prefix
         if playback is None or prefix is None or playback.misses:
             return ""
-        if prefix.stream in playback.responses.faults.requested:
+        if prefix.stream in playback.faults.requested:
             return ""
         return f"{prefix} cuts stream {prefix.stream + 1}, which was not asked for, so this run tested nothing"
 

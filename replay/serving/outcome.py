@@ -1,10 +1,11 @@
-"""The outcome of one replayed response: events, timing and accumulated message."""
+"""What a client sent, and the outcome of the response: events, timing and accumulated message."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
+from wiretape.events.core.json_text import ABSENT, as_list, as_object, parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Event
 from wiretape.events.emit import events, summarise
@@ -12,11 +13,46 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 
 from ..playback.player import attempts_of
+from ..playback.script import Request
+from ..redaction.body_codec import plain_body
+from ..redaction.redact import shown_path
 
-__all__ = ["Call", "Fold", "Outcome"]
+__all__ = ["Call", "Fold", "Outcome", "Sent"]
 
 #: States of calls that a client may run.
 _HANDED_OVER: Final = frozenset({State.READY, State.RUNNING, State.COMPLETED, State.FAILED, State.ABANDONED})
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request as the client sent it; nothing in it comes from the tape."""
+
+    method: str
+    #: As the provider would have received it.
+    path: str
+    #: By lower-case name; the last of several with one name.
+    headers: Mapping[str, str]
+    body: bytes
+
+    @staticmethod
+    def of(request: Request) -> "Sent":
+        """Return a request from its bytes."""
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
+        return Sent(request.method.decode("latin-1"), request.target.decode("latin-1"), headers, request.body)
+
+    @cached_property
+    def json(self) -> Any:
+        """The body, decompressed and parsed; None if it is not JSON."""
+        value = parse(plain_body(self.headers.items(), self.body))
+        return None if value is ABSENT else value
+
+    def __str__(self) -> str:
+        body: dict[str, Any] = as_object(self.json)
+        model, messages = body.get("model"), as_list(body.get("messages"))
+        of_model = f", model {model}" if isinstance(model, str) else ""
+        with_messages = f", {len(messages)} messages" if messages else ""
+        path = shown_path(self.path.encode("latin-1", "replace"))
+        return f"{self.method} {path} ({len(self.body)} bytes{of_model}{with_messages})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,86 +1,267 @@
-"""Serve recordings on the command line, with a line for each request."""
+"""Answer requests from recordings: the stream, its faults and fresh ids, and a report of what happened."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from http.client import INTERNAL_SERVER_ERROR
-from typing import Final
+from pathlib import Path
+from threading import Lock
+from typing import Final, Literal, NamedTuple
 
-from wiretape.events.core.errors import WiretapeError
+from wiretape.events.core.errors import TapeError, WiretapeError
 from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
 
-from ..matching.match import MISS_STATUS, NO_RETRY, Miss
+from ..faults.faults import Faults
+from ..matching.compared_request import Prepare, prepare_of, request_of
+from ..matching.match import LOOSELY, MISS_STATUS, NO_RETRY, Deck, How, Miss, Taken
+from ..playback.player import INSTANT, Side, Speed, as_played, each_attempt, script_of
 from ..playback.script import Request, Script, json_answer
 from ..playback.server import Served, place_of_fault
 from ..redaction.redact import shown_path
-from .answers import Answers
+from ..sealed.load import Recording, load
+from .fresh_ids import FreshIds
+from .outcome import Outcome, Sent
 
-__all__ = ["Serving"]
+__all__ = ["Answer", "Attempts", "Ids", "Serving", "deck_of", "load_deck"]
+
+Ids = Literal["recorded", "fresh"]
+Attempts = Literal["answered", "recorded"]
 
 #: Unused streams that are listed by name.
 _LISTED_MAX: Final = 20
 
 
-class Serving:
-    """Answers requests and passes a line about each to `say`."""
+def load_deck(paths: Sequence[Path], how: How, *, attempts: Attempts = "answered", repeat: bool = False) -> Deck:
+    """Return the streams of these files. Raise TapeError if one of them contains none."""
+    named = [(str(path), load(path)) for path in paths]
+    for name, recording in named:
+        if not recording.streams:
+            raise TapeError(f"{name}: it contains no stream")
+    record = f"wiretape record --upstream URL -o {paths[0]} -- COMMAND"
+    return deck_of(named, how, attempts=attempts, repeat=repeat, record=record)
 
-    def __init__(self, answers: Answers, say: Callable[[str], None]) -> None:
+
+def deck_of(
+    named: Iterable[tuple[str, Recording]],
+    how: How,
+    *,
+    attempts: Attempts = "answered",
+    repeat: bool = False,
+    record: str = "",
+) -> Deck:
+    """Return the streams of recordings, each a conversation with its name, which may be empty.
+
+    With `recorded`, each attempt is a stream of its own. `record` is the command that records a missing stream.
+    """
+    streams: list[Sequence[Record]] = []
+    names: list[str] = []
+    conversations: list[int] = []
+    prepares: list[Prepare] = []
+    for conversation, (name, (header, recorded)) in enumerate(named):
+        prepare = prepare_of(header)
+        for number, records in enumerate(recorded, 1):
+            words = [name] * bool(name) + [f"stream {number}"] * (not name or len(recorded) > 1)
+            each = each_attempt(records) if attempts == "recorded" else [records]
+            for at, stream in enumerate(each, 1):
+                streams.append(stream)
+                names.append(", ".join([*words, *([f"attempt {at}"] if len(each) > 1 else [])]))
+                conversations.append(conversation)
+                prepares.append(prepare)
+    return Deck(streams, how, repeat=repeat, names=names, conversations=conversations, prepares=prepares, record=record)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The recorded response to one request."""
+
+    taken: Taken
+    script: Script
+    #: A fault changed status, bytes or ending.
+    faulty: bool
+    #: Some ids are new.
+    fresh: bool
+    #: The script is played exactly as it was recorded.
+    recorded: bool
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """The response as the client gets it."""
+        return Outcome(self.taken.records if self.recorded else as_played(self.taken.records, self.script))
+
+    def line(self) -> str:
+        """Describe the response for a person."""
+        notes = ["faulty"] * self.faulty + ["fresh ids"] * self.fresh + [self.taken.note()]
+        noted = f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
+        script = self.script
+        if script.unanswered is not None:
+            return f"no response, {script.unanswered.value}{noted}"
+        chunks = [what for _, what in script.steps if isinstance(what, bytes) and what]
+        end = script.fault.value if script.fault is not None else "complete"
+        return f"{script.status}, {sum(map(len, chunks))} bytes in {len(chunks)} chunks, {end}{noted}"
+
+
+class _Exchange(NamedTuple):
+    """A request and its response; None after an error."""
+
+    sent: Sent
+    answer: Answer | Miss | None
+
+
+class Serving:
+    """Answers requests from any thread. `say` gets a line for each; without it, the attributes keep what happened."""
+
+    def __init__(
+        self,
+        deck: Deck,
+        faults: Faults,
+        *,
+        speed: Speed = INSTANT,
+        side: Side = "upstream",
+        ids: Ids = "recorded",
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self.deck = deck
+        #: May be replaced between requests.
+        self.faults = faults
         self.requests = 0
-        self.misses = 0
-        self._answers = answers
+        #: Requests without a recorded response.
+        self.missed = 0
+        #: The first unplayable stream or internal error: nothing else can be trusted then.
+        self.broken: Exception | None = None
+        self._speed = speed
+        self._side: Side = side
+        self._fresh = FreshIds() if ids == "fresh" else None
         self._say = say
+        self._log: list[_Exchange] = []
+        self._lock = Lock()
 
     def choose(self, request: Request) -> Script:
         """Return the response. A tape that cannot be played, and our own bugs, end one response and not the server."""
-        self.requests += 1
-        try:
-            return self._answer(request)
-        except WiretapeError as error:
-            return self._failed(request, MISS_STATUS, "not_playable", str(error), f"cannot be played: {error}")
-        except Exception as error:  # noqa: BLE001 - see above
-            place = place_of_fault(error)
-            return self._failed(request, INTERNAL_SERVER_ERROR, "internal", place, f"internal error: {place}")
+        with self._lock:
+            self.requests += 1
+            try:
+                answer = self._take(request)
+            except WiretapeError as error:
+                return self._failed(request, error, MISS_STATUS, "not_playable", str(error))
+            except Exception as error:  # noqa: BLE001 - see above
+                return self._failed(request, error, INTERNAL_SERVER_ERROR, "internal", place_of_fault(error))
+            if isinstance(answer, Miss):
+                line = f"miss: {'; '.join(each.strip() for each in answer.lines())}"
+            else:
+                line = f"{self.deck.names[answer.taken.place]}: {answer.line()}"
+            self.missed += isinstance(answer, Miss)
+            self._note(request, answer, line)
+            return answer.script
 
-    def _failed(self, request: Request, status: int, code: str, message: str, line: str) -> Script:
-        self.misses += 1
-        self._say(f"{_shown(request)} -> {line}")
+    def _take(self, request: Request) -> Answer | Miss:
+        asked, sent = (request, {}) if self._fresh is None else self._fresh.with_recorded_ids(request)
+        taken = self.deck.take(asked)
+        if isinstance(taken, Miss):
+            return taken
+        recorded = script_of(taken.records, speed=self._speed, side=self._side)
+        faulty, answered = self.faults.over(recorded, taken.place)
+        if not answered:
+            self.deck.broke(asked, taken)
+        script = faulty
+        if self._fresh is not None:
+            conversation = self.deck.conversations[taken.place]
+            script = self._fresh.over(faulty, taken.place, conversation, sent, makes=request.method != b"GET")
+        return Answer(
+            taken=taken,
+            script=replace(script, headers=[*script.headers, LOOSELY]) if taken.loosely else script,
+            faulty=_content(faulty) != _content(recorded),
+            fresh=script != faulty,
+            recorded=script == recorded,
+        )
+
+    def _failed(self, request: Request, error: Exception, status: int, code: str, message: str) -> Script:
+        self.missed += 1
+        self.broken = self.broken or error
+        self._note(request, None, f"{'cannot be played' if code == 'not_playable' else 'internal error'}: {message}")
         script = json_answer(dumps({"error": {"message": message, "type": "wiretape_error", "code": code}}), status)
         return replace(script, headers=[*script.headers, NO_RETRY])
 
-    def _answer(self, request: Request) -> Script:
-        answer = self._answers.take(request)
-        if isinstance(answer, Miss):
-            self.misses += 1
-            self._say(f"{_shown(request)} -> miss: {'; '.join(line.strip() for line in answer.lines())}")
-            return answer.script()
-        notes = ["faulty"] * answer.faulty + ["fresh ids"] * answer.fresh + [answer.taken.note()]
-        noted = f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
-        self._say(
-            f"{_shown(request)} -> {self._answers.deck.names[answer.taken.place]}: {_described(answer.script)}{noted}"
-        )
-        return answer.script
+    def _note(self, request: Request, answer: Answer | Miss | None, line: str) -> None:
+        if self._say is not None:
+            self._say(f"{_shown(request)} -> {line}")
+        else:
+            self._log.append(_Exchange(Sent.of(request), answer))
+
+    # -- on the command line ------------------------------------------------------------------------------------------
 
     def ended(self, served: Served) -> None:
         """Report a client that left before all of its response was sent."""
-        if served.ended == "left" and served.pieces < served.due:
+        if self._say is not None and served.ended == "left" and served.pieces < served.due:
             sent = f"{served.pieces} of {served.due} chunks, {served.bytes} bytes"
             self._say(f"{_shown(served.request)}: the client left after {sent}")
 
     def remaining(self) -> list[str]:
         """Return lines about streams that were never requested and faults that never applied."""
-        unused = [place for place in self._answers.deck.unused if place not in self._answers.faults.requested]
-        lines = [f"{self._answers.deck.names[place]} was not requested" for place in unused[:_LISTED_MAX]]
+        unused = [place for place in self.deck.unused if place not in self.faults.requested]
+        lines = [f"{self.deck.names[place]} was not requested" for place in unused[:_LISTED_MAX]]
         if len(unused) > _LISTED_MAX:
             lines.append(f"nor were {len(unused) - _LISTED_MAX} more")
-        return [*lines, *(f"fault {text} had no place in any response" for text in self._answers.faults.unapplied)]
+        return [*lines, *(f"fault {text} had no place in any response" for text in self.faults.unapplied)]
+
+    # -- in a test ----------------------------------------------------------------------------------------------------
+
+    @property
+    def sent(self) -> list[Sent]:
+        """Every request, in order."""
+        return [sent for sent, _ in self._log]
+
+    @property
+    def answers(self) -> list[Outcome]:
+        """Every recorded response, in order."""
+        return [answer.outcome for answer in self._answers()]
+
+    @property
+    def misses(self) -> list[Miss]:
+        """Every request that no recording answers."""
+        return [answer for _, answer in self._log if isinstance(answer, Miss)]
+
+    @property
+    def changed(self) -> bool:
+        """Whether some response differed from the recorded one, so that the client may have taken another path."""
+        return any(answer.faulty for answer in self._answers())
+
+    @property
+    def loose(self) -> list[str]:
+        """A line for each response that was found loosely."""
+        numbered = enumerate((answer for _, answer in self._log), 1)
+        return [
+            f"request {number} is {self.deck.names[answer.taken.place]}, {answer.taken.note()}"
+            for number, answer in numbered
+            if isinstance(answer, Answer) and answer.taken.loosely
+        ]
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each request with its response."""
+        lines: list[str] = []
+        for number, (sent, answer) in enumerate(self._log, 1):
+            words = "no recorded response"
+            if isinstance(answer, Answer):
+                taken, ending = answer.taken, answer.outcome.fold.ending
+                words = ", ".join([self.deck.names[taken.place], ending, *map(str, taken.drift)])
+            lines.append(f"{number}. {sent} -> {words}")
+        return lines
+
+    @property
+    def unused(self) -> list[str]:
+        """A line for each stream that was not requested."""
+        deck = self.deck
+        return [f"{deck.names[place]}: {Sent.of(request_of(deck.streams[place]))}" for place in deck.unused]
+
+    def _answers(self) -> list[Answer]:
+        return [answer for _, answer in self._log if isinstance(answer, Answer)]
 
 
 def _shown(request: Request) -> str:
     return f"{request.method.decode('latin-1')} {shown_path(request.target)}"
 
 
-def _described(script: Script) -> str:
-    if script.unanswered is not None:
-        return f"no response, {script.unanswered.value}"
-    chunks = [what for _, what in script.steps if isinstance(what, bytes) and what]
-    end = script.fault.value if script.fault is not None else "complete"
-    return f"{script.status}, {sum(map(len, chunks))} bytes in {len(chunks)} chunks, {end}"
+def _content(script: Script) -> tuple[object, ...]:
+    """Return what a client can tell apart, without read boundaries and delays."""
+    return script.status, script.body, script.fault, script.unanswered

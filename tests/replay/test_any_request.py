@@ -19,8 +19,7 @@ from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.match import HOWS
 from wiretape.replay.playback.script import Request, Script
 from wiretape.replay.playback.server import Upstream
-from wiretape.replay.serving.answers import Answers, load_deck
-from wiretape.replay.serving.serving import Serving
+from wiretape.replay.serving.serving import Serving, load_deck
 
 pytestmark = pytest.mark.slow
 
@@ -161,7 +160,7 @@ def test_no_request_causes_an_internal_error(
 ) -> None:
     lines: list[str] = []
     deck = load_deck([tape], how, repeat=True)
-    serving, healthy = (Serving(Answers(deck, each), lines.append) for each in (Faults.of(faults), Faults()))
+    serving, healthy = (Serving(deck, each, say=lines.append) for each in (Faults.of(faults), Faults()))
     current = [serving]
 
     def choose(request: Request) -> Script:
@@ -176,4 +175,4 @@ def test_no_request_causes_an_internal_error(
         assert (await heard(upstream, [GOOD], half_closed=False)).startswith(b"HTTP/1.1 200 OK\r\n")
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert [line for line in lines if "fault of ours" in line or "cannot be played" in line or "\n" in line] == []
+    assert [line for line in lines if "internal error" in line or "cannot be played" in line or "\n" in line] == []

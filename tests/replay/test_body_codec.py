@@ -39,7 +39,6 @@ from wiretape.replay.redaction.redact import findings
 from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.load import Recording, parse
-from wiretape.replay.serving.answers import Answers
 from wiretape.replay.serving.serving import Serving
 
 KEY: Final = CANARIES["openai"]
@@ -390,7 +389,7 @@ async def test_a_compressed_request_through_the_proxy_and_back_from_its_tape() -
     sealed = seal([records])
     assert b'"input":"use [redacted-openai-1] please"' in sealed
     header, streams = parse(sealed)
-    serving = Serving(Answers(Deck(streams, prepares=[prepare_of(header)]), Faults()), lambda _: None)
+    serving = Serving(Deck(streams, prepares=[prepare_of(header)]), Faults())
     async with listening(serving.choose) as (url, _), httpx.AsyncClient() as client:
         answer = await client.post(f"{url}/responses", content=gzip.compress(BODY, 1), headers=headers)
     assert answer.json() == {"id": "resp_1"}

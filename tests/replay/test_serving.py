@@ -1,6 +1,7 @@
-"""Serve recordings: a line for each request, faults, fresh ids, and what remains."""
+"""Serve recordings: lines and leftovers, faults, fresh ids, and the outcome of each response."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +9,20 @@ import pytest
 
 from tests.replay.dialects import ANSWERS, PATHS
 from tests.replay.made import asked, live, sealed, stream
+from tests.support.tapes import CHAT, asking, calls, exchange, records_of, text
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import reads
 from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.match import LOOSELY, Deck, How, Taken
-from wiretape.replay.playback.script import Fault, Request, Script, event_stream
+from wiretape.replay.playback.player import ORIGINAL, as_played, script_of
+from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream
 from wiretape.replay.playback.server import Served
 from wiretape.replay.seal import seal
 from wiretape.replay.sealed.sealed import encode
-from wiretape.replay.serving.answers import Answers, Attempts, load_deck
-from wiretape.replay.serving.serving import Serving
+from wiretape.replay.serving.outcome import Call, Outcome, Sent
+from wiretape.replay.serving.serving import Attempts, Serving, load_deck
 
 #: Found by its shape.
 KEY = b"sk-proj-" + b"abcdefghijklmnopqrstuvwxyz0123456789"
@@ -31,11 +35,15 @@ class Table:
         self, *paths: Path, how: How = "key", attempts: Attempts = "answered", faults: Faults | None = None, **more: Any
     ) -> None:
         self.lines: list[str] = []
-        answers = Answers(load_deck(paths, how, attempts=attempts), faults or Faults(), **more)
-        self.serving = Serving(answers, self.lines.append)
+        deck = load_deck(paths, how, attempts=attempts)
+        self.serving = Serving(deck, faults or Faults(), say=self.lines.append, **more)
 
     def ask(self, text: str, dialect: str = "chat") -> Script:
         return self.serving.choose(Request(b"POST", PATHS[dialect].encode(), (), asked(text)))
+
+
+def unplayable(records: Sequence[Record]) -> list[Record]:
+    return [each._replace(keys={**each.keys, "status": 7}) if each.kind == "head" else each for each in records]
 
 
 @pytest.fixture
@@ -66,7 +74,7 @@ def test_each_request_has_a_line(tape: Path) -> None:
     assert 'messages[0].content: "a" -> "c"' in table.lines[2]
     assert f"to record it: wiretape record --upstream URL -o {tape} -- COMMAND" in table.lines[2]
     assert all("\n" not in line for line in table.lines)
-    assert (table.serving.requests, table.serving.misses, table.serving.remaining()) == (3, 1, [])
+    assert (table.serving.requests, table.serving.missed, table.serving.remaining()) == (3, 1, [])
 
 
 def test_streams_that_were_not_requested_are_listed(tape: Path, tmp_path: Path) -> None:
@@ -92,7 +100,7 @@ def test_a_failed_attempt_gets_the_same_stream_again(tape: Path) -> None:
     table = Table(tape, faults=Faults.of(["attempts=503/1,reset,ok"]))
     assert [table.ask("a").status, table.ask("a").unanswered, table.ask("a").status] == [503, Fault.RESET, 200]
     assert table.lines[1].endswith("stream 1: no response, reset (faulty)")
-    assert table.serving.misses == 0
+    assert table.serving.missed == 0
     assert table.ask("a").status == 599
 
 
@@ -113,8 +121,7 @@ def test_fresh_ids_that_come_back_match_the_recorded_ones(tape: Path) -> None:
     tape.write_bytes(sealed(start, second))
     table = Table(tape, how="strict", ids="fresh")
     answer = table.serving.choose(Request(b"POST", b"/v1/responses", (), asked("a")))
-    body = b"".join(step.what for step in answer.steps if isinstance(step.what, bytes))
-    new = re.search(rb'"id":"(resp_\w+)"', body)
+    new = re.search(rb'"id":"(resp_\w+)"', answer.body)
     assert new is not None
     assert new[1] != found[1]
     assert table.serving.choose(Request(b"POST", b"/v1/responses", (), turn(new[1]))).status == 200
@@ -137,15 +144,12 @@ def test_each_attempt_can_be_a_response(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_cannot_be_played_is_a_response_with_a_line(tmp_path: Path) -> None:
-    odd = [
-        record._replace(keys={**record.keys, "status": 7}) if record.kind == "head" else record for record in stream()
-    ]
     tape = tmp_path / "a.tape"
-    tape.write_bytes(live(odd))
+    tape.write_bytes(live(unplayable(stream())))
     table = Table(tape)
     assert table.ask("hi").status == 599
     assert table.lines == ["POST /v1/chat/completions -> cannot be played: its head has no status that can be sent: 7"]
-    assert table.serving.misses == 1
+    assert table.serving.missed == 1
 
 
 def test_an_internal_error_is_one_response_and_one_line(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,10 +164,7 @@ def test_an_internal_error_is_one_response_and_one_line(tape: Path, monkeypatch:
         answer = table.ask("a")
     assert answer.status == 500
     assert (b"X-Should-Retry", b"false") in answer.headers
-    assert (
-        parse(b"".join(step.what for step in answer.steps if isinstance(step.what, bytes)))["error"]["code"]
-        == "internal"
-    )
+    assert parse(answer.body)["error"]["code"] == "internal"
     [line] = table.lines
     assert line.startswith("POST /v1/chat/completions -> internal error: KeyError in test_serving.py line ")
     assert "my prompt" not in line
@@ -230,3 +231,129 @@ def test_a_loose_match_is_noted_in_its_line_and_its_head(tmp_path: Path) -> None
     script = table.serving.choose(Request(b"POST", PATHS["chat"].encode(), (), told("10:31")))
     assert (script.status, LOOSELY in script.headers) == (200, True)
     assert table.lines[0].endswith('complete (matched loosely: messages[0].content: "It is 09:00." -> "It is 10:31.")')
+
+
+# -- what a test learns -----------------------------------------------------------------------------------------------
+
+STREAMS = [records_of(text("hi", "sunny")), records_of(text("more", "rain"))]
+
+
+def serving(*faults: str, streams: Sequence[Sequence[Record]] = STREAMS, match: How = "key", **more: Any) -> Serving:
+    return Serving(Deck(streams, match), Faults.of(faults), **more)
+
+
+def request(question: str) -> Request:
+    return Request(b"POST", CHAT.encode(), [(b"X-Name", b"a"), (b"x-name", b"b")], dumps(asking(question)))
+
+
+def test_requests_and_responses_are_kept() -> None:
+    served = serving()
+    assert b"rain" in served.choose(request("more")).body
+    assert served.choose(request("nothing")).status == 599
+    (first, second), (outcome,) = served.sent, served.answers
+    assert (first.method, first.path, first.json, first.headers) == ("POST", CHAT, asking("more"), {"x-name": "b"})
+    assert second.json["messages"][0]["content"] == "nothing"
+    assert outcome.fold.text == "rain"
+    assert [line.rpartition("-> ")[2] for line in served.lines] == ["stream 2, completed", "no recorded response"]
+    assert len(served.misses) == 1
+    assert [line.partition(":")[0] for line in served.unused] == ["stream 1"]
+    assert not served.changed
+
+
+def test_a_retry_after_a_fault_gets_the_same_response() -> None:
+    served = serving("cut@text#1")
+    assert len({served.choose(request("hi")).body for _ in range(3)}) == 1
+    assert served.changed
+    assert [outcome.fold.ending for outcome in served.answers] == ["truncated"] * 3
+
+
+@pytest.mark.parametrize("match", ["key", "position"])
+@pytest.mark.parametrize("fault", ["drop@done", "duplicate@done", "eof@done", "rechunk=1"])
+def test_a_fault_that_leaves_the_response_complete_counts_as_answered(fault: str, match: How) -> None:
+    served = serving(fault, streams=STREAMS[:1] * 2, match=match)
+    assert [served.choose(request("hi")).status for _ in range(3)] == [200, 200, 599]
+
+
+@pytest.mark.parametrize(("match", "more"), [("position", "something else"), ("strict", "more")])
+def test_by_position_only_the_same_request_is_a_retry(match: How, more: str) -> None:
+    served = serving("cut@text", match=match)
+    sunny = [b"sunny" in served.choose(request(words)).body for words in ("hi", "hi", more, more)]
+    assert sunny == [True, True, False, False]
+    assert not served.unused
+
+
+@pytest.mark.parametrize("how", [{"faults": ["rechunk=1"]}, {"ids": "fresh"}])
+def test_other_chunks_and_fresh_ids_are_not_a_change(how: dict[str, Any]) -> None:
+    served = serving(*how.pop("faults", ()), streams=STREAMS[:1] * 2, **how)
+    assert [served.choose(request("hi")).status for _ in range(3)] == [200, 200, 599]
+    assert not served.changed
+    assert not served.unused
+
+
+def test_an_unplayable_stream_is_kept_and_shifts_no_line() -> None:
+    served = serving(streams=[unplayable(STREAMS[0]), STREAMS[1]])
+    served.choose(request("hi"))
+    served.choose(request("more"))
+    assert "status" in str(served.broken)
+    assert [line.rpartition("-> ")[2] for line in served.lines] == ["no recorded response", "stream 2, completed"]
+
+
+def test_sent_requests_are_shown_without_keys() -> None:
+    assert Sent("GET", "/v1/models", {}, b"").json is None
+    assert str(Sent("POST", "/v1/x", {}, b"abc")) == "POST /v1/x (3 bytes)"
+    path = f"/v1/x?key=a1&k={KEY.decode()}"
+    assert str(Sent("GET", path, {}, b"")) == "GET /v1/x?key=***&k=[redacted-openai] (0 bytes)"
+
+
+TEXT = records_of(text("hi", "sunny", " day", gap_s=0.5))
+CALL = records_of(calls("write", "write_file", '{"path":', '"a"}'))
+
+
+def test_the_outcome_of_a_recorded_response() -> None:
+    outcome = Outcome(TEXT)
+    assert (outcome.fold.text, outcome.fold.finish, outcome.fold.ending) == ("sunny day", "stop", "completed")
+    assert outcome.timing == [(t / 1_000_000, len(data)) for t, data in reads(TEXT)]
+    assert Outcome(CALL).fold.calls == [
+        Call(id="call_1", name="write_file", arguments='{"path":"a"}', state="running", whole=True)
+    ]
+    played = Outcome(as_played(TEXT, script_of(TEXT, speed=ORIGINAL)))
+    assert (played.fold, played.timing) == (outcome.fold, outcome.timing)
+
+
+ENDINGS = {
+    "cut@text": ("truncated", "sunny"),
+    "reset@text": ("reset", "sunny"),
+    "stall@text": ("stalled", "sunny"),
+    "garbage@text": ("protocol", "sunny"),
+    "eof@text": ("truncated", "sunny"),
+    "eof@done": ("completed", "sunny day"),
+    "cut@start": ("truncated", ""),
+    "status=429/7": ("upstream_error", ""),
+    "error@text": ("upstream_error", "sunny"),
+    "rechunk=1": ("completed", "sunny day"),
+}
+
+
+@pytest.mark.parametrize("fault", ENDINGS)
+def test_a_fault_gives_the_ending_of_a_recording(fault: str) -> None:
+    served = serving(fault, streams=[TEXT])
+    served.choose(request("hi"))
+    fold = served.answers[0].fold
+    assert (fold.ending, fold.text) == ENDINGS[fault]
+
+
+def test_an_incomplete_call_is_not_whole_and_its_tool_is_named() -> None:
+    served = serving("eof@tool:write_file", streams=[CALL])
+    served.choose(request("write"))
+    fold = served.answers[0].fold
+    assert [(call.arguments, call.state, call.whole) for call in fold.calls] == [("{", "dropped", False)]
+    assert fold.warnings == [("truncated", ["write_file"])]
+
+
+@pytest.mark.parametrize(("end", "ending"), [(None, "completed"), (Fault.CUT, "truncated"), (Fault.RESET, "reset")])
+def test_another_exchange_has_only_an_ending(end: Fault | None, ending: str) -> None:
+    records = records_of(exchange("/v1/embeddings", asking(), b"{}"))
+    recorded = script_of(records)
+    script = Script(headers=recorded.headers, steps=[*recorded.steps, *([Step(0.0, end)] if end else [])])
+    outcome = Outcome(as_played(records, script))
+    assert (outcome.fold.ending, outcome.fold.text, outcome.fold.calls) == (ending, "", [])

@@ -29,7 +29,7 @@ from .server.server import ServerSettings, listening, serve
 from .store.files import open_files
 from .store.memory import MemoryStore
 from .store.store import Store, StoreError
-from .upstream.names import Resolver
+from .upstream.connect import Resolver
 from .upstream.transport import UpstreamTransport
 
 __all__ = ["Assembly", "Running", "assembled", "new_stream_id", "run", "running"]

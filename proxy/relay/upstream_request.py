@@ -17,8 +17,8 @@ from ..limits import CALLER_KEY_CHARS_MIN, UNSTREAMED_MAX
 from ..security.headers import to_upstream
 from ..security.keys import credentials
 from ..store.store import StoreError
+from ..upstream.connection import Head
 from ..upstream.errors import WireError
-from ..upstream.exchange import Head
 from ..upstream.transport import UpstreamTransport
 from .attempts import Decision, Failure, Next, decide
 from .stream_request import StreamRequest, Upload, UploadError, in_thread_if_large, unstreamed, with_usage

@@ -11,11 +11,9 @@ from ..http_headers import Headers
 from ..limits import ERROR_BODY_BYTES_MAX
 from ..security.headers import taped_answer
 from ..security.masking import ErrorMask, KeyMask
-from ..upstream.body import Body
-from ..upstream.connection import Read
+from ..upstream.connection import End, Exchange, Head, Read
 from ..upstream.decompression import CODINGS, Inflater
 from ..upstream.errors import WireError
-from ..upstream.exchange import End, Head
 from .stream_request import StreamRequest
 
 __all__ = ["Shape", "UpstreamResponse", "shape_of"]
@@ -39,7 +37,7 @@ class UpstreamResponse:
     """
 
     def __init__(
-        self, head: Head, body: Body, secrets: Sequence[Secret] = (), *, quoted: Sequence[Secret] = ()
+        self, head: Head, body: Exchange, secrets: Sequence[Secret] = (), *, quoted: Sequence[Secret] = ()
     ) -> None:
         self.status = head.status
         self.body = body

@@ -1,40 +1,40 @@
-"""A stream to an origin: name, TCP, egress proxy and TLS, under one deadline."""
+"""A stream to an origin: name, TCP, egress proxy and TLS, under one deadline.
+
+Name look-ups have threads of their own, so that a resolver that hangs does not block writes to disk: trio's take one of
+the forty threads that the whole process shares, and a cancelled look-up keeps it until the system's resolver gives up
+as well (10 to 30 s). With forty of them no tape could be written.
+"""
 
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, cast
+from socket import AddressFamily, SocketKind
+from typing import Any, Final, Literal, cast
 
 import trio
 
 from ..config.model import Egress
-from ..limits import CONNECT_TIMEOUT_S, RECEIVE_BYTES_MAX
-from .errors import ProtocolError, RefusedError
-from .exchange import Exchange
+from ..limits import CONNECT_TIMEOUT_S, LOOKUPS_MAX
+from .connection import Connection, Exchange, Origin, Outgoing
+from .errors import RefusedError, WireError
 from .tls import TlsStream
 
-__all__ = ["Connector", "OpenTcp", "Origin"]
+__all__ = ["Connector", "OpenTcp", "Resolver"]
 
 OpenTcp = Callable[[str, int], Awaitable[trio.abc.Stream]]
 """Opens TCP by name: trio.open_tcp_stream, which tries all addresses (RFC 8305), or a test's own."""
-
-
-class Origin(NamedTuple):
-    """Where a request goes. Connections to one origin are alike."""
-
-    tls: bool
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
 
 
 _STAGES: Final = {
     "connect": "while resolving the name or connecting",
     "proxy": "while waiting for the egress proxy",
     "tls": "in the TLS handshake",
+}
+_TUNNEL_FAULTS: Final = {
+    "protocol": "sent no HTTP/1.1 response",
+    "reset": "reset the connection",
+    "stalled": "took nothing of the request",
+    "truncated": "closed the connection",
 }
 
 
@@ -95,19 +95,15 @@ class Connector:
 
 async def _tunnel(stream: trio.abc.Stream, origin: Origin, egress: Egress) -> None:
     """Ask for a tunnel to the origin."""
-    exchange, target = Exchange(), str(origin).encode()
+    exchange, target = Exchange(Connection(origin, stream)), str(origin).encode()
     failed = f"no tunnel to {origin}: the egress proxy"
+    headers = ((b"Host", target), *egress.headers)
     try:
-        await stream.send_all(exchange.request(b"CONNECT", target, [(b"Host", target), *egress.headers]))
-        while exchange.head is None and exchange.fault is None:
-            exchange.feed(bytes(await stream.receive_some(RECEIVE_BYTES_MAX)))
-    except trio.BrokenResourceError as error:
-        raise RefusedError("proxy", f"{failed} reset the connection") from error
-    if exchange.head is None:
-        what = "sent no HTTP/1.1 response" if isinstance(exchange.fault, ProtocolError) else "closed the connection"
-        raise RefusedError("proxy", f"{failed} {what}")
-    if not 200 <= exchange.head.status < 300:
-        raise RefusedError("proxy", f"{failed} responded with {exchange.head.status}")
+        head = await exchange.send(Outgoing(origin, b"CONNECT", target, headers, b""))
+    except WireError as fault:
+        raise RefusedError("proxy", f"{failed} {_TUNNEL_FAULTS[fault.ending]}") from fault
+    if not 200 <= head.status < 300:
+        raise RefusedError("proxy", f"{failed} responded with {head.status}")
     if exchange.rest:
         raise RefusedError("proxy", f"{failed} sent data before TLS")
 
@@ -125,3 +121,41 @@ async def _connected(open_tcp: OpenTcp, host: str, port: int) -> trio.abc.Stream
             first = cast("BaseExceptionGroup[BaseException]", cause).exceptions[0]
         reason = (first.strerror if isinstance(first, OSError) else None) or type(first).__name__
         raise RefusedError("connect", f"no connection to {host}:{port}: {reason}") from error
+
+
+_Address = (
+    tuple[Literal[AddressFamily.AF_INET], SocketKind, int, str, tuple[str, int]]
+    | tuple[Literal[AddressFamily.AF_INET6], SocketKind, int, str, tuple[str, int, int, int] | tuple[int, bytes]]
+)
+
+
+class Resolver(trio.abc.HostnameResolver):
+    """The system's resolver, in threads of its own."""
+
+    def __init__(self, lookups_max: int = LOOKUPS_MAX) -> None:
+        self.limiter = trio.CapacityLimiter(lookups_max)
+
+    async def getaddrinfo(
+        self,
+        host: bytes | None,
+        port: bytes | str | int | None,
+        family: int = 0,
+        type: int = 0,  # noqa: A002 - trio's name
+        proto: int = 0,
+        flags: int = 0,
+    ) -> list[_Address]:
+        """Look up addresses; a cancelled call returns at once, and its thread ends when the system's call does."""
+
+        def look_up() -> list[_Address]:
+            found: Any = socket.getaddrinfo(host, port, family, type, proto, flags)
+            return cast("list[_Address]", found)  # mypy and pyright disagree about its type
+
+        return await trio.to_thread.run_sync(look_up, abandon_on_cancel=True, limiter=self.limiter)
+
+    async def getnameinfo(self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int) -> tuple[str, str]:
+        """Look up a name."""
+
+        def look_up() -> tuple[str, str]:
+            return socket.getnameinfo(sockaddr, flags)
+
+        return await trio.to_thread.run_sync(look_up, abandon_on_cancel=True, limiter=self.limiter)

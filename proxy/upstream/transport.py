@@ -6,6 +6,7 @@ nothing open (httpcore's pool loses a slot for ever with each request that is ca
 """
 
 import ssl
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from functools import lru_cache
 from typing import Final
@@ -17,26 +18,81 @@ from wiretape.events.core.errors import LocalError
 
 from ..config.model import UpstreamSettings
 from ..http_headers import Header
-from ..limits import STALE_CONNECTION_S
-from .body import Body
-from .connect import Connector, OpenTcp, Origin
-from .connection import Connection, Outgoing
+from ..limits import IDLE_CONNECTION_TIMEOUT_S, IDLE_CONNECTIONS_MAX, STALE_CONNECTION_S
+from .connect import Connector, OpenTcp
+from .connection import Connection, Exchange, Head, Origin, Outgoing
 from .errors import ResetError, TruncatedError
-from .exchange import Head
-from .pool import Pool
 from .tls import client_context
 
-__all__ = ["UpstreamTransport", "body_of"]
+__all__ = ["Pool", "UpstreamTransport", "body_of"]
 
 _PORTS: Final = {"http": 80, "https": 443}
 _BODY: Final = "wiretape.body"
 
 
-def body_of(response: httpx.Response) -> Body:
+def body_of(response: httpx.Response) -> Exchange:
     """Return the body of a response with its times and its ending, which httpx's own iterators lack."""
     body = response.extensions[_BODY]
-    assert isinstance(body, Body), "a response of another transport"
+    assert isinstance(body, Exchange), "a response of another transport"
     return body
+
+
+class Pool:
+    """The owner of all idle connections: a stack for each origin.
+
+    The newest is taken first, so the oldest is always at the bottom: every operation costs the same however many wait.
+    """
+
+    def __init__(
+        self, *, idle_max: int = IDLE_CONNECTIONS_MAX, idle_timeout_s: float = IDLE_CONNECTION_TIMEOUT_S
+    ) -> None:
+        self._idle: dict[Origin, deque[Connection]] = {}
+        self._idle_max = idle_max
+        self._idle_timeout_s = idle_timeout_s
+        self._closed = False
+
+    def __len__(self) -> int:
+        return sum(map(len, self._idle.values()))
+
+    async def take(self, origin: Origin) -> Connection | None:
+        """Return the connection that was used last, if it can still be used."""
+        since = trio.current_time() - self._idle_timeout_s
+        while stack := self._idle.get(origin):
+            connection = stack.pop()
+            if not stack:
+                del self._idle[origin]
+            if connection.idle_since > since and not connection.readable:
+                return connection
+            await connection.aclose()
+        return None
+
+    async def give(self, connection: Connection) -> None:
+        """Keep a reusable connection for the next request, or close it."""
+        if self._closed or self._idle_max < 1:
+            await connection.aclose()
+            return
+        connection.idle_since = trio.current_time()
+        stack = self._idle.setdefault(connection.origin, deque())
+        stack.append(connection)
+        if len(stack) > self._idle_max:
+            await stack.popleft().aclose()
+
+    async def expire(self) -> None:
+        """Close what has been idle for too long; the caller does so now and then."""
+        await self._close_until(trio.current_time() - self._idle_timeout_s)
+
+    async def aclose(self) -> None:
+        """Close all of them, and each that is given back later."""
+        self._closed = True
+        await self._close_until(trio.current_time())
+
+    async def _close_until(self, since: float) -> None:
+        for origin, stack in list(self._idle.items()):
+            while stack and stack[0].idle_since <= since:
+                connection = stack.popleft()
+                if not stack:
+                    del self._idle[origin]
+                await connection.aclose()
 
 
 class UpstreamTransport(httpx.AsyncBaseTransport):
@@ -96,33 +152,24 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
             sent += self._egress.headers
         return Outgoing(origin, method, path, tuple(sent), body)
 
-    async def exchange(self, outgoing: Outgoing) -> tuple[Head, Body]:
+    async def exchange(self, outgoing: Outgoing) -> tuple[Head, Exchange]:
         """Send a request from `addressed`; httpx's own request and response cost 0.2 ms more."""
         # An idle connection may have been closed by now, so a body that can be sent only once gets a new one.
         idle = await self.pool.take(outgoing.origin) if isinstance(outgoing.body, bytes) else None
         if idle is not None:
+            exchange = Exchange(idle, self.pool.give)
             try:
-                return await self._exchange(idle, outgoing)
+                return await exchange.send(outgoing), exchange
             except (ResetError, TruncatedError) as fault:
                 # A close that was under way is seen at once; an upstream that took longer had the request.
-                if idle.exchange.started or trio.current_time() > idle.sent_at + STALE_CONNECTION_S:
+                if exchange.started or trio.current_time() > exchange.sent_at + STALE_CONNECTION_S:
                     raise
-                fault.with_traceback(None)  # its frames hold the connection, which holds the fault
+                fault.with_traceback(None)  # its frames hold the exchange, which holds the fault
         stream = await self._connector.connect(outgoing.origin)
         connection = Connection(outgoing.origin, stream, write_timeout_s=self._write_timeout_s)
-        return await self._exchange(connection, outgoing, repeated=idle is not None)
-
-    async def _exchange(
-        self, connection: Connection, outgoing: Outgoing, *, repeated: bool = False
-    ) -> tuple[Head, Body]:
-        try:
-            first = await connection.send(outgoing)
-        except BaseException:
-            await connection.aclose()
-            raise
-        head = connection.exchange.head
-        assert head is not None, "send returns with a head"
-        return head, Body(connection, self.pool, first, repeated=repeated)
+        exchange = Exchange(connection, self.pool.give)
+        exchange.repeated = idle is not None
+        return await exchange.send(outgoing), exchange
 
     async def aclose(self) -> None:
         """Close the idle connections; the others are closed by their owners."""
@@ -140,7 +187,7 @@ def _origin_of(url: httpx.URL) -> tuple[Origin, bytes]:
 class _Bytes(httpx.AsyncByteStream):
     """The same body for httpx's iterators; it is no generator, so nothing is left to a finaliser."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: Exchange) -> None:
         self._body = body
 
     def __aiter__(self) -> AsyncIterator[bytes]:

@@ -18,7 +18,7 @@ import httpx
 import trio
 from trio.testing import MockClock, lockstep_stream_pair
 
-from wiretape.proxy.upstream.body import Body
+from wiretape.proxy.upstream.connection import Exchange
 from wiretape.proxy.upstream.errors import WireError
 from wiretape.proxy.upstream.transport import UpstreamTransport
 
@@ -170,7 +170,7 @@ class _Library:
 class _Bytes:
     """A body with one item per read; not a generator, so nothing is left to a finaliser."""
 
-    def __init__(self, body: Body, library: _Library, timeout_s: float | None) -> None:
+    def __init__(self, body: Exchange, library: _Library, timeout_s: float | None) -> None:
         self._body = body
         self._library = library
         self._timeout_s = timeout_s

@@ -44,7 +44,7 @@ from wiretape.proxy.relay.relay import Relay
 from wiretape.proxy.store.durability import Durability
 from wiretape.proxy.store.files import INLINE_BYTES_MAX, open_files
 from wiretape.proxy.store.store import StreamMissingError
-from wiretape.proxy.upstream.body import Body
+from wiretape.proxy.upstream.connection import Exchange
 
 FULL: Final = os.environ.get("WIRETAPE_LAWS") == "full"
 #: Of cancelled connections and leaving clients the default suite takes every third checkpoint.
@@ -351,7 +351,7 @@ async def test_a_connection_that_is_left_open_is_found(
     async def nothing(*_: object) -> None:
         await trio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(Body, "aclose", nothing)
+    monkeypatch.setattr(Exchange, "aclose", nothing)
     left_open = pytest.RaisesExc(AssertionError, match="an upstream's connection is left")
     with pytest.RaisesGroup(left_open, flatten_subgroups=True):
         await cancelled_at(25, SCENES["a stream with a call"], "relays")

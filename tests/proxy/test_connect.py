@@ -11,7 +11,8 @@ from tests.proxy.certificates import HOST, authority, needs_openssl, over_tls, t
 from tests.proxy.scripted import CONTEXT, OK, Script, Upstream, answers, post, request_of, served
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import CONNECT_TIMEOUT_S, HEAD_BYTES_MAX
-from wiretape.proxy.upstream.connect import Connector, Origin
+from wiretape.proxy.upstream.connect import Connector
+from wiretape.proxy.upstream.connection import Origin
 from wiretape.proxy.upstream.errors import RefusedError
 from wiretape.proxy.upstream.transport import UpstreamTransport
 

@@ -1,16 +1,19 @@
-"""A connection to a peer that stops reading: its response is still read, and the rest of the request is not sent."""
+"""Exchanges on one connection: peers that stop reading, reuse, draining after the end, leaving early."""
 
 from collections.abc import AsyncGenerator, AsyncIterable
 
 import pytest
 import trio
+from trio.testing import MockClock
 
-from tests.proxy.scripted import OK
-from wiretape.proxy.limits import SEND_BYTES_MAX
-from wiretape.proxy.upstream.connect import Origin
-from wiretape.proxy.upstream.connection import Connection, Outgoing
+from tests.proxy.scripted import HEAD, OK, Script, answers, chunk, post, request_of, says, served
+from wiretape.events.core.errors import LocalError
+from wiretape.proxy.limits import DRAIN_BYTES_MAX, DRAIN_TIMEOUT_S, SEND_BYTES_MAX
+from wiretape.proxy.upstream.connection import Connection, End, Exchange, Origin, Outgoing
 from wiretape.proxy.upstream.errors import ResetError, TruncatedError
+from wiretape.proxy.upstream.transport import body_of
 
+LAST = b"0\r\n\r\n"
 ORIGIN = Origin(tls=False, host="upstream.test", port=80)
 
 
@@ -67,14 +70,25 @@ def request(body: bytes | AsyncIterable[bytes]) -> Outgoing:
     return Outgoing(ORIGIN, b"POST", b"/", ((b"Host", b"a"), length), body)
 
 
+def exchange(stream: Deaf, kept: list[Connection] | None = None) -> Exchange:
+    """Return an exchange that adds its connection to `kept` if that can be used again."""
+
+    async def keep(connection: Connection) -> None:
+        await trio.lowlevel.checkpoint()
+        if kept is not None:
+            kept.append(connection)
+
+    return Exchange(Connection(ORIGIN, stream), keep)
+
+
 @pytest.mark.parametrize("sends", [0, 1, 2])
 @pytest.mark.parametrize("body", [b"{}", b"x" * 10 * SEND_BYTES_MAX, Pieces()], ids=["small", "large", "pieces"])
 async def test_peer_that_stops_reading_is_still_read(body: bytes | Pieces, sends: int) -> None:
-    stream = Deaf(min(sends, 0 if body == b"{}" else 2), OK)
-    connection = Connection(ORIGIN, stream)
-    await connection.send(request(body))
-    assert connection.exchange.head is not None
-    assert not connection.reusable, "h11 has framed what the socket never took"
+    kept: list[Connection] = []
+    one = exchange(Deaf(min(sends, 0 if body == b"{}" else 2), OK), kept)
+    assert (await one.send(request(body))).status == 200
+    assert [read.data async for read in one] == [b"ok"]
+    assert not kept, "the socket never took the request"
 
 
 @pytest.mark.parametrize("body", [b"{}", b"x" * 10 * SEND_BYTES_MAX], ids=["small", "large"])
@@ -82,29 +96,158 @@ async def test_peer_that_stops_reading_is_still_read(body: bytes | Pieces, sends
 async def test_silent_peer_that_stops_reading_is_a_fault(
     body: bytes, reads: tuple[bytes, ...], fault: type[Exception]
 ) -> None:
-    connection = Connection(ORIGIN, Deaf(0, *reads))
+    one = exchange(Deaf(0, *reads))
     with pytest.raises(fault):
-        await connection.send(request(body))
-    assert not connection.exchange.started
+        await one.send(request(body))
+    assert not one.started
 
 
 async def test_unfinished_body_generator_is_closed() -> None:
     body = Pieces()
-    await Connection(ORIGIN, Deaf(2, OK)).send(request(body))
+    await exchange(Deaf(2, OK)).send(request(body))
     assert body.closed
 
 
 async def test_connection_is_not_reused_after_early_response() -> None:
-    connection = Connection(ORIGIN, Deaf(100, OK, waits=False))
-    await connection.send(request(Pieces()))
-    assert connection.exchange.end is not None
-    assert not connection.reusable
+    kept: list[Connection] = []
+    one = exchange(Deaf(100, OK, waits=False), kept)
+    await one.send(request(Pieces()))
+    assert [read.data async for read in one] == [b"ok"]
+    assert not kept
 
 
-async def test_connection_is_reused_after_complete_exchange() -> None:
-    stream = Deaf(100, OK, OK, waits=False)
-    connection = Connection(ORIGIN, stream)
-    for _ in range(2):
-        await connection.send(request(b"{}"))
-        assert connection.reusable
-    assert stream.sent == [b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"] * 2
+@pytest.mark.parametrize(
+    ("answer", "reusable"),
+    [
+        pytest.param(OK, True, id="a length"),
+        pytest.param(HEAD + LAST, True, id="chunks"),
+        pytest.param(OK + b"!", False, id="more than its length"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", False, id="it will close"),
+        pytest.param(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", False, id="HTTP/1.0"),
+        pytest.param(OK[:-1], False, id="not at its end"),
+    ],
+)
+async def test_connection_is_kept_only_after_clean_end(answer: bytes, reusable: bool) -> None:
+    kept: list[Connection] = []
+    stream = Deaf(100, answer, waits=False)
+    async with exchange(stream, kept) as one:
+        await one.send(request(b"{}"))
+        await one.receive()
+    assert bool(kept) == reusable
+    assert stream.sent == [b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"]
+
+
+@pytest.mark.parametrize("body", [b"123456", b"1234"])
+async def test_request_body_of_other_length_is_an_error(body: bytes) -> None:
+    wrong = Outgoing(ORIGIN, b"POST", b"/", ((b"Host", b"a"), (b"Content-Length", b"5")), body)
+    with pytest.raises(LocalError):
+        await exchange(Deaf(100, waits=False)).send(wrong)
+
+
+def paced(*pieces: tuple[float, bytes]) -> Script:
+    """Return a script that sends these pieces, each after so many seconds, and then nothing."""
+
+    async def script(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        for gap_s, piece in pieces:
+            await trio.sleep(gap_s)
+            await stream.send_all(piece)
+        await request_of(stream)
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("pieces", "late", "kept"),
+    [
+        pytest.param([(0, HEAD + chunk(b"x") + LAST)], [], 1, id="the end was in the same read"),
+        pytest.param([(0, HEAD + chunk(b"x")), (0.2, LAST)], [], 1, id="the end comes a little later"),
+        pytest.param([(0, HEAD + chunk(b"x")), (0.1, chunk(b"y") + LAST)], [b"y"], 1, id="late data is not lost (U41)"),
+        pytest.param([(0, HEAD + chunk(b"x")), (0.3, LAST)], [], 0, id="the end comes too late"),
+        pytest.param([(0, HEAD + chunk(b"x")), (0.1, chunk(b"y"))], [b"y"], 0, id="late data and no end"),
+        pytest.param([(0, HEAD + chunk(b"x")), (0.1, b"junk\r\n")], [], 0, id="a fault"),
+    ],
+)
+async def test_body_is_drained_after_terminator(
+    pieces: list[tuple[float, bytes]], late: list[bytes], kept: int, autojump_clock: MockClock
+) -> None:
+    async with served(paced(*pieces)) as (transport, upstream):
+        body = body_of(await transport.handle_async_request(post()))
+        read = await body.receive()
+        assert read is not None
+        assert read.data == b"x"
+        began = trio.current_time()
+        assert [late.data for late in await body.drain()] == late
+        assert trio.current_time() - began <= DRAIN_TIMEOUT_S
+        assert (len(transport.pool), len(upstream.still_open)) == (kept, kept)
+
+
+async def test_draining_is_bounded_in_bytes(autojump_clock: MockClock) -> None:
+    async with served(says(HEAD, *[chunk(b"x" * 1000)] * 1000, keep=True)) as (transport, upstream):
+        body = body_of(await transport.handle_async_request(post()))
+        drained = await body.drain(timeout_s=10_000)
+        assert DRAIN_BYTES_MAX < sum(len(read.data) for read in drained) <= DRAIN_BYTES_MAX + 1000
+        assert not upstream.still_open
+
+
+async def test_draining_can_be_cancelled(autojump_clock: MockClock) -> None:
+    async with served(says(HEAD, keep=True)) as (transport, upstream):
+        body = body_of(await transport.handle_async_request(post()))
+        with trio.move_on_after(0.1) as scope:
+            await body.drain()
+        assert scope.cancelled_caught
+        assert not upstream.still_open
+
+
+async def test_leaving_early_closes_the_connection() -> None:
+    async with served(says(HEAD + chunk(b"x"), keep=True)) as (transport, upstream):
+        async with body_of(await transport.handle_async_request(post())) as body:
+            await body.receive()
+            assert len(upstream.still_open) == 1
+        assert not upstream.still_open
+        assert body.end is None
+        with pytest.raises(LocalError):
+            await body.receive()
+
+
+async def test_closing_works_in_cancelled_scope_and_twice() -> None:
+    async with served(says(HEAD + chunk(b"x"), keep=True)) as (transport, upstream):
+        body = body_of(await transport.handle_async_request(post()))
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await body.aclose()
+            await body.aclose()
+        assert not upstream.still_open
+
+
+async def test_cancelled_read_loses_nothing(autojump_clock: MockClock) -> None:
+    async with served(paced((0, HEAD), (10, chunk(b"a")), (10, chunk(b"b") + LAST))) as (transport, _):
+        got: list[bytes] = []
+        body = body_of(await transport.handle_async_request(post()))
+        while body.end is None:
+            with trio.move_on_after(0.7):
+                if read := await body.receive():
+                    got.append(read.data)
+        assert got == [b"a", b"b"]
+        assert await body.receive() is None
+        assert len(transport.pool) == 1
+
+
+async def test_fault_is_raised_each_time() -> None:
+    async with served(answers(HEAD + chunk(b"x") + b"junk\r\n")) as (transport, upstream):
+        body = body_of(await transport.handle_async_request(post()))
+        assert await body.receive() is not None
+        for _ in range(2):
+            with pytest.raises(type(body.fault) if body.fault else ResetError):
+                await body.receive()
+        assert not upstream.still_open
+
+
+async def test_ended_body_keeps_its_end_after_next_exchange() -> None:
+    async with served(answers(OK, OK[:-1])) as (transport, _):
+        first = body_of(await transport.handle_async_request(post()))
+        assert [read.data async for read in first] == [b"ok"]
+        second = body_of(await transport.handle_async_request(post()))
+        assert await first.receive() is None
+        assert (first.end, second.end) == (End.FRAMED, None)
+        await second.aclose()

@@ -6,7 +6,7 @@ import threading
 import pytest
 import trio
 
-from wiretape.proxy.upstream.names import Resolver
+from wiretape.proxy.upstream.connect import Resolver
 
 
 async def test_local_name_is_resolved_both_ways() -> None:
@@ -28,7 +28,7 @@ async def test_hanging_resolver_takes_no_shared_thread(monkeypatch: pytest.Monke
         goes_on.wait(10)
         return []
 
-    monkeypatch.setattr("wiretape.proxy.upstream.names.socket.getaddrinfo", hang)
+    monkeypatch.setattr("wiretape.proxy.upstream.connect.socket.getaddrinfo", hang)
     resolver, shared = Resolver(lookups_max=2), trio.to_thread.current_default_thread_limiter()
     trio.socket.set_custom_hostname_resolver(resolver)
     async with trio.open_nursery() as nursery:

@@ -10,8 +10,8 @@ import trio
 
 from tests.proxy.certificates import needs_openssl, over_tls, trusting
 from tests.proxy.scripted import CONTEXT, HEAD, OK, Script, answers, chunk, post, request_of
+from wiretape.proxy.upstream.connection import End
 from wiretape.proxy.upstream.errors import ResetError
-from wiretape.proxy.upstream.exchange import End
 from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
 
 

@@ -13,8 +13,8 @@ from tests.proxy.scripted import HEAD, OK, answers, chunk, post, request_of, say
 from wiretape.events.core.errors import LocalError
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import SEND_BYTES_MAX, WRITE_TIMEOUT_S
+from wiretape.proxy.upstream.connection import End
 from wiretape.proxy.upstream.errors import StalledError, TruncatedError
-from wiretape.proxy.upstream.exchange import End
 from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
 
 

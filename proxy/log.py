@@ -10,15 +10,17 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Literal
 
+from .config.secrets import Secret
 from .key_patterns import MASK, is_secret_name, mask_keys
 from .limits import LOG_CLOSE_S, LOG_GATHER_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, LOG_VALUE_CHARS_MAX
+from .security.headers import key_forms
 
 if TYPE_CHECKING:
     from .relay.registry import Ended
@@ -39,14 +41,14 @@ class Log:
         *,
         human: bool | None = None,
         level: Level = "info",
-        mask: Callable[[str], str] | None = None,
+        secrets: Iterable[Secret] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Write to `fd`, which stays open, or nowhere. `mask` removes the secrets of the configuration."""
+        """Write to `fd`, which stays open, or nowhere. `secrets` are those of the configuration."""
         self._fd = fd
         self._human = human if human is not None else fd is not None and os.isatty(fd)
         self._from = _RANKS[level]
-        self._mask = mask
+        self._secrets = [form.decode() for form in key_forms(secrets)]
         self._now = now
         #: Lines lost to a full queue, lines lost to a failed write, and how many of both were reported.
         self._crowded = self._unwritten = self._reported = 0
@@ -131,12 +133,9 @@ class Log:
             last = gathered[-1] is None or (self._closing and self._queue.empty())
             lines = [self._line(*entry) for entry in gathered if entry is not None]
             missing = self.dropped - self._reported
-            if (
-                missing
-                and lines
-                and self._write([self._line(self._now(), "warn", "log_lines_lost", {"lines": missing})])
-            ):
-                self._reported += missing
+            if missing and lines:
+                report = self._line(self._now(), "warn", "log_lines_lost", {"lines": missing})
+                self._reported += missing * self._write([report])
             self._unwritten += len(lines) - self._write(lines)
             if not last and len(gathered) < LOG_TOGETHER_MAX:
                 self._hurry.wait(LOG_GATHER_S)
@@ -164,22 +163,23 @@ class Log:
     def _line(self, at: float, level: str, event: str, fields: Mapping[str, object]) -> bytes:
         whole, fraction = divmod(int(at * 1000), 1000)
         when = f"{_second(whole)}.{fraction:03}Z"
-        clean = {name: self._clean(name, value) for name, value in fields.items()}
+        clean: dict[str, object] = {}
+        for name, value in fields.items():
+            plain = value is None or isinstance(value, bool | int | float)
+            clean[name] = value if plain else MASK if is_secret_name(name) else self._masked(value)
         if self._human:
             words = " ".join(f"{name}={_word(value)}" for name, value in clean.items())
             return f"{when} {level:<5} {event} {words}".rstrip().encode("utf-8", "replace") + b"\n"
         return json.dumps({"time": when, "level": level, "event": event} | clean).encode() + b"\n"
 
-    def _clean(self, name: str, value: object) -> object:
-        if value is None or isinstance(value, bool | int | float):
-            return value
-        if is_secret_name(name):
-            return MASK
+    def _masked(self, value: object) -> str:
         try:
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
         except Exception as error:  # noqa: BLE001 - the log survives any failing __str__
             text = f"<{type(value).__name__}: {type(error).__name__}>"
-        text = mask_keys(self._mask(text) if self._mask is not None else text)
+        for secret in self._secrets:
+            text = text.replace(secret, MASK)
+        text = mask_keys(text)
         return text if len(text) <= LOG_VALUE_CHARS_MAX else f"{text[:LOG_VALUE_CHARS_MAX]}…"
 
 

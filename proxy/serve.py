@@ -83,7 +83,6 @@ async def assembled(
         log=log,
         wall=wall,
         new_id=new_id,
-        wrote=metrics.log_wrote,
     )
 
     def on_ended(ended: Ended) -> None:
@@ -91,6 +90,7 @@ async def assembled(
         log.ended(ended)
 
     registry = Registry(services, on_ended=on_ended)
+    metrics.write_times = store.write_times
     metrics.live = lambda: len(registry.live)
     metrics.log_lines_dropped = lambda: log.dropped
     relay = RelayApp(services, keys, registry, on_refused=metrics.refused)

@@ -5,14 +5,17 @@ counted as `other`, so that the configuration alone bounds the number of series.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Ending
+
+from ..store.store import WRITE_S, WriteTimes
 
 if TYPE_CHECKING:
     from ..relay.registry import Ended
@@ -23,8 +26,6 @@ _ENDINGS: Final = frozenset(get_args(Ending))
 _STATES: Final = frozenset(state.value for state in State)
 #: From a cached first token to a model that thinks for ten minutes.
 _TTFT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-#: A write takes 2 us inline (design.md 3); 10 ms is the longest the event loop may stall.
-_WRITE_S: Final = (2e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.25, 1.0)
 
 
 class Metrics:
@@ -32,9 +33,10 @@ class Metrics:
 
     def __init__(self, routes: Iterable[str] = ()) -> None:
         self._routes = frozenset(routes)
-        #: Read at each scrape; `serve` connects them to the registry of streams and to the log.
+        #: Read at each scrape; `serve` connects them to the registry of streams, the log and the store.
         self.live: Callable[[], float] = float
         self.log_lines_dropped: Callable[[], float] = float
+        self.write_times = WriteTimes()
         self._registry = registry = CollectorRegistry()
         registry.register(_Gauges(self))
         self._streams = Counter(
@@ -60,9 +62,6 @@ class Metrics:
         self._ttft = Histogram(
             "wiretape_stream_ttft_seconds", "Request to first content.", buckets=_TTFT_S, registry=registry
         )
-        self._write = Histogram(
-            "wiretape_log_write_seconds", "Write of one batch of records.", buckets=_WRITE_S, registry=registry
-        )
 
     def on_ended(self, ended: "Ended") -> None:
         """Count one stream."""
@@ -85,10 +84,6 @@ class Metrics:
         """Count one request that did not become a stream."""
         self._refused.labels(str(status) if 400 <= status <= 599 else "other").inc()
 
-    def log_wrote(self, seconds: float) -> None:
-        """Count one batch of records written to a tape."""
-        self._write.observe(seconds)
-
     @property
     def refusals(self) -> Mapping[str, int]:
         """Refused requests by status."""
@@ -110,6 +105,11 @@ class _Gauges(Collector):
         yield GaugeMetricFamily("wiretape_streams_live", "Streams running now.", value=self._metrics.live())
         yield CounterMetricFamily(
             "wiretape_log_lines_dropped_total", "Log lines lost.", value=self._metrics.log_lines_dropped()
+        )
+        writes = self._metrics.write_times
+        buckets = list(zip((*map(str, WRITE_S), "+Inf"), accumulate(writes.counts), strict=True))
+        yield HistogramMetricFamily(
+            "wiretape_log_write_seconds", "Write of one batch of records.", buckets=buckets, sum_value=writes.sum_s
         )
 
 

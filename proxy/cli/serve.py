@@ -9,7 +9,6 @@ from wiretape.events.core.errors import WiretapeError
 
 from ..config.model import Config
 from ..log import Log, stderr_fd
-from ..security.headers import masked
 from ..serve import run
 from ..server.server import BindError
 from .common import announce
@@ -28,16 +27,11 @@ class CannotListenError(WiretapeError):
 def serve_until_stopped(config: Config) -> None:
     """Serve until SIGTERM or SIGINT, or raise what keeps the server from starting."""
 
-    def mask(text: str) -> str:
-        if not config.secrets and text.isascii():
-            return text
-        return masked(text.encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")
-
     def on_ready(url: str) -> None:
         if not announce(announcement(url)):
             log.warn("not_announced", url=url, why="stdout has no reader")
 
-    log = Log(stderr_fd(), mask=mask)
+    log = Log(stderr_fd(), secrets=config.secrets)
     try:
         trio.run(partial(run, config, log=log, on_ready=on_ready))
     except BindError as error:

@@ -220,11 +220,12 @@ class Config:
     keys: tuple[Key, ...] = ()
     routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
 
-    @property
-    def secrets(self) -> tuple[Secret, ...]:
-        """All secrets that must be masked."""
-        targets = (target for route in self.routes.values() for target in route.targets)
-        return (*(key.secret for key in self.keys), *(target.key for target in targets if target.key is not None))
+    #: All secrets that must be masked.
+    secrets: tuple[Secret, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        targets = [target.key for route in self.routes.values() for target in route.targets if target.key is not None]
+        object.__setattr__(self, "secrets", (*(key.secret for key in self.keys), *targets))
 
 
 _EMISSION: Final = (

@@ -4,7 +4,7 @@ A record is emitted before it is written, and its frames are handed out after: n
 tape (L6). After a failure `close` leaves a tape that ends, if the store still takes anything.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
 from math import inf
@@ -51,10 +51,8 @@ class Closing(NamedTuple):
 class Recording:
     """The tape of one running stream."""
 
-    def __init__(
-        self, stream: str, store: Store | None, began: float, wrote: Callable[[float], None], *, serve_on: bool
-    ) -> None:
-        """`wrote` is called with the time that each write took; `serve_on` lets the stream go on without its tape."""
+    def __init__(self, stream: str, store: Store | None, began: float, *, serve_on: bool) -> None:
+        """`serve_on` lets the stream go on without its tape."""
         self.stream = stream
         self.recorder = Recorder(skim=True)
         self.emitter = Emitter()
@@ -72,7 +70,6 @@ class Recording:
         #: Our own reading of a record failed, and the record still waits to be written.
         self.failed = False
         self._serve_on = serve_on
-        self._wrote = wrote
         self._began = began
         self._summary = StreamSummary()
         self._waiting: list[Record] = []
@@ -179,10 +176,8 @@ class Recording:
             row = self.catalogue_row = row_of(self.stream, self._summary)
         if self.store is None:
             return
-        began = trio.current_time()
         try:
             self.written_bytes += await self.store.append(self.stream, records, row)
-            self._wrote(trio.current_time() - began)
         except StoreError as error:
             if row is not None:
                 self._waiting = list(records)  # the end is tried once more

@@ -90,8 +90,6 @@ class Services:
     #: Seconds since 1970; durations are measured with trio's clock.
     wall: Callable[[], float]
     new_id: Callable[[], str]
-    #: Called with the time that each write to a tape took.
-    wrote: Callable[[float], None]
     #: Routes and models whose upstream refuses to stream.
     no_streaming: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     #: The tool results that running streams brought.
@@ -114,7 +112,6 @@ class Relay:
             stream,
             services.store if self.delivery.taped else None,
             now,
-            services.wrote,
             serve_on=config.on_log_failure == "serve",
         )
         if request.verbatim:  # what we cannot read passes all the same

@@ -9,6 +9,7 @@ import ctypes
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,7 +19,6 @@ import trio
 
 from .folder import Folder
 from .retention import day_of
-from .store import TapeBrokenError
 from .tape_file import TapeFile
 
 __all__ = ["ROUND_S", "Committer", "Durability", "Sync", "best_sync", "fsync_each", "syncfs_once"]
@@ -72,25 +72,12 @@ def fsync_each(fds: Collection[int]) -> Mapping[int, str]:
         return {fd: why for fd, why in threads.map(one, fds) if why is not None}
 
 
-class _Round:
-    """Tapes that become durable together."""
-
-    __slots__ = ("awaited", "done", "lost", "tapes")
-
-    def __init__(self) -> None:
-        self.tapes: list[TapeFile] = []
-        self.awaited = False
-        self.done = trio.Event()
-        #: Tapes that did not become durable.
-        self.lost: list[TapeFile] = []
-
-
 class Committer:
     """The thread that makes the rounds, and what the serving task calls.
 
     The round that closes an ended tape also moves it to its day: renaming each one by itself woke a thread per stream,
-    which cost more than the stream's bytes. In trio's thread, `on_closed` then gets the ended tapes, `on_lost` the
-    tapes that did not become durable, and `on_gone` the reason why no write arrives any more, found within a second.
+    which cost more than the stream's bytes. In trio's thread, `on_round` then gets the tapes that were closed and those
+    that did not become durable, and `on_gone` the reason why no write arrives any more, found within a second.
     """
 
     def __init__(
@@ -98,58 +85,42 @@ class Committer:
         folder: Folder,
         sync: Sync,
         *,
-        on_closed: Callable[[Collection[TapeFile]], None],
-        on_lost: Callable[[Collection[TapeFile]], None],
+        on_round: Callable[[Collection[TapeFile], Collection[TapeFile]], None],
         on_gone: Callable[[str], None],
         round_s: float = ROUND_S,
     ) -> None:
+        #: Tapes written since the last round; whoever adds one sets its `dirty` first. Appending needs no lock.
+        self.written: deque[TapeFile] = deque()
+        #: The disk's journal is being written, so creating a file may block.
+        self.syncing = False
         self._folder = folder
         self._sync = sync
-        self._on_closed = on_closed
-        self._on_lost = on_lost
+        self._on_round = on_round
         self._on_gone = on_gone
         self._round_s = round_s
         self._trio = trio.lowlevel.current_trio_token()
-        self._lock = threading.Lock()
-        self._round = _Round()
+        self._awaited: deque[trio.Event] = deque()
         self._wanted = threading.Event()
         self._hurry = threading.Event()
-        #: The disk's journal is being written, so creating a file may block.
-        self.syncing = False
         #: Duration of the last round.
         self._took_s = 0.0
         self._began = time.monotonic()
         self._stopping = False
-        self._gone = False
         self._thread = threading.Thread(target=self._run, name="wiretape-commit", daemon=True)
         self._thread.start()
 
-    def mark(self, tape: TapeFile) -> None:
-        """Add a tape that was written to. The flag may be read without the lock: if set, a round is still to come."""
-        if not tape.dirty:
-            with self._lock:
-                tape.dirty = True
-                self._round.tapes.append(tape)
-        if tape.ended and not self._wanted.is_set():
+    def hasten(self) -> None:
+        """Start the next round soon: a tape has ended."""
+        if not self._wanted.is_set():
             self._wanted.set()
-
-    async def committed(self, tape: TapeFile) -> None:
-        """Wait until this tape's last write is durable. Raises TapeBrokenError if that failed.
-
-        If the round of that write has begun already, this waits for the next one; the first marked the tape as broken.
-        """
-        await self.through()
-        if tape.broken is not None:
-            raise TapeBrokenError(tape.broken)
 
     async def through(self) -> None:
         """Wait until a round that begins from now on has ended."""
-        with self._lock:
-            current = self._round
-            current.awaited = True
+        event = trio.Event()
+        self._awaited.append(event)
         self._hurry.set()
         self._wanted.set()
-        await current.done.wait()
+        await event.wait()
 
     def stop(self) -> None:
         """Make one last round. Blocks; call it in a thread."""
@@ -159,6 +130,7 @@ class Committer:
         self._thread.join()
 
     def _run(self) -> None:
+        gone = None
         while not self._stopping:
             # A write that just missed the last round is durable one round later, the next round's duration included.
             due = self._began + self._round_s - self._took_s
@@ -167,45 +139,55 @@ class Committer:
             self._wanted.clear()
             self._hurry.clear()
             self._make_round()
-            reason = None if self._gone else self._folder.lost()
-            if reason is not None:
-                self._gone = True
-                self._notify(self._on_gone, reason)
+            if gone is None and (gone := self._folder.lost()) is not None:
+                self._notify(self._on_gone, gone)
         self._make_round()
 
     def _make_round(self) -> None:
         self._began = time.monotonic()
-        with self._lock:
-            current, self._round = self._round, _Round()
-            # Before the sync: a write from here on belongs to the next round.
-            for tape in current.tapes:
-                tape.dirty = False
-        if current.tapes:
-            self._commit(current)
-            self._took_s = time.monotonic() - self._began
-        if current.awaited or current.lost:
-            self._notify(self._finish, current)
-
-    def _commit(self, current: _Round) -> None:
-        by_fd = {tape.fd: tape for tape in current.tapes if not tape.closed}
+        awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]  # before the tapes they wait for
+        by_fd: dict[int, TapeFile] = {}
+        while self.written:
+            tape = self.written.popleft()
+            tape.dirty = False  # before the sync: a write from here on belongs to the next round
+            if not tape.closed:
+                by_fd[tape.fd] = tape
         # Before the sync: a tape that ends during it is in the next round too, and closed there.
         ended = [tape for tape in by_fd.values() if tape.ended]
+        lost = self._commit(by_fd, ended) if by_fd else []
+        if by_fd:
+            self._took_s = time.monotonic() - self._began
+        if ended or lost or awaited:
+            self._notify(self._finish, ended, lost, awaited)
+
+    def _commit(self, by_fd: Mapping[int, TapeFile], ended: Collection[TapeFile]) -> list[TapeFile]:
+        """Move and close the ended tapes, sync all, and return those that did not become durable."""
+        lost: list[TapeFile] = []
+        folders = [self._folder.fd]
         try:
             for tape in ended:
                 if tape.created is not None:  # a tape that was only released stays for recovery
                     self._move(tape, tape.created)
-            failed = self._sync_all(by_fd, {os.path.dirname(tape.path) for tape in ended})  # noqa: PTH120 - a string
+            self.syncing = True
+            for day in {os.path.dirname(tape.path) for tape in ended}:  # noqa: PTH120 - a string
+                with suppress(FileNotFoundError):  # it expired meanwhile
+                    folders.append(os.open(day, os.O_RDONLY | os.O_CLOEXEC))
+            failed = self._sync([*folders, *by_fd])
         except Exception as error:  # noqa: BLE001 - if this thread died, appends would wait for ever
             failed = dict.fromkeys(by_fd, repr(error))
-        for fd, why in failed.items():
-            tape = by_fd[fd]
-            if tape.broken is None:
+        self.syncing = False
+        for fd in folders[1:]:
+            os.close(fd)
+        # If a folder failed, the names of all tapes may be lost.
+        lost_name = next((failed[fd] for fd in folders if fd in failed), None)
+        for fd, tape in by_fd.items():
+            why = lost_name or failed.get(fd)
+            if why is not None and tape.broken is None:
                 tape.broken = f"{tape.name}: what was written did not become durable: {why}"
-                current.lost.append(tape)
+                lost.append(tape)
         for tape in ended:
             tape.close()
-        if ended:
-            self._notify(self._on_closed, ended)
+        return lost
 
     def _move(self, tape: TapeFile, created: int) -> None:
         try:
@@ -219,27 +201,12 @@ class Committer:
         except OSError as error:
             tape.stuck = error.strerror or "its name cannot be changed"
 
-    def _sync_all(self, fds: Collection[int], days: Collection[str]) -> Mapping[int, str]:
-        """Return the files whose sync failed: all of them if a folder failed, since their names may be lost."""
-        folders = [self._folder.fd]
-        self.syncing = True
-        try:
-            for day in days:
-                with suppress(FileNotFoundError):  # it expired meanwhile
-                    folders.append(os.open(day, os.O_RDONLY | os.O_CLOEXEC))
-            failed = self._sync([*folders, *fds])
-        finally:
-            self.syncing = False
-            for fd in folders[1:]:
-                os.close(fd)
-        lost_name = next((why for fd, why in failed.items() if fd in folders), None)
-        return failed if lost_name is None else dict.fromkeys(fds, lost_name)
+    def _finish(self, ended: Collection[TapeFile], lost: Collection[TapeFile], awaited: Collection[trio.Event]) -> None:
+        if ended or lost:
+            self._on_round(ended, lost)
+        for event in awaited:
+            event.set()
 
-    def _finish(self, current: _Round) -> None:
-        if current.lost:
-            self._on_lost(current.lost)
-        current.done.set()
-
-    def _notify(self, what: Callable[[Any], None], about: object) -> None:
+    def _notify(self, what: Callable[..., None], *about: object) -> None:
         with suppress(trio.RunFinishedError):
-            self._trio.run_sync_soon(what, about)
+            self._trio.run_sync_soon(what, *about)

@@ -1,6 +1,7 @@
 """The store on disk: one file per stream, written before its content is delivered, found again after any crash."""
 
 import time
+from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,15 +21,17 @@ from .linking import NOTHING_RUNS, Fate, Key, Link, find_calls
 from .recovery import Recovered, recover
 from .store import (
     PAGE_MAX,
+    WRITE_S,
     Filter,
     Health,
     StoreError,
     StoreFullError,
     StreamMissingError,
     TapeBrokenError,
+    WriteTimes,
     checked_stream_id,
 )
-from .tape_file import LiveTape, TapeBatches, TapeFile, TapeReader, creation_error, opened_for_reading
+from .tape_file import TapeBatches, TapeFile, TapeReader, creation_error, opened_for_reading
 
 __all__ = ["INLINE_BYTES_MAX", "FileStore", "open_files"]
 
@@ -36,8 +39,8 @@ __all__ = ["INLINE_BYTES_MAX", "FileStore", "open_files"]
 INLINE_BYTES_MAX: Final = 256 * 1024
 #: Creating a file takes 20 us, and a thread for it 200 us of CPU, which pays if the last file took longer than this.
 _INLINE_CREATION_S: Final = 0.002
-#: `open`, `request` and other records before the first frame.
-_OPENING_RECORDS: Final = 8
+#: `open` and `request`.
+_OPENING_RECORDS: Final = 2
 
 
 @asynccontextmanager
@@ -80,17 +83,16 @@ class FileStore:
         #: What the start found in live/.
         self.recovered = recovered
         self.health = Health()
+        self.write_times = WriteTimes()
         self._folder = folder
         self._durable = durability == "disk"
         self._warn = warn
-        self._live: dict[str, LiveTape] = {}
+        self._live: dict[str, TapeFile] = {}
         #: Threads that write large bodies or create files; more would only wait for the same disk.
         self._threads = trio.CapacityLimiter(4)
         self._creation_s = 0.0
         self._catalogue = Catalogue(folder, warn)
-        self._committer = Committer(
-            folder, sync, on_closed=self._closed, on_lost=self._lost, on_gone=self._gone, round_s=round_s
-        )
+        self._committer = Committer(folder, sync, on_round=self._committed, on_gone=self._gone, round_s=round_s)
 
     async def create(self, stream: str) -> None:
         """Begin a tape. Its name becomes durable with its first commit round."""
@@ -112,11 +114,9 @@ class FileStore:
             failure = creation_error(stream, error)
             self._failed(failure)
             raise failure from error
-        self._live[stream] = LiveTape(stream, tape)
+        self._live[stream] = tape
 
     def _begin(self, stream: str) -> TapeFile:
-        if self._folder.ended_path(stream) is not None:
-            raise FileExistsError
         began = time.perf_counter()
         tape = TapeFile(self._folder.live_path(stream))
         self._creation_s = time.perf_counter() - began
@@ -124,18 +124,18 @@ class FileStore:
 
     async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
         """Write one batch."""
-        live = self._live.get(stream)
-        if live is None or live.tape.ended:
+        began = time.perf_counter()
+        tape = self._live.get(stream)
+        if tape is None or tape.ended:
             raise StreamMissingError(f"{stream} is not open")
-        if live.tape.broken is not None:
-            raise TapeBrokenError(live.tape.broken)
-        assert not live.writing, f"two tasks append to {stream}"
-        assert records[0].n == live.next_n or (live.lost and records[0].n > live.next_n), f"{stream} is out of order"
-        tape, ended = live.tape, records[-1].kind == "end"
-        before, size = tape.size, 0
+        if tape.broken is not None:
+            raise TapeBrokenError(tape.broken)
+        assert not tape.writing, f"two tasks append to {stream}"
+        assert records[0].n == tape.next_n or (tape.lost and records[0].n > tape.next_n), f"{stream} is out of order"
+        before, size, ended = tape.size, 0, records[-1].kind == "end"
         for record in records:
             size += len(record.raw or b"")
-        live.writing = True
+        tape.writing = True
         try:
             if size <= INLINE_BYTES_MAX:
                 tape.write(b"".join(map(encode, records)))
@@ -145,43 +145,50 @@ class FileStore:
                         lambda: tape.write(b"".join(map(encode, records))), limiter=self._threads
                     )
         except StoreError as error:
-            live.lost = True
+            tape.lost = True
             self._failed(error)
             raise
         finally:
-            live.writing = False
+            tape.writing = False
         if self.health.full:
             self.health = Health()
-        live.next_n = records[-1].n + 1
+        tape.next_n = records[-1].n + 1
         if records[0].n < _OPENING_RECORDS:
-            live.describe(records)
+            tape.opening |= {record.kind: record.keys for record in records[:_OPENING_RECORDS]}
         if ended:
-            # The next commit round moves the tape to its day; until then it is read where it is. The catalogue knows
-            # the stream at once.
-            tape.created = live.row.created
-            tape.ended = True
+            tape.end()
             self._catalogue.enter(stream, tape.path, row)
-        if ended or not tape.dirty:
-            self._committer.mark(tape)
+        if not tape.dirty:
+            tape.dirty = True
+            self._committer.written.append(tape)
+        if ended:
+            self._committer.hasten()
         try:
             if self._durable:
                 with trio.CancelScope(shield=True):  # one round: what is written is shown
-                    await self._committer.committed(tape)
-            live.shown = tape.size
-            live.wake()
+                    await self._committer.through()
+                if tape.broken is not None:
+                    raise TapeBrokenError(tape.broken)
+            tape.shown = tape.size
+            if tape.followed is not None:
+                tape.wake()
         finally:
             if ended:
-                live.close()
+                tape.hide()
+        took_s = time.perf_counter() - began
+        self.write_times.counts[bisect_left(WRITE_S, took_s)] += 1
+        self.write_times.sum_s += took_s
         return tape.size - before
 
     async def release(self, stream: str) -> None:
         """Give up a stream; its tape stays in live/ for recovery."""
-        live = self._live.get(stream)
-        if live is not None and not live.tape.ended:
+        tape = self._live.get(stream)
+        if tape is not None and not tape.ended:
             del self._live[stream]
-            live.tape.ended = True
-            self._committer.mark(live.tape)
-            live.close()
+            tape.ended = True
+            self._committer.written.append(tape)
+            self._committer.hasten()
+            tape.hide()
 
     def read(self, stream: str, from_n: int = 0) -> TapeBatches:
         """Return the records written so far."""
@@ -194,7 +201,7 @@ class FileStore:
     def _batches(self, stream: str, from_n: int, *, waits: bool) -> TapeBatches:
         live = self._live.get(stream)
         if live is not None:
-            return TapeBatches(stream, TapeReader(live.tape.open), from_n, live, waits=waits)
+            return TapeBatches(stream, TapeReader(live.open), from_n, live, waits=waits)
         if self._folder.ended_path(checked_stream_id(stream)) is None:
             raise StreamMissingError(f"there is no stream {stream}")
         return TapeBatches(stream, TapeReader(partial(self._open_ended, stream)), from_n, None, waits=waits)
@@ -208,7 +215,7 @@ class FileStore:
     async def list(self, which: Filter, limit: int = 100) -> Sequence[StreamRow]:
         """Return one page of the catalogue, including the live streams."""
         limit = min(limit, PAGE_MAX)
-        live_rows = (live.row for live in self._live.values() if not live.tape.ended)
+        live_rows = (live.row for live in self._live.values() if not live.ended)
         rows = {row.stream: row for row in live_rows if which.admits(row)}
         nothing: Sequence[StreamRow] = ()
         for row in await self._catalogue.ask(lambda book: book.page(which, limit), nothing):
@@ -228,9 +235,9 @@ class FileStore:
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove tapes that are too old or too many, and their rows."""
-        if any(live.tape.ended for live in self._live.values()):
+        if any(live.ended for live in self._live.values()):
             await self._committer.through()
-        live_bytes = sum(live.tape.size for live in self._live.values())
+        live_bytes = sum(live.size for live in self._live.values())
         gone = await trio.to_thread.run_sync(self._folder.expire, live_bytes, now, keep)
         if gone:
             await self._catalogue.ask(lambda book: book.forget(gone), None)
@@ -250,31 +257,23 @@ class FileStore:
         if not self.health.failure or self.health.full:
             self.health = Health(str(error), full=isinstance(error, StoreFullError))
 
-    def _closed(self, tapes: Collection[TapeFile]) -> None:
-        """Forget the tapes that a commit round closed. One that could not be moved is intact and moves at a start."""
-        for tape in tapes:
-            live = self._live.get(tape.stream)
-            if live is None or live.tape is not tape:
-                continue  # released
-            del self._live[tape.stream]
-            if tape.stuck:
-                self._warn(f"{tape.name} has ended and could not be moved to its day: {tape.stuck}")
-        self._catalogue.write()
-
-    def _lost(self, tapes: Collection[TapeFile]) -> None:
-        """End the followers of tapes that a commit round failed to make durable: their last bytes may vanish."""
-        for tape in tapes:
+    def _committed(self, ended: Collection[TapeFile], lost: Collection[TapeFile]) -> None:
+        """Forget the tapes that a commit round closed, and end the followers of those whose last bytes may vanish."""
+        for tape in lost:
             assert tape.broken is not None
             self._failed(TapeBrokenError(tape.broken))
             self._warn(tape.broken)
-        lost = set(tapes)
-        for live in self._live.values():
-            if live.tape in lost:
-                live.close()
+            tape.hide()
+        for tape in ended:
+            if self._live.get(tape.stream) is tape:  # not if it was released
+                del self._live[tape.stream]
+                if tape.stuck:  # it is intact and moves at the next start
+                    self._warn(f"{tape.name} has ended and could not be moved to its day: {tape.stuck}")
+        self._catalogue.write()
 
     def _gone(self, reason: str) -> None:
         self.health = Health(reason, gone=True)
         self._warn(reason)
         for live in self._live.values():
-            live.tape.broken = reason
-            live.close()
+            live.broken = reason
+            live.hide()

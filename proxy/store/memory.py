@@ -14,10 +14,10 @@ from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
-from .catalogue_row import AnswerRow, CallRow, CatalogueRow, StreamRow, row_of_tape
+from .catalogue_row import AnswerRow, CatalogueRow, StreamRow, row_of_tape
 from .linking import NOTHING_RUNS, Alike, Fate, Key, Link, fates, find_calls, key_of
 from .retention import Kept, day_of, expired
-from .store import PAGE_MAX, Filter, Health, StoreError, StreamMissingError, checked_stream_id
+from .store import PAGE_MAX, Filter, Health, StoreError, StreamMissingError, WriteTimes, checked_stream_id
 from .tape_file import OpenTape
 
 __all__ = ["MemoryStore"]
@@ -26,10 +26,15 @@ __all__ = ["MemoryStore"]
 class _Tape(OpenTape):
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
+        #: Its rows, once it has ended.
+        self.ended: CatalogueRow | None = None
         self.records: list[Record] = []
         self.size = 0
-        self.calls: Sequence[CallRow] = ()
-        self.answers: Sequence[AnswerRow] = ()
+
+    @property
+    def rows(self) -> CatalogueRow:
+        """What a catalogue has of it."""
+        return self.ended or CatalogueRow(self.row, ())
 
 
 class _Batches:
@@ -51,7 +56,7 @@ class _Batches:
             self._at += len(records)
             if records and records[-1].n >= self._from_n:
                 return [record for record in records if record.n >= self._from_n]
-            if tape.closed or not self._waits:
+            if tape.hidden or not self._waits:
                 raise StopAsyncIteration
             await tape.wait()
 
@@ -61,6 +66,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.health = Health()
+        self.write_times = WriteTimes()
         self._tapes: dict[str, _Tape] = {}
 
     async def create(self, stream: str) -> None:
@@ -72,23 +78,23 @@ class MemoryStore:
     async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
         """Keep one batch."""
         tape = self._tapes.get(stream)
-        if tape is None or tape.closed:
+        if tape is None or tape.hidden:
             raise StreamMissingError(f"{stream} is not open")
         for n, record in enumerate(records, len(tape.records)):
             assert record.n == n, f"record {record.n} comes after {n - 1}"
         tape.records += records
-        tape.describe(records)
+        tape.opening |= {record.kind: record.keys for record in records if record.kind in ("open", "request")}
         size = sum(len(encode(record)) for record in records)
         tape.size += size
         if records[-1].kind == "end":
-            tape.row, tape.calls, tape.answers = row or row_of_tape(stream, tape.records)
-            tape.closed = True
+            tape.ended = row or row_of_tape(stream, tape.records)
+            tape.hidden = True
         tape.wake()
         return size
 
     async def release(self, stream: str) -> None:
         """Give up a stream."""
-        self._tape(stream).close()
+        self._tape(stream).hide()
 
     def read(self, stream: str, from_n: int = 0) -> _Batches:
         """Return the records written so far."""
@@ -100,8 +106,8 @@ class MemoryStore:
 
     async def list(self, which: Filter, limit: int = 100) -> Sequence[StreamRow]:
         """Return one page."""
-        rows = [tape.row for tape in self._tapes.values() if which.admits(tape.row)]
-        return sorted(rows, key=lambda row: row.place, reverse=True)[: min(limit, PAGE_MAX)]
+        rows = [tape.rows.stream for tape in self._tapes.values()]
+        return sorted(filter(which.admits, rows), key=lambda row: row.place, reverse=True)[: min(limit, PAGE_MAX)]
 
     async def find_calls(
         self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS
@@ -111,7 +117,7 @@ class MemoryStore:
 
     async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
         """Return the fates of the calls of a stream that has ended."""
-        own = self._tape(stream).calls
+        own = self._tape(stream).rows.calls
         return fates(own, {key_of(call): self._alike(key_of(call)) for call in own}, now)
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
@@ -119,8 +125,9 @@ class MemoryStore:
         days: defaultdict[date, list[Kept]] = defaultdict(list)
         live_bytes = 0
         for stream, tape in self._tapes.items():
-            if tape.row.ending:
-                days[day_of(tape.row.created)].append(Kept(tape.row.created, stream, tape.size))
+            if tape.ended is not None:
+                created = tape.ended.stream.created
+                days[day_of(created)].append(Kept(created, stream, tape.size))
             else:
                 live_bytes += tape.size
         sizes = {day: sum(tape.size for tape in tapes) for day, tapes in days.items()}
@@ -134,7 +141,7 @@ class MemoryStore:
     async def aclose(self) -> None:
         """End all followers."""
         for tape in self._tapes.values():
-            tape.close()
+            tape.hide()
 
     def _tape(self, stream: str) -> _Tape:
         tape = self._tapes.get(stream)
@@ -143,5 +150,6 @@ class MemoryStore:
         return tape
 
     def _alike(self, key: Key) -> Alike:
-        calls = [row for tape in self._tapes.values() for row in tape.calls if key_of(row) == key]
-        return calls, [row for tape in self._tapes.values() for row in tape.answers if key_of(row) == key]
+        rows = [tape.ended for tape in self._tapes.values() if tape.ended is not None]
+        calls = [call for row in rows for call in row.calls if key_of(call) == key]
+        return calls, [answer for row in rows for answer in row.answers if key_of(answer) == key]

@@ -24,6 +24,7 @@ from .linking import NOTHING_RUNS, Fate, Key, Link
 
 __all__ = [
     "PAGE_MAX",
+    "WRITE_S",
     "Batches",
     "Filter",
     "FolderRefusedError",
@@ -33,12 +34,16 @@ __all__ = [
     "StoreFullError",
     "StreamMissingError",
     "TapeBrokenError",
+    "WriteTimes",
     "checked_stream_id",
     "is_stream_id",
 ]
 
 #: Rows of one page: a screen or two; ask for the next page to get more.
 PAGE_MAX: Final = 1_000
+
+#: Classes of `WriteTimes`. A write takes 2 us inline (design.md 3); 10 ms is the longest the event loop may stall.
+WRITE_S: Final = (2e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.25, 1.0)
 
 #: A file name on every system, without anything that has a meaning in a path. Our own ids have 32 characters.
 _STREAM_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
@@ -73,6 +78,16 @@ class Health(NamedTuple):
     full: bool = False
     #: The data folder was taken away; nothing that is written arrives any more.
     gone: bool = False
+
+
+class WriteTimes:
+    """How long the batches of a store took: their number up to each bound of `WRITE_S` and beyond, and their sum."""
+
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(WRITE_S) + 1)
+        self.sum_s = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +131,13 @@ class Store(Protocol):
         """Whether writing works now."""
         ...
 
+    @property
+    def write_times(self) -> WriteTimes:
+        """How long writes took since the start; a store that writes no file counts nothing."""
+        ...
+
     async def create(self, stream: str) -> None:
-        """Begin the tape of a stream that has none yet."""
+        """Begin the tape of a stream. Ids are never reused: a store refuses at least those of streams that run."""
         ...
 
     async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
@@ -173,6 +193,6 @@ def is_stream_id(text: str) -> bool:
 
 def checked_stream_id(stream: str) -> str:
     """Return the id, or raise LocalError: an id from outside was not checked."""
-    if not is_stream_id(stream):
+    if not _STREAM_ID.fullmatch(stream):
         raise LocalError(f"not a stream id: {stream[:80]!r}")
     return stream

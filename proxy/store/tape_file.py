@@ -17,12 +17,11 @@ from wiretape.events.core.limits import TAPE_LINE_BYTES_MAX
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Damage, Reader
 
-from .catalogue_row import opened_row
+from .catalogue_row import StreamRow, opened_row
 from .store import StoreError, StoreFullError, StreamMissingError, TapeBrokenError
 
 __all__ = [
     "CHUNK_BYTES",
-    "LiveTape",
     "OpenTape",
     "TapeBatches",
     "TapeFile",
@@ -45,7 +44,44 @@ _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FLAGS: Final = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-class TapeFile:
+class OpenTape:
+    """A stream that this process records: what its first records say, and a signal to its followers."""
+
+    __slots__ = ("followed", "hidden", "opening", "stream")
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        #: The keys of its `open` and `request` records.
+        self.opening: dict[str, Mapping[str, Any]] = {}
+        #: What waiting followers wait for.
+        self.followed: trio.Event | None = None
+        #: Followers get nothing more.
+        self.hidden = False
+
+    @property
+    def row(self) -> StreamRow:
+        """The row of the stream while it runs."""
+        return opened_row(self.stream, self.opening.get("open", NO_KEYS), self.opening.get("request", NO_KEYS))
+
+    def wake(self) -> None:
+        """Wake all followers that wait, once."""
+        event, self.followed = self.followed, None
+        if event is not None:
+            event.set()
+
+    async def wait(self) -> None:
+        """Wait for the next `wake`."""
+        if self.followed is None:
+            self.followed = trio.Event()
+        await self.followed.wait()
+
+    def hide(self) -> None:
+        """End all followers."""
+        self.hidden = True
+        self.wake()
+
+
+class TapeFile(OpenTape):
     """A tape open for appending, by one task. `size` counts the bytes of whole batches.
 
     Paths of single tapes are strings in this package: pathlib interns every name, which cost 1 MB at 14,500 streams.
@@ -53,7 +89,8 @@ class TapeFile:
 
     # fmt: off
     __slots__ = (
-        "broken", "closed", "created", "dirty", "ended", "fd", "name", "path", "size", "stream", "stuck", "target",
+        "broken", "closed", "created", "dirty", "ended", "fd", "lost", "name", "next_n", "path", "shown", "size",
+        "stuck", "target", "writing",
     )
     # fmt: on
 
@@ -62,13 +99,19 @@ class TapeFile:
         self.fd = os.open(path, _FLAGS, 0o600)
         self.path = path
         self.name = path.rpartition("/")[2]
-        self.stream = self.name.partition(".")[0]
+        super().__init__(self.name.partition(".")[0])
         #: Where another thread is moving it to.
         self.target = path
         self.size = 0
+        #: Bytes that readers may see; with `durability = disk` fewer than are written.
+        self.shown = 0
+        self.next_n = 0
+        #: A batch was refused, so numbers may be missing.
+        self.lost = False
+        self.writing = False
         #: Why it takes no more writes; set by any thread.
         self.broken: str | None = None
-        #: Waits for a commit round that has not begun; the committer's.
+        #: Waits for a commit round that has not begun.
         self.dirty = False
         #: Nothing more is written, so the next round may close it.
         self.ended = False
@@ -100,8 +143,16 @@ class TapeFile:
             raise TapeBrokenError(self.broken) from error
         raise StoreFullError(reason)
 
+    def end(self) -> None:
+        """Take nothing more. The next commit round moves the tape to its day; until then it is read where it is."""
+        created = self.opening.get("open", NO_KEYS).get("created")
+        self.created = created if type(created) is int else 0
+        self.ended = True
+
     def move(self, path: str) -> None:
-        """Rename the ended tape. Blocks for milliseconds while the journal is being written."""
+        """Rename the ended tape, never over another one. Blocks for milliseconds while the journal is being written."""
+        if os.path.exists(path):  # noqa: PTH110 - see above
+            raise FileExistsError(errno.EEXIST, "a tape of this name exists already")
         self.target = path
         os.rename(self.path, path)  # noqa: PTH104 - see above
         self.path = path
@@ -190,63 +241,10 @@ def creation_error(name: str, error: OSError) -> StoreError:
     return StoreFullError(reason) if error.errno in _FULL | _NO_DESCRIPTOR else TapeBrokenError(reason)
 
 
-class OpenTape:
-    """A stream that this process records: its row, and a signal to its followers."""
-
-    __slots__ = ("_opening", "_wake", "closed", "row")
-
-    def __init__(self, stream: str) -> None:
-        self._opening: Mapping[str, Any] = NO_KEYS
-        self.row = opened_row(stream, NO_KEYS)
-        self.closed = False
-        self._wake: trio.Event | None = None
-
-    def describe(self, records: Sequence[Record]) -> None:
-        """Take the facts of the stream from its first records."""
-        for record in records:
-            if record.kind == "open":
-                self._opening = record.keys
-            if record.kind in ("open", "request"):
-                self.row = opened_row(self.row.stream, self._opening, record.keys)
-
-    def wake(self) -> None:
-        """Wake all followers that wait, once. Costs nothing while none waits."""
-        event, self._wake = self._wake, None
-        if event is not None:
-            event.set()
-
-    async def wait(self) -> None:
-        """Wait for the next `wake`."""
-        if self._wake is None:
-            self._wake = trio.Event()
-        await self._wake.wait()
-
-    def close(self) -> None:
-        """Show nothing more."""
-        self.closed = True
-        self.wake()
-
-
-class LiveTape(OpenTape):
-    """A tape file that this process writes, as far as readers may see it."""
-
-    __slots__ = ("lost", "next_n", "shown", "tape", "writing")
-
-    def __init__(self, stream: str, tape: TapeFile) -> None:
-        super().__init__(stream)
-        self.tape = tape
-        self.next_n = 0
-        #: A batch was refused, so numbers may be missing.
-        self.lost = False
-        self.writing = False
-        #: Bytes that readers may see; with `durability = disk` fewer than are written.
-        self.shown = 0
-
-
 class TapeBatches:
     """The records of one tape in batches, from record `from_n` on; of a live tape also those still to come."""
 
-    def __init__(self, stream: str, reader: TapeReader, from_n: int, live: LiveTape | None, *, waits: bool) -> None:
+    def __init__(self, stream: str, reader: TapeReader, from_n: int, live: TapeFile | None, *, waits: bool) -> None:
         self._stream = stream
         self._reader = reader
         self._from_n = from_n
@@ -265,11 +263,11 @@ class TapeBatches:
         live, reader = self._live, self._reader
         while True:
             if live is not None and reader.at >= live.shown:
-                if self._waits and not live.closed:
+                if self._waits and not live.hidden:
                     await live.wait()
                     continue
-                if self._waits and live.tape.broken is not None:
-                    raise TapeBrokenError(live.tape.broken)
+                if self._waits and live.broken is not None:
+                    raise TapeBrokenError(live.broken)
                 raise StopAsyncIteration
             records = await self._read()
             if live is None and not records:
@@ -289,8 +287,8 @@ class TapeBatches:
                 await trio.lowlevel.checkpoint()
                 records = read()
         except FileNotFoundError as error:
-            if live is not None and live.tape.broken is not None:
-                raise TapeBrokenError(live.tape.broken) from error
+            if live is not None and live.broken is not None:
+                raise TapeBrokenError(live.broken) from error
             raise StreamMissingError(f"the tape of {self._stream} is gone") from error
         if live is not None and self._reader.at == at:
             raise TapeBrokenError(f"the tape of {self._stream} is shorter than what was written")

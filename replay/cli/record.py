@@ -206,18 +206,14 @@ def _run(config: "Config", command: Sequence[str]) -> tuple[int, Mapping[str, in
 
     from wiretape.proxy.cli.serve import CannotListenError
     from wiretape.proxy.log import Log, stderr_fd
-    from wiretape.proxy.security.headers import masked
     from wiretape.proxy.server.server import BindError
 
     from .recording import run
 
-    def mask(text: str) -> str:
-        return masked(text.encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")
-
     def on_ready(url: str) -> None:
         _say(f"{url} records into {config.data} while {command[0]} runs")
 
-    log = Log(stderr_fd(), level="error", mask=mask)
+    log = Log(stderr_fd(), level="error", secrets=config.secrets)
     try:
         return trio.run(partial(run, config, command, log=log, environ=os.environ, on_ready=on_ready))
     except BindError as error:

@@ -13,7 +13,7 @@ class Stream:
     """The state of one stream on the live path, without any byte that it has passed on."""
 
     def __init__(self) -> None:
-        self.recording = Recording("s1", None, 0.0, lambda _: None, serve_on=False)
+        self.recording = Recording("s1", None, 0.0, serve_on=False)
         recorder = self.recording.recorder
         opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 1}
         self.recording.emitted(

@@ -82,7 +82,7 @@ async def filed(
 
 def still_open(store: Any) -> int:
     """Tapes that are held for more to come; those that have ended are moved by the next commit round."""
-    return sum(not live.tape.ended for live in store._live.values())
+    return sum(not live.ended for live in store._live.values())
 
 
 def tapes(root: Path) -> dict[str, bytes]:

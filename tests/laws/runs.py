@@ -72,7 +72,7 @@ class Written(MemoryStore):
         if stream in self.failed:  # numbers are missing now, which the store on disk allows (and reports to readers)
             tape = self._tapes[stream]
             tape.records += records
-            tape.closed = records[-1].kind == "end"
+            tape.hidden = records[-1].kind == "end"
             tape.wake()
             written = sum(len(encode(record)) for record in records)
         else:

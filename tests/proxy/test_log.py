@@ -131,10 +131,7 @@ HOLDERS = [
 @pytest.mark.parametrize("fields", HOLDERS, ids=[f"{number}" for number in range(len(HOLDERS))])
 @pytest.mark.parametrize("human", [True, False])
 def test_secrets_are_masked(fields: dict[str, object], human: bool) -> None:
-    def mask(text: str) -> str:
-        return text.replace(CANARY[:12], "***")
-
-    text = said(lambda log: log.error("x", **fields), human=human, mask=mask)
+    text = said(lambda log: log.error("x", **fields), human=human, secrets=[Secret(CANARY[:12])])
     assert "aNaRy" not in text
     assert "***" in text
 

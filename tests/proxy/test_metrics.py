@@ -53,7 +53,7 @@ def test_stream_counts_once_under_its_route_and_ending() -> None:
     metrics = Metrics(["", "b"])
     metrics.on_ended(ended("running", "running", "dropped", attempts=3))
     metrics.on_ended(ended(route="b", ending="stalled", flags=("untaped",), first_content_us=None, tape_bytes=0))
-    metrics.log_wrote(2e-6)
+    metrics.write_times.counts[0] += 1
     metrics.live = lambda: 7
     metrics.log_lines_dropped = lambda: 2
     found = values(metrics)

@@ -416,6 +416,18 @@ async def test_a_tape_that_cannot_be_moved_is_reported_and_moves_at_the_next_sta
         assert await gathered(store.read("s1")) == flat(stream_of("s1"))
 
 
+async def test_an_ended_tape_is_never_replaced_by_one_of_the_same_id(tmp_path: Path) -> None:
+    said: list[str] = []
+    for body in (b'{"first":1}', b'{"second":1}'):
+        async with open_files(tmp_path, warn=said.append) as store:
+            await store.create("s1")
+            for batch in stream_of("s1", body=body):
+                await store.append("s1", batch)
+    assert ["exists already" in line for line in said] == [True]
+    assert b'{"first":1}' in (tmp_path / "2026-11-18" / "s1.tape").read_bytes()
+    assert b'{"second":1}' in (tmp_path / "live" / "s1.tape").read_bytes()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("keep", "goes"),

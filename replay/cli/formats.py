@@ -85,7 +85,8 @@ def _export(
         from wiretape.events.core.errors import TapeError
 
         from ..formats.har import to_har
-        from ..formats.sse import to_sse
+        from ..formats.streams import to_sse
+        from ..formats.table import EXPORTS
         from ..sealed.load import load
 
         header, streams = load(tape)
@@ -97,12 +98,13 @@ def _export(
             raise FailedError(f"{tape} has {len(streams)} streams: choose one with --stream", BAD_USAGE)
         data, losses = to_har(streams, header) if format_ == "har" else to_sse(streams[0], client=side == "client")
         write_whole(out, data)
+        losses.update({code: len(streams) for code in EXPORTS[format_].always})
     _report({"format": format_, "file": str(out), "bytes": len(data)}, f"{out}: {len(data)} bytes", losses, json_)
 
 
 def _report(shown: Mapping[str, object], line: str, losses: "Counter[str]", as_json: bool) -> None:
     """Print the result of a conversion, and everything that is lost."""
-    from ..formats.imported import LOSSES
+    from ..formats.exchange import LOSSES
 
     if as_json:
         lost = [{"code": code, "count": count, "text": LOSSES[code]} for code, count in sorted(losses.items())]

@@ -19,7 +19,7 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
 
 from ..playback.player import attempts_of
-from .imported import Clock, Contents, Imported, decoded, microseconds, reads_of, split_url
+from .exchange import Clock, Contents, Imported, decoded, microseconds, reads_of, split_url, status_of
 
 __all__ = ["from_har", "to_har"]
 
@@ -31,6 +31,7 @@ _PHASES: Final = ("blocked", "dns", "connect", "send", "wait")
 #: Keys of an `end` record that say how the stream ended.
 _ENDING: Final = ("cause", "ending", "flags", "framed", "broke")
 #: Keys of a sealed tape's header that say what sealing did to it.
+_FRAMING: Final = ("framing", "length")
 _SEALING: Final = ("exact", "normalised", "redacted")
 
 
@@ -40,11 +41,8 @@ def from_har(data: bytes) -> Contents:
     if "entries" not in log:
         raise TapeError("no log with entries")
     losses: Counter[str] = Counter()
-    return Contents(_exchanges(as_list(log["entries"]), losses), losses, _sealing(as_object(log.get("_wiretape"))))
-
-
-def _sealing(header: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: header[name] for name in _SEALING if name in header}
+    sealing = _members(as_object(log.get("_wiretape")), _SEALING)
+    return Contents(_exchanges(as_list(log["entries"]), losses), losses, sealing)
 
 
 def _exchanges(entries: list[Any], losses: Counter[str]) -> Iterator[Imported]:
@@ -56,15 +54,17 @@ def _exchanges(entries: list[Any], losses: Counter[str]) -> Iterator[Imported]:
         elif _number(response.get("status")) == 0:  # what browsers write when there was no response
             losses["unanswered"] += 1
         else:
-            yield decoded(_exchange(entry, request, response, losses), losses)
+            yield decoded(_exchange(entry, losses), losses)
 
 
-def _exchange(
-    entry: dict[str, Any], request: dict[str, Any], response: dict[str, Any], losses: Counter[str]
-) -> Imported:
+def _exchange(entry: dict[str, Any], losses: Counter[str]) -> Imported:
+    request, response = as_object(entry.get("request")), as_object(entry.get("response"))
     ours, ending = as_object(entry.get("_wiretape")), as_object(entry.get("_ending"))
     headers = _headers(response.get("headers"))
-    body = _body(as_object(response.get("content")), losses)
+    content = as_object(response.get("content"))
+    body = _content(content)
+    if not body and _number(content.get("size"), 0):
+        losses["body"] += 1
     clock, at = _clock(as_object(entry.get("timings")), ours, losses)
     chunks = as_list(entry.get("_chunks"))
     reads = _reads(body, chunks) if chunks else None
@@ -74,6 +74,7 @@ def _exchange(
         if any(t != at for t, _ in reads):  # an event stream: its frames have no times
             losses["times"] += 1
     host, target = split_url(str(request.get("url")))
+    posted = as_object(request.get("postData"))
     created = microseconds(entry.get("startedDateTime"))
     losses.update(
         code for code, missing in (("ending", not ending), ("headers", not ours), ("time", created is None)) if missing
@@ -82,8 +83,8 @@ def _exchange(
         method=str(request.get("method") or "GET"),
         target=target,
         request_headers=_headers(request.get("headers")),
-        request_body=_posted(as_object(request.get("postData"))),
-        status=_status(response.get("status")),
+        request_body=_content({**posted, "encoding": posted.get("_encoding")}) or None,
+        status=status_of(response.get("status")),
         headers=headers,
         reads=reads,
         clock=clock,
@@ -97,13 +98,6 @@ def _exchange(
     )
 
 
-def _body(content: dict[str, Any], losses: Counter[str]) -> bytes:
-    body = _content(content)
-    if not body and _number(content.get("size"), 0):
-        losses["body"] += 1
-    return body
-
-
 def _content(content: dict[str, Any]) -> bytes:
     text = content.get("text")
     if not isinstance(text, str):
@@ -114,10 +108,6 @@ def _content(content: dict[str, Any]) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise TapeError("a response body is marked as base64 and is not") from None
-
-
-def _posted(posted: dict[str, Any]) -> bytes | None:
-    return _content({**posted, "encoding": posted.get("_encoding")}) or None
 
 
 def _reads(body: bytes, chunks: list[Any]) -> list[tuple[int, bytes]] | None:
@@ -154,12 +144,9 @@ def _clock(timings: dict[str, Any], ours: dict[str, Any], losses: Counter[str]) 
 
 def _framing(ours: dict[str, Any]) -> dict[str, Any]:
     framing = as_object(ours.get("framing"))
-    kept: dict[str, Any] = {}
-    if framing.get("framing") in ("chunked", "length", "close"):
-        kept["framing"] = framing["framing"]
-    if type(framing.get("length")) is int:
-        kept["length"] = framing["length"]
-    return kept
+    valid = {"framing": framing.get("framing") in ("chunked", "length", "close")}
+    valid["length"] = type(framing.get("length")) is int
+    return {name: framing[name] for name in _FRAMING if valid[name]}
 
 
 def _number(value: Any, otherwise: int | None = None) -> int | None:
@@ -171,12 +158,6 @@ def _milliseconds(value: Any) -> float:
     return number if -1 <= number < 1e12 else 0.0
 
 
-def _status(value: Any) -> int:
-    if type(value) is not int or not 100 <= value <= 999:
-        raise TapeError("a response without a status")
-    return value
-
-
 def _headers(value: Any) -> list[tuple[str, str]]:
     rows = (as_object(row) for row in as_list(value))
     return [(str(row["name"]), str(row["value"])) for row in rows if "name" in row and "value" in row]
@@ -186,18 +167,17 @@ def _headers(value: Any) -> list[tuple[str, str]]:
 
 
 def to_har(streams: Iterable[Sequence[Record]], header: Mapping[str, Any] = NO_KEYS) -> tuple[bytes, Counter[str]]:
-    """Return one entry for each stream, with the sealing recorded in this tape header; and what is lost."""
+    """Return an entry for each stream, with the sealing that this tape header names; and what only some files lose."""
     losses: Counter[str] = Counter()
     entries: list[dict[str, Any]] = []
     for records in streams:
         entries.append(_entry(records))
-        losses.update(("client", "settings"))
         if sum(record.kind == "attempt" for record in records) > 1:
             losses["attempts"] += 1
         if all(record.kind != "head" for record in attempts_of(records)[-1]):
             losses["headless"] += 1
     log: dict[str, Any] = {"version": "1.2", "creator": {"name": "wiretape", "version": "1"}, "entries": entries}
-    if sealing := _sealing(header):
+    if sealing := _members(header, _SEALING):
         log["_wiretape"] = sealing
     return dumps({"log": log}) + b"\n", losses
 
@@ -213,9 +193,9 @@ def _entry(records: Sequence[Record]) -> dict[str, Any]:
         "attempt_us": attempt.t,
         "head_us": head.t,
         "end_us": end.t,
-        "framing": {name: head.keys[name] for name in ("framing", "length") if name in head.keys},
+        "framing": _members(head.keys, _FRAMING),
+        **_members(attempt.keys, ("upstream",)),
     }
-    ours |= {"upstream": attempt.keys["upstream"]} if "upstream" in attempt.keys else {}
     ours |= {} if created_us is None else {"created_us": created_us}
     return {
         "startedDateTime": datetime.fromtimestamp((created_us or 0) / 1e6, UTC).isoformat(),
@@ -225,9 +205,13 @@ def _entry(records: Sequence[Record]) -> dict[str, Any]:
         "cache": {},
         "timings": {"send": attempt.t / _US, "wait": (head.t - attempt.t) / _US, "receive": (end.t - head.t) / _US},
         "_chunks": [{"at_us": t, "bytes": len(data)} for t, data in received],
-        "_ending": {name: end.keys[name] for name in _ENDING if name in end.keys},
+        "_ending": _members(end.keys, _ENDING),
         "_wiretape": ours,
     }
+
+
+def _members(keys: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: keys[name] for name in names if name in keys}
 
 
 def _first(records: Sequence[Record], kind: str) -> Record:

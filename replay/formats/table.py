@@ -13,11 +13,9 @@ from wiretape.events.core.json_text import ABSENT, as_object, is_object, parse
 from wiretape.events.tape.record import NO_KEYS, Record
 
 from ..sealed.sealed import MARK
-from .aimock import from_aimock
+from .exchange import Contents, records_of
 from .har import from_har
-from .imported import Contents
-from .records import records_of
-from .sse import from_chunks, from_curl, from_sse
+from .streams import from_aimock, from_chunks, from_curl, from_sse
 from .vcr import from_vcr
 
 __all__ = ["EXPORTS", "FORMATS", "Export", "Format", "Outcome", "detected", "read"]

@@ -18,7 +18,7 @@ from wiretape.replay.compare.compare import LEVELS, Level, compare, verdict
 from wiretape.replay.compare.difference import Difference
 from wiretape.replay.compare.shape import compare_shapes
 from wiretape.replay.formats.har import to_har
-from wiretape.replay.formats.sse import to_sse
+from wiretape.replay.formats.streams import to_sse
 from wiretape.replay.matching.json_diff import Change, changes, first_difference, shortened
 from wiretape.replay.seal import seal
 from wiretape.replay.sealed.load import parse

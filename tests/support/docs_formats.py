@@ -1,6 +1,6 @@
 """Generate docs/formats.md: the formats and the table of losses, from `replay/formats/table.py`."""
 
-from wiretape.replay.formats.imported import LOSSES
+from wiretape.replay.formats.exchange import LOSSES
 from wiretape.replay.formats.table import EXPORTS, FORMATS
 
 __all__ = ["formats"]

@@ -1,0 +1,372 @@
+"""Exchanges from other tools' recordings, the names of what such recordings lack, and the records made of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from wiretape.events.chat.request import facts
+from wiretape.events.chat.results import results_in
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import ABSENT, as_list, as_object, parse
+from wiretape.events.core.model import ForeignFrame, Repaired, Terminator
+from wiretape.events.core.settings import Settings
+from wiretape.events.emit import EMITTER_VERSION, Emitter, events
+from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.tape import Recorder
+from wiretape.events.tape.upcast import FORMAT
+from wiretape.events.wire.sse import BOM, Decoder
+from wiretape.proxy.relay.attempts import chat_cause, exchange_ending
+from wiretape.proxy.security.headers import masked_path, taped_answer, taped_request
+from wiretape.proxy.store.catalogue_row import digests, request_digest
+from wiretape.proxy.upstream.decompression import CODINGS, Inflater
+from wiretape.proxy.upstream.errors import WireError
+
+__all__ = [
+    "CHAT",
+    "LOSSES",
+    "Clock",
+    "Contents",
+    "Imported",
+    "decoded",
+    "frames_of",
+    "guessed_target",
+    "microseconds",
+    "reads_of",
+    "records_of",
+    "split_url",
+    "status_of",
+]
+
+CHAT: Final = "/chat/completions"
+_EVENT_STREAM: Final = "text/event-stream"
+#: How much of a response is searched for its first payload when its request is unknown.
+_GUESSED_FROM_BYTES: Final = 65_536
+#: The first bytes of gzip and zlib data. Many recorders decode a body and keep its Content-Encoding header.
+_COMPRESSED: Final = (b"\x1f\x8b", b"\x78", b"\x58", b"\x68")
+
+_JSON_LINES: Final = frozenset({"application/jsonl", "application/ndjson", "application/x-ndjson"})
+#: The distance of reads without a recorded time.
+_STEP_US: Final = 1
+#: Types of the last event of Messages, Cohere and Responses.
+_LAST_TYPES: Final = frozenset(
+    ["message_stop", "message-end", "error"]
+    + [f"response.{how}" for how in ("completed", "incomplete", "failed", "cancelled", "done")]
+)
+
+_Headers = Sequence[tuple[str, str]]
+
+#: Everything that a format may lack; docs/formats.md is generated from this table.
+LOSSES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "attempts": "earlier attempts; only the one that was answered is kept",
+        "body": "the response body; the recording does not contain it",
+        "boundaries": "read boundaries; each frame becomes one read",
+        "bytes": "the original bytes; a stream is written from the recorded result",
+        "client": "the client's side: status, keepalives, disconnects",
+        "coding": "the compressed bytes; the decoded body is kept",
+        "ending": "how the connection ended; a clean end is assumed",
+        "faults": "authored faults and delays; use `wiretape cut` or `replay --fault` instead",
+        "framing": "event framing, comments and `[DONE]`; each line becomes a plain `data:` frame",
+        "headers": "headers other than those that a tape keeps",
+        "headless": "streams without a response; their entries have status 0, and `import` skips them",
+        "json": "the original JSON text; it is written again without spaces",
+        "merged": "the upstream's bytes; the file holds what the client received",
+        "other_protocols": "anything but HTTP exchanges; skipped",
+        "request": "the request; its path is guessed from the response, its body is unknown",
+        "request_matched": "the request except for the fields it was matched on",
+        "settings": "settings, software version and caller",
+        "status": "status and headers; 200 and `text/event-stream` are assumed",
+        "time": "when the request was made",
+        "times": "when each read arrived; the clock advances by one microsecond a read",
+        "unanswered": "requests without a response; skipped",
+    }
+)
+
+
+class Clock(NamedTuple):
+    """Microseconds from the start of the stream."""
+
+    request: int = 1
+    attempt: int = 2
+    head: int = 3
+    #: Without a value the stream ends right after its last read.
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """One recorded exchange. A read at time 0 has no recorded time and follows the previous one."""
+
+    reads: Sequence[tuple[int, bytes]]
+    method: str = "POST"
+    #: Path and query.
+    target: str
+    request_headers: _Headers = ()
+    request_body: bytes | None = None
+    status: int = 200
+    headers: _Headers = (("content-type", _EVENT_STREAM),)
+    clock: Clock = field(default_factory=Clock)
+    cause: str = "eof"
+    #: Keys of the `head` and `end` records (docs/tape.md, Framing), as far as they are known.
+    framing: dict[str, Any] = field(default_factory=dict[str, Any])
+    framed: dict[str, Any] = field(default_factory=dict[str, Any])
+    #: The recorded ending and flags, for exchanges without a dialect.
+    ending: str | None = None
+    flags: Sequence[str] = ()
+    #: Microseconds since 1970.
+    created_us: int | None = None
+    upstream: str = "imported"
+    #: The content coding that was removed from the body.
+    decoded: str = ""
+
+    @property
+    def content_type(self) -> str:
+        """The response's media type, lower-cased and without parameters."""
+        return _header(self.headers, "content-type").partition(";")[0].strip().lower()
+
+    @property
+    def body(self) -> bytes:
+        """The whole response body."""
+        return b"".join(data for _, data in self.reads)
+
+
+class Contents(NamedTuple):
+    """What a reader found in one file."""
+
+    exchanges: Iterable[Imported]
+    #: Counts of losses, besides those of every file of this format. Complete once `exchanges` is exhausted.
+    losses: Counter[str]
+    #: What sealing did to these streams earlier, in the words of a sealed tape's header.
+    header: Mapping[str, Any] = NO_KEYS
+
+
+def frames_of(body: bytes) -> list[tuple[int, bytes]]:
+    """Return one read for each frame of a body without read boundaries, and one for the remainder."""
+    pieces = [frame.raw for frame in Decoder().feed(body)]
+    rest = body[sum(map(len, pieces)) :]
+    return [(0, piece) for piece in [*pieces, rest] if piece]
+
+
+def reads_of(body: bytes, headers: _Headers, at: int = 0) -> list[tuple[int, bytes]]:
+    """Return the reads of a body: the frames of an event stream, otherwise one."""
+    if _EVENT_STREAM in _header(headers, "content-type"):
+        return frames_of(body)
+    return [(at, body)] if body else []
+
+
+def decoded(one: Imported, losses: Counter[str]) -> Imported:
+    """Decompress the body if it still is compressed; raise `TapeError` if it is damaged."""
+    coding = _header(one.headers, "content-encoding").strip().lower()
+    if coding in ("", "identity"):
+        return one
+    losses["coding"] += 1
+    body = one.body
+    if coding not in CODINGS or not body.startswith(_COMPRESSED):
+        return replace(one, decoded=coding)
+    inflater = Inflater(coding)
+    try:
+        plain = b"".join(inflater.feed(body))
+        inflater.close()
+    except WireError as error:
+        raise TapeError(f"cannot decode a response with Content-Encoding {coding}: {error}") from error
+    return replace(one, reads=reads_of(plain, one.headers, one.reads[-1][0]), decoded=coding)
+
+
+def guessed_target(body: bytes) -> str:
+    """Guess the request path of a response from its first payload."""
+    for frame in Decoder().feed(body[:_GUESSED_FROM_BYTES] + b"\n\n"):
+        value = as_object(parse(frame.payload)) if frame.payload else {}
+        kind = str(value.get("type"))
+        if kind.startswith("response."):
+            return "/v1/responses"
+        if kind == "message_start":
+            return "/v1/messages"
+        if value.get("object") == "text_completion":
+            return "/v1/completions"
+        recorder = Recorder()
+        opened = recorder.record("open", 0, {"format": FORMAT, "stream": "", "dialect": "chat"})
+        seen = events([opened, *recorder.read(0, frame.raw)] if frame.payload else [])
+        if any(not isinstance(event, ForeignFrame | Repaired | Terminator) for event in seen):
+            return f"/v1{CHAT}"
+    return "/v1"
+
+
+def status_of(value: Any) -> int:
+    """Return a response's status; raise `TapeError` if it is not a number that HTTP allows."""
+    if type(value) is not int or not 100 <= value <= 999:
+        raise TapeError("a response without a status")
+    return value
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Return the host of a URL, and its path with the query."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "imported", (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    except ValueError:
+        return "imported", "/"
+
+
+def microseconds(value: Any) -> int | None:
+    """Return an ISO 8601 time as microseconds since 1970, or None."""
+    try:
+        return round(datetime.fromisoformat(value).timestamp() * 1e6) if isinstance(value, str) else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _header(headers: _Headers, name: str) -> str:
+    return next((value for each, value in headers if each.lower() == name), "")
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+
+
+def records_of(one: Imported, source: str, stream: str) -> list[Record]:
+    """Return the records of one stream; equal exchanges give equal records."""
+    chat = one.method == "POST" and one.target.partition("?")[0].endswith(CHAT)
+    recorder, clock = Recorder(), one.clock
+    request = parse(one.request_body) if one.request_body else ABSENT
+    records = [_open(recorder, one, source, stream, chat=chat)]
+    records += _request(recorder, one, request, chat=chat)
+    records += recorder.attempt(clock.attempt, {"number": 1, "upstream": one.upstream})
+    head = {"status": one.status, "headers": taped_answer(_raw(one.headers)), **one.framing}
+    records.append(recorder.record("head", clock.head, head | ({"decoded": one.decoded} if one.decoded else {})))
+    framed = _is_framed(one, chat=chat, streams=request is ABSENT or as_object(request).get("stream") is True)
+    t = clock.head
+    for number, (at, data) in enumerate(one.reads):
+        t = at or clock.head + _STEP_US * (number + 1)
+        if recorder.decoder.overflow:
+            recorder.decoder.keep(data)
+        elif data:
+            records += recorder.read(t, data) if framed else [recorder.body(t, data)]
+    end = max(t, clock.end if clock.end is not None else t + _STEP_US)
+    records += recorder.rest(end)
+    return [*records, recorder.end(end, {**_ended(one, records, chat=chat), **one.framed})]
+
+
+def _open(recorder: Recorder, one: Imported, source: str, stream: str, *, chat: bool) -> Record:
+    settings = Settings()
+    keys: dict[str, Any] = {
+        "format": FORMAT,
+        "stream": stream,
+        "dialect": "chat" if chat else "",
+        "profile": settings.profile,
+        "settings": {"on_partial": settings.on_partial, "tools": settings.tools},
+        "emitter": EMITTER_VERSION,
+        "route": "",
+        "imported": source,
+    }
+    if one.created_us is not None:
+        keys |= {"created": one.created_us // 1_000_000, "created_us": one.created_us}
+    return recorder.record("open", 0, keys)
+
+
+def _request(recorder: Recorder, one: Imported, request: Any, *, chat: bool) -> list[Record]:
+    keys: dict[str, Any] = {
+        "method": one.method,
+        "path": masked_path(one.target.encode("utf-8", "surrogateescape")),
+        "headers": taped_request(_raw(one.request_headers)),
+    }
+    if chat:
+        keys["facts"] = facts({"stream": True} if request is ABSENT else request).to_keys()
+        keys["messages"] = len(as_list(as_object(request).get("messages")))
+    records = [recorder.record("request", one.clock.request, keys, one.request_body or None)]
+    results = _results(request, one.request_body or b"") if chat else None
+    return [*records, recorder.record("results", one.clock.request, results)] if results else records
+
+
+def _results(request: Any, body: bytes) -> dict[str, Any] | None:
+    """Return the tool results of a request as `proxy/relay` records them when no catalogue knows the calls."""
+    if (found := results_in(request)) is None:
+        return None
+    rows: list[dict[str, Any]] = []
+    for result, digest in zip(found.results, digests(each.arguments for each in found.results), strict=True):
+        row: dict[str, Any] = {"orphan": True} if result.orphan else {"name": result.name, "arguments": digest}
+        row |= {"failed": True} if result.failed else {}
+        rows.append({"id": result.id, **row, **({"output": result.output} if result.output else {})})
+    keys: dict[str, Any] = {"results": rows, "after": found.after, "request": request_digest(body)}
+    return keys | ({"more": found.more} if found.more else {})
+
+
+def _is_framed(one: Imported, *, chat: bool, streams: bool) -> bool:
+    """Decide whether the body is recorded as frames, as `proxy/relay` does."""
+    if not chat or not streams:
+        return one.content_type == _EVENT_STREAM
+    if one.status >= 400 or one.content_type == "application/json":
+        return False
+    if one.content_type == _EVENT_STREAM:
+        return True
+    return b"".join(data for _, data in one.reads[:1]).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"[", b"<")
+
+
+def _raw(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("utf-8", "replace"), value.encode("utf-8", "replace")) for name, value in headers]
+
+
+# -- the ending -------------------------------------------------------------------------------------------------------
+
+
+def _ended(one: Imported, records: Sequence[Record], *, chat: bool) -> dict[str, Any]:
+    if not chat:
+        cut = one.cause == "eof" and ("broke" in one.framed or ("framed" not in one.framed and _is_cut(one, records)))
+        ending, flags = exchange_ending(one.status, one.cause, cut=cut)
+        return {"cause": one.cause, "ending": one.ending or ending, "flags": list(one.flags if one.ending else flags)}
+    cause = "status" if one.status >= 400 and one.cause == "eof" else chat_cause(one.cause)
+    emitter = Emitter()
+    for record in records:
+        emitter.feed(record)
+    ending, found = emitter.ending(cause)
+    return {"cause": cause, "ending": ending, "flags": list(found)}
+
+
+def _is_cut(one: Imported, records: Sequence[Record]) -> bool:
+    """Report whether a body of unknown framing stops inside an event, is empty, or lacks its protocol's last event."""
+    if one.content_type in _JSON_LINES and not one.decoded:
+        lines = [line for line in one.body.split(b"\n") if line.strip()]
+        return bool(lines) and (parse(lines[-1]) is ABSENT or _lacks_last_event(lines))
+    if one.content_type == "application/json" and not one.decoded:
+        return one.status < 400 and bool(one.body.strip()) and parse(one.body.removeprefix(BOM)) is ABSENT
+    if any(record.kind == "rest" and (record.raw or b"").strip() for record in records):
+        return True
+    if one.content_type != _EVENT_STREAM:
+        return False
+    blocks = (record.raw or b"" for record in records if record.kind == "frame")
+    payloads = [frame.payload for block in blocks for frame in Decoder().feed(block) if frame.payload]
+    return all(parse(payload) in ({}, [], None, "") for payload in payloads) or _lacks_last_event(payloads)
+
+
+def _lacks_last_event(payloads: Sequence[bytes]) -> bool:
+    """Report whether a known protocol began and its closing event is missing."""
+    values = [as_object(parse(payload)) for payload in payloads]
+    closed = any(payload.strip() == b"[DONE]" for payload in payloads) or any(map(_closes, values))
+    return not closed and any(map(_has_closing_event, values))
+
+
+def _has_closing_event(value: dict[str, Any]) -> bool:
+    """Report whether a payload belongs to a protocol that closes its streams with an event."""
+    kind, what = str(value.get("type")), str(value.get("object"))
+    return (
+        kind.startswith(("message_", "content_block_", "response."))  # Anthropic Messages, OpenAI Responses
+        or what in ("text_completion", "chat.completion.chunk")  # completions, and chat under another path
+        or what.startswith("thread.")  # Assistants, which only `[DONE]` ends
+        or "candidates" in value  # Gemini
+        or (value.get("done") is False and ("message" in value or "response" in value))  # Ollama, in lines
+        or kind in ("message-start", "content-start", "content-delta", "content-end")  # Cohere
+    )
+
+
+def _closes(value: dict[str, Any]) -> bool:
+    """Report whether a payload closes its stream; as for chat streams, a finish reason is enough."""
+    items = (as_object(item) for member in value.values() for item in as_list(member))
+    return (
+        str(value.get("type")) in _LAST_TYPES
+        or any(item.get("finish_reason") or item.get("finishReason") for item in items)
+        or bool(as_object(value.get("promptFeedback")).get("blockReason"))
+        or value.get("done") is True
+        or value.keys() == {"error"}
+    )

@@ -352,11 +352,11 @@ def _config_show(
 
 
 def _add_replay_verbs() -> None:
-    """Let each module of replay's command line add its verbs."""
-    from wiretape.replay.cli import compare, formats, play, record, seal
+    """Add the verbs of replay's command line."""
+    from wiretape.replay.cli import compare, play, record, seal
 
-    for module in (record, seal, play, compare, formats):
-        module.add(app)
+    for module in (record, seal, play, compare):
+        app.add_typer(module.app)
 
 
 _add_replay_verbs()

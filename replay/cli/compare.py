@@ -16,19 +16,14 @@ if TYPE_CHECKING:
     from ..compare.compare import Compared
     from ..compare.difference import Difference
 
-__all__ = ["add"]
+__all__ = ["app"]
+
+app = typer.Typer()
 
 _All = Annotated[bool, typer.Option("--all", help="Show every difference, not only the first.")]
 
 
-def add(app: typer.Typer) -> None:
-    """Add these verbs to the command line."""
-    app.command("diff")(_diff)
-    app.command("verify")(_verify)
-    app.command("recheck")(_recheck)
-    app.command("refold", hidden=True)(_recheck)
-
-
+@app.command("diff")
 def _diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="A tape, or a folder of tapes.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another tape or folder.")],
@@ -73,6 +68,7 @@ def _print(found: "list[Compared]", *, whole: bool) -> None:
         typer.echo(f"the same{f', {len(found)} tapes' if len(found) > 1 else ''}")
 
 
+@app.command("verify")
 def _verify(
     tape: Annotated[Path, typer.Argument(metavar="TAPE", help="A recording.")],
     *,
@@ -127,6 +123,8 @@ def _secret(name: str | None) -> "Secret | None":
     return Secret(os.environ[name])
 
 
+@app.command("recheck")
+@app.command("refold", hidden=True)
 def _recheck(
     paths: Annotated[list[Path], typer.Argument(metavar="DIR|FILE...", help="Tapes, and folders of tapes.")],
     *,

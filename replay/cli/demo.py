@@ -7,16 +7,14 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import httpx
 import trio
-from rich.box import SIMPLE
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from wiretape.events.chat.write import Envelope, payloads
@@ -28,7 +26,7 @@ from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import encode
 from wiretape.proxy.api.summary import summary_json
 from wiretape.proxy.cli.common import print_json
-from wiretape.proxy.cli.show import ID_CHARS, TextView, console
+from wiretape.proxy.cli.show import ID_CHARS, TextView, console, summary_view
 from wiretape.proxy.cli.tapes import find, read_tape
 from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.log import Log, stderr_fd
@@ -42,7 +40,6 @@ __all__ = ["SCENES", "Client", "Played", "Scene", "played", "run_demo"]
 
 #: The pause between two frames. A person sees them arrive, and each stream takes about a second.
 _GAP_S: Final = 0.04
-_WIDTH_MAX: Final = 100
 _SENTENCE: Final = "A tape keeps every byte of a stream, its timing, and how it ended."
 _INTRODUCTION: Final = "A scripted upstream, the real proxy and a plain client, all on this machine."
 
@@ -65,7 +62,7 @@ def _text() -> list[bytes]:
 
 
 def _tools() -> list[bytes]:
-    """Two faults of real providers: both calls have index 0, and the finish reason does not say `tool_calls`."""
+    """Make two faults of real providers: both calls have index 0, and the finish reason is not `tool_calls`."""
     calls = _call(0, "read_file", "call_read", '{"path":"notes.md"}')
     calls += _call(1, "list_files", "call_list", '{"folder":"."}')
     frames = _frames(*calls, Finish(n=0, choice=0, reason="stop"), Terminator(n=0))
@@ -80,28 +77,23 @@ def _cut() -> list[bytes]:
 
 
 class Scene(NamedTuple):
-    """One stream: the model that requests it, its title and script, and its ending on the tape."""
+    """One stream: the model that requests it, its title, the upstream's frames, and its ending on the tape."""
 
     model: str
     title: str
-    script: Script
+    frames: list[bytes]
     ending: str
+
+    @property
+    def script(self) -> Script:
+        """What the upstream does."""
+        return event_stream(self.frames, gap_s=_GAP_S, end=None if self.ending == "completed" else Fault.CUT)
 
 
 SCENES: Final = (
-    Scene("demo-text", "A text", event_stream(_text(), gap_s=_GAP_S), "completed"),
-    Scene(
-        "demo-tools",
-        "Two tool calls, both with index 0, and a finish reason of stop",
-        event_stream(_tools(), gap_s=_GAP_S),
-        "completed",
-    ),
-    Scene(
-        "demo-cut",
-        "The upstream closes the connection in the middle of a tool call",
-        event_stream(_cut(), gap_s=_GAP_S, end=Fault.CUT),
-        "truncated",
-    ),
+    Scene("demo-text", "A text", _text(), "completed"),
+    Scene("demo-tools", "Two tool calls, both with index 0, and a finish reason of stop", _tools(), "completed"),
+    Scene("demo-cut", "The upstream closes the connection in the middle of a tool call", _cut(), "truncated"),
 )
 
 
@@ -177,31 +169,10 @@ class Played(NamedTuple):
     #: The summary of its tape.
     tape: dict[str, Any]
 
-    def table(self) -> Table:
-        """Return both sides, next to each other."""
-        table = Table(box=SIMPLE, expand=False, header_style="bold")
-        table.add_column("what the client received", overflow="fold", ratio=1)
-        table.add_column("what the tape shows", overflow="fold", ratio=1)
-        table.add_row(Group(*self.client.lines()), Group(*_tape_side(self.tape)))
-        return table
-
-
-def _tape_side(tape: Mapping[str, Any]) -> Iterator[Text]:
-    yield Text(f"stream {tape['id']}", style="dim")
-    good = tape["ending"] == "completed"
-    yield Text(f"ending: {tape['ending']}", style="green" if good else "bold red")
-    for call in tape["tools"]:
-        reason = f" ({call['reason']})" if call["reason"] else ""
-        yield Text(
-            f"tool call {call['id']}: {call['name']} {call['state']}{reason}, {call['arguments_chars']} characters"
-        )
-    for warning in tape["warnings"]:
-        names = ", ".join(call["name"] for call in warning["calls"])
-        yield Text(f"⚠ {warning['code']}{': ' if names else ''}{names}", style="bold red")
-    if tape["repairs"]:
-        yield Text("repairs: " + ", ".join(f"{name} {count}x" for name, count in tape["repairs"].items()))
-    first, whole = (tape["timing"][name] or 0 for name in ("first_content_us", "duration_us"))
-    yield Text(f"{tape['received']['frames']} frames, first content at {first / 1e6:.2f} s, end at {whole / 1e6:.2f} s")
+    def sides(self) -> Group:
+        """Return what the client received, and the tape as `wiretape show` prints it."""
+        heads = [Text(f"\n{words}\n", style="bold") for words in ("What the client received", "What the tape shows")]
+        return Group(heads[0], *self.client.lines(), heads[1], summary_view(self.tape), Text())
 
 
 def run_demo(data: Path | None, *, as_json: bool = False) -> bool:
@@ -211,7 +182,7 @@ def run_demo(data: Path | None, *, as_json: bool = False) -> bool:
 
     def show(what: RenderableType) -> None:
         if not as_json:
-            out.print(what, end="", width=min(out.width, _WIDTH_MAX) if isinstance(what, Table) else None)
+            out.print(what, end="")
 
     show(_INTRODUCTION + "\n")
     found = trio.run(played, folder, show)
@@ -237,8 +208,8 @@ async def played(data: Path, show: Callable[[RenderableType], None] = lambda _: 
             records, _ = read_tape(find(data, client.stream))
             summary = summary_json(client.stream, Summariser().feed(*records), whole=True)
             found.append(Played(scene, client, summary))
-            show(Text("\n\n"))
-            show(found[-1].table())
+            show(Text("\n"))
+            show(found[-1].sides())
     return found
 
 

@@ -14,18 +14,15 @@ from .output import refuse_folder, write_whole
 if TYPE_CHECKING:
     from ..serving.serving import Serving
 
-__all__ = ["add"]
+__all__ = ["app"]
+
+app = typer.Typer()
 
 #: Next to the port of `wiretape serve`, so that both can run.
 _PORT: Final = 8788
 
 
-def add(app: typer.Typer) -> None:
-    """Add `replay` and `cut` to the command line."""
-    app.command("replay")(_replay)
-    app.command("cut")(_cut)
-
-
+@app.command("replay")
 def _replay(
     tapes: Annotated[list[Path], typer.Argument(metavar="TAPE...", help="Sealed or live tapes.")],
     *,
@@ -111,6 +108,7 @@ def _say(line: str) -> None:
         typer.echo(line, err=True)
 
 
+@app.command("cut")
 def _cut(
     tape: Annotated[Path, typer.Argument(metavar="TAPE", help="A sealed or live tape.")],
     *,

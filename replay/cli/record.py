@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     from ..seal import Rules
 
-__all__ = ["add"]
+__all__ = ["app"]
+
+app = typer.Typer()
 
 #: The name of a run's folder, so that its tapes are found if it was killed.
 _PREFIX: Final = "wiretape-record-"
@@ -85,11 +87,7 @@ _Client = Annotated[
 ]
 
 
-def add(app: typer.Typer) -> None:
-    """Add `record` to the command line."""
-    app.command("record", context_settings=_SETTINGS, options_metavar="[OPTIONS] -- COMMAND...")(_record)
-
-
+@app.command("record", context_settings=_SETTINGS, options_metavar="[OPTIONS] -- COMMAND...")
 def _record(
     context: typer.Context,
     *,
@@ -152,7 +150,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _print(client: str, port: str) -> None:
-    from .clients import CLIENTS
+    from .recording import CLIENTS
 
     if client not in CLIENTS:
         raise FailedError(f"--print-config must be one of {', '.join(CLIENTS)}, not {client}", BAD_USAGE)

@@ -17,8 +17,8 @@ from wiretape.events.core.model import Event
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Route, Target
 
-from ..cli.clients import base_urls
 from ..cli.output import write_whole
+from ..cli.recording import base_urls
 from ..compare.bytes import ending_of
 from ..compare.compare import compare, verdict
 from ..compare.shape import compare_shapes

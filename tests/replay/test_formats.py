@@ -23,7 +23,7 @@ from wiretape.events.folds.message import Message
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader, reads
 from wiretape.proxy.cli.main import app
-from wiretape.replay.cli.formats import FORMAT_NAMES
+from wiretape.replay.cli.seal import FORMAT_NAMES
 from wiretape.replay.compare.compare import compare
 from wiretape.replay.formats import vcr
 from wiretape.replay.formats.exchange import LOSSES

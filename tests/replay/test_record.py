@@ -16,8 +16,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 from wiretape.proxy.cli.main import app
 from wiretape.proxy.config.model import Route, Target
-from wiretape.replay.cli.clients import CLIENTS, base_urls, unproxied
-from wiretape.replay.cli.recording import recorded
+from wiretape.replay.cli.recording import CLIENTS, base_urls, recorded, unproxied
 from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
 from wiretape.replay.playback.server import listening
 from wiretape.replay.sealed.load import load

@@ -36,10 +36,11 @@ def cli() -> str:
 
 def _verbs() -> Iterator[str]:
     """Yield every verb that is not hidden."""
-    yield from (str(verb.name) for verb in app.registered_commands if not verb.hidden)
+    yield from (str(verb.name) for verb in app.registered_commands)
     for group in app.registered_groups:
         assert group.typer_instance is not None
-        yield from (f"{group.name} {verb.name}" for verb in group.typer_instance.registered_commands)
+        prefix = f"{group.name} " if isinstance(group.name, str) else ""
+        yield from (f"{prefix}{verb.name}" for verb in group.typer_instance.registered_commands if not verb.hidden)
 
 
 def _help(verb: str) -> str:

@@ -17,11 +17,10 @@ from wiretape.events.tape.tape import Reader
 from .redaction.body_codec import unreadable
 from .redaction.redact import findings
 from .redaction.shapes import find
-from .sealed.blobs import LINE_BYTES_MAX, folder_of, strays, together, with_lf
-from .sealed.edits import summed
+from .sealed.files import LINE_BYTES_MAX, folder_of, strays, together, with_lf
 from .sealed.schema import wrong_members
-from .sealed.sealed import MARK, Sealed, decode, differs, made_lines, spoilt
-from .sealed.split_body import LISTS
+from .sealed.sealed import LISTS, MARK, Sealed, decode, differs, made_lines, spoilt
+from .sealed.texts import summed
 
 __all__ = ["Trouble", "check", "check_files"]
 

@@ -19,10 +19,9 @@ from .redaction.body_codec import unreadable
 from .redaction.redact import Finding, blanked, blanked_path, findings, redact, rules_of, unmatched
 from .redaction.shapes import find
 from .redaction.user_rules import Redaction
-from .sealed.edits import summed
-from .sealed.joined_bodies import asked_keys
 from .sealed.schema import NORMALISED
-from .sealed.sealed import encode, made_lines
+from .sealed.sealed import asked_keys, encode, made_lines
+from .sealed.texts import summed
 
 __all__ = ["EXACT", "Rules", "in_order", "key_of_record", "seal"]
 

@@ -95,7 +95,7 @@ def _verify(
     with one_line_errors():
         from ..compare.compare import Compared
         from ..compare.verify import age_of, run_verify
-        from ..sealed.load import load
+        from ..sealed.files import load
 
         recording = load(tape)
         age = age_of(recording.header, datetime.now(UTC).date())

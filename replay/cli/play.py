@@ -133,7 +133,7 @@ def _cut(
 
         from ..faults.cutting import cut
         from ..faults.faults import FaultError
-        from ..sealed.blobs import read
+        from ..sealed.files import read
 
         try:
             made = cut(read(tape), after, ending, stream=stream, name=tape.name)

@@ -20,7 +20,7 @@ from wiretape.proxy.relay.relay import Log
 from wiretape.proxy.serve import running
 
 from ..seal import in_order
-from ..sealed.load import load
+from ..sealed.files import load
 
 __all__ = ["CLIENTS", "CannotRunError", "base_urls", "recorded", "run", "tapes_in", "to_record", "unproxied"]
 

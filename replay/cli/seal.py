@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..redaction.user_rules import Detector
     from ..seal import Rules
-    from ..sealed.load import Recording
+    from ..sealed.files import Recording
 
 __all__ = ["FORMAT_NAMES", "DetectorName", "app", "load_detector"]
 
@@ -108,7 +108,7 @@ def _seal(
 
 
 def _report(out: Path, sealed: bytes, *, as_json: bool) -> None:
-    from ..sealed.load import parse
+    from ..sealed.files import parse
 
     header = parse(sealed, verify=False).header
     if as_json:
@@ -138,7 +138,7 @@ def load_detector(name: str | None) -> "Detector | None":
 
 def _recordings(names: Sequence[str], data: str | None, config: str | None) -> "list[Recording]":
     """Load each file or stream of the data folder. Refuse one that is named twice: its streams would answer twice."""
-    from ..sealed.load import load
+    from ..sealed.files import load
 
     seen: dict[Path, str] = {}
     for name in names:
@@ -191,7 +191,7 @@ def _sealed(recordings: "list[Recording]", rules: "Rules") -> bytes:
 
 def _write(target: Path, sealed: bytes, *, blobs: bool) -> None:
     """Write the sealed tape and its blobs, and remove blobs that it no longer names."""
-    from ..sealed.blobs import apart, remove_strays, write_blobs
+    from ..sealed.files import apart, remove_strays, write_blobs
 
     if blobs:
         sealed, parts = apart(sealed)
@@ -299,7 +299,7 @@ def _export(
         from ..formats.har import to_har
         from ..formats.streams import to_sse
         from ..formats.table import EXPORTS
-        from ..sealed.load import load
+        from ..sealed.files import load
 
         header, streams = load(tape)
         if stream is not None:

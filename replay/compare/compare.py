@@ -9,8 +9,7 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 
 from ..redaction.body_codec import opened
-from ..sealed.blobs import read
-from ..sealed.load import Recording, lines_of, parse
+from ..sealed.files import Recording, lines_of, parse, read
 from .bytes import compare_bytes
 from .content import compare_content
 from .difference import Difference

@@ -15,11 +15,9 @@ from wiretape.proxy.store.catalogue_row import StreamRow, row_of_tape
 from wiretape.proxy.store.store import PAGE_MAX, Filter
 
 from ..matching.json_diff import changes, shortened
-from ..sealed.blobs import apart, read, write_blobs
-from ..sealed.expected import expected
-from ..sealed.load import Recording
-from ..sealed.load import parse as read_tape
-from ..sealed.sealed import MARK, encode
+from ..sealed.files import Recording, apart, read, write_blobs
+from ..sealed.files import parse as read_tape
+from ..sealed.sealed import MARK, encode, expected
 from .compare import tapes_in
 from .difference import Difference, of_change
 

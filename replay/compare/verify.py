@@ -22,7 +22,7 @@ from wiretape.proxy.upstream.errors import WireError
 from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
 
 from ..redaction.body_codec import headers_of, opened
-from ..sealed.load import Recording
+from ..sealed.files import Recording
 from .bytes import ending_of
 from .carried_ids import CarriedIds, LostIdError
 from .difference import Difference

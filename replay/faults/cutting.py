@@ -11,7 +11,7 @@ from wiretape.events.tape.record import Record
 from ..playback.player import ORIGINAL, as_played, attempts_of, script_of
 from ..redaction.redact import redact
 from ..seal import seal
-from ..sealed.load import parse
+from ..sealed.files import parse
 from ..sealed.sealed import MARK, encode
 from .faults import overlay
 

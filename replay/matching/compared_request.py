@@ -15,7 +15,7 @@ from ..playback.script import Request
 from ..redaction.body_codec import headers_of, plain_body
 from ..redaction.redact import blanked, blanked_path, redact
 from ..redaction.user_rules import Redaction
-from ..sealed.joined_bodies import asked_keys
+from ..sealed.sealed import asked_keys
 from .key import IDS, Canonical, canonical, exact, exact_key_of, key_of, loose_key_of, prefix_of, route_of
 from .placeholders import fits, fits_as_text, has_placeholder
 

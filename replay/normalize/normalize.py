@@ -13,8 +13,7 @@ from typing import Any, Final
 from wiretape.events.core.json_text import as_list, dumps, is_object
 from wiretape.events.tape.record import Record
 
-from ..sealed.edits import Change, Text, edited, texts
-from ..sealed.scalars import Path, Scalar, Sort, scalars
+from ..sealed.texts import Change, Path, Scalar, Text, edited, scalars, texts
 from .dialect_words import dialect_of
 from .objects import ID_NAMES, TIME_NAMES, holders, is_seconds, kind_of
 
@@ -178,12 +177,12 @@ def _in_conversation(scalar: Scalar, token: bytes, payload: _Payload) -> bytes |
     """Return the new value of a member of a conversation, or None."""
     path, names = scalar.path, payload.names
     name = path[-1] if path else ""
-    if scalar.sort in (Sort.NAME, Sort.TORN) or not isinstance(name, str):
+    if scalar.sort in ("name", "torn") or not isinstance(name, str):
         return None
     # xAI has its fingerprint in `metadata`.
     if name != "system_fingerprint" and not _CONTENT.isdisjoint(path[1:-1]):
         return None
-    if scalar.sort is Sort.OTHER:
+    if scalar.sort == "other":
         is_time = name in _TIMES and payload.is_volatile(path) and token[:1] in b"123456789"
         return _CREATED if is_time else None
     try:
@@ -214,9 +213,9 @@ def _in_object(scalar: Scalar, token: bytes, payload: _Payload) -> bytes | None:
         return None
     here = path[:-1] in payload.objects
     value = token.decode("utf-8", "replace")
-    if scalar.sort is Sort.OTHER:
+    if scalar.sort == "other":
         return _CREATED if here and TIME_NAMES.fullmatch(name) and is_seconds(value) else None
-    if scalar.sort is not Sort.STRING or "\\" in value:
+    if scalar.sort != "string" or "\\" in value:
         return None
     value = value[1:-1]
     if here and TIME_NAMES.fullmatch(name) and _DAY.match(value):

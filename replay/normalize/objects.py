@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from wiretape.events.core.json_text import as_list, is_list, is_object
 
-from ..sealed.scalars import Path
+from ..sealed.texts import Path
 
 __all__ = ["ID_NAMES", "TIME_NAMES", "holders", "is_seconds", "kind_of"]
 

@@ -18,7 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ..faults.cutting import Prefix
-    from ..sealed.load import Recording
+    from ..sealed.files import Recording
     from .plan import Mode, Sharing
     from .tape import Tape
     from .thread import Thread
@@ -273,7 +273,7 @@ def _load(file: Path) -> "Recording":
 
 @lru_cache(_LOADED_MAX)
 def _loaded(file: Path, mtime_ns: int, size: int) -> "Recording":  # noqa: ARG001 - another time or size, another file
-    from ..sealed.load import load
+    from ..sealed.files import load
 
     return load(file)
 

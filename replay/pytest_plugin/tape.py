@@ -31,7 +31,7 @@ from ..playback.script import Request, Script
 from ..playback.transport import TapeTransport
 from ..redaction.user_rules import Detector, Redaction
 from ..seal import Rules, seal
-from ..sealed.load import Recording, parse
+from ..sealed.files import Recording, parse
 from ..serving.outcome import Fold, Outcome, Sent
 from ..serving.serving import Serving, deck_of
 from .plan import Named, Plan, named_faults

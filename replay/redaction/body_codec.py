@@ -17,8 +17,8 @@ from wiretape.events.tape.record import Record
 from wiretape.proxy.upstream.decompression import CODINGS, Inflater
 from wiretape.proxy.upstream.errors import LimitError, WireError
 
-from ..sealed.edits import Change, Text, edited
-from ..sealed.joined_bodies import carrying
+from ..sealed.clock import carrying
+from ..sealed.texts import Change, Text, edited
 
 __all__ = ["Unreadable", "headers_of", "opened", "plain_body", "unreadable"]
 

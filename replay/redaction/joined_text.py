@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 
 from wiretape.events.tape.record import Record
 
-from ..sealed.edits import Text
-from ..sealed.scalars import Path, Scalar, Sort, scalars, unquoted
+from ..sealed.texts import Path, Scalar, Text, scalars, unquoted
 
 __all__ = ["Joined", "Piece", "framing_of", "joined_texts", "pieces_of"]
 
@@ -208,8 +207,8 @@ def _keyed(element: _Element, number: int) -> Iterator[tuple[_Key, Piece]]:
     for scalar, place in zip(element.scalars, element.places, strict=True):
         path = scalar.path
         name = path[-1] if path else ""
-        if scalar.sort is Sort.OTHER or scalar.sort is Sort.NAME:
-            if scalar.sort is Sort.OTHER and name in _INDEXES:
+        if scalar.sort in ("other", "name"):
+            if scalar.sort == "other" and name in _INDEXES:
                 indexes.setdefault(path[:-1], {})[str(name)] = element.json[scalar.start : scalar.end]
         elif path == ("type",):
             kind = _STEP_OF_KIND.sub(b"", element.json[scalar.start : scalar.end])
@@ -243,7 +242,7 @@ def pieces_of(text: Text, number: int, *, names: bool = True) -> Iterator[Piece]
     """Yield the strings of a text's JSON and the rest of a frame; without JSON its lines, or the whole text."""
     if json := text.json:
         for scalar in scalars(json):
-            if scalar.sort is not Sort.OTHER and (names or scalar.sort is not Sort.NAME):
+            if scalar.sort != "other" and (names or scalar.sort != "name"):
                 yield _piece(json, scalar, text.place(scalar.start), number)
     elif text.kind in ("frame", "rest"):
         for line in _LINE.finditer(text.raw):
@@ -262,9 +261,9 @@ def framing_of(text: Text, number: int) -> Iterator[Piece]:
 
 
 def _piece(json: bytes, scalar: Scalar, place: int, number: int) -> Piece:
-    inside = json[scalar.start + 1 : scalar.end - (scalar.sort is not Sort.TORN)].decode("utf-8", "surrogateescape")
+    inside = json[scalar.start + 1 : scalar.end - (scalar.sort != "torn")].decode("utf-8", "surrogateescape")
     said, places = unquoted(inside, place + 1, in_bytes=True)
-    return Piece(number, scalar.path, said, places, scalar.sort is Sort.NAME)
+    return Piece(number, scalar.path, said, places, scalar.sort == "name")
 
 
 def _plain(raw: bytes, at: int, number: int) -> Piece:

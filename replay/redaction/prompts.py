@@ -11,8 +11,7 @@ from urllib.parse import unquote_plus
 
 from wiretape.events.core.json_text import ABSENT, parse
 
-from ..sealed.edits import Text
-from ..sealed.scalars import Path, Sort, scalars
+from ..sealed.texts import Path, Text, scalars
 from .vendors import PLACEHOLDER
 
 __all__ = ["Words", "is_prompt", "words"]
@@ -137,7 +136,7 @@ def _of_json(json: bytes, place: Callable[[int], int]) -> Iterator[Words]:
     strings: list[tuple[int, int, Path, str]] = []
     kinds: dict[Path, list[str]] = {}  # type and role of each object
     for scalar in scalars(json):
-        if scalar.sort is Sort.STRING:
+        if scalar.sort == "string":
             value = parse(json[scalar.start : scalar.end])
             said = value if isinstance(value, str) else _text(json[scalar.start : scalar.end])
             strings.append((scalar.start, scalar.end, scalar.path, said))

@@ -17,8 +17,7 @@ from wiretape.events.core.json_text import as_list, dumps, is_list, is_object, p
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.proxy.security.headers import masked_path, taped_answer, taped_request
 
-from ..sealed.edits import Change, Text, edited, texts
-from ..sealed.scalars import Path, Sort, scalars
+from ..sealed.texts import Change, Path, Text, edited, scalars, texts
 from .body_codec import opened
 from .joined_text import Joined, framing_of, joined_texts, pieces_of
 from .known import Known
@@ -259,7 +258,7 @@ class _Search:
             if text.spans and _NAMES_NUMBERS.search(text.raw):
                 for scalar in scalars(json := text.json):
                     digits = json[scalar.start : scalar.end].decode("latin-1")
-                    if scalar.sort is Sort.OTHER and scalar.path and is_secret_number(str(scalar.path[-1]), digits):
+                    if scalar.sort == "other" and scalar.path and is_secret_number(str(scalar.path[-1]), digits):
                         start = text.place(scalar.start)
                         self._add(_Span(number, start, start + len(digits), scalar.path, "secret", digits, "json"))
 
@@ -296,7 +295,7 @@ class _Search:
         for number, text in enumerate(self.texts):
             json = text.json if patterns else b""
             for scalar in scalars(json):
-                if scalar.sort in (Sort.NAME, Sort.TORN) or not any(matches(each, scalar.path) for each in patterns):
+                if scalar.sort in ("name", "torn") or not any(matches(each, scalar.path) for each in patterns):
                     continue
                 value = parse(json[scalar.start : scalar.end])
                 said = value if isinstance(value, str) else json[scalar.start : scalar.end].decode("utf-8", "replace")
@@ -304,7 +303,7 @@ class _Search:
                     continue
                 start = text.place(scalar.start)
                 end = start + scalar.end - scalar.start
-                form: _Form = "arguments" if scalar.sort is Sort.STRING and scalar.path[-1] == "arguments" else "json"
+                form: _Form = "arguments" if scalar.sort == "string" and scalar.path[-1] == "arguments" else "json"
                 joined = streams.get((number, start + 1))
                 if id(joined) in replaced:  # one placeholder for all pieces, so that they stay JSON
                     self._add(_Span(number, start + 1, end - 1, scalar.path, "path", None))
@@ -327,9 +326,9 @@ class _Search:
                 if "logprobs" not in path or path[: path.index("logprobs")] not in around:
                     continue
                 start, end = text.place(scalar.start), text.place(scalar.end)
-                if scalar.sort is Sort.STRING and path[-1] == "token" and end - start > len('""'):
+                if scalar.sort == "string" and path[-1] == "token" and end - start > len('""'):
                     self._add(_Span(number, start + 1, end - 1, path, "logprobs", None))
-                elif scalar.sort is Sort.OTHER and path[-2:-1] == ("bytes",):
+                elif scalar.sort == "other" and path[-2:-1] == ("bytes",):
                     self._add(_Span(number, start, end, path, "bytes", None))
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
-from ..sealed.scalars import Path, Scalar, Sort, scalars, unquoted
+from ..sealed.texts import Path, Scalar, scalars, unquoted
 from .names import is_header, is_pair, is_secret_number, is_secret_value, named
 from .vendors import Hit, keys
 
@@ -64,12 +64,12 @@ def search(text: str, name: str, leaf: Leaf, layers: int = _JSON_LAYERS_MAX) -> 
     flat = text.encode("ascii", "replace")  # a byte a character, so places are the text's own
     strings: list[tuple[Scalar, str, Sequence[int]]] = []
     for scalar in scalars(flat):
-        if scalar.sort is not Sort.OTHER:
-            end = scalar.end - (scalar.sort is not Sort.TORN)
+        if scalar.sort != "other":
+            end = scalar.end - (scalar.sort != "torn")
             strings.append((scalar, *unquoted(text[scalar.start + 1 : end], scalar.start + 1)))
         elif scalar.path and is_secret_number(str(scalar.path[-1]), text[scalar.start : scalar.end]):
             hits.append(Hit(scalar.start, scalar.end, "digits", text[scalar.start : scalar.end]))
-    names = names_of([(scalar.path, said, scalar.sort is Sort.NAME) for scalar, said, _ in strings])
+    names = names_of([(scalar.path, said, scalar.sort == "name") for scalar, said, _ in strings])
     for (_, said, places), name_of_it in zip(strings, names, strict=True):
         found = search(said, name_of_it, leaf, layers - 1)
         hits += [hit._replace(start=places[hit.start], end=places[hit.end]) for hit in found]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..sealed.scalars import Path
+from ..sealed.texts import Path
 
 __all__ = ["Detector", "Redaction", "detector_of", "is_path", "matches", "pattern_of"]
 

@@ -7,23 +7,30 @@
 the read before it (microseconds), how many frames it completed, and how many bytes of the next one it brought. `late`:
 lines of the body completed by the end of the stream instead of a read. `uploads`: of each uploaded body the time and
 the end of its pieces. `also`: records that follow so many others.
+
+Without their times, the records of a body that came in pieces are one record, which a reviewer can read.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import groupby, pairwise
 from typing import Any, Final, TypeVar
 
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import as_list, as_object, is_list
+from wiretape.events.core.json_text import ABSENT, as_list, as_object, is_list, parse
 from wiretape.events.tape.record import NO_KEYS, Record, decode, encode
 
-from .joined_bodies import ANSWER, UPLOADED, carrying, join_bodies, split_bodies
+__all__ = ["ANSWER", "RECEIVED", "TIMED", "UPLOADED", "Clock", "carrying", "clocked", "timed"]
 
-__all__ = ["TIMED", "Clock", "clocked", "timed"]
-
+#: The kinds that `body` and `upload` records become.
+ANSWER: Final = "answer"
+UPLOADED: Final = "uploaded"
+_WHOLE: Final = {"body": ANSWER, "upload": UPLOADED}
+_PARTS: Final = {name: kind for kind, name in _WHOLE.items()}
 #: Kinds that carry bytes of the upstream.
-_RECEIVED: Final = frozenset({"frame", "rest", "body", ANSWER})
+RECEIVED: Final = frozenset({"frame", "rest", "body"})
+_READ: Final = frozenset({"frame", "rest", "body", ANSWER})
 #: Kinds whose place depends on time, or on the client.
 TIMED: Final = frozenset({"commit", "keepalive", "gone"})
 #: What `open` says of one recording only.
@@ -53,18 +60,11 @@ class Clock:
     @staticmethod
     def of(keys: Mapping[str, Any]) -> "Clock":
         """Return the clock of a line after checking its types; `timed` checks the rest."""
-        clock = Clock(
-            lines=as_list(keys.get("lines")),
-            reads=as_list(keys.get("reads")),
-            late=as_list(keys.get("late")),
-            uploads=as_list(keys.get("uploads")),
-            also=as_list(keys.get("also")),
-            open=as_object(keys.get("open")),
-        )
+        rows = {name: as_list(keys.get(name)) for name in ("lines", "reads", "late", "uploads", "also")}
+        clock = Clock(**rows, open=as_object(keys.get("open")))
         pieces = [piece for upload in clock.uploads for piece in as_list(upload) or [None]]
-        numbers = [clock.lines, *clock.reads, *clock.late, *pieces]
-        pairs = all(len(row) == 2 for row in [*clock.late, *pieces] if is_list(row))
-        if not all(map(_are_numbers, numbers)) or not pairs or any(len(row) != 3 for row in clock.reads):
+        sized = [*((row, 3) for row in clock.reads), *((row, 2) for row in [*clock.late, *pieces])]
+        if not _are_numbers(clock.lines) or not all(_are_numbers(row) and len(row) == size for row, size in sized):
             raise TapeError("its clock line holds something that is not a time")
         if not all(map(_is_record_row, clock.also)):
             raise TapeError("its clock line holds something that is not a record")
@@ -91,6 +91,12 @@ def _is_record_row(row: Any) -> bool:
             return False
 
 
+def carrying(record: Record, raw: bytes) -> Record:
+    """Return the record with these bytes as a recorder writes them: JSON on one line becomes `data`."""
+    value = parse(raw) if b"\n" not in raw else ABSENT
+    return record._replace(raw=raw, payload=None if value is ABSENT else raw, value=value, shape=None)
+
+
 # -- apart ------------------------------------------------------------------------------------------------------------
 
 
@@ -113,10 +119,10 @@ def clocked(records: Sequence[Record]) -> tuple[Clock, list[Record]]:
         else:
             clock.also.append(row)
     lines: list[Record] = []
-    for record in join_bodies(kept):
+    for record in _joined(kept):
         size, start = len(record.raw or b""), 0
         out: tuple[str, ...] = ("cuts",)
-        if record.kind in _RECEIVED:
+        if record.kind in _READ:
             for t, end in record.keys.get("cuts", ()):
                 read_at(t)[2] += end - start
                 start = end
@@ -144,12 +150,33 @@ def _row(record: Record, at: int) -> list[Any] | None:
     row: list[Any] = [at, record.t, record.kind, dict(record.keys)]
     if record.raw is None:
         return row
-    if record.payload != carrying(record, record.raw).payload:
-        return None
     try:  # what we send ourselves is text
-        return [*row, record.raw.decode()]
+        return [*row, record.raw.decode()] if record.payload == carrying(record, record.raw).payload else None
     except UnicodeDecodeError:
         return None
+
+
+def _joined(records: Sequence[Record]) -> Iterator[Record]:
+    """Join each run of `body` or `upload` records; a run that no recorder makes stays as it is."""
+    for kind, run in groupby(records, key=lambda record: record.kind):
+        some = list(run)
+        rising = kind != "body" or all(earlier.t < later.t for earlier, later in pairwise(some))
+        if kind not in _WHOLE or not rising or not all(_is_piece(record) for record in some):
+            yield from some
+            continue
+        cuts: list[list[int]] = []
+        for record in some[:-1]:
+            cuts.append([record.t, (cuts[-1][1] if cuts else 0) + len(record.raw or b"")])
+        raw = b"".join(record.raw or b"" for record in some)
+        yield Record(some[0].n, some[-1].t, _WHOLE[kind], {"cuts": cuts} if cuts else NO_KEYS, raw)
+
+
+def _is_piece(record: Record) -> bool:
+    return bool(record.raw) and not record.keys and record.payload == _piece(record, record.raw or b"").payload
+
+
+def _piece(record: Record, raw: bytes) -> Record:
+    return carrying(record, raw) if record.kind == "body" else record._replace(raw=raw, payload=None, value=ABSENT)
 
 
 # -- together ---------------------------------------------------------------------------------------------------------
@@ -161,22 +188,32 @@ def timed(lines: Sequence[Record], clock: Clock) -> list[Record]:
     places = _Places(clock.reads)
     kept: list[Record] = []
     for at, record in enumerate(lines):
-        keys: Mapping[str, Any] = record.keys
-        if "cuts" in keys and (record.kind in _RECEIVED or record.kind == UPLOADED):
+        body = record.kind in _READ or record.kind == UPLOADED
+        if body and "cuts" in record.keys:
             raise TapeError("a line states where reads ended, which only its clock line may do")
-        if record.kind in _RECEIVED:
-            t, cuts = places.of(record, late.get(at))
-            keys = {**keys, "cuts": cuts} if cuts else keys
-        elif record.kind == UPLOADED:
+        if not body:
+            keys = record.keys if at or not clock.open else {**record.keys, **clock.open}
+            kept.append(record._replace(t=_next(times), keys=keys))
+            continue
+        if record.kind == UPLOADED:
             *cuts, (t, _) = _next(uploads) or [[0, 0]]
-            keys = {**keys, "cuts": cuts}
         else:
-            t = _next(times)
-            keys = keys if at or not clock.open else {**keys, **clock.open}
-        kept.append(record._replace(t=t, keys=keys))
+            t, cuts = places.of(record, late.get(at))
+        if record.kind in _PARTS:
+            kept += _pieces(record, t, cuts)
+        else:
+            kept.append(record._replace(t=t, keys={**record.keys, "cuts": cuts} if cuts else record.keys))
     if next(times, None) is not None or next(uploads, None) is not None or not places.exhausted:
         raise TapeError(_TOO_LONG)
-    return _with_rows(split_bodies(kept), clock.also)
+    return _with_rows(kept, clock.also)
+
+
+def _pieces(record: Record, t: int, cuts: Sequence[Sequence[int]]) -> Iterator[Record]:
+    """Split a body where its pieces ended."""
+    raw, start = record.raw or b"", 0
+    for t_piece, end in (*cuts, (t, len(raw))):
+        yield _piece(Record(record.n, t_piece, _PARTS[record.kind]), raw[start:end])
+        start = end
 
 
 def _next(items: Iterator[_Item]) -> _Item:

@@ -19,7 +19,7 @@ from ..playback.player import INSTANT, Side, Speed, as_played, each_attempt, scr
 from ..playback.script import Request, Script, json_answer
 from ..playback.server import Served, place_of_fault
 from ..redaction.redact import shown_path
-from ..sealed.load import Recording, load
+from ..sealed.files import Recording, load
 from .fresh_ids import FreshIds
 from .outcome import Outcome, Sent
 

@@ -34,8 +34,8 @@ from wiretape.proxy.store.memory import MemoryStore
 from wiretape.replay.playback.player import script_of
 from wiretape.replay.playback.script import Fault
 from wiretape.replay.seal import seal
-from wiretape.replay.sealed.expected import expected
-from wiretape.replay.sealed.load import parse as load
+from wiretape.replay.sealed.files import parse as load
+from wiretape.replay.sealed.sealed import expected
 
 PIECE = 60_000
 

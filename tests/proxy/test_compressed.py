@@ -18,7 +18,7 @@ from wiretape.proxy.relay.stream_request import decoded
 from wiretape.replay.matching.compared_request import request_of as recorded_request
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.seal import seal
-from wiretape.replay.sealed.load import parse as load
+from wiretape.replay.sealed.files import parse as load
 
 BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi " + "there " * 40}]}
 PLAIN = dumps(BODY)

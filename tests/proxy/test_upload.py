@@ -25,7 +25,7 @@ from wiretape.proxy.store.store import StoreFullError
 from wiretape.replay.matching.match import Deck, Miss, Taken
 from wiretape.replay.playback.script import Request
 from wiretape.replay.seal import seal
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
 
 PATH = "/v1/files"
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"

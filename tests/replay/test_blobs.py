@@ -20,9 +20,8 @@ from wiretape.events.tape.record import Record
 from wiretape.proxy.cli.main import app
 from wiretape.replay.check import check, check_files
 from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.sealed import blobs as beside
-from wiretape.replay.sealed.blobs import apart, folder_of, read, strays, together, write_blobs
-from wiretape.replay.sealed.load import load, parse
+from wiretape.replay.sealed import files as beside
+from wiretape.replay.sealed.files import apart, folder_of, load, parse, read, strays, together, write_blobs
 
 pytestmark = pytest.mark.slow
 

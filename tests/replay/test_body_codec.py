@@ -38,7 +38,7 @@ from wiretape.replay.redaction.body_codec import opened, plain_body, unreadable
 from wiretape.replay.redaction.redact import findings
 from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.sealed.load import Recording, parse
+from wiretape.replay.sealed.files import Recording, parse
 from wiretape.replay.serving.serving import Serving
 
 KEY: Final = CANARIES["openai"]

@@ -22,8 +22,8 @@ from wiretape.replay.check import check
 from wiretape.replay.redaction.joined_text import joined_texts
 from wiretape.replay.redaction.redact import findings
 from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.sealed.edits import texts
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
+from wiretape.replay.sealed.texts import texts
 
 KEY: Final = CANARIES
 DOCS: Final = Path(__file__).parents[2] / "docs" / "sealed-tapes.md"

@@ -28,9 +28,9 @@ from wiretape.proxy.cli.main import app
 from wiretape.replay.check import check, check_files
 from wiretape.replay.playback.script import event_stream
 from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.sealed.expected import expected
-from wiretape.replay.sealed.load import load
-from wiretape.replay.sealed.load import parse as load_bytes
+from wiretape.replay.sealed.files import load
+from wiretape.replay.sealed.files import parse as load_bytes
+from wiretape.replay.sealed.sealed import expected
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from tests.replay.raw_client import Heard, ask
 from wiretape.proxy.cli.main import main
 from wiretape.replay.playback.player import script_of
 from wiretape.replay.playback.script import Fault, Script, Step
-from wiretape.replay.sealed.load import load
+from wiretape.replay.sealed.files import load
 
 pytestmark = pytest.mark.slow
 

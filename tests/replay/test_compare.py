@@ -21,7 +21,7 @@ from wiretape.replay.formats.har import to_har
 from wiretape.replay.formats.streams import to_sse
 from wiretape.replay.matching.json_diff import Change, changes, first_difference, shortened
 from wiretape.replay.seal import seal
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
 
 TEXT = [text("Hel", role=True), text("lo"), finish(), DONE]
 CALL = [call(index=0, id="call_1", name="save", arguments='{"a": 1}', role=True), finish("tool_calls"), DONE]

@@ -11,8 +11,8 @@ from wiretape.replay.faults.cutting import CutEnding, cut
 from wiretape.replay.faults.faults import FaultError
 from wiretape.replay.playback.player import ORIGINAL, script_of
 from wiretape.replay.playback.script import Fault, Script, event_stream
-from wiretape.replay.sealed.expected import expected
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
+from wiretape.replay.sealed.sealed import expected
 
 ENDINGS: dict[CutEnding, tuple[Fault | None, str]] = {
     "reset": (Fault.RESET, "reset"),

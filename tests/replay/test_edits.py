@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.record import encode as line_of
 from wiretape.events.tape.tape import Reader, Recorder, reads
-from wiretape.replay.sealed.edits import Change, Text, edited, texts
+from wiretape.replay.sealed.texts import Change, Text, edited, texts
 
 BODY: Final = b'data: {"a":"OLD"}\n\nevent: x\ndata: {"b":["OLD","OLD"]}\n\n: OLD\n\ndata: OLD'
 

@@ -17,7 +17,7 @@ from wiretape.replay.check import check_files
 from wiretape.replay.matching.compared_request import request_of
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.player import ORIGINAL, attempts_of, script_of
-from wiretape.replay.sealed.load import load
+from wiretape.replay.sealed.files import load
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
 #: Those that a real upstream has a word in; the others are written by scripts of ours.

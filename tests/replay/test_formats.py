@@ -34,7 +34,7 @@ from wiretape.replay.formats.vcr import read_yaml
 from wiretape.replay.playback.player import attempts_of
 from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import Rules, seal
-from wiretape.replay.sealed.load import load as load_tape
+from wiretape.replay.sealed.files import load as load_tape
 from wiretape.replay.sealed.sealed import decode, encode
 
 EACH = [(name, data) for name, files in SAMPLES.items() for data in files]

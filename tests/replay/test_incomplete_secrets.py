@@ -22,7 +22,7 @@ from wiretape.replay.playback.script import Fault, Request, event_stream
 from wiretape.replay.redaction.known import Known
 from wiretape.replay.redaction.redact import findings
 from wiretape.replay.seal import Rules, seal
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
 
 KEY: Final = CANARIES["openai-project"]
 TOKEN: Final = CANARIES["huggingface"]

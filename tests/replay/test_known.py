@@ -18,7 +18,7 @@ from wiretape.replay.playback.script import Request, event_stream, json_answer
 from wiretape.replay.redaction import known
 from wiretape.replay.redaction.known import Known
 from wiretape.replay.seal import Rules, seal
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
 
 pytestmark = pytest.mark.slow
 

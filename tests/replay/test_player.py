@@ -18,7 +18,7 @@ from wiretape.replay.playback.player import INSTANT, ORIGINAL, Speed, attempts_o
 from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
 from wiretape.replay.playback.server import Upstream
 from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
 
 CHAT = "/v1/chat/completions"
 TYPE = (b"content-type", b"text/event-stream")

@@ -11,7 +11,7 @@ from wiretape.replay.compare.bytes import ending_of
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream
 from wiretape.replay.pytest_plugin import tape as pytest_tape
 from wiretape.replay.pytest_plugin.thread import Thread
-from wiretape.replay.sealed.load import load
+from wiretape.replay.sealed.files import load
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from wiretape.proxy.config.model import Route, Target
 from wiretape.replay.cli.recording import CLIENTS, base_urls, recorded, unproxied
 from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
 from wiretape.replay.playback.server import listening
-from wiretape.replay.sealed.load import load
+from wiretape.replay.sealed.files import load
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,7 @@ from wiretape.events.tape.tape import Reader, Recorder, reads
 from wiretape.replay.normalize.normalize import normalise
 from wiretape.replay.redaction.redact import blanked, findings, redact
 from wiretape.replay.redaction.user_rules import Redaction
-from wiretape.replay.sealed.expected import expected
-from wiretape.replay.sealed.sealed import decode, encode
+from wiretape.replay.sealed.sealed import decode, encode, expected
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from wiretape.replay.playback.player import ORIGINAL, script_of
 from wiretape.replay.playback.script import Request
 from wiretape.replay.playback.server import listening
 from wiretape.replay.seal import EXACT, seal
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
 
 
 def resealed(records: Sequence[Record]) -> Sequence[Record]:

@@ -13,9 +13,9 @@ from tests.replay.test_sealed_format import ROOT, SCHEMA, holds
 from tests.support.make_sealed import SEALED
 from wiretape.events.core.json_text import dumps
 from wiretape.replay.check import check
-from wiretape.replay.sealed.expected import expected
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
 from wiretape.replay.sealed.schema import HEADER, LINES, document, wrong_members
+from wiretape.replay.sealed.sealed import expected
 
 pytestmark = pytest.mark.slow
 

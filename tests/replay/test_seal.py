@@ -20,7 +20,7 @@ from wiretape.replay.playback.script import event_stream
 from wiretape.replay.redaction.redact import findings, unmatched
 from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import EXACT, Rules, in_order, key_of_record, seal
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
 
 STRICT: Final = Rules(redaction=Redaction(paths=("messages[*].content",), prompts=True))
 

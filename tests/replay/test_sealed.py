@@ -1,7 +1,7 @@
 """The sealed form: every tape comes back record by record, from files that a person can read."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from wiretape.events.tape.record import encode as line_of
 from wiretape.events.tape.tape import Reader, Recorder, reads
 from wiretape.events.wire.sse import BOM
 from wiretape.replay.playback.script import event_stream, json_answer
-from wiretape.replay.sealed import load
+from wiretape.replay.sealed import files
 from wiretape.replay.sealed.sealed import decode, encode
 
 STREAMS = [Reader().feed(TAPES[name]) for name in sorted(TAPES)]
@@ -239,12 +239,12 @@ def test_file_cut_after_a_stream_is_refused(left: int, why: str, verify: bool) -
     whole = encode({"streams": 2}, streams).split(b'\n{"k":"open"')
     data = b'\n{"k":"open"'.join(whole[: left + 1]) + b"\n" * (left < 2)
     if not why:
-        assert len(load.parse(data, verify=verify).streams) == 2
+        assert len(files.parse(data, verify=verify).streams) == 2
         return
     with pytest.raises(TapeError, match=why):
-        load.parse(data, verify=verify)
+        files.parse(data, verify=verify)
     for by_hand in (data.replace(b'"streams":2', b'"streams":%d' % left), data.replace(b',"streams":2', b"")):
-        assert len(load.parse(by_hand, verify=verify).streams) == left
+        assert len(files.parse(by_hand, verify=verify).streams) == left
 
 
 def test_a_stream_without_records_cannot_be_sealed() -> None:
@@ -291,23 +291,6 @@ def test_fold_line_with_another_member_is_refused(depth: int) -> None:
 
 
 # -- formats ----------------------------------------------------------------------------------------------------------
-
-
-def test_older_format_takes_every_later_step() -> None:
-    def second(lines: list[bytes]) -> list[bytes]:
-        return [line.replace(b'"was":', b'"is":') for line in lines]
-
-    def third(lines: list[bytes]) -> list[bytes]:
-        return [line.replace(b'"is":1', b'"is":2') for line in lines]
-
-    steps: Mapping[int, Callable[[list[bytes]], list[bytes]]] = {1: second, 2: third}
-    records: Sequence[Record] = [Record(0, 0, "open", {"was": 1})]
-    data = encode({}, [records])
-    found: Any = decode(data, steps=steps)
-    assert found.streams[0][0].keys == {"is": 2}
-    assert (
-        decode(data.replace(b'"format":1', b'"format":2').replace(b"was", b"is"), steps=steps).streams == found.streams
-    )
 
 
 def test_a_fold_line_without_a_version_is_read_and_one_of_a_newer_version_is_not() -> None:

@@ -15,7 +15,7 @@ from wiretape.events.core.json_text import as_list, is_list, is_object
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
 
 ROOT: Final = Path(__file__).parents[2]
 FIXTURES: Final = sorted(path for path in (ROOT / "fixtures").rglob("*.tape") if path.parent.name != "format-1")

@@ -13,7 +13,7 @@ from wiretape.replay.matching.compared_request import prepare_of
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.script import Request, event_stream
 from wiretape.replay.redaction.user_rules import is_path, matches, pattern_of
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
 
 PATHS = (
     "user",

@@ -33,7 +33,7 @@ from wiretape.replay.compare.verify import Age, age_of, verify
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
 from wiretape.replay.playback.server import Upstream, listening
 from wiretape.replay.seal import seal
-from wiretape.replay.sealed.load import Recording, parse
+from wiretape.replay.sealed.files import Recording, parse
 from wiretape.replay.sealed.sealed import encode as sealed_file
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from wiretape.events.core.settings import Settings
 from wiretape.events.tape.record import Record, encode
 from wiretape.replay.playback.script import Request, Script
 from wiretape.replay.playback.server import Upstream
-from wiretape.replay.sealed.load import parse
+from wiretape.replay.sealed.files import parse
 
 __all__ = ["taped"]
 

@@ -1,26 +1,34 @@
-"""Blobs: the content of a sealed tape's long lines in files of their own, named by its hash, out of a review's way
+"""Read a recording from a file of either form, and keep the long lines of a sealed one in files of their own: blobs
 
-`weather.tape` has `weather.tape.blobs/<sha256>`; its line is `{"blob":"<sha256>","as":"b64","k":"answer"}`. Without its
-file such a line is refused.
+`weather.tape` has `weather.tape.blobs/<sha256>`; its line is `{"blob":"<sha256>","as":"b64","k":"answer"}`, out of a
+review's way. Without its file such a line is refused.
 """
 
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+from wiretape.events.core import json_text
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import ABSENT, as_object, dumps, parse
+from wiretape.events.core.json_text import ABSENT, as_object, dumps
+from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.tape import Reader
+
+from .sealed import BLOB, MARK, decode, spoilt
 
 __all__ = [
-    "BLOB",
     "LINE_BYTES_MAX",
+    "Recording",
     "apart",
     "folder_of",
+    "lines_of",
+    "load",
+    "parse",
     "read",
     "remove_strays",
     "strays",
@@ -31,9 +39,7 @@ __all__ = [
 
 #: GitHub hides longer lines, and no diff tool shows them well.
 LINE_BYTES_MAX: Final = 100_000
-#: How the line of a blob begins; no other line does.
-BLOB: Final = b'{"blob":'
-_LINE: Final = re.compile(rb'\{"blob":"([0-9a-f]{64})","as":"(data|raw|b64)",("k":.*)\}', re.DOTALL)
+_BLOB_LINE: Final = re.compile(rb'\{"blob":"([0-9a-f]{64})","as":"(data|raw|b64)",("k":.*)\}', re.DOTALL)
 #: Lines without bytes of a recording.
 _NO_RECORDS: Final = (b'{"k":"clock"', b'{"k":"fold"')
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
@@ -41,7 +47,65 @@ _NAME: Final = re.compile(r"[0-9a-f]{64}")
 _JOINED: Final = (b'{"k":"answer",', b'{"k":"uploaded",')
 
 
-# -- the lines --------------------------------------------------------------------------------------------------------
+class Recording(NamedTuple):
+    """A live tape's stream, or a sealed tape's conversation. A live tape has an empty header."""
+
+    header: Mapping[str, Any]
+    streams: Sequence[Sequence[Record]]
+
+
+def load(path: Path, *, verify: bool = True) -> Recording:
+    """Read a file with its blobs. Raises TapeError, which names the file and the place."""
+    try:
+        return parse(read(path), verify=verify)
+    except TapeError as error:
+        raise TapeError(f"{path}: {error}") from error
+
+
+def read(tape: Path) -> bytes:
+    """Return the bytes of a tape of any form. Raises OSError, and TapeError for a missing blob."""
+    folder = folder_of(tape)
+    return together(tape.read_bytes(), lambda name: (folder / name).read_bytes())
+
+
+def parse(data: bytes, *, verify: bool = True) -> Recording:
+    """Read the bytes of a file. A live tape may still grow: it is read up to its last complete record.
+
+    A sealed tape has as many streams as its header states: one cut short after a stream looks complete otherwise.
+    """
+    if data.startswith(MARK):
+        sealed = decode(data, verify=verify)
+        stated, found = sealed.header.get("streams"), len(sealed.streams)
+        if type(stated) is int and stated != found:
+            raise TapeError(
+                f"line 1: the header states {stated} streams, and the file has {found}: was it cut short? Record it "
+                f'again, or, if streams were taken out or added by hand, write "streams":{found} there'
+            )
+        return Recording(sealed.header, sealed.streams)
+    if reason := spoilt(data):
+        raise TapeError(reason)
+    reader = Reader()
+    records = reader.feed(data)
+    if reader.damage:
+        at, reason = reader.damage[0]
+        raise TapeError(f"byte {at}: {reason}")
+    if not records:
+        raise TapeError("no recording: neither a live tape nor a sealed one")
+    return Recording(NO_KEYS, [records])
+
+
+def lines_of(data: bytes, streams: Sequence[Sequence[Record]]) -> list[Mapping[int, int]]:
+    """Return the line of each record of each stream, from 1, by the record's number."""
+    if not data.startswith(MARK):
+        return [{record.n: record.n + 1 for record in records} for records in streams]
+    lines = decode(data, verify=False).lines
+    return [
+        dict(zip((record.n for record in records), places, strict=True))
+        for records, places in zip(streams, lines, strict=True)
+    ]
+
+
+# -- lines to blobs and back ------------------------------------------------------------------------------------------
 
 
 def apart(data: bytes) -> tuple[bytes, dict[str, bytes]]:
@@ -58,7 +122,7 @@ def apart(data: bytes) -> tuple[bytes, dict[str, bytes]]:
 
 
 def _bytes_of(line: bytes) -> bytes:
-    said = as_object(parse(line))
+    said = as_object(json_text.parse(line))
     return said["raw"].encode() if "raw" in said else base64.b64decode(said.get("b64", ""))
 
 
@@ -67,13 +131,13 @@ def _short(line: bytes, blobs: dict[str, bytes]) -> bytes:
         return line
     kind, at = "data", line.find(b',"data":')
     if at < 0:
-        said = as_object(parse(line))
+        said = as_object(json_text.parse(line))
         kind = next((name for name in ("raw", "b64") if isinstance(said.get(name), str)), "")
         at = line.rfind(b',"%b":' % kind.encode())
     if not kind or at < 0:
         return line
     held = line[at + len(kind) + len(',"":') : -1]
-    blob = held if kind == "data" else parse(held).encode() if kind == "raw" else base64.b64decode(held[1:-1])
+    blob = held if kind == "data" else _bytes_of(line)
     name = hashlib.sha256(blob).hexdigest()
     blobs[name] = blob
     return b'{"blob":"%b","as":"%b",%b}' % (name.encode(), kind.encode(), line[1:at])
@@ -89,7 +153,7 @@ def together(data: bytes, blob: Callable[[str], bytes]) -> bytes:
 
 def with_lf(data: bytes) -> bytes:
     """Undo the CRLF of a checkout: a line ends with a brace, so a CR after it is not ours."""
-    if data.startswith(b'{"wiretape":"sealed",') and b"\r" in data[: data.find(b"\n") + 1][-2:]:
+    if data.startswith(MARK) and b"\r" in data[: data.find(b"\n") + 1][-2:]:
         return data.replace(b"}\r\n", b"}\n")
     return data
 
@@ -97,7 +161,7 @@ def with_lf(data: bytes) -> bytes:
 def _whole(line: bytes, number: int, blob: Callable[[str], bytes]) -> bytes:
     if not line.startswith(BLOB):
         return line
-    found = _LINE.fullmatch(line)
+    found = _BLOB_LINE.fullmatch(line)
     if found is None:
         raise TapeError(f"line {number}: unknown form of a blob")
     try:
@@ -112,7 +176,7 @@ def _whole(line: bytes, number: int, blob: Callable[[str], bytes]) -> bytes:
 def _held(kind: bytes, raw: bytes, number: int) -> bytes:
     if kind == b"b64":
         return b'"%b"' % base64.b64encode(raw)
-    if kind == b"data" and b"\n" not in raw and parse(raw) is not ABSENT:
+    if kind == b"data" and b"\n" not in raw and json_text.parse(raw) is not ABSENT:
         return raw
     try:
         return dumps(raw.decode()) if kind == b"raw" else b""
@@ -120,19 +184,13 @@ def _held(kind: bytes, raw: bytes, number: int) -> bytes:
         raise TapeError(f"line {number}: its blob is not text") from None
 
 
-# -- the files --------------------------------------------------------------------------------------------------------
+# -- the files of blobs -----------------------------------------------------------------------------------------------
 
 
 def folder_of(tape: Path) -> Path:
     """Return the folder of a tape's blobs; for a link, next to the file it names."""
     tape = tape.resolve()
     return tape.with_name(tape.name + ".blobs")
-
-
-def read(tape: Path) -> bytes:
-    """Return the bytes of a tape of any form. Raises OSError, and TapeError for a missing blob."""
-    folder = folder_of(tape)
-    return together(tape.read_bytes(), lambda name: (folder / name).read_bytes())
 
 
 def write_blobs(tape: Path, blobs: Mapping[str, bytes]) -> None:
@@ -156,8 +214,7 @@ def remove_strays(tape: Path, data: bytes) -> None:
 def strays(tape: Path, data: bytes) -> Iterator[Path]:
     """Yield blobs that no line of the tape names."""
     folder = folder_of(tape)
-    lines = (as_object(parse(line)) for line in data.split(b"\n") if line.startswith(BLOB))
-    named = {line.get("blob") for line in lines if isinstance(line.get("blob"), str)}
+    named = [as_object(json_text.parse(line)).get("blob") for line in data.split(b"\n") if line.startswith(BLOB)]
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
         if _NAME.fullmatch(file.name) and file.name not in named:
             yield file

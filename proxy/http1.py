@@ -15,7 +15,7 @@ from wiretape.events.core.errors import LocalError
 from .http_headers import Header
 from .limits import CHUNK_BYTES_FREE, CHUNK_EXCESS_BYTES_MAX, HEAD_BYTES_MAX
 
-__all__ = ["PHRASES", "TOKEN", "Dechunker", "MalformedError", "chunk", "format_head", "parse_head"]
+__all__ = ["PHRASES", "TOKEN", "Dechunker", "MalformedError", "format_head", "parse_head"]
 
 PHRASES: Final = {status.value: status.phrase.encode("ascii") for status in HTTPStatus}
 #: What methods and header names consist of.
@@ -42,14 +42,15 @@ class MalformedError(Exception):
 def parse_head(block: bytes, *, lenient: bool = False) -> tuple[bytes, list[Header]] | None:
     """Split a head, without its final empty line, into its first line and its headers; None if it is malformed.
 
-    `lenient` accepts what upstreams are known to send: bare LF, folded values, control characters.
+    Names become lower case as ASGI wants them. `lenient` keeps them, and accepts what upstreams are known to send: bare
+    LF, folded values, control characters.
     """
     first, *lines = _LINE_END.split(block) if lenient else block.split(b"\r\n")
     headers: list[Header] = []
     for line in lines:
         if (_LENIENT if lenient else _STRICT).fullmatch(line):
             name, _, value = line.partition(b":")
-            headers.append((name, value.strip(b" \t")))
+            headers.append((name if lenient else name.lower(), value.strip(b" \t")))
         elif lenient and headers and _CONTINUED.fullmatch(line):
             name, value = headers[-1]
             headers[-1] = (name, value + b" " + line.strip(b" \t"))
@@ -65,11 +66,6 @@ def format_head(first_line: bytes, headers: Iterable[Header]) -> bytes:
     if lines.count(b"\n") != len(parts) or not _WRITTEN.fullmatch(lines):
         raise LocalError("a header has a forbidden character")  # never quoted: it may be a key
     return b"%b\r\n%b\r\n" % (first_line, lines)
-
-
-def chunk(data: bytes) -> bytes:
-    """Frame data as one chunk."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 class Dechunker:

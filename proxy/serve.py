@@ -197,7 +197,6 @@ async def _serve(
     """Serve the sockets; connections get a little longer than streams, so that each client receives its ending."""
     settings = ServerSettings(
         graceful_s=assembly.services.config.drain_s + SHUTDOWN_FLUSH_S,
-        h2c_offers="ignored",  # Java's HttpClient offers it with every request; it is served HTTP/1.1
         log=lambda line: assembly.services.log.warn("server", why=line),
         on_refused=assembly.metrics.refused,
     )

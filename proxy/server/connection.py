@@ -6,16 +6,22 @@ after a request are kept, up to a bound, and read as the next request when the r
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from math import inf
+from typing import Any, cast
 from urllib.parse import unquote
 
 import trio
 
 from ..http1 import MalformedError
-from ..limits import LEFT_LOOK_S, LOG_VALUE_CHARS_MAX, PIPELINED_BYTES_MAX
+from ..limits import (
+    CLIENT_IDLE_TIMEOUT_S,
+    LEFT_LOOK_S,
+    LOG_VALUE_CHARS_MAX,
+    PIPELINED_BYTES_MAX,
+    REQUEST_HEAD_TIMEOUT_S,
+)
 from .asgi import App
-from .client_socket import ClientSocket
-from .exchange import Exchange
+from .exchange import ClientSocket, Exchange
 from .request_head import HeadReader, Refusal, RequestHead, refusal_bytes
 
 __all__ = ["Connection"]
@@ -25,35 +31,28 @@ class Connection:
     """`run` it once; the socket is closed when it returns."""
 
     def __init__(
-        self,
-        app: App,
-        client: ClientSocket,
-        *,
-        log: Callable[[str], None],
-        on_refused: Callable[[int], None],
-        h2c_offers: Literal["refused", "ignored"] = "refused",
+        self, app: App, client: ClientSocket, *, log: Callable[[str], None], on_refused: Callable[[int], None]
     ) -> None:
         self._app = app
         self._client = client
         self._log = log
         self._on_refused = on_refused
-        self._heads = HeadReader(h2c_offers)
+        self._heads = HeadReader()
         self._exchange: Exchange | None = None
 
     async def run(self) -> None:
         """Serve until the connection is closed. Nothing that a client or an app does raises."""
         client = self._client
         try:
-            addresses = await client.open()
+            addresses = client.addresses()
             async with trio.open_nursery() as nursery:
-                if addresses is not None:
-                    await self._serve(nursery, addresses)
-                    if client.over:  # it lingers, or has ended
-                        await client.receive()
+                await self._serve(nursery, addresses)
+                if client.over:  # it lingers, or has ended
+                    await client.receive()
                 if self._exchange is not None:
                     self._exchange.leave()
-                await client.aclose()  # now, however long the app takes to notice
-        except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+                client.end()  # now, however long the app takes to notice
+        except* OSError:
             pass  # the client left while it was being accepted
         except* Exception as group:  # noqa: BLE001 - an error ends this connection, and nothing else
             self._log(f"a connection failed: {_said(group)}")
@@ -61,7 +60,7 @@ class Connection:
         finally:
             if self._exchange is not None:
                 self._exchange.abort()
-            await client.aclose()
+            client.end()
 
     def retire(self) -> None:
         """End after the response that is under way, which says so if its head is not sent yet; at once if none is."""
@@ -72,12 +71,12 @@ class Connection:
 
     async def _serve(self, nursery: trio.Nursery, addresses: tuple[Any, Any]) -> None:
         data: bytes | None = b""
-        self._client.expect_request()
+        self._client.expect(CLIENT_IDLE_TIMEOUT_S)
         while data is not None:
             head = await self._read_head(data)
             if head is None:
                 return
-            self._client.expect_nothing()
+            self._client.expect(inf)
             exchange = self._exchange = Exchange(head, self._client)
             nursery.start_soon(self._run_app, exchange, self._scope(head, exchange, addresses))
             data = await self._read_on(exchange, head.rest)
@@ -95,7 +94,7 @@ class Connection:
             if head is not None:
                 return head
             if self._heads.started and not started:
-                self._client.expect_head()
+                self._client.expect(REQUEST_HEAD_TIMEOUT_S)
             data = await self._client.receive()
             if not data:
                 return None
@@ -149,7 +148,7 @@ class Connection:
             "asgi": {"spec_version": "2.1", "version": "3.0"},
             "http_version": head.http_version,
             "method": head.method,
-            "scheme": "https" if self._client.tls else "http",
+            "scheme": "http",
             "path": unquote(path.decode("ascii")),
             "raw_path": path,
             "query_string": query,

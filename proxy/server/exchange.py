@@ -1,25 +1,200 @@
-"""One request and its response: ASGI's `receive` and `send` over a client's socket."""
+"""One client's socket, and the exchanges on it: ASGI's `receive` and `send` for one request and its response.
 
+A send that is cancelled, late or fails aborts the connection, and every later send does nothing: nothing ever follows
+a piece that was sent in part. Deadlines belong to the reaper, because a cancel scope for each send costs 8 us.
+"""
+
+import select
+import socket
+import struct
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from math import inf
 from typing import Any, Final, Literal
 
 import trio
 
 from wiretape.events.core.errors import LocalError
 
-from ..http1 import PHRASES, Dechunker, chunk, format_head
-from ..limits import BODY_AHEAD_BYTES_MAX, LEFT_LOOK_S
-from .client_socket import ClientSocket
+from ..http1 import PHRASES, Dechunker, format_head
+from ..limits import (
+    BODY_AHEAD_BYTES_MAX,
+    CLIENT_IDLE_TIMEOUT_S,
+    LEFT_LOOK_S,
+    LINGER_TIMEOUT_S,
+    RECEIVE_BYTES_MAX,
+    SENDS_A_TURN,
+    WRITE_TIMEOUT_S,
+)
+from .reaper import Reaper, together
 from .request_head import Refusal, RequestHead, refusal_bytes
 
-__all__ = ["Exchange"]
+__all__ = ["ClientSocket", "Exchange"]
 
+#: trio's socket holds the standard library's under this name; a contract test pins it.
+_RAW: Final = "_sock"
+_RESET: Final = struct.pack("ii", 1, 0)
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 #: Headers of a response that only the server sets.
 _FRAMING_HEADERS: Final = frozenset({b"connection", b"transfer-encoding", b"upgrade"})
 
 _Framing = Literal["chunked", "length", "close", "none"]
+
+
+class ClientSocket:
+    """The socket of one client: reads, writes, deadlines, and the ways in which it ends."""
+
+    def __init__(self, stream: trio.SocketStream, reaper: Reaper) -> None:
+        self.over = False
+        """Nothing more is sent."""
+        self._stream = stream
+        self._socket = stream.socket
+        self._raw: socket.socket = getattr(stream.socket, _RAW)
+        self._reaper = reaper
+        self._sending = trio.Lock()
+        self._send_by = self._end_by = inf
+        self._sends_without_wait = 0
+        self._check_once = partial(_check, weakref.ref(self), again=False)
+        reaper.watch(partial(_check, weakref.ref(self), again=True), _next_check(trio.current_time()))
+
+    def addresses(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """Return the addresses of the client and of this server; raise OSError if the client has left."""
+        return self._socket.getpeername()[:2], self._socket.getsockname()[:2]
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def receive(self) -> bytes:
+        """Return one read, empty when the client has left or the connection has ended.
+
+        While the connection lingers, what still comes is dropped.
+        """
+        while True:
+            try:
+                data = bytes(await self._stream.receive_some(RECEIVE_BYTES_MAX))
+            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+                return b""  # reset, or closed by us
+            if not (data and self.over):
+                return data
+
+    def peer_left(self) -> bool:
+        """Look for the end of the client's stream past everything that is not read yet."""
+        if self._raw.fileno() < 0:
+            return self.over
+        look = select.poll()
+        look.register(self._raw, select.POLLRDHUP)
+        return bool(look.poll(0))
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    async def send(self, data: bytes) -> bool:
+        """Send all bytes, or abort the connection; do nothing once it is over. Concurrent sends keep their order.
+
+        Return whether it was sent.
+        """
+        if self._sends_without_wait >= SENDS_A_TURN:  # before the send: a cancelled call has sent nothing
+            self._sends_without_wait = 0
+            await trio.lowlevel.checkpoint()
+        if self.over:
+            await trio.lowlevel.checkpoint()
+        elif self._sending.locked():
+            await self._send_waiting(memoryview(data))
+        else:
+            self._sends_without_wait += 1
+            try:
+                sent = self._raw.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.abort()
+                return False
+            if sent < len(data):
+                await self._send_waiting(memoryview(data)[sent:])
+        return not self.over
+
+    def send_now(self, data: bytes) -> None:
+        """Send without waiting; abort the connection if it cannot take everything."""
+        if self.over:
+            return
+        with suppress(OSError):
+            if not self._sending.locked() and self._raw.send(data) == len(data):
+                return
+        self.abort()
+
+    async def _send_waiting(self, rest: memoryview) -> None:
+        try:
+            async with self._sending:
+                try:
+                    while rest and not self.over:
+                        self._send_by = trio.current_time() + WRITE_TIMEOUT_S
+                        await self._stream.wait_send_all_might_not_block()
+                        with suppress(BlockingIOError):
+                            rest = rest[self._raw.send(rest) :]
+                finally:
+                    self._send_by = inf
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            self.abort()
+        except BaseException:
+            self.abort()
+            raise
+
+    # -- ending -------------------------------------------------------------------------------------------------------
+
+    def expect(self, within_s: float) -> None:
+        """End the connection if nothing changes this within so many seconds."""
+        self._end_by = trio.current_time() + within_s
+        if within_s < CLIENT_IDLE_TIMEOUT_S:
+            self._reaper.watch(self._check_once, self._end_by)
+
+    def end(self) -> None:
+        """Close the connection. A send that is under way makes it an abort."""
+        self.over = True
+        if self._sending.locked():
+            self.abort()
+        self._socket.close()
+
+    def linger(self) -> None:
+        """Say that nothing more is sent, and close a little later: an earlier close would reset the connection if the
+        client is still sending, and the reset would overtake the response.
+        """
+        if self.over:
+            return
+        self.over = True
+        self.expect(LINGER_TIMEOUT_S)
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.abort()
+
+    def abort(self) -> None:
+        """Reset the connection; everything that waits on it wakes up."""
+        self.over = True
+        with suppress(OSError):  # the client was faster, or it is closed already
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._socket.close()
+
+    def check_deadlines(self, now: float) -> float | None:
+        """End what is late; return when to check again."""
+        if self._send_by <= now:
+            self.abort()
+        elif self._end_by <= now:
+            self.end()
+        else:
+            return min(_next_check(now), self._send_by, self._end_by)
+        return None
+
+
+def _next_check(now: float) -> float:
+    return together(now, now + min(WRITE_TIMEOUT_S, CLIENT_IDLE_TIMEOUT_S))
+
+
+def _check(reference: weakref.ref[ClientSocket], now: float, *, again: bool) -> float | None:
+    """Let the reaper check a socket without keeping it alive."""
+    client = reference()
+    at = None if client is None else client.check_deadlines(now)
+    return at if again else None
 
 
 class Exchange:
@@ -47,7 +222,7 @@ class Exchange:
         self._framing: _Framing | None = None
         self._response_left = 0
 
-    # The connection's side
+    # -- the connection's side ----------------------------------------------------------------------------------------
 
     async def feed(self, data: bytes) -> bytes:
         """Take what was read of the body, and wait while the app has enough; return what came after the body.
@@ -99,7 +274,7 @@ class Exchange:
             self._client.linger()
         self.abort()
 
-    # The app's side
+    # -- the app's side -----------------------------------------------------------------------------------------------
 
     def on_left(self, callback: Callable[[], None] | None) -> None:
         """Implement ClientConnection."""
@@ -145,15 +320,14 @@ class Exchange:
         kind, data, more = message["type"], message.get("body", b""), message.get("more_body", False)
         if kind == "http.response.start" and not self._framing:
             framing, self._response_left, head = self._response_head(message["status"], message.get("headers", ()))
-            gone = not await self._client.send(head)
-            self._framing = framing
-            if gone:
+            if not await self._client.send(head):
                 self.leave()
+            self._framing = framing
             return
         if kind != "http.response.body" or not self._framing or self.over:
             raise LocalError(f"the app sent an unexpected {kind}")
         if self._framing == "chunked":
-            data = (chunk(data) if data else b"") + (b"" if more else _LAST_CHUNK)
+            data = (b"%x\r\n%b\r\n" % (len(data), data) if data else b"") + (b"" if more else _LAST_CHUNK)
         elif self._framing == "none":
             data = b""
         elif self._framing == "length":
@@ -169,10 +343,16 @@ class Exchange:
 
     def _response_head(self, status: int, headers: Any) -> tuple[_Framing, int, bytes]:
         """Return how the body is framed, its length where that is given, and the head."""
-        sent = [header for header in headers if header[0].lower() not in _FRAMING_HEADERS]
-        if any(name.lower() == b"connection" and b"close" in value.lower() for name, value in headers):
-            self.keep_alive = False
-        length = next((int(value) for name, value in sent if name.lower() == b"content-length"), None)
+        sent: list[tuple[bytes, bytes]] = []
+        length: int | None = None
+        for name, value in headers:
+            lower = name.lower()
+            if lower == b"connection" and b"close" in value.lower():
+                self.keep_alive = False
+            elif lower == b"content-length" and length is None:
+                length = int(value)
+            if lower not in _FRAMING_HEADERS:
+                sent.append((name, value))
         bodiless = status in {204, 304}
         framing: _Framing = "length"
         if length is None:
@@ -185,13 +365,13 @@ class Exchange:
             sent.append((b"Connection", b"close"))
         return framing, length or 0, format_head(b"HTTP/1.1 %d %b" % (status, PHRASES.get(status, b"")), sent)
 
-    # Both
+    # -- both ---------------------------------------------------------------------------------------------------------
 
     def _complete(self) -> None:
         """Go on to the next request, or end the connection. Nothing here waits, so nothing can come in between."""
         self._finish()
         if self.keep_alive and self.request_whole:
-            self._client.expect_request()
+            self._client.expect(CLIENT_IDLE_TIMEOUT_S)
         elif self.request_whole:
             self._client.end()
         else:

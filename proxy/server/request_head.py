@@ -6,12 +6,12 @@ how requests are smuggled past a proxy.
 
 import re
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from wiretape.events.core.json_text import dumps
 
 from ..http1 import PHRASES, TOKEN, format_head, parse_head
-from ..http_headers import Header
+from ..http_headers import Headers
 from ..limits import HEAD_BYTES_MAX, HEADERS_MAX
 
 __all__ = ["HeadReader", "Refusal", "RequestHead", "refusal_bytes"]
@@ -42,7 +42,7 @@ class RequestHead:
     method: str
     target: bytes
     http_version: str
-    headers: list[Header]
+    headers: Headers
     length: int | None
     """Of the body; None if it is chunked."""
     expects_continue: bool
@@ -54,10 +54,9 @@ class RequestHead:
 class HeadReader:
     """A buffer for one request head at a time: `feed` it until it returns something."""
 
-    def __init__(self, h2c_offers: Literal["refused", "ignored"] = "refused") -> None:
+    def __init__(self) -> None:
         self.started = False
         """A part of a head was received."""
-        self._h2c_offers = h2c_offers
         self._data = bytearray()
         self._scanned = 0
 
@@ -101,41 +100,29 @@ class HeadReader:
             return Refusal(400, "The request target is not a path.")
         if parsed is None:
             return Refusal(400, "A header is folded, has no name or contains a control character.")
-        headers = [(name.lower(), value) for name, value in parsed[1]]
-        single: dict[bytes, bytes] = {}
-        for name, value in headers:
-            if name in single and name in _ONCE:
-                return Refusal(400, f"The header {name.decode('ascii')} is given twice.")
-            single[name] = value
-        old = minor == b"0"
-        refusal = _framing_refusal(single, old=old) or self._meaning_refusal(single)
+        headers, old = Headers(parsed[1]), minor == b"0"
+        refusal = _headers_refusal(headers, old=old)
         if refusal is not None:
             return refusal
-        options = [option for name, value in headers if name == b"connection" for option in value.lower().split(b",")]
+        options = [option.strip() for option in b",".join(headers.all(b"connection")).lower().split(b",")]
         return RequestHead(
             method=method.decode("ascii"),
             target=target,
             http_version="1.0" if old else "1.1",
             headers=headers,
-            length=None if b"transfer-encoding" in single else int(single.get(b"content-length", b"0")),
-            expects_continue=b"expect" in single and not old,
-            keep_alive=not old and b"close" not in [option.strip() for option in options],
+            length=None if b"transfer-encoding" in headers else int(headers.get(b"content-length", b"0")),
+            expects_continue=b"expect" in headers and not old,
+            keep_alive=not old and b"close" not in options,
             rest=rest,
         )
 
-    def _meaning_refusal(self, single: dict[bytes, bytes]) -> Refusal | None:
-        if not _HOST.fullmatch(single.get(b"host", b"")):
-            return Refusal(400, "The header host is not the name of a host.")
-        if single.get(b"expect", b"100-continue").lower() != b"100-continue":
-            return Refusal(417, "The only supported expectation is 100-continue.")
-        upgrade = single.get(b"upgrade", b"").lower()
-        if upgrade and not (upgrade == b"h2c" and self._h2c_offers == "ignored"):
-            return Refusal(501, "Upgrades are not supported, neither to clear-text HTTP/2 nor to WebSocket.")
-        return None
 
-
-def _framing_refusal(single: dict[bytes, bytes], *, old: bool) -> Refusal | None:
-    length, coding = single.get(b"content-length"), single.get(b"transfer-encoding")
+def _headers_refusal(headers: Headers, *, old: bool) -> Refusal | None:
+    names = headers.names()
+    for name in _ONCE:
+        if names.count(name) > 1:
+            return Refusal(400, f"The header {name.decode('ascii')} is given twice.")
+    length, coding = headers.get(b"content-length", None), headers.get(b"transfer-encoding", None)
     if coding is not None:
         if length is not None:
             return Refusal(400, "The request has both a content length and a transfer encoding.")
@@ -145,8 +132,15 @@ def _framing_refusal(single: dict[bytes, bytes], *, old: bool) -> Refusal | None
             return Refusal(501, "The only supported transfer encoding is chunked.")
     if length is not None and not _LENGTH.fullmatch(length):
         return Refusal(400, "The header content-length is not a number.")
-    if b"host" not in single and not old:
+    if b"host" not in names and not old:
         return Refusal(400, "The header host is missing.")
+    if not _HOST.fullmatch(headers.get(b"host")):
+        return Refusal(400, "The header host is not the name of a host.")
+    if headers.get(b"expect", b"100-continue").lower() != b"100-continue":
+        return Refusal(417, "The only supported expectation is 100-continue.")
+    # Java's HttpClient offers h2c with every request; it is served HTTP/1.1.
+    if headers.get(b"upgrade").lower() not in (b"", b"h2c"):
+        return Refusal(501, "Upgrades are not supported.")
     return None
 
 

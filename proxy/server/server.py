@@ -5,11 +5,9 @@ It has no lifespan, because the app needs none, and no HTTP/2.
 
 import errno
 import socket
-import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from typing import Any, Final
 
 import trio
 
@@ -22,8 +20,8 @@ from ..limits import (
     TCP_USER_TIMEOUT_MS,
 )
 from .asgi import App
-from .client_socket import ClientSocket, Stream, Timeouts
 from .connection import Connection
+from .exchange import ClientSocket
 from .reaper import Reaper
 
 __all__ = ["BindError", "Server", "ServerSettings", "listening", "serve"]
@@ -44,12 +42,8 @@ def _silent(_: object) -> None:
 class ServerSettings:
     """The settings of one server."""
 
-    timeouts: Timeouts = field(default_factory=Timeouts)
     graceful_s: float = SHUTDOWN_DRAIN_S + SHUTDOWN_GRACE_S
     """How long responses may go on after a shutdown began; then they are cancelled."""
-    certfile: Path | None = None
-    keyfile: Path | None = None
-    h2c_offers: Literal["refused", "ignored"] = "refused"
     log: Callable[[str], None] = _silent
     """Called with one line, without a line end."""
     on_refused: Callable[[int], None] = _silent
@@ -108,13 +102,11 @@ class Server:
         self._reaper = reaper
         self._connections: set[Connection] = set()
 
-    async def handle(self, stream: Stream) -> None:
+    async def handle(self, stream: trio.SocketStream) -> None:
         """Serve one connection, from its first byte to its close."""
         settings = self.settings
-        client = ClientSocket(stream, self._reaper, settings.timeouts)
-        connection = Connection(
-            self._app, client, log=settings.log, on_refused=settings.on_refused, h2c_offers=settings.h2c_offers
-        )
+        client = ClientSocket(stream, self._reaper)
+        connection = Connection(self._app, client, log=settings.log, on_refused=settings.on_refused)
         self._connections.add(connection)
         try:
             await connection.run()
@@ -140,14 +132,12 @@ async def serve(
 
     It starts with the URLs that it serves. The reaper must run.
     """
-    context = _tls(settings)
     server = Server(app, settings, reaper)
-    scheme = "http" if context is None else "https"
     async with trio.open_nursery() as connections:
         async with trio.open_nursery() as accepting:
             for sock in sockets:
-                accepting.start_soon(_accept, sock, context, server, connections)
-            task_status.started([f"{scheme}://{_authority(sock)}" for sock in sockets])
+                accepting.start_soon(_accept, sock, server, connections)
+            task_status.started([f"http://{_authority(sock)}" for sock in sockets])
             await shutdown.wait()
             accepting.cancel_scope.cancel()
         connections.cancel_scope.deadline = trio.current_time() + settings.graceful_s
@@ -159,20 +149,7 @@ def _authority(sock: socket.socket) -> str:
     return f"[{host}]:{port}" if sock.family == socket.AF_INET6 else f"{host}:{port}"
 
 
-def _tls(settings: ServerSettings) -> ssl.SSLContext | None:
-    if settings.certfile is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    context.set_alpn_protocols(["http/1.1"])
-    context.load_cert_chain(settings.certfile, settings.keyfile)
-    return context
-
-
-async def _accept(
-    sock: socket.socket, context: ssl.SSLContext | None, server: Server, connections: trio.Nursery
-) -> None:
+async def _accept(sock: socket.socket, server: Server, connections: trio.Nursery) -> None:
     logged_at = float("-inf")
     async with trio.SocketListener(trio.socket.from_stdlib_socket(sock)) as listener:
         while True:
@@ -185,8 +162,4 @@ async def _accept(
                     server.settings.log(f"Cannot accept connections: {exc.strerror or exc}")
                 await trio.sleep(ACCEPT_RETRY_S)
                 continue
-            if context is None:
-                connections.start_soon(server.handle, stream)
-            else:
-                # Not "https_compatible": a response that lasts until the close is whole only if TLS says goodbye.
-                connections.start_soon(server.handle, trio.SSLStream(stream, context, server_side=True))
+            connections.start_soon(server.handle, stream)

@@ -17,7 +17,7 @@ import trio
 
 from wiretape.events.core.errors import LocalError
 
-from ..http1 import TOKEN, Dechunker, MalformedError, chunk, format_head, parse_head
+from ..http1 import TOKEN, Dechunker, MalformedError, format_head, parse_head
 from ..http_headers import Header
 from ..limits import (
     DRAIN_BYTES_MAX,
@@ -255,7 +255,7 @@ class Exchange:
     def _framed(self, data: bytes) -> bytes:
         """Return a piece of the request's body as it is sent."""
         if self._request_left is None:
-            return chunk(data) if data else b""
+            return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
         self._request_left -= len(data)
         if self._request_left < 0:
             raise LocalError("a request's body is longer than its content-length")

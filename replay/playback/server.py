@@ -106,7 +106,7 @@ class _Reader:
 
     async def request(self) -> Request | None:
         """Return the next request, or None if the client left. Raise _RefusedError."""
-        heads = HeadReader(h2c_offers="ignored")
+        heads = HeadReader()
         while True:
             data = self._take()
             head = heads.feed(data if heads.started else data.lstrip(b"\r\n"))  # empty lines after a body, also bare LF
@@ -122,7 +122,7 @@ class _Reader:
             await self._stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._early[:0] = head.rest
         body = await self._body(head)
-        return Request(head.method.encode(), head.target, head.headers, body, head.http_version.encode())
+        return Request(head.method.encode(), head.target, tuple(head.headers), body, head.http_version.encode())
 
     async def _body(self, head: RequestHead) -> bytes:
         body, chunks = bytearray(), Dechunker()

@@ -307,7 +307,6 @@ WRONG: Final[dict[str, tuple[str, bytes, int]]] = {
     "CR in a header": ("C19", with_lines("X-A: b\rX-B: c"), 400),
     "LF in a header": ("C19", with_lines("X-A: b\nX-B: c"), 400),
     "a path with a space": ("C19", post(path="/v1/chat completions"), 400),
-    "h2c": ("C26", with_lines("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"), 501),
     "a web socket": ("C26", with_lines("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"), 501),
     "the preface of HTTP/2": ("C26", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
 }

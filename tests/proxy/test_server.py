@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.support.http import Client, asking, connected, request
 from wiretape.proxy.limits import BODY_AHEAD_BYTES_MAX, PIPELINED_BYTES_MAX, SENDS_A_TURN
-from wiretape.proxy.server.client_socket import ClientSocket
+from wiretape.proxy.server.exchange import ClientSocket
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -571,13 +571,13 @@ async def test_retiring_ends_idle_connections_and_lets_responses_finish(autojump
 
 async def test_nothing_keeps_a_closed_connection_alive(autojump_clock: MockClock, monkeypatch: Any) -> None:
     made: list[weakref.ref[ClientSocket]] = []
-    born = ClientSocket.open
+    born = ClientSocket.addresses
 
-    async def opened(self: ClientSocket) -> Any:
+    def opened(self: ClientSocket) -> Any:
         made.append(weakref.ref(self))
-        return await born(self)
+        return born(self)
 
-    monkeypatch.setattr(ClientSocket, "open", opened)
+    monkeypatch.setattr(ClientSocket, "addresses", opened)
     async with asking(hello, CLOSING) as client:
         await client.response()
         await wait_all_tasks_blocked()

@@ -3,7 +3,6 @@
 import os
 import resource
 import socket
-import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,10 +11,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tests.proxy.certificates import authority, needs_openssl, server_context
 from tests.support.http import request
 from wiretape.proxy.limits import TCP_USER_TIMEOUT_MS
-from wiretape.proxy.server.client_socket import Timeouts
 from wiretape.proxy.server.reaper import Reaper
 from wiretape.proxy.server.server import BindError, ServerSettings, listening, serve
 
@@ -110,26 +107,6 @@ async def _closed_s() -> float:
     return took_s
 
 
-async def test_stalled_reader_is_reset_at_write_timeout() -> None:
-    left = trio.Event()
-
-    async def app(_scope: Any, receive: Any, send: Any) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(endless, None, None, send)
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            left.set()
-            nursery.cancel_scope.cancel()
-
-    settings = ServerSettings(timeouts=Timeouts(write_s=0.3))
-    async with serving(app, settings) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
-        await client.send_all(request())
-        with trio.fail_after(1.3):
-            await left.wait()
-        with pytest.raises(trio.BrokenResourceError):
-            await said(client)
-
-
 def test_accepted_sockets_inherit_user_timeout() -> None:
     (sock,) = listening("127.0.0.1", 0)
     with sock, socket.create_connection(sock.getsockname()):
@@ -215,72 +192,6 @@ async def test_without_descriptors_accepting_pauses_and_logs_once_a_second() -> 
             await client.send(request("GET", "/", "Connection: close"))
             assert (await said(trio.SocketStream(client))).endswith(b"hello")
             client.close()
-
-
-@needs_openssl
-async def test_tls_offers_http1_only() -> None:
-    server_context()
-    folder = authority().parent
-    settings = ServerSettings(certfile=folder / "good.pem", keyfile=folder / "good.key")
-    offering = ssl.create_default_context(cafile=authority())
-    offering.set_alpn_protocols(["h2", "http/1.1"])
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        assert scope["scheme"] == "https"
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        for _ in range(3):
-            await send({"type": "http.response.body", "body": b"a" * 50_000, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-    async with serving(app, settings) as (port, _, _):
-        client = await trio.open_ssl_over_tcp_stream("127.0.0.1", port, ssl_context=offering)
-        async with client:
-            await client.do_handshake()
-            assert client.selected_alpn_protocol() == "http/1.1"
-            await client.send_all(request())
-            received = b""
-            while not received.endswith(b"\r\n0\r\n\r\n"):
-                received += await client.receive_some()
-            await client.send_all(request("GET", "/", "Connection: close"))
-            assert (await said(client)).count(b"a" * 50_000) == 3  # and TLS said goodbye, or this raises
-
-
-@needs_openssl
-async def test_client_without_tls_handshake_is_closed() -> None:
-    server_context()
-    folder = authority().parent
-    settings = ServerSettings(certfile=folder / "good.pem", keyfile=folder / "good.key", timeouts=Timeouts(head_s=0.2))
-    async with serving(hello, settings) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
-        assert await said(client) == b""
-
-
-@needs_openssl
-@pytest.mark.parametrize("stalls", [False, True], ids=["torn", "stalled"])
-async def test_torn_or_stalled_tls_client_ends_in_time(stalls: bool) -> None:
-    server_context()
-    folder = authority().parent
-    settings = ServerSettings(
-        certfile=folder / "good.pem", keyfile=folder / "good.key", timeouts=Timeouts(write_s=0.3, linger_s=0.2)
-    )
-    ended = trio.Event()
-
-    async def app(_scope: Any, receive: Any, send: Any) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(endless, None, None, send)
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            nursery.cancel_scope.cancel()
-        ended.set()
-
-    async with serving(app, settings) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as transport:
-        client = trio.SSLStream(transport, ssl.create_default_context(cafile=authority()), server_hostname="127.0.0.1")
-        await client.do_handshake()
-        await client.send_all(request())
-        await client.receive_some()
-        if not stalls:
-            await transport.aclose()
-        with trio.fail_after(1.5):
-            await ended.wait()
 
 
 def test_trio_keeps_its_socket_under_the_private_name_used_here() -> None:

@@ -15,7 +15,22 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import parse_block
 
-__all__ = ["DONE", "HEAD", "Run", "call", "chunk", "finish", "frame", "run", "sse", "tape", "text"]
+__all__ = [
+    "DONE",
+    "HEAD",
+    "Run",
+    "begin",
+    "call",
+    "call_entry",
+    "chunk",
+    "finish",
+    "frame",
+    "run",
+    "sse",
+    "tape",
+    "text",
+    "tool_calls",
+]
 
 DONE = b"data: [DONE]\n\n"
 HEAD: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}
@@ -199,10 +214,27 @@ def text(content: Any, *, role: bool = False, index: int = 0) -> bytes:
 
 
 def call(*, role: bool = False, choice: int = 0, **entry: Any) -> bytes:
-    """One entry of `tool_calls`; the members `name` and `arguments` stand in its function."""
+    """A frame with one entry of `tool_calls`; the members `name` and `arguments` go into its function."""
     function = {key: entry.pop(key) for key in ("name", "arguments") if key in entry}
-    delta: dict[str, Any] = {"role": "assistant"} if role else {}
-    return frame({**delta, "tool_calls": [{**entry, "function": function} if function else entry]}, None, choice)
+    return tool_calls({**entry, "function": function} if function else entry, role=role, index=choice)
+
+
+def begin(
+    call_id: Any, name: Any, arguments: Any = "", index: Any = 0, *, role: bool = False, choice: int = 0, **more: Any
+) -> bytes:
+    """The start of a call; `more` are members of its entry."""
+    return tool_calls(call_entry(call_id, name, arguments, index, **more), role=role, index=choice)
+
+
+def call_entry(call_id: Any, name: Any, arguments: Any = "", index: Any = 0, **more: Any) -> dict[str, Any]:
+    """One entry of `tool_calls`; without an index where that is None."""
+    place = {} if index is None else {"index": index}
+    return {**place, "id": call_id, "type": "function", **more, "function": {"name": name, "arguments": arguments}}
+
+
+def tool_calls(*entries: Any, reason: str | None = None, role: bool = False, index: int = 0, **extra: Any) -> bytes:
+    """A frame with these entries of `tool_calls`."""
+    return frame({**({"role": "assistant"} if role else {}), "tool_calls": list(entries)}, reason, index, **extra)
 
 
 def finish(reason: str | None = "stop", index: int = 0) -> bytes:

@@ -16,9 +16,10 @@ __all__ = ["ASKED_FOR_USAGE", "Row", "after", "check", "dropped", "error", "malf
 
 ASKED_FOR_USAGE: dict[str, Any] = {"stream": True, "model": "m", "stream_options": {"include_usage": True}}
 
-#: Name, number of the frame that came (from 0, the end after the last), and the path and key of the member; the path is
-#: empty for whole frames and notes.
+#: Name, number of the frame that came (from 0, the end after the last), and the path and key of the member: empty for
+#: whole frames and notes, and shortened by `SHORT`.
 Entry = tuple[str, int, str]
+SHORT = {"choices.0.delta.tool_calls.0.": "call.", "choices.0.delta.": "delta.", "choices.0.": "choice."}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,8 @@ class Row:
     thought: str = ""
     #: Id, name, arguments, state at the end.
     calls: list[tuple[str, str, str, str]] = field(default_factory=list[tuple[str, str, str, str]])
-    finish: tuple[str, ...] = ("stop",)
+    #: Without one: `tool_calls` where there are calls, else `stop`.
+    finish: tuple[str, ...] | None = None
     usage: dict[str, Any] | None = None
     ending: str = "completed"
     flags: tuple[str, ...] = ()
@@ -58,7 +60,9 @@ def check(row: Row) -> None:
     objects = {id(frame) for frame in result.sent}
     assert all(id(frames[frame].raw) in objects for frame in row.sent if isinstance(frame, int))
     assert entries(result) == row.ledger
-    assert meaning(result) == (row.text, row.thought, row.calls, row.finish, row.usage)
+    usual = ("tool_calls",) if row.calls else ("stop",)
+    finished = usual if row.finish is None else row.finish
+    assert meaning(result) == (row.text, row.thought, row.calls, finished, row.usage)
     assert (result.ended.ending, result.ended.flags) == (row.ending, row.flags)
     assert emit(row.tape(reads=1)) == result.out
     assert emit(row.tape(reads=7)) == result.out
@@ -66,15 +70,15 @@ def check(row: Row) -> None:
 
 def entries(result: Run) -> list[Entry]:
     """The ledger in the form of a row."""
-    return [
-        (entry.repair, entry.n - 2, ".".join(map(str, (*entry.path, entry.key))) if entry.key is not None else "")
-        for entry in result.ledger
-    ]
+    found: list[Entry] = []
+    for entry in result.ledger:
+        path = "" if entry.key is None else ".".join(map(str, (*entry.path, entry.key)))
+        long = next((prefix for prefix in SHORT if path.startswith(prefix)), "")
+        found.append((entry.repair, entry.n - 2, SHORT.get(long, "") + path.removeprefix(long)))
+    return found
 
 
-def meaning(
-    result: Run,
-) -> tuple[str, str, list[tuple[str, str, str, str]], tuple[str, ...], dict[str, Any] | None]:
+def meaning(result: Run) -> tuple[str, str, list[tuple[str, str, str, str]], tuple[str, ...], dict[str, Any] | None]:
     """What the events say, in the fields of a row."""
     calls = [(call.id, call.name, call.arguments, call.state.value) for call in result.wire.calls()]
     usages = [event.counts for event in result.events if isinstance(event, Usage)]

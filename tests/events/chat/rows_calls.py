@@ -1,38 +1,32 @@
 """Rows 1 to 31 of the dialect catalogue, all cases synthetic: tool calls."""
 
 from tests.events.chat.rows import Row, after, dropped, malformed, tools
-from tests.support.chat import DONE, call, chunk, finish, frame, sse, text
+from tests.support.chat import DONE, begin, call, call_entry, chunk, finish, frame, sse, text, tool_calls
 
 __all__ = ["ROWS"]
 
 CALLS = finish("tool_calls")
 ROLE = frame({"role": "assistant", "content": ""})
-START = call(role=True, index=0, id="a", type="function", name="f", arguments="")
+START = begin("a", "f", role=True)
 HALF = call(index=0, arguments='{"x":')
 REST = call(index=0, arguments="1}")
-WHOLE = call(role=True, index=0, id="a", type="function", name="f", arguments='{"x":1}')
+WHOLE = begin("a", "f", '{"x":1}', role=True)
 F = ("a", "f", '{"x":1}', "running")
 
 
 def own_call(index: int, call_id: str, name: str, arguments: str) -> bytes:
     """A start in a frame of ours."""
-    return frame(
-        {
-            "tool_calls": [
-                {"index": index, "id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-            ]
-        }
-    )
+    return tool_calls(call_entry(call_id, name, arguments, index))
 
 
 def empty_arguments(index: int = 0) -> bytes:
     """The `{}` of a call that ended without a byte of arguments."""
-    return frame({"tool_calls": [{"index": index, "function": {"arguments": "{}"}}]})
+    return tool_calls({"index": index, "function": {"arguments": "{}"}})
 
 
 def named(frame_index: int, call_id: str, name: str = "f", arguments: str = "") -> bytes:
     """A start at an index, behind the role."""
-    return call(index=frame_index, id=call_id, type="function", name=name, arguments=arguments)
+    return begin(call_id, name, arguments, frame_index)
 
 
 IDENTITY = [
@@ -41,43 +35,34 @@ IDENTITY = [
         came=[call(role=True, index=0, type="function", name="f", arguments=""), HALF, REST, CALLS, DONE],
         sent=[call(role=True, id="call_s1_0_0", index=0, type="function", name="f", arguments=""), 1, 2, 3, 4],
         calls=[("call_s1_0_0", "f", '{"x":1}', "running")],
-        finish=("tool_calls",),
-        ledger=[("call_id", 0, "choices.0.delta.tool_calls.0.id")],
+        ledger=[("call_id", 0, "call.id")],
     ),
     Row(
         id="Q1 two calls without ids get two ids, and neither is one that the upstream gave",
         came=[
-            call(role=True, index=0, id="call_s1_0_1", type="function", name="f", arguments='{"x":1}'),
-            call(index=1, id=None, type="function", name="g", arguments='{"y":2}'),
-            call(index=2, id="", type="function", name="h", arguments='{"z":3}'),
+            begin("call_s1_0_1", "f", '{"x":1}', role=True),
+            begin(None, "g", '{"y":2}', 1),
+            begin("", "h", '{"z":3}', 2),
             CALLS,
             DONE,
         ],
-        sent=[
-            0,
-            call(index=1, id="call_s1_0_1_", type="function", name="g", arguments='{"y":2}'),
-            call(index=2, id="call_s1_0_2", type="function", name="h", arguments='{"z":3}'),
-            3,
-            4,
-        ],
+        sent=[0, begin("call_s1_0_1_", "g", '{"y":2}', 1), begin("call_s1_0_2", "h", '{"z":3}', 2), 3, 4],
         calls=[
             ("call_s1_0_1", "f", '{"x":1}', "running"),
             ("call_s1_0_1_", "g", '{"y":2}', "running"),
             ("call_s1_0_2", "h", '{"z":3}', "running"),
         ],
-        finish=("tool_calls",),
-        ledger=[("call_id", 1, "choices.0.delta.tool_calls.0.id"), ("call_id", 2, "choices.0.delta.tool_calls.0.id")],
+        ledger=[("call_id", 1, "call.id"), ("call_id", 2, "call.id")],
     ),
     Row(
         id="Q2 continuations carry an empty id and an empty name: neither goes out",
         came=[START, call(index=0, id="", type="", name="", arguments='{"x":'), REST, CALLS, DONE],
         sent=[0, HALF, 2, 3, 4],
         calls=[F],
-        finish=("tool_calls",),
         ledger=[
-            ("call_id_repeated", 1, "choices.0.delta.tool_calls.0.id"),
-            ("null_member", 1, "choices.0.delta.tool_calls.0.type"),
-            ("name_repeated", 1, "choices.0.delta.tool_calls.0.function.name"),
+            ("call_id_repeated", 1, "call.id"),
+            ("null_member", 1, "call.type"),
+            ("name_repeated", 1, "call.function.name"),
         ],
     ),
     Row(
@@ -85,11 +70,10 @@ IDENTITY = [
         came=[START, call(index=0, id=None, type=None, name=None, arguments='{"x":'), REST, CALLS, DONE],
         sent=[0, HALF, 2, 3, 4],
         calls=[F],
-        finish=("tool_calls",),
         ledger=[
-            ("call_id_repeated", 1, "choices.0.delta.tool_calls.0.id"),
-            ("null_member", 1, "choices.0.delta.tool_calls.0.type"),
-            ("name_repeated", 1, "choices.0.delta.tool_calls.0.function.name"),
+            ("call_id_repeated", 1, "call.id"),
+            ("null_member", 1, "call.type"),
+            ("name_repeated", 1, "call.function.name"),
         ],
     ),
     Row(
@@ -97,44 +81,32 @@ IDENTITY = [
         came=[START, call(index=0, id="null", arguments='{"x":'), REST, CALLS, DONE],
         sent=[0, HALF, 2, 3, 4],
         calls=[F],
-        finish=("tool_calls",),
-        ledger=[("call_id_repeated", 1, "choices.0.delta.tool_calls.0.id")],
+        ledger=[("call_id_repeated", 1, "call.id")],
     ),
     Row(
         id='Q4 the id of a start is the text "null": one is made',
-        came=[call(role=True, index=0, id="null", type="function", name="f", arguments='{"x":1}'), CALLS, DONE],
-        sent=[call(role=True, index=0, id="call_s1_0_0", type="function", name="f", arguments='{"x":1}'), 1, 2],
+        came=[begin("null", "f", '{"x":1}', role=True), CALLS, DONE],
+        sent=[begin("call_s1_0_0", "f", '{"x":1}', role=True), 1, 2],
         calls=[("call_s1_0_0", "f", '{"x":1}', "running")],
-        finish=("tool_calls",),
-        ledger=[("call_id", 0, "choices.0.delta.tool_calls.0.id")],
+        ledger=[("call_id", 0, "call.id")],
     ),
     Row(
         id="Q5 the same id on every delta: it goes out once (against Q7: the ids are equal)",
         came=[START, call(index=0, id="a", arguments='{"x":'), call(index=0, id="a", arguments="1}"), CALLS, DONE],
         sent=[0, HALF, REST, 3, 4],
         calls=[F],
-        finish=("tool_calls",),
-        ledger=[
-            ("call_id_repeated", 1, "choices.0.delta.tool_calls.0.id"),
-            ("call_id_repeated", 2, "choices.0.delta.tool_calls.0.id"),
-        ],
+        ledger=[("call_id_repeated", 1, "call.id"), ("call_id_repeated", 2, "call.id")],
     ),
     Row(
         id="Q5 the same id and name with whole arguments again is no new call: not JSON, so malformed",
         came=[WHOLE, call(index=0, id="a", name="f", arguments='{"x":1}'), CALLS],
-        sent=[
-            0,
-            call(index=0, arguments='{"x":1}'),
-            finish(None),
-            malformed("a", "f"),
-        ],
+        sent=[0, call(index=0, arguments='{"x":1}'), finish(None), malformed("a", "f")],
         calls=[("a", "f", '{"x":1}{"x":1}', "malformed")],
-        finish=("tool_calls",),
         flags=("no_done", "malformed_call"),
         ledger=[
-            ("call_id_repeated", 1, "choices.0.delta.tool_calls.0.id"),
-            ("name_repeated", 1, "choices.0.delta.tool_calls.0.function.name"),
-            ("malformed_claim", 2, "choices.0.finish_reason"),
+            ("call_id_repeated", 1, "call.id"),
+            ("name_repeated", 1, "call.function.name"),
+            ("malformed_claim", 2, "choice.finish_reason"),
             ("error_frame", 3, ""),
         ],
     ),
@@ -143,46 +115,28 @@ IDENTITY = [
         came=[START, call(index=0, id="b", arguments='{"x":'), call(index=0, id="c", arguments="1}"), CALLS, DONE],
         sent=[0, HALF, REST, 3, 4],
         calls=[F],
-        finish=("tool_calls",),
-        ledger=[
-            ("call_id_repeated", 1, "choices.0.delta.tool_calls.0.id"),
-            ("call_id_repeated", 2, "choices.0.delta.tool_calls.0.id"),
-        ],
+        ledger=[("call_id_repeated", 1, "call.id"), ("call_id_repeated", 2, "call.id")],
     ),
     Row(
         id="Q6 id and repeated name change in the middle of the arguments: the same call (against Q7)",
         came=[START, HALF, call(index=0, id="b", name="f", arguments="1}"), CALLS, DONE],
         sent=[0, 1, REST, 3, 4],
         calls=[F],
-        finish=("tool_calls",),
-        ledger=[
-            ("call_id_repeated", 2, "choices.0.delta.tool_calls.0.id"),
-            ("name_repeated", 2, "choices.0.delta.tool_calls.0.function.name"),
-        ],
+        ledger=[("call_id_repeated", 2, "call.id"), ("name_repeated", 2, "call.function.name")],
     ),
     Row(
         id="Q7 parallel calls all at index 0 with other ids: dense indices (against Q6: whole arguments and a name)",
         came=[WHOLE, named(0, "b", "g", '{"y":2}'), call(index=0, id="b", arguments=""), CALLS, DONE],
         sent=[0, named(1, "b", "g", '{"y":2}'), call(index=1, arguments=""), 3, 4],
         calls=[F, ("b", "g", '{"y":2}', "running")],
-        finish=("tool_calls",),
-        ledger=[
-            ("call_index", 1, "choices.0.delta.tool_calls.0.index"),
-            ("call_index", 2, "choices.0.delta.tool_calls.0.index"),
-            ("call_id_repeated", 2, "choices.0.delta.tool_calls.0.id"),
-        ],
+        ledger=[("call_index", 1, "call.index"), ("call_index", 2, "call.index"), ("call_id_repeated", 2, "call.id")],
     ),
     Row(
         id="Q7 two calls without arguments at index 0: a new id with a name is a new call",
         came=[START, named(0, "b", "g"), CALLS, DONE],
         sent=[0, named(1, "b", "g"), empty_arguments(0), empty_arguments(1), 2, 3],
         calls=[("a", "f", "{}", "running"), ("b", "g", "{}", "running")],
-        finish=("tool_calls",),
-        ledger=[
-            ("call_index", 1, "choices.0.delta.tool_calls.0.index"),
-            ("arguments_empty", 2, ""),
-            ("arguments_empty", 2, ""),
-        ],
+        ledger=[("call_index", 1, "call.index"), ("arguments_empty", 2, ""), ("arguments_empty", 2, "")],
     ),
     Row(
         id="Q7 parallel calls in turns at index 0: the id says whose piece it is",
@@ -195,23 +149,14 @@ IDENTITY = [
             CALLS,
             DONE,
         ],
-        sent=[
-            0,
-            named(1, "b", "g", '{"y":'),
-            HALF,
-            call(index=1, arguments="2}"),
-            REST,
-            5,
-            6,
-        ],
+        sent=[0, named(1, "b", "g", '{"y":'), HALF, call(index=1, arguments="2}"), REST, 5, 6],
         calls=[F, ("b", "g", '{"y":2}', "running")],
-        finish=("tool_calls",),
         ledger=[
-            ("call_index", 1, "choices.0.delta.tool_calls.0.index"),
-            ("call_id_repeated", 2, "choices.0.delta.tool_calls.0.id"),
-            ("call_index", 3, "choices.0.delta.tool_calls.0.index"),
-            ("call_id_repeated", 3, "choices.0.delta.tool_calls.0.id"),
-            ("call_id_repeated", 4, "choices.0.delta.tool_calls.0.id"),
+            ("call_index", 1, "call.index"),
+            ("call_id_repeated", 2, "call.id"),
+            ("call_index", 3, "call.index"),
+            ("call_id_repeated", 3, "call.id"),
+            ("call_id_repeated", 4, "call.id"),
         ],
     ),
     Row(
@@ -220,89 +165,43 @@ IDENTITY = [
         sent=[0, 1, named(1, "b", "g", '{"y":2}'), 3, 4],
         calls=[("a", "f", '{"x":', "dropped"), ("b", "g", '{"y":2}', "dropped")],
         finish=("length",),
-        ledger=[("call_index", 2, "choices.0.delta.tool_calls.0.index")],
+        ledger=[("call_index", 2, "call.index")],
     ),
     Row(
         id="Q7 one id at two indices: two calls, the second under an id of its own",
         came=[WHOLE, named(1, "a", "g", '{"y":2}'), call(index=1, id="a", arguments=" "), CALLS, DONE],
         sent=[0, named(1, "call_s1_0_1", "g", '{"y":2}'), call(index=1, arguments=" "), 3, 4],
         calls=[F, ("call_s1_0_1", "g", '{"y":2} ', "running")],
-        finish=("tool_calls",),
-        ledger=[
-            ("call_id", 1, "choices.0.delta.tool_calls.0.id"),
-            ("call_id_repeated", 2, "choices.0.delta.tool_calls.0.id"),
-        ],
+        ledger=[("call_id", 1, "call.id"), ("call_id_repeated", 2, "call.id")],
     ),
     Row(
         id="Q8 a second whole object at index 0 without id or name is a call of the same tool (against Q12)",
         came=[WHOLE, call(index=0, arguments='{"x":2}'), CALLS, DONE],
-        sent=[
-            0,
-            call(id="call_s1_0_1", type="function", index=1, name="f", arguments='{"x":2}'),
-            2,
-            3,
-        ],
+        sent=[0, call(id="call_s1_0_1", type="function", index=1, name="f", arguments='{"x":2}'), 2, 3],
         calls=[F, ("call_s1_0_1", "f", '{"x":2}', "running")],
-        finish=("tool_calls",),
         ledger=[
-            ("call_index", 1, "choices.0.delta.tool_calls.0.index"),
-            ("call_name", 1, "choices.0.delta.tool_calls.0.function.name"),
-            ("call_type", 1, "choices.0.delta.tool_calls.0.type"),
-            ("call_id", 1, "choices.0.delta.tool_calls.0.id"),
+            ("call_index", 1, "call.index"),
+            ("call_name", 1, "call.function.name"),
+            ("call_type", 1, "call.type"),
+            ("call_id", 1, "call.id"),
         ],
     ),
     Row(
         id="Q8 the second object begins in the middle of a piece and goes on: the piece is split",
         came=[START, HALF, call(index=0, arguments='1}{"x"'), call(index=0, arguments=":2}"), CALLS, DONE],
-        sent=[
-            0,
-            1,
-            REST,
-            own_call(1, "call_s1_0_1", "f", '{"x"'),
-            call(index=1, arguments=":2}"),
-            4,
-            5,
-        ],
+        sent=[0, 1, REST, own_call(1, "call_s1_0_1", "f", '{"x"'), call(index=1, arguments=":2}"), 4, 5],
         calls=[F, ("call_s1_0_1", "f", '{"x":2}', "running")],
-        finish=("tool_calls",),
-        ledger=[
-            ("call_split", 2, "choices.0.delta.tool_calls.0.function.arguments"),
-            ("call_split", 2, ""),
-            ("call_index", 3, "choices.0.delta.tool_calls.0.index"),
-        ],
+        ledger=[("call_split", 2, "call.function.arguments"), ("call_split", 2, ""), ("call_index", 3, "call.index")],
     ),
     Row(
         id="Q8 three objects on the chunk that finishes: the finish goes out behind them",
-        came=[
-            frame(
-                {
-                    "role": "assistant",
-                    "tool_calls": [
-                        {
-                            "index": 0,
-                            "id": "a",
-                            "type": "function",
-                            "function": {"name": "f", "arguments": '{"x":1}{"x":2}[3]'},
-                        }
-                    ],
-                },
-                "tool_calls",
-            ),
-            DONE,
-        ],
-        sent=[
-            WHOLE,
-            own_call(1, "call_s1_0_1", "f", '{"x":2}'),
-            own_call(2, "call_s1_0_2", "f", "[3]"),
-            CALLS,
-            1,
-        ],
+        came=[tool_calls(call_entry("a", "f", '{"x":1}{"x":2}[3]'), reason="tool_calls", role=True), DONE],
+        sent=[WHOLE, own_call(1, "call_s1_0_1", "f", '{"x":2}'), own_call(2, "call_s1_0_2", "f", "[3]"), CALLS, 1],
         calls=[F, ("call_s1_0_1", "f", '{"x":2}', "running"), ("call_s1_0_2", "f", "[3]", "running")],
-        finish=("tool_calls",),
         ledger=[
             ("arguments_not_object", 0, ""),
-            ("call_split", 0, "choices.0.delta.tool_calls.0.function.arguments"),
-            ("finish_apart", 0, "choices.0.finish_reason"),
+            ("call_split", 0, "call.function.arguments"),
+            ("finish_apart", 0, "choice.finish_reason"),
             ("call_split", 0, ""),
             ("call_split", 0, ""),
             ("finish_apart", 0, ""),
@@ -319,12 +218,11 @@ IDENTITY = [
             4,
         ],
         calls=[F, ("call_s1_0_1", "g", '{"y":2}', "running")],
-        finish=("tool_calls",),
         ledger=[
-            ("call_index", 1, "choices.0.delta.tool_calls.0.index"),
-            ("call_type", 1, "choices.0.delta.tool_calls.0.type"),
-            ("call_id", 1, "choices.0.delta.tool_calls.0.id"),
-            ("call_index", 2, "choices.0.delta.tool_calls.0.index"),
+            ("call_index", 1, "call.index"),
+            ("call_type", 1, "call.type"),
+            ("call_id", 1, "call.id"),
+            ("call_index", 2, "call.index"),
         ],
     ),
     Row(
@@ -336,65 +234,32 @@ IDENTITY = [
             CALLS,
             DONE,
         ],
-        sent=[
-            call(role=True, index=0, id="a", type="function", name="f", arguments='{"x":1}'),
-            call(index=1, id="b", type="function", name="g", arguments='{"y":'),
-            call(index=1, arguments="2}"),
-            3,
-            4,
-        ],
+        sent=[begin("a", "f", '{"x":1}', role=True), begin("b", "g", '{"y":', 1), call(index=1, arguments="2}"), 3, 4],
         calls=[F, ("b", "g", '{"y":2}', "running")],
-        finish=("tool_calls",),
-        ledger=[
-            ("call_index", 0, "choices.0.delta.tool_calls.0.index"),
-            ("call_index", 1, "choices.0.delta.tool_calls.0.index"),
-            ("call_index", 2, "choices.0.delta.tool_calls.0.index"),
-        ],
+        ledger=[("call_index", 0, "call.index"), ("call_index", 1, "call.index"), ("call_index", 2, "call.index")],
     ),
     Row(
         id="Q9 no index and several pieces on one delta: by position",
         came=[
-            frame(
-                {
-                    "role": "assistant",
-                    "tool_calls": [
-                        {"id": "a", "type": "function", "function": {"name": "f", "arguments": ""}},
-                        {"id": "b", "type": "function", "function": {"name": "g", "arguments": ""}},
-                    ],
-                }
-            ),
-            frame({"tool_calls": [{"function": {"arguments": '{"x":1}'}}, {"function": {"arguments": '{"y":2}'}}]}),
+            tool_calls(call_entry("a", "f", "", index=None), call_entry("b", "g", "", index=None), role=True),
+            tool_calls({"function": {"arguments": '{"x":1}'}}, {"function": {"arguments": '{"y":2}'}}),
             CALLS,
             DONE,
         ],
         sent=[
-            frame(
-                {
-                    "role": "assistant",
-                    "tool_calls": [
-                        {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}},
-                        {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": ""}},
-                    ],
-                }
-            ),
-            frame(
-                {
-                    "tool_calls": [
-                        {"index": 0, "function": {"arguments": '{"x":1}'}},
-                        {"index": 1, "function": {"arguments": '{"y":2}'}},
-                    ]
-                }
+            tool_calls(call_entry("a", "f", ""), call_entry("b", "g", "", 1), role=True),
+            tool_calls(
+                {"index": 0, "function": {"arguments": '{"x":1}'}}, {"index": 1, "function": {"arguments": '{"y":2}'}}
             ),
             2,
             3,
         ],
         calls=[F, ("b", "g", '{"y":2}', "running")],
-        finish=("tool_calls",),
         ledger=[
-            ("call_index", 0, "choices.0.delta.tool_calls.1.index"),
-            ("call_index", 0, "choices.0.delta.tool_calls.0.index"),
-            ("call_index", 1, "choices.0.delta.tool_calls.1.index"),
-            ("call_index", 1, "choices.0.delta.tool_calls.0.index"),
+            ("call_index", 0, "delta.tool_calls.1.index"),
+            ("call_index", 0, "call.index"),
+            ("call_index", 1, "delta.tool_calls.1.index"),
+            ("call_index", 1, "call.index"),
         ],
     ),
     Row(
@@ -408,7 +273,7 @@ IDENTITY = [
             DONE,
         ],
         sent=[
-            call(role=True, index=0, id="a", type="function", name="f", arguments='{"x":'),
+            begin("a", "f", '{"x":', role=True),
             call(index=0, arguments="1"),
             call(index=0, arguments=""),
             call(index=0, arguments="}"),
@@ -416,16 +281,15 @@ IDENTITY = [
             5,
         ],
         calls=[F],
-        finish=("tool_calls",),
         ledger=[
-            ("call_index", 0, "choices.0.delta.tool_calls.0.index"),
-            ("call_id_repeated", 1, "choices.0.delta.tool_calls.0.id"),
-            ("name_repeated", 1, "choices.0.delta.tool_calls.0.function.name"),
-            ("call_index", 1, "choices.0.delta.tool_calls.0.index"),
-            ("name_repeated", 2, "choices.0.delta.tool_calls.0.function.name"),
-            ("call_index", 2, "choices.0.delta.tool_calls.0.index"),
-            ("call_id_repeated", 3, "choices.0.delta.tool_calls.0.id"),
-            ("call_index", 3, "choices.0.delta.tool_calls.0.index"),
+            ("call_index", 0, "call.index"),
+            ("call_id_repeated", 1, "call.id"),
+            ("name_repeated", 1, "call.function.name"),
+            ("call_index", 1, "call.index"),
+            ("name_repeated", 2, "call.function.name"),
+            ("call_index", 2, "call.index"),
+            ("call_id_repeated", 3, "call.id"),
+            ("call_index", 3, "call.index"),
         ],
     ),
     Row(
@@ -438,19 +302,18 @@ IDENTITY = [
             DONE,
         ],
         sent=[
-            call(role=True, index=0, id="a", type="function", name="f", arguments='{"x":'),
+            begin("a", "f", '{"x":', role=True),
             call(index=0, function={}, extra_content={"google": {"thought_signature": "s"}}),
             REST,
             3,
             4,
         ],
         calls=[F],
-        finish=("tool_calls",),
         ledger=[
-            ("call_index", 0, "choices.0.delta.tool_calls.0.index"),
-            ("call_function", 1, "choices.0.delta.tool_calls.0.function"),
-            ("call_index", 1, "choices.0.delta.tool_calls.0.index"),
-            ("call_index", 2, "choices.0.delta.tool_calls.0.index"),
+            ("call_index", 0, "call.index"),
+            ("call_function", 1, "call.function"),
+            ("call_index", 1, "call.index"),
+            ("call_index", 2, "call.index"),
         ],
     ),
     Row(
@@ -466,12 +329,7 @@ IDENTITY = [
         sent=[0, named(0, "a", "f", '{"x":'), REST, named(1, "b", "g", '{"y":2}'), 4, 5],
         text="hi",
         calls=[F, ("b", "g", '{"y":2}', "running")],
-        finish=("tool_calls",),
-        ledger=[
-            ("call_index", 1, "choices.0.delta.tool_calls.0.index"),
-            ("call_index", 2, "choices.0.delta.tool_calls.0.index"),
-            ("call_index", 3, "choices.0.delta.tool_calls.0.index"),
-        ],
+        ledger=[("call_index", 1, "call.index"), ("call_index", 2, "call.index"), ("call_index", 3, "call.index")],
     ),
 ]
 
@@ -481,40 +339,24 @@ SHAPE = [
         came=[WHOLE, CALLS, DONE],
         sent=[0, 1, 2],
         calls=[F],
-        finish=("tool_calls",),
     ),
     Row(
         id="Q12 whole calls at two indices are legal, with arguments of no member too",
         came=[WHOLE, named(1, "b", "g", "{}"), CALLS, DONE],
         sent=[0, 1, 2, 3],
         calls=[F, ("b", "g", "{}", "running")],
-        finish=("tool_calls",),
     ),
     Row(
         id="Q13 a call on the chunk of its finish: the very bytes pass, the delta counts first",
-        came=[START, HALF, frame({"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}, "tool_calls"), DONE],
+        came=[START, HALF, tool_calls({"index": 0, "function": {"arguments": "1}"}}, reason="tool_calls"), DONE],
         sent=[0, 1, 2, 3],
         calls=[F],
-        finish=("tool_calls",),
     ),
     Row(
         id="Q14 several calls in one delta: the very bytes pass, each call has its own events",
-        came=[
-            frame(
-                {
-                    "role": "assistant",
-                    "tool_calls": [
-                        {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}},
-                        {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": '{"y":2}'}},
-                    ],
-                }
-            ),
-            CALLS,
-            DONE,
-        ],
+        came=[tool_calls(call_entry("a", "f", '{"x":1}'), call_entry("b", "g", '{"y":2}', 1), role=True), CALLS, DONE],
         sent=[0, 1, 2],
         calls=[F, ("b", "g", '{"y":2}', "running")],
-        finish=("tool_calls",),
     ),
     Row(
         id="Q15 the whole name again in later deltas: it goes out once (against Q16: equal to the name so far)",
@@ -528,11 +370,10 @@ SHAPE = [
         ],
         sent=[0, call(index=0, arguments=""), HALF, REST, 4, 5],
         calls=[F],
-        finish=("tool_calls",),
         ledger=[
-            ("name_repeated", 1, "choices.0.delta.tool_calls.0.function.name"),
-            ("name_repeated", 2, "choices.0.delta.tool_calls.0.function.name"),
-            ("name_repeated", 3, "choices.0.delta.tool_calls.0.function.name"),
+            ("name_repeated", 1, "call.function.name"),
+            ("name_repeated", 2, "call.function.name"),
+            ("name_repeated", 3, "call.function.name"),
         ],
     ),
     Row(
@@ -540,8 +381,7 @@ SHAPE = [
         came=[START, HALF, call(index=0, name="other", arguments="1}"), CALLS, DONE],
         sent=[0, 1, REST, 3, 4],
         calls=[F],
-        finish=("tool_calls",),
-        ledger=[("name_repeated", 2, "choices.0.delta.tool_calls.0.function.name")],
+        ledger=[("name_repeated", 2, "call.function.name")],
     ),
     Row(
         id="Q15 a whole tool of the request, resent before any argument, is a repeat",
@@ -549,13 +389,12 @@ SHAPE = [
         sent=[0, call(index=0, arguments=""), 2, 3, 4, 5],
         request=tools("f", "list_files"),
         calls=[F],
-        finish=("tool_calls",),
-        ledger=[("name_repeated", 1, "choices.0.delta.tool_calls.0.function.name")],
+        ledger=[("name_repeated", 1, "call.function.name")],
     ),
     Row(
         id="Q16 a name in pieces is joined (against Q15: no argument has come, and no tool is called so)",
         came=[
-            call(role=True, index=0, id="a", type="function", name="read_", arguments=""),
+            begin("a", "read_", role=True),
             call(index=0, name="file"),
             call(index=0, arguments='{"x":1}'),
             CALLS,
@@ -564,12 +403,11 @@ SHAPE = [
         sent=[0, 1, 2, 3, 4],
         request=tools("read_file", "write_file"),
         calls=[("a", "read_file", '{"x":1}', "running")],
-        finish=("tool_calls",),
     ),
     Row(
         id="Q16 a piece that is a tool itself is still a piece where only both together are a tool",
         came=[
-            call(role=True, index=0, id="a", type="function", name="web_", arguments=""),
+            begin("a", "web_", role=True),
             call(index=0, name="search"),
             call(index=0, arguments='{"x":1}'),
             CALLS,
@@ -578,12 +416,11 @@ SHAPE = [
         sent=[0, 1, 2, 3, 4],
         request=tools("web_search", "search"),
         calls=[("a", "web_search", '{"x":1}', "running")],
-        finish=("tool_calls",),
     ),
     Row(
         id="Q16 pieces that each hold all before them: only what is new goes out",
         came=[
-            call(role=True, index=0, id="a", type="function", name="read_", arguments=""),
+            begin("a", "read_", role=True),
             call(index=0, name="read_file"),
             call(index=0, arguments='{"x":1}'),
             CALLS,
@@ -592,8 +429,7 @@ SHAPE = [
         sent=[0, call(index=0, name="file"), 2, 3, 4],
         request=tools("read_file"),
         calls=[("a", "read_file", '{"x":1}', "running")],
-        finish=("tool_calls",),
-        ledger=[("name_repeated", 1, "choices.0.delta.tool_calls.0.function.name")],
+        ledger=[("name_repeated", 1, "call.function.name")],
     ),
     Row(
         id="Q17 id first, then arguments, then the name: the start waits for both, nothing of it is lost",
@@ -608,17 +444,13 @@ SHAPE = [
         sent=[
             frame({"role": "assistant"}),
             frame({}),
-            frame(
+            tool_calls(
                 {
-                    "tool_calls": [
-                        {
-                            "id": "a",
-                            "type": "function",
-                            "extra_content": {"google": 1},
-                            "index": 0,
-                            "function": {"arguments": '{"x":', "name": "f"},
-                        }
-                    ]
+                    "id": "a",
+                    "type": "function",
+                    "extra_content": {"google": 1},
+                    "index": 0,
+                    "function": {"arguments": '{"x":', "name": "f"},
                 }
             ),
             3,
@@ -626,14 +458,13 @@ SHAPE = [
             5,
         ],
         calls=[F],
-        finish=("tool_calls",),
         ledger=[
-            ("call_without_name", 0, "choices.0.delta.tool_calls"),
-            ("call_without_name", 1, "choices.0.delta.tool_calls"),
-            ("call_without_name", 2, "choices.0.delta.tool_calls.0.function.arguments"),
-            ("call_without_name", 2, "choices.0.delta.tool_calls.0.extra_content"),
-            ("call_type", 2, "choices.0.delta.tool_calls.0.type"),
-            ("call_id", 2, "choices.0.delta.tool_calls.0.id"),
+            ("call_without_name", 0, "delta.tool_calls"),
+            ("call_without_name", 1, "delta.tool_calls"),
+            ("call_without_name", 2, "call.function.arguments"),
+            ("call_without_name", 2, "call.extra_content"),
+            ("call_type", 2, "call.type"),
+            ("call_id", 2, "call.id"),
         ],
     ),
     Row(
@@ -650,30 +481,18 @@ SHAPE = [
             frame({"role": "assistant"}),
             frame({}),
             frame({}),
-            frame(
-                {
-                    "tool_calls": [
-                        {
-                            "id": "a",
-                            "type": "function",
-                            "index": 0,
-                            "function": {"name": "f", "arguments": '{"x":1}'},
-                        }
-                    ]
-                }
-            ),
+            tool_calls({"id": "a", "type": "function", "index": 0, "function": {"name": "f", "arguments": '{"x":1}'}}),
             own_call(1, "b", "g", '{"y":2}'),
             4,
             5,
         ],
         calls=[F, ("b", "g", '{"y":2}', "running")],
-        finish=("tool_calls",),
         ledger=[
-            ("call_without_name", 0, "choices.0.delta.tool_calls"),
-            ("call_without_name", 1, "choices.0.delta.tool_calls"),
-            ("call_without_name", 2, "choices.0.delta.tool_calls"),
-            ("call_type", 3, "choices.0.delta.tool_calls.0.type"),
-            ("call_id", 3, "choices.0.delta.tool_calls.0.id"),
+            ("call_without_name", 0, "delta.tool_calls"),
+            ("call_without_name", 1, "delta.tool_calls"),
+            ("call_without_name", 2, "delta.tool_calls"),
+            ("call_type", 3, "call.type"),
+            ("call_id", 3, "call.id"),
             ("call_without_name", 3, ""),
         ],
     ),
@@ -686,45 +505,30 @@ SHAPE = [
             DONE,
         ],
         sent=[
-            frame(
-                {
-                    "role": "assistant",
-                    "tool_calls": [
-                        {
-                            "id": "call_s1_0_0",
-                            "index": 0,
-                            "type": "function",
-                            "function": {"arguments": "", "name": "f"},
-                        }
-                    ],
-                }
+            tool_calls(
+                {"id": "call_s1_0_0", "index": 0, "type": "function", "function": {"arguments": "", "name": "f"}},
+                role=True,
             ),
             call(index=0, arguments='{"x":1}'),
             2,
             3,
         ],
         calls=[("call_s1_0_0", "f", '{"x":1}', "running")],
-        finish=("tool_calls",),
         ledger=[
-            ("arguments_null", 0, "choices.0.delta.tool_calls.0.function.arguments"),
-            ("call_id", 0, "choices.0.delta.tool_calls.0.id"),
-            ("call_id_repeated", 1, "choices.0.delta.tool_calls.0.id"),
+            ("arguments_null", 0, "call.function.arguments"),
+            ("call_id", 0, "call.id"),
+            ("call_id_repeated", 1, "call.id"),
         ],
     ),
     Row(
         id="Q17 a name that never comes: the call is malformed, nobody saw it",
         came=[call(role=True, index=0, id="a", type="function", arguments="{}"), CALLS, DONE],
-        sent=[
-            frame({"role": "assistant"}),
-            finish(None),
-            malformed("a", ""),
-        ],
+        sent=[frame({"role": "assistant"}), finish(None), malformed("a", "")],
         calls=[("a", "", "", "malformed")],
-        finish=("tool_calls",),
         flags=("malformed_call",),
         ledger=[
-            ("call_without_name", 0, "choices.0.delta.tool_calls"),
-            ("malformed_claim", 1, "choices.0.finish_reason"),
+            ("call_without_name", 0, "delta.tool_calls"),
+            ("malformed_claim", 1, "choice.finish_reason"),
             ("malformed_claim", 2, ""),
             ("error_frame", 2, ""),
         ],
@@ -734,7 +538,7 @@ SHAPE = [
         came=[frame({"role": "assistant", "content": "hi", "tool_calls": [{"index": 0}, 7]}), finish(), DONE],
         sent=[frame({"role": "assistant", "content": "hi"}), 1, 2],
         text="hi",
-        ledger=[("call_without_name", 0, "choices.0.delta.tool_calls")],
+        ledger=[("call_without_name", 0, "delta.tool_calls")],
     ),
     Row(
         id="Q18 arguments as an object: encoded once, in the upstream's own words",
@@ -742,39 +546,23 @@ SHAPE = [
             chunk(
                 {
                     "index": 0,
-                    "delta": {
-                        "role": "assistant",
-                        "tool_calls": [
-                            {
-                                "index": 0,
-                                "id": "a",
-                                "type": "function",
-                                "function": {"name": "f", "arguments": {"x": 1}},
-                            }
-                        ],
-                    },
+                    "delta": {"role": "assistant", "tool_calls": [call_entry("a", "f", {"x": 1})]},
                     "finish_reason": None,
                 }
             ).replace(b'{"x":1}', b'{ "x" : 12345678901234567890123 }'),
             CALLS,
             DONE,
         ],
-        sent=[
-            call(role=True, index=0, id="a", type="function", name="f", arguments='{ "x" : 12345678901234567890123 }'),
-            1,
-            2,
-        ],
+        sent=[begin("a", "f", '{ "x" : 12345678901234567890123 }', role=True), 1, 2],
         calls=[("a", "f", '{ "x" : 12345678901234567890123 }', "running")],
-        finish=("tool_calls",),
-        ledger=[("reserialised", 0, ""), ("arguments_not_text", 0, "choices.0.delta.tool_calls.0.function.arguments")],
+        ledger=[("reserialised", 0, ""), ("arguments_not_text", 0, "call.function.arguments")],
     ),
     Row(
         id="Q19 arguments null on the first delta: empty",
-        came=[call(role=True, index=0, id="a", type="function", name="f", arguments=None), HALF, REST, CALLS, DONE],
+        came=[begin("a", "f", None, role=True), HALF, REST, CALLS, DONE],
         sent=[START, 1, 2, 3, 4],
         calls=[F],
-        finish=("tool_calls",),
-        ledger=[("arguments_null", 0, "choices.0.delta.tool_calls.0.function.arguments")],
+        ledger=[("arguments_null", 0, "call.function.arguments")],
     ),
     Row(
         id="Q19 arguments missing on the first delta, null on a later one",
@@ -787,13 +575,8 @@ SHAPE = [
             DONE,
         ],
         sent=[
-            frame(
-                {
-                    "role": "assistant",
-                    "tool_calls": [
-                        {"index": 0, "id": "a", "type": "function", "function": {"arguments": "", "name": "f"}}
-                    ],
-                }
+            tool_calls(
+                {"index": 0, "id": "a", "type": "function", "function": {"arguments": "", "name": "f"}}, role=True
             ),
             after(call(index=0, arguments=None), (b'"arguments":null', b"")),
             2,
@@ -802,31 +585,19 @@ SHAPE = [
             5,
         ],
         calls=[F],
-        finish=("tool_calls",),
-        ledger=[
-            ("arguments_null", 0, "choices.0.delta.tool_calls.0.function.arguments"),
-            ("arguments_null", 1, "choices.0.delta.tool_calls.0.function.arguments"),
-        ],
+        ledger=[("arguments_null", 0, "call.function.arguments"), ("arguments_null", 1, "call.function.arguments")],
     ),
     Row(
         id="Q20 arguments start as {} and real fragments follow: the seed is dropped (against Q25)",
-        came=[
-            call(role=True, index=0, id="a", type="function", name="f", arguments="{}"),
-            b": a comment decides nothing\n\n",
-            HALF,
-            REST,
-            CALLS,
-            DONE,
-        ],
+        came=[begin("a", "f", "{}", role=True), b": a comment decides nothing\n\n", HALF, REST, CALLS, DONE],
         sent=[START, 2, 3, 4, 5],
         calls=[F],
-        finish=("tool_calls",),
-        ledger=[("comment", 1, ""), ("arguments_seed", 0, "choices.0.delta.tool_calls.0.function.arguments")],
+        ledger=[("comment", 1, ""), ("arguments_seed", 0, "call.function.arguments")],
     ),
     Row(
         id="Q20 parallel seeds, the second proven by the first; one that gets nothing is its own arguments at the end",
         came=[
-            call(role=True, index=0, id="a", type="function", name="f", arguments="{}"),
+            begin("a", "f", "{}", role=True),
             named(1, "b", "g", "{}"),
             HALF,
             REST,
@@ -836,11 +607,10 @@ SHAPE = [
         ],
         sent=[START, named(1, "b", "g"), 2, 3, named(2, "c", "h"), empty_arguments(1), empty_arguments(2), 5, 6],
         calls=[F, ("b", "g", "{}", "running"), ("c", "h", "{}", "running")],
-        finish=("tool_calls",),
         ledger=[
-            ("arguments_seed", 0, "choices.0.delta.tool_calls.0.function.arguments"),
-            ("arguments_seed", 1, "choices.0.delta.tool_calls.0.function.arguments"),
-            ("arguments_seed", 4, "choices.0.delta.tool_calls.0.function.arguments"),
+            ("arguments_seed", 0, "call.function.arguments"),
+            ("arguments_seed", 1, "call.function.arguments"),
+            ("arguments_seed", 4, "call.function.arguments"),
             ("arguments_empty", 5, ""),
             ("arguments_empty", 5, ""),
         ],
@@ -851,29 +621,22 @@ FAULTS = [
     Row(
         id="Q21 a duplicated tail: not JSON at the finish, so a malformed call",
         came=[WHOLE, call(index=0, arguments='"}'), CALLS, DONE],
-        sent=[
-            0,
-            1,
-            finish(None),
-            malformed("a", "f"),
-        ],
+        sent=[0, 1, finish(None), malformed("a", "f")],
         calls=[("a", "f", '{"x":1}"}', "malformed")],
-        finish=("tool_calls",),
         flags=("malformed_call",),
-        ledger=[("malformed_claim", 2, "choices.0.finish_reason"), ("malformed_claim", 3, ""), ("error_frame", 3, "")],
+        ledger=[("malformed_claim", 2, "choice.finish_reason"), ("malformed_claim", 3, ""), ("error_frame", 3, "")],
     ),
     Row(
         id="Q21 arguments serialised twice are JSON, only no object: flagged, nothing is changed",
-        came=[call(role=True, index=0, id="a", type="function", name="f", arguments='"{\\"x\\":1}"'), CALLS, DONE],
+        came=[begin("a", "f", '"{\\"x\\":1}"', role=True), CALLS, DONE],
         sent=[0, 1, 2],
         calls=[("a", "f", '"{\\"x\\":1}"', "running")],
-        finish=("tool_calls",),
         ledger=[("arguments_not_object", 1, "")],
     ),
     Row(
         id="Q22 a piece of arguments twice, still JSON: flagged, nothing is changed",
         came=[
-            call(role=True, index=0, id="a", type="function", name="f", arguments='{"x":"'),
+            begin("a", "f", '{"x":"', role=True),
             call(index=0, arguments="abcdefgh"),
             call(index=0, arguments="abcdefgh"),
             call(index=0, arguments='"}'),
@@ -882,51 +645,38 @@ FAULTS = [
         ],
         sent=[0, 1, 2, 3, 4, 5],
         calls=[("a", "f", '{"x":"abcdefghabcdefgh"}', "running")],
-        finish=("tool_calls",),
         ledger=[("arguments_repeated", 2, "")],
     ),
     Row(
         id="Q23 the type of a call is missing: function",
         came=[call(role=True, index=0, id="a", name="f", arguments='{"x":1}'), CALLS, DONE],
         sent=[
-            frame(
-                {
-                    "role": "assistant",
-                    "tool_calls": [
-                        {
-                            "type": "function",
-                            "index": 0,
-                            "id": "a",
-                            "function": {"name": "f", "arguments": '{"x":1}'},
-                        }
-                    ],
-                }
+            tool_calls(
+                {"type": "function", "index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}},
+                role=True,
             ),
             1,
             2,
         ],
         calls=[F],
-        finish=("tool_calls",),
-        ledger=[("call_type", 0, "choices.0.delta.tool_calls.0.type")],
+        ledger=[("call_type", 0, "call.type")],
     ),
     Row(
         id="Q24 ids that start anew every turn are kept as they are",
         came=[
-            call(role=True, index=0, id="functions.f:0", type="function", name="f", arguments='{"x":1}'),
+            begin("functions.f:0", "f", '{"x":1}', role=True),
             named(1, "list_dir:0", "list_dir", '{"y":2}'),
             CALLS,
             DONE,
         ],
         sent=[0, 1, 2, 3],
         calls=[("functions.f:0", "f", '{"x":1}', "running"), ("list_dir:0", "list_dir", '{"y":2}', "running")],
-        finish=("tool_calls",),
     ),
     Row(
         id="Q25 a tool without arguments: {} in a frame of ours before the finish",
         came=[START, CALLS, DONE],
         sent=[0, empty_arguments(), 1, 2],
         calls=[("a", "f", "{}", "running")],
-        finish=("tool_calls",),
         ledger=[("arguments_empty", 1, "")],
     ),
     Row(
@@ -941,18 +691,16 @@ FAULTS = [
             1,
         ],
         calls=[("a", "f", "{}", "running")],
-        finish=("tool_calls",),
         ledger=[
-            ("arguments_empty", 0, "choices.0.delta.tool_calls.0.function.arguments"),
-            ("finish_stop_with_calls", 0, "choices.0.finish_reason"),
+            ("arguments_empty", 0, "call.function.arguments"),
+            ("finish_stop_with_calls", 0, "choice.finish_reason"),
         ],
     ),
     Row(
         id="Q25 {} is the whole argument where nothing follows it (against Q20): the very bytes pass",
-        came=[call(role=True, index=0, id="a", type="function", name="f", arguments="{}"), CALLS, DONE],
+        came=[begin("a", "f", "{}", role=True), CALLS, DONE],
         sent=[0, 1, 2],
         calls=[("a", "f", "{}", "running")],
-        finish=("tool_calls",),
     ),
     Row(
         id="Q25 never {} for a call that ended by length",
@@ -964,13 +712,7 @@ FAULTS = [
     Row(
         id="Q26 length in the middle of a call: passes on, with the dropped frame before it",
         came=[START, HALF, finish("length"), DONE],
-        sent=[
-            0,
-            1,
-            dropped("a", "f", '{"x":', "length"),
-            2,
-            3,
-        ],
+        sent=[0, 1, dropped("a", "f", '{"x":', "length"), 2, 3],
         calls=[("a", "f", '{"x":', "dropped")],
         finish=("length",),
         settings={"tool_events": True},
@@ -979,20 +721,13 @@ FAULTS = [
     Row(
         id="Q26 tool_calls over arguments that are not JSON: dropped frame, error frame, no [DONE], the claim withheld",
         came=[START, HALF, CALLS, DONE],
-        sent=[
-            0,
-            1,
-            dropped("a", "f", '{"x":', "malformed"),
-            finish(None),
-            malformed("a", "f"),
-        ],
+        sent=[0, 1, dropped("a", "f", '{"x":', "malformed"), finish(None), malformed("a", "f")],
         calls=[("a", "f", '{"x":', "malformed")],
-        finish=("tool_calls",),
         flags=("malformed_call",),
         settings={"tool_events": True},
         ledger=[
             ("lifecycle", 2, ""),
-            ("malformed_claim", 2, "choices.0.finish_reason"),
+            ("malformed_claim", 2, "choice.finish_reason"),
             ("malformed_claim", 3, ""),
             ("error_frame", 3, ""),
         ],
@@ -1008,14 +743,13 @@ FAULTS = [
             DONE,
         ],
         calls=[("a", "f", '{"x":', "malformed")],
-        finish=("tool_calls",),
         flags=("malformed_call",),
         settings={"on_partial": "warn"},
         ledger=[
             ("held_call_lost", 1, ""),
             ("held_call_lost", 2, ""),
             ("malformed_claim", 4, ""),
-            ("malformed_claim", 3, "choices.0.finish_reason"),
+            ("malformed_claim", 3, "choice.finish_reason"),
             ("warning_text", 4, ""),
             ("warn_finish", 4, ""),
             ("warn_done", 4, ""),
@@ -1025,34 +759,19 @@ FAULTS = [
         id="Q27 text and calls in two choices though one answer was asked for: one choice",
         came=[
             frame({"role": "assistant", "content": "hi"}),
-            frame(
-                {
-                    "role": "assistant",
-                    "tool_calls": [
-                        {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}
-                    ],
-                },
-                index=1,
-            ),
+            tool_calls(call_entry("a", "f", '{"x":1}'), role=True, index=1),
             finish("stop", 0),
             finish("tool_calls", 1),
             DONE,
         ],
-        sent=[
-            0,
-            call(index=0, id="a", type="function", name="f", arguments='{"x":1}'),
-            finish(None),
-            CALLS,
-            4,
-        ],
+        sent=[0, begin("a", "f", '{"x":1}'), finish(None), CALLS, 4],
         text="hi",
         calls=[F],
-        finish=("tool_calls",),
         ledger=[
-            ("choice_index", 1, "choices.0.index"),
-            ("role_repeated", 1, "choices.0.delta.role"),
-            ("finish_of_part", 2, "choices.0.finish_reason"),
-            ("choice_index", 3, "choices.0.index"),
+            ("choice_index", 1, "choice.index"),
+            ("role_repeated", 1, "delta.role"),
+            ("finish_of_part", 2, "choice.finish_reason"),
+            ("choice_index", 3, "choice.index"),
         ],
     ),
     Row(
@@ -1110,29 +829,21 @@ FAULTS = [
     Row(
         id="Q30 extra_content with thought signatures in both namespaces stays verbatim",
         came=[
-            frame(
+            tool_calls(
                 {
-                    "role": "assistant",
-                    "tool_calls": [
-                        {
-                            "index": 0,
-                            "id": "a",
-                            "type": "function",
-                            "function": {"name": "f", "arguments": '{"x":1}'},
-                            "extra_content": {
-                                "google": {"thought_signature": "s"},
-                                "vertex": {"thought_signature": "t"},
-                            },
-                        }
-                    ],
-                }
+                    "index": 0,
+                    "id": "a",
+                    "type": "function",
+                    "function": {"name": "f", "arguments": '{"x":1}'},
+                    "extra_content": {"google": {"thought_signature": "s"}, "vertex": {"thought_signature": "t"}},
+                },
+                role=True,
             ),
             CALLS,
             DONE,
         ],
         sent=[0, 1, 2],
         calls=[F],
-        finish=("tool_calls",),
     ),
     Row(
         id="Q31 tools that the upstream runs itself and its channels stay",

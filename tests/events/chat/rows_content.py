@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.events.chat.rows import Row, after, dropped, error
-from tests.support.chat import DONE, HEAD, call, chunk, finish, frame, sse, text
+from tests.support.chat import DONE, HEAD, begin, call_entry, chunk, finish, frame, sse, text
 
 __all__ = ["ROWS"]
 
@@ -36,18 +36,7 @@ ANSWERED_BOTH = chunk(
     {
         "index": 0,
         "finish_reason": None,
-        "delta": {
-            "role": "assistant",
-            "content": "hi",
-            "tool_calls": [
-                {
-                    "index": 0,
-                    "id": "a",
-                    "type": "function",
-                    "function": {"name": "f", "arguments": '{"x":1}'},
-                }
-            ],
-        },
+        "delta": {"role": "assistant", "content": "hi", "tool_calls": [call_entry("a", "f", '{"x":1}')]},
     }
 )
 
@@ -89,11 +78,11 @@ REASONING = [
         text="hi",
         thought="hm!?",
         ledger=[
-            ("reasoning_name", 0, "choices.0.delta.reasoning"),
-            ("reasoning_name", 0, "choices.0.delta.reasoning_content"),
-            ("reasoning_name", 1, "choices.0.delta.reasoning_content"),
-            ("reasoning_name", 1, "choices.0.delta.reasoning"),
-            ("reasoning_twice", 2, "choices.0.delta.reasoning"),
+            ("reasoning_name", 0, "delta.reasoning"),
+            ("reasoning_name", 0, "delta.reasoning_content"),
+            ("reasoning_name", 1, "delta.reasoning_content"),
+            ("reasoning_name", 1, "delta.reasoning"),
+            ("reasoning_twice", 2, "delta.reasoning"),
         ],
     ),
     Row(
@@ -118,10 +107,7 @@ REASONING = [
         settings={"reasoning": "reasoning"},
         text="hi",
         thought="hm",
-        ledger=[
-            ("reasoning_name", 0, "choices.0.delta.reasoning_content"),
-            ("reasoning_name", 0, "choices.0.delta.reasoning"),
-        ],
+        ledger=[("reasoning_name", 0, "delta.reasoning_content"), ("reasoning_name", 0, "delta.reasoning")],
     ),
     Row(
         id="Q75 reasoning_details without index: numbered by type, so that SDKs merge them; the signature stays",
@@ -154,11 +140,11 @@ REASONING = [
         ],
         text="hi",
         ledger=[
-            ("entry_index", 0, "choices.0.delta.reasoning_details.0.index"),
-            ("entry_index", 1, "choices.0.delta.reasoning_details.0.index"),
-            ("entry_index", 2, "choices.0.delta.reasoning_details.0.index"),
-            ("entry_index", 3, "choices.0.delta.reasoning_details.1.index"),
-            ("entry_index", 3, "choices.0.delta.reasoning_details.0.index"),
+            ("entry_index", 0, "delta.reasoning_details.0.index"),
+            ("entry_index", 1, "delta.reasoning_details.0.index"),
+            ("entry_index", 2, "delta.reasoning_details.0.index"),
+            ("entry_index", 3, "delta.reasoning_details.1.index"),
+            ("entry_index", 3, "delta.reasoning_details.0.index"),
         ],
     ),
     Row(
@@ -180,13 +166,12 @@ REASONING = [
                     "reasoning_details": [{"index": 0, "id": "a", "type": "reasoning.encrypted", "data": "e"}],
                 }
             ),
-            call(index=0, id="a", type="function", name="f", arguments='{"x":1}'),
+            begin("a", "f", '{"x":1}'),
             finish("tool_calls"),
             DONE,
         ],
         sent=[0, 1, 2, 3],
         calls=[("a", "f", '{"x":1}', "running")],
-        finish=("tool_calls",),
     ),
     Row(
         id="Q77 the same thought in content and in reasoning_content, with the setting think: the structured one wins",
@@ -200,7 +185,7 @@ REASONING = [
         settings={"think": True},
         text="hi",
         thought="hm",
-        ledger=[("think", 0, "choices.0.delta.content"), ("think", 1, "choices.0.delta.content")],
+        ledger=[("think", 0, "delta.content"), ("think", 1, "delta.content")],
     ),
     Row(
         id="Q77 the same thought twice and no setting: left alone (events/folds/markup.py names it)",
@@ -221,15 +206,7 @@ REASONING = [
     ),
     Row(
         id="Q78 <think> in content with the setting think: split, over any borders; behind it, tags are text",
-        came=[
-            text("\n<th", role=True),
-            text("ink>h"),
-            text("m</thi"),
-            text("nk>hi"),
-            text(" <think>"),
-            finish(),
-            DONE,
-        ],
+        came=[text("\n<th", role=True), text("ink>h"), text("m</thi"), text("nk>hi"), text(" <think>"), finish(), DONE],
         sent=[
             text("", role=True),
             frame({"reasoning_content": "h", "content": ""}),
@@ -243,12 +220,12 @@ REASONING = [
         text="hi <think>",
         thought="hm",
         ledger=[
-            ("think", 0, "choices.0.delta.content"),
-            ("think", 1, "choices.0.delta.content"),
-            ("think", 1, "choices.0.delta.reasoning_content"),
-            ("think", 2, "choices.0.delta.content"),
-            ("think", 2, "choices.0.delta.reasoning_content"),
-            ("think", 3, "choices.0.delta.content"),
+            ("think", 0, "delta.content"),
+            ("think", 1, "delta.content"),
+            ("think", 1, "delta.reasoning_content"),
+            ("think", 2, "delta.content"),
+            ("think", 2, "delta.reasoning_content"),
+            ("think", 3, "delta.content"),
         ],
     ),
     Row(
@@ -257,7 +234,7 @@ REASONING = [
         sent=[text("", role=True), text("<thi"), 1, 2],
         settings={"think": True},
         text="<thi",
-        ledger=[("think", 0, "choices.0.delta.content"), ("think", 1, "")],
+        ledger=[("think", 0, "delta.content"), ("think", 1, "")],
     ),
     Row(
         id="Q78 half a tag on the chunk of the finish, with the name reasoning",
@@ -270,11 +247,11 @@ REASONING = [
         settings={"think": True, "reasoning": "reasoning"},
         thought="hm</th",
         ledger=[
-            ("think", 0, "choices.0.delta.content"),
-            ("think", 0, "choices.0.delta.reasoning"),
-            ("think", 1, "choices.0.delta.content"),
-            ("think", 1, "choices.0.delta.reasoning_content"),
-            ("think", 1, "choices.0.delta.reasoning"),
+            ("think", 0, "delta.content"),
+            ("think", 0, "delta.reasoning"),
+            ("think", 1, "delta.content"),
+            ("think", 1, "delta.reasoning_content"),
+            ("think", 1, "delta.reasoning"),
         ],
     ),
     Row(
@@ -286,7 +263,7 @@ REASONING = [
         finish=("stop", "stop"),
         flags=("no_finish",),
         ledger=[
-            ("think", 1, "choices.0.delta.content"),
+            ("think", 1, "delta.content"),
             ("think", 2, ""),
             ("finish_supplied", 2, ""),
             ("finish_supplied", 2, ""),
@@ -302,21 +279,14 @@ REASONING = [
             finish(),
             DONE,
         ],
-        sent=[
-            frame({"reasoning_content": "hm", "role": "assistant"}),
-            text("hi"),
-            text("!"),
-            3,
-            4,
-            5,
-        ],
+        sent=[frame({"reasoning_content": "hm", "role": "assistant"}), text("hi"), text("!"), 3, 4, 5],
         text="hi!?",
         thought="hm",
         ledger=[
-            ("content_list", 0, "choices.0.delta.content"),
-            ("content_list", 0, "choices.0.delta.reasoning_content"),
-            ("content_list", 1, "choices.0.delta.content"),
-            ("content_list", 2, "choices.0.delta.content"),
+            ("content_list", 0, "delta.content"),
+            ("content_list", 0, "delta.reasoning_content"),
+            ("content_list", 1, "delta.content"),
+            ("content_list", 2, "delta.content"),
         ],
     ),
     Row(
@@ -344,12 +314,12 @@ REASONING = [
         text="hi",
         thought="hm",
         ledger=[
-            ("content_list", 0, "choices.0.delta.content"),
-            ("content_list", 0, "choices.0.delta.reasoning_content"),
-            ("content_empty", 1, "choices.0.delta.content"),
-            ("content_list", 2, "choices.0.delta.content"),
-            ("content_list", 3, "choices.0.delta.content"),
-            ("content_list", 3, "choices.0.delta.reasoning_content"),
+            ("content_list", 0, "delta.content"),
+            ("content_list", 0, "delta.reasoning_content"),
+            ("content_empty", 1, "delta.content"),
+            ("content_list", 2, "delta.content"),
+            ("content_list", 3, "delta.content"),
+            ("content_list", 3, "delta.reasoning_content"),
         ],
     ),
     Row(
@@ -362,14 +332,13 @@ REASONING = [
         id="Q82 DeepSeek's call markup in content and arguments: left alone (events/folds/markup.py names it)",
         came=[
             text("<\uff5cDSML\uff5cx", role=True),
-            call(index=0, id="a", type="function", name="f", arguments='{"x":"<\uff5cDSML\uff5c"}'),
+            begin("a", "f", '{"x":"<\uff5cDSML\uff5c"}'),
             finish("tool_calls"),
             DONE,
         ],
         sent=[0, 1, 2, 3],
         text="<\uff5cDSML\uff5cx",
         calls=[("a", "f", '{"x":"<\uff5cDSML\uff5c"}', "running")],
-        finish=("tool_calls",),
     ),
     Row(
         id="Q83 Qwen's call markup in content: left alone (events/folds/markup.py names it)",
@@ -418,9 +387,9 @@ REASONING = [
         ],
         text="hi!!",
         ledger=[
-            ("entry_index", 0, "choices.0.delta.annotations.0.index"),
-            ("entry_index", 1, "choices.0.delta.annotations.0.index"),
-            ("entry_index", 2, "choices.0.delta.annotations.0.index"),
+            ("entry_index", 0, "delta.annotations.0.index"),
+            ("entry_index", 1, "delta.annotations.0.index"),
+            ("entry_index", 2, "delta.annotations.0.index"),
         ],
     ),
     Row(
@@ -459,18 +428,14 @@ ERRORS = [
         ending="upstream_error",
         ledger=[
             ("error_apart", 1, "error"),
-            ("error_apart", 1, "choices.0.finish_reason"),
+            ("error_apart", 1, "choice.finish_reason"),
             ("error_apart", 1, ""),
             ("done_withheld", 2, ""),
         ],
     ),
     Row(
         id="Q89 an error beside empty choices in the middle of a call",
-        came=[
-            HI,
-            call(index=0, id="a", type="function", name="f", arguments='{"x":'),
-            sse({**HEAD, "choices": [], "error": FAILED}),
-        ],
+        came=[HI, begin("a", "f", '{"x":'), sse({**HEAD, "choices": [], "error": FAILED})],
         sent=[0, 1, dropped("a", "f", '{"x":', "upstream_error"), sse({"error": FAILED})],
         text="hi",
         calls=[("a", "f", '{"x":', "dropped")],
@@ -607,14 +572,9 @@ ERRORS = [
             b'{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f",',
             b'"arguments":"{\\"x\\":1}"},"extra_content":{"google":1}}]},"finish_reason":"tool_calls"}]}',
         ],
-        sent=[
-            ANSWERED_CALL,
-            finish("tool_calls"),
-            DONE,
-        ],
+        sent=[ANSWERED_CALL, finish("tool_calls"), DONE],
         body=True,
         calls=[("a", "f", '{"x":1}', "running")],
-        finish=("tool_calls",),
         flags=("synthesised",),
         ledger=[("synthesised", 2, ""), ("synthesised", 2, ""), ("done_supplied", 3, "")],
     ),
@@ -646,15 +606,10 @@ ERRORS = [
                 b'"{\\"x\\":1}"}}]},"finish_reason":"tool_calls"}]}'
             )
         ],
-        sent=[
-            ANSWERED_BOTH,
-            finish("tool_calls"),
-            DONE,
-        ],
+        sent=[ANSWERED_BOTH, finish("tool_calls"), DONE],
         body=True,
         text="hi",
         calls=[("a", "f", '{"x":1}', "running")],
-        finish=("tool_calls",),
         flags=("synthesised",),
         ledger=[("synthesised", 0, ""), ("synthesised", 0, ""), ("done_supplied", 1, "")],
     ),

@@ -3,16 +3,16 @@
 from typing import Any
 
 from tests.events.chat.rows import ASKED_FOR_USAGE, Row, after, dropped, error, usage
-from tests.support.chat import DONE, HEAD, call, chunk, finish, frame, sse, text
+from tests.support.chat import DONE, HEAD, begin, call, chunk, finish, frame, sse, text
 
 __all__ = ["ROWS"]
 
 HI = text("hi", role=True)
 CALLS = finish("tool_calls")
-START = call(role=True, index=0, id="a", type="function", name="f", arguments="")
+START = begin("a", "f", role=True)
 HALF = call(index=0, arguments='{"x":')
 REST = call(index=0, arguments="1}")
-WHOLE = call(role=True, index=0, id="a", type="function", name="f", arguments='{"x":1}')
+WHOLE = begin("a", "f", '{"x":1}', role=True)
 F = ("a", "f", '{"x":1}', "running")
 LOST = "⚠ Connection dropped mid tool-call: f was cut short. Nothing was executed."
 COUNTS = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
@@ -30,7 +30,7 @@ def cut(*calls: tuple[str, str], code: str = "truncated", message: str = LOST) -
 
 def named(call_id: str) -> bytes:
     """A start behind the role."""
-    return call(index=0, id=call_id, type="function", name="f", arguments="")
+    return begin(call_id, "f")
 
 
 def whole(**members: Any) -> bytes:
@@ -46,22 +46,21 @@ FINISH = [
         came=[WHOLE, finish("stop"), DONE],
         sent=[0, CALLS, 2],
         calls=[F],
-        finish=("tool_calls",),
-        ledger=[("finish_stop_with_calls", 1, "choices.0.finish_reason")],
+        ledger=[("finish_stop_with_calls", 1, "choice.finish_reason")],
     ),
     Row(
         id="Q33 an empty finish_reason on every chunk: null",
         came=[frame({"role": "assistant", "content": "h"}, ""), frame({"content": "i"}, ""), finish(), DONE],
         sent=[frame({"role": "assistant", "content": "h"}), text("i"), 2, 3],
         text="hi",
-        ledger=[("finish_empty", 0, "choices.0.finish_reason"), ("finish_empty", 1, "choices.0.finish_reason")],
+        ledger=[("finish_empty", 0, "choice.finish_reason"), ("finish_empty", 1, "choice.finish_reason")],
     ),
     Row(
         id='Q34 the text "null" for a finish_reason: null',
         came=[frame({"role": "assistant", "content": "hi"}, "null"), finish(), DONE],
         sent=[HI, 1, 2],
         text="hi",
-        ledger=[("finish_empty", 0, "choices.0.finish_reason")],
+        ledger=[("finish_empty", 0, "choice.finish_reason")],
     ),
     Row(
         id="Q35 no finish_reason on chunks that are not the last: null",
@@ -73,7 +72,7 @@ FINISH = [
             3,
         ],
         text="hi",
-        ledger=[("finish_missing", 0, "choices.0.finish_reason"), ("finish_missing", 1, "choices.0.finish_reason")],
+        ledger=[("finish_missing", 0, "choice.finish_reason"), ("finish_missing", 1, "choice.finish_reason")],
     ),
     Row(
         id="Q36 finishReason beside finish_reason: read as finish_reason, once",
@@ -85,7 +84,7 @@ FINISH = [
         ],
         sent=[0, chunk({"index": 0, "delta": {}, "finishReason": "STOP", "finish_reason": "stop"}), 2, 3],
         text="hi",
-        ledger=[("finish_word", 1, "choices.0.finish_reason")],
+        ledger=[("finish_word", 1, "choice.finish_reason")],
     ),
     Row(
         id="Q37 [DONE] after text and never a finish: completed, stop is supplied before it",
@@ -100,7 +99,6 @@ FINISH = [
         came=[WHOLE, DONE],
         sent=[0, CALLS, 1],
         calls=[F],
-        finish=("tool_calls",),
         flags=("no_finish",),
         ledger=[("finish_supplied", 1, "")],
     ),
@@ -138,7 +136,7 @@ FINISH = [
         sent=[0, 1, frame({"content": ""}, None, usage=COUNTS), 3],
         text="hi",
         usage=COUNTS,
-        ledger=[("role_repeated", 2, "choices.0.delta.role"), ("finish_repeated", 2, "choices.0.finish_reason")],
+        ledger=[("role_repeated", 2, "delta.role"), ("finish_repeated", 2, "choice.finish_reason")],
     ),
     Row(
         id="Q39 a finish and no [DONE]: completed, [DONE] is supplied",
@@ -194,7 +192,7 @@ FINISH = [
     ),
     Row(
         id="Q42 a cut is told from length: by the error, or by the reason and the words",
-        came=[HI, call(index=0, id="a", type="function", name="f", arguments='{"x":'), finish("length"), DONE],
+        came=[HI, begin("a", "f", '{"x":'), finish("length"), DONE],
         sent=[
             0,
             dropped("a", "f", '{"x":', "length"),
@@ -216,11 +214,7 @@ FINISH = [
     ),
     Row(
         id="Q44 finish_reason error: an error frame, native_finish_reason stays",
-        came=[
-            HI,
-            chunk({"index": 0, "delta": {}, "finish_reason": "error", "native_finish_reason": "OOM"}),
-            DONE,
-        ],
+        came=[HI, chunk({"index": 0, "delta": {}, "finish_reason": "error", "native_finish_reason": "OOM"}), DONE],
         sent=[
             0,
             chunk({"index": 0, "delta": {}, "finish_reason": None, "native_finish_reason": "OOM"}),
@@ -237,14 +231,14 @@ FINISH = [
         text="hi",
         finish=("",),
         ending="upstream_error",
-        ledger=[("finish_failure", 1, "choices.0.finish_reason"), ("finish_failure", 1, ""), ("done_withheld", 2, "")],
+        ledger=[("finish_failure", 1, "choice.finish_reason"), ("finish_failure", 1, ""), ("done_withheld", 2, "")],
     ),
     Row(
         id="Q44 another dialect's word for a known finish is that finish",
         came=[HI, chunk({"index": 0, "delta": {}, "finish_reason": "end_turn", "native_finish_reason": "x"}), DONE],
         sent=[0, chunk({"index": 0, "delta": {}, "finish_reason": "stop", "native_finish_reason": "x"}), 2],
         text="hi",
-        ledger=[("finish_word", 1, "choices.0.finish_reason")],
+        ledger=[("finish_word", 1, "choice.finish_reason")],
     ),
     Row(
         id="Q45 the connection stays open after the finish until we close it: as without [DONE]",
@@ -295,9 +289,9 @@ ENVELOPE = [
         ],
         text="hi",
         ledger=[
-            ("delta_missing", 0, "choices.0.delta"),
-            ("role_repeated", 1, "choices.0.delta.role"),
-            ("delta_missing", 2, "choices.0.delta"),
+            ("delta_missing", 0, "choice.delta"),
+            ("role_repeated", 1, "delta.role"),
+            ("delta_missing", 2, "choice.delta"),
         ],
     ),
     Row(
@@ -314,14 +308,14 @@ ENVELOPE = [
         came=[text("h", role=True), text("i", role=True), text("!", role=True), finish(), DONE],
         sent=[0, text("i"), text("!"), 3, 4],
         text="hi!",
-        ledger=[("role_repeated", 1, "choices.0.delta.role"), ("role_repeated", 2, "choices.0.delta.role")],
+        ledger=[("role_repeated", 1, "delta.role"), ("role_repeated", 2, "delta.role")],
     ),
     Row(
         id="Q50 role never sent: on the first chunk",
         came=[text("h"), text("i"), finish(), DONE],
         sent=[text("h", role=True), 1, 2, 3],
         text="hi",
-        ledger=[("role_missing", 0, "choices.0.delta.role")],
+        ledger=[("role_missing", 0, "delta.role")],
     ),
     Row(
         id="Q51 null for role, tool_calls and function_call: left out",
@@ -334,11 +328,11 @@ ENVELOPE = [
         sent=[text("h", role=True), text("i"), 2, 3],
         text="hi",
         ledger=[
-            ("role_missing", 0, "choices.0.delta.role"),
-            ("null_member", 0, "choices.0.delta.tool_calls"),
-            ("role_repeated", 1, "choices.0.delta.role"),
-            ("null_member", 1, "choices.0.delta.tool_calls"),
-            ("null_member", 1, "choices.0.delta.function_call"),
+            ("role_missing", 0, "delta.role"),
+            ("null_member", 0, "delta.tool_calls"),
+            ("role_repeated", 1, "delta.role"),
+            ("null_member", 1, "delta.tool_calls"),
+            ("null_member", 1, "delta.function_call"),
         ],
     ),
     Row(
@@ -418,12 +412,7 @@ ENVELOPE = [
             finish(),
             DONE,
         ],
-        sent=[
-            after(HI, (b'"model":"m"', b'"model":""')),
-            1,
-            after(finish(), (b'"model":"m"', b'"model":"m-2"')),
-            3,
-        ],
+        sent=[after(HI, (b'"model":"m"', b'"model":""')), 1, after(finish(), (b'"model":"m"', b'"model":"m-2"')), 3],
         request={"stream": True},
         text="hi!",
         ledger=[("model", 0, "model"), ("model", 2, "model")],
@@ -440,8 +429,8 @@ ENVELOPE = [
         text="1.50true",
         ledger=[
             ("reserialised", 0, ""),
-            ("content_not_text", 0, "choices.0.delta.content"),
-            ("content_not_text", 1, "choices.0.delta.content"),
+            ("content_not_text", 0, "delta.content"),
+            ("content_not_text", 1, "delta.content"),
         ],
     ),
     Row(
@@ -478,7 +467,7 @@ ENVELOPE = [
         request={"stream": True, "model": "m", "n": 2},
         text="hjik",
         finish=("length", "stop"),
-        ledger=[("role_repeated", 3, "choices.0.delta.role")],
+        ledger=[("role_repeated", 3, "delta.role")],
     ),
     Row(
         id="Q58 choices without an index, or with a useless one, are counted",
@@ -515,7 +504,7 @@ ENVELOPE = [
         finish=("stop", "stop"),
         ledger=[
             ("choice_index", 0, "choices.2.index"),
-            ("choice_index", 0, "choices.0.index"),
+            ("choice_index", 0, "choice.index"),
             ("choice_not_object", 0, "choices.1"),
         ],
     ),
@@ -535,7 +524,7 @@ ENVELOPE = [
         ],
         sent=[frame({"role": "assistant", "content": "h"}), frame({"content": "i"}, "stop"), 2],
         text="hi",
-        ledger=[("message_beside", 0, "choices.0.message"), ("message_beside", 1, "choices.0.message")],
+        ledger=[("message_beside", 0, "choice.message"), ("message_beside", 1, "choice.message")],
     ),
     Row(
         id="Q59 the same beside one more piece of text, which goes the short way but for it",
@@ -548,14 +537,14 @@ ENVELOPE = [
         ],
         sent=[0, frame({"content": "a"}), frame({"content": "b"}), 3, 4],
         text="hiab",
-        ledger=[("message_beside", 1, "choices.0.message"), ("message_beside", 2, "choices.0.message")],
+        ledger=[("message_beside", 1, "choice.message"), ("message_beside", 2, "choice.message")],
     ),
     Row(
         id="Q75 a list where a role was due is dropped whole, and nothing inside of it is numbered",
         came=[HI, frame({"content": "b", "role": [{"a": 1}]}), finish(), DONE],
         sent=[0, frame({"content": "b"}), 2, 3],
         text="hib",
-        ledger=[("role_repeated", 1, "choices.0.delta.role")],
+        ledger=[("role_repeated", 1, "delta.role")],
     ),
     Row(
         id="Q60 a whole object at the end repeats the message: its usage stays, the rest is withheld",
@@ -613,9 +602,9 @@ ENVELOPE = [
         settings={"cumulative": True},
         text="666667",
         ledger=[
-            ("content_cumulative", 1, "choices.0.delta.content"),
-            ("content_cumulative", 2, "choices.0.delta.content"),
-            ("content_cumulative", 5, "choices.0.delta.content"),
+            ("content_cumulative", 1, "delta.content"),
+            ("content_cumulative", 2, "delta.content"),
+            ("content_cumulative", 5, "delta.content"),
         ],
     ),
     Row(
@@ -680,7 +669,7 @@ ENVELOPE = [
         text="hi",
         finish=("",),
         ending="upstream_error",
-        ledger=[("error_apart", 0, "choices.0.finish_reason"), ("error_apart", 0, "")],
+        ledger=[("error_apart", 0, "choice.finish_reason"), ("error_apart", 0, "")],
     ),
     Row(
         id="Q65 base_resp alone, with its status as text",
@@ -728,7 +717,7 @@ USAGE = [
         sent=[0, 1, frame({"content": ""}, None, usage=COUNTS), 3],
         text="hi",
         usage=COUNTS,
-        ledger=[("role_repeated", 2, "choices.0.delta.role")],
+        ledger=[("role_repeated", 2, "delta.role")],
     ),
     Row(
         id="Q69 usage so far on every chunk stays; the fold takes the last and never a sum",
@@ -763,13 +752,7 @@ USAGE = [
     ),
     Row(
         id="Q72 usage without a choices member is not lost; junk for usage is nothing",
-        came=[
-            HI,
-            finish(),
-            sse({**HEAD, "choices": [], "usage": [1]}),
-            sse({**HEAD, "usage": COUNTS}),
-            DONE,
-        ],
+        came=[HI, finish(), sse({**HEAD, "choices": [], "usage": [1]}), sse({**HEAD, "usage": COUNTS}), DONE],
         sent=[0, 1, sse({"choices": [], **HEAD, "usage": COUNTS}), 4],
         request=ASKED_FOR_USAGE,
         text="hi",

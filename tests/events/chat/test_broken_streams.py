@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.support.chat import DONE, call, finish, frame, run, sse, tape, text
+from tests.support.chat import DONE, begin, call, finish, frame, run, sse, tape, text
 from wiretape.events.core.json_text import ABSENT, as_object, parse
 from wiretape.events.wire.sse import Decoder
 
-CALL: Final = call(index=0, id="call_a", type="function", name="write_file", arguments="")
-OTHER: Final = call(index=1, id="call_b", type="function", name="read_file", arguments="")
+CALL: Final = begin("call_a", "write_file")
+OTHER: Final = begin("call_b", "read_file", "", 1)
 
 
 class Way(NamedTuple):

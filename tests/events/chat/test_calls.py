@@ -7,14 +7,14 @@ import pytest
 
 from tests.events.chat.rows import Row, check
 from tests.events.chat.rows_calls import ROWS
-from tests.support.chat import DONE, Run, call, finish, frame, run, sse, tape, text
+from tests.support.chat import DONE, Run, begin, call, call_entry, finish, frame, run, sse, tape, text, tool_calls
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import CALLS_IN_A_PIECE_MAX, NAME_CHARS_MAX
 from wiretape.events.core.model import ToolArgumentsDelta, ToolCallStarted
 from wiretape.events.emit import Emitter
 
 CALLS = finish("tool_calls")
-START = call(role=True, index=0, id="a", type="function", name="f", arguments="")
+START = begin("a", "f", role=True)
 
 
 def entries(*given: Any, reason: str | None = None, role: bool = False) -> bytes:
@@ -39,8 +39,8 @@ def test_a_row_of_the_catalogue(row: Row) -> None:
 
 def test_no_arguments_and_a_last_entry_without_function_get_one() -> None:
     result = chat(START, entries({"index": 0, "extra_content": 1, "function": None}, reason="tool_calls"), DONE)
-    assert result.sent[1] == frame(
-        {"tool_calls": [{"index": 0, "extra_content": 1, "function": {"arguments": "{}"}}]}, "tool_calls"
+    assert result.sent[1] == tool_calls(
+        {"index": 0, "extra_content": 1, "function": {"arguments": "{}"}}, reason="tool_calls"
     )
     assert calls(result) == [("a", "f", "{}", "running")]
 
@@ -53,12 +53,12 @@ def test_a_delta_without_function_gets_one() -> None:
 
 @pytest.mark.parametrize(
     "between",
-    [[sse({"type": "ping"})], [text("hm")], [call(index=1, id="b", type="function", name="g", arguments='{"y":2}')]],
+    [[sse({"type": "ping"})], [text("hm")], [begin("b", "g", '{"y":2}', 1)]],
     ids=["a foreign frame", "text", "another call"],
 )
 def test_what_may_be_a_seed_or_a_call_of_its_own_never_runs_once_it_is_out(between: list[bytes]) -> None:
     """Q20 or Q8: `{}`, something else, then arguments without id and name. Nobody knows, so nothing runs."""
-    whole = call(role=True, index=0, id="a", type="function", name="f", arguments="{}")
+    whole = begin("a", "f", "{}", role=True)
     result = chat(whole, *between, call(index=0, arguments='{"x":1}'), CALLS, DONE)
     assert calls(result)[0] == ("a", "f", '{}{"x":1}', "malformed")
     assert not [one for one in result.wire.calls() if one.state.value == "running"]
@@ -66,7 +66,7 @@ def test_what_may_be_a_seed_or_a_call_of_its_own_never_runs_once_it_is_out(betwe
 
 def test_entries_behind_a_split_go_behind_it_so_that_numbers_rise() -> None:
     two = entries(
-        {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": '{"p":1}{"p":2}'}},
+        call_entry("a", "f", '{"p":1}{"p":2}'),
         {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": '{"q"'}, "extra": 1},
         {"index": 1, "function": {"arguments": ":1}"}},
     )
@@ -83,13 +83,8 @@ def test_entries_behind_a_split_go_behind_it_so_that_numbers_rise() -> None:
 
 def test_a_proven_seed_on_the_chunk_of_its_finish_is_the_whole_argument() -> None:
     """The upstream seeds, so `{}` would be dropped and given back: the very bytes pass."""
-    seeding = [
-        call(role=True, index=0, id="a", type="function", name="f", arguments="{}"),
-        call(index=0, arguments="[1]"),
-    ]
-    last = entries(
-        {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}}, reason="tool_calls"
-    )
+    seeding = [begin("a", "f", "{}", role=True), call(index=0, arguments="[1]")]
+    last = entries(call_entry("b", "g", "{}", 1), reason="tool_calls")
     result = chat(*seeding, last, DONE)
     assert result.sent[2] == last
     assert "arguments_empty" not in result.repairs
@@ -98,7 +93,7 @@ def test_a_proven_seed_on_the_chunk_of_its_finish_is_the_whole_argument() -> Non
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [], [{}], {}, {"index": 7}, {"function": []}, {"id": 5}], ids=str)
 def test_junk_beside_a_call_is_left_out(junk: Any) -> None:
-    given = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}
+    given = call_entry("a", "f", '{"x":1}')
     result = chat(entries(junk, given, role=True), CALLS, DONE)
     assert result.sent[0] == entries(given, role=True)
     assert calls(result) == [("a", "f", '{"x":1}', "running")]
@@ -106,7 +101,7 @@ def test_junk_beside_a_call_is_left_out(junk: Any) -> None:
 
 @pytest.mark.parametrize("index", [True, None, "0", -1, 10**30, 1.0, [], {}], ids=str)
 def test_an_index_may_be_anything(index: Any) -> None:
-    start = {"index": index, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}
+    start = call_entry("a", "f", "", index)
     goes_on = {"index": index, "function": {"arguments": '{"x":1}'}}
     result = chat(entries(start, role=True), entries(goes_on), CALLS, DONE)
     assert result.sent[0] == START
@@ -115,13 +110,13 @@ def test_an_index_may_be_anything(index: Any) -> None:
 
 @pytest.mark.parametrize("given", [None, 5, True, [], {}, "", "null"], ids=str)
 def test_an_id_may_be_anything(given: Any) -> None:
-    result = chat(call(role=True, index=0, id=given, type="function", name="f", arguments="[]"), CALLS, DONE)
+    result = chat(begin(given, "f", "[]", role=True), CALLS, DONE)
     assert calls(result) == [("call_s1_0_0", "f", "[]", "running")]
 
 
 def test_an_id_may_hold_half_a_character() -> None:
-    start = call(role=True, index=0, id="a\ud83d", type="function", name="f", arguments="[]")
-    again = call(index=1, id="a\ud83d", type="function", name="g", arguments="[]")
+    start = begin("a\ud83d", "f", "[]", role=True)
+    again = begin("a\ud83d", "g", "[]", 1)
     result = chat(start, again, CALLS, DONE)
     assert result.sent[0] == start
     assert [one[0] for one in calls(result)] == ["a\ud83d", "call_s1_0_1"]
@@ -205,7 +200,7 @@ def test_what_waits_with_a_call_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("count", [CALLS_IN_A_PIECE_MAX - 1, CALLS_IN_A_PIECE_MAX, CALLS_IN_A_PIECE_MAX + 1])
 def test_a_piece_is_split_into_so_many_calls_at_most(count: int) -> None:
-    result = chat(call(role=True, index=0, id="a", type="function", name="f", arguments="[]" * count), CALLS, DONE)
+    result = chat(begin("a", "f", "[]" * count, role=True), CALLS, DONE)
     texts = [one[2] for one in calls(result)]
     assert len(texts) == min(count, CALLS_IN_A_PIECE_MAX)
     assert "".join(texts) == "[]" * count
@@ -214,7 +209,7 @@ def test_a_piece_is_split_into_so_many_calls_at_most(count: int) -> None:
 
 def test_nothing_is_split_while_a_call_waits_for_its_name() -> None:
     result = chat(
-        call(role=True, index=0, id="a", type="function", name="f", arguments="["),
+        begin("a", "f", "[", role=True),
         entries({"index": 1, "id": "b"}),
         call(index=0, arguments="][]"),
         call(index=1, name="g", arguments="[]"),
@@ -240,7 +235,7 @@ def test_ten_thousand_calls_take_no_quadratic_time() -> None:
 @pytest.mark.parametrize("over", [-1, 0, 1])
 def test_a_name_in_pieces_has_a_bound(over: int) -> None:
     piece = "x" * (NAME_CHARS_MAX - len("fgh") + over)
-    start = call(role=True, index=0, id="a", type="function", name="fgh", arguments="")
+    start = begin("a", "fgh", role=True)
     result = chat(start, call(index=0, name=piece), call(index=0, arguments="{}"), CALLS, DONE)
     assert calls(result)[0][1] == ("fgh" if over > 0 else "fgh" + piece)
 
@@ -312,9 +307,9 @@ def test_without_an_index_a_new_id_goes_on_only_in_the_middle_of_arguments() -> 
 
 def test_without_an_index_an_id_finds_its_call_also_where_that_was_split_off() -> None:
     together = entries(
-        {"id": "a", "type": "function", "function": {"name": "f", "arguments": "[][]"}},
-        {"id": "b", "type": "function", "function": {"name": "g", "arguments": "["}},
-        {"id": "c", "type": "function", "function": {"name": "h", "arguments": "["}},
+        call_entry("a", "f", "[][]", index=None),
+        call_entry("b", "g", "[", index=None),
+        call_entry("c", "h", "[", index=None),
         role=True,
     )
     pieces = [call(id=one, arguments=f"{number}]") for number, one in enumerate("bc")]
@@ -334,10 +329,7 @@ def test_an_id_seen_at_another_index_says_nothing(other: str) -> None:
 
 @pytest.mark.parametrize("index", [0, 1_000])
 def test_calls_that_take_turns_at_one_index_are_told_apart_by_their_ids(index: int) -> None:
-    starts = [
-        call(role=one == "a", index=index, id=one, type="function", name=name, arguments="")
-        for one, name in (("a", "f"), ("b", "g"))
-    ]
+    starts = [begin(one, name, "", index, role=one == "a") for one, name in (("a", "f"), ("b", "g"))]
     pieces = [
         call(index=index, id=one, arguments=piece) for one, piece in (("a", "["), ("b", "{"), ("a", "]"), ("b", "}"))
     ]
@@ -346,7 +338,7 @@ def test_calls_that_take_turns_at_one_index_are_told_apart_by_their_ids(index: i
 
 @pytest.mark.parametrize("given", ["a", "nul", "null0", "zebra", "NULL"])
 def test_any_text_but_null_is_an_id(given: str) -> None:
-    start = call(role=True, index=0, id=given, type="function", name="f", arguments="[]")
+    start = begin(given, "f", "[]", role=True)
     assert chat(start, CALLS, DONE).sent[0] == start
 
 
@@ -411,7 +403,7 @@ def test_a_call_that_waits_keeps_the_first_name_that_came() -> None:
 
 def test_an_id_that_is_repeated_with_the_name_is_the_same() -> None:
     waits = entries({"index": 0, "id": "call-1"}, role=True)
-    result = chat(waits, call(index=0, id="call-1", type="function", name="f", arguments="[]"), CALLS, DONE)
+    result = chat(waits, begin("call-1", "f", "[]"), CALLS, DONE)
     assert "call_id" not in result.repairs
 
 
@@ -430,29 +422,20 @@ def test_so_many_members_wait_with_a_call(count: int) -> None:
 
 @pytest.mark.parametrize("text", ['{}{"x":1}', "{} []"])
 def test_an_empty_object_before_more_arguments_is_no_seed(text: str) -> None:
-    result = chat(call(role=True, index=0, id="a", type="function", name="f", arguments=text), CALLS, DONE)
+    result = chat(begin("a", "f", text, role=True), CALLS, DONE)
     assert "".join(texts(result)) == text
     assert len(texts(result)) == 2
 
 
 def test_what_is_split_off_is_counted_over_the_whole_chunk() -> None:
-    both = entries(
-        {
-            "index": 0,
-            "id": "a",
-            "type": "function",
-            "function": {"name": "f", "arguments": "[]" * CALLS_IN_A_PIECE_MAX},
-        },
-        {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": "[][]"}},
-        role=True,
-    )
+    both = entries(call_entry("a", "f", "[]" * CALLS_IN_A_PIECE_MAX), call_entry("b", "g", "[][]", 1), role=True)
     assert texts(chat(both, CALLS, DONE))[-1] == "[][]"
 
 
 @pytest.mark.parametrize("given", [None, "", 5, True, 0, [], ["x"], {}], ids=str)
 def test_a_type_that_is_no_text_is_the_usual_one(given: Any) -> None:
     start = call(role=True, index=0, id="a", type=given, name="f", arguments="[]")
-    usual = call(role=True, index=0, id="a", type="function", name="f", arguments="[]")
+    usual = begin("a", "f", "[]", role=True)
     assert chat(start, CALLS, DONE).sent[0] == usual
 
 

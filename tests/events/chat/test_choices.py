@@ -8,14 +8,28 @@ from tests.events.chat.rows import Row, check
 from tests.events.chat.rows_calls import FAULTS, IDENTITY
 from tests.events.chat.rows_content import REASONING
 from tests.events.chat.rows_envelope import ENVELOPE, FINISH
-from tests.support.chat import DONE, HEAD, Run, call, chunk, finish, frame, run, sse, tape, text
+from tests.support.chat import (
+    DONE,
+    HEAD,
+    Run,
+    begin,
+    call_entry,
+    chunk,
+    finish,
+    frame,
+    run,
+    sse,
+    tape,
+    text,
+    tool_calls,
+)
 from wiretape.events.core.limits import LISTS_OF_A_DELTA_MAX
 
 HI = text("hi", role=True)
 ASKED: dict[str, Any] = {"stream": True, "model": "m"}
 ROLE = {"role": "assistant", "content": "x"}
-WHOLE = call(role=True, index=0, id="a", type="function", name="f", arguments='{"x":1}')
-BESIDE = call(choice=1, index=0, id="a", type="function", name="f", arguments="[]")
+WHOLE = begin("a", "f", '{"x":1}', role=True)
+BESIDE = begin("a", "f", "[]", choice=1)
 JUNK: list[Any] = [None, True, 5, 1.5, "x", [], [None], [[]], {}, {"a": 1}]
 
 
@@ -54,16 +68,13 @@ def test_calls_behind_a_finish_are_withheld_and_text_is_not() -> None:
 
 
 def test_a_second_choice_with_calls_of_its_own_is_an_answer_of_its_own() -> None:
-    starts = [
-        call(role=True, choice=number, index=0, id=f"c{number}", type="function", name="f", arguments="[]")
-        for number in (0, 1)
-    ]
+    starts = [begin(f"c{number}", "f", "[]", role=True, choice=number) for number in (0, 1)]
     result = chat(*starts, finish("tool_calls", 0), finish("tool_calls", 1), DONE)
     assert [one.choice for one in result.wire.calls()] == [0, 1]
 
 
 def test_calls_beside_a_finished_text_are_an_answer_of_their_own() -> None:
-    start = call(role=True, choice=1, index=0, id="a", type="function", name="f", arguments="[]")
+    start = begin("a", "f", "[]", role=True, choice=1)
     result = chat(HI, finish(), start, finish("tool_calls", 1), DONE)
     assert result.sent == [HI, finish(), start, finish("tool_calls", 1), DONE]
 
@@ -82,11 +93,7 @@ def test_a_legacy_call_may_have_an_object_for_arguments() -> None:
 
 def test_entries_with_an_index_are_counted_by_those_without() -> None:
     result = chat(
-        HI,
-        frame({"annotations": [{"index": 4}, {"index": 2}]}),
-        frame({"annotations": [{"url": "x"}]}),
-        finish(),
-        DONE,
+        HI, frame({"annotations": [{"index": 4}, {"index": 2}]}), frame({"annotations": [{"url": "x"}]}), finish(), DONE
     )
     assert result.sent[2] == frame({"annotations": [{"index": 5, "url": "x"}]})
 
@@ -189,9 +196,7 @@ def test_legacy_arguments_before_the_name_are_arguments() -> None:
 
 
 def test_a_legacy_call_and_a_call_are_two() -> None:
-    beside = frame(
-        {"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "g", "arguments": "[]"}}]}
-    )
+    beside = tool_calls(call_entry("a", "g", "[]"))
     result = run(tape([*LEGACY, beside, finish("tool_calls"), DONE]))
     assert [(one.name, one.arguments) for one in result.wire.calls()] == [("f", '{"x":1}'), ("g", "[]")]
 
@@ -224,7 +229,7 @@ def test_choices_of_one_chunk_in_any_order_keep_their_numbers() -> None:
 
 @pytest.mark.parametrize("n", [None, 1, 2, 0, "x"])
 def test_the_only_choice_may_have_any_number(n: Any) -> None:
-    start = call(role=True, choice=1, index=0, id="a", type="function", name="f", arguments="[]")
+    start = begin("a", "f", "[]", role=True, choice=1)
     frames = [start, finish("tool_calls", 1), DONE]
     assert chat(*frames, request={**ASKED, "n": n}).sent == frames
 
@@ -340,8 +345,7 @@ def test_only_reasoning_comes_in_pieces_of_one_entry(key: str, second: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("word", "repairs"),
-    [("tool_calls", []), ("tool_use", ["finish_word"]), ("stop", ["finish_stop_with_calls"])],
+    ("word", "repairs"), [("tool_calls", []), ("tool_use", ["finish_word"]), ("stop", ["finish_stop_with_calls"])]
 )
 def test_the_finish_of_calls_is_named_for_what_was_wrong_with_it(word: str, repairs: list[str]) -> None:
     result = chat(WHOLE, finish(word), DONE)
@@ -350,8 +354,8 @@ def test_the_finish_of_calls_is_named_for_what_was_wrong_with_it(word: str, repa
 
 
 def test_a_finish_lets_the_calls_of_its_own_chunk_go() -> None:
-    entry = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    result = chat(frame({"role": "assistant", "tool_calls": [entry]}, "tool_calls"))
+    entry = call_entry("a", "f", "{}")
+    result = chat(tool_calls(entry, reason="tool_calls", role=True))
     assert result.frames[2]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import DONE, HEAD, Run, call, finish, frame, run, sse, tape, text
+from tests.support.chat import DONE, HEAD, Run, begin, call, finish, frame, run, sse, tape, text
 from wiretape.events.chat.write import Envelope, payloads
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Repaired, ToolCallStarted
@@ -59,7 +59,7 @@ def test_two_custom_calls_and_a_function_stay_apart() -> None:
     frames = [
         START,
         custom({"name": "sql", "input": ""}, index=1, id="b", type="custom"),
-        call(index=2, id="c", type="function", name="f", arguments=""),
+        begin("c", "f", "", 2),
         more("select", 1),
         call(index=2, arguments='{"a":1}'),
         more("ls"),
@@ -137,7 +137,7 @@ def test_a_whole_answer_with_one_becomes_a_stream() -> None:
 
 
 def test_a_function_where_a_custom_call_was_is_another_call() -> None:
-    result = chat(START, more("ls"), call(index=0, id="b", type="function", name="bash", arguments="{}"), CALLS, DONE)
+    result = chat(START, more("ls"), begin("b", "bash", "{}"), CALLS, DONE)
     assert [one[:3] for one in calls(result)] == [("a", "bash", "ls"), ("b", "bash", "{}")]
 
 
@@ -167,7 +167,7 @@ def test_events_of_one_are_written_back_as_one() -> None:
 
 # -- found by a reader who attacked it ---------------------------------------------------------------------------------
 
-FUNCTION = call(role=True, index=0, id="a", type="function", name="f", arguments="")
+FUNCTION = begin("a", "f", role=True)
 SAYS_LS = {"name": "bash", "input": "ls"}
 
 
@@ -218,10 +218,7 @@ def said(*frames: bytes, finish_frame: bytes = CALLS, **settings: Any) -> list[t
             [call(role=True, index=0, id="a", type="custom", function=None, custom=SAYS_LS)],
             [("bash", True, "ls", "running")],
         ),
-        (
-            [call(role=True, index=0, id="a", type="function", custom=SAYS_LS)],
-            [("bash", True, "ls", "running")],
-        ),
+        ([call(role=True, index=0, id="a", type="function", custom=SAYS_LS)], [("bash", True, "ls", "running")]),
         (
             [call(role=True, index=0, id="a", type="function", custom=None, name="f", arguments="{}")],
             [("f", False, "{}", "running")],
@@ -240,10 +237,7 @@ def said(*frames: bytes, finish_frame: bytes = CALLS, **settings: Any) -> list[t
             [START, more("ls"), custom({"name": "bash", "input": "pwd"}, index=0, id="b", type="custom")],
             [("bash", True, "ls", "running"), ("bash", True, "pwd", "running")],
         ),
-        (
-            [START, more("l"), custom({"name": "bash", "input": "s"}, index=0)],
-            [("bash", True, "ls", "running")],
-        ),
+        ([START, more("l"), custom({"name": "bash", "input": "s"}, index=0)], [("bash", True, "ls", "running")]),
         # Entries of one list.
         (
             [frame_of({"type": "custom", "custom": SAYS_LS}, {"type": "custom", "custom": SAYS_LS})],
@@ -262,10 +256,7 @@ def said(*frames: bytes, finish_frame: bytes = CALLS, **settings: Any) -> list[t
             [custom({"input": "ls"}, role=True, index=0, id="a"), call(index=0, name="f", arguments="{}")],
             [("", True, "", "malformed"), ("", False, "", "malformed")],
         ),
-        (
-            [call(role=True, index=0, id="a"), custom(SAYS_LS, index=0)],
-            [("bash", True, "ls", "running")],
-        ),
+        ([call(role=True, index=0, id="a"), custom(SAYS_LS, index=0)], [("bash", True, "ls", "running")]),
         # Braces are an input as any other.
         (
             [custom({"name": "bash", "input": "{}"}, role=True, index=0, id="a", type="custom"), more("{}"), more("x")],

@@ -6,18 +6,30 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.chat import DONE, Run, call, chunk, finish, frame, run, sse, tape, text
+from tests.support.chat import (
+    DONE,
+    Run,
+    begin,
+    call,
+    call_entry,
+    chunk,
+    finish,
+    frame,
+    run,
+    sse,
+    tape,
+    text,
+    tool_calls,
+)
 from wiretape.events.chat.write import WARNING
 
-START: Final = call(role=True, index=0, id="call_a", type="function", name="write_file", arguments="")
+START: Final = begin("call_a", "write_file", role=True)
 #: A frame that its gateway cut in two, and of which the second half never came.
 TORN: Final = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"pa\n\n'
 MESSAGE: Final[dict[str, Any]] = {
     "role": "assistant",
     "content": None,
-    "tool_calls": [
-        {"id": "call_a", "type": "function", "function": {"name": "write_file", "arguments": '{"path":"x"}'}}
-    ],
+    "tool_calls": [call_entry("call_a", "write_file", '{"path":"x"}', index=None)],
 }
 LEGACY: Final = frame({"role": "assistant", "function_call": {"name": "write_file", "arguments": ""}})
 
@@ -42,7 +54,7 @@ DAMAGED: Final[Mapping[str, list[bytes]]] = {
     "a chunk without its field": [START, b'{"choices":[{"index":0,"delta":{}}]}\n\n', finish("tool_calls"), DONE],
     "choices that are no list": [START, sse({"choices": {"index": 0}}), finish("tool_calls"), DONE],
     "calls that are no list": [frame({"role": "assistant", "tool_calls": {"index": 0}}), finish("tool_calls"), DONE],
-    "a call that is no object": [frame({"role": "assistant", "tool_calls": ["x"]}), finish("tool_calls"), DONE],
+    "a call that is no object": [tool_calls("x", role=True), finish("tool_calls"), DONE],
     "bytes that are no text": [
         START,
         call(index=0, arguments='{"path":"/tmp/?"}').replace(b"?", b"\xc3"),
@@ -50,7 +62,7 @@ DAMAGED: Final[Mapping[str, list[bytes]]] = {
         DONE,
     ],
     "bytes that are no text, in one frame": [
-        call(role=True, index=0, id="a", type="function", name="f", arguments='{"p":"?"}').replace(b"?", b"\xc3"),
+        begin("a", "f", '{"p":"?"}', role=True).replace(b"?", b"\xc3"),
         finish("tool_calls"),
         DONE,
     ],
@@ -62,13 +74,13 @@ DAMAGED: Final[Mapping[str, list[bytes]]] = {
     "a part of a legacy call": [LEGACY, TORN, finish("function_call"), DONE],
     "another id for the same tool, before any argument": [
         START,
-        call(index=0, id="call_b", type="function", name="write_file", arguments='{"path":"x"}'),
+        begin("call_b", "write_file", '{"path":"x"}'),
         finish("tool_calls"),
         DONE,
     ],
     "the same call under its newer name": [
         LEGACY,
-        call(index=0, id="a", type="function", name="write_file", arguments='{"path":"x"}'),
+        begin("a", "write_file", '{"path":"x"}'),
         finish("tool_calls"),
         DONE,
     ],
@@ -136,7 +148,7 @@ def test_a_sign_of_life_inside_a_call_harms_nothing(word: bytes) -> None:
 
 
 def test_what_is_lost_harms_no_choice_that_has_finished() -> None:
-    whole = call(role=True, index=0, id="a", type="function", name="f", arguments='{"a":1}')
+    whole = begin("a", "f", '{"a":1}', role=True)
     other = text("hi", role=True, index=1)
     garbled = text("?", index=1).replace(b"?", b"\xc3")
     legacy = frame({"role": "assistant", "function_call": {"name": "g", "arguments": "{}"}}, index=2)
@@ -156,7 +168,7 @@ def test_bytes_that_are_no_text_harm_no_frame_behind_theirs() -> None:
 
 @pytest.mark.parametrize("index", [0, None, "x", [], {}, 7])
 def test_bytes_of_a_text_that_are_none_harm_no_call_beside_it(index: Any) -> None:
-    call_beside = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    call_beside = call_entry("a", "f", "{}")
     delta = {"role": "assistant", "content": "caf?", "tool_calls": [call_beside], "function_call": None}
     both = chunk({"index": index, "delta": delta, "finish_reason": "tool_calls"}).replace(b"?", b"\xe9")
     result = run(tape([both, DONE]))
@@ -197,7 +209,7 @@ def test_arguments_behind_the_finish_end_in_an_error(mode: str, tools: str) -> N
 @pytest.mark.parametrize("mode", ["error", "warn", "both"])
 @pytest.mark.parametrize("ends", [b"", finish("tool_calls", 1) + DONE])
 def test_so_they_do_beside_a_call_that_was_cut(mode: str, ends: bytes) -> None:
-    other = call(role=True, choice=1, index=0, id="b", type="function", name="read", arguments='{"a')
+    other = begin("b", "read", '{"a', role=True, choice=1)
     came = [START, other, finish("tool_calls"), arguments('{"path":"x"}'), ends]
     result = run(tape(came, on_partial=mode, request={"stream": True, "n": 2}))
     error = chunks(result)[-1]["error"]
@@ -214,11 +226,7 @@ def test_legacy_arguments_behind_the_finish_end_in_an_error() -> None:
 
 @pytest.mark.parametrize(
     "late",
-    [
-        arguments(""),
-        call(index=0, id="call_b", type="function", name="write_file", arguments='{"a":1}'),
-        call(index=0, name="read_file", arguments='{"a":1}'),
-    ],
+    [arguments(""), begin("call_b", "write_file", '{"a":1}'), call(index=0, name="read_file", arguments='{"a":1}')],
 )
 def test_another_call_behind_the_finish_is_withheld(late: bytes) -> None:
     result = run(tape([START, finish("tool_calls"), late, DONE]))
@@ -278,13 +286,13 @@ def test_what_the_stream_had_said_is_not_said_again() -> None:
 
 @pytest.mark.parametrize("mode", ["warn", "both"])
 def test_an_error_behind_a_malformed_call_names_it(mode: str) -> None:
-    broken = call(role=True, index=0, id="a", type="function", name="write_file", arguments='{"a')
+    broken = begin("a", "write_file", '{"a', role=True)
     result = run(tape([broken, finish("tool_calls"), sse({"error": {"message": "boom"}})], on_partial=mode))
     assert "the arguments of write_file are not valid JSON. Nothing was executed." in result.out.decode()
 
 
 def test_a_cut_names_a_call_that_the_limit_of_another_choice_cut() -> None:
-    other = call(role=True, choice=1, index=0, id="call_b", type="function", name="read", arguments='{"a')
+    other = begin("call_b", "read", '{"a', role=True, choice=1)
     result = run(tape([START, other, finish("length")], request={"stream": True, "n": 2}))
     error = chunks(result)[-1]["error"]
     assert [dropped["name"] for dropped in error["dropped_tools"]] == ["write_file", "read"]
@@ -292,8 +300,8 @@ def test_a_cut_names_a_call_that_the_limit_of_another_choice_cut() -> None:
 
 @pytest.mark.parametrize("mode", ["error", "warn", "both"])
 def test_a_cut_behind_a_call_that_runs_does_not_say_that_nothing_does(mode: str) -> None:
-    whole = call(role=True, index=0, id="a", type="function", name="read", arguments="{}")
-    other = call(role=True, choice=1, index=0, id="b", type="function", name="write_file", arguments='{"a')
+    whole = begin("a", "read", "{}", role=True)
+    other = begin("b", "write_file", '{"a', role=True, choice=1)
     result = run(tape([whole, other, finish("tool_calls")], request={"stream": True, "n": 2}, on_partial=mode))
     told = result.out.decode()
     assert "write_file was cut short. None of these was executed." in told

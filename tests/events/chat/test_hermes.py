@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.events.chat.rows import Row, check, error
-from tests.support.chat import DONE, HEAD, Run, call, frame, run, sse, tape, text
+from tests.support.chat import DONE, HEAD, Run, begin, call, frame, run, sse, tape, text
 from wiretape.events.chat.hermes import Retold
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import (
@@ -253,7 +253,7 @@ ROWS = [
                 }
             ),
         ],
-        ledger=[("finish_failure", 2, "choices.0.finish_reason"), ("finish_failure", 2, ""), ("done_withheld", 3, "")],
+        ledger=[("finish_failure", 2, "choice.finish_reason"), ("finish_failure", 2, ""), ("done_withheld", 3, "")],
         text="It ",
         finish=("",),
         usage=NO_USAGE,
@@ -276,7 +276,7 @@ ROWS = [
                 }
             ),
         ],
-        ledger=[("finish_failure", 2, "choices.0.finish_reason"), ("finish_failure", 2, ""), ("done_withheld", 3, "")],
+        ledger=[("finish_failure", 2, "choice.finish_reason"), ("finish_failure", 2, ""), ("done_withheld", 3, "")],
         text="It ",
         finish=("",),
         ending="upstream_error",
@@ -325,18 +325,10 @@ ROWS = [
     ),
     Row(
         id="a stream that also says a call to the client under the same id: told once",
-        came=[
-            ROLE,
-            call(index=0, id="call_1", type="function", name="f", arguments="{}"),
-            running(),
-            completed(),
-            frame({}, "tool_calls"),
-            DONE,
-        ],
+        came=[ROLE, begin("call_1", "f", "{}"), running(), completed(), frame({}, "tool_calls"), DONE],
         sent=[0, 1, RAN, OVER, 4, 5],
         ledger=[("progress", 2, ""), ("progress", 3, "")],
         calls=[("call_1", "f", "{}", "running")],
-        finish=("tool_calls",),
     ),
     Row(
         id="an error by length elsewhere than in the finish is an error",

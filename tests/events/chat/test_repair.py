@@ -10,7 +10,7 @@ import pytest
 
 from tests.events.chat import rows_calls, rows_content, rows_envelope
 from tests.events.chat.rows import Row, check
-from tests.support.chat import DONE, HEAD, call, finish, frame, run, sse, tape, text
+from tests.support.chat import DONE, HEAD, begin, call, call_entry, finish, frame, run, sse, tape, text, tool_calls
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.core.limits import CHUNKS_WAITING_MAX, EVENT_BYTES_MAX
 from wiretape.events.emit import Emitter, emit
@@ -58,7 +58,7 @@ HI = text("hi", role=True)
 
 def seed(number: int) -> bytes:
     """A start whose `{}` may be a seed."""
-    return call(role=not number, index=number, id=f"c{number}", type="function", name="f", arguments="{}")
+    return begin(f"c{number}", "f", "{}", number, role=not number)
 
 
 @pytest.mark.parametrize("count", [CHUNKS_WAITING_MAX - 1, CHUNKS_WAITING_MAX, CHUNKS_WAITING_MAX + 1])
@@ -208,15 +208,15 @@ def test_a_terminator_goes_out_in_its_own_form(done: bytes) -> None:
 
 @pytest.mark.parametrize(("reason", "ending"), [("tool_calls", "completed"), ("error", "upstream_error")])
 def test_a_finish_decides_about_the_seeds_on_its_own_chunk(reason: str, ending: str) -> None:
-    entry = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    result = run(tape([frame({"role": "assistant", "tool_calls": [entry]}, reason)]))
+    entry = call_entry("a", "f", "{}")
+    result = run(tape([tool_calls(entry, reason=reason, role=True)]))
     assert result.frames[2]
     assert result.ended.ending == ending
 
 
 @pytest.mark.parametrize(("n", "choices"), [(1, [0]), (2, [0, 1]), (0, [0, 1]), ("x", [0, 1])])
 def test_text_and_calls_of_a_whole_answer_are_one_where_one_was_asked_for(n: Any, choices: list[int]) -> None:
-    calls = [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "[]"}}]
+    calls = [call_entry("a", "f", "[]")]
     answer = {
         "choices": [
             {"index": 0, "message": {"content": "hi"}, "finish_reason": "stop"},

@@ -16,10 +16,7 @@ def test_a_request_with_everything() -> None:
         "stream": True,
         "stream_options": {"include_usage": True},
         "n": 2,
-        "tools": [
-            {"type": "function", "function": {"name": "f"}},
-            {"type": "custom", "custom": {"name": "g"}},
-        ],
+        "tools": [{"type": "function", "function": {"name": "f"}}, {"type": "custom", "custom": {"name": "g"}}],
         "functions": [{"name": "h"}],
     }
     known = Facts(stream=True, usage=True, model="m", choices=2, tools=frozenset({"f", "g", "h"}))

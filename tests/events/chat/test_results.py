@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import DONE, Run, call, finish, run, tape, text
+from tests.support.chat import DONE, Run, begin, call, call_entry, finish, run, tape, text
 from wiretape.events.chat.results import LEGACY_ID, Found, Result, preview, results_in
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.tape.record import Record
@@ -13,10 +13,7 @@ from wiretape.events.tape.tape import Recorder
 
 
 def called(*calls: tuple[str, str, str]) -> dict[str, Any]:
-    entries = [
-        {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-        for call_id, name, arguments in calls
-    ]
+    entries = [call_entry(call_id, name, arguments, index=None) for call_id, name, arguments in calls]
     return {"role": "assistant", "content": None, "tool_calls": entries}
 
 
@@ -220,7 +217,7 @@ def test_a_retry_after_a_frame_without_content_shows_the_same_frames() -> None:
 
 def test_a_call_of_this_stream_may_have_the_id_of_one_that_is_answered_here() -> None:
     """Each is told once, and the one that is over first: also where the first frame is the last."""
-    whole = call(role=True, index=0, id="call_0", type="function", name="read", arguments="{}")
+    whole = begin("call_0", "read", "{}", role=True)
     for settings in ({}, {"tools": "held"}):
         apart = run(answering(ANSWERED, [whole, finish("tool_calls"), DONE], **settings))
         assert told(apart) == [("completed", "call_0"), ("running", "call_0")]
@@ -231,7 +228,7 @@ def test_a_call_of_this_stream_may_have_the_id_of_one_that_is_answered_here() ->
 
 def test_never_two_frames_of_one_status_for_one_call() -> None:
     """The defect found in review of hermes pull 16666: a progress and a start frame for the same call."""
-    pieces = [call(index=0, id="call_1", type="function", name="read", arguments='{"a":')]
+    pieces = [begin("call_1", "read", '{"a":')]
     pieces += [call(index=0, id="call_1", name="read", arguments="1}"), finish("tool_calls"), finish("tool_calls")]
     result = run(answering([*ANSWERED, *ANSWERED], [ROLE, *pieces, DONE, DONE]))
     assert told(result) == [("completed", "call_0"), ("running", "call_1")]
@@ -239,7 +236,7 @@ def test_never_two_frames_of_one_status_for_one_call() -> None:
 
 def test_internal_tools_and_orphans_are_in_the_ledger_and_not_on_the_wire() -> None:
     results = [{"id": "a", "name": "_plan"}, {"id": "b", "orphan": True}, {"id": "c", "orphan": True, "name": "x"}]
-    internal = call(role=True, index=0, id="d", type="function", name="_plan", arguments="{}")
+    internal = begin("d", "_plan", "{}", role=True)
     result = run(answering(results, [internal, finish("tool_calls"), DONE]))
     assert told(result) == []
     assert [(entry.n, entry.repair) for entry in result.ledger] == [

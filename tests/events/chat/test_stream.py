@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import DONE, HEAD, Run, call, finish, frame, run, sse, tape, text
+from tests.support.chat import DONE, HEAD, Run, begin, call, call_entry, finish, frame, run, sse, tape, text, tool_calls
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import CALL_ID_CHARS_MAX, NAME_CHARS_MAX
 from wiretape.events.core.model import Ended, Event, Repaired, ToolResultSeen, Usage
@@ -14,7 +14,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
 ROLE = frame({"role": "assistant", "content": ""})
-START = call(index=0, id="call_1", type="function", name="write_file", arguments="")
+START = begin("call_1", "write_file")
 HALF = call(index=0, arguments='{"path":"a')
 REST = call(index=0, arguments='.txt"}')
 CALLS = finish("tool_calls")
@@ -81,20 +81,12 @@ def test_frames_that_need_no_repair_are_the_objects_that_came() -> None:
 
 def test_a_call_and_its_finish_on_one_chunk() -> None:
     """Q13: the frame tells the call and the finish, so `running` comes before it."""
-    whole = frame(
-        {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
-        "tool_calls",
-    )
-    assert seen(run(tape([ROLE, whole, DONE]))) == [
-        "empty",
-        ("running", "c"),
-        ("finish", "tool_calls"),
-        "done",
-    ]
+    whole = tool_calls(call_entry("c", "f", "{}"), reason="tool_calls")
+    assert seen(run(tape([ROLE, whole, DONE]))) == ["empty", ("running", "c"), ("finish", "tool_calls"), "done"]
 
 
 def test_internal_tools_get_no_lifecycle_frames_but_their_calls_pass() -> None:
-    hidden = call(index=0, id="call_1", type="function", name="_think", arguments="{}")
+    hidden = begin("call_1", "_think", "{}")
     result = run(tape([ROLE, hidden, CALLS, DONE]))
     assert seen(result) == ["empty", ("call", "{}"), ("finish", "tool_calls"), "done"]
 
@@ -141,11 +133,7 @@ RESET: Any = ("error", "reset", [])
 
 @pytest.mark.parametrize(
     ("mode", "expected"),
-    [
-        ("error", ["hi", RESET]),
-        ("both", ["hi", RESET]),
-        ("warn", ["hi", ("finish", "length"), "done"]),
-    ],
+    [("error", ["hi", RESET]), ("both", ["hi", RESET]), ("warn", ["hi", ("finish", "length"), "done"])],
 )
 def test_a_cut_text_gets_no_warning_text(mode: str, expected: list[Any]) -> None:
     result = run(tape([text("hi", role=True)], cause="reset", on_partial=mode))
@@ -180,7 +168,7 @@ def test_text_that_came_after_a_held_call_is_not_late() -> None:
 
 
 def test_a_chunk_that_speaks_beside_a_held_call_goes_out_without_it() -> None:
-    entry = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    entry = call_entry("call_1", "f", "{}")
     both = frame({"role": "assistant", "content": "look", "tool_calls": [entry]})
     result = run(tape([both, CALLS, DONE], tools="held"))
     assert seen(result) == ["look", ("call", "{}"), ("running", "call_1"), ("finish", "tool_calls"), "done"]
@@ -188,17 +176,11 @@ def test_a_chunk_that_speaks_beside_a_held_call_goes_out_without_it() -> None:
 
 
 def test_usage_that_rides_on_a_held_call_is_not_held() -> None:
-    entry = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    riding = frame({"role": "assistant", "tool_calls": [entry]}, usage={"total_tokens": 3})
+    entry = call_entry("call_1", "f", "{}")
+    riding = tool_calls(entry, role=True, usage={"total_tokens": 3})
     result = run(tape([riding, CALLS, DONE], tools="held"))
     assert json.loads(result.sent[0][6:])["usage"] == {"total_tokens": 3}
-    assert seen(result) == [
-        "empty",
-        ("call", "{}"),
-        ("running", "call_1"),
-        ("finish", "tool_calls"),
-        "done",
-    ]
+    assert seen(result) == ["empty", ("call", "{}"), ("running", "call_1"), ("finish", "tool_calls"), "done"]
 
 
 def test_held_calls_of_two_choices_on_one_chunk() -> None:
@@ -246,16 +228,16 @@ def test_a_genuine_length_inside_a_call_passes_in_every_mode(settings: dict[str,
 
 
 def test_length_on_the_chunk_of_the_held_call_takes_the_call_out_of_it() -> None:
-    entry = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{"}}
-    last = frame({"tool_calls": [entry]}, "length")
+    entry = call_entry("call_1", "f", "{")
+    last = tool_calls(entry, reason="length")
     result = run(tape([ROLE, last, DONE], tools="held"))
     assert seen(result) == [BEFORE[0], LENGTH_DROP, ("finish", "length"), "done"]
     assert not any(b'"tool_calls"' in frame for frame in result.sent)
 
 
 def test_a_warning_before_the_first_chunk_takes_its_role_along() -> None:
-    entry = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "write_file", "arguments": "{"}}
-    only = frame({"role": "assistant", "tool_calls": [entry]}, "length")
+    entry = call_entry("call_1", "write_file", "{")
+    only = tool_calls(entry, reason="length", role=True)
     result = run(tape([only, DONE], on_partial="both"))
     assert seen(result) == [LENGTH_DROP, LENGTH_WARNING, ("finish", "length"), "done"]
     assert [b'"role"' in one for one in result.sent] == [False, True, False, False]
@@ -290,7 +272,7 @@ def test_a_claimed_call_that_is_not_json(settings: dict[str, Any], expected: lis
 
 
 def test_a_good_call_beside_a_malformed_one_is_not_handed_over() -> None:
-    good = call(index=1, id="call_2", type="function", name="read", arguments="{}")
+    good = begin("call_2", "read", "{}", 1)
     result = run(tape([*CUT, good, CALLS, DONE]))
     assert [(one.state, one.reason) for one in result.wire.calls()] == [
         (State.MALFORMED, "malformed"),
@@ -302,7 +284,7 @@ def test_a_good_call_beside_a_malformed_one_is_not_handed_over() -> None:
 
 
 def test_one_that_is_malformed_and_one_that_was_cut_are_told_apart() -> None:
-    other = call(choice=1, index=0, id="call_2", type="function", name="read", arguments='{"p')
+    other = begin("call_2", "read", '{"p', choice=1)
     result = run(tape([*CUT, finish("tool_calls"), other], request={"stream": True, "n": 2}))
     said = "mid tool-call: read was cut short, the arguments of write_file are not valid JSON. Nothing was executed."
     assert said in result.sent[-1].decode()
@@ -455,13 +437,7 @@ def test_no_attempt_is_believed_once_content_was_delivered() -> None:
 def test_content_free_frames_wait_for_content() -> None:
     made = records(("read", ROLE), ("keepalive", {}), ("commit", {"status": 200}), ("read", text("hi")), END)
     emitter = Emitter()
-    assert [[shown(one) for one in emitter.feed(record)] for record in made[:-1]] == [
-        [],
-        [],
-        [],
-        [],
-        ["empty", "hi"],
-    ]
+    assert [[shown(one) for one in emitter.feed(record)] for record in made[:-1]] == [[], [], [], [], ["empty", "hi"]]
     assert emitter.stream.delivered
 
 
@@ -518,10 +494,7 @@ CALLED = json.dumps(
                 "index": 0,
                 "message": {
                     "role": "assistant",
-                    "tool_calls": [
-                        {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
-                        {"id": "c2", "type": "function", "function": {"name": "_own", "arguments": "{}"}},
-                    ],
+                    "tool_calls": [call_entry("c1", "f", "{}", index=None), call_entry("c2", "_own", "{}", index=None)],
                 },
                 "finish_reason": "tool_calls",
             }
@@ -694,7 +667,7 @@ def test_a_function_call_may_still_begin_behind_one_that_says_nothing() -> None:
         assert (result.ended.ending, [one.name for one in result.wire.calls()]) == ("completed", ["f"])
 
 
-INTERNAL = call(index=0, id="call_0", type="function", name="_plan", arguments='{"a')
+INTERNAL = begin("call_0", "_plan", '{"a')
 
 
 @pytest.mark.parametrize("mode", ["error", "warn", "both"])
@@ -704,7 +677,7 @@ def test_of_internal_tools_no_warning_says_the_name(mode: str) -> None:
     said = "⚠ Connection dropped mid tool-call: an internal tool was cut short. Nothing was executed."
     assert said.encode() in alone.out
     assert b"_plan" not in alone.out
-    other = call(index=1, id="call_1", type="function", name="write_file", arguments='{"a')
+    other = begin("call_1", "write_file", '{"a', 1)
     beside = run(tape([ROLE, INTERNAL, other], on_partial=mode, tools="held"))
     assert b"mid tool-call: an internal tool, write_file were cut short." in beside.out
     assert b"_plan" not in beside.out
@@ -715,7 +688,7 @@ def test_of_internal_tools_no_warning_says_the_name(mode: str) -> None:
 
 @pytest.mark.parametrize("over", [0, 1])
 def test_an_id_longer_than_any_card_can_hold_gets_no_frame(over: int) -> None:
-    whole = call(index=0, id="x" * (CALL_ID_CHARS_MAX + over), type="function", name="f", arguments="{}")
+    whole = begin("x" * (CALL_ID_CHARS_MAX + over), "f", "{}")
     result = run(tape([ROLE, whole, CALLS, DONE]))
     assert ("running" in str(seen(result)), "call_id_long" in result.repairs) == (not over, bool(over))
     answered = {"results": [{"id": "x" * (CALL_ID_CHARS_MAX + over), "name": "f", "output": "a"}]}
@@ -724,7 +697,7 @@ def test_an_id_longer_than_any_card_can_hold_gets_no_frame(over: int) -> None:
 
 
 def test_a_name_longer_than_any_card_can_show_is_cut() -> None:
-    whole = call(index=0, id="a", type="function", name="f" * (NAME_CHARS_MAX + 5), arguments="{}")
+    whole = begin("a", "f" * (NAME_CHARS_MAX + 5), "{}")
     sent = next(sent for sent in run(tape([ROLE, whole, CALLS, DONE])).sent if sent.startswith(b"event: "))
     assert b'"tool":"%b"' % (b"f" * NAME_CHARS_MAX) in sent
 

@@ -43,7 +43,9 @@ TESTS: Final = {
     "core/splice": ["test_splice.py"],
     "chat/repair": ["chat/test_repair.py", "chat/test_choices.py"],
     "chat/draft": ["chat/test_choices.py", "chat/test_repair.py"],
-    "chat/tool_calls": ["chat/test_calls.py", "chat/test_damaged_calls.py", "chat/test_custom_calls.py"],
+    "chat/tool_calls": [
+        *("chat/test_calls.py", "chat/test_repair.py", "chat/test_damaged_calls.py", "chat/test_custom_calls.py"),
+    ],
     "chat/content": ["chat/test_think.py", "chat/test_choices.py", "chat/test_repair.py"],
     "chat/errors": ["chat/test_repair.py", "chat/test_broken_streams.py"],
     "emission/engine": ["emission/test_engine.py", "chat/test_stream.py"],

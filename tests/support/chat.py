@@ -16,6 +16,7 @@ from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import parse_block
 
 __all__ = [
+    "ABSENT",
     "DONE",
     "HEAD",
     "Run",
@@ -227,8 +228,8 @@ def begin(
 
 
 def call_entry(call_id: Any, name: Any, arguments: Any = "", index: Any = 0, **more: Any) -> dict[str, Any]:
-    """One entry of `tool_calls`; without an index where that is None."""
-    place = {} if index is None else {"index": index}
+    """One entry of `tool_calls`; its index may be ABSENT."""
+    place = {} if index is ABSENT else {"index": index}
     return {**place, "id": call_id, "type": "function", **more, "function": {"name": name, "arguments": arguments}}
 
 

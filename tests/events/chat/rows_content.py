@@ -88,7 +88,6 @@ REASONING = [
     Row(
         id="Q73 delta.reasoning with the setting as_is: the very bytes pass",
         came=[frame({"role": "assistant", "reasoning": "hm"}), text("hi"), finish(), DONE],
-        sent=[0, 1, 2, 3],
         settings={"reasoning": "as_is"},
         text="hi",
         thought="hm",
@@ -96,7 +95,6 @@ REASONING = [
     Row(
         id="Q74 delta.reasoning_content: the very bytes pass",
         came=[frame({"role": "assistant", "reasoning_content": "hm"}), text("hi"), finish(), DONE],
-        sent=[0, 1, 2, 3],
         text="hi",
         thought="hm",
     ),
@@ -155,7 +153,6 @@ REASONING = [
             finish(),
             DONE,
         ],
-        sent=[0, 1, 2, 3],
     ),
     Row(
         id="Q76 reasoning_details before the call that they annotate: kept as they are, with the id that joins them",
@@ -170,7 +167,6 @@ REASONING = [
             finish("tool_calls"),
             DONE,
         ],
-        sent=[0, 1, 2, 3],
         calls=[("a", "f", '{"x":1}', "running")],
     ),
     Row(
@@ -194,14 +190,12 @@ REASONING = [
             finish(),
             DONE,
         ],
-        sent=[0, 1, 2],
         text="<think>hm</think>hi",
         thought="hm",
     ),
     Row(
         id="Q78 <think> in content without the setting: left alone (events/folds/markup.py names it)",
         came=[text("<think>hm</think>", role=True), text("hi"), finish(), DONE],
-        sent=[0, 1, 2, 3],
         text="<think>hm</think>hi",
     ),
     Row(
@@ -325,7 +319,6 @@ REASONING = [
     Row(
         id="Q81 Kimi's call markup in content: left alone (events/folds/markup.py names it)",
         came=[text("<|tool_calls_section_begin|>", role=True), finish(), DONE],
-        sent=[0, 1, 2],
         text="<|tool_calls_section_begin|>",
     ),
     Row(
@@ -336,20 +329,17 @@ REASONING = [
             finish("tool_calls"),
             DONE,
         ],
-        sent=[0, 1, 2, 3],
         text="<\uff5cDSML\uff5cx",
         calls=[("a", "f", '{"x":"<\uff5cDSML\uff5c"}', "running")],
     ),
     Row(
         id="Q83 Qwen's call markup in content: left alone (events/folds/markup.py names it)",
         came=[text("<tool_call>", role=True), finish(), DONE],
-        sent=[0, 1, 2],
         text="<tool_call>",
     ),
     Row(
         id="Q84 delta.refusal passes",
         came=[frame({"role": "assistant", "refusal": "no"}), frame({"refusal": "!"}), finish(), DONE],
-        sent=[0, 1, 2, 3],
         text="no!",
     ),
     Row(
@@ -366,7 +356,6 @@ REASONING = [
             finish(),
             DONE,
         ],
-        sent=[0, 1, 2],
         text="hi",
     ),
     Row(
@@ -413,7 +402,6 @@ REASONING = [
             finish(),
             DONE,
         ],
-        sent=[0, 1, 2, 3],
         text="hi",
     ),
 ]
@@ -684,7 +672,6 @@ FRAMING = [
     Row(
         id="Q105 a character that is cut by a read is whole",
         came=[text("ü😀", role=True), finish(), DONE],
-        sent=[0, 1, 2],
         text="ü😀",
     ),
     Row(
@@ -734,7 +721,6 @@ FRAMING = [
     Row(
         id="Q109 U+2028, U+2029 and U+0085 inside JSON end no line",
         came=[text("\u2028\u2029\u0085", role=True), finish(), DONE],
-        sent=[0, 1, 2],
         text="\u2028\u2029\u0085",
     ),
 ]

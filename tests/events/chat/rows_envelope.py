@@ -209,7 +209,6 @@ FINISH = [
     Row(
         id="Q43 the last content on the chunk of the finish: the very bytes pass",
         came=[HI, frame({"content": "!"}, "stop"), DONE],
-        sent=[0, 1, 2],
         text="hi!",
     ),
     Row(
@@ -610,7 +609,6 @@ ENVELOPE = [
     Row(
         id="Q61 content that repeats by chance stays (against cumulative content: only configuration tells)",
         came=[text("6", role=True), text("6"), text("66"), finish(), DONE],
-        sent=[0, 1, 2, 3, 4],
         text="6666",
     ),
     Row(
@@ -621,7 +619,6 @@ ENVELOPE = [
             finish(),
             DONE,
         ],
-        sent=[0, 1, 2, 3],
         text="hi",
     ),
     Row(
@@ -632,7 +629,6 @@ ENVELOPE = [
             frame({}, "stop", base_resp={"status_code": 0, "status_msg": ""}, input_sensitive=False, copilot_usage=5),
             DONE,
         ],
-        sent=[0, 1, 2, 3],
         text="hi",
     ),
     Row(
@@ -654,7 +650,6 @@ ENVELOPE = [
             finish(),
             DONE,
         ],
-        sent=[0, 1, 2],
         text="hi",
     ),
     Row(
@@ -702,7 +697,6 @@ USAGE = [
     Row(
         id="Q67 usage on the chunk of the finish stays, asked for or not",
         came=[HI, frame({}, "stop", usage=COUNTS), DONE],
-        sent=[0, 1, 2],
         text="hi",
         usage=COUNTS,
     ),
@@ -727,7 +721,6 @@ USAGE = [
             frame({}, "stop", usage=COUNTS),
             DONE,
         ],
-        sent=[0, 1, 2, 3],
         text="hi",
         usage=COUNTS,
     ),
@@ -739,14 +732,12 @@ USAGE = [
             frame({}, None, usage=None),
             DONE,
         ],
-        sent=[0, 1, 2, 3],
         text="hi",
         usage=COUNTS,
     ),
     Row(
         id="Q71 no usage where none came, though it was asked for",
         came=[HI, finish(), DONE],
-        sent=[0, 1, 2],
         request=ASKED_FOR_USAGE,
         text="hi",
     ),

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.chat import (
+    ABSENT,
     DONE,
     Run,
     begin,
@@ -29,7 +30,7 @@ TORN: Final = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"
 MESSAGE: Final[dict[str, Any]] = {
     "role": "assistant",
     "content": None,
-    "tool_calls": [call_entry("call_a", "write_file", '{"path":"x"}', index=None)],
+    "tool_calls": [call_entry("call_a", "write_file", '{"path":"x"}', index=ABSENT)],
 }
 LEGACY: Final = frame({"role": "assistant", "function_call": {"name": "write_file", "arguments": ""}})
 

@@ -97,7 +97,6 @@ ROWS = [
     Row(
         id="role, text, finish and usage in one chunk, the terminator: as it came",
         came=[ROLE, text("It "), text("is \u20ac."), STOP, DONE],
-        sent=[0, 1, 2, 3, 4],
         text="It is €.",
         usage=USAGE,
     ),

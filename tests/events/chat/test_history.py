@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import call, call_entry, run, tape
+from tests.support.chat import ABSENT, call, call_entry, run, tape
 from wiretape.events.chat.history import edits, found
 from wiretape.events.chat.write import WARNING, error_frame, warning
 from wiretape.events.core.json_text import dumps, parse
@@ -237,7 +237,7 @@ def test_who_said_nothing_else_is_counted_and_left() -> None:
 
 
 def test_what_stands_beside_may_stay_alone() -> None:
-    call = call_entry("c", "ls", "{}", index=None)
+    call = call_entry("c", "ls", "{}", index=ABSENT)
     said = {"role": "assistant", "content": "`💻 ls`", "tool_calls": [call]}
     assert cleaned(dumps({"messages": [said]})) == {"messages": [{**said, "content": None}]}
     parts = [{"type": "text", "text": "`💻 ls`"}, {"type": "text", "text": "ok"}]

@@ -10,7 +10,20 @@ import pytest
 
 from tests.events.chat import rows_calls, rows_content, rows_envelope
 from tests.events.chat.rows import Row, check
-from tests.support.chat import DONE, HEAD, begin, call, call_entry, finish, frame, run, sse, tape, text, tool_calls
+from tests.support.chat import (
+    DONE,
+    HEAD,
+    begin,
+    call,
+    call_entry,
+    finish,
+    frame,
+    run,
+    sse,
+    tape,
+    text,
+    tool_calls,
+)
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.core.limits import CHUNKS_WAITING_MAX, EVENT_BYTES_MAX
 from wiretape.events.emit import Emitter, emit

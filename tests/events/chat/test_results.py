@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import DONE, Run, begin, call, call_entry, finish, run, tape, text
+from tests.support.chat import ABSENT, DONE, Run, begin, call, call_entry, finish, run, tape, text
 from wiretape.events.chat.results import LEGACY_ID, Found, Result, preview, results_in
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.tape.record import Record
@@ -13,7 +13,7 @@ from wiretape.events.tape.tape import Recorder
 
 
 def called(*calls: tuple[str, str, str]) -> dict[str, Any]:
-    entries = [call_entry(call_id, name, arguments, index=None) for call_id, name, arguments in calls]
+    entries = [call_entry(call_id, name, arguments, index=ABSENT) for call_id, name, arguments in calls]
     return {"role": "assistant", "content": None, "tool_calls": entries}
 
 

@@ -5,7 +5,22 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import DONE, HEAD, Run, begin, call, call_entry, finish, frame, run, sse, tape, text, tool_calls
+from tests.support.chat import (
+    ABSENT,
+    DONE,
+    HEAD,
+    Run,
+    begin,
+    call,
+    call_entry,
+    finish,
+    frame,
+    run,
+    sse,
+    tape,
+    text,
+    tool_calls,
+)
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import CALL_ID_CHARS_MAX, NAME_CHARS_MAX
 from wiretape.events.core.model import Ended, Event, Repaired, ToolResultSeen, Usage
@@ -494,7 +509,10 @@ CALLED = json.dumps(
                 "index": 0,
                 "message": {
                     "role": "assistant",
-                    "tool_calls": [call_entry("c1", "f", "{}", index=None), call_entry("c2", "_own", "{}", index=None)],
+                    "tool_calls": [
+                        call_entry("c1", "f", "{}", index=ABSENT),
+                        call_entry("c2", "_own", "{}", index=ABSENT),
+                    ],
                 },
                 "finish_reason": "tool_calls",
             }

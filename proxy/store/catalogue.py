@@ -53,6 +53,8 @@ _SCHEMA: Final = f"""
     CREATE INDEX answers_by_stream ON answers (stream);
     CREATE INDEX answers_by_call ON answers (made_by);
 """
+_MARKS: Final = {kind: ",".join("?" * len(fields(kind))) for kind in _TABLES}
+_INSERT: Final = {kind: f"INSERT INTO {_TABLES[kind]} ({_COLUMNS[kind]}) VALUES ({_MARKS[kind]})" for kind in _TABLES}  # noqa: S608 - our own words
 
 
 class Rows:
@@ -225,26 +227,21 @@ class Catalogue:
                 self._book = Book(self._folder)
             return work(self._book)
         except (sqlite3.OperationalError, OSError) as error:
-            self._warn_once(f"catalogue.db cannot be used; the next start adds what it lacks: {error}")
+            warning = f"catalogue.db cannot be used; the next start adds what it lacks: {error}"
         except sqlite3.DatabaseError as error:
-            self._warn_once(f"catalogue.db is damaged and is rebuilt from the tapes: {error}")
-            self._replace()
-        return nothing
-
-    def _warn_once(self, warning: str) -> None:
+            warning = f"catalogue.db is damaged and is rebuilt from the tapes: {error}"
+            if self._book is not None:
+                self._book.close()
+            self._book = None
+            if self._rebuilds_left:
+                self._rebuilds_left -= 1
+                _remove(self._folder.root / "catalogue.db")
+                with suppress(RuntimeError):  # shut down meanwhile; the next start finds it
+                    self._thread.submit(self._catch_up)
         if not self._warned:
             self._warned = True
             self._warn(warning)
-
-    def _replace(self) -> None:
-        if self._book is not None:
-            self._book.close()
-        self._book = None
-        if self._rebuilds_left:
-            self._rebuilds_left -= 1
-            _remove(self._folder.root / "catalogue.db")
-            with suppress(RuntimeError):  # shut down meanwhile; the next start finds it
-                self._thread.submit(self._catch_up)
+        return nothing
 
 
 class Book(Rows):
@@ -282,20 +279,24 @@ class Book(Rows):
 
     def enter(self, rows: Iterable[CatalogueRow]) -> None:
         """Add or replace rows in one transaction."""
-        rows = list(rows)
+        streams: list[StreamRow] = []
+        calls: list[CallRow] = []
+        answers: list[AnswerRow] = []
+        for row in rows:
+            streams.append(row.stream)
+            calls += row.calls
+            answers += row.answers
         with self.base:
             self.base.execute("BEGIN")
-            self._delete(row.stream.stream for row in rows)
-            self._insert(StreamRow, [row.stream for row in rows])
-            self._insert(CallRow, [call for row in rows for call in row.calls])
-            self._insert(AnswerRow, [answer for row in rows for answer in row.answers])
+            self._delete([row.stream for row in streams])
+            self._insert(StreamRow, streams)
+            self._insert(CallRow, calls)
+            self._insert(AnswerRow, answers)
 
     def _insert(self, kind: type[_Row], rows: Sequence[_Row]) -> None:
-        columns = _COLUMNS[kind]
-        members = attrgetter(*columns.split(", "))
+        members = attrgetter(*_COLUMNS[kind].split(", "))
         values = [[dumps(each).decode() if isinstance(each, tuple) else each for each in members(row)] for row in rows]
-        marks = ",".join("?" * (columns.count(",") + 1))
-        self.base.executemany(f"INSERT INTO {_TABLES[kind]} ({columns}) VALUES ({marks})", values)  # noqa: S608 - our own words
+        self.base.executemany(_INSERT[kind], values)
 
     def forget(self, streams: Iterable[str]) -> None:
         """Remove the rows of these streams."""

@@ -126,30 +126,27 @@ def row_of_tape(stream: str, records: Iterable[Record]) -> CatalogueRow:
 
 
 def opened_row(stream: str, opening: Mapping[str, Any], request: Mapping[str, Any] = NO_KEYS) -> StreamRow:
-    """Return the row of a stream that has just begun, from the keys of its `open` and `request` records."""
+    """Return the row of a stream that runs, from the keys of its `open` and `request` records."""
     created = opening.get("created")
-    return StreamRow(
-        stream=stream,
-        created=created if type(created) is int and 0 <= created <= _CREATED_MAX else 0,
-        caller=_text(opening.get("caller")),
-        route=_text(opening.get("route")),
-        dialect=_text(opening.get("dialect")),
-        model=_text(as_object(request.get("facts")).get("model")),
-    )
+    model = as_object(request.get("facts")).get("model")
+    caller, route, dialect, model = _texts(*map(opening.get, ("caller", "route", "dialect")), model)
+    created = created if type(created) is int and 0 <= created <= _CREATED_MAX else 0
+    return StreamRow(stream=stream, created=created, caller=caller, route=route, dialect=dialect, model=model)
 
 
 def row_of(stream: str, summary: StreamSummary) -> CatalogueRow:
     """Return the rows of a stream."""
-    usage = summary.wire.usage
     begun = opened_row(stream, summary.opening, summary.request)
     created_us = summary.opening.get("created_us")
     known = type(created_us) is int and created_us // 1_000_000 == begun.created
     opened_us = int(created_us or 0) if known else begun.created * 1_000_000
+    usage = summary.wire.usage
+    model, ending, *flags = _texts(summary.wire.model, summary.ending, *summary.flags)
     row = replace(
         begun,
-        model=begun.model or _text(summary.wire.model),
-        ending=_text(summary.ending),
-        flags=tuple(_text(flag) for flag in summary.flags) if summary.end is not None else (),
+        model=begun.model or model,
+        ending=ending,
+        flags=tuple(flags) if summary.end is not None else (),
         input_tokens=_count(usage, _INPUT),
         output_tokens=_count(usage, _OUTPUT),
         usage=None if usage is None else dumps(usage).decode("utf-8", "replace"),
@@ -157,52 +154,48 @@ def row_of(stream: str, summary: StreamSummary) -> CatalogueRow:
         first_content_us=summary.first_content_us,
         duration_us=None if summary.end is None else summary.end.t,
     )
-    return CatalogueRow(row, tuple(_calls(row, summary, opened_us)), tuple(_answers(row, summary, opened_us)))
+    return CatalogueRow(row, tuple(_calls(row, summary, opened_us)), tuple(_answers(row, summary.results, opened_us)))
 
 
 def _calls(row: StreamRow, summary: StreamSummary, opened_us: int) -> Iterator[CallRow]:
     """Of calls that share an id within a stream the first counts, as in the whole catalogue."""
-    handed_us = opened_us + (summary.handed_us or row.duration_us or 0)
-    messages = _natural(summary.request.get("messages"))
-    by_id: dict[str, Call] = {}
+    calls: dict[str, Call] = {}
     for call in summary.wire.all_calls():
-        by_id.setdefault(_text(call.id), call)
-    by_id.pop("", None)
-    handed = [call.state is State.RUNNING for call in by_id.values()]
-    arguments = digests(call.arguments if running else "" for call, running in zip(by_id.values(), handed, strict=True))
-    for (key, call), running, digested in zip(by_id.items(), handed, arguments, strict=True):
+        calls.setdefault(_texts(call.id)[0], call)
+    calls.pop("", None)
+    handed = {key: call.arguments for key, call in calls.items() if call.state is State.RUNNING}
+    arguments = dict(zip(handed, digests(handed.values()), strict=True))
+    for key, call in calls.items():
         yield CallRow(
             caller=row.caller,
             call=key,
             stream=row.stream,
-            name=_text(call.name),
+            name=_texts(call.name)[0],
             state=call.state.value,
-            handed_us=handed_us,
-            arguments=digested if running else "",
-            messages=messages,
+            handed_us=opened_us + (summary.handed_us or row.duration_us or 0),
+            arguments=arguments.get(key, ""),
+            messages=_natural(summary.request.get("messages")),
         )
 
 
-def _answers(row: StreamRow, summary: StreamSummary, opened_us: int) -> Iterator[AnswerRow]:
-    keys = summary.results
+def _answers(row: StreamRow, keys: Mapping[str, Any], opened_us: int) -> Iterator[AnswerRow]:
     seen = {""}
-    for entry in as_list(keys.get("results")):
-        fields = as_object(entry)
-        key = _text(fields.get("id"))
-        if key in seen or fields.get("orphan") is True:
+    for result in map(as_object, as_list(keys.get("results"))):
+        key, name, arguments, made_by = _texts(*map(result.get, ("id", "name", "arguments", "stream")))
+        if key in seen or result.get("orphan") is True:
             continue
         seen.add(key)
         yield AnswerRow(
             caller=row.caller,
             call=key,
             stream=row.stream,
-            name=_text(fields.get("name")),
-            arguments=_text(fields.get("arguments")),
+            name=name,
+            arguments=arguments,
             after=_natural(keys.get("after")),
-            failed=fields.get("failed") is True,
+            failed=result.get("failed") is True,
             arrived_us=opened_us,
-            made_by=_text(fields.get("stream")),
-            request=_text(keys.get("request")),
+            made_by=made_by,
+            request=_texts(keys.get("request"))[0],
         )
 
 
@@ -219,9 +212,9 @@ def _count(counts: dict[str, Any] | None, names: tuple[str, ...]) -> int | None:
     return None
 
 
-def _text(value: Any) -> str:
-    """Return the text without lone surrogates, which SQLite does not take."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+def _texts(*values: Any) -> list[str]:
+    """Return the texts without lone surrogates, which SQLite does not take; for anything else the empty one."""
+    return [value.encode("utf-8", "replace").decode() if isinstance(value, str) else "" for value in values]
 
 
 def digests(each: Iterable[str]) -> list[str]:

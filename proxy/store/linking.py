@@ -28,7 +28,6 @@ __all__ = [
     "fates",
     "find_calls",
     "key_of",
-    "link_of",
     "links",
 ]
 
@@ -132,24 +131,22 @@ def _best(calls: Iterable[CallRow], answer: AnswerRow, answered: set[str]) -> Ca
     return max((call for call in calls if call.handed_us <= answer.arrived_us), key=rank, default=None)
 
 
-def link_of(
-    new: AnswerRow, calls: Iterable[CallRow], answers: Iterable[AnswerRow], running: Iterable[AnswerRow] = ()
-) -> Link | None:
-    """Return where a result that has just come belongs, given the rows with its key and the results still running."""
-    answers = {answer.stream: answer for answer in (*running, *answers, new)}.values()
-    found = links(calls, answers)
-    call = found.get(new.stream)
-    if call is None:
-        return None
-    first = min((answer for answer in answers if found.get(answer.stream) is call), key=_arrival)
-    return Link(call.stream, _duration_ms(call, first))
-
-
 def find_calls(
     alike: Callable[[Key], Alike], answers: Iterable[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
 ) -> list[Link | None]:
-    """Return where each of these results belongs."""
-    return [link_of(new, *alike(key_of(new)), running.get(key_of(new), ())) for new in answers]
+    """Return where each of these new results belongs, given all rows and the results of running streams."""
+    found: list[Link | None] = []
+    for new in answers:
+        calls, known = alike(key_of(new))
+        brought = {answer.stream: answer for answer in (*running.get(key_of(new), ()), *known, new)}.values()
+        made = links(calls, brought)
+        call = made.get(new.stream)
+        if call is None:
+            found.append(None)
+        else:
+            first = min((answer for answer in brought if made.get(answer.stream) is call), key=_arrival)
+            found.append(Link(call.stream, _duration_ms(call, first)))
+    return found
 
 
 def _duration_ms(call: CallRow, answer: AnswerRow) -> int:
@@ -165,19 +162,20 @@ def fates(
     stream has come), or after a while. A result that comes later still counts.
     """
     fated: dict[str, Fate] = {}
-    for call in own:
-        if call.state == State.RUNNING.value:
-            calls, answers = rows.get(key_of(call), ((), ()))
-            mine = {stream for stream, made in links(calls, answers).items() if made.stream == call.stream}
-            first = min((answer for answer in answers if answer.stream in mine), key=_arrival, default=None)
-            if first is None:
-                fated[call.call] = Fate(State.RUNNING)
-            else:
-                state = step(State.RUNNING, Trigger.ERROR_RESULT if first.failed else Trigger.RESULT)
-                fated[call.call] = Fate(state, first.stream, _duration_ms(call, first))
+    handed = [call for call in own if call.state == State.RUNNING.value]
+    for call in handed:
+        calls, answers = rows.get(key_of(call), ((), ()))
+        made = links(calls, answers)
+        mine = [answer for answer in answers if answer.stream in made and made[answer.stream].stream == call.stream]
+        first = min(mine, key=_arrival, default=None)
+        if first is None:
+            fated[call.call] = Fate(State.RUNNING)
+        else:
+            state = step(State.RUNNING, Trigger.ERROR_RESULT if first.failed else Trigger.RESULT)
+            fated[call.call] = Fate(state, first.stream, _duration_ms(call, first))
     went_on = any(fate.answered_by for fate in fated.values())
-    for call in own:
+    for call in handed:
         late = now_s * _SECOND_US - call.handed_us > ABANDONED_AFTER_S * _SECOND_US
-        if call.call in fated and not fated[call.call].answered_by and (went_on or late):
+        if not fated[call.call].answered_by and (went_on or late):
             fated[call.call] = Fate(step(State.RUNNING, Trigger.UNANSWERED))
     return fated

@@ -15,8 +15,8 @@ from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
 from .catalogue_row import AnswerRow, CatalogueRow, StreamRow, row_of_tape
+from .folder import Kept, day_of, expired
 from .linking import NOTHING_RUNS, Alike, Fate, Key, Link, fates, find_calls, key_of
-from .retention import Kept, day_of, expired
 from .store import PAGE_MAX, Filter, Health, StoreError, StreamMissingError, WriteTimes, checked_stream_id
 from .tape_file import OpenTape
 

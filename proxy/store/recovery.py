@@ -6,8 +6,7 @@ steps: a power loss at any moment leaves what the next start mends again.
 
 import hashlib
 import os
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,8 +18,7 @@ from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage
 
 from .durability import Sync
-from .folder import Folder
-from .retention import day_of
+from .folder import Folder, day_of
 from .store import FolderRefusedError
 from .tape_file import TapeReader, opened_for_reading
 
@@ -45,13 +43,12 @@ class Mended(NamedTuple):
     created: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
+class Recovered(NamedTuple):
     """One tape that was found in live/, and where it went."""
 
     stream: str
     #: None where it was left alone (`refused`) or empty.
-    path: Path | None
+    path: Path | None = None
     torn: int = 0
     damage: tuple[Damage, ...] = ()
     #: Why this version must not touch it.
@@ -91,59 +88,49 @@ def mended(path: Path) -> Mended:
 
 def recover(folder: Folder, sync: Sync) -> list[Recovered]:
     """Mend every tape in live/. Raises FolderRefusedError if the disk prevents it."""
+    recovered: list[Recovered] = []
+    found: list[tuple[str, Path, Mended]] = []
     try:
-        found = [(stream, path, _look(path)) for stream, path in folder.live_tapes()]
-        _write(folder, [(path, what) for _, path, what in found if isinstance(what, Mended)], sync)
-        recovered = [_moved(folder, stream, path, what) for stream, path, what in found]
-        _commit([folder.root, folder.live, *{found.path.parent for found in recovered if found.path}], sync)
+        for stream, path in folder.live_tapes():
+            try:
+                found.append((stream, path, mended(path)))
+            except TapeError as error:
+                recovered.append(Recovered(stream, refused=str(error)))
+        # Cut and end the tapes; durable before anything moves. One descriptor at a time: there may be thousands.
+        changed = [(path, what) for _, path, what in found if what.torn or what.end]
+        for path, what in changed:
+            _write(path, what)
+        _commit([folder.live, *(path for path, _ in changed)], sync)
+        recovered += [_moved(folder, stream, path, what) for stream, path, what in found]
+        _commit([folder.root, folder.live, *{tape.path.parent for tape in recovered if tape.path}], sync)
     except OSError as error:
         raise FolderRefusedError(f"data folder {folder.root} cannot be recovered: {error.strerror}") from error
     return recovered
 
 
-def _look(path: Path) -> Mended | str:
-    try:
-        return mended(path)
-    except TapeError as error:
-        return str(error)
+def _write(path: Path, what: Mended) -> None:
+    with path.open("ab", buffering=0) as file:
+        file.truncate(what.cut_at)
+        if what.cut_at and file.write(what.end) != len(what.end):
+            raise OSError(0, f"no room to end {path.name}")
 
 
-def _write(folder: Folder, tapes: Sequence[tuple[Path, Mended]], sync: Sync) -> None:
-    """Cut and end the tapes; durable before anything moves. One descriptor at a time: there may be thousands."""
-    paths: list[Path] = []
-    for path, what in tapes:
-        if what.torn or what.end:
-            paths.append(path)
-            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                os.ftruncate(fd, what.cut_at)
-                if what.cut_at and os.write(fd, what.end) != len(what.end):
-                    raise OSError(0, f"no room to end {path.name}")
-            finally:
-                os.close(fd)
-    _commit([folder.live, *paths], sync)
-
-
-def _moved(folder: Folder, stream: str, path: Path, what: Mended | str) -> Recovered:
-    if isinstance(what, str):
-        return Recovered(stream=stream, path=None, refused=what)
+def _moved(folder: Folder, stream: str, path: Path, what: Mended) -> Recovered:
     if not what.cut_at:
         path.unlink()
-        return Recovered(stream=stream, path=None, torn=what.torn)
+        return Recovered(stream, None, what.torn)
     day = day_of(what.created or path.stat().st_mtime)
     folder.make_day(day)
     target = Path(folder.day_path(day, stream))
     if target.exists():
-        return Recovered(stream=stream, path=None, refused=f"{target} exists already")
+        return Recovered(stream, refused=f"{target} exists already")
     path.rename(target)
-    return Recovered(stream=stream, path=target, torn=what.torn, damage=what.damage)
+    return Recovered(stream, target, what.torn, what.damage)
 
 
-def _commit(paths: Collection[Path], sync: Sync) -> None:
-    waiting = list(paths)
-    while waiting:
-        portion, waiting = waiting[:_PORTION], waiting[_PORTION:]
-        fds = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in portion]
+def _commit(paths: Sequence[Path], sync: Sync) -> None:
+    for at in range(0, len(paths), _PORTION):
+        fds = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths[at : at + _PORTION]]
         try:
             failed = sync(fds)
         finally:

@@ -11,9 +11,9 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.store.durability import Durability
 from wiretape.proxy.store.files import FileStore, open_files
-from wiretape.proxy.store.store import Batches
+from wiretape.proxy.store.store import Batches, Store
 
-__all__ = ["CREATED", "Batch", "flat", "gathered", "opened_files", "stream_of"]
+__all__ = ["CREATED", "Batch", "flat", "gathered", "opened_files", "put", "stream_of"]
 
 #: 2026-11-18 12:00:00 UTC.
 CREATED = 1_794_996_000
@@ -63,6 +63,14 @@ def stream_of(
 def flat(batches: Iterable[Sequence[Record]]) -> list[Record]:
     """All records."""
     return [record for batch in batches for record in batch]
+
+
+async def put(store: Store, stream: str, batches: Sequence[Batch]) -> list[Record]:
+    """Begin a stream, append its batches and return their records."""
+    await store.create(stream)
+    for batch in batches:
+        await store.append(stream, batch)
+    return flat(batches)
 
 
 async def gathered(batches: Batches) -> list[Record]:

@@ -1,7 +1,6 @@
 """A process that writes tapes and prints what was acknowledged, to be killed or starved of disk space."""
 
 import os
-import resource
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -14,7 +13,6 @@ from tests.proxy.store_cases import Batch, stream_of
 from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.store.durability import Durability
 from wiretape.proxy.store.files import FileStore, open_files
-from wiretape.proxy.store.store import StoreError
 
 __all__ = ["PREFIX", "batches_of"]
 
@@ -75,41 +73,9 @@ async def _append(store: FileStore | Buffered) -> None:
         await trio.lowlevel.checkpoint()
 
 
-async def starve(root: Path, limit: int) -> None:
-    """Write until there is no room, then end the stream when there is room again."""
-    async with open_files(root, warn=say) as store:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-        stream = f"{PREFIX}0"
-        *batches, last = stream_of(stream, reads=100)
-        await store.create(stream)
-        for batch in batches:
-            try:
-                await store.append(stream, batch)
-                say(f"{stream} {batch[-1].n}")
-            except StoreError as error:
-                say(f"! {type(error).__name__} {error}")
-                break
-        say(f"failure {store.health.failure or None}")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        await store.append(stream, last)
-        say(f"{stream} {last[-1].n}")
-        say(f"failure {store.health.failure or None}")
-
-
-async def hold(root: Path) -> None:
-    """Have the folder until standard input ends."""
-    async with open_files(root, warn=say):
-        say("held")
-        await trio.to_thread.run_sync(sys.stdin.read)
-
-
 if __name__ == "__main__":
     mode, folder = sys.argv[1], Path(sys.argv[2])
     if mode == "buffered":
         trio.run(_append, Buffered(folder))
-    elif mode == "starve":
-        trio.run(starve, folder, int(sys.argv[3]))
-    elif mode == "hold":
-        trio.run(hold, folder)
     else:
         trio.run(partial(append_for_ever, folder, "disk" if mode == "disk" else "process"))

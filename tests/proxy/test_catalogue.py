@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.laws.generated import streams
-from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
+from tests.proxy.store_cases import CREATED, flat, opened_files, put, stream_of
 from tests.support.chat import DONE, call, finish, frame, sse, text
 from tests.support.chat import tape as chat_tape
 from tests.support.corpus import needs_corpus, sampled
@@ -38,7 +38,7 @@ from wiretape.proxy.store.catalogue_row import (
 )
 from wiretape.proxy.store.files import FileStore, open_files
 from wiretape.proxy.store.folder import Folder
-from wiretape.proxy.store.linking import Fate, link_of
+from wiretape.proxy.store.linking import Fate, find_calls
 from wiretape.proxy.store.store import Filter
 
 ROW = StreamRow(stream="", created=CREATED, caller="c1", route="", dialect="chat", model="m", ending="completed")
@@ -200,7 +200,8 @@ def test_calls_beyond_the_digest_bound_are_not_linked(over: int) -> None:
     hashes = digests([first, "x" * (2 + over), ""])
     assert [bool(said) for said in hashes] == [True, over <= 0, over <= 0]
     row = CallRow(caller="c", call="a", stream="s1", name="f", state="running", handed_us=1)
-    assert link_of(answer("a", caller="c", name="f", arguments=""), [row], []) is None
+    new = answer("a", caller="c", name="f", arguments="")
+    assert find_calls(lambda _: ([row], []), [new], {}) == [None]
 
 
 def test_a_request_is_recognised_by_its_length_and_its_ends() -> None:
@@ -229,12 +230,6 @@ async def fill(store: FileStore, count: int) -> None:
         call_id = f"call-{number % 3}" if number % 2 else ""
         for batch in stream_of(stream, created=CREATED + number // 4, call_id=call_id, caller=f"c{number % 2}"):
             await store.append(stream, batch)
-
-
-async def put(store: FileStore, stream: str, **how: Any) -> None:
-    await store.create(stream)
-    for batch in stream_of(stream, caller="c1", **how):
-        await store.append(stream, batch)
 
 
 def content(root: Path) -> list[str]:
@@ -339,9 +334,7 @@ async def test_a_damaged_catalogue_is_replaced_with_one_warning(tmp_path: Path, 
     async with open_files(tmp_path, warn=said.append) as store:
         while len(await store.list(Filter())) < 30:
             pass
-        await store.create("new")
-        for batch in stream_of("new"):
-            await store.append("new", batch)
+        await put(store, "new", stream_of("new"))
         assert len(await store.list(Filter())) == 31
         assert await store.expire(CREATED, Keep(bytes=0)) != []
     assert len(said) == (0 if damage in ("empty", "other version") else 1), said
@@ -351,9 +344,7 @@ async def test_a_damaged_catalogue_is_replaced_with_one_warning(tmp_path: Path, 
 async def test_a_query_sees_every_stream_that_has_ended(tmp_path: Path) -> None:
     async with opened_files(tmp_path) as store:
         for round_number in range(5):
-            await store.create(f"s{round_number}")
-            for batch in stream_of(f"s{round_number}"):
-                await store.append(f"s{round_number}", batch)
+            await put(store, f"s{round_number}", stream_of(f"s{round_number}"))
             assert len(await store.list(Filter())) == round_number + 1
 
 
@@ -364,7 +355,8 @@ async def test_of_very_many_equal_calls_the_latest_are_compared(
     monkeypatch.setattr("wiretape.proxy.store.catalogue.SAME_CALLS_MAX", 3)
     async with opened_files(tmp_path) as store:
         for number in range(3 + over):
-            await put(store, f"s{number}", call_id="call_0", created=CREATED + number, messages=1 + number)
+            how: dict[str, Any] = {"created": CREATED + number, "messages": 1 + number}
+            await put(store, f"s{number}", stream_of(f"s{number}", caller="c1", call_id="call_0", **how))
         (link,) = await store.find_calls([answer("call_0")])
         assert link is not None
         assert link.stream == ("s0" if over <= 0 else f"s{2 + over}")  # the first one had as many messages
@@ -373,8 +365,8 @@ async def test_of_very_many_equal_calls_the_latest_are_compared(
 async def test_a_reader_without_the_lock_sees_the_fates_of_calls(tmp_path: Path) -> None:
     result = {"id": "call_0", "name": "look_up", "arguments": digest("{}")}
     async with opened_files(tmp_path) as store:
-        await put(store, "s1", call_id="call_0")
-        await put(store, "s2", created=CREATED + 1, messages=3, results=[result])
+        await put(store, "s1", stream_of("s1", caller="c1", call_id="call_0"))
+        await put(store, "s2", stream_of("s2", caller="c1", created=CREATED + 1, messages=3, results=[result]))
         fated = await store.fates("s1", CREATED)
         assert fated == {"call_0": Fate(State.COMPLETED, "s2", 995)}
         assert fates_in(tmp_path) == fated
@@ -417,9 +409,7 @@ async def test_a_tape_that_our_reading_fails_on_is_still_listed(
 ) -> None:
     async with opened_files(tmp_path) as store:
         for stream in ("a", "b"):
-            await store.create(stream)
-            for batch in stream_of(stream):
-                await store.append(stream, batch)
+            await put(store, stream, stream_of(stream))
     feed = Emitter.feed
 
     def failing(self: Emitter, record: Record) -> list[bytes]:

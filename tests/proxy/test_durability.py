@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.lowlevel
 
-from tests.proxy.store_cases import flat, gathered, opened_files, stream_of
+from tests.proxy.store_cases import flat, gathered, opened_files, put, stream_of
 from wiretape.events.tape.record import Record
 from wiretape.proxy.store.durability import Durability, best_sync, fsync_each, syncfs_once
 from wiretape.proxy.store.files import open_files
@@ -46,9 +46,7 @@ async def test_a_round_syncs_each_written_tape_once(tmp_path: Path) -> None:
     async with opened_files(tmp_path, sync=disk, round_s=0.05) as store:
         disk.rounds.clear()
         for name in ("a", "b"):
-            await store.create(name)
-            for batch in stream_of(name, end=False):
-                await store.append(name, batch)
+            await put(store, name, stream_of(name, end=False))
         await until(lambda: disk.rounds)
         assert {"live", "a.tape", "b.tape"} <= set().union(*disk.rounds)
         seen = len(disk.rounds)
@@ -64,9 +62,7 @@ async def test_an_end_hastens_the_round_and_closes_the_tape(tmp_path: Path) -> N
 async def _hurried_s(folder: Path) -> float:
     disk = Disk()
     async with opened_files(folder, sync=disk, round_s=60) as store:
-        await store.create("a")
-        for batch in stream_of("a"):
-            await store.append("a", batch)
+        await put(store, "a", stream_of("a"))
         begun = time.monotonic()
         await until(lambda: any("a.tape" in names for names in disk.rounds))
         took_s = time.monotonic() - begun
@@ -246,30 +242,17 @@ async def test_a_power_loss_takes_nothing_from_a_finished_round(tmp_path: Path, 
             assert (await gathered(store.read(stream)))[: len(records)] == records
 
 
-def test_a_real_disk_makes_files_and_folders_durable(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"x")
-    fds = [os.open(tmp_path, os.O_RDONLY), os.open(tmp_path / "a", os.O_RDONLY)]
-    try:
-        assert best_sync()(fds) == {}
-        assert fsync_each(fds) == {}
-    finally:
-        for fd in fds:
-            os.close(fd)
-
-
-def test_fsync_names_the_file_that_failed(tmp_path: Path) -> None:
-    folder = os.open(tmp_path, os.O_RDONLY)
-    reading, writing = os.pipe()  # a pipe takes no fsync: EINVAL
-    try:
-        assert list(fsync_each([folder, writing])) == [writing]
-    finally:
-        for fd in (folder, reading, writing):
-            os.close(fd)
-
-
-def test_a_failed_syncfs_fails_every_file() -> None:
-    def call(_: int) -> int:
+def test_each_sync_names_the_files_that_failed(tmp_path: Path) -> None:
+    def failing(_: int) -> int:
         ctypes.set_errno(errno.EIO)
         return -1
 
-    assert syncfs_once(call)([3, 4]) == dict.fromkeys([3, 4], os.strerror(errno.EIO))
+    folder = os.open(tmp_path, os.O_RDONLY)
+    reading, writing = os.pipe()  # a pipe takes no fsync: EINVAL
+    try:
+        assert best_sync()([folder]) == fsync_each([folder]) == {}
+        assert list(fsync_each([folder, writing])) == [writing]
+        assert syncfs_once(failing, [3, 4]) == dict.fromkeys([3, 4], os.strerror(errno.EIO))
+    finally:
+        for fd in (folder, reading, writing):
+            os.close(fd)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from wiretape.events.core.lifecycle import State
 from wiretape.proxy.limits import ABANDONED_AFTER_S
 from wiretape.proxy.store.catalogue_row import AnswerRow, CallRow
-from wiretape.proxy.store.linking import Fate, Link, Running, fates, key_of, link_of, links
+from wiretape.proxy.store.linking import Fate, Link, Running, fates, find_calls, key_of, links
 
 SECOND_US = 1_000_000
 
@@ -108,21 +108,23 @@ def test_which_call_a_result_answers(calls: list[CallRow], answers: list[AnswerR
     assert linked(calls[::-1], answers[::-1]) == expected
 
 
-def test_a_retried_request_gets_the_link_of_the_first() -> None:
-    calls, first = [made("a", 1)], came("b", 2.5)
-    assert link_of(first, calls, []) == Link("a", 1_500)
-    assert link_of(came("c", 60), calls, [first]) == Link("a", 1_500)
-    assert link_of(first, calls, [first, came("c", 60)]) == Link("a", 1_500)
-    assert link_of(came("d", 0.5), calls, [first]) is None
-
-
-def test_a_running_result_counts_once() -> None:
-    calls, first = [made("a", 1)], came("b", 2.5)
-    assert link_of(came("c", 60), calls, [], [first]) == Link("a", 1_500)
-    assert link_of(came("c", 60), calls, [replace(first, made_by="a")], [first]) == Link("a", 1_500)
-    assert link_of(first, calls, [], [first, came("c", 60)]) == Link("a", 1_500)
-    two = [made("a", 1), made("x", 2)]
-    assert link_of(came("c", 60, request="r"), two, [], [came("b", 3, request="r")]) == Link("x", 1_000)
+@pytest.mark.parametrize(
+    ("new", "known", "running", "expected"),
+    [
+        (came("b", 2.5), [], [], Link("a", 1_500)),
+        (came("c", 60), [came("b", 2.5)], [], Link("a", 1_500)),
+        (came("b", 2.5), [came("b", 2.5), came("c", 60)], [], Link("a", 1_500)),
+        (came("d", 0.5), [came("b", 2.5)], [], None),
+        (came("c", 60), [], [came("b", 2.5)], Link("a", 1_500)),
+        (came("c", 60), [came("b", 2.5, by="a")], [came("b", 2.5)], Link("a", 1_500)),
+        (came("b", 2.5), [], [came("b", 2.5), came("c", 60)], Link("a", 1_500)),
+        (came("c", 60, request="r"), [], [came("b", 3, request="r")], Link("a", 2_000)),
+    ],
+)
+def test_every_result_of_a_call_gets_the_link_of_the_first(
+    new: AnswerRow, known: list[AnswerRow], running: list[AnswerRow], expected: Link | None
+) -> None:
+    assert find_calls(lambda _: ([made("a", 1)], known), [new], {key_of(new): running}) == [expected]
 
 
 def test_running_results_are_found_by_key_until_they_leave() -> None:

@@ -7,7 +7,7 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 
-from tests.proxy.store_cases import flat, gathered, opened_files, stream_of
+from tests.proxy.store_cases import flat, gathered, opened_files, put, stream_of
 from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Reader
@@ -217,9 +217,7 @@ def test_a_recovered_tape_never_replaces_another(tmp_path: Path) -> None:
 async def test_streams_left_live_are_ended_at_the_next_start(tmp_path: Path) -> None:
     begun = stream_of("s1", end=False)[:-2]
     async with opened_files(tmp_path) as store:
-        await store.create("s1")
-        for batch in begun:
-            await store.append("s1", batch)
+        await put(store, "s1", begun)
     assert (tmp_path / "live" / "s1.tape").exists()
     async with opened_files(tmp_path) as store:
         *records, end = await gathered(store.read("s1"))

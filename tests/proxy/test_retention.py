@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from wiretape.proxy.config.model import Keep
-from wiretape.proxy.store.retention import Kept, day_of, expired
+from wiretape.proxy.store.folder import Kept, day_of, expired
 
 TODAY = date(2026, 11, 18)
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wiretape.proxy.config.secrets import Secret
 
     from ..compare.compare import Compared
-    from ..compare.difference import Difference
+    from ..compare.levels import Difference
 
 __all__ = ["app"]
 

@@ -1,26 +1,21 @@
 """Compare recordings, files and folders at one of two levels."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from wiretape.events.core.errors import TapeError
-from wiretape.events.tape.record import Record
 
-from ..redaction.body_codec import opened
 from ..sealed.files import Recording, lines_of, parse, read
-from .bytes import compare_bytes
-from .content import compare_content
-from .difference import Difference
+from .levels import Difference, Level, Streams, compare_streams, each_pair
 
-__all__ = ["LEVELS", "Compared", "Level", "compare", "compare_paths", "level_of", "tapes_in", "verdict"]
+__all__ = ["LEVELS", "Compared", "compare", "compare_paths", "level_of", "tapes_in", "verdict"]
 
-Level = Literal["content", "bytes"]
-_Compare = Callable[[Sequence[Record], Sequence[Record]], Iterator[Difference]]
 _Lines = Sequence[Mapping[int, int]]
 
-LEVELS: Final[Mapping[Level, _Compare]] = MappingProxyType({"content": compare_content, "bytes": compare_bytes})
+LEVELS: Final[Sequence[Level]] = get_args(Level)
 #: Old names of levels, accepted for one release.
 _OLD_LEVELS: Final[Mapping[str, Level]] = MappingProxyType({"fold": "content", "shape": "content", "clock": "bytes"})
 #: Differences kept of one pair of tapes; a longer list helps no one.
@@ -29,20 +24,12 @@ _DIFFERENCES_MAX: Final = 10_000
 
 def level_of(name: str) -> Level | None:
     """Return the level with this name, present or old, or None."""
-    levels: dict[str, Level] = {**_OLD_LEVELS, **{level: level for level in LEVELS}}
-    return levels.get(name)
+    return next((level for level in LEVELS if level == name), _OLD_LEVELS.get(name))
 
 
-def compare(
-    a: Sequence[Sequence[Record]], b: Sequence[Sequence[Record]], level: Level = "content"
-) -> Iterator[Difference]:
+def compare(a: Streams, b: Streams, level: Level = "content") -> Iterator[Difference]:
     """Yield every difference. Streams are compared by their position, and bodies as they were before compression."""
-    a, b = opened(a), opened(b)
-    for number, (mine, other) in enumerate(zip(a, b, strict=False), 1):
-        for difference in LEVELS[level](mine, other):
-            yield difference._replace(stream=number)
-    if len(a) != len(b):
-        yield Difference("streams", len(a), len(b), breaking=True, stream=min(len(a), len(b)) + 1)
+    return each_pair(a, b, lambda mine, other: compare_streams(mine, other, level))
 
 
 def verdict(differences: Sequence[Difference]) -> int:
@@ -105,14 +92,10 @@ def tapes_in(folder: Path) -> list[Path]:
 
 def _compare_files(name: str, a: Path, b: Path, level: Level) -> Compared:
     (mine, lines_a), (other, lines_b) = _read(a), _read(b)
-    differences: list[Difference] = []
-    breaks = False
-    for difference in compare(mine.streams, other.streams, level):
-        if len(differences) < _DIFFERENCES_MAX or (difference.breaking and not breaks):
-            differences.append(difference)
-            breaks = breaks or difference.breaking
-        elif breaks:
-            break  # nothing that follows can change the verdict
+    found = compare(mine.streams, other.streams, level)
+    differences = list(islice(found, _DIFFERENCES_MAX))
+    if verdict(differences) < 2:  # the rest of a long list can still change the verdict
+        differences += islice((difference for difference in found if difference.breaking), 1)
     return Compared(name, differences, lines_a, lines_b)
 
 

@@ -19,7 +19,7 @@ from ..sealed.files import Recording, apart, read, write_blobs
 from ..sealed.files import parse as read_tape
 from ..sealed.sealed import MARK, encode, expected
 from .compare import tapes_in
-from .difference import Difference, of_change
+from .levels import Difference, of_change
 
 __all__ = ["RecheckedFile", "recheck", "recheck_paths"]
 
@@ -74,7 +74,9 @@ def recheck(data: bytes, row: StreamRow | None = None) -> tuple[Recording, list[
                 {**each, "catalogue": {name: getattr(one, name) for name in _CATALOGUED}}
                 for each, one in ((said, row), (now, fresh))
             )
-        found += [of_change(change, breaking=True)._replace(stream=number) for change in changes(said, now)]
+        found += [
+            of_change(change, Difference("", None, None, breaking=True, stream=number)) for change in changes(said, now)
+        ]
     return recording, found
 
 

@@ -1,18 +1,26 @@
-"""Send the requests of a tape to a live upstream and compare the shapes of the responses."""
+"""Send the requests of a tape to a live upstream and compare the shapes of the responses.
+
+Later requests name ids of the live responses instead of the recorded ones. Two ids correspond if they have the same
+kind of payload, path, type and name, and the same number among those.
+"""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import httpx
 import trio
 
+from wiretape.events.core import model
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import as_list
+from wiretape.events.core.json_text import ABSENT, as_object, dumps, is_list, is_object, parse
 from wiretape.events.core.settings import Settings
+from wiretape.events.emit import events
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.config.secrets import Secret
@@ -21,14 +29,15 @@ from wiretape.proxy.serve import Running, running
 from wiretape.proxy.upstream.errors import WireError
 from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
 
-from ..redaction.body_codec import headers_of, opened
+from ..matching.compared_request import request_of
+from ..matching.json_diff import joined_path, kind_of
+from ..playback.player import attempts_of, head_of
+from ..playback.script import Request
+from ..redaction.body_codec import opened
 from ..sealed.files import Recording
-from .bytes import ending_of
-from .carried_ids import CarriedIds, LostIdError
-from .difference import Difference
-from .shape import compare_shapes
+from .levels import Difference, Stream, Streams, each_pair, ending_of, unequal, value_of
 
-__all__ = ["Age", "age_of", "run_verify", "send_recorded", "verify"]
+__all__ = ["Age", "CarriedIds", "LostIdError", "age_of", "compare_shapes", "run_verify", "send_recorded", "verify"]
 
 #: The proxy's path prefix, which the upstream's base path replaces.
 _PREFIX: Final = re.compile(r"(?:/[a-z0-9][a-z0-9_-]*)?/v1(?=[/?]|$)")
@@ -36,7 +45,35 @@ _CHAT: Final = "/chat/completions"
 #: Endings of a stream that failed on this machine before the upstream could answer.
 _FAILED_HERE: Final = frozenset({None, "refused", "internal", "shutdown"})
 #: Recorded request headers that may change the response.
-_SENT_HEADERS: Final = frozenset({"content-encoding", "content-type"})
+_SENT_HEADERS: Final = frozenset({b"content-encoding", b"content-type"})
+
+
+#: Members whose value is an id, besides those that end with `_id` or `_ids`.
+_ID_NAMES: Final = frozenset({"container", "conversation", "id", "toolCallId"})
+#: Members that a model, a user or a tool fills.
+_CONTENT: Final = frozenset({"args", "arguments", "input_schema", "metadata", "parameters", "schema"})
+#: Ids as sealing renames them, such as `resp_1`; no provider knows them.
+_RENAMED: Final = re.compile(r"[a-z]{2,8}[-_]\d{1,6}")
+#: Members that name an object that the upstream must know.
+_STORED: Final = frozenset({"file_id", "input_file_id", "previous_response_id", "thread_id"})
+_PATH_PARTS: Final = re.compile(r"([/?&=])")
+
+_Place = tuple[tuple[str, ...], int]
+_KINDS: Final[Mapping[type[model.Event], str]] = MappingProxyType(
+    {
+        model.ReasoningDelta: "reasoning",
+        model.TextDelta: "text",
+        model.RefusalDelta: "refusal",
+        model.ToolCallStarted: "call",
+        model.ToolArgumentsDelta: "arguments",
+        model.ToolProgress: "progress",
+        model.Finish: "finish",
+        model.Usage: "usage",
+        model.UpstreamError: "error",
+        model.Terminator: "terminator",
+        model.ForeignFrame: "foreign",
+    }
+)
 
 
 class Age(NamedTuple):
@@ -76,10 +113,11 @@ async def verify(recording: Recording, url: str, key: Secret | None = None) -> l
         async with running(_config(url, key), log=log) as server:
             for records, request in zip(recording.streams, requests, strict=True):
                 try:
-                    tapes.append(await send_recorded(server, _with_live_ids(request, ids)))
+                    target, body = ids.path(request.target.decode()).encode(), ids.body(request.body)
                 except LostIdError as error:
                     lost = f"stream {len(tapes) + 1} cannot be sent again: {error}"
                     break
+                tapes.append(await send_recorded(server, request._replace(target=target, body=body)))
                 if ending_of(tapes[-1]) in _FAILED_HERE:
                     break
                 ids.learn(*opened([records, tapes[-1]]))
@@ -91,8 +129,10 @@ async def verify(recording: Recording, url: str, key: Secret | None = None) -> l
         if ending in _FAILED_HERE and ending_of(records) != ending:
             failures = (record.keys.get("message") for record in reversed(live) if record.kind == "failed")
             raise TapeError(f"stream {number}: {next(failures, None) or 'the upstream cannot be reached'}")
-        differences = compare_shapes([records], [_with_settings_of(records, live)])
-        found += [difference._replace(stream=number) for difference in differences]
+        # The recording's profile and settings change what events mean.
+        settings = {name: records[0].keys[name] for name in ("profile", "settings") if name in records[0].keys}
+        alike = [live[0]._replace(keys={**live[0].keys, **settings}), *live[1:]]
+        found += [difference._replace(stream=number) for difference in compare_shapes([records], [alike])]
     if lost and not any(difference.breaking for difference in found):  # a breaking difference explains the lost id
         raise TapeError(lost)
     return found
@@ -105,46 +145,29 @@ def _config(url: str, key: Secret | None) -> Config:
     return Config(data=Path(), port=0, durability="none", routes={"": route})
 
 
-def _recorded_request(records: Sequence[Record], number: int) -> httpx.Request:
-    request = next((record for record in records if record.kind == "request"), None)
-    if request is None:
+def _recorded_request(records: Stream, number: int) -> Request:
+    record = next((record for record in records if record.kind == "request"), None)
+    if record is None:
         raise TapeError(f"stream {number} has no request to send")
-    if request.raw is None and ("sha256" in request.keys or request.keys.get("streamed")):
+    request = request_of([record])
+    if record.raw is None and ("sha256" in record.keys or record.keys.get("streamed")):
         raise TapeError(f"stream {number} cannot be sent again: the body of its request is not on the tape")
-    decoded = request.keys.get("decoded")
-    rows = (as_list(row) for row in as_list(request.keys.get("headers")))
-    recorded = [(str(row[0]), str(row[1])) for row in rows if len(row) == 2 and row[0] in _SENT_HEADERS]
-    headers = list(headers_of(recorded, decoded if isinstance(decoded, str) else ""))
-    if request.raw and not headers:
-        headers = [("content-type", "application/json")]
-    method, path = str(request.keys.get("method") or "POST"), str(request.keys.get("path") or f"/v1{_CHAT}")
+    headers = [(name, value) for name, value in request.headers if name in _SENT_HEADERS]
+    if request.body and not headers:
+        headers = [(b"content-type", b"application/json")]
+    path = request.target.decode("latin-1") or f"/v1{_CHAT}"
     if (prefix := _PREFIX.match(path)) is not None:
         path = path[prefix.end() :]
     elif path.partition("?")[0].endswith(_CHAT):  # an imported tape without our prefix
         path = path[path.index(_CHAT) :]
-    return httpx.Request(method, f"http://wiretape/v1{path}", content=request.raw, headers=headers)
+    return Request(request.method or b"POST", f"/v1{path}".encode(), headers, request.body)
 
 
-def _with_live_ids(request: httpx.Request, ids: CarriedIds) -> httpx.Request:
-    url = request.url.copy_with(raw_path=ids.path(request.url.raw_path.decode("ascii")).encode("ascii"))
-    headers = [(name, value) for name, value in request.headers.raw if name.lower() not in (b"host", b"content-length")]
-    return httpx.Request(request.method, url, headers=headers, content=ids.body(request.content))
-
-
-def _with_settings_of(records: Sequence[Record], live: Sequence[Record]) -> list[Record]:
-    """Return the live records under the recording's profile and settings, which change what events mean."""
-    settings = {name: records[0].keys[name] for name in ("profile", "settings") if name in records[0].keys}
-    return [live[0]._replace(keys={**live[0].keys, **settings}), *live[1:]]
-
-
-async def send_recorded(server: Running, request: httpx.Request) -> list[Record]:
+async def send_recorded(server: Running, request: Request) -> list[Record]:
     """Send a request through a server that keeps its tapes in memory, and return its tape."""
-    own = httpx.URL(server.url)
-    url = request.url.copy_with(scheme=own.scheme, host=own.host, port=own.port)
-    headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
-    received = bytearray()
+    url, received = server.url + request.target.decode(), bytearray()
     async with UpstreamTransport() as transport:
-        sent = httpx.Request(request.method, url, headers=headers, content=request.content)
+        sent = httpx.Request(request.method.decode(), url, headers=list(request.headers), content=request.body or None)
         response = await transport.handle_async_request(sent)
         stream = response.headers.get("x-wiretape-stream", "")
         async with body_of(response) as body:
@@ -161,3 +184,210 @@ async def send_recorded(server: Running, request: httpx.Request) -> list[Record]
 def run_verify(recording: Recording, url: str, key: Secret | None = None) -> list[Difference]:
     """Run `verify` in an event loop of its own."""
     return trio.run(verify, recording, url, key)
+
+
+# -- shapes -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Shape:
+    """JSON paths and types, order of kinds, status and ending of one stream's last attempt, but no values."""
+
+    status: Any
+    ending: str | None = None
+    #: Kinds of events or payloads, in the order in which each came first.
+    order: dict[str, None] = field(default_factory=dict[str, None])
+    #: The types found at each path, each with the first record that has it.
+    paths: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+
+    def add(self, value: Any, path: str, n: int) -> None:
+        """Add every path of a value."""
+        waiting: list[tuple[Any, str]] = [(value, path)]
+        while waiting:
+            value, path = waiting.pop()
+            self.paths.setdefault(path or "(whole)", {}).setdefault(kind_of(value), n)
+            if is_object(value):
+                waiting += reversed([(part, joined_path(path, key)) for key, part in value.items()])
+            elif is_list(value):
+                waiting += reversed([(part, f"{path}[]") for part in value])
+
+
+def compare_shapes(a: Streams, b: Streams) -> Iterator[Difference]:
+    """Yield what differs, stream by stream: new paths are benign, other differences would break a reader."""
+    return each_pair(a, b, lambda mine, other: _compare(_shape_of(mine), _shape_of(other)))
+
+
+def _shape_of(records: Stream) -> _Shape:
+    shape = _Shape(status=head_of(records).get("status"))
+    # The status already says that it is an error. Its event depends on when the proxy passed the response on.
+    refused = isinstance(shape.status, int) and shape.status >= 400
+    for event in events(records, repairs=False):
+        if isinstance(event, model.AttemptStarted):
+            shape.order.clear()
+        elif isinstance(event, model.Ended):
+            shape.ending = event.ending
+        elif type(event) in _KINDS and not (refused and isinstance(event, model.UpstreamError)):
+            shape.order.setdefault(_KINDS[type(event)])
+    chat = bool(records) and records[0].keys.get("dialect") == "chat"
+    body: list[Record] = []
+    for record in attempts_of(records)[-1]:
+        if record.kind == "rest":
+            shape.order.setdefault("rest")
+        elif record.kind == "body":
+            body.append(record)
+        # The upstream's clock decides where comments fall, and `[DONE]` has its own event.
+        elif record.kind == "frame" and (value := value_of(record)) is not ABSENT:
+            kind = "" if chat else _kind_of(record, value)
+            if not chat:
+                shape.order.setdefault(kind or "data")
+            shape.add(value, kind, record.n)
+    value = parse(b"".join(record.raw or b"" for record in body))
+    if value is not ABSENT:
+        shape.add(value, "body", body[0].n)
+    return shape
+
+
+def _kind_of(record: Record, value: Any) -> str:
+    """Return the type of a payload, or else the name of its event."""
+    kind = as_object(value).get("type")
+    return kind if isinstance(kind, str) else record.frame().event.decode("utf-8", "replace")
+
+
+def _compare(a: _Shape, b: _Shape) -> Iterator[Difference]:
+    yield from unequal("status", a.status, b.status, breaking=True)
+    for path in [*a.paths, *(path for path in b.paths if path not in a.paths)]:
+        types, other = a.paths.get(path, {}), b.paths.get(path, {})
+        parent = path.rpartition(".")[0]
+        # Report only the top of a missing or new branch.
+        if parent and not types and parent not in a.paths:
+            continue
+        if parent and not other and parent in a.paths and parent not in b.paths:
+            continue
+        if types.keys() != other.keys():
+            breaking = bool(types) and (not other or bool(other.keys() - types.keys()))
+            mine, found = (" or ".join(sorted(each)) or None for each in (types, other))
+            # The first record with a new type, or else the first one.
+            new = {name: n for name, n in other.items() if name not in types} or other
+            records = min(types.values(), default=None), min(new.values(), default=None)
+            yield Difference(path, mine, found, breaking, None, *records)
+    order_a, order_b = list(a.order), list(b.order)
+    if order_a != order_b:
+        rest = iter(order_b)
+        inserted = all(kind in rest for kind in order_a)
+        yield Difference("order of kinds", order_a, order_b, breaking=not inserted)
+    yield from unequal("ending", a.ending, b.ending, breaking=True)
+
+
+# -- ids that later requests carry -------------------------------------------------------------------------------------
+
+
+class LostIdError(Exception):
+    """A request names an id that has no counterpart today."""
+
+
+class CarriedIds:
+    """The ids of the responses so far, recorded and live."""
+
+    def __init__(self) -> None:
+        #: The live id for each recorded one; None if the live response has none in its place.
+        self._live: dict[str, str | None] = {}
+
+    def learn(self, recorded: Stream, live: Stream) -> None:
+        """Pair the ids of one response; both must have decoded bodies."""
+        then, now = _ids_by_place(recorded), _ids_by_place(live)
+        for place, name in then.items():
+            same = name if name in now.values() else now.get(place)
+            if same is not None or name not in self._live:
+                self._live[name] = same
+
+    def path(self, path: str) -> str:
+        """Return the path to send today; raise LostIdError."""
+        parts = _PATH_PARTS.split(path)
+        return "".join(self._replaced(part, stored=True) if part in self._live else part for part in parts)
+
+    def body(self, body: bytes) -> bytes:
+        """Return the body to send today, unchanged if no id changes; raise LostIdError."""
+        value = parse(body)
+        if value is ABSENT:
+            return body
+        members = list(_members(value))
+        ids = [id_ for _, _, id_ in members]
+        changed = False
+        for holder, at, id_ in members:
+            # A reference, or a result whose call is not part of the same request.
+            referenced = at == "id" and holder.get("type") == "item_reference"
+            alone = at == "call_id" and ids.count(id_) == 1
+            new = self._replaced(id_, stored=at in _STORED or referenced or alone)
+            changed = changed or new != id_
+            holder[at] = new
+        return dumps(value) if changed else body
+
+    def _replaced(self, name: str, *, stored: bool) -> str:
+        if name not in self._live:
+            if stored and _RENAMED.fullmatch(name):
+                raise LostIdError(f"it names {name}, which no response on the tape gave out")
+            return name
+        live = self._live[name]
+        if live is None and stored:
+            raise LostIdError(f"it names {name}, and the live response has no id in its place")
+        return name if live is None else live
+
+
+def _members(value: Any) -> Iterator[tuple[Any, str | int, str]]:
+    """Yield the holder, the key and the id of each id in a request."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if is_list(value):
+            waiting += value
+        elif is_object(value):
+            for name, each in value.items():
+                if name in _CONTENT or (name == "input" and "type" in value):
+                    continue
+                if isinstance(each, str) and (name in _ID_NAMES or name.endswith("_id")):
+                    yield value, name, each
+                elif is_list(each) and name.endswith("_ids"):
+                    yield from ((each, at, one) for at, one in enumerate(each) if isinstance(one, str))
+                else:
+                    waiting.append(each)
+
+
+def _ids_by_place(records: Stream) -> dict[_Place, str]:
+    """Return the ids of a response: each counts once for a place."""
+    found: dict[_Place, str] = {}
+    numbers: dict[tuple[str, ...], int] = {}
+    seen: set[tuple[tuple[str, ...], str]] = set()
+    for kind, value in _payloads(records):
+        for where, name in _ids_in(value, kind):
+            if (where, name) not in seen:
+                seen.add((where, name))
+                numbers[where] = numbers.get(where, 0) + 1
+                found[where, numbers[where]] = name
+    return found
+
+
+def _payloads(records: Stream) -> Iterator[tuple[str, Any]]:
+    attempt = attempts_of(records)[-1]
+    for record in attempt:
+        if record.kind == "frame" and (value := value_of(record)) is not ABSENT:
+            yield _kind_of(record, value), value
+    whole = b"".join(record.raw or b"" for record in attempt if record.kind == "body")
+    value = parse(whole)
+    yield from [("", value)] if value is not ABSENT else (("", parse(line)) for line in whole.splitlines())
+
+
+def _ids_in(value: Any, kind: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield path and value of each id, in the order of the text."""
+    waiting: list[tuple[Any, tuple[str, ...]]] = [(value, (kind,))]
+    while waiting:
+        value, path = waiting.pop()
+        if is_list(value):
+            waiting += [(each, path) for each in reversed(value)]
+        elif is_object(value):
+            function = as_object(value.get("function"))
+            sort = tuple(str(word) for word in (value.get("type"), value.get("name") or function.get("name")) if word)
+            for name, each in value.items():
+                if isinstance(each, str) and each and (name in _ID_NAMES or name.endswith("_id")):
+                    yield (*path, *sort, name), each
+            skipped = {*_CONTENT, "input"}
+            waiting += [(each, (*path, name)) for name, each in reversed(value.items()) if name not in skipped]

@@ -1,8 +1,8 @@
 """Turn the records of a stream into the script of the proxy: what its client got."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from wiretape.events.core.json_text import as_object
 from wiretape.events.emit import Emitter
@@ -10,7 +10,7 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.proxy.relay.attempts import WHOLE
 from wiretape.proxy.relay.http_responses import relayed_head, stream_headers, wrapped_error
 
-from .player import Speed, attempts_of, status_of, steps_of, taped_headers
+from .player import Speed, head_of, headers_to_send, keys_of, status_of, steps_of
 from .script import Fault, Script
 
 __all__ = ["client_script"]
@@ -52,32 +52,33 @@ def _is_verbatim(records: Sequence[Record]) -> bool:
 
 def _is_emitted(records: Sequence[Record]) -> bool:
     """Return whether the proxy emitted an event stream of its own."""
-    facts = next((record.keys.get("facts") for record in records if record.kind == "request"), None)
-    return not _is_verbatim(records) and as_object(facts).get("stream") is not False
+    facts = as_object(keys_of(records, "request").get("facts"))
+    return not _is_verbatim(records) and facts.get("stream") is not False
 
 
 def _fault(records: Sequence[Record], commit: Record, end: Record | None, size: int) -> Fault | None:
     """Return how the response ended for the client; silence if the client left."""
     keys = end.keys if end is not None else NO_KEYS
-    cause, ending = keys.get("cause"), keys.get("ending")
+    cause = keys.get("cause")
     if end is None or cause == "client_gone":
         return Fault.STALL
     if keys.get("answer") in ("whole", "broken"):
-        return None if keys["answer"] == "whole" else Fault.CUT
+        whole = keys["answer"] == "whole"
     # A tape from before the key `answer`, or an imported one.
-    if commit.raw is not None or _is_emitted(records) or (keys.get("framed") is True and cause in ("eof", "limit")):
-        return None
-    if isinstance(cause, str) and cause in WHOLE:
-        return Fault.CUT if cause == "closed" and _is_verbatim(records) and size < (_promised(records) or 0) else None
-    if cause == "eof" and keys.get("broke", "closed") == "closed":  # only the dialect tells whether it is complete
-        return None if ending in ("completed", "upstream_error") else Fault.CUT
-    return Fault.CUT
+    elif commit.raw is not None or _is_emitted(records) or (keys.get("framed") is True and cause in ("eof", "limit")):
+        whole = True
+    elif cause == "eof":  # only the dialect tells whether it is complete
+        whole = keys.get("broke", "closed") == "closed" and keys.get("ending") in ("completed", "upstream_error")
+    else:
+        short = cause == "closed" and _is_verbatim(records) and size < (_promised(records) or 0)
+        whole = isinstance(cause, str) and cause in WHOLE and not short
+    return None if whole else Fault.CUT
 
 
 def _headers(records: Sequence[Record], commit: Record, size: int, fault: Fault | None) -> list[tuple[bytes, bytes]]:
     """Return the headers that the proxy wrote, as far as the tape has those of the upstream."""
-    id_, head, status = str(records[0].keys.get("stream", "")), _last_head(records), status_of(commit.keys)
-    stream, upstream = id_ if id_.isascii() and id_.isprintable() else "", list(taped_headers(head))
+    id_, status = str(records[0].keys.get("stream", "")), status_of(commit.keys)
+    stream, upstream = id_ if id_.isascii() and id_.isprintable() else "", headers_to_send(head_of(records))
     length: int | None = size
     if commit.raw is not None:
         headers = [*wrapped_error(status, upstream, commit.raw).headers, (b"x-wiretape-stream", stream.encode())]
@@ -86,25 +87,17 @@ def _headers(records: Sequence[Record], commit: Record, size: int, fault: Fault 
     else:
         headers = list(relayed_head(status, upstream, stream).headers)
         promised = _promised(records)
-        method = next((record.keys.get("method") for record in records if record.kind == "request"), None)
-        if promised is None or method == "HEAD":
+        if promised is None or keys_of(records, "request").get("method") == "HEAD":
             length = promised
         elif fault is not None:
             length = max(promised, size + 1)
-    kept = [
-        (name, value)
-        for name, value in headers
-        if name != b"content-length" and (value or name != b"x-wiretape-stream")
-    ]
+    dropped = {b"content-length", *([] if stream else [b"x-wiretape-stream"])}
+    kept = [(name, value) for name, value in headers if name not in dropped]
     return kept if length is None else [*kept, (b"content-length", b"%d" % length)]
-
-
-def _last_head(records: Sequence[Record]) -> Mapping[str, Any]:
-    return next((record.keys for record in attempts_of(records)[-1] if record.kind == "head"), NO_KEYS)
 
 
 def _promised(records: Sequence[Record]) -> int | None:
     """Return the content length of a relayed head."""
-    head = _last_head(records)
+    head = head_of(records)
     length = head.get("length") if head.get("framing") == "length" and "decoded" not in head else None
     return length if type(length) is int else None

@@ -27,10 +27,13 @@ __all__ = [
     "as_played",
     "attempts_of",
     "each_attempt",
+    "head_of",
+    "headers_on",
+    "headers_to_send",
+    "keys_of",
     "script_of",
     "status_of",
     "steps_of",
-    "taped_headers",
 ]
 
 Side = Literal["upstream", "client"]
@@ -98,6 +101,31 @@ def attempts_of(records: Sequence[Record]) -> list[Sequence[Record]]:
     return [records[start:end] for start, end in zip(starts, ends, strict=True)] or [records]
 
 
+def keys_of(records: Sequence[Record], kind: str) -> Mapping[str, Any]:
+    """Return the keys of the first record of a kind; empty if there is none."""
+    return next((record.keys for record in records if record.kind == kind), NO_KEYS)
+
+
+def head_of(records: Sequence[Record]) -> Mapping[str, Any]:
+    """Return the keys of the last attempt's head; empty if none came."""
+    return keys_of(attempts_of(records)[-1], "head")
+
+
+def headers_on(keys: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the headers of a request or a head, in order."""
+    rows = (as_list(row) for row in as_list(keys.get("headers")))
+    return [(row[0], row[1]) for row in rows if len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], str)]
+
+
+def headers_to_send(keys: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a request or a head, without an encoding that was decoded."""
+    undone = next((str(keys[name]) or name for name in ("decoded", "unreadable") if name in keys), "")
+    return [
+        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
+        for name, value in headers_of(headers_on(keys), undone)
+    ]
+
+
 def script_of(records: Sequence[Record], *, speed: Speed = INSTANT, side: Side = "upstream") -> Script:
     """Return what the upstream sent in the last attempt, or what the client got."""
     if side == "client":
@@ -113,10 +141,9 @@ def script_of(records: Sequence[Record], *, speed: Speed = INSTANT, side: Side =
     received = list(reads(attempt))
     fault = _fault(keys)
     framing, length = head.keys.get("framing"), head.keys.get("length")
-    headers = list(taped_headers(head.keys))
+    headers = headers_to_send(head.keys)
     if framing == "length" and type(length) is int:
-        method = next((record.keys.get("method") for record in records if record.kind == "request"), None)
-        if method != "HEAD":  # a decoded or redacted body has another length
+        if keys_of(records, "request").get("method") != "HEAD":  # a decoded or redacted body has another length
             size = sum(len(data) for _, data in received)
             length = size if fault is None else max(length, size + 1)
         headers.append((b"content-length", b"%d" % length))
@@ -153,15 +180,6 @@ def status_of(head: Mapping[str, Any]) -> int:
     if type(status) is not int or not 200 <= status <= 999:
         raise TapeError(f"its head has no status that can be sent: {status!r}")
     return status
-
-
-def taped_headers(head: Mapping[str, Any]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the recorded headers in order, without an encoding that was decoded."""
-    rows = (as_list(row) for row in as_list(head.get("headers")))
-    pairs = [(row[0], row[1]) for row in rows if len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], str)]
-    undone = next((str(head[name]) or name for name in ("decoded", "unreadable") if name in head), "")
-    for name, value in headers_of(pairs, undone):
-        yield name.encode("latin-1", "replace"), value.encode("latin-1", "replace")
 
 
 def steps_of(

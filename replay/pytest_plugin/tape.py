@@ -19,10 +19,9 @@ from wiretape.proxy.config.model import Route, Target
 
 from ..cli.output import write_whole
 from ..cli.recording import base_urls
-from ..compare.bytes import ending_of
 from ..compare.compare import compare, verdict
-from ..compare.shape import compare_shapes
-from ..compare.verify import age_of
+from ..compare.levels import ending_of
+from ..compare.verify import age_of, compare_shapes
 from ..faults.cutting import Prefix, Unit, prefixes_of
 from ..faults.faults import FaultError, Faults
 from ..matching.compared_request import blank, request_of

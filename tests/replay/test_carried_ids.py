@@ -7,7 +7,7 @@ import pytest
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
-from wiretape.replay.compare.carried_ids import CarriedIds, LostIdError
+from wiretape.replay.compare.verify import CarriedIds, LostIdError
 
 
 def answer(*payloads: dict[str, Any], framed: bool = True) -> list[Record]:

@@ -14,9 +14,9 @@ from wiretape.events.chat.request import facts
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader, Recorder, reads
-from wiretape.replay.compare.compare import LEVELS, Level, compare, verdict
-from wiretape.replay.compare.difference import Difference
-from wiretape.replay.compare.shape import compare_shapes
+from wiretape.replay.compare.compare import LEVELS, compare, verdict
+from wiretape.replay.compare.levels import Difference, Level
+from wiretape.replay.compare.verify import compare_shapes
 from wiretape.replay.formats.har import to_har
 from wiretape.replay.formats.streams import to_sse
 from wiretape.replay.matching.json_diff import Change, changes, first_difference, shortened

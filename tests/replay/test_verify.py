@@ -27,8 +27,8 @@ from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import running
 from wiretape.replay.cli.recording import recorded as all_of
-from wiretape.replay.compare.bytes import ending_of
 from wiretape.replay.compare.compare import verdict
+from wiretape.replay.compare.levels import ending_of
 from wiretape.replay.compare.verify import Age, age_of, verify
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
 from wiretape.replay.playback.server import Upstream, listening

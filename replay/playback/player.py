@@ -102,7 +102,7 @@ def attempts_of(records: Sequence[Record]) -> list[Sequence[Record]]:
 
 
 def keys_of(records: Sequence[Record], kind: str) -> Mapping[str, Any]:
-    """Return the keys of the first record of a kind; empty if there is none."""
+    """Return the keys of the first record of a kind, or no keys."""
     return next((record.keys for record in records if record.kind == kind), NO_KEYS)
 
 

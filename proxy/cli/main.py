@@ -339,13 +339,12 @@ def _config_show(
     Secrets are masked. Takes the options of `serve`.
     """
     loaded = loaded_from(config, context, serving=False, data=data)
-    from ..config.show import rows
     from .show import console, settings_table
 
     if json_:
-        print_json([row._asdict() for row in rows(loaded)])
+        print_json([row._asdict() for row in loaded.rows])
     else:
-        console().print(settings_table(rows(loaded)))
+        console().print(settings_table(loaded.rows))
 
 
 # -- recordings -------------------------------------------------------------------------------------------------------

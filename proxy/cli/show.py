@@ -27,7 +27,7 @@ from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.record import Record
 
 from ..config.layers import DEFAULT
-from ..config.show import Row
+from ..config.load import Row
 from ..store.catalogue_row import StreamRow
 from ..store.folder import LIVE
 

@@ -1,7 +1,7 @@
-"""Combine the layers into one `Config`, and say where each value came from.
+"""Combine the layers into one `Config`, with a row for each setting that shows its value and origin.
 
-What is said about an upstream (its key, its fallbacks) applies to that upstream only: naming another one in a higher
-layer drops the key of the first.
+Settings of an upstream (its key, its fallbacks) apply to that upstream only: naming another one in a higher layer drops
+the key of the first.
 """
 
 import re
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +23,7 @@ from .model import ROUTE, SERVER, TARGET, Config, ConfigError, Egress, Route, Ta
 from .secrets import Key, Secret
 from .urls import UrlError, checked, is_loopback, origin_of, plain_name
 
-__all__ = ["Loaded", "load"]
+__all__ = ["Loaded", "Row", "load", "shown"]
 
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _ROUTE_NAME: Final = re.compile(r"(?!(?:v1|wiretape)\Z)[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
@@ -30,18 +31,32 @@ _ROUTE_NAME: Final = re.compile(r"(?!(?:v1|wiretape)\Z)[a-z0-9][a-z0-9_-]{0,63}"
 _EVERYWHERE: Final = ("0.0.0.0", "::", "[::]")  # noqa: S104 - compared, not listened on
 _AZURE: Final = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
 _ROUTE_KEYS: Final = (*(setting.name for setting in (*ROUTE, *TARGET)), "fallbacks")
+_SECRET: Final = ("egress_password_env", "key_env", "key_file")
 _TARGET_KEYS: Final = tuple(setting.name for setting in TARGET)
 
 _Find = Callable[[Setting], Given | None]
 
 
+class Row(NamedTuple):
+    """One setting (`port`, `routes.azure.upstream`, `keys.alice`), its value with secrets masked, and its layer."""
+
+    name: str
+    value: str
+    origin: str
+
+
 class Loaded(NamedTuple):
-    """The configuration, and for each setting (`port`, `routes.azure.upstream`, `keys.alice`) the layer it is from."""
+    """The configuration, and its settings: those of the server, its keys, the default route and the named ones."""
 
     config: Config
-    origins: Mapping[str, str]
+    rows: tuple[Row, ...]
     #: Variables that begin like settings but are not, to report where a server starts.
     unknown: tuple[str, ...] = ()
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """The layer of each setting."""
+        return {row.name: row.origin for row in self.rows}
 
 
 def load(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, *, serving: bool = True) -> Loaded:
@@ -53,24 +68,24 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, *, ser
     if strangers := set(flags) - known:
         raise LocalError(f"flags that are not settings: {sorted(strangers)}")
     loader = _Loader(Layers(flags, environ, cwd), serving=serving)
-    config = replace(loader.server(), routes=loader.routes(), keys=loader.keys())
+    config = replace(loader.server(), keys=loader.keys(), routes=loader.routes())
     if serving:
         _check_servable(config)
-    return Loaded(config, loader.origins, loader.layers.unknown)
+    rows = sorted(loader.rows.values(), key=lambda row: row.name.startswith("routes."))
+    return Loaded(config, tuple(rows), loader.layers.unknown)
 
 
 class _Loader:
-    """One pass over the layers, noting the origin of each value."""
+    """One pass over the layers, with a row for each value."""
 
     def __init__(self, layers: Layers, *, serving: bool) -> None:
         self.layers = layers
-        self.origins: dict[str, str] = {}
+        self.rows: dict[str, Row] = {}
         self._serving = serving
 
     def server(self) -> Config:
         """Return the settings of the whole server."""
         given = {setting: self.layers.top(setting) for setting in SERVER}
-        self.origins |= {setting.name: found.origin if found else DEFAULT for setting, found in given.items()}
         values = {setting.place: found.value for setting, found in given.items() if found and setting.place}
         egress = {setting.name: found for setting, found in given.items() if found and not setting.place}
         if egress:
@@ -78,7 +93,18 @@ class _Loader:
         if "data" not in values:
             values["data"] = _data_folder(self.layers.environ)
         config: Config = _with_values(Config(data=values["data"]), values)
+        self._show("", given, config)
         return config
+
+    def _show(self, prefix: str, given: Mapping[Setting, Given | None], made: object) -> None:
+        """Add a row for each setting; `made` has the values that are no secrets."""
+        for setting, found in given.items():
+            value = attrgetter(setting.place)(made) if setting.place else found and found.value
+            text = "***" if found and setting.name in _SECRET else shown(value)
+            self._add(prefix + setting.name, text, found.origin if found else DEFAULT)
+
+    def _add(self, name: str, value: str, origin: str) -> None:
+        self.rows[name] = Row(name, value, origin)
 
     def _egress(self, given: Mapping[str, Given]) -> Egress:
         proxy, user, variable = (given.get(name) for name in ("egress_proxy", "egress_user", "egress_password_env"))
@@ -157,13 +183,14 @@ class _Loader:
 
     def _route(self, name: str, target: Target, find: _Find, prefix: str) -> Route:
         given = {setting: find(setting) for setting in ROUTE}
-        self.origins |= {prefix + setting.name: found.origin if found else DEFAULT for setting, found in given.items()}
         values = {setting.place: found.value for setting, found in given.items() if found}
         route: Route = _with_values(Route(name=name, targets=(target,)), values)
+        self._show(prefix, given, route)
         return route
 
     def _target(self, find: _Find, prefix: str, *, fallback: bool = False) -> Target | None:
-        given = {setting.name: found for setting in TARGET if (found := find(setting))}
+        found = {setting: each for setting in TARGET if (each := find(setting))}
+        given = {setting.name: each for setting, each in found.items()}
         if "upstream" not in given:
             return None
         plain = given.get("allow_plain_http")
@@ -171,20 +198,18 @@ class _Loader:
             url = checked(given["upstream"].value, allow_plain_http=bool(plain and plain.value))
         except UrlError as error:
             raise ConfigError(f"{given['upstream'].where}: {error}") from None
-        key = None
         if "key_env" in given and "key_file" in given:
             raise ConfigError(f"{given['key_file'].where}: there is a key_env already")
-        if self._serving and (named := given.get("key_env")):
-            key = self.layers.secret(named.where, variable=named.value)
-        if self._serving and (named := given.get("key_file")):
-            key = self.layers.secret(named.where, file=named.value)
+        key = None
+        if self._serving and (named := given.get("key_env") or given.get("key_file")):
+            file = None if "key_env" in given else named.value
+            key = self.layers.secret(named.where, variable=str(named.value), file=file)
         values: dict[str, Any] = {"key_header": "api-key" if origin_of(url)[1].endswith(_AZURE) else "authorization"}
-        values |= {
-            name: given[name].value for name in ("key_header", "caller_key", "allow_plain_http") if name in given
-        }
+        values |= {setting.place: each.value for setting, each in found.items() if setting.place}
+        target = Target(name=plain_name(url), url=url, key=key, **values)
         if not fallback:
-            self.origins |= {prefix + name: found.origin for name, found in given.items()}
-        return Target(name=plain_name(url), url=url, key=key, **values)
+            self._show(prefix, found, target)
+        return target
 
     def _with_fallbacks(self, route: Route, value: Any, routes: Mapping[str, Route]) -> Route:
         layers, prefix = self.layers, f"routes.{route.name}." if route.name else ""
@@ -211,7 +236,7 @@ class _Loader:
             # A caller's key was meant for the first upstream. Another host gets it only if its owner says so.
             same_host = origin_of(target.url) == origin_of(route.targets[0].url)
             targets.append(target if explicit or same_host else replace(target, caller_key=False))
-        self.origins[f"{prefix}fallbacks"] = layers.file
+        self._add(f"{prefix}fallbacks", ", ".join(target.name for target in targets[1:]), layers.file)
         return replace(route, targets=tuple(targets))
 
     def _inside(self, table: Mapping[str, Any], prefix: str, setting: Setting) -> Given | None:
@@ -224,15 +249,15 @@ class _Loader:
         layers = self.layers
         keys: list[Key] = []
         if layers.environ.get(OWN_KEY):
-            self.origins["keys.default"] = OWN_KEY
+            self._add("keys.default", "***", OWN_KEY)
             if self._serving:
                 keys.append(Key("default", _long(OWN_KEY, layers.secret(OWN_KEY, variable=OWN_KEY))))
         document = layers.document.get("keys", {})
         for name, source in layers.table(document, "keys", document).items():
             where = f"{layers.file}: keys.{printable(name)}"
-            if not _KEY_NAME.fullmatch(name) or f"keys.{name}" in self.origins:
+            if not _KEY_NAME.fullmatch(name) or f"keys.{name}" in self.rows:
                 raise ConfigError(f"{where}: a key's name must be short, unique, and of letters, digits and - _ .")
-            self.origins[f"keys.{name}"] = layers.file
+            self._add(f"keys.{name}", "***", layers.file)
             match source:
                 case {"env": str(variable), **rest} if not rest:
                     file = None
@@ -290,3 +315,19 @@ def _with_values(base: Any, values: Mapping[str, Any]) -> Any:
         inner = {place.partition(".")[2]: value for place, value in values.items() if place.startswith(head + ".")}
         own[head] = _with_values(getattr(base, head), inner)
     return replace(base, **own)
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is written in wiretape.toml, or nothing for None."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case tuple():
+            texts: tuple[object, ...] = value  # pyright: ignore[reportUnknownVariableType] - all are texts
+            return ", ".join(map(str, texts))
+        case _:
+            return str(value)

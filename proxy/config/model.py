@@ -310,6 +310,7 @@ TARGET: Final = (
         "allow_plain_http",
         ON_OFF,
         "Accept http:// to another machine, where anyone on the way can read keys and responses.",
+        place="allow_plain_http",
     ),
     Setting(
         "caller_key",

@@ -8,7 +8,7 @@ import pytest
 
 from wiretape.proxy.cli import doctor as cli_doctor
 from wiretape.proxy.cli.doctor import Check, examine, lines, upstreams
-from wiretape.proxy.config.load import Loaded
+from wiretape.proxy.config.load import Loaded, Row
 from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.store.folder import Folder
@@ -91,7 +91,7 @@ def state_of(checks: list[Check], name: str) -> tuple[str, str]:
 
 
 def looked(config: Config) -> list[Check]:
-    return examine(Loaded(config, {"port": "--port", "host": "default"}))
+    return examine(Loaded(config, (Row("port", "1", "--port"), Row("host", "x", "default"))))
 
 
 def test_missing_folder_will_be_created(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from operator import attrgetter
 from pathlib import Path
 
 from wiretape.proxy.config.kinds import PREFIX, Setting
+from wiretape.proxy.config.load import shown
 from wiretape.proxy.config.model import FLAGS, ROUTE, SERVER, TARGET, Config, Route, Target
-from wiretape.proxy.config.show import shown
 from wiretape.proxy.limits import KEY_CHARS_MIN
 
 __all__ = ["configuration"]

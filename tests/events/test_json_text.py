@@ -68,12 +68,12 @@ def nested(depth: int, inside: bytes = b"") -> bytes:
 HALF: Final = b'"\\ud83d"'
 NESTED: Final = {
     "orjson reads 1,024 levels": (nested(1024), True),
-    "nobody reads 1,025": (nested(1025), False),
+    "1,025 levels are refused": (nested(1025), False),
     "half an emoji at limit-1": (nested(JSON_NESTING_MAX - 1, HALF), True),
     "half an emoji at the limit": (nested(JSON_NESTING_MAX, HALF), True),
     "half an emoji at limit+1": (nested(JSON_NESTING_MAX + 1, HALF), False),
     "objects count like arrays": (b'{"a":' * (JSON_NESTING_MAX + 1) + HALF + b"}" * (JSON_NESTING_MAX + 1), False),
-    "many beside each other are not deep": (b"[%b%b]" % (b'[],{"a":[]},' * JSON_NESTING_MAX, HALF), True),
+    "many next to each other are not deep": (b"[%b%b]" % (b'[],{"a":[]},' * JSON_NESTING_MAX, HALF), True),
     "brackets in strings are none": (b'["%b",%b]' % (b'[{\\"' * JSON_NESTING_MAX, HALF), True),
     "brackets behind an unended string are none": (b'"' + b"[" * 1_000_000, False),
     "a million levels": (nested(1_000_000, HALF), False),
@@ -86,7 +86,7 @@ def test_how_deep_is_read(text: bytes, readable: bool) -> None:
 
 
 def test_how_deep_does_not_hang_on_the_stack() -> None:
-    """Unless the caller itself stands beyond everything of ours; then it is refused, too, and does not raise."""
+    """If the caller itself is too deep, the text is refused too, without an exception."""
 
     def deeper(levels: int) -> Any:
         return deeper(levels - 1) if levels else parse(nested(JSON_NESTING_MAX, HALF))
@@ -215,7 +215,7 @@ def test_members(text: bytes, expected: list[tuple[str, bytes]], before: bytes) 
     assert all(json.loads(text[member.start : member.key_end]) == member.key for member in found)
 
 
-def test_where_a_member_stands() -> None:
+def test_the_places_of_a_member() -> None:
     assert members(b'{ "a" : 12 }', 0) == [Member(key="a", start=2, key_end=5, value=8, end=10)]
 
 

@@ -13,7 +13,7 @@ KEEPALIVE = b": keepalive\n\n"
     "alive",
     [text("a"), frame({}), DONE, b"data: {\n\n", b"data: {}\r\n\r\n", b"event: x\ndata: {}\n\n", b"data: \xff\n\n"],
 )
-def test_data_is_life_whatever_it_says(alive: bytes) -> None:
+def test_any_data_resets_the_stall_timer(alive: bytes) -> None:
     (record,) = Recorder().read(1, alive)
     assert speaks(record)
     assert lives(record)

@@ -43,7 +43,7 @@ def test_nothing_follows_a_terminal_state(state: State) -> None:
             step(state, trigger)
 
 
-# -- the table against what the folds and the emitter make of it -----------------------------------------------------
+# -- the table against the folds and the emitter ---------------------------------------------------------------------
 
 HALF = '{"path":'
 #: One thing that a stream may say, or how it may end, and what each means for a call by the table.
@@ -81,8 +81,8 @@ def expected(word: tuple[str, ...]) -> list[State]:
 
 
 @pytest.mark.parametrize("settings", [{}, {"tools": "held"}, {"on_partial": "warn"}], ids=["live", "held", "warn"])
-def test_whatever_a_stream_says_a_call_lives_by_the_table(settings: dict[str, Any]) -> None:
-    """All words of up to three more things behind the first delta of a call, each read as a stream."""
+def test_calls_of_any_stream_follow_the_table(settings: dict[str, Any]) -> None:
+    """All words of up to three more things after the first delta of a call, each read as a stream."""
     for word in WORDS:
         result = run(tape(SAID["start"] + b"".join(SAID[said] for said in word if said != "start"), **settings))
         lived = [move.state for move in summarise(result.records).moves if move.call == 0]
@@ -95,7 +95,7 @@ def test_whatever_a_stream_says_a_call_lives_by_the_table(settings: dict[str, An
 
 
 class Life(RuleBasedStateMachine):
-    """Law L7 on the table alone: whatever happens, at most one `running` and one terminal word, in that order."""
+    """Law L7 on the table alone: at most one `running` and one terminal word, in that order."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -56,7 +56,7 @@ def data(*payloads: str) -> list[Dispatched]:
 
 
 # Transcribed from web-platform-tests eventsource/ (the `message=` of each file and the data it expects). Where its
-# server adds the last blank line by itself, it stands here.
+# server adds the last blank line by itself, this table has it.
 WPT: Final = {
     "event-data": (
         b"data:msg\ndata: msg\n\n:\nfalsefield:msg\n\nfalsefield:msg\nData:data\n\ndata\n\ndata:end\n\n",
@@ -222,7 +222,7 @@ def test_a_frame_holds_its_bytes_and_what_they_mean(raw: bytes, frame: Frame) ->
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"], ids=["LF", "CR", "CRLF"])
 @pytest.mark.parametrize("strays", [1, 2, 3, 4])
-def test_stray_blank_lines_belong_to_the_frame_behind_them(strays: int, end: bytes) -> None:
+def test_stray_blank_lines_belong_to_the_next_frame(strays: int, end: bytes) -> None:
     raws = [b"data: 1" + end * 2, end * strays + b"data: 2" + end * 2, end * strays + b": 3" + end * 2]
     frames, rest, _ = framed([b"".join(raws) + end * strays])
     assert [frame.raw for frame in frames] == raws
@@ -230,7 +230,7 @@ def test_stray_blank_lines_belong_to_the_frame_behind_them(strays: int, end: byt
 
 
 @pytest.mark.parametrize("strays", [1, 2, 3, 4])
-def test_a_line_of_one_byte_behind_stray_blank_lines_is_a_line(strays: int) -> None:
+def test_a_line_of_one_byte_after_stray_blank_lines_is_a_line(strays: int) -> None:
     raws = [b"a\n\n", b"\n" * strays + b"b\n\n", b"c\n\n"]
     assert [frame.raw for frame in framed([b"".join(raws)])[0]] == raws
 
@@ -240,7 +240,7 @@ def test_by_itself_a_block_does_not_start_a_body() -> None:
     assert parse_block(BOM + b"data: 1\n\n", first=True).payload == b"1"
 
 
-def test_a_frame_behind_another_one_is_the_same_frame() -> None:
+def test_a_frame_after_another_one_is_the_same_frame() -> None:
     """The fast path and the slow one alternate within one read."""
     for raw, frame in list(FRAMES.values()):
         if raw.startswith(BOM):
@@ -328,7 +328,7 @@ def plain_reader(body: bytes) -> list[Dispatched]:
     return events
 
 
-# -- what is no block -------------------------------------------------------------------------------------------------
+# -- not a block -----------------------------------------------------------------------------------------------------
 
 NO_BLOCK: Final = {
     "nothing": b"",
@@ -347,7 +347,7 @@ def test_is_no_block(raw: bytes) -> None:
     assert not is_block(raw, first=True)
 
 
-def test_a_bom_and_a_blank_line_are_a_block_only_where_the_bom_is_none() -> None:
+def test_a_bom_and_a_blank_line_are_a_block_only_inside_a_body() -> None:
     assert is_block(BOM + b"\n\n")
     assert not is_block(BOM + b"\n\n", first=True)
 

@@ -59,7 +59,7 @@ PIECES: Final = (
 BYTES: Final = st.lists(st.sampled_from(PIECES), min_size=1, max_size=20).map(b"".join) | st.binary(
     min_size=1, max_size=40
 )
-TIMES: Final = st.lists(st.integers(-3, 12) | st.just(7), min_size=1, max_size=12)  # it stands still and runs backwards
+TIMES: Final = st.lists(st.integers(-3, 12) | st.just(7), min_size=1, max_size=12)  # it stops and runs backwards
 SIZES: Final = st.lists(st.integers(1, 9) | st.just(40), min_size=1, max_size=6)
 
 
@@ -143,7 +143,7 @@ def keys_of(records: Iterable[Record]) -> list[tuple[str, dict[str, Any]]]:
 
 
 WRITTEN: Final[dict[str, tuple[Reads, list[tuple[int, bytes, dict[str, Any], bool]]]]] = {
-    # reads -> t, raw, keys and whether the payload stands as `data`, of each frame and of the rest
+    # reads -> t, raw, keys and whether the payload is `data`, of each frame and of the rest
     "frames of one read share its time": (
         [(5, b"data: 1\n\ndata: 2\n\n")],
         [(5, b"data: 1\n\n", {}, True), (5, b"data: 2\n\n", {}, True)],
@@ -267,7 +267,7 @@ def test_an_empty_read_is_no_read() -> None:
         Recorder().read(1, b"")
 
 
-def test_a_new_attempt_frames_and_counts_anew() -> None:
+def test_a_new_attempt_restarts_frames_and_counts() -> None:
     recorder = Recorder(Decoder(8, 16))
     first = recorder.read(1, BOM + b": 1\n\n: 2\n\nda")
     second = recorder.attempt(1, {"number": 2})
@@ -318,7 +318,7 @@ BODIES: Final[dict[str, tuple[bytes, bytes | None, Any]]] = {
 
 
 @pytest.mark.parametrize(("body", "payload", "value"), BODIES.values(), ids=BODIES.keys())
-def test_a_body_stands_as_data_where_it_is_json_on_one_line(body: bytes, payload: bytes | None, value: Any) -> None:
+def test_a_body_is_data_where_it_is_json_on_one_line(body: bytes, payload: bytes | None, value: Any) -> None:
     records = [Recorder().record("request", 1, {"method": "POST"}, body), Recorder().body(1, body, {"more": True})]
     for record in records:
         assert (record.raw, record.payload) == (body, payload)
@@ -538,7 +538,7 @@ def test_what_goes_on_beyond_a_limit_is_kept_read_by_read(beyond: Any) -> None:
     assert (list(reads(found)), damage) == (upstream, [])
 
 
-def test_what_comes_behind_a_limit_in_the_same_read_is_kept() -> None:
+def test_bytes_after_a_limit_in_the_same_read_are_kept() -> None:
     recorder = Recorder(Decoder(line_bytes_max=100, event_bytes_max=100))
     data = b"data: 1\n\n" + b"x" * 200 + b"\n" * (2 * SLICE_BYTES)
     records = [*recorder.read(7, data), *recorder.rest(9)]

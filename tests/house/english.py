@@ -22,6 +22,8 @@ BANNED = re.compile(
 )
 PLAIN = re.compile(r"behind (a|the) (reverse )?proxy|(far|falls?|fell|fallen) behind")
 """A banned word in its ordinary sense."""
+CODE = re.compile(r"`[^`]*`")
+"""Code inside a line of a document."""
 
 NOT_OURS = (
     "tests/bench/yardstick/",
@@ -55,7 +57,7 @@ def found(place: str) -> Iterator[str]:
     if place.endswith(".py"):
         pieces = spoken(text, messages=place.startswith(tuple(f"{room}/" for room in ROOMS)))
     else:
-        pieces = iter(enumerate(text.splitlines(), 1))
+        pieces = ((number, CODE.sub("", line)) for number, line in enumerate(text.splitlines(), 1))
     for line, piece in pieces:
         for at, part in enumerate(piece.split("\n")):
             for match in BANNED.finditer(PLAIN.sub("", part)):

@@ -60,7 +60,7 @@ class Said(NamedTuple):
     #: (call id, status) of lifecycle frames.
     told: list[tuple[str, str]]
     done: int
-    #: Payloads behind a `[DONE]` or an error.
+    #: Payloads after a `[DONE]` or an error.
     behind: int
     #: There was something that this reader does not understand as others may.
     odd: bool
@@ -106,7 +106,7 @@ def _line(line: bytes) -> Line:
 
 
 def transcript_of(raw: bytes) -> Transcript | None:
-    """The last answer that has a head, of all that a client read; what of it came in whole bytes of its chunks."""
+    """The last answer with a head in all that a client read, as far as its chunks came whole."""
     head, mark, rest = raw.partition(b"\r\n\r\n")
     if not mark:
         return None
@@ -291,7 +291,7 @@ def _block(line: Line) -> bytes:
 
 
 def _meaning(wire: Said, upstream: Said, due: Said, end: dict[str, Any], on_partial: str, *, left: bool) -> list[str]:
-    """V3 and V8: in order, nothing else, and all of it where the client stayed."""
+    """V3 and V8: in order, nothing else, and everything where the client stayed."""
     wrong: list[str] = []
     if wire.behind:
         wrong.append(f"V1: {wire.behind} frames behind the end")

@@ -45,7 +45,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What an upstream does with one request. `refused`: nobody listens for the next connection."""
+    """What an upstream does with one request. `refused`: the next connection finds no listener."""
 
     fault: str
     before_s: float = 0.0
@@ -55,7 +55,7 @@ class Reply:
 
     @property
     def body(self) -> bytes:
-        """All that is sent of it."""
+        """Every byte that is sent."""
         return b"".join(piece.body for piece in self.pieces)
 
 
@@ -99,7 +99,7 @@ class Plan:
     stream_bytes_max: int
     #: A write of a tape that fails: the how manieth of the run, and whether all later ones of that tape do.
     failing_write: tuple[int, bool] | None
-    #: When the proxy is told to stop, and how long it drains.
+    #: When the proxy is stopped, and how long it drains.
     shutdown: tuple[float, float] | None
     #: Of each write of a tape.
     write_s: float
@@ -128,7 +128,7 @@ def planned(seed: int) -> Plan:
         "keep_s": chance.choice([2.0, 60.0]),
         "include_usage": chance.random() < 0.2,
     }
-    route["hermes"] = random.Random(f"{seed} hermes").random() < 0.3  # noqa: S311 - beside the others, as they were
+    route["hermes"] = random.Random(f"{seed} hermes").random() < 0.3  # noqa: S311 - leaves the other draws as they were
     askers = [_asker(chance, number) for number in range(chance.choice([1, 1, 1, 2, 3]))]
     failing = (chance.randrange(2, 30), chance.random() < 0.5) if chance.random() < 0.09 else None
     return Plan(

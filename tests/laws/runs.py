@@ -5,7 +5,7 @@
 
 The store is one in memory whose writes take their time, and which knows what a reader may have by now (`Written`).
 Every byte is looked at when the server hands it to its socket, not when a client reads it: nothing may be there before
-it was written, whoever reads when.
+it was written, for every reader at any time.
 """
 
 import json
@@ -100,7 +100,7 @@ class Written(MemoryStore):
 
     def _as_if_ended(self, stream: str, cause: str) -> None:
         """A whole answer is understood as soon as its end is decided; and of a tape that has no room for its end, the
-        client is told the end that recovery will write.
+        client gets the end that recovery will write.
         """
         records = self._tapes[stream].records
         end = Record(len(records), 10**17, "end", {"cause": cause, "ending": cause, "flags": []})
@@ -192,7 +192,7 @@ def _is_part(written: bytes, body: bytes) -> bool:
 
 
 def _is_part_of_it(written: bytes, body: bytes) -> bool:
-    """What passed as it came is followed without stray blank lines, and with ids of ours: its payloads are told."""
+    """What passed as it came is followed without stray blank lines, and with ids of ours: compare its payloads."""
     got = [data for event, data in payloads(body) if not event.startswith("wiretape.")]
     return "\0".join(["", *got, ""]) in "\0".join(["", *(data for _, data in payloads(written)), "", ""])
 
@@ -237,7 +237,7 @@ class Played:
 
     seed: int
     wrong: list[str] = field(default_factory=list[str])
-    #: All tapes, one behind the other.
+    #: All tapes, one after the other.
     tapes: bytes = b""
     #: (when, what) the clients read of bodies.
     transcripts: list[bytes] = field(default_factory=list[bytes])
@@ -320,7 +320,7 @@ class _Run:
                     self.played.wrong.append(f"a follower of {stream} was answered {status}")
                 continue
             fresh = _blocks(wire)
-            while fresh and not fresh[-1][0]:  # behind the last that has an id, all comes again
+            while fresh and not fresh[-1][0]:  # after the last that has an id, everything comes again
                 fresh.pop()
             got += fresh
             if stay is None:
@@ -344,7 +344,7 @@ class _Run:
     async def _check_followed(self, stream: str, got: list[tuple[bytes, bytes]], *, whole: bool) -> None:
         tape = await self.home.tape(stream)
         emitted, followed = emit(tape).replace(KEEPALIVE, b""), b"".join(block for _, block in got)
-        if tape[0].keys["profile"] == "transparent":  # stray blank lines, ids of the upstream: the payloads are told
+        if tape[0].keys["profile"] == "transparent":  # stray blank lines, ids of the upstream: compare payloads
             return
         if not (emitted == followed if whole else emitted.startswith(followed)):
             self.played.wrong.append(f"L3: a follower of {stream} has {followed[-300:]!r} of {emitted[-300:]!r}")
@@ -441,7 +441,7 @@ def _bounds(plan: Plan, behind: list[str]) -> Generator[None]:
 
 
 def _connecting(home: House, plan: Plan) -> None:
-    """Nobody listens for as many connections as the plan refuses."""
+    """Refuse as many connections as the plan says."""
     transport: Any = home.transport
     connector = transport._connector
     open_tcp: OpenTcp = connector._open_tcp
@@ -497,7 +497,7 @@ def play(plan: Plan) -> Played:
         result.seen.update(f"fault: {reply.fault}" for reply in asker.replies)
     try:
         trio.run(_play, plan, result, clock=trio.testing.MockClock(autojump_threshold=0))
-    except Exception as error:  # noqa: BLE001 - it is told with its seed
+    except Exception as error:  # noqa: BLE001 - it is reported with its seed
         result.wrong.append(f"the run failed: {_deepest(error)!r}")
     finally:
         core._r, core._ALLOW_DETERMINISTIC_SCHEDULING = kept
@@ -521,7 +521,7 @@ def played(seed: int, *, twice: bool = True) -> Played:
 
 
 def _least(count: int) -> dict[str, int]:
-    """How often each must have come up in so many runs, so that none of it was forgotten."""
+    """How often each must have come up in so many runs, so that nothing was forgotten."""
     names = [*(f"fault: {name}" for name in FAULTS), *(f"manner: {name}" for name in MANNERS)]
     return {**dict.fromkeys(names, count // 40), **{f"ending: {name}": count // 100 for name in _ENDINGS}}
 

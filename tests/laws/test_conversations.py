@@ -1,9 +1,9 @@
-"""L7 across requests: every call of generated conversations has one terminal state, and is told once, in order.
+"""L7 across requests: every call of generated conversations has one terminal state, reported once, in order.
 
 Clients of two callers hold conversations that interleave: they answer calls in any order, in part, late, wrongly or
 never, send a request again, which then says what it said before, or rename ids; their provider reuses ids, cuts streams
-and stops at its limit; and between two turns the store may start anew from its tapes. The model beside it knows what
-the rules promise: what each stream tells, which call each result answered, and how it ended.
+and stops at its limit; and between two turns the store may restart from its tapes. A model knows what
+the rules promise: what each stream reports, which call each result answered, and how it ended.
 """
 
 import json
@@ -56,7 +56,7 @@ class Step(NamedTuple):
     internal: bool
     #: The same request is sent again, and the second answer counts.
     again: bool
-    #: The store starts anew before it.
+    #: The store restarts before it.
     restart: bool
 
 
@@ -87,12 +87,12 @@ class Call(NamedTuple):
 
 
 class Made:
-    """One call that was handed over, and what the model knows of it."""
+    """One call that was handed over, and what the model knows about it."""
 
     def __init__(self, stream: str, caller: int, messages: int, call: Call) -> None:
         self.stream = stream
         self.call = call
-        #: What it has in common with others that nobody can tell from it.
+        #: What it has in common with calls that cannot be distinguished from it.
         self.alike = (caller, messages, *call)
         self.answered_by = ""
         self.failed = False
@@ -110,7 +110,7 @@ class Conversation:
         self.own = False
 
     def asks(self, how: str) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
-        """The messages behind the history, and what the answering stream is to tell of them."""
+        """Return the new messages, and what the answering stream must report about them."""
         if not self.open or how == "none":
             return [{"role": "user", "content": "go on"}], []
         made = self.open[::-1] if how == "reversed" else self.open[1:] if how == "some" else self.open
@@ -134,7 +134,7 @@ class Conversation:
         return f"own-{made.call.id}" if self.own else made.call.id
 
     def rename(self) -> None:
-        """A client that gives calls ids of its own: to us they are calls that nobody ever made."""
+        """Give the open calls ids of the client, which the proxy has never seen."""
         if self.open:
             self.own = True
             self.history[-1] = _said([made.call._replace(id=self.id_of(made)) for made in self.open])
@@ -186,7 +186,7 @@ def _frames(calls: Sequence[Call], *, whole: bool) -> Iterator[bytes]:
 
 
 class Restarting:
-    """A store that begins anew with nothing but its tapes."""
+    """A store that restarts with nothing but its tapes."""
 
     def __init__(self) -> None:
         self.inner = MemoryStore()
@@ -268,7 +268,7 @@ class World:
         ]
 
     async def check(self, store: Store, streams: Sequence[str]) -> None:
-        """Every call has ended, in one way, and in the right one where that can be told."""
+        """Check that every call has ended once, and in the right way where that is known."""
         fates = {stream: await store.fates(stream, LATER_S) for stream in streams}
         for stream in streams:
             summariser = Summariser()
@@ -319,13 +319,13 @@ def _step(client: str, provider: str, calls: int = 1) -> Step:
 @settings(max_examples=1_000 if FULL else 40)
 @given(steps=STEPS)
 @example(steps=[_step("all", "calls", 2), _step("renamed", "cut"), _step("some", "calls")])
-def test_every_call_of_any_conversation_ends_once_and_is_told_once(steps: list[Step]) -> None:
+def test_every_call_of_any_conversation_ends_once_and_is_reported_once(steps: list[Step]) -> None:
     played(steps)
 
 
 @settings(max_examples=100 if FULL else 8)
 @given(steps=STEPS)
-def test_a_catalogue_on_disk_and_one_built_anew_say_the_same(steps: list[Step]) -> None:
+def test_rebuilt_catalogue_equals_the_one_on_disk(steps: list[Step]) -> None:
     world = played(steps)
 
     async def on_disk(root: Path) -> None:

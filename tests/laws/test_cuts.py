@@ -41,7 +41,7 @@ def one_of_each_provider(count: int) -> list[Stream]:
 
 
 def frame_ends(body: bytes) -> Iterator[int]:
-    """The place behind every frame."""
+    """Yield the place after every frame."""
     at = 0
     for frame in Decoder().feed(body):
         at += len(frame.raw)

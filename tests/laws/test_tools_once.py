@@ -19,7 +19,7 @@ RAN = [["running", "completed"], ["running", "failed"], ["running", "dropped"]]
 
 
 def statuses(result: Run) -> dict[str, list[str]]:
-    """What each call id was told as, in order."""
+    """Return the statuses of each call id, in order."""
     told: dict[str, list[str]] = defaultdict(list)
     for frame in result.sent:
         if frame.startswith(b"event: hermes.tool.progress\n"):
@@ -51,7 +51,7 @@ def test_every_captured_call_is_reported_once(part: int) -> None:
     mode=st.sampled_from(["error", "warn", "both"]),
     tools=st.sampled_from(["live", "held"]),
 )
-def test_every_call_of_any_cut_stream_is_told_once(body: bytes, cut: int, mode: str, tools: str) -> None:
+def test_every_call_of_any_cut_stream_is_reported_once(body: bytes, cut: int, mode: str, tools: str) -> None:
     check(run(tape(body[: max(0, len(body) - cut)], on_partial=mode, tools=tools)))
 
 
@@ -61,7 +61,7 @@ def test_every_call_of_any_cut_stream_is_told_once(body: bytes, cut: int, mode: 
     mode=st.sampled_from(["error", "warn", "both"]),
     tools=st.sampled_from(["live", "held"]),
 )
-def test_of_what_an_agent_runs_one_beginning_and_one_end_is_told(body: bytes, cut: int, mode: str, tools: str) -> None:
+def test_each_call_of_an_agent_has_one_beginning_and_one_end(body: bytes, cut: int, mode: str, tools: str) -> None:
     result = run(tape(body[: max(0, len(body) - cut)], on_partial=mode, tools=tools, hermes=True))
     told = statuses(result)
     ran = {call.id: call for call in result.wire.ran.values() if not call.internal}

@@ -154,7 +154,7 @@ def holes(stream: Stream) -> None:
 
 
 def all_zero(stream: Stream) -> None:
-    """Q7: told apart by their ids; one that says nothing before another of its tool may be that one (Q6)."""
+    """Q7: their ids distinguish them; an empty call before another of its tool may be the same call (Q6)."""
     entries = [*stream.entries()]
     for entry, _ in entries:
         entry["index"] = 0

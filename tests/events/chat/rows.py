@@ -1,4 +1,4 @@
-"""The form of the table that covers the dialect catalogue: what came, what goes out, and all that is said of it.
+"""The form of the table that covers the dialect catalogue: what came, what goes out, events and ledger.
 
 Every stream in these tables is written by us and synthetic; none is a capture.
 """

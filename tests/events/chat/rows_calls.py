@@ -25,7 +25,7 @@ def empty_arguments(index: int = 0) -> bytes:
 
 
 def named(frame_index: int, call_id: str, name: str = "f", arguments: str = "") -> bytes:
-    """A start at an index, behind the role."""
+    """A start at an index, after the role."""
     return begin(call_id, name, arguments, frame_index)
 
 

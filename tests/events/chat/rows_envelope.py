@@ -29,7 +29,7 @@ def cut(*calls: tuple[str, str], code: str = "truncated", message: str = LOST) -
 
 
 def named(call_id: str) -> bytes:
-    """A start behind the role."""
+    """A start after the role."""
     return begin(call_id, "f")
 
 

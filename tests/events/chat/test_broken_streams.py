@@ -1,4 +1,4 @@
-"""A stream that breaks inside a tool call, in every way that there is: nothing runs, and the client is told why.
+"""A stream that breaks inside a tool call, in every way that there is: nothing runs, and the client learns why.
 
 The client here is the most careless that we know (clients.md 4): it runs every call that it has seen as soon as the
 stream is over and nothing was raised, and takes no arguments for `{}`.
@@ -120,7 +120,7 @@ def arguments(pieces: list[str], index: int = 0) -> Iterator[bytes]:
 
 
 def told(got: Careless, mode: str) -> str:
-    """The one thing that the client is told, in the way that was chosen; it must not take the stream for whole."""
+    """Check the one report of the cut, in the chosen mode; the client must not take the stream for whole."""
     if mode == "warn":
         assert got.raised is None
         assert (got.finishes, got.done) == (["length"], True)

@@ -49,7 +49,7 @@ def test_a_member_of_the_choice_may_be_anything(key: str, junk: Any) -> None:
     assert result.ended.ending == ("upstream_error" if junk == "x" and key.startswith("finish") else "completed")
 
 
-def test_calls_behind_a_finish_are_withheld_and_text_is_not() -> None:
+def test_calls_after_a_finish_are_withheld_and_text_is_not() -> None:
     late = frame(
         {"content": "!", "tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]}
     )
@@ -64,7 +64,7 @@ def test_a_second_choice_with_calls_of_its_own_is_an_answer_of_its_own() -> None
     assert [one.choice for one in result.wire.calls()] == [0, 1]
 
 
-def test_calls_beside_a_finished_text_are_an_answer_of_their_own() -> None:
+def test_calls_of_another_choice_after_a_finished_text_are_an_answer_of_their_own() -> None:
     start = begin("a", "f", "[]", role=True, choice=1)
     result = chat(HI, finish(), start, finish("tool_calls", 1), DONE)
     assert result.sent == [HI, finish(), start, finish("tool_calls", 1), DONE]
@@ -97,7 +97,7 @@ def test_parts_of_parts_are_read_to_a_depth() -> None:
     assert result.sent[1] == text("!")
 
 
-def test_a_thought_in_parts_beside_one_of_its_own_name_is_left_out() -> None:
+def test_a_thought_in_parts_is_left_out_if_it_also_has_its_own_member() -> None:
     both = {
         "reasoning_content": "hm",
         "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "hi"}],
@@ -171,7 +171,7 @@ def test_a_legacy_call_without_a_finish_is_handed_over_at_done() -> None:
     assert frame({}, "function_call") == result.sent[-2]
 
 
-def test_a_legacy_call_behind_the_finish_is_withheld_and_told() -> None:
+def test_a_legacy_call_after_the_finish_is_withheld_and_flagged() -> None:
     result = run(tape([text("a", role=True), finish("stop"), *LEGACY, DONE]))
     assert b"function_call" not in result.out
     assert result.ended.flags == ("late_call",)
@@ -246,7 +246,7 @@ def test_only_stop_is_the_finish_of_a_part(word: str) -> None:
     assert "finish_of_part" not in result.repairs
 
 
-def test_a_third_choice_beside_a_text_and_its_calls_finishes_by_itself() -> None:
+def test_a_third_choice_finishes_by_itself() -> None:
     third = text("ho", role=True, index=2)
     result = chat(HI, BESIDE, third, finish("stop"), finish("stop", 2), finish("tool_calls", 1), DONE)
     assert result.sent[3:5] == [frame({}, None), finish("stop", 2)]
@@ -264,7 +264,7 @@ def test_a_first_role_that_is_no_text_becomes_the_usual_one(role: Any) -> None:
 
 @pytest.mark.parametrize("key", ["tool_calls", "function_call"])
 @pytest.mark.parametrize("junk", ["x", 5, True], ids=str)
-def test_calls_that_are_none_are_late_only_behind_a_finish(key: str, junk: Any) -> None:
+def test_junk_calls_are_late_only_after_a_finish(key: str, junk: Any) -> None:
     before = chat(HI, frame({key: junk, "content": "!"}), finish(), DONE)
     behind = chat(HI, finish(), frame({key: junk, "content": "!"}), DONE)
     assert (before.repairs, before.ended.flags) == (["calls_not_list"], ())
@@ -311,7 +311,7 @@ def test_a_thought_in_the_text_gets_the_name_that_is_set(setting: str, name: str
     assert result.sent[0] == frame({name: "hm", "role": "assistant", "content": "hi"})
 
 
-def test_half_a_tag_that_is_none_comes_out_before_the_finish() -> None:
+def test_half_a_tag_that_stays_half_is_sent_before_the_finish() -> None:
     result = chat(text("<think>hm</th", role=True), finish(), DONE, think=True)
     assert result.sent[1:3] == [frame({"reasoning_content": "</th"}), finish()]
 

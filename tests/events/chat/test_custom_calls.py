@@ -141,13 +141,13 @@ def test_a_function_where_a_custom_call_was_is_another_call() -> None:
     assert [one[:3] for one in calls(result)] == [("a", "bash", "ls"), ("b", "bash", "{}")]
 
 
-def test_one_that_waits_for_its_name_is_told_with_it() -> None:
+def test_waiting_custom_call_starts_with_its_name() -> None:
     nameless = custom({"input": "l"}, role=True, index=0, id="a", type="custom")
     result = chat(nameless, custom({"name": "bash", "input": "s"}, index=0), CALLS, DONE)
     assert calls(result) == [("a", "bash", "ls", "running")]
 
 
-def test_one_behind_a_call_that_waits_goes_out_behind_it() -> None:
+def test_custom_call_after_a_waiting_call_follows_it() -> None:
     waits = call(role=True, index=0, id="a", type="function", arguments="{")
     second = custom({"name": "sql", "input": "select"}, index=1, id="b", type="custom")
     result = chat(waits, second, call(index=0, name="f", arguments="}"), more(" 1", 1), CALLS, DONE)
@@ -195,7 +195,7 @@ def said(*frames: bytes, finish_frame: bytes = CALLS, **settings: Any) -> list[t
 @pytest.mark.parametrize(
     ("frames", "expected"),
     [
-        # What has no shape beside what counts.
+        # Junk next to what counts.
         ([START, call(index=0, function="x")], [("bash", True, "", "running")]),
         (
             [call(role=True, index=0, id="a", type="custom", function="x", custom=SAYS_LS)],
@@ -205,7 +205,7 @@ def said(*frames: bytes, finish_frame: bytes = CALLS, **settings: Any) -> list[t
             [FUNCTION, call(index=0, arguments="{}"), call(index=0, function={}, custom={"name": 5})],
             [("f", False, "{}", "dropped"), ("", True, "", "malformed")],
         ),
-        # An empty function beside it, as a program writes whose structure has both.
+        # An empty function next to it, as a program writes whose structure has both.
         (
             [call(role=True, index=0, id="a", type="custom", function={}, custom=SAYS_LS)],
             [("bash", True, "ls", "running")],
@@ -228,7 +228,7 @@ def said(*frames: bytes, finish_frame: bytes = CALLS, **settings: Any) -> list[t
             [START, more("ls"), call(index=0, arguments='{"a":'), call(index=0, arguments="1}")],
             [("bash", True, "ls", "dropped"), ("", False, "", "malformed")],
         ),
-        # What has a name and an id of its own, or a name of its own behind some input.
+        # A name and an id of its own, or a name of its own after some input.
         (
             [START, more("ls"), custom({"name": "sql", "input": "select"}, index=0, type="custom")],
             [("bash", True, "ls", "running"), ("sql", True, "select", "running")],
@@ -309,7 +309,7 @@ def test_one_that_waits_is_known_for_what_it_is() -> None:
     assert result.of(ToolCallStarted) == [ToolCallStarted(n=2, choice=0, call=0, id="a", name="", custom=True)]
 
 
-def test_one_behind_a_split_goes_behind_it() -> None:
+def test_custom_call_after_a_split_follows_it() -> None:
     both = frame_of({"index": 0, "function": {"arguments": "{}{}"}}, {"index": 1, "custom": {"input": "ls"}}, reason="")
     started = custom({"name": "bash", "input": ""}, index=1, id="b", type="custom")
     assert said(FUNCTION, started, both) == [

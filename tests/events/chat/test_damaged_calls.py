@@ -1,4 +1,4 @@
-"""A call of which a part was lost, or may have been, is never run as if it were whole: told, in every mode."""
+"""A call of which a part was lost, or may have been, is never run as if it were whole, in every mode."""
 
 import json
 from collections.abc import Mapping
@@ -160,7 +160,7 @@ def test_what_is_lost_harms_no_choice_that_has_finished() -> None:
     assert result.sent[-1] == DONE
 
 
-def test_bytes_that_are_no_text_harm_no_frame_behind_theirs() -> None:
+def test_invalid_utf_8_harms_no_later_frame() -> None:
     foreign = sse({"type": "note", "text": "?"}).replace(b"?", b"\xc3")
     result = run(tape([START, foreign, arguments('{"a":1}'), finish("tool_calls"), DONE]))
     assert said_by(result) == [{"name": "write_file", "arguments": '{"a":1}'}]
@@ -168,7 +168,7 @@ def test_bytes_that_are_no_text_harm_no_frame_behind_theirs() -> None:
 
 
 @pytest.mark.parametrize("index", [0, None, "x", [], {}, 7])
-def test_bytes_of_a_text_that_are_none_harm_no_call_beside_it(index: Any) -> None:
+def test_invalid_utf_8_in_text_harms_no_call_of_the_same_frame(index: Any) -> None:
     call_beside = call_entry("a", "f", "{}")
     delta = {"role": "assistant", "content": "caf?", "tool_calls": [call_beside], "function_call": None}
     both = chunk({"index": index, "delta": delta, "finish_reason": "tool_calls"}).replace(b"?", b"\xe9")
@@ -187,17 +187,17 @@ def test_a_lost_text_that_speaks_of_calls_is_no_call(lost: bytes) -> None:
     assert finishes(result) == {"stop"}
 
 
-def test_text_goes_on_behind_a_frame_that_is_lost() -> None:
+def test_text_continues_after_a_lost_frame() -> None:
     result = run(tape([text("a", role=True), b'data: {"x\n\n', text("b"), finish("stop"), DONE]))
     assert result.ended.ending == "completed"
     assert result.ended.flags == ("not_json",)
 
 
-# -- arguments behind the finish --------------------------------------------------------------------------------------
+# -- arguments after the finish ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("mode", "tools"), SETTINGS)
-def test_arguments_behind_the_finish_end_in_an_error(mode: str, tools: str) -> None:
+def test_arguments_after_the_finish_end_in_an_error(mode: str, tools: str) -> None:
     """The call went out with `{}`, so only an error keeps who runs it at the end from doing so: in `warn`, too."""
     result = run(tape([START, finish("tool_calls"), arguments('{"path":"x"}'), DONE], on_partial=mode, tools=tools))
     error = chunks(result)[-1]["error"]
@@ -209,7 +209,7 @@ def test_arguments_behind_the_finish_end_in_an_error(mode: str, tools: str) -> N
 
 @pytest.mark.parametrize("mode", ["error", "warn", "both"])
 @pytest.mark.parametrize("ends", [b"", finish("tool_calls", 1) + DONE])
-def test_so_they_do_beside_a_call_that_was_cut(mode: str, ends: bytes) -> None:
+def test_arguments_after_the_finish_and_a_cut_call_end_in_one_error(mode: str, ends: bytes) -> None:
     other = begin("b", "read", '{"a', role=True, choice=1)
     came = [START, other, finish("tool_calls"), arguments('{"path":"x"}'), ends]
     result = run(tape(came, on_partial=mode, request={"stream": True, "n": 2}))
@@ -219,7 +219,7 @@ def test_so_they_do_beside_a_call_that_was_cut(mode: str, ends: bytes) -> None:
     assert DONE not in result.sent
 
 
-def test_legacy_arguments_behind_the_finish_end_in_an_error() -> None:
+def test_legacy_arguments_after_the_finish_end_in_an_error() -> None:
     late = frame({"function_call": {"arguments": '{"path":"x"}'}})
     result = run(tape([LEGACY, finish("function_call"), late, DONE]))
     assert "came behind its finish" in chunks(result)[-1]["error"]["message"]
@@ -229,20 +229,20 @@ def test_legacy_arguments_behind_the_finish_end_in_an_error() -> None:
     "late",
     [arguments(""), begin("call_b", "write_file", '{"a":1}'), call(index=0, name="read_file", arguments='{"a":1}')],
 )
-def test_another_call_behind_the_finish_is_withheld(late: bytes) -> None:
+def test_another_call_after_the_finish_is_withheld(late: bytes) -> None:
     result = run(tape([START, finish("tool_calls"), late, DONE]))
     assert result.sent[-1] == DONE
     assert result.ended.flags == ("late_call",)
 
 
-def test_a_call_with_arguments_is_not_said_again_behind_its_finish() -> None:
+def test_a_call_with_arguments_is_not_repeated_after_its_finish() -> None:
     whole = arguments('{"a":1}')
     result = run(tape([START, whole, finish("tool_calls"), whole, DONE]))
     assert result.sent[-1] == DONE
     assert said_by(result) == [{"name": "write_file", "arguments": '{"a":1}'}]
 
 
-# -- a whole message behind its own stream ----------------------------------------------------------------------------
+# -- a whole message after its own stream -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tools", ["live", "held"])
@@ -269,7 +269,7 @@ def test_a_message_that_says_a_call_again_without_an_id_begins_none(begun: list[
     assert result.out.decode().count('"status":"running"') == 1
 
 
-def test_what_is_no_call_in_a_whole_message_is_none() -> None:
+def test_junk_calls_of_a_whole_message_are_left_out() -> None:
     message = {**MESSAGE, "tool_calls": [7, {"type": "function"}, {"function": {"name": "far", "arguments": "{}"}}]}
     whole = chunk({"index": 0, "delta": {}, "message": message, "finish_reason": "tool_calls"})
     result = run(tape([START, whole, DONE]))
@@ -286,7 +286,7 @@ def test_what_the_stream_had_said_is_not_said_again() -> None:
 
 
 @pytest.mark.parametrize("mode", ["warn", "both"])
-def test_an_error_behind_a_malformed_call_names_it(mode: str) -> None:
+def test_an_error_after_a_malformed_call_names_it(mode: str) -> None:
     broken = begin("a", "write_file", '{"a', role=True)
     result = run(tape([broken, finish("tool_calls"), sse({"error": {"message": "boom"}})], on_partial=mode))
     assert "the arguments of write_file are not valid JSON. Nothing was executed." in result.out.decode()
@@ -300,7 +300,7 @@ def test_a_cut_names_a_call_that_the_limit_of_another_choice_cut() -> None:
 
 
 @pytest.mark.parametrize("mode", ["error", "warn", "both"])
-def test_a_cut_behind_a_call_that_runs_does_not_say_that_nothing_does(mode: str) -> None:
+def test_a_cut_after_a_running_call_does_not_claim_that_nothing_runs(mode: str) -> None:
     whole = begin("a", "read", "{}", role=True)
     other = begin("b", "write_file", '{"a', role=True, choice=1)
     result = run(tape([whole, other, finish("tool_calls")], request={"stream": True, "n": 2}, on_partial=mode))

@@ -387,7 +387,7 @@ def test_what_a_tool_did_cannot_be_undone_so_no_attempt_follows() -> None:
     assert hermes(ROLE, FAILED).frames[3] == [ROLE, FAILURE]
 
 
-def test_a_call_that_the_client_was_told_of_as_its_own_is_not_told_again() -> None:
+def test_a_call_that_the_client_runs_is_not_reported_again() -> None:
     first, second = call(role=True, index=0, id="call_1", name="f", arguments="{}"), text("x", role=True, index=1)
     came = [first, second, frame({}, "tool_calls"), running(), frame({}, "stop", 1), DONE]
     result = hermes(*came)
@@ -395,7 +395,7 @@ def test_a_call_that_the_client_was_told_of_as_its_own_is_not_told_again() -> No
     assert result.repairs == ["call_type", "lifecycle", "progress_withheld"]
 
 
-def test_behind_the_end_they_are_late() -> None:
+def test_frames_after_the_end_are_late() -> None:
     result = hermes(ROLE, text("18"), STOP, DONE, running())
     assert (result.sent[-1], result.repairs, result.ended.flags) == (DONE, ["progress_withheld"], ("late_data",))
 
@@ -467,7 +467,7 @@ def test_another_turn_may_begin_alike() -> None:
     assert (result.ended.flags, len(result.of(TextDelta))) == ((), 2)
 
 
-def test_what_is_told_twice_is_an_event_too() -> None:
+def test_repeated_text_is_an_event_too() -> None:
     result = hermes(ROLE, text("It is so."), text("It is so."), STOP, DONE)
     assert result.of(ForeignFrame) == [ForeignFrame(n=4, why="text_repeated")]
 
@@ -502,7 +502,7 @@ def test_a_tool_of_its_own_under_the_id_of_an_answered_call_gets_an_id_of_its_ow
 
 
 def test_what_the_wire_says_of_a_tool_is_what_the_summary_says() -> None:
-    """Not heard of at the finish, it is over there, whatever comes behind."""
+    """Without an end before the finish it is over there, and later frames change nothing."""
     result = run(tape([ROLE, running(), STOP, FAILED, DONE], hermes=True))
     assert lives(result) == [("call_1", "running", ""), ("call_1", "dropped", "unfinished")]
     summary = summarise(result.records)

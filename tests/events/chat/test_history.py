@@ -15,7 +15,7 @@ from wiretape.events.core.splice import apply
 from wiretape.events.folds.wire import SIBLING, Call
 
 WARNED = "⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed."
-#: As hermes-agent 0.19.0 writes it into its text, beside "⚠ Connection dropped mid tool-call; reconnecting…".
+#: As hermes-agent 0.19.0 writes it into its text, next to "⚠ Connection dropped mid tool-call; reconnecting…".
 HERMES_STALLED = (
     "⚠ Stream stalled mid tool-call (terminal); the action was not executed. Ask me to retry if you want to continue."
 )
@@ -134,7 +134,7 @@ def test_what_is_shown_stays(said: str) -> None:
         pytest.param("It said ⚠ Connection dropped mid tool-call; reconnecting…", id="a note of hermes in a sentence"),
     ],
 )
-def test_a_warning_that_somebody_quotes_stays(said: str) -> None:
+def test_a_quoted_warning_stays(said: str) -> None:
     body = history(said)
     assert found(body, parse(body)) == []
 
@@ -236,7 +236,7 @@ def test_who_said_nothing_else_is_counted_and_left() -> None:
     assert edits(body, [mark]) == []
 
 
-def test_what_stands_beside_may_stay_alone() -> None:
+def test_calls_next_to_removed_text_stay() -> None:
     call = call_entry("c", "ls", "{}", index=ABSENT)
     said = {"role": "assistant", "content": "`💻 ls`", "tool_calls": [call]}
     assert cleaned(dumps({"messages": [said]})) == {"messages": [{**said, "content": None}]}
@@ -302,7 +302,7 @@ BESIDE = lost("c", State.DROPPED, SIBLING)
         pytest.param([CUT, BAD, TORN, BESIDE], id="one of each"),
     ],
 )
-def test_a_warning_is_known_whatever_it_names(calls: list[Call], code: str, *, alone: bool) -> None:
+def test_every_warning_is_recognised(calls: list[Call], code: str, *, alone: bool) -> None:
     said = warning(code, calls, alone=alone)
     assert WARNING.fullmatch(said)
     (mark,) = found(history(f"I.\n\n{said}"), parse(history(f"I.\n\n{said}")))

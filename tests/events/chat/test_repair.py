@@ -1,4 +1,4 @@
-"""Every row of the dialect catalogue that is about chat: what came, what goes out, and what the ledger says of it.
+"""Every row of the dialect catalogue that is about chat: what came, what goes out, and what the ledger says.
 
 The cases are in the rows_*.py files; all of them are synthetic.
 """
@@ -43,7 +43,7 @@ def test_every_chat_row_of_the_catalogue_has_a_case() -> None:
     assert numbers == set(range(1, 110))
 
 
-def test_the_cases_can_be_told_apart() -> None:
+def test_the_cases_have_different_names() -> None:
     assert len({row.id for row in ROWS}) == len(ROWS)
 
 
@@ -115,7 +115,7 @@ def test_an_error_field_that_is_no_object_is_no_error() -> None:
     assert result.sent == [HI, sse({"error": {}})]
 
 
-def test_an_error_beside_choices_some_of_which_are_none() -> None:
+def test_an_error_next_to_choices_that_are_partly_junk() -> None:
     both = sse({**HEAD, "choices": [5, {"index": 1, "delta": {"content": "!"}}], "error": "no"})
     result = run(tape([HI, both]))
     assert b'"content":"!"' in result.sent[1]
@@ -192,7 +192,7 @@ def test_lists_sent_again_with_less_in_them_are_news() -> None:
     assert result.sent == [HI, first, second, text("a"), finish(), DONE]
 
 
-# -- what is no chunk and what is no terminator -----------------------------------------------------------------------
+# -- neither chunk nor terminator -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("choices", [{}, "", 0, False, [5], [None, []]], ids=str)
@@ -246,7 +246,7 @@ def test_text_and_calls_of_a_whole_answer_are_one_where_one_was_asked_for(n: Any
     [b'error: {"message":"no"}\n\n', b'{"error":{"message":"no"}}\n\n', b'{"error":{"message":"no"}}', b"data: [DONE]"],
     ids=["an error field (Q92)", "a bare error (Q93)", "the same without its blank line", "a last terminator (Q106)"],
 )
-def test_a_bom_before_what_is_no_proper_frame_changes_nothing(body: bytes) -> None:
+def test_a_bom_before_an_improper_frame_changes_nothing(body: bytes) -> None:
     """Q103: found by the full laws."""
     with_bom, without = run(tape(b"\xef\xbb\xbf" + body)), run(tape(body))
     assert with_bom.sent == without.sent

@@ -118,7 +118,7 @@ def mutated(meant: Meant, names: set[str], seed: int) -> Any:
 
 
 def check_meaning(meant: Meant, result: Run) -> None:
-    """What the client makes of it is what was meant."""
+    """Check that the client reads what was meant."""
     client = read(result)
     assert result.ended.ending == "completed"
     assert client.errors == []
@@ -149,7 +149,7 @@ def test_quirks_together_change_nothing_that_is_meant(meant: Meant, names: set[s
 
 @given(MEANT, st.sets(st.sampled_from(sorted(MUTATORS))), SEEDS, st.sampled_from(["live", "held"]))
 @EXAMPLES
-def test_every_cut_is_told_and_reads_do_not_matter(meant: Meant, names: set[str], seed: int, tools: str) -> None:
+def test_every_cut_is_reported_and_reads_do_not_matter(meant: Meant, names: set[str], seed: int, tools: str) -> None:
     frames = mutated(meant, names, seed).frames()
     cut = frames[: Random(seed).randrange(len(frames) + 1)]  # noqa: S311 - not for secrets
     result = run(tape(cut, tools=tools))

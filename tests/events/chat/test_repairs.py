@@ -9,8 +9,8 @@ from wiretape.events.chat.repairs import REPAIRS
 FOLDERS = [Path(package.__path__[0]) for package in (chat, emission)]
 
 
-def test_every_name_stands_in_the_code() -> None:
-    """That no other stands there is seen at every run of the tests: tests/support/chat.py compares the ledger."""
+def test_every_name_is_in_the_code() -> None:
+    """tests/support/chat.py checks in every run that no other name is used."""
     sources = [path.read_text() for folder in FOLDERS for path in folder.glob("*.py") if path.name != "repairs.py"]
     words = {
         node.value

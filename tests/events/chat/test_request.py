@@ -1,4 +1,4 @@
-"""The facts of a request, whatever its shape. All cases synthetic."""
+"""The facts of a request of any shape. All cases synthetic."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def test_a_request_with_everything() -> None:
 
 
 @pytest.mark.parametrize("n", [None, 1], ids=str)
-def test_one_answer_is_asked_for_where_none_is_named(n: int | None) -> None:
+def test_one_answer_is_the_default(n: int | None) -> None:
     assert facts({"n": n}).choices == 1
     assert facts({}).choices == 1
 
@@ -38,7 +38,7 @@ def test_junk_is_nothing(junk: Any) -> None:
 
 
 @pytest.mark.parametrize("junk", ["2", 2.0, True, [], {}], ids=str)
-def test_a_count_of_answers_that_is_none_is_not_known(junk: Any) -> None:
+def test_a_junk_count_of_answers_is_unknown(junk: Any) -> None:
     assert facts({"n": junk}).choices is None
 
 

@@ -1,4 +1,4 @@
-"""Tool results in a request, and what a client is told of them. All histories synthetic."""
+"""Tool results in a request, and the frames that report them. All histories synthetic."""
 
 import json
 from typing import Any
@@ -66,7 +66,7 @@ def test_an_id_that_is_used_each_turn_means_the_call_of_the_last_turn() -> None:
     assert result == Result("list_dir:0", "read_file", "text", arguments='{"path":"a"}')
 
 
-def test_parallel_calls_of_one_tool_are_told_apart_and_stand_in_the_order_of_the_messages() -> None:
+def test_parallel_calls_of_one_tool_are_separate_and_in_the_order_of_the_messages() -> None:
     calls = called(("a", "read", '{"n":1}'), ("b", "read", '{"n":2}'), ("c", "read", '{"n":3}'))
     results = found(USER, calls, answered("c", "3"), answered("a", "1"), answered("b", "2"))
     assert [(result.id, result.output, result.arguments) for result in results] == [
@@ -184,7 +184,7 @@ def test_a_malformed_history_is_read_as_far_as_it_goes(junk: Any) -> None:
     assert found({"role": "assistant", "function_call": junk}, {"role": "function", "name": junk, "content": junk})
 
 
-# -- what is told -----------------------------------------------------------------------------------------------------
+# -- the frames ------------------------------------------------------------------------------------------------------
 
 
 def answering(results: Any, upstream: list[bytes], **settings: Any) -> list[Record]:
@@ -216,7 +216,7 @@ def test_a_retry_after_a_frame_without_content_shows_the_same_frames() -> None:
 
 
 def test_a_call_of_this_stream_may_have_the_id_of_one_that_is_answered_here() -> None:
-    """Each is told once, and the one that is over first: also where the first frame is the last."""
+    """Each is reported once, the ended one first, even where the first frame is the last."""
     whole = begin("call_0", "read", "{}", role=True)
     for settings in ({}, {"tools": "held"}):
         apart = run(answering(ANSWERED, [whole, finish("tool_calls"), DONE], **settings))

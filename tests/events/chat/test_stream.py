@@ -182,7 +182,7 @@ def test_text_that_came_after_a_held_call_is_not_late() -> None:
     ]
 
 
-def test_a_chunk_that_speaks_beside_a_held_call_goes_out_without_it() -> None:
+def test_text_of_a_chunk_with_a_held_call_goes_out_without_it() -> None:
     entry = call_entry("call_1", "f", "{}")
     both = frame({"role": "assistant", "content": "look", "tool_calls": [entry]})
     result = run(tape([both, CALLS, DONE], tools="held"))
@@ -242,7 +242,7 @@ def test_a_genuine_length_inside_a_call_passes_in_every_mode(settings: dict[str,
     assert (result.ended.ending, result.ended.flags) == ("completed", ())
 
 
-def test_length_on_the_chunk_of_the_held_call_takes_the_call_out_of_it() -> None:
+def test_length_on_the_chunk_of_the_held_call_removes_the_call() -> None:
     entry = call_entry("call_1", "f", "{")
     last = tool_calls(entry, reason="length")
     result = run(tape([ROLE, last, DONE], tools="held"))
@@ -286,7 +286,7 @@ def test_a_claimed_call_that_is_not_json(settings: dict[str, Any], expected: lis
     assert "malformed_call" in result.ended.flags
 
 
-def test_a_good_call_beside_a_malformed_one_is_not_handed_over() -> None:
+def test_a_good_call_next_to_a_malformed_one_is_not_handed_over() -> None:
     good = begin("call_2", "read", "{}", 1)
     result = run(tape([*CUT, good, CALLS, DONE]))
     assert [(one.state, one.reason) for one in result.wire.calls()] == [
@@ -298,7 +298,7 @@ def test_a_good_call_beside_a_malformed_one_is_not_handed_over() -> None:
     assert said in result.sent[-1].decode()
 
 
-def test_one_that_is_malformed_and_one_that_was_cut_are_told_apart() -> None:
+def test_the_error_distinguishes_a_malformed_call_from_a_cut_one() -> None:
     other = begin("call_2", "read", '{"p', choice=1)
     result = run(tape([*CUT, finish("tool_calls"), other], request={"stream": True, "n": 2}))
     said = "mid tool-call: read was cut short, the arguments of write_file are not valid JSON. Nothing was executed."
@@ -561,7 +561,7 @@ def test_a_call_of_a_whole_answer_is_handed_over_when_the_answer_has_come(stream
     assert (live.stream.handed_us, replayed.stream.handed_us) == (6, 6)
 
 
-def test_a_call_of_a_whole_answer_without_a_blank_line_behind_it_is_handed_over_at_its_end() -> None:
+def test_a_call_of_a_whole_answer_without_a_blank_line_is_handed_over_at_its_end() -> None:
     made = records(("attempt", {}), ("read", frame({"role": "assistant"})), ("attempt", {}), ("read", CALLED), END)
     emitter = Emitter()
     for record in made:
@@ -678,7 +678,7 @@ def test_a_function_call_that_says_nothing_is_left_out(empty: dict[str, Any], to
     assert result.ended.ending == "completed"
 
 
-def test_a_function_call_may_still_begin_behind_one_that_says_nothing() -> None:
+def test_a_function_call_may_begin_after_an_empty_one() -> None:
     begins = frame({"function_call": {"name": "f", "arguments": "{}"}})
     for tools in ("live", "held"):
         result = run(tape([ROLE, frame({"function_call": {}}), begins, finish("function_call"), DONE], tools=tools))
@@ -690,7 +690,7 @@ INTERNAL = begin("call_0", "_plan", '{"a')
 
 @pytest.mark.parametrize("mode", ["error", "warn", "both"])
 def test_of_internal_tools_no_warning_says_the_name(mode: str) -> None:
-    """They are the upstream's own housekeeping: that one was lost is told, and not which."""
+    """They are the upstream's own housekeeping: the warning says that one was lost, not which."""
     alone = run(tape([ROLE, INTERNAL], on_partial=mode, tools="held"))
     said = "⚠ Connection dropped mid tool-call: an internal tool was cut short. Nothing was executed."
     assert said.encode() in alone.out
@@ -743,14 +743,14 @@ TEXTS: dict[str, tuple[list[bytes], str]] = {
 
 @pytest.mark.parametrize("mode", ["warn", "both"])
 @pytest.mark.parametrize(("before", "said"), TEXTS.values(), ids=TEXTS)
-def test_a_blank_line_stands_between_a_text_and_the_warning(before: list[bytes], said: str, mode: str) -> None:
+def test_a_blank_line_separates_text_and_warning(before: list[bytes], said: str, mode: str) -> None:
     result = run(tape([*before, START, HALF], on_partial=mode))
     assert visible(result) == (f"{said}\n\n" if said else "") + WARNING
     cut_by_length = run(tape([*before, START, HALF, finish("length"), DONE], on_partial=mode))
     assert visible(cut_by_length) == (f"{said}\n\n" if said else "") + LENGTH_WARNING
 
 
-def test_the_text_of_an_attempt_that_nobody_saw_is_no_text() -> None:
+def test_text_of_an_attempt_that_was_not_delivered_is_no_text() -> None:
     recorder = Recorder()
     made = [recorder.record(one.kind, 0, one.keys) for one in tape([ROLE], on_partial="warn")[:2]]
     made += [recorder.record("attempt", 1, {"number": 1}), *recorder.read(2, text("hi", role=True)[:-1])]
@@ -759,8 +759,8 @@ def test_the_text_of_an_attempt_that_nobody_saw_is_no_text() -> None:
     assert visible(run(made)) == WARNING
 
 
-def test_what_comes_of_the_end_goes_out_with_it_whoever_asked_for_it_before() -> None:
-    """Live the ending is asked for before a status is given; a tape knows of it only at `end`. Found by seed 1381."""
+def test_asking_for_the_ending_early_changes_no_frame() -> None:
+    """Live streams need the ending before the status; a tape has it only at `end`. Found by seed 1381."""
     answer = {**HEAD, "object": "chat.completion", "choices": [{"index": 0, "message": {"content": "hi"}}]}
     *records, end = tape(json.dumps(answer).encode(), body=True)
     commit = Record(end.n, end.t, "commit", {"status": 200})

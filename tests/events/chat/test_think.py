@@ -35,7 +35,7 @@ def test_every_two_cuts_give_the_same(text: str, thought: str, answer: str) -> N
         assert think.over
 
 
-def test_nothing_is_held_that_can_be_told() -> None:
+def test_nothing_is_held_that_is_decided() -> None:
     think = Think()
     assert think.feed("<think>a </th") == ("a ", "")
     assert think.feed("e") == ("</the", "")

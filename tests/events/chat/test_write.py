@@ -209,5 +209,5 @@ def test_each_choice_gets_its_role_once() -> None:
 
 
 def test_states_that_a_frame_may_tell() -> None:
-    """`announced` and `ready` are never told."""
+    """`announced` and `ready` are never sent."""
     assert State.RUNNING.value == payload(card(a_call(), "running"))["status"]

@@ -37,7 +37,7 @@ def frames(records: list[Record]) -> list[dict[str, object]]:
     return [parse(frame.partition(b"\ndata: ")[2]) for frame in sent]
 
 
-def test_by_default_there_is_none() -> None:
+def test_there_is_no_emoji_by_default() -> None:
     assert all("emoji" not in frame for frame in frames(tape(CALLS)))
 
 

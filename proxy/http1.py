@@ -1,4 +1,4 @@
-"""HTTP/1.1 message syntax (RFC 9112) for both sides of the proxy: heads, header lines and chunked bodies.
+"""HTTP/1.1 message syntax (RFC 9112) for both sides of the proxy: headers, heads and chunked bodies.
 
 h11 looks at each header seven times and makes an object of each chunk (3.8 us; a read of 64 KiB holds 250 of them), and
 it accepts a bare LF after trailers, where the next proxy may see another request. This module has one
@@ -6,16 +6,17 @@ parser for heads and one for chunks, as strict as h11 or stricter.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from http import HTTPStatus
-from typing import Final
+from typing import Final, overload
 
 from wiretape.events.core.errors import LocalError
 
-from .http_headers import Header
 from .limits import CHUNK_BYTES_FREE, CHUNK_EXCESS_BYTES_MAX, HEAD_BYTES_MAX
 
-__all__ = ["PHRASES", "TOKEN", "Dechunker", "MalformedError", "format_head", "parse_head"]
+__all__ = ["PHRASES", "TOKEN", "Dechunker", "Header", "Headers", "MalformedError", "format_head", "parse_head"]
+
+Header = tuple[bytes, bytes]
 
 PHRASES: Final = {status.value: status.phrase.encode("ascii") for status in HTTPStatus}
 #: What methods and header names consist of.
@@ -33,6 +34,73 @@ _SIZE_BEGUN: Final = re.compile(rb"[0-9A-Fa-f]{1,20}(?![0-9A-Fa-f])|[0-9A-Fa-f]{
 #: A size as nearly all chunks have it.
 _SHORT_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,4})\r\n")
 _TRAILER: Final = re.compile(TOKEN + rb":[^\x00\r\n]*")
+
+
+class Headers:
+    """The headers of one message as an immutable value, in the order in which they came.
+
+    Names keep their spelling and are looked up without regard to case: look-ups take lower-case names.
+    """
+
+    __slots__ = ("_entries", "_first")
+
+    def __init__(self, headers: Iterable[Header] = ()) -> None:
+        """Copying another `Headers` is free."""
+        self._entries: tuple[tuple[bytes, bytes, bytes], ...]
+        self._first: dict[bytes, bytes]
+        if isinstance(headers, Headers):
+            self._entries, self._first = headers._entries, headers._first  # noqa: SLF001 - the same class
+            return
+        entries: list[tuple[bytes, bytes, bytes]] = []
+        self._first = {}
+        for name, value in headers:
+            lower = name.lower()
+            entries.append((lower, name, value))
+            self._first.setdefault(lower, value)
+        self._entries = tuple(entries)
+
+    def __iter__(self) -> Iterator[Header]:
+        return iter([(name, value) for _, name, value in self._entries])
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._first
+
+    @overload
+    def get(self, name: bytes, default: bytes = b"") -> bytes: ...
+
+    @overload
+    def get(self, name: bytes, default: None) -> bytes | None: ...
+
+    def get(self, name: bytes, default: bytes | None = b"") -> bytes | None:
+        """Return the first value of a header."""
+        return self._first.get(name, default)
+
+    def all(self, name: bytes) -> list[bytes]:
+        """Return every value of a header."""
+        return [value for lower, _, value in self._entries if lower == name] if name in self._first else []
+
+    def media_type(self) -> bytes:
+        """Return the media type of `content-type` in lower case, without parameters."""
+        return self.get(b"content-type").partition(b";")[0].strip().lower()
+
+    def names(self) -> list[bytes]:
+        """Return the lower-case name of each header, repeated ones repeatedly."""
+        return [lower for lower, _, _ in self._entries]
+
+    def only(self, names: Collection[bytes], prefixes: tuple[bytes, ...] = ()) -> list[Header]:
+        """Return the headers of these names or prefixes, with lower-case names."""
+        return [(low, value) for low, _, value in self._entries if low in names or low.startswith(prefixes)]
+
+    def without(self, names: Collection[bytes], prefixes: tuple[bytes, ...] = ()) -> list[Header]:
+        """Return all headers but those of these names or prefixes, with their names as they came."""
+        return [
+            (name, value)
+            for lower, name, value in self._entries
+            if lower not in names and not lower.startswith(prefixes)
+        ]
 
 
 class MalformedError(Exception):

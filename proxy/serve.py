@@ -1,8 +1,6 @@
 """Compose the proxy, start it, and stop it in order: drain, end what still runs, commit the tapes."""
 
-import base64
 import gc
-import secrets
 import signal
 import socket
 import time
@@ -10,17 +8,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import trio
 
 from .api.control import control_app
-from .api.front import front
 from .api.metrics import Metrics
 from .config.model import Config, ConfigError
 from .limits import EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
-from .relay.app import RelayApp
-from .relay.registry import Ended, Registry
+from .relay.app import Application, Registry, new_stream_id
 from .relay.relay import Log, Services
 from .security.keys import Keys, salt_of
 from .server.asgi import App
@@ -32,10 +28,7 @@ from .store.store import Store, StoreError
 from .upstream.connect import Resolver
 from .upstream.transport import UpstreamTransport
 
-__all__ = ["Assembly", "Running", "assembled", "new_stream_id", "run", "running"]
-
-#: 48 bits of time are followed by 112 random ones.
-_ID_RANDOM_BYTES: Final = 14
+__all__ = ["Assembly", "Running", "assembled", "run", "running"]
 
 
 class Assembly(NamedTuple):
@@ -55,12 +48,6 @@ class Running(NamedTuple):
     assembly: Assembly
 
 
-def new_stream_id() -> str:
-    """Return an id that sorts by time to the millisecond, cannot be guessed, and is a file name on every system."""
-    when = int(time.time() * 1_000).to_bytes(6, "big")
-    return base64.b32hexencode(when + secrets.token_bytes(_ID_RANDOM_BYTES)).decode("ascii").lower()
-
-
 @asynccontextmanager
 async def assembled(
     config: Config,
@@ -74,7 +61,6 @@ async def assembled(
 ) -> AsyncGenerator[Assembly]:
     """Run the application and its tasks; on leaving, end every stream that still runs."""
     reaper, metrics = Reaper(), Metrics(config.routes)
-    keys = Keys(config.keys, salt)
     services = Services(
         config=config,
         store=store,
@@ -84,18 +70,12 @@ async def assembled(
         wall=wall,
         new_id=new_id,
     )
-
-    def on_ended(ended: Ended) -> None:
-        metrics.on_ended(ended)
-        log.ended(ended)
-
-    registry = Registry(services, on_ended=on_ended)
+    registry = Registry(services, on_ended=metrics.on_ended)
     metrics.write_times = store.write_times
     metrics.live = lambda: len(registry.live)
     metrics.log_lines_dropped = lambda: log.dropped
-    relay = RelayApp(services, keys, registry, on_refused=metrics.refused)
     control = control_app(registry=registry, store=store, config=config, metrics=metrics, log=log, wall=wall)
-    app = front(config, keys, relay, control, on_refused=metrics.refused)
+    app = Application(services, Keys(config.keys, salt), registry, control, on_refused=metrics.refused)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reaper.run)
         nursery.start_soon(_expire, services)

@@ -41,7 +41,7 @@ def control_app(
     log: ErrorLog,
     wall: Callable[[], float] = time.time,
 ) -> QuartTrio:
-    """Return the app. `front` has decided access and put the caller into the scope."""
+    """Return the app. `Application` has decided access and put the caller into the scope."""
     app = QuartTrio(__name__, static_folder=None)
     app.url_map.merge_slashes = False  # a redirect would reveal which paths exist
     app.config["RESPONSE_TIMEOUT"] = None  # the default ends every stream after 60 s
@@ -123,7 +123,7 @@ def readiness(store: Store, registry: Running) -> list[str]:
 
 
 def _caller() -> str:
-    caller = cast("Mapping[str, Any]", request.scope)["caller"]  # set by `front`
+    caller = cast("Mapping[str, Any]", request.scope)["caller"]  # set by `Application`
     assert isinstance(caller, str)
     return caller
 

@@ -14,7 +14,7 @@ from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.settings import OnPartial, Profile, Reasoning, Settings, Tools
 
 from .. import limits
-from ..http_headers import Header
+from ..http1 import Header
 from .kinds import ON_OFF, Setting, choice, count, names, option, path, seconds, size, text
 from .secrets import Key, Secret
 

@@ -1,7 +1,14 @@
-"""The streaming path as an ASGI app: reads an admitted request, starts its relay, and delivers the answer."""
+"""The application: decide access, read a request, start its relay, and deliver the answer; and all running streams."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+import base64
+import resource
+import secrets
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from math import inf
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -11,15 +18,24 @@ from wiretape.events.core.json_text import is_object
 from wiretape.events.core.settings import Facts
 from wiretape.events.core.splice import Edit
 
-from ..http_headers import Headers
-from ..limits import INFLATED_AT_ONCE, UPLOAD_INLINE_BYTES_MAX
-from ..security.access import Admission, content_type_refusal
+from ..http1 import Headers
+from ..limits import (
+    DESCRIPTORS_A_STREAM,
+    DESCRIPTORS_RESERVED,
+    INFLATED_AT_ONCE,
+    MEMORY_A_STREAM_BYTES,
+    MEMORY_RESERVED_BYTES,
+    MEMORY_SAMPLE_S,
+    UPLOAD_INLINE_BYTES_MAX,
+)
+from ..security.access import OWN_PATHS, Admission, Refusal, admit, content_type_refusal
 from ..security.headers import masked_path
 from ..security.keys import Keys
-from ..server.asgi import Receive, Send
+from ..server.asgi import App, Receive, Send
+from ..store.catalogue_row import CatalogueRow
+from .delivery import Delivery
 from .http_responses import Answer, error, refused, send_answer
-from .registry import Registry
-from .relay import Services
+from .relay import Relay, Services
 from .stream_request import (
     CLOSE,
     BodyError,
@@ -33,35 +49,49 @@ from .stream_request import (
     whole_body,
 )
 
-__all__ = ["RelayApp"]
+__all__ = ["Application", "Ended", "Registry", "memory_allows", "new_stream_id", "resident_bytes", "streams_that_fit"]
 
 #: Members that other gateways took for the address to send a key to (CVE-2024-6587).
 _FORBIDDEN: Final = ("api_base", "base_url", "extra_headers")
+#: 48 bits of time are followed by 112 random ones.
+_ID_RANDOM_BYTES: Final = 14
 
 
-class RelayApp:
-    """An ASGI app for every admitted request whose path is not Wiretape's own."""
+class Application:
+    """The ASGI application of the whole proxy.
+
+    Access and routing both look at the raw path, so they agree (CVE-2026-48710).
+    """
 
     def __init__(
-        self, services: Services, keys: Keys, registry: Registry, *, on_refused: Callable[[int], None]
+        self, services: Services, keys: Keys, registry: "Registry", control: App, *, on_refused: Callable[[int], None]
     ) -> None:
+        """`control` answers Wiretape's own paths, with the caller in its scope."""
         self._services = services
         self._keys = keys
         self._registry = registry
+        self._control = control
         self._on_refused = on_refused
         self._decoding = trio.CapacityLimiter(INFLATED_AT_ONCE)
 
-    async def __call__(self, admission: Admission, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
-        head = scope["method"] == "HEAD"
-        try:
-            request = await self._request(admission, scope, receive)
-            if isinstance(request, StreamRequest):
-                request = self._registry.refusal() or request  # again, since the body may have taken its time
-        except BodyError as bad:
-            request = bad.answer
+        admitted = admit(self._services.config, self._keys, scope, Headers(scope["headers"]))
+        if isinstance(admitted, Refusal):
+            request: StreamRequest | Answer | None = refused(admitted)
+        elif scope["raw_path"].startswith(OWN_PATHS):
+            await self._control({**scope, "caller": admitted.caller}, receive, send)
+            return
+        else:
+            try:
+                request = self._registry.refusal() or await self._request(admitted, scope, receive)
+                if isinstance(request, StreamRequest):
+                    request = self._registry.refusal() or request  # again, since the body may have taken its time
+            except BodyError as bad:
+                request = bad.answer
         if request is None:
             return  # the client left before its request was complete
+        head = scope["method"] == "HEAD"
         if isinstance(request, Answer):
             self._on_refused(request.status)
             await send_answer(send, request, head=head)
@@ -76,9 +106,6 @@ class RelayApp:
         """Read and check a request; return an answer to refuse it, or None if the client left."""
         headers, place, bytes_max = admission.headers, admission.place, self._services.config.body_bytes_max
         assert place is not None, "Wiretape's own paths are answered elsewhere"
-        busy = self._registry.refusal()
-        if busy is not None:
-            return busy
         chat = place.dialect == "chat" and scope["method"] == "POST"
         not_json = content_type_refusal(headers) if chat else None
         if not_json is not None:
@@ -145,3 +172,152 @@ def _forbidden(value: Any) -> Answer | None:
             message = f"{name} is not allowed in a request. Upstreams come from the configuration."
             return error(400, message, type="invalid_request_error", code="parameter_not_allowed", param=name)
     return None
+
+
+class Ended(NamedTuple):
+    """What log and metrics get of a stream that has ended."""
+
+    catalogue_row: CatalogueRow
+    attempts: int
+    tape_bytes: int
+    cause: str
+
+
+class Registry:
+    """The running streams; `run` holds their tasks."""
+
+    def __init__(self, services: Services, *, on_ended: Callable[[Ended], None]) -> None:
+        self.live: dict[str, Delivery] = {}
+        self.draining = False
+        self._services = services
+        self._on_ended = on_ended
+        self._relays: dict[str, Relay] = {}
+        self._nursery: trio.Nursery | None = None
+        self._streams_max = min(services.config.streams_max, streams_that_fit())
+        self._empty: trio.Event | None = None
+        #: Requests whose body is still on its way.
+        self._reading: set[trio.CancelScope] = set()
+        #: The memory in use when it was last sampled, when that was, and how many streams have begun since.
+        self._resident_bytes = 0
+        self._sampled_at = -inf
+        self._begun = 0
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run streams until cancelled; those that still run then end as `shutdown`."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    def refusal(self) -> Answer | None:
+        """Return why no stream may begin now."""
+        config = self._services.config
+        if self.draining:
+            return _busy("Wiretape is shutting down. Retry in a moment.", "shutdown")
+        if len(self.live) >= self._streams_max:
+            return _busy(f"Stream limit reached ({self._streams_max} streams). Retry later.", "streams_max")
+        if config.memory_max_bytes is not None and not self._memory_allows(config.memory_max_bytes):
+            return _busy("Memory limit reached (memory_max_bytes). Retry later.", "memory_max_bytes")
+        health = self._services.store.health
+        if health.failure and config.on_log_failure == "stop" and not health.full:
+            return _busy("Tapes cannot be written (on_log_failure = stop).", "log_failure")
+        return None
+
+    @contextmanager
+    def reading(self) -> Generator[trio.CancelScope]:
+        """Hold this while the body of a request arrives; a shutdown cancels it."""
+        with trio.CancelScope() as scope:
+            self._reading.add(scope)
+            try:
+                yield scope
+            finally:
+                self._reading.discard(scope)
+
+    def _memory_allows(self, max_bytes: int) -> bool:
+        now = trio.current_time()
+        if now >= self._sampled_at + MEMORY_SAMPLE_S:
+            self._resident_bytes, self._sampled_at, self._begun = resident_bytes(), now, 0
+        return memory_allows(max_bytes, self._resident_bytes, self._begun)
+
+    def start(self, request: StreamRequest) -> Delivery:
+        """Start the relay of a request that was not refused; return its client's side."""
+        assert self._nursery is not None, "streams begin while the registry runs"
+        stream = self._services.new_id()
+        relay = self._relays[stream] = Relay(stream, request, self._services, self._over)
+        self.live[stream] = relay.delivery
+        self._begun += 1
+        self._nursery.start_soon(relay.run)
+        if relay.tool_results is not None:
+            self._nursery.start_soon(self._look_up, relay)
+        return relay.delivery
+
+    async def drain(self, until: float) -> None:
+        """Start no stream any more; let those that run end by themselves until then, and end the others."""
+        self.draining = True
+        for scope in self._reading:
+            scope.cancel()
+        await self._emptied(until)
+        self.end_all()
+        await self._emptied(inf)
+
+    def end_all(self) -> None:
+        """End every stream as `shutdown`, each as soon as it can record that."""
+        for relay in self._relays.values():
+            relay.signals.send("shutdown")
+
+    async def _emptied(self, until: float) -> None:
+        with trio.CancelScope(deadline=until):
+            while self._relays:
+                self._empty = trio.Event()
+                await self._empty.wait()
+
+    def _over(self, relay: Relay) -> None:
+        del self._relays[relay.stream], self.live[relay.stream]
+        if relay.tool_results is not None:
+            relay.tool_results.over()
+        if not self._relays and self._empty is not None:
+            self._empty.set()
+        recording = relay.recording
+        if recording.catalogue_row is not None:
+            ended = Ended(recording.catalogue_row, relay.attempts, recording.written_bytes, relay.cause)
+            self._services.log.ended(ended)
+            self._on_ended(ended)
+
+    async def _look_up(self, relay: Relay) -> None:
+        assert relay.tool_results is not None
+        try:
+            await relay.tool_results.look_up(self._services.store)
+        except Exception as error:  # noqa: BLE001 - the index is disposable, and the stream can do without it
+            self._services.log.error("look_up_failed", why=repr(error))
+
+
+def new_stream_id() -> str:
+    """Return an id that sorts by time to the millisecond, cannot be guessed, and is a file name on every system."""
+    when = int(time.time() * 1_000).to_bytes(6, "big")
+    return base64.b32hexencode(when + secrets.token_bytes(_ID_RANDOM_BYTES)).decode("ascii").lower()
+
+
+def streams_that_fit() -> int:
+    """Return how many streams the descriptor limit allows: each has a client, an upstream and a tape (P10, L01)."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return 2**31
+    return max(1, (soft - DESCRIPTORS_RESERVED) // DESCRIPTORS_A_STREAM)
+
+
+def memory_allows(max_bytes: int, resident: int, begun: int) -> bool:
+    """Return whether one more stream may begin, after `begun` of them since `resident` was sampled (P13)."""
+    expected = resident + (begun + 1) * MEMORY_A_STREAM_BYTES
+    return expected + min(MEMORY_RESERVED_BYTES, max_bytes // 4) <= max_bytes
+
+
+def resident_bytes() -> int:
+    """Return the memory of this process; 0 if the system does not report it."""
+    try:
+        pages = Path("/proc/self/statm").read_bytes().split()[1]
+    except OSError:
+        return 0
+    return int(pages) * resource.getpagesize()
+
+
+def _busy(message: str, code: str) -> Answer:
+    return error(503, message, type="wiretape_error", code=code, headers=((b"retry-after", b"1"),))

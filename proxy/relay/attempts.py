@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.model import UpstreamError
 
-from ..http_headers import Header, Headers
+from ..http1 import Header, Headers
 from ..limits import RETRY_AFTER_MAX_S, RETRY_FIRST_S
 from ..upstream.errors import RefusedError, WireError
 from .http_responses import Answer, error, stream_header, wrapped_error
-from .upstream_response import UpstreamResponse
 
 __all__ = [
     "OUR_CAUSES",
@@ -209,16 +208,16 @@ def no_answer(fault: WireError) -> Failure:
     return Failure(ending=fault.ending, message=str(fault), transient=refused != "tls", timed_out=refused == "timeout")
 
 
-def failed_status(response: UpstreamResponse, *, streams: bool, agent: bool = False) -> Failure:
+def failed_status(status: int, headers: Headers, body: bytes, *, streams: bool, agent: bool = False) -> Failure:
     """Return the failure that a status reports; an agent's run has a header of its own for it."""
     return Failure(
         ending="upstream_error",
-        message=f"The upstream answered {response.status}.",
-        status=response.status,
+        message=f"The upstream answered {status}.",
+        status=status,
         answered=True,
-        retry_after=response.header(b"retry-after"),
-        unstreamed=streams and refuses_streaming(response.status, response.error_body()),
-        final=agent and response.header(b"x-hermes-completed") == "false",
+        retry_after=headers.get(b"retry-after").decode("latin-1"),
+        unstreamed=streams and refuses_streaming(status, body),
+        final=agent and headers.get(b"x-hermes-completed") == b"false",
     )
 
 

@@ -11,7 +11,7 @@ import trio
 
 from wiretape.events.core.json_text import ABSENT, dumps, parse
 
-from ..http_headers import Header, Headers
+from ..http1 import Header, Headers
 from ..limits import ERROR_BYTES_MAX, EXCERPT_CHARS_MAX, FINAL_SEND_TIMEOUT_S
 from ..security.access import Refusal
 from ..security.headers import to_client

@@ -20,7 +20,7 @@ from wiretape.events.tape.stall_signals import lives, speaks
 from wiretape.events.wire.sse import parse_block
 
 from ..config.model import Config
-from ..http_headers import Headers
+from ..http1 import Headers
 from ..limits import FRAMES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
 from ..server.reaper import Reaper
 from ..store.linking import Running
@@ -48,11 +48,10 @@ from .http_responses import Answer, our_error, relayed_head, stream_head
 from .recording import Recording
 from .stream_request import StreamRequest, Upload, UploadError
 from .tool_results import ToolResults
-from .upstream_request import UpstreamRequest
-from .upstream_response import Shape, UpstreamResponse, shape_of
+from .upstream import Shape, UpstreamRequest, UpstreamResponse, shape_of
 
 if TYPE_CHECKING:
-    from .registry import Ended
+    from .app import Ended
 
 __all__ = ["Log", "Relay", "Services"]
 
@@ -99,8 +98,11 @@ class Services:
 class Relay:
     """One stream, from its first attempt to its one ending. Run it in one task; signal it from others."""
 
-    def __init__(self, stream: str, request: StreamRequest, services: Services) -> None:
+    def __init__(
+        self, stream: str, request: StreamRequest, services: Services, on_over: "Callable[[Relay], None]"
+    ) -> None:
         config, now = services.config, trio.current_time()
+        self.stream = stream
         self.attempts = 0
         #: What ended the stream.
         self.cause = ""
@@ -120,8 +122,8 @@ class Relay:
             self.recording.share()
         self._arrived_us = int(services.wall() * 1_000_000)
         self.tool_results = ToolResults.of(stream, request, services.answers, self._arrived_us)
-        self._stream = stream
         self._request = request
+        self._on_over = on_over
         self._verbatim = request.verbatim
         self._is_progress = lives if request.route.hermes else speaks
         self._services = services
@@ -149,14 +151,18 @@ class Relay:
             cause = ""
             while not cause:
                 self.attempts += 1
-                outcome = await self._attempt()
+                self._response, self._fault, self._error_body = None, None, b""
+                outcome = await self._ask()
+                if isinstance(outcome, UpstreamResponse):
+                    self._response = outcome
+                    outcome = await self._take_all(outcome)
                 cause = outcome if isinstance(outcome, str) else await self._retry(outcome)
             await self._finish(cause)
         except StoreError as error:
-            log.error("tape_failed", stream=self._stream, why=str(error))
+            log.error("tape_failed", stream=self.stream, why=str(error))
             await self._close("log_failure", "untaped")
         except Exception as error:  # noqa: BLE001 - P20: one stream ends, and nothing else
-            log.error("stream_failed", stream=self._stream, why=repr(error))
+            log.error("stream_failed", stream=self.stream, why=repr(error))
             await self._finish_anyhow("internal")
         except (trio.Cancelled, BaseExceptionGroup):  # a nursery wraps a cancellation in a group
             with trio.CancelScope(shield=True):  # writes, and waits for no peer
@@ -170,27 +176,18 @@ class Relay:
                 await self._upstream.aclose()
                 if self._response is not None:
                     await self._response.body.aclose()
+            self._on_over(self)
 
     # -- attempts -----------------------------------------------------------------------------------------------------
 
-    async def _attempt(self) -> str | Failure:
-        """Return the cause to end with, or how this attempt failed before anything was delivered."""
-        self._response, self._fault, self._error_body = None, None, b""
-        body = await self._upstream.body()
-        self._deadlines.attempt(trio.current_time())
-        response = await self._ask(body)
-        if not isinstance(response, UpstreamResponse):
-            return response
-        self._response = response
-        take = await self._begin_response(response)
-        cause = take if isinstance(take, str) else await self._read_all(response, take)
-        cause_or_failure = await self._judge(response, cause)
-        await response.body.aclose()
-        return cause_or_failure
+    async def _ask(self) -> UpstreamResponse | Failure | str:
+        """Send the request and return the response once its head is there; meanwhile begin the tape.
 
-    async def _ask(self, body: bytes | Upload) -> UpstreamResponse | Failure | str:
-        """Send the request and return the response once its head is there; meanwhile begin the tape."""
+        Return the cause to end with, or the failure, if there is no response.
+        """
         upstream, recording = self._upstream, self.recording
+        body = await upstream.body()
+        self._deadlines.attempt(trio.current_time())
         done, cause = trio.Event(), ""
         untaped: StoreError | None = None
         async with trio.open_nursery() as nursery:
@@ -260,74 +257,77 @@ class Relay:
 
     # -- one response -------------------------------------------------------------------------------------------------
 
-    async def _begin_response(self, response: UpstreamResponse) -> _Take | str:
-        """Record the head; return what takes the reads of this body, or the cause that ends the stream already."""
+    async def _take_all(self, response: UpstreamResponse) -> str | Failure:
+        """Take a response to its end; return the cause to end with, or the failure if it delivered nothing."""
+        cause, signals = await self._begin_response(response), self.signals
+        take = self._take_frames if response.shape is Shape.FRAMES else self._take_body
+        receive = response.receiver()
+        while not cause:
+            late: Read | None = None
+            with trio.CancelScope() as scope:
+                while not (cause or signals.wanted):  # a signal may have come during a write
+                    try:
+                        signals.waiting = scope
+                        read = await receive()
+                    except WireError as fault:
+                        self._fault = fault.with_traceback(None)  # it holds this frame, and this frame the fault
+                        cause = cause_of(fault.ending)
+                        break
+                    finally:
+                        signals.waiting = None
+                    if read is None:
+                        cause = "framed" if response.framed else "eof"
+                    elif signals.wanted and scope.cancel_called:  # in the same moment; a write must not be cancelled
+                        late = read
+                    else:
+                        cause = await take(response, read)
+            if late is not None:
+                cause = await take(response, late)
+            cause = cause or ("framed" if response.over else await self._attend())
+        outcome = await self._judge(response, cause)
+        await response.body.aclose()
+        return outcome
+
+    async def _begin_response(self, response: UpstreamResponse) -> str:
+        """Record the head; return the cause if it ends the stream already."""
         request, recording = self._request, self.recording
         recording.later(recording.record("head", response.head_keys()))
         if self._verbatim and self.delivery.answer is None:
             await self._commit(self._relayed_head(response))
-        shape = shape_of(request, response)
+        shape = response.shape = shape_of(request, response)
         if shape is Shape.SNIFF:
-            sniffed = await self._sniff(response)
-            if isinstance(sniffed, str):
-                return sniffed
-            shape = sniffed
+            cause = await self._sniff(response)
+            if cause:
+                return cause
+            shape = response.shape
             if shape is not Shape.NOTHING:
                 self._flags["wrong_content_type"] = None
         if shape is Shape.NOTHING:  # U13, U16; what still comes is recorded all the same
             for read in await response.drain():
                 await self._write([recording.recorder.body(recording.t(read.t), read.data)])
             return "protocol"
-        response.shape = shape
-        return self._take_frames if shape is Shape.FRAMES else self._take_body
+        return ""
 
-    async def _sniff(self, response: UpstreamResponse) -> Shape | str:
-        """Return what the first bytes of an unknown media type are, or the cause that ends the stream meanwhile."""
-        signals = self.signals
-        while True:
+    async def _sniff(self, response: UpstreamResponse) -> str:
+        """Find out what the first bytes of an unknown media type are; return the cause if the stream ends meanwhile."""
+        signals, cause = self.signals, ""
+        response.shape = Shape.FRAMES
+        while not cause:
             seen = response.seen.lstrip(b"\xef\xbb\xbf \t\r\n")
             if seen or len(response.seen) > SNIFF_BYTES_MAX:
-                return {b"{": Shape.BODY, b"[": Shape.BODY, b"<": Shape.NOTHING}.get(seen[:1], Shape.FRAMES)
+                shapes = {b"{": Shape.BODY, b"[": Shape.BODY, b"<": Shape.NOTHING}
+                response.shape = shapes.get(seen[:1], Shape.FRAMES)
+                break
             try:
                 with trio.CancelScope() as signals.waiting:
                     if not signals.wanted and not await response.peek():
-                        return Shape.FRAMES
+                        break
             except WireError:
-                return Shape.FRAMES  # raised again by the next read
+                break  # raised again by the next read
             finally:
                 signals.waiting = None
             cause = await self._attend()
-            if cause:
-                return cause
-
-    async def _read_all(self, response: UpstreamResponse, take: _Take) -> str:
-        """Take every read of this response; return the cause of its end."""
-        signals = self.signals
-        while True:
-            late: Read | None = None
-            with trio.CancelScope() as scope:
-                while not signals.wanted:  # a signal may have come during a write
-                    try:
-                        signals.waiting = scope
-                        read = await response.receive()
-                        signals.waiting = None
-                    except WireError as fault:
-                        signals.waiting = None
-                        self._fault = fault.with_traceback(None)  # it holds this frame, and this frame the fault
-                        return cause_of(fault.ending)
-                    if read is None:
-                        return "framed" if response.framed else "eof"
-                    if signals.wanted and scope.cancel_called:  # in the same moment; a write must not be cancelled
-                        late = read
-                        break
-                    cause = await take(response, read)
-                    if cause:
-                        return cause
-            signals.waiting = None
-            cause = await take(response, late) if late is not None else ""
-            cause = cause or ("framed" if response.over else await self._attend())
-            if cause:
-                return cause
+        return cause
 
     async def _take_frames(self, _: UpstreamResponse, read: Read) -> str:
         recording = self.recording
@@ -396,7 +396,8 @@ class Relay:
         error = recording.emitter.wire.error
         if failed:
             self._error_body = response.error_body()
-            return failed_status(response, streams=request.streams, agent=request.route.hermes)
+            status, headers, body = response.status, response.headers, self._error_body
+            return failed_status(status, headers, body, streams=request.streams, agent=request.route.hermes)
         if error is not None:
             self._error_body = parse_block(recording.emitter.stream.failure).payload or b""
             return failed_in_stream(error)
@@ -430,7 +431,7 @@ class Relay:
         if self.delivery.answer is None and next(self.recording.emitter.wire.calls(), None) is None:
             self._gave_up = True
             headers, exhausted = self._upstream.headers, decision.exhausted
-            answer = failure_answer(failure, self._stream, headers, self._error_body, exhausted=exhausted)
+            answer = failure_answer(failure, self.stream, headers, self._error_body, exhausted=exhausted)
             await self._commit(answer, answer.body)
         return "status" if failure.answered else cause_of(failure.ending)
 
@@ -447,7 +448,7 @@ class Relay:
             await recording.write(records)
             return
         if delivery.answer is None:
-            self._uncommitted = stream_head(self._upstream.headers, self._stream)
+            self._uncommitted = stream_head(self._upstream.headers, self.stream)
             commit = recording.recorder.record("commit", records[-1].t, {"status": self._uncommitted.status})
             frames += recording.emitted([commit], records)
             records = [*records, commit]
@@ -470,7 +471,7 @@ class Relay:
             self.delivery.publish(frames, record.n)
 
     def _relayed_head(self, response: UpstreamResponse) -> Answer:
-        return relayed_head(response.status, response.headers, self._stream, decoded=response.decoded)
+        return relayed_head(response.status, response.headers, self.stream, decoded=response.decoded)
 
     async def _record_gone(self) -> None:
         """Record once that the client has left. A piece of an upload may be on its way to the tape."""
@@ -528,7 +529,7 @@ class Relay:
             return "stalled"
         if now >= deadlines.keepalive_at:
             if self.delivery.answer is None:
-                await self._commit(stream_head(self._upstream.headers, self._stream))
+                await self._commit(stream_head(self._upstream.headers, self.stream))
             await self._write([self.recording.record("keepalive")])
         return ""
 
@@ -554,7 +555,7 @@ class Relay:
             return
         self.cause = cause
         if cause in OUR_CAUSES and delivery.answer is None and not delivery.left:
-            answer = our_error(cause, self._stream)
+            answer = our_error(cause, self.stream)
             await self._commit(answer, answer.body)
         await self._write(recording.recorder.rest(recording.t()))
         recorded_cause = cause
@@ -570,7 +571,7 @@ class Relay:
         if ending == "completed":
             self._upstream.completed()
         if delivery.answer is None and not delivery.left and cause != "client_gone":
-            await self._commit(stream_head(self._upstream.headers, self._stream))
+            await self._commit(stream_head(self._upstream.headers, self.stream))
         if delivery.left and delivery.sent_n < delivery.published_n:  # it left during a write
             await self._record_gone()
         untaped = ["untaped"] if recording.untaped else []
@@ -604,13 +605,13 @@ class Relay:
         try:
             await self._finish(cause)
         except Exception as error:  # noqa: BLE001 - the emitter itself may be what failed
-            self._services.log.error("ending_failed", stream=self._stream, why=repr(error))
+            self._services.log.error("ending_failed", stream=self.stream, why=repr(error))
             await self._close("failed_here", "internal")
 
     async def _close(self, flag: str, reason: str) -> None:
         """End the stream after its log, or our own reading, failed: as well as the disk allows."""
         delivery, request, held = self.delivery, self._request, self._uncommitted
-        answer = our_error(reason, self._stream) if delivery.answer is None else None
+        answer = our_error(reason, self.stream) if delivery.answer is None else None
         whole = not self._verbatim and (request.streams or self._whole)
         closing = await self.recording.close(
             delivery.published_bytes,
@@ -630,7 +631,7 @@ class Relay:
             return
         rest = closing.rest
         if not closing.tells and request.streams:
-            rest = b"data: %b\n\n" % our_error("internal", self._stream).body
+            rest = b"data: %b\n\n" % our_error("internal", self.stream).body
         if rest:
             delivery.publish([rest], delivery.published_n)
         delivery.end(broken=not whole or not (request.streams or closing.tells))

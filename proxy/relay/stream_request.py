@@ -15,7 +15,7 @@ from wiretape.events.core.settings import Facts, Settings
 from wiretape.events.core.splice import Action, Edit, Op, apply, locate
 
 from ..config.model import Route
-from ..http_headers import Headers
+from ..http1 import Headers
 from ..limits import INFLATE_MEMBERS_MAX, INFLATE_RATIO_MAX, PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
 from ..server.asgi import Receive
 from ..upstream.decompression import CODINGS, Inflater

@@ -6,12 +6,13 @@ whether this is one request and not two, then the key, and only then whether the
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ..config.model import Config
 from ..config.urls import Place, place
-from ..http_headers import Header, Headers
+from ..http1 import Header, Headers
 from ..key_patterns import CREDENTIAL_HEADERS, has_credential
 from .keys import Keys
 
@@ -61,15 +62,14 @@ class Refusal:
     headers: tuple[Header, ...] = ()
 
 
-def admit(
-    config: Config, keys: Keys, method: str, raw_path: bytes, query: bytes, headers: Headers, *, http_version: str
-) -> Admission | Refusal:
-    """Return the admission of a request, or the first reason to refuse it."""
+def admit(config: Config, keys: Keys, scope: Mapping[str, Any], headers: Headers) -> Admission | Refusal:
+    """Return the admission of a request (an ASGI scope), or the first reason to refuse it."""
+    raw_path, query = scope["raw_path"], scope["query_string"]
     refused = (
-        _refuse_host(config, headers, http_version)
+        _refuse_host(config, headers, scope["http_version"])
         or _refuse_origin(config, headers)
         or _refuse_shape(headers, query)
-        or _refuse_method(method)
+        or _refuse_method(scope["method"])
     )
     if refused is not None:
         return refused

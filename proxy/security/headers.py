@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from ..config.model import Target
 from ..config.secrets import Secret
-from ..http_headers import Header, Headers
+from ..http1 import Header, Headers
 from ..key_patterns import CREDENTIAL_HEADERS, MASK, mask_parameters
 from ..limits import MASKED_CHARS_MIN
 

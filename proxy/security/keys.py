@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ..config.secrets import Key
-from ..http_headers import Header, Headers
+from ..http1 import Header, Headers
 from ..key_patterns import CREDENTIAL_HEADERS
 from ..limits import CALLER_CHARS, SALT_BYTES
 

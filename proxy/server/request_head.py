@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from wiretape.events.core.json_text import dumps
 
-from ..http1 import PHRASES, TOKEN, format_head, parse_head
-from ..http_headers import Headers
+from ..http1 import PHRASES, TOKEN, Headers, format_head, parse_head
 from ..limits import HEAD_BYTES_MAX, HEADERS_MAX
 
 __all__ = ["HeadReader", "Refusal", "RequestHead", "refusal_bytes"]

@@ -17,8 +17,7 @@ import trio
 
 from wiretape.events.core.errors import LocalError
 
-from ..http1 import TOKEN, Dechunker, MalformedError, format_head, parse_head
-from ..http_headers import Header
+from ..http1 import TOKEN, Dechunker, Header, MalformedError, format_head, parse_head
 from ..limits import (
     DRAIN_BYTES_MAX,
     DRAIN_TIMEOUT_S,

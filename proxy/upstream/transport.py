@@ -17,7 +17,7 @@ import trio
 from wiretape.events.core.errors import LocalError
 
 from ..config.model import UpstreamSettings
-from ..http_headers import Header
+from ..http1 import Header
 from ..limits import IDLE_CONNECTION_TIMEOUT_S, IDLE_CONNECTIONS_MAX, STALE_CONNECTION_S
 from .connect import Connector, OpenTcp
 from .connection import Connection, Exchange, Head, Origin, Outgoing

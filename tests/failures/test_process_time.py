@@ -15,7 +15,7 @@ from tests.support.house import ASKED, DONE, HEAD, House, call, finish, house, p
 from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.api import event_feed as following_events
-from wiretape.proxy.relay.registry import memory_allows, resident_bytes
+from wiretape.proxy.relay.app import memory_allows, resident_bytes
 from wiretape.proxy.server.reaper import Reaper
 
 HOUR: Final = 3_600.0

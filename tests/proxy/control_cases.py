@@ -11,11 +11,12 @@ import trio
 from tests.proxy.store_cases import CREATED, Batch
 from wiretape.events.core.json_text import parse
 from wiretape.proxy.api.control import control_app
-from wiretape.proxy.api.front import front
 from wiretape.proxy.api.metrics import Metrics
 from wiretape.proxy.config.model import Config
 from wiretape.proxy.config.secrets import Key, Secret
+from wiretape.proxy.relay.app import Application
 from wiretape.proxy.relay.delivery import Delivery
+from wiretape.proxy.relay.relay import Services
 from wiretape.proxy.security.keys import Keys
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
@@ -75,7 +76,19 @@ class House:
             log=self.said,
             wall=lambda: CREATED + 60.0,
         )
-        self.app = front(config, Keys(keys, b"salt"), _no_relay, self.control, on_refused=self.metrics.refused)
+        unused: Any = None  # only Wiretape's own endpoints are requested here
+        services = Services(
+            config=config,
+            store=store,
+            transport=unused,
+            reaper=unused,
+            log=unused,
+            wall=lambda: CREATED + 60.0,
+            new_id=unused,
+        )
+        self.app = Application(
+            services, Keys(keys, b"salt"), unused, cast(Any, self.control), on_refused=self.metrics.refused
+        )
 
     async def get(self, path: str, *, key: str = "mine", method: str = "GET", **headers: str) -> Answered:
         """Return the complete response to a request; header names have `_` for `-`."""
@@ -114,10 +127,6 @@ class House:
             await asked.started.wait()
             yield asked
             asked.gone.set()
-
-
-async def _no_relay(*_: object) -> None:
-    raise AssertionError("only Wiretape's own endpoints are requested here")
 
 
 class _Asked:

@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.config.secrets import Key, Secret
-from wiretape.proxy.http_headers import Headers as HeadersOf
+from wiretape.proxy.http1 import Headers as HeadersOf
 from wiretape.proxy.relay.http_responses import Answer, refused
 from wiretape.proxy.security.access import METHODS, OPEN_PATHS, Refusal, admit, content_type_refusal
 from wiretape.proxy.security.keys import Keys
@@ -27,6 +28,12 @@ OWN: Headers = [(b"authorization", b"Bearer " + VALUE.encode())]
 HOST = (b"host", b"localhost:8787")
 
 
+def scope(
+    method: str = "GET", path: bytes = b"/v1/models", query: bytes = b"", http_version: str = "1.1"
+) -> dict[str, Any]:
+    return {"method": method, "raw_path": path, "query_string": query, "http_version": http_version}
+
+
 def asked(
     *headers: tuple[bytes, bytes],
     config: Config = CONFIG,
@@ -38,7 +45,7 @@ def asked(
     given = list(headers)
     if not any(name.lower() == b"host" for name, _ in given):
         given.insert(0, HOST)
-    return answered(admit(config, keys, method, path, query, HeadersOf(given), http_version="1.1"))
+    return answered(admit(config, keys, scope(method, path, query), HeadersOf(given)))
 
 
 def answered(admitted: object) -> Answer | None:
@@ -90,7 +97,7 @@ def test_host_must_be_one_of_the_servers_names(config: Config, host: bytes, stat
 
 def test_request_has_exactly_one_host() -> None:
     for version, status in (("1.1", 400), ("1.0", 200)):
-        admitted = admit(CONFIG, FREE, "GET", b"/v1/models", b"", HeadersOf(), http_version=version)
+        admitted = admit(CONFIG, FREE, scope(http_version=version), HeadersOf())
         assert status_of(answered(admitted)) == status
     assert status_of(asked(HOST, HOST)) == 400
 

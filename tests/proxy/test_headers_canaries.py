@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.proxy.test_access import scope
 from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.config.secrets import Key, Secret
-from wiretape.proxy.http_headers import Headers
+from wiretape.proxy.http1 import Headers
 from wiretape.proxy.relay.http_responses import refused
 from wiretape.proxy.security.access import Refusal, admit
 from wiretape.proxy.security.headers import masked_path, taped_answer, taped_request, to_client, to_upstream
@@ -60,7 +61,7 @@ def said(form: str, canary: str, mask: Callable[[bytes], str] = masked_path) -> 
     for keys in (LOCKED, Keys((), b"salt")):
         parts.append(keys.caller(headers))
         for path, given in ((b"/v1/models", headers), (b"/other", [*headers, *headers[1:]])):
-            admitted = admit(CONFIG, keys, "GET", path, query, Headers(given), http_version="1.1")
+            admitted = admit(CONFIG, keys, scope("GET", path, query), Headers(given))
             if isinstance(admitted, Refusal):
                 parts.append(refused(admitted))
     return repr(parts)

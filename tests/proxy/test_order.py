@@ -13,7 +13,7 @@ from tests.support.house import house
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.config.model import Route, Target
-from wiretape.proxy.http_headers import Headers
+from wiretape.proxy.http1 import Headers
 from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX
 from wiretape.proxy.relay.stream_request import in_thread_if_large, settings_for, unstreamed, with_usage
 

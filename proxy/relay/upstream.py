@@ -1,0 +1,364 @@
+"""The upstream's side of a relay: the request to one upstream after the other, and the response that comes back."""
+
+import hashlib
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Sequence
+from enum import Enum, auto
+from functools import partial
+from typing import Any
+
+import trio
+
+from wiretape.events.core.splice import apply
+
+from ..config.model import Config
+from ..config.secrets import Secret
+from ..config.urls import base_of, request_target
+from ..http1 import Headers
+from ..limits import CALLER_KEY_CHARS_MIN, ERROR_BODY_BYTES_MAX, UNSTREAMED_MAX
+from ..security.headers import taped_answer, to_upstream
+from ..security.keys import credentials
+from ..security.masking import ErrorMask, KeyMask
+from ..store.store import StoreError
+from ..upstream.connection import End, Exchange, Head, Read
+from ..upstream.decompression import CODINGS, Inflater
+from ..upstream.errors import WireError
+from ..upstream.transport import UpstreamTransport
+from .attempts import Decision, Failure, Next, decide
+from .stream_request import StreamRequest, Upload, UploadError, in_thread_if_large, unstreamed, with_usage
+
+__all__ = ["Shape", "UpstreamRequest", "UpstreamResponse", "shape_of"]
+
+
+class Shape(Enum):
+    """What the body of a response is made of."""
+
+    FRAMES = auto()
+    BODY = auto()
+    #: The first bytes decide.
+    SNIFF = auto()
+    #: Nothing that a client of this dialect could use.
+    NOTHING = auto()
+
+
+class UpstreamRequest:
+    """Sends a request to one upstream after the other, as the relay decides."""
+
+    def __init__(
+        self, request: StreamRequest, config: Config, transport: UpstreamTransport, no_streaming: set[tuple[str, str]]
+    ) -> None:
+        """`no_streaming` has the routes and models whose upstream is known to refuse to stream."""
+        self._request = request
+        self._config = config
+        self._transport = transport
+        self._no_streaming = no_streaming
+        self._target = 0
+        self._attempt = 1
+        known = (request.route.name, request.facts.model) in no_streaming
+        self._unstreamed = request.streams and request.route.synthesise and known
+        #: The status and headers of the last response, which the client's head is made of.
+        self.status = 0
+        self.headers = Headers()
+        self.result: UpstreamResponse | WireError | UploadError | StoreError | None = None
+        #: The digest of the body, if only that is recorded.
+        self.sha256 = ""
+
+    def attempt_keys(self, number: int) -> dict[str, Any]:
+        """Return the keys of the `attempt` record."""
+        target = self._request.route.targets[self._target]
+        keys: dict[str, Any] = {"number": number, "upstream": target.name}
+        if self._unstreamed:
+            keys["unstreamed"] = True
+        return keys
+
+    async def body(self) -> bytes | Upload:
+        """Return the body as this attempt sends it. It cannot be cancelled, since every tape must have a beginning."""
+        request = self._request
+        body = request.body
+        if not isinstance(body, bytes):
+            return body
+        usage = request.streams and request.route.include_usage and not request.facts.usage and not self._unstreamed
+        hashed = self._config.requests == "hash" and not self.sha256
+        edited = bool(request.cleaning) or usage or self._unstreamed
+
+        def edit(plain: bytes) -> bytes:
+            plain = apply(plain, request.cleaning) if request.cleaning else plain
+            plain = with_usage(plain, request.value) if usage else plain
+            return unstreamed(plain) if self._unstreamed else plain
+
+        if hashed or edited:
+            with trio.CancelScope(shield=True):
+                if hashed:
+                    self.sha256 = await in_thread_if_large(body, lambda: hashlib.sha256(body).hexdigest())
+                if edited:
+                    plain = request.plain or body
+                    return await in_thread_if_large(plain, partial(edit, plain))
+        return body
+
+    async def send(self, body: bytes | AsyncIterable[bytes], done: trio.Event) -> None:
+        """Send the request until the head of the response is there; set `result`, and then the event."""
+        try:
+            request, target = self._request, self._request.route.targets[self._target]
+            headers = to_upstream(request.headers, target, own_key=request.own_key, hermes=request.route.hermes)
+            if isinstance(body, bytes) and body:  # it may have been edited
+                stale = {b"content-length"} if body is request.body else {b"content-length", b"content-encoding"}
+                headers = Headers(headers).without(stale)
+            path = request_target(target, request.path_tail, request.query)
+            origin = base_of(target.url).origin
+            outgoing = self._transport.addressed(origin, request.method.encode("ascii"), path, headers, body)
+            head, received = await self._transport.exchange(outgoing)
+            if isinstance(request.body, Upload):
+                request.body.abandon()
+            secrets, quoted = self._secrets(head)
+            response = UpstreamResponse(head, received, secrets, quoted=quoted)
+            if not request.verbatim or response.searchable:
+                try:
+                    response.decode()
+                except WireError:
+                    await received.aclose()
+                    raise
+            self.result, self.headers, self.status = response, response.headers, response.status
+        except (WireError, UploadError, StoreError) as error:
+            self.result = error.with_traceback(None)  # its frames hold the connection, which holds the error
+        finally:
+            done.set()
+
+    async def aclose(self) -> None:
+        """Close a response that was not taken, at once."""
+        result, self.result = self.result, None
+        if isinstance(result, UpstreamResponse):
+            await result.body.aclose()
+
+    def decide(self, failure: Failure, now: float) -> Decision:
+        """Decide what follows a failure, and prepare the next attempt."""
+        request = self._request
+        decision = Decision(Next.GIVE_UP)
+        # Only what was never sent, or asks for nothing but words, is repeated.
+        if isinstance(request.body, bytes) and (request.dialect == "chat" or failure.ending == "refused"):
+            decision = decide(
+                failure,
+                attempt=self._attempt,
+                attempts=request.route.attempts,
+                elsewhere=self._target + 1 < len(request.route.targets),
+                unstreamed=request.streams and request.route.synthesise and not self._unstreamed,
+                now=now,
+            )
+        match decision.next:
+            case Next.AGAIN:
+                self._attempt += 1
+            case Next.ELSEWHERE:
+                self._target += 1
+                self._attempt = 1
+            case Next.UNSTREAMED:
+                self._unstreamed = True
+            case Next.GIVE_UP:
+                pass
+        return decision
+
+    def completed(self) -> None:
+        """Remember, if the stream was asked for whole, to ask for the next one of this model like that (U12)."""
+        if self._unstreamed and len(self._no_streaming) < UNSTREAMED_MAX:
+            self._no_streaming.add((self._request.route.name, self._request.facts.model))
+
+    def _secrets(self, head: Head) -> tuple[tuple[Secret, ...], tuple[Secret, ...]]:
+        """Return what this upstream was given and may echo anywhere, and in errors alone.
+
+        A key of ours is searched for everywhere. The caller's own is searched for in errors, where upstreams quote it,
+        and only if it is too long to be a word: changing what a model says would be worse.
+        """
+        key = self._request.route.targets[self._target].key
+        if key is not None:
+            return (key,), ()
+        presented = [credential.decode("latin-1") for credential in credentials(self._request.headers)]
+        secrets = tuple(Secret(text) for text in presented if len(text) >= CALLER_KEY_CHARS_MIN)
+        if head.status >= 400:
+            return secrets, ()
+        kind = Headers(head.headers).get(b"content-type").lower()
+        may_be_error = self._request.dialect == "chat" or b"json" in kind or b"event-stream" in kind
+        return (), secrets if may_be_error else ()
+
+
+class UpstreamResponse:
+    """A response whose head has come: its reads, decoded and without our keys, and what its body is made of.
+
+    `secrets` are what this upstream was given and may echo; `quoted` is what it may echo in errors alone.
+    """
+
+    def __init__(
+        self, head: Head, body: Exchange, secrets: Sequence[Secret] = (), *, quoted: Sequence[Secret] = ()
+    ) -> None:
+        self.status = head.status
+        self.body = body
+        self.shape = Shape.BODY
+        #: What was read ahead to find out what the body is.
+        self.seen = b""
+        self._mask = KeyMask(secrets) if secrets else None
+        mask = self._mask
+        self.headers = Headers(head.headers if mask is None else [(n, mask.whole(value)) for n, value in head.headers])
+        #: The media type and the content coding, in lower case.
+        self.media_type = self.header(b"content-type").partition(";")[0].strip().lower()
+        self.coding = self.header(b"content-encoding").strip().lower()
+        #: It may echo a key of ours in a coding that can be searched.
+        self.searchable = mask is not None and self.coding in CODINGS
+        if quoted:
+            self._mask = ErrorMask(quoted, frames="json" not in self.media_type)
+        self._peeked: list[Read | None] = []
+        self._error_parts: list[bytes] = []
+        self._error_bytes = 0
+        self._inflater: Inflater | None = None
+        #: What is left of a socket read that was decoded in pieces, and what came after it.
+        self._pieces: Iterator[Read] = iter(())
+        self._fault: WireError | None = None
+        self._t = body.head_t
+
+    @property
+    def framed(self) -> bool:
+        """Whether the body ended by its own framing."""
+        return self.body.end is End.FRAMED
+
+    @property
+    def over(self) -> bool:
+        """Whether the body ended by its own framing and was taken to its end, so that nothing is left to wait for."""
+        if self.body.end is not End.FRAMED or self._peeked or self._inflater is not None:
+            return False
+        return self._mask is None or not self._mask.waits
+
+    @property
+    def decoded(self) -> bool:
+        """Whether its bytes differ from those that its headers describe."""
+        return self._inflater is not None
+
+    @property
+    def masked(self) -> bool:
+        """Whether a key was found in it."""
+        return self._mask is not None and self._mask.found
+
+    def header(self, name: bytes) -> str:
+        """Return the first header of this name, or an empty string."""
+        return self.headers.get(name).decode("latin-1")
+
+    def head_keys(self) -> dict[str, Any]:
+        """Return the keys of its `head` record."""
+        keys: dict[str, Any] = {"status": self.status, "headers": taped_answer(self.headers)}
+        if self._inflater is not None:
+            keys["decoded"] = self._inflater.coding
+        if self.body.repeated:
+            keys["repeated"] = True
+        length = self.header(b"content-length")
+        if self.header(b"transfer-encoding"):
+            keys["framing"] = "chunked"
+        elif length:
+            keys["framing"] = "length"
+            if length.isdecimal():
+                keys["length"] = int(length)
+        elif not self.framed:
+            keys["framing"] = "close"
+        return keys
+
+    def end_keys(self) -> dict[str, Any]:
+        """Return what its `end` record says of the body: ended by its framing, or by what else if not by us.
+
+        Without this a replay cannot tell a cut from an end.
+        """
+        if self.body.fault is not None:
+            return {"framed": False, "broke": self.body.fault.ending}
+        if self.body.end is End.CLOSED:
+            return {"framed": False, "broke": "closed"}
+        return {"framed": self.framed}
+
+    def decode(self) -> None:
+        """Decode a body that comes compressed although that was not asked for, within bounds (U51, U52)."""
+        if self.coding and self.coding != "identity":
+            self._inflater = Inflater(self.coding)
+
+    def receiver(self) -> Callable[[], Awaitable[Read | None]]:
+        """Return what waits for the next read: no layer of ours where nothing is masked or decoded."""
+        if self._mask is None and self._inflater is None and not self._peeked:
+            return self.body.receive
+        return self._next
+
+    async def peek(self) -> bool:
+        """Read ahead once; return whether there was anything to read."""
+        read = await self._next_read()
+        self._peeked.append(read)
+        if read is not None:
+            self.seen += read.data
+        return read is not None
+
+    async def drain(self) -> list[Read]:
+        """Return what still comes within a moment, so that the connection can be reused; the body is done with."""
+        reads, self._peeked = [read for read in self._peeked if read is not None], []
+        try:
+            reads += self._pieces
+            for read in await self.body.drain():
+                reads += self._decoded(read)
+            reads += self._last()
+        except WireError:
+            pass  # nothing needed the rest
+        return reads
+
+    def keep_error(self, data: bytes) -> bool:
+        """Keep a part of an error's body; return whether there is room for more."""
+        self._error_parts.append(data)
+        self._error_bytes += len(data)
+        return self._error_bytes <= ERROR_BODY_BYTES_MAX
+
+    def error_body(self) -> bytes:
+        """Return the body of an error as far as it was kept."""
+        return b"".join(self._error_parts)
+
+    async def _next(self) -> Read | None:
+        return self._peeked.pop(0) if self._peeked else await self._next_read()
+
+    async def _next_read(self) -> Read | None:
+        while True:
+            if self._inflater is not None:
+                await trio.lowlevel.checkpoint_if_cancelled()
+                for piece in self._pieces:
+                    return piece
+            if self._fault is not None:
+                raise self._fault
+            read: Read | None = None
+            try:
+                read = await self.body.receive()
+            except WireError as fault:
+                self._fault = fault
+            if read is None:
+                for piece in self._last():
+                    return piece
+                if self._fault is None:
+                    return None
+                continue
+            self._t = read.t
+            self._pieces = self._decoded(read)
+            for piece in self._pieces:
+                return piece
+
+    def _decoded(self, read: Read) -> Iterator[Read]:
+        """Yield what one socket read means, in pieces that are decoded only when they are taken."""
+        for data in self._inflater.feed(read.data) if self._inflater is not None else (read.data,):
+            shown = self._mask.feed(data) if self._mask is not None else data
+            if shown:
+                yield read if shown is read.data else Read(read.t, shown)
+
+    def _last(self) -> Iterator[Read]:
+        """Yield what was held back in case more would come."""
+        held = self._mask.close() if self._mask is not None else b""
+        if held:
+            yield Read(self._t, held)
+        if self._inflater is not None and self._fault is None:
+            self._inflater.close()
+
+
+def shape_of(request: StreamRequest, response: UpstreamResponse) -> Shape:
+    """Decide by status and media type; an unknown type leaves it to the first bytes."""
+    kind = response.media_type
+    if request.verbatim:
+        plain = response.coding in ("", "identity")
+        return Shape.FRAMES if kind == "text/event-stream" and plain else Shape.BODY
+    if response.status >= 400:
+        return Shape.BODY
+    if response.status in (204, 205) or response.status >= 300 or kind == "text/html":
+        return Shape.NOTHING
+    if not request.streams or kind == "application/json":
+        return Shape.BODY
+    return Shape.FRAMES if kind == "text/event-stream" else Shape.SNIFF

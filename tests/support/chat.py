@@ -140,7 +140,9 @@ def _parsed(frame: bytes) -> Any:
 
 
 def _canonical(frame: Any) -> str:
-    return json.dumps(frame, sort_keys=True, default=repr)
+    """Compare integers beyond 64 bits as floats: orjson reads them so, the standard library does not."""
+    value = json.loads(json.dumps(frame, default=repr), parse_int=lambda text: (int if len(text) < 19 else float)(text))
+    return json.dumps(value, sort_keys=True)
 
 
 def _apply(entry: Repaired, frame: _Parsed) -> None:

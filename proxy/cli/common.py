@@ -24,6 +24,7 @@ __all__ = [
     "ConfigFile",
     "DataFolder",
     "FailedError",
+    "NotFoundError",
     "announce",
     "line_of",
     "loaded_from",
@@ -56,6 +57,13 @@ class FailedError(Exception):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+class NotFoundError(FailedError):
+    """No stream matches this id."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, FOUND_WRONG)
 
 
 def open_streams() -> None:
@@ -144,29 +152,20 @@ def root_of(data: str | None, config: str | None) -> Path:
 
 @contextmanager
 def one_line_errors() -> Generator[None]:
-    """Turn our own errors into one line with its exit code."""
+    """Turn our own errors, alone in the group of a nursery or not, into `FailedError`."""
     from wiretape.events.core.errors import LocalError, WiretapeError
 
     try:
         yield
     except BaseException as raised:
-        error = _unwrapped(raised)
+        error = raised
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
         if isinstance(error, KeyboardInterrupt | OSError):
             raise error from None
         if not isinstance(error, WiretapeError) or isinstance(error, LocalError):
             raise
-        from .tapes import NotFoundError
-
-        raise FailedError(str(error), FOUND_WRONG if isinstance(error, NotFoundError) else CANNOT_START) from error
-
-
-def _unwrapped(error: BaseException) -> BaseException:
-    """Return the only error of a nursery's group."""
-    match error:
-        case BaseExceptionGroup(exceptions=[inner]):
-            return _unwrapped(inner)
-        case _:
-            return error
+        raise FailedError(str(error), CANNOT_START) from error
 
 
 def line_of(value: Mapping[str, Any]) -> str:

@@ -32,8 +32,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from wiretape.events.tape.record import Record
-    from wiretape.events.tape.tape import Damage
+    pass
 
 __all__ = ["app", "main"]
 
@@ -71,7 +70,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _fail("python -O removes the assertions that protect the tapes; start without it", CANNOT_START)
     try:
         given = sys.argv[1:] if arguments is None else arguments
-        code = app(given or ["--help"], standalone_mode=False, prog_name="wiretape")
+        with one_line_errors():
+            code = app(given or ["--help"], standalone_mode=False, prog_name="wiretape")
         sys.stdout.flush()
     except typer.TyperException as error:
         _fail(error.format_message(), error.exit_code)
@@ -134,10 +134,9 @@ def _serve(
     loaded = loaded_from(
         config, context, upstream=upstream, host=host, port=port, data=data, profile=profile, on_partial=on_partial
     )
-    with one_line_errors():
-        from .serve import serve_until_stopped
+    from .serve import serve_until_stopped
 
-        serve_until_stopped(loaded.config)
+    serve_until_stopped(loaded.config)
 
 
 @app.command("demo")
@@ -147,10 +146,9 @@ def _demo(*, data: DataFolder = None, json_: AsJson = False) -> None:
     Records three streams: a text, a tool call, and one that breaks inside a tool call. A scripted upstream and the real
     proxy run inside this process; nothing leaves this machine. The tapes are kept in DIR, or in a new temporary folder.
     """
-    with one_line_errors():
-        from wiretape.replay.cli.demo import run_demo
+    from wiretape.replay.cli.demo import run_demo
 
-        as_due = run_demo(Path(data) if data else None, as_json=json_)
+    as_due = run_demo(Path(data) if data else None, as_json=json_)
     if not as_due:
         raise typer.Exit(FOUND_WRONG)
 
@@ -183,18 +181,17 @@ def _list(
     if ending is not None and ending not in get_args(Ending):
         raise FailedError(f"--ending: must be one of {', '.join(get_args(Ending))}", BAD_USAGE)
     root = root_of(data, config)
-    with one_line_errors():
-        from ..store.store import Filter
-        from .show import console, row_json, table_of
-        from .tapes import streams
+    from ..store.store import Filter
+    from .show import console, row_json, table_of
+    from .tapes import streams
 
-        rows = streams(root, Filter(model=model, route=route, ending="" if live else ending), limit)
-        if json_:
-            print_json([row_json(row) for row in rows])
-        elif rows:
-            console().print(table_of(rows))
-        else:
-            typer.echo(f"no such streams in {root}", err=True)
+    rows = streams(root, Filter(model=model, route=route, ending="" if live else ending), limit)
+    if json_:
+        print_json([row_json(row) for row in rows])
+    elif rows:
+        console().print(table_of(rows))
+    else:
+        typer.echo(f"no such streams in {root}", err=True)
 
 
 @app.command("show")
@@ -215,47 +212,41 @@ def _show(
     if events + raw + tape > 1 or (json_ and (raw or tape)):
         raise FailedError("--events, --raw and --tape exclude each other; --raw and --tape exclude --json", BAD_USAGE)
     root = root_of(data, config)
-    with one_line_errors():
-        from .tapes import find, read_tape
+    from .tapes import find, read_tape
 
-        path = find(root, stream)
-        if tape:
-            sys.stdout.buffer.write(path.read_bytes())
-            return
-        records, damage = read_tape(path)
-        for at, reason in damage:
-            typer.echo(f"wiretape: {path}: byte {at}: {reason}", err=True)
-        if raw:
-            from wiretape.events.emit import emit
+    path = find(root, stream)
+    if tape:
+        sys.stdout.buffer.write(path.read_bytes())
+        return
+    records, damage = read_tape(path)
+    for at, reason in damage:
+        typer.echo(f"wiretape: {path}: byte {at}: {reason}", err=True)
+    if raw:
+        from wiretape.events.emit import emit
 
-            sys.stdout.buffer.write(emit(records))
-            return
-        from .show import event_json, event_line, events_of
+        sys.stdout.buffer.write(emit(records))
+        return
+    from .show import console, event_json, event_line, events_of, summary_view
 
-        if events:
-            for t, event in events_of(records):
-                typer.echo(line_of(event_json(t, event)) if json_ else event_line(t, event))
+    if events:
+        for t, event in events_of(records):
+            typer.echo(line_of(event_json(t, event)) if json_ else event_line(t, event))
+    else:
+        from wiretape.events.emit import Summariser
+
+        from ..api.summary import summary_json
+        from ..store.catalogue import peek
+        from ..store.linking import NO_FATES
+        from .tapes import without_end
+
+        fates = peek(root, lambda rows: rows.fates(path.stem, time.time())) or NO_FATES
+        summary = summary_json(path.stem, Summariser().feed(*records), whole=True, damage=damage, fates=fates)
+        if json_:
+            print_json(summary)
         else:
-            _summary(root, path, records, damage, as_json=json_)
+            console().print(summary_view(summary, without_end(path)))
     if damage:
         raise typer.Exit(FOUND_WRONG)
-
-
-def _summary(root: Path, path: Path, records: "list[Record]", damage: "list[Damage]", *, as_json: bool) -> None:
-    from wiretape.events.emit import Summariser
-
-    from ..api.summary import summary_json
-    from ..store.catalogue import peek
-    from ..store.linking import NO_FATES
-    from .show import console, summary_view
-    from .tapes import without_end
-
-    fates = peek(root, lambda rows: rows.fates(path.stem, time.time())) or NO_FATES
-    said = summary_json(path.stem, Summariser().feed(*records), whole=True, damage=damage, fates=fates)
-    if as_json:
-        print_json(said)
-    else:
-        console().print(summary_view(said, without_end(path)))
 
 
 @app.command("follow")
@@ -267,19 +258,18 @@ def _follow(
     With --json prints its events, one per line.
     """
     root = root_of(data, config)
-    with one_line_errors():
-        from .show import TextView, event_json, events_of
-        from .tapes import TapeFollower, find, holder
+    from .show import TextView, event_json, events_of
+    from .tapes import TapeFollower, find, holder
 
-        with closing(TapeFollower(find(root, stream))) as tape:
-            view = TextView()
-            records = (record for batch in tape.follow(lambda: holder(root) is not None) for record in batch)
-            for t, event in events_of(records):
-                typer.echo(line_of(event_json(t, event)) + "\n" if json_ else view.add(event), nl=False)
-        for at, reason in tape.damage:
-            typer.echo(f"wiretape: {stream}: byte {at}: {reason}", err=True)
-        if not tape.ended:
-            raise FailedError(tape.missing_end, FOUND_WRONG)
+    with closing(TapeFollower(find(root, stream))) as tape:
+        view = TextView()
+        records = (record for batch in tape.follow(lambda: holder(root) is not None) for record in batch)
+        for t, event in events_of(records):
+            typer.echo(line_of(event_json(t, event)) + "\n" if json_ else view.add(event), nl=False)
+    for at, reason in tape.damage:
+        typer.echo(f"wiretape: {stream}: byte {at}: {reason}", err=True)
+    if not tape.ended:
+        raise FailedError(tape.missing_end, FOUND_WRONG)
 
 
 # -- maintenance ------------------------------------------------------------------------------------------------------
@@ -292,12 +282,11 @@ def _reindex(*, data: DataFolder = None, config: ConfigFile = None, json_: AsJso
     Stop the server first.
     """
     root = root_of(data, config)
-    with one_line_errors():
-        from ..store.catalogue import reindex
-        from ..store.folder import Folder
+    from ..store.catalogue import reindex
+    from ..store.folder import Folder
 
-        with closing(Folder(root)) as folder:
-            count = reindex(folder)
+    with closing(Folder(root)) as folder:
+        count = reindex(folder)
     if json_:
         typer.echo(line_of({"data": str(root), "streams": count}))
     else:
@@ -318,10 +307,9 @@ def _doctor(
     Exits with 1 if it finds a problem. Takes the options of `serve`.
     """
     loaded = loaded_from(config, context, upstream=upstream, data=data)
-    with one_line_errors():
-        from .doctor import examine, lines
+    from .doctor import examine, lines
 
-        found = examine(loaded)
+    found = examine(loaded)
     if json_:
         print_json([check._asdict() for check in found])
     else:

@@ -5,26 +5,28 @@ Ended streams come from the catalogue, or from their tapes if it lacks them; liv
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from wiretape.events.core.errors import TapeError, WiretapeError
+from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage
 
 from ..store.catalogue import peek, read_row
-from ..store.catalogue_row import StreamRow
+from ..store.catalogue_row import CatalogueRow, StreamRow
 from ..store.folder import LIVE, days_in, is_held, tapes_in
 from ..store.store import Filter
 from ..store.tape_file import TapeReader, opened_for_reading
+from .common import NotFoundError
 
 __all__ = [
     "NO_END",
     "AmbiguousIdError",
-    "NotFoundError",
     "TapeFollower",
     "find",
     "holder",
@@ -40,10 +42,6 @@ NO_END: Final = "no end"
 _PID_CHARS_MAX: Final = 20
 #: Too short to notice, and no load: one read of a file each time.
 _POLL_S: Final = 0.05
-
-
-class NotFoundError(WiretapeError):
-    """No stream matches this id."""
 
 
 class AmbiguousIdError(NotFoundError):
@@ -62,37 +60,31 @@ def holder(root: Path) -> int | None:
 
 def streams(root: Path, which: Filter, limit: int) -> list[StreamRow]:
     """Return streams, the latest first. `which.ending` may be the empty string, for those that are live."""
-    rows: dict[str, StreamRow] = {}
-    for stream, path in _tapes(root / LIVE).items():
-        found = read_row(stream, path)
-        if found is not None and which.admits(found.stream):  # None: it has just ended and moved
-            rows[stream] = found.stream
+    found = [row.stream for row in _rows(tapes_in(root / LIVE)) if which.admits(row.stream)]
     if which.ending != "":
-        for row in _ended(root, which, limit):
-            rows[row.stream] = row if row.ending else replace(row, ending=NO_END)
+        page, known = peek(root, lambda rows: (rows.page(which, limit), rows.streams())) or ([], frozenset[str]())
+        # What the catalogue lacks: normally nothing, after its loss everything. Our ids sort by time.
+        days = (sorted(tapes_in(root / day.isoformat()), key=itemgetter(0), reverse=True) for day in days_in(root))
+        missing = _rows(tape for day in days for tape in day if tape[0] not in known)
+        ended = [*page, *islice((row.stream for row in missing if which.admits(row.stream)), limit)]
+        found += [row if row.ending else replace(row, ending=NO_END) for row in ended]
+    rows = {row.stream: row for row in found}
     return sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
 
 
-def _ended(root: Path, which: Filter, limit: int) -> Iterator[StreamRow]:
-    """Yield the catalogue's page, then what the catalogue lacks: normally nothing, after its loss everything."""
-    page, known = peek(root, lambda rows: (rows.page(which, limit), rows.streams())) or ([], frozenset[str]())
-    yield from page
-    missing = {stream: path for day in _days(root) for stream, path in _tapes(day).items() if stream not in known}
-    admitted = 0
-    for stream in sorted(missing, key=lambda stream: _modified(missing[stream]), reverse=True):
-        row = read_row(stream, missing[stream])
-        if row is not None and which.admits(row.stream):
-            yield row.stream
-            admitted += 1
-            if admitted == limit:
-                return
+def _rows(tapes: Iterable[tuple[str, os.DirEntry[str]]]) -> Iterator[CatalogueRow]:
+    """Yield the rows of these tapes; none of one that has just ended and moved."""
+    for stream, entry in tapes:
+        row = read_row(stream, entry.path)
+        if row is not None:
+            yield row
 
 
 def find(root: Path, prefix: str) -> Path:
     """Return the tape of the only stream whose id begins with this prefix, or equals it."""
     found: dict[str, Path] = {}
-    for folder in [root / LIVE, *_days(root)]:
-        found |= _tapes(folder, prefix)
+    for folder in (LIVE, *(day.isoformat() for day in days_in(root))):
+        found |= {stream: Path(entry.path) for stream, entry in tapes_in(root / folder, prefix)}
     if prefix in found:
         return found[prefix]
     if len(found) == 1:
@@ -169,24 +161,3 @@ class TapeFollower:
             if self.ended or not written or not self.grows:
                 return
             time.sleep(_POLL_S)
-
-
-def _days(root: Path) -> list[Path]:
-    try:
-        return [root / day.isoformat() for day in days_in(root)]
-    except OSError:
-        return []
-
-
-def _tapes(folder: Path, prefix: str = "") -> dict[str, Path]:
-    try:
-        return {stream: folder / entry.name for stream, entry in tapes_in(folder, prefix)}
-    except OSError:
-        return {}
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0

@@ -159,14 +159,12 @@ def _recordings(names: Sequence[str], data: str | None, config: str | None) -> "
 
 def _tape_of_stream(name: str, data: str | None, config: str | None) -> Path:
     """Find a stream by the start of its id. If no stream matches, report a missing file as other verbs do."""
-    from wiretape.proxy.cli.tapes import AmbiguousIdError, NotFoundError, find
+    from wiretape.proxy.cli.tapes import AmbiguousIdError, find
 
     try:
         return find(root_of(data, config), name)
-    except AmbiguousIdError:
-        raise
-    except (FailedError, NotFoundError) as error:
-        if isinstance(error, FailedError) and error.code != FOUND_WRONG:  # a wrong configuration
+    except FailedError as error:
+        if error.code != FOUND_WRONG or isinstance(error, AmbiguousIdError):
             raise
         raise FailedError(f"{name}: {os.strerror(ENOENT)}. {error}", CANNOT_START) from error
 

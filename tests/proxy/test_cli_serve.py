@@ -13,7 +13,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
-from urllib.parse import urlsplit
 
 import pytest
 import trio
@@ -111,17 +110,6 @@ def test_live_stream_is_listed_and_followed_and_ends_at_shutdown(tmp_path: Path)
     assert json.loads(run("show", row["id"], "--json", "--data", data).stdout)["ending"] == "shutdown"
 
 
-@pytest.mark.slow
-def test_malformed_http_is_counted_as_refused(tmp_path: Path) -> None:
-    with served("http://127.0.0.1:9/v1", tmp_path / "data") as (_, base, _lines):
-        address = urlsplit(base)
-        with socket.create_connection((address.hostname, address.port or 0), timeout=10) as client:
-            client.sendall(b"GET /v1/models HTTP/1.1\nHost: test\n\n")
-            assert client.recv(100).startswith(b"HTTP/1.1 400 ")
-        with urllib.request.urlopen(f"{base.removesuffix('/v1')}/wiretape/metrics", timeout=10) as answer:  # noqa: S310
-            assert b'wiretape_refused_total{status="400"} 1.0\n' in answer.read()
-
-
 def has_ipv6() -> bool:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
@@ -161,20 +149,6 @@ def test_python_without_assertions_is_refused() -> None:
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("verb", [["ls", "--json"], ["show", "s1", "--raw"]], ids=["of text", "of bytes"])
-def test_reader_that_closes_the_pipe_is_not_an_error(verb: list[str], tmp_path: Path) -> None:
-    (tmp_path / "live").mkdir()
-    (tmp_path / "live/s1.tape").write_bytes(b"".join(encode(record) for record in flat(stream_of("s1"))))
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(
-        [*COMMAND, *verb, "--data", tmp_path], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
-    )
-    os.close(writing)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def shell(script: str, *arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run a shell script in which "$@" is the command with these arguments."""
     words = ["sh", "-c", script, "sh", *COMMAND, *arguments]
@@ -188,10 +162,9 @@ def shell(script: str, *arguments: str | Path, **environ: str) -> subprocess.Com
 def test_closed_stdout_is_not_an_error(verb: list[str], tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     (tmp_path / "live/s1.tape").write_bytes(b"".join(encode(record) for record in flat(stream_of("s1"))))
-    for closed in (">&-", ">&- <&-"):
+    for closed in (">&-", ">&- <&-", "| true"):
         done = shell(f'"$@" {closed}', *verb, "--data", tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert shell('"$@" >&- 2>&-', *verb, "--data", tmp_path).returncode == 0
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import trio
 
-from tests.proxy.store_cases import CREATED, Batch
+from tests.proxy.store_cases import CREATED
 from wiretape.events.core.json_text import parse
 from wiretape.proxy.api.control import control_app
 from wiretape.proxy.api.metrics import Metrics
@@ -21,7 +21,7 @@ from wiretape.proxy.security.keys import Keys
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
 
-__all__ = ["KEY", "ME", "OTHER", "Answered", "House", "Running", "Said", "house", "put", "sse"]
+__all__ = ["KEY", "ME", "OTHER", "Answered", "House", "Running", "Said", "house", "sse"]
 
 ME = Keys((), b"salt").caller([(b"authorization", b"Bearer mine")]) or ""
 OTHER = Keys((), b"salt").caller([(b"authorization", b"Bearer theirs")]) or ""
@@ -172,13 +172,6 @@ async def house(*, keyed: bool = False) -> AsyncGenerator[House]:
     store = MemoryStore()
     yield House(store, keys=(Key("one", Secret(KEY)),) if keyed else ())
     await store.aclose()
-
-
-async def put(store: Store, stream: str, batches: list[Batch]) -> None:
-    """Write a tape."""
-    await store.create(stream)
-    for batch in batches:
-        await store.append(stream, batch)
 
 
 def sse(body: bytes) -> list[tuple[str, bytes]]:

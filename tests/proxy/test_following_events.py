@@ -6,12 +6,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.proxy.control_cases import put, sse
-from tests.proxy.store_cases import flat, stream_of
+from tests.proxy.control_cases import sse
+from tests.proxy.store_cases import flat, put, stream_of
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage
-from wiretape.proxy.api.event_feed import Following, Place, place_of
+from wiretape.proxy.api.event_feed import Following, Place
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, SLICE_RECORDS
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Batches, StreamMissingError
@@ -109,10 +109,3 @@ async def test_long_batches_are_followed_in_slices() -> None:
     assert b"".join(block for piece in pieces for _, block in sse(piece)) == emit(flat(batches))
     late = Following(store, "s1", after=Place(10 * SLICE_RECORDS, 0))
     assert [name for name, _ in sse(await all_of(late))] == ["1001.0", "1002.0", "1003.0"]
-
-
-def test_event_id_is_record_and_ordinal() -> None:
-    assert place_of("12.3") == (12, 3)
-    assert place_of(" 0.0 ") == (0, 0)
-    assert place_of("1" * 18 + ".0") == (int("1" * 18), 0)
-    assert place_of("1" * 19 + ".0") is None

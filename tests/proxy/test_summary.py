@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.proxy.control_cases import ME, house, put
-from tests.proxy.store_cases import CREATED, flat, stream_of
-from tests.support.chat import DONE, call, finish, frame, sse, tape, text
+from tests.proxy.control_cases import ME, house
+from tests.proxy.store_cases import CREATED, flat, put, stream_of
+from tests.support.chat import call, frame, tape, text
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.emit import Summariser
 from wiretape.events.folds.summary import StreamSummary
-from wiretape.events.tape.record import Record, encode
-from wiretape.events.tape.tape import Damage, Reader, Recorder
+from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Damage, Recorder
 from wiretape.proxy.api.summary import summary_json
 
 
@@ -79,10 +79,16 @@ def test_json_of_a_whole_stream() -> None:
     }
 
 
-def test_whole_adds_the_texts() -> None:
-    said = summary_of("s1", WHOLE, whole=True)
+def test_whole_adds_the_texts_and_the_end_its_own_words() -> None:
+    *begun, end = WHOLE
+    own = end._replace(keys={**end.keys, "ending": "limit", "flags": ["untaped"], "answer": "broken"})
+    result = {"id": "c1", "name": "x", "failed": False, "output": "o", "duration_ms": None}
+    records = [*begun, Record(end.n, end.t, "results", {"results": [result]}), own._replace(n=end.n + 1)]
+    said = summary_json("s1", Summariser().feed(*records), whole=True, damage=[Damage(7, "torn")])
     assert said["message"]["answers"][0]["text"] == "word 0 word 1 word 2 "
     assert said["tools"][0]["arguments"] == "{}"
+    assert (said["ending"], said["flags"], said["answer"]) == ("limit", ["untaped"], "broken")
+    assert (said["results"], said["damage"]) == ([result], [{"at": 7, "reason": "torn"}])
 
 
 def test_every_prefix_has_a_summary_of_the_records_so_far() -> None:
@@ -126,77 +132,11 @@ def test_attempts_list_upstream_status_and_failure() -> None:
     assert said["timing"]["first_frame_us"] == 6
 
 
-SECOND = 1_000_000
-EMPTY = frame({})
-#: Frames that reset the stall timer, and frames that do not.
-LIVES = [EMPTY, EMPTY.replace(b"\n\n", b"\r\n\r\n"), b"data: {\n\n", b"event: x\ndata: {}\n\n"]
-DEAD = [b": keepalive\n\n", b"event: ping\ndata: {}\n\n", sse({"type": "ping"}), b"data:\n\n", b"event: x\n\n"]
-
-
-def waited(beat: bytes, *, hermes: bool = False) -> tuple[int, int]:
-    """Return silence and pause, in seconds, of a text, 98 such frames one second apart, and 10 seconds of nothing."""
-    recorder = Recorder()
-    opening = {"format": 1, "stream": "s1", "dialect": "chat", "profile": "strict", "settings": {"hermes": hermes}}
-    records = [recorder.record("open", 0, opening), *recorder.attempt(0, {"number": 1})]
-    records += recorder.read(SECOND, text("a", role=True))
-    for second in range(2, 100):
-        records += recorder.read(second * SECOND, beat)
-    records.append(recorder.end(109 * SECOND, {"cause": "stalled"}))
-    said = summary_of("s1", list(Reader().feed(b"".join(map(encode, records)))))
-    timing = said["timing"]
-    assert (said["ending"], timing["duration_us"]) == ("stalled", 109 * SECOND)
-    return timing["longest_silence_us"] // SECOND, timing["longest_pause_us"] // SECOND
-
-
-@pytest.mark.parametrize("beat", LIVES)
-def test_a_frame_without_content_ends_silence_but_no_pause(beat: bytes) -> None:
-    assert waited(beat) == (10, 108)
-
-
-@pytest.mark.parametrize("beat", DEAD)
-def test_a_ping_ends_neither_silence_nor_pause(beat: bytes) -> None:
-    assert waited(beat) == (108, 108)
-
-
-def test_a_keepalive_of_hermes_ends_silence() -> None:
-    assert waited(b": keepalive\n\n", hermes=True) == (10, 108)
-
-
-def test_each_read_of_a_body_ends_silence() -> None:
-    recorder = Recorder()
-    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": ""})]
-    records += [recorder.body(second * SECOND, b"a") for second in range(1, 10)]
-    records.append(recorder.end(9 * SECOND, {"cause": "framed", "ending": "completed"}))
-    assert summary_of("s1", records)["timing"]["longest_silence_us"] == SECOND
-
-
-def test_usage_and_repairs_and_flags() -> None:
-    usage = {"prompt_tokens": 3, "completion_tokens": 4}
-    said = summary_of("s1", tape([text("a", role=True), finish(), sse({"choices": [], "usage": usage})]))
-    assert said["usage"] == usage
-    assert said["flags"] == ["no_done"]
-    assert said["repairs"]["done_supplied"] == 1
-
-
-def test_the_ending_on_the_tape_wins() -> None:
-    records = tape([text("a"), finish(), DONE])
-    records[-1] = records[-1]._replace(keys={**records[-1].keys, "ending": "limit", "flags": ["untaped"]})
-    said = summary_of("s1", records)
-    assert (said["ending"], said["flags"]) == ("limit", ["untaped"])
-
-
 def test_a_plain_answer_has_no_repairs() -> None:
     choice = {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
     answer = dumps({"id": "c", "object": "chat.completion", "created": 7, "model": "m", "choices": [choice]})
     said = summary_of("s1", tape([answer], body=True, request={"model": "m"}, cause="closed"))
     assert (said["ending"], said["message"]["answers"][0]["text_chars"], said["repairs"]) == ("completed", 2, {})
-
-
-def test_results_in_the_request_are_listed() -> None:
-    recorder = Recorder()
-    result = {"id": "c1", "name": "x", "failed": False, "output": "o", "duration_ms": None}
-    said = summary_of("s1", [recorder.record("results", 0, {"results": [result]})])
-    assert said["results"] == [result]
 
 
 @pytest.mark.parametrize("ending", ["completed", "reset"])
@@ -230,16 +170,6 @@ def test_junk_in_records_does_not_raise(keys: dict[str, Any]) -> None:
     said = summary_of("s1", records, whole=True)
     assert said["live"] is False
     assert parse(dumps(said)) is not None
-
-
-def test_the_answer_is_closed_as_the_end_says() -> None:
-    records = tape([text("a")])
-    records[-1] = records[-1]._replace(keys={**records[-1].keys, "answer": "broken"})
-    assert summary_of("s1", records)["answer"] == "broken"
-
-
-def test_damage_is_listed() -> None:
-    assert summary_json("s1", Summariser(), damage=[Damage(7, "torn")])["damage"] == [{"at": 7, "reason": "torn"}]
 
 
 async def test_get_of_a_stream_takes_each_record_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,8 @@ from ..faults.faults import FaultError, Faults
 from ..matching.match import How
 from ..playback.player import INSTANT, Speed
 from ..serving.serving import Ids
-from .unused import FOLDER
 
-__all__ = ["Mode", "Named", "Plan", "Sharing", "files_of", "is_live", "marked", "named_faults", "plan_of"]
+__all__ = ["Mode", "Named", "Plan", "Sharing", "files_of", "is_live", "marked", "named_faults", "plan_of", "unused"]
 
 Mode = Literal["replay", "once", "rewrite", "verify", "off"]
 Named = str | float | Sequence[str | int]
@@ -33,6 +32,8 @@ _CHOICES: Final[Mapping[str, Sequence[str]]] = {
     "end": ("cut", "eof", "reset", "stall", "garbage"),
 }
 _NAME_CHARS_MAX: Final = 120
+#: The folder of tapes, next to each module.
+_FOLDER: Final = "tapes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +173,7 @@ def named_faults(named: Mapping[str, Named]) -> list[str]:
 
 def files_of(item: pytest.Item) -> tuple[Path, ...]:
     """Return the files that a marker names, or the one that is named like the test, next to the test's module."""
-    folder = item.path.parent / FOLDER
+    folder = item.path.parent / _FOLDER
     marker = next((marker for marker in item.iter_markers("tape") if marker.args), None)
     if marker is not None:
         return tuple(folder / file for file in marker.args)
@@ -245,3 +246,30 @@ def _run_of(item: pytest.Item) -> str:
         return item.nodeid
     others = sorted(each for each in callspec.indices.items() if each[0] != "tape")
     return f"{item.nodeid.partition('[')[0]}{others}"
+
+
+def unused(tests: Iterable[tuple[Path, Sequence[Path]]]) -> list[Path]:
+    """Return the tapes that none of these tests uses, each given with its module, and that no other test may use.
+
+    A tape may be judged if its module was collected or no longer exists. A file outside a module's folder may belong to
+    any module next to it, so all of them must be collected.
+    """
+    modules: set[Path] = set()
+    used: set[Path] = set()
+    for module, files in tests:
+        modules.add(module)
+        used.update(file.resolve() for file in files)
+
+    def is_judged(folder: Path, file: Path) -> bool:
+        first, *rest = file.relative_to(folder / _FOLDER).parts
+        module = folder / f"{first}.py"
+        if rest and module.exists():
+            return module in modules
+        return all(each in modules for each in folder.glob("test_*.py"))
+
+    return sorted(
+        file
+        for folder in {module.parent for module in modules}
+        for file in (folder / _FOLDER).rglob("*.tape")
+        if file.resolve() not in used and is_judged(folder, file)
+    )

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .plan import Mode, Sharing
     from .tape import Tape
     from .thread import Thread
-    from .unused import Claims
 
 __all__ = [
     "pytest_addhooks",
@@ -62,7 +61,8 @@ class _State:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
-        self.claims: Claims | None = None
+        #: The tapes that belong to no test, if the run checks that.
+        self.unused: list[str] = []
         #: All tests with a tape, also those that are deselected.
         self.collected: list[pytest.Item] = []
         self.sharing: Sharing | None = None
@@ -75,12 +75,11 @@ class _State:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print what was recorded and which tapes are unused."""
-        unused = self.claims.unused() if self.claims is not None else []
-        if self.notes or unused:
+        if self.notes or self.unused:
             terminalreporter.section("tapes")
         for note in self.notes:
             terminalreporter.line(note)
-        for file in unused:
+        for file in self.unused:
             terminalreporter.line(f"belongs to no test: {file}", red=True)
 
 
@@ -129,10 +128,6 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"the setting tape_speed is instant, original or a factor such as 10, not {speed!r}")
     if days and not _number(days) >= 0:
         raise pytest.UsageError(f"the setting tape_max_age is a number of days, not {days!r}")
-    if config.getoption("tape_check_unused") or config.getini("tape_check_unused"):
-        from .unused import Claims
-
-        state.claims = Claims()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -192,11 +187,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
     """Look at all tests, before any of them is deselected."""
     state = config.stash[_STATE]
     state.collected = [item for item in items if _asks(item)]
-    if state.claims is not None:
-        from .plan import files_of
+    checks = config.getoption("tape_check_unused") or config.getini("tape_check_unused")
+    if checks and not any("::" in argument for argument in config.args):  # asking for single tests hides the others
+        from .plan import files_of, unused
 
-        whole = not any("::" in argument for argument in config.args)
-        state.claims.collect(((item.path, files_of(item) if _asks(item) else ()) for item in items), whole=whole)
+        state.unused = [*map(str, unused((item.path, files_of(item) if _asks(item) else ()) for item in items))]
 
 
 def _asks(item: pytest.Item) -> bool:
@@ -204,24 +199,20 @@ def _asks(item: pytest.Item) -> bool:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Report the collected files to the controller of xdist, or fail the run if a tape is unused."""
-    claims = session.config.stash[_STATE].claims
-    if claims is None:
-        return
+    """Report unused tapes to the controller of xdist, or fail the run."""
+    unused = session.config.stash[_STATE].unused
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["tape_claims"] = claims.to_json()
-    elif claims.unused() and session.exitstatus == pytest.ExitCode.OK:
+        output["tape_unused"] = unused
+    elif unused and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Add what a worker of xdist collected."""
-    claims = node.config.stash[_STATE].claims
-    collected = getattr(node, "workeroutput", {}).get("tape_claims")
-    if claims is not None and collected is not None:
-        claims.add(collected)
+    """Take the result of a worker of xdist. Each of them collects all tests."""
+    state = node.config.stash[_STATE]
+    state.unused = getattr(node, "workeroutput", {}).get("tape_unused", state.unused)
 
 
 # -- the fixture ------------------------------------------------------------------------------------------------------

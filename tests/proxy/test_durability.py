@@ -41,34 +41,17 @@ async def until(holds: Callable[[], object]) -> None:
             await trio.sleep(0.002)
 
 
-async def test_a_round_syncs_each_written_tape_once(tmp_path: Path) -> None:
+async def test_an_end_hastens_a_round_of_all_written_tapes_and_closes_its_own(tmp_path: Path) -> None:
     disk = Disk()
-    async with opened_files(tmp_path, sync=disk, round_s=0.05) as store:
+    async with opened_files(tmp_path, sync=disk, round_s=60) as store:
         disk.rounds.clear()
-        for name in ("a", "b"):
-            await put(store, name, stream_of(name, end=False))
+        await put(store, "a", stream_of("a", end=False))
+        await put(store, "b", stream_of("b"))
         await until(lambda: disk.rounds)
-        assert {"live", "a.tape", "b.tape"} <= set().union(*disk.rounds)
-        seen = len(disk.rounds)
+        assert disk.rounds == [{"live", "2026-11-18", "a.tape", "b.tape"}]
+        await until(lambda: not any("b.tape" in str(path) for path in open_paths()))
         await trio.sleep(0.2)  # nothing was written: no round
-        assert len(disk.rounds) <= seen + 1
-
-
-async def test_an_end_hastens_the_round_and_closes_the_tape(tmp_path: Path) -> None:
-    """What a busy machine adds, it does not add each time."""
-    assert min([await _hurried_s(tmp_path / str(number)) for number in range(3)]) < 1
-
-
-async def _hurried_s(folder: Path) -> float:
-    disk = Disk()
-    async with opened_files(folder, sync=disk, round_s=60) as store:
-        await put(store, "a", stream_of("a"))
-        begun = time.monotonic()
-        await until(lambda: any("a.tape" in names for names in disk.rounds))
-        took_s = time.monotonic() - begun
-        assert {"live", "2026-11-18", "a.tape"} in disk.rounds
-        await until(lambda: not any("a.tape" in str(path) for path in open_paths()))
-    return took_s
+        assert len(disk.rounds) == 1
 
 
 def open_paths() -> list[str]:

@@ -77,17 +77,6 @@ def test_a_mended_tape_ends_as_its_records_say(kept: int, ending: str, flags: li
     assert (end.n, end.t) == (kept, records[-2].t)
 
 
-def test_the_counts_of_a_mended_end_are_those_of_the_last_attempt() -> None:
-    lost = Record(2, 5, "frame", raw=b": one\n\n")
-    again, frame = Record(3, 6, "attempt"), Record(4, 7, "frame", raw=b": two!\n\n")
-    records, _, _ = records_of(whole_again(b"".join([*LINES[:2], *map(encode, (lost, again, frame))])))
-    assert (records[-1].keys["bytes"], records[-1].keys["frames"]) == (8, 1)
-
-
-def test_a_mended_tape_emits_a_warning_that_names_the_lost_call() -> None:
-    assert b"look_up" in emit(records_of(whole_again(b"".join(LINES[:-2])))[0])
-
-
 def test_a_tape_that_our_reading_fails_on_gets_its_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Emitter, "feed", _failing)
     records, damage, torn = records_of(whole_again(b"".join(LINES[:-1])))
@@ -101,14 +90,18 @@ def _failing(self: Emitter, record: Record) -> list[bytes]:
     return []
 
 
-def test_a_tape_with_its_end_needs_only_the_move() -> None:
-    what = mended_bytes(WHOLE)
-    assert (what.cut_at, what.torn, what.end, what.damage) == (len(WHOLE), 0, b"", ())
+def test_a_tape_with_its_end_gets_no_other() -> None:
+    for torn in (b"", b'{"c":"'):
+        what = mended_bytes(WHOLE + torn)
+        assert (what.cut_at, what.torn, what.end, what.damage) == (len(WHOLE), len(torn), b"", ())
 
 
-def test_a_torn_line_after_the_end_is_cut_off() -> None:
-    what = mended_bytes(WHOLE + b'{"c":"')
-    assert (what.cut_at, what.torn, what.end) == (len(WHOLE), 6, b"")
+def test_a_mended_tape_counts_its_last_attempt_and_names_the_lost_call() -> None:
+    lost = Record(2, 5, "frame", raw=b": one\n\n")
+    again, frame = Record(3, 6, "attempt"), Record(4, 7, "frame", raw=b": two!\n\n")
+    records, _, _ = records_of(whole_again(b"".join([*LINES[:2], *map(encode, (lost, again, frame))])))
+    assert (records[-1].keys["bytes"], records[-1].keys["frames"]) == (8, 1)
+    assert b"look_up" in emit(records_of(whole_again(b"".join(LINES[:-2])))[0])
 
 
 @pytest.mark.parametrize(

@@ -2,24 +2,37 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, as_object
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
 
+from ..playback.player import headers_to_send
 from ..playback.script import Request
-from ..redaction.body_codec import headers_of, plain_body
+from ..redaction.body_codec import plain_body
 from ..redaction.redact import blanked, blanked_path, redact
 from ..redaction.user_rules import Redaction
 from ..sealed.sealed import asked_keys
-from .key import IDS, Canonical, canonical, exact, exact_key_of, key_of, loose_key_of, prefix_of, route_of
-from .placeholders import fits, fits_as_text, has_placeholder
+from .key import (
+    IDS,
+    Canonical,
+    canonical,
+    exact,
+    exact_key_of,
+    fits,
+    fits_as_text,
+    has_placeholder,
+    key_of,
+    loose_key_of,
+    prefix_of,
+    route_of,
+)
 
-__all__ = ["ComparedRequest", "Prepare", "blank", "ids_given_out", "prepare_of", "request_of"]
+__all__ = ["ComparedRequest", "Prepare", "Unlike", "blank", "ids_given_out", "prepare_of", "request_of"]
 
 #: Redact a request as a recording was redacted.
 Prepare = Callable[[Request], Request]
@@ -36,14 +49,8 @@ def request_of(records: Sequence[Record]) -> Request:
     if request is None:
         raise TapeError("a stream without its request cannot be matched")
     body = request.raw or b"".join(record.raw or b"" for record in records if record.kind == "upload")
-    rows = map(as_list, as_list(request.keys.get("headers")))
-    recorded = ((str(row[0]), str(row[1])) for row in rows if len(row) == 2)
-    headers = [
-        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
-        for name, value in headers_of(recorded, str(request.keys.get("decoded", "")))
-    ]
     method, path = (str(request.keys.get(name, "")).encode("latin-1", "replace") for name in ("method", "path"))
-    return Request(method, path, headers, body)
+    return Request(method, path, headers_to_send(request.keys), body)
 
 
 def ids_given_out(records: Sequence[Record]) -> frozenset[str]:
@@ -80,20 +87,29 @@ def prepare_of(header: Mapping[str, Any]) -> Prepare:
     return prepare
 
 
+class Unlike(NamedTuple):
+    """What differs between two requests with one key."""
+
+    volatile: bool = False
+    #: An id that these recordings contain.
+    ids: bool = False
+    #: Both continue responses of these recordings, but not the same one.
+    continues_another: bool = False
+
+
 class ComparedRequest:
     """One request in the forms by which it is compared; each is made when it is first needed."""
 
     def __init__(self, request: Request, prepare: Prepare = blank, sha256: str = "") -> None:
         """`sha256` is the hash of a body that was not kept."""
-        path = blanked_path(request.target.decode("latin-1"))
-        self._original = request._replace(target=path.encode("latin-1", "replace"))
+        self._original = request
         self._sha256 = sha256
-        self._under: dict[Prepare, ComparedRequest] = {prepare: self}
         self._prepare = prepare
-        self.place = request.method.decode("latin-1"), path
+        self._under: dict[Prepare, ComparedRequest] = {prepare: self}
+        self.place = request.method.decode("latin-1"), blanked_path(request.target.decode("latin-1"))
         self.hashed = bool(sha256)
         self.route = route_of(*self.place)
-        self.prefix = prefix_of(path)
+        self.prefix = prefix_of(self.place[1])
 
     @staticmethod
     def recorded(records: Sequence[Record], prepare: Prepare) -> "ComparedRequest":
@@ -119,12 +135,6 @@ class ComparedRequest:
         return exact_key_of(*self.place, self._sha256) if self.hashed else key_of(*self.place, self.body)
 
     @cached_property
-    def _keys_of_hashes(self) -> frozenset[str]:
-        """The keys of recordings that kept only the hash of this body, redacted or not."""
-        hashes = {hashlib.sha256(body).hexdigest() for body in (self.body, self._original.body)}
-        return frozenset(exact_key_of(*self.place, sha256) for sha256 in hashes)
-
-    @cached_property
     def loose_key(self) -> str:
         """The key by which to search if no recording has the key."""
         return "" if self.hashed else loose_key_of(*self.place, self.body)
@@ -147,15 +157,16 @@ class ComparedRequest:
     @cached_property
     def _redacted(self) -> bool:
         """Whether a secret is missing that only a name gave away."""
-        return not self.hashed and (has_placeholder(self.place[1].encode("latin-1")) or has_placeholder(self.body))
+        return has_placeholder(self.place[1].encode("latin-1")) or has_placeholder(self.body)
 
     # -- a recorded request and a sent one ----------------------------------------------------------------------------
 
     def has_key_of(self, sent: "ComparedRequest") -> bool:
         """Return whether both have one key, but for such secrets."""
         sent = sent.like(self)
-        if self.hashed:
-            return self.key in sent._keys_of_hashes  # noqa: SLF001 - of the same class
+        if self.hashed:  # redacted or not
+            hashes = {hashlib.sha256(body).hexdigest() for body in (sent.body, sent._original.body)}  # noqa: SLF001 - of the same class
+            return self.key in {exact_key_of(*sent.place, sha256) for sha256 in hashes}
         return self.key == sent.key or self._fits(sent, self.canonical, sent.canonical)
 
     def is_exactly(self, sent: "ComparedRequest") -> bool:
@@ -171,16 +182,11 @@ class ComparedRequest:
         hashes = all("sha256" in as_object(each["body"]) for each in (mine, other))
         return hashes and fits({**mine, "body": None}, {**other, "body": None}) and fits_as_text(self.body, sent.body)
 
-    def continues_another(self, sent: "ComparedRequest", given: frozenset[str]) -> bool:
-        """Return whether both continue responses of these recordings, but not the same one."""
+    def unlike(self, sent: "ComparedRequest", given: Callable[[str], bool]) -> Unlike:
+        """Return what differs besides the key; `given` knows the ids in these recordings."""
+        if self.hashed:
+            return Unlike()
         sent = sent.like(self)
-        return any(mine != other and other in given and other in sent.plain.answers for mine, other in self._ids(sent))
-
-    def unlike(self, sent: "ComparedRequest", given: frozenset[str]) -> tuple[bool, bool]:
-        """Return whether a volatile value, and whether an id of these recordings, differs."""
-        sent = sent.like(self)
-        differs = not self.hashed and self.plain.value != sent.plain.value
-        return differs, any(mine != other and other in given for mine, other in self._ids(sent))
-
-    def _ids(self, sent: "ComparedRequest") -> Iterator[tuple[str, str]]:
-        return zip(self.plain.ids, () if self.hashed else sent.plain.ids, strict=False)
+        pairs = zip(self.plain.ids, sent.plain.ids, strict=False)
+        others = {other for mine, other in pairs if mine != other and given(other)}
+        return Unlike(self.plain.value != sent.plain.value, bool(others), not others.isdisjoint(sent.plain.answers))

@@ -14,7 +14,7 @@ from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 
 from ..playback.script import Request, Script, json_answer
-from .compared_request import ComparedRequest, Prepare, blank, ids_given_out
+from .compared_request import ComparedRequest, Prepare, Unlike, blank, ids_given_out
 from .json_diff import changes, shortened
 
 __all__ = ["HOWS", "LOOSELY", "MISS_STATUS", "NO_RETRY", "Deck", "Drift", "How", "Miss", "Taken"]
@@ -190,8 +190,7 @@ class Deck:
         alike = self._eligible([at for at, one in enumerate(self._recorded) if one.has_key_of(sent)], sent)
         if not alike:
             return self._by_loose_key(sent), True
-        given = self._ids(sent)
-        unlike = {place: self._recorded[place].unlike(sent, given) for place in alike}
+        unlike = {place: self._unlike(place, sent) for place in alike}
         same = [place for place in alike if not any(unlike[place])]
         left = sorted((place for place in alike if place in self._left), key=lambda place: unlike[place])
         if left and (left[0] in same or not same):
@@ -214,23 +213,20 @@ class Deck:
 
     def _eligible(self, places: list[int], sent: ComparedRequest) -> list[int]:
         """Drop streams that continue another response, and prefer the same path prefix and conversation."""
-        given = self._ids(sent)
-        places = [place for place in places if not self._recorded[place].continues_another(sent, given)]
+        places = [place for place in places if not self._unlike(place, sent).continues_another]
         places = [place for place in places if self._recorded[place].prefix == sent.prefix] or places
         if len({self.conversations[place] for place in places}) < 2:
             return places
         # Sealed files number their ids alike: prefer the file whose response was given.
-        named = self._recorded[places[0]].plain.answers & given
-        gave = {self.conversations[place] for place in self._used if named & self._ids_by_stream[place]}
+        named = self._recorded[places[0]].plain.answers
+        gave = {self.conversations[place] for place in self._used if named and named & self._ids_by_stream[place]}
         return [place for place in places if self.conversations[place] in gave] or places
 
-    def _ids(self, sent: ComparedRequest) -> frozenset[str]:
-        """Return the ids that these recordings gave out, if the request names any id."""
-        return self._all_ids if sent.plain.ids else frozenset()
+    def _unlike(self, place: int, sent: ComparedRequest) -> Unlike:
+        return self._recorded[place].unlike(sent, lambda id_: id_ in self._all_ids)
 
     def _has_key(self, place: int, sent: ComparedRequest) -> bool:
-        recorded = self._recorded[place]
-        return recorded.has_key_of(sent) and not recorded.continues_another(sent, self._ids(sent))
+        return self._recorded[place].has_key_of(sent) and not self._unlike(place, sent).continues_another
 
     def _by_position(self, sent: ComparedRequest) -> int | None:
         """Return the next stream of the conversation that has this request, or else the most similar one."""
@@ -244,8 +240,7 @@ class Deck:
         places = list(following.values())
         if len(places) == 1:
             return places[0]
-        same = [place for place in places if self._has_key(place, sent)]
-        return same[0] if same else min(places, key=lambda place: self._distance(place, sent))
+        return min(places, key=lambda place: 0 if self._has_key(place, sent) else 1 + self._distance(place, sent))
 
     # -- explaining a difference --------------------------------------------------------------------------------------
 
@@ -282,7 +277,7 @@ class Deck:
         other = sent.like(recorded)
         if self.how != "strict":
             found = _differences(recorded.canonical, other.canonical)
-            if found or not any(recorded.unlike(sent, self._ids(sent))):
+            if found or not any(self._unlike(place, sent)):
                 return found
             if found := _differences(recorded.plain.value, other.plain.value):
                 return found

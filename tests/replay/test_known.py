@@ -12,8 +12,8 @@ from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.replay.check import check
 from wiretape.replay.matching.compared_request import prepare_of
+from wiretape.replay.matching.key import fits, fits_as_text, has_placeholder
 from wiretape.replay.matching.match import Deck, Taken
-from wiretape.replay.matching.placeholders import fits, fits_as_text, has_placeholder
 from wiretape.replay.playback.script import Request, event_stream, json_answer
 from wiretape.replay.redaction import known
 from wiretape.replay.redaction.known import Known

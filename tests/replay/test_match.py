@@ -278,14 +278,6 @@ def test_a_stream_without_its_request_is_an_error() -> None:
 # -- by position ------------------------------------------------------------------------------------------------------
 
 
-def test_malformed_headers_are_dropped() -> None:
-    records = stream(A)
-    tables: list[Any] = [[1, [], ["a"], ["a", "b", "c"], ["x", 1]], {}, 7, None]
-    for headers in tables:
-        records[1] = records[1]._replace(keys={**records[1].keys, "headers": headers})
-        assert list(request_of(records).headers) == ([(b"x", b"1")] if isinstance(headers, list) else [])
-
-
 def test_by_position_the_next_stream_answers_with_a_note() -> None:
     deck = Deck([stream(A), stream(B)], "position")
     first, second = deck.take(asking(C)), deck.take(asking(B))

@@ -22,7 +22,7 @@ from wiretape.proxy.upstream.connection import Exchange
 from wiretape.proxy.upstream.errors import WireError
 from wiretape.proxy.upstream.transport import UpstreamTransport
 
-from .script import Request, Script
+from .script import Script
 from .server import Choose, Upstream, on_stderr
 
 __all__ = ["TapeTransport"]
@@ -41,7 +41,8 @@ class TapeTransport(httpx.AsyncBaseTransport):
     def __init__(self, answers: Choose | str) -> None:
         """`answers` chooses the scripts, or is the origin of a real server on this machine."""
         self._real = isinstance(answers, str)
-        self.upstream = Upstream(_no_script if isinstance(answers, str) else answers, say=on_stderr)
+        #: In memory; without requests if a real server answers.
+        self.upstream = Upstream(answers if callable(answers) else lambda _: Script(), say=on_stderr)
         self._origin = httpx.URL(answers if isinstance(answers, str) else _NO_HOST)
         # Nothing is encrypted here, and loading the trust store would take 30 ms.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -85,14 +86,10 @@ class TapeTransport(httpx.AsyncBaseTransport):
     async def _connect(self, host: str, port: int) -> trio.abc.Stream:
         del host, port
         ours, theirs = lockstep_stream_pair()
-        client = _ClientEnd(ours)
+        client = _End(ours)
         # A nursery could not outlive this call; a system task ends with its connection or with the run.
-        trio.lowlevel.spawn_system_task(self.upstream.serve, _ServerEnd(theirs, client), name="wiretape tape")
+        trio.lowlevel.spawn_system_task(self.upstream.serve, _End(theirs, client), name="wiretape tape")
         return client
-
-
-def _no_script(request: Request) -> Script:
-    raise LookupError(f"{request.target!r} is answered by a real server")
 
 
 async def _in_real_time(host: str, port: int) -> trio.abc.Stream:
@@ -106,8 +103,15 @@ async def _in_real_time(host: str, port: int) -> trio.abc.Stream:
 class _End(trio.abc.Stream):
     """One end of a connection. A send ends when the other side has received it, so each is one read."""
 
-    def __init__(self, stream: trio.abc.Stream) -> None:
+    def __init__(self, stream: trio.abc.Stream, other: "_End | None" = None) -> None:
         self._stream = stream
+        self._other = other
+        self._was_reset = False
+
+    def reset(self) -> None:
+        """Make the close that follows a reset."""
+        assert self._other is not None, "only the server resets"
+        self._other._was_reset = True  # noqa: SLF001 - of the same class
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await self._stream.send_all(data)
@@ -116,34 +120,13 @@ class _End(trio.abc.Stream):
         await self._stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        return await self._stream.receive_some(max_bytes)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _ClientEnd(_End):
-    """The client's end, which raises if the close is a reset."""
-
-    was_reset = False
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        data = await super().receive_some(max_bytes)
-        if not data and self.was_reset:
+        data = await self._stream.receive_some(max_bytes)
+        if not data and self._was_reset:
             raise trio.BrokenResourceError("reset by the tape")
         return data
 
-
-class _ServerEnd(_End):
-    """The server's end, which can make its close a reset."""
-
-    def __init__(self, stream: trio.abc.Stream, client: _ClientEnd) -> None:
-        super().__init__(stream)
-        self._client = client
-
-    def reset(self) -> None:
-        """Make the close that follows a reset."""
-        self._client.was_reset = True
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 class _Library:

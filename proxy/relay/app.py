@@ -4,8 +4,7 @@ import base64
 import resource
 import secrets
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -119,7 +118,9 @@ class Application:
         cleaning: Sequence[Edit] = ()
         if chat and isinstance(body, bytes):
             coding = b", ".join(headers.all(b"content-encoding")).decode("latin-1").strip().lower()
-            plain = await decoded(body, coding, bytes_max, self._decoding)
+            plain = body
+            if coding not in ("", "identity"):
+                plain = await decoded(body, coding, bytes_max, self._decoding)
             value = await parsed(plain)
             forbidden = _forbidden(value)
             if forbidden is not None:
@@ -154,9 +155,13 @@ class Application:
             if size > bytes_max:
                 raise BodyError(too_long(bytes_max))
             return Upload(receive, bytes_max)
-        body: bytes | None = None
-        with self._registry.reading() as scope:  # a shutdown does not wait for bodies
-            body = await whole_body(receive, length, bytes_max)
+        body, reading = None, self._registry.reading
+        with trio.CancelScope() as scope:
+            reading.add(scope)
+            try:
+                body = await whole_body(receive, length, bytes_max)
+            finally:
+                reading.discard(scope)
         if not scope.cancelled_caught:
             return body
         busy = self._registry.refusal()
@@ -195,8 +200,8 @@ class Registry:
         self._nursery: trio.Nursery | None = None
         self._streams_max = min(services.config.streams_max, streams_that_fit())
         self._empty: trio.Event | None = None
-        #: Requests whose body is still on its way.
-        self._reading: set[trio.CancelScope] = set()
+        #: Requests whose body is still on its way: a shutdown does not wait for them.
+        self.reading: set[trio.CancelScope] = set()
         #: The memory in use when it was last sampled, when that was, and how many streams have begun since.
         self._resident_bytes = 0
         self._sampled_at = -inf
@@ -222,16 +227,6 @@ class Registry:
             return _busy("Tapes cannot be written (on_log_failure = stop).", "log_failure")
         return None
 
-    @contextmanager
-    def reading(self) -> Generator[trio.CancelScope]:
-        """Hold this while the body of a request arrives; a shutdown cancels it."""
-        with trio.CancelScope() as scope:
-            self._reading.add(scope)
-            try:
-                yield scope
-            finally:
-                self._reading.discard(scope)
-
     def _memory_allows(self, max_bytes: int) -> bool:
         now = trio.current_time()
         if now >= self._sampled_at + MEMORY_SAMPLE_S:
@@ -253,7 +248,7 @@ class Registry:
     async def drain(self, until: float) -> None:
         """Start no stream any more; let those that run end by themselves until then, and end the others."""
         self.draining = True
-        for scope in self._reading:
+        for scope in self.reading:
             scope.cancel()
         await self._emptied(until)
         self.end_all()

@@ -50,10 +50,6 @@ class Deadlines:
         """Begin to wait for the first byte."""
         self.progress_at, self.progressed, self.grace_at = now, False, inf
 
-    def progress(self, at: float) -> None:
-        """Note that the upstream sent something."""
-        self.progress_at, self.progressed = at, True
-
     def grace(self, now: float) -> None:
         """Wait a moment for the terminator: every choice has its finish reason."""
         self.grace_at = now + self._route.finish_grace_s

@@ -106,7 +106,28 @@ class Delivery:
                 connection.on_left(partial(self._client_left, nursery.cancel_scope))
                 if unread is not None:
                     nursery.start_soon(unread)
-                whole = await self._send_all(store, send, head=head)
+                while self.answer is None and not self.ended.is_set():
+                    await self._news.park()
+                answer, sending = self.answer, self.answer is not None
+                if answer is not None:
+                    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+                while sending:
+                    if self._parts:
+                        parts, n, self._parts = self._parts, self.published_n, []
+                        self.sent_bytes += self._waiting_bytes
+                        self._waiting_bytes = 0
+                        self._room.set()
+                        if not head:
+                            data = parts[0] if len(parts) == 1 else b"".join(parts)
+                            await send({"type": "http.response.body", "body": data, "more_body": True})
+                        if not self.left:  # else it may not have been sent
+                            self.sent_n = n
+                    elif self._behind:
+                        sending = await self._send_from_tape(store, send, head=head)
+                    elif self.ended.is_set():
+                        whole, sending = not self._broken, False
+                    else:
+                        await self._news.park()
                 connection.on_left(None)  # the last send ends the request, which would count as leaving
                 nursery.cancel_scope.cancel()
             if self.left:
@@ -119,41 +140,14 @@ class Delivery:
         finally:
             self.leave_client()
 
-    async def _send_all(self, store: Store, send: Send, *, head: bool) -> bool:
-        """Send everything but the end; return whether the answer is whole."""
-        while self.answer is None and not self.ended.is_set():
-            await self._news.park()
-        answer = self.answer
-        if answer is None:
-            return False
-        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-        while True:
-            while not (self._parts or self._behind or self.ended.is_set()):
-                await self._news.park()
-            if self._behind and head:
-                self.sent_bytes = self.published_bytes
-                self._catch_up()
-            elif self._behind:
-                if not await self._send_from_tape(store, send):
-                    return False
-            elif self._parts:
-                parts, n, self._parts = self._parts, self.published_n, []
-                self.sent_bytes += self._waiting_bytes
-                self._waiting_bytes = 0
-                self._room.set()
-                if not head:
-                    data = parts[0] if len(parts) == 1 else b"".join(parts)
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
-                if not self.left:  # else it may not have been sent
-                    self.sent_n = n
-            else:
-                return not self._broken
-
-    async def _send_from_tape(self, store: Store, send: Send) -> bool:
+    async def _send_from_tape(self, store: Store, send: Send, *, head: bool) -> bool:
         """Send the same bytes, emitted again from the tape (L3), until the client has caught up with the relay.
 
         Return whether it was sent all that was published: a tape may be shorter.
         """
+        if head:
+            self.sent_bytes = self.published_bytes
+            return self._catch_up()
         emitter, at = Emitter(), 0
         try:
             async for records in store.follow(self.stream):

@@ -24,12 +24,12 @@ from ..security.headers import taped_request
 from ..store.catalogue_row import CatalogueRow, row_of
 from ..store.memory import MemoryStore
 from ..store.store import Store, StoreError
+from ..upstream.connection import Read
 from .http_responses import Answer
 from .stream_request import StreamRequest, history_keys
 
 __all__ = ["Closing", "Recording"]
 
-_MICROSECONDS: Final = 1_000_000
 _RECORDED_SETTINGS: Final = ("on_partial", "tools", "tool_events", "reasoning", "cumulative", "think", "emoji")
 #: The turn of a stream that a single task writes: nothing to wait for.
 _ALONE: Final = nullcontext()
@@ -70,7 +70,7 @@ class Recording:
         #: Our own reading of a record failed, and the record still waits to be written.
         self.failed = False
         self._serve_on = serve_on
-        self._began = began
+        self.began = began
         self._summary = StreamSummary()
         self._waiting: list[Record] = []
 
@@ -79,14 +79,19 @@ class Recording:
         self.turn = trio.Lock()
 
     def t(self, at: float | None = None) -> int:
-        """Return the microseconds since the stream began, of trio's clock."""
-        return int(((trio.current_time() if at is None else at) - self._began) * _MICROSECONDS)
+        """Return the microseconds from the stream's beginning until now, or until a time of trio's clock."""
+        return int(((trio.current_time() if at is None else at) - self.began) * 1_000_000)
 
     def record(
         self, kind: str, keys: Mapping[str, Any] = NO_KEYS, body: bytes | None = None, value: Any = ABSENT
     ) -> Record:
         """Make the next record; `value` is the parsed body, if it is known."""
-        return self.recorder.record(kind, self.t(), keys, body, value=value)
+        t = int((trio.current_time() - self.began) * 1_000_000)
+        return self.recorder.record(kind, t, keys, body, value=value)
+
+    def body(self, read: Read) -> Record:
+        """Make the record of a read that has no frames."""
+        return self.recorder.body(int((read.t - self.began) * 1_000_000), read.data)
 
     def later(self, *records: Record) -> None:
         """Write records that emit nothing together with the next ones."""

@@ -46,8 +46,7 @@ from .deadlines import Deadlines, Signals
 from .delivery import Delivery
 from .http_responses import Answer, our_error, relayed_head, stream_head
 from .recording import Recording
-from .stream_request import StreamRequest, Upload, UploadError
-from .tool_results import ToolResults
+from .stream_request import StreamRequest, ToolResults, Upload, UploadError
 from .upstream import Shape, UpstreamRequest, UpstreamResponse, shape_of
 
 if TYPE_CHECKING:
@@ -124,7 +123,6 @@ class Relay:
         self.tool_results = ToolResults.of(stream, request, services.answers, self._arrived_us)
         self._request = request
         self._on_over = on_over
-        self._verbatim = request.verbatim
         self._is_progress = lives if request.route.hermes else speaks
         self._services = services
         self._upstream = UpstreamRequest(request, config, services.transport, services.no_streaming)
@@ -292,7 +290,7 @@ class Relay:
         """Record the head; return the cause if it ends the stream already."""
         request, recording = self._request, self.recording
         recording.later(recording.record("head", response.head_keys()))
-        if self._verbatim and self.delivery.answer is None:
+        if self._request.verbatim and self.delivery.answer is None:
             await self._commit(self._relayed_head(response))
         shape = response.shape = shape_of(request, response)
         if shape is Shape.SNIFF:
@@ -304,7 +302,7 @@ class Relay:
                 self._flags["wrong_content_type"] = None
         if shape is Shape.NOTHING:  # U13, U16; what still comes is recorded all the same
             for read in await response.drain():
-                await self._write([recording.recorder.body(recording.t(read.t), read.data)])
+                await self._write([recording.body(read)])
             return "protocol"
         return ""
 
@@ -331,17 +329,17 @@ class Relay:
 
     async def _take_frames(self, _: UpstreamResponse, read: Read) -> str:
         recording = self.recording
-        t, data = recording.t(read.t), read.data
+        t, data = int((read.t - recording.began) * 1_000_000), read.data
         self._received_bytes += len(data)
         large = data.count(b"\n") > 8 * FRAMES_A_TURN_MAX
         with trio.CancelScope(shield=True) if large else nullcontext():  # the whole read, before anything ends it
             for records, frames in recording.read(t, data, FRAMES_A_TURN_MAX if large else inf):
                 if records[-1].kind != "frame" or any(map(self._is_progress, records)):
-                    self._deadlines.progress(read.t)
+                    self._deadlines.progress_at, self._deadlines.progressed = read.t, True
                 await self._write(records, frames)
                 if large:
                     await trio.lowlevel.checkpoint()
-        if self._verbatim:
+        if self._request.verbatim:
             return ""  # it ends where the upstream ends it
         wire = recording.emitter.wire
         if wire.error is not None or wire.terminated:
@@ -356,11 +354,11 @@ class Relay:
     async def _take_body(self, response: UpstreamResponse, read: Read) -> str:
         request, recording = self._request, self.recording
         self._received_bytes += len(read.data)
-        self._deadlines.progress(read.t)
-        if not (self._verbatim or request.streams) and self.delivery.answer is None and response.status < 400:
+        self._deadlines.progress_at, self._deadlines.progressed = read.t, True
+        if not (self._request.verbatim or request.streams) and self.delivery.answer is None and response.status < 400:
             await self._commit(self._relayed_head(response))
-        await self._write([recording.recorder.body(recording.t(read.t), read.data)])
-        if self._verbatim:
+        await self._write([recording.body(read)])
+        if self._request.verbatim:
             return ""
         if response.status >= 400 and not response.keep_error(read.data):
             return "closed"
@@ -374,7 +372,7 @@ class Relay:
         if cause == "closed":  # record what still comes, so that the connection can be reused
             for read in await response.drain():
                 if response.shape is not Shape.FRAMES:
-                    await self._write([recording.recorder.body(recording.t(read.t), read.data)])
+                    await self._write([recording.body(read)])
                 elif not recording.recorder.decoder.overflow:
                     for records, frames in recording.read(recording.t(read.t), read.data):
                         await self._write(records, frames)
@@ -385,7 +383,7 @@ class Relay:
             return cause
         failed = response.status >= 400
         ended = cause in ("framed", "eof")
-        if self._verbatim:
+        if self._request.verbatim:
             return "status" if failed and ended and request.dialect == "chat" and self._fault is None else cause
         fine = ended and not failed and self._received_bytes > 0
         if not request.streams and (fine or self.delivery.answer is not None):
@@ -590,9 +588,9 @@ class Relay:
     def _is_broken(self, cause: str, ending: str) -> bool:
         """Return whether the client's connection has to break: its answer passed as it came, but its end never did."""
         request = self._request
-        if (request.streams and not self._verbatim) or self._gave_up or cause in WHOLE:
+        if (request.streams and not self._request.verbatim) or self._gave_up or cause in WHOLE:
             promised = _content_length(self.delivery.answer)
-            return self._verbatim and cause == "closed" and self.delivery.published_bytes < promised
+            return self._request.verbatim and cause == "closed" and self.delivery.published_bytes < promised
         if cause == "eof" and self._fault is None:  # ended by a close, which chat alone can tell from a cut
             return ending not in ("completed", "upstream_error")
         return True
@@ -612,7 +610,7 @@ class Relay:
         """End the stream after its log, or our own reading, failed: as well as the disk allows."""
         delivery, request, held = self.delivery, self._request, self._uncommitted
         answer = our_error(reason, self.stream) if delivery.answer is None else None
-        whole = not self._verbatim and (request.streams or self._whole)
+        whole = not self._request.verbatim and (request.streams or self._whole)
         closing = await self.recording.close(
             delivery.published_bytes,
             flag,

@@ -1,14 +1,16 @@
-"""What one admitted request asks for, and its body: read within bounds and parsed, or relayed while it arrives."""
+"""What one admitted request asks for, its body (read within bounds, or relayed as it arrives), and its tool results."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import orjson
 import trio
 
 from wiretape.events.chat.history import Found, edits, found
+from wiretape.events.chat.results import Found as Results
+from wiretape.events.chat.results import results_in
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.json_text import ABSENT, is_object, parse
 from wiretape.events.core.settings import Facts, Settings
@@ -16,8 +18,17 @@ from wiretape.events.core.splice import Action, Edit, Op, apply, locate
 
 from ..config.model import Route
 from ..http1 import Headers
-from ..limits import INFLATE_MEMBERS_MAX, INFLATE_RATIO_MAX, PARSE_INLINE_BYTES_MAX, UPLOAD_TIMEOUT_S
+from ..limits import (
+    INFLATE_MEMBERS_MAX,
+    INFLATE_RATIO_MAX,
+    LOOK_UP_AGAIN_S,
+    PARSE_INLINE_BYTES_MAX,
+    UPLOAD_TIMEOUT_S,
+)
 from ..server.asgi import Receive
+from ..store.catalogue_row import AnswerRow, digests, request_digest
+from ..store.linking import Link, Running
+from ..store.store import Store
 from ..upstream.decompression import CODINGS, Inflater
 from ..upstream.errors import LimitError, WireError
 from .http_responses import Answer, error
@@ -26,6 +37,7 @@ __all__ = [
     "CLOSE",
     "BodyError",
     "StreamRequest",
+    "ToolResults",
     "Upload",
     "UploadError",
     "decoded",
@@ -45,8 +57,13 @@ _T = TypeVar("_T")
 #: Sent with an answer to a request whose body is not read to its end.
 CLOSE: Final = (b"connection", b"close")
 
-_ON_PARTIAL: Final = frozenset({"error", "warn", "both"})
-_TOOLS: Final = frozenset({"live", "held"})
+#: What a request may choose for itself: the header, the setting and its words.
+_CHOICES: Final[Sequence[tuple[bytes, str, Mapping[bytes, Any]]]] = (
+    (b"x-wiretape-on-partial", "on_partial", {b"error": "error", b"warn": "warn", b"both": "both"}),
+    (b"x-wiretape-tools", "tools", {b"live": "live", b"held": "held"}),
+    (b"x-wiretape-tool-events", "tool_events", {b"off": False}),
+    (b"x-hermes-tool-progress", "tool_events", {b"off": False}),
+)
 
 
 class BodyError(Exception):
@@ -80,7 +97,9 @@ class Upload:
 
     async def __anext__(self) -> bytes:
         while not self._done.is_set():
-            message = await _receive_in_time(self._receive)
+            message: Any = None
+            with trio.move_on_after(UPLOAD_TIMEOUT_S):
+                message = await self._receive()
             if message is None:
                 raise UploadError("slow_upload", f"The client sent nothing of its body for {UPLOAD_TIMEOUT_S:g} s.")
             if message["type"] == "http.disconnect":
@@ -113,33 +132,23 @@ async def whole_body(receive: Receive, length: bytes, bytes_max: int) -> bytes |
         raise BodyError(too_long(bytes_max))
     parts: list[bytes] = []
     left_bytes = bytes_max
-    deadline = trio.current_time() + UPLOAD_TIMEOUT_S
-    while True:
-        message = await _receive_in_time(receive, deadline)
-        if message is None:
-            text = f"The request body did not arrive within {UPLOAD_TIMEOUT_S:g} s."
-            raise BodyError(_bad_request(408, text, "body_timeout", CLOSE))
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        left_bytes -= len(parts[-1])
-        if left_bytes < 0:
-            raise BodyError(too_long(bytes_max))
-        if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-async def _receive_in_time(receive: Receive, deadline: float | None = None) -> Any:
-    """Return the next message; None if none came in time (C16)."""
-    with trio.CancelScope(deadline=deadline or trio.current_time() + UPLOAD_TIMEOUT_S):
-        return await receive()
-    return None
+    with trio.move_on_after(UPLOAD_TIMEOUT_S):  # C16
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            parts.append(message.get("body", b""))
+            left_bytes -= len(parts[-1])
+            if left_bytes < 0:
+                raise BodyError(too_long(bytes_max))
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+    text = f"The request body did not arrive within {UPLOAD_TIMEOUT_S:g} s."
+    raise BodyError(_bad_request(408, text, "body_timeout", CLOSE))
 
 
 async def decoded(body: bytes, coding: str, bytes_max: int, threads: trio.CapacityLimiter) -> bytes:
     """Return a compressed body as it was before. In a thread, since few bytes may hold many."""
-    if coding in ("", "identity"):
-        return body
     if coding not in CODINGS:  # RFC 9110 15.5.16: say which ones can be read
         message = f"The request body is coded as {coding[:80]}; only gzip and deflate are accepted."
         raise BodyError(_bad_request(415, message, "unsupported_encoding", (b"accept-encoding", b"gzip, deflate")))
@@ -235,29 +244,23 @@ class StreamRequest:
     #: The credential was a key of this Wiretape, and is not passed on.
     own_key: bool = False
 
-    @property
-    def streams(self) -> bool:
-        """Whether a chat stream was asked for."""
-        return self.dialect == "chat" and self.facts.stream
+    #: A chat stream was asked for.
+    streams: bool = field(init=False)
+    #: The answer passes as it comes: nothing is held, and a cut is passed on as a cut.
+    verbatim: bool = field(init=False)
 
-    @property
-    def verbatim(self) -> bool:
-        """Whether the answer passes as it comes: nothing is held, and a cut is passed on as a cut."""
-        return self.dialect != "chat" or self.settings.profile == "transparent"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "streams", self.dialect == "chat" and self.facts.stream)
+        object.__setattr__(self, "verbatim", self.dialect != "chat" or self.settings.profile == "transparent")
 
 
 def settings_for(route: Route, headers: Headers) -> Settings:
     """Return the route's settings with what the request chose for itself; unknown words change nothing."""
-    on_partial = headers.get(b"x-wiretape-on-partial").decode("latin-1").strip().lower()
-    tools = headers.get(b"x-wiretape-tools").decode("latin-1").strip().lower()
     chosen: dict[str, Any] = {}
-    if on_partial in _ON_PARTIAL:
-        chosen["on_partial"] = on_partial
-    if tools in _TOOLS:
-        chosen["tools"] = tools
-    for name in (b"x-wiretape-tool-events", b"x-hermes-tool-progress"):
-        if headers.get(name).strip().lower() == b"off":
-            chosen["tool_events"] = False
+    for header, setting, words in _CHOICES:
+        word = headers.get(header).strip().lower()
+        if word in words:
+            chosen[setting] = words[word]
     return replace(route.settings, **chosen) if chosen else route.settings
 
 
@@ -294,3 +297,95 @@ def unstreamed(body: bytes) -> bytes:
 
 def _edited(body: bytes, op: Op) -> bytes:
     return apply(body, locate(body, [op]))
+
+
+class ToolResults:
+    """The tool results in one request: linked to the calls they answer while the upstream is awaited.
+
+    They are recorded before the first frame, and nothing waits for `look_up`, which runs in a task of its own until
+    `keys` takes what it found. The catalogue knows a call once its stream has ended, which may be a moment after the
+    client got it all, so it is searched again while there is time.
+    """
+
+    def __init__(self, stream: str, request: StreamRequest, found: Results, running: Running, arrived_us: int) -> None:
+        self._found = found
+        self._running = running
+        self._request_digest = request_digest(request.body) if isinstance(request.body, bytes) else ""
+        hashes = digests(result.arguments for result in found.results)
+        self._digests = {result.id: digest for result, digest in zip(found.results, hashes, strict=True)}
+        self._rows = [
+            AnswerRow(
+                caller=request.caller,
+                call=result.id,
+                stream=stream,
+                name=result.name,
+                arguments=self._digests[result.id],
+                after=found.after,
+                failed=result.failed,
+                arrived_us=arrived_us,
+                request=self._request_digest,
+            )
+            for result in found.results
+            if not result.orphan
+        ]
+        self._links: dict[str, Link] = {}
+        self._scope = trio.CancelScope()
+
+    @classmethod
+    def of(cls, stream: str, request: StreamRequest, running: Running, arrived_us: int) -> Self | None:
+        """Return the results in a request, which from now on are found by retries; None if it brings none, as most."""
+        found = results_in(request.value) if request.dialect == "chat" else None
+        if found is None:
+            return None
+        results = cls(stream, request, found, running, arrived_us)
+        running.enter(results._rows)
+        return results
+
+    async def look_up(self, store: Store) -> None:
+        """Search until every call is found or `stop` is called."""
+        with self._scope:
+            for pause_s in (0.0, *LOOK_UP_AGAIN_S):
+                await trio.sleep(pause_s)
+                missing = [row for row in self._rows if row.call not in self._links]
+                if not missing:
+                    return
+                found = await store.find_calls(missing, self._running.like(missing))
+                if self._scope.cancel_called:
+                    return
+                links = [(row, link) for row, link in zip(missing, found, strict=True) if link is not None]
+                self._links |= {row.call: link for row, link in links}
+                self._running.enter(replace(row, made_by=link.stream) for row, link in links)
+
+    def keys(self, *, outputs: bool) -> dict[str, Any]:
+        """End the search and return the keys of the `results` record, with the outputs if wanted."""
+        self.stop()
+        rows: list[dict[str, Any]] = []
+        for result in self._found.results:
+            row: dict[str, Any] = {"id": result.id, "name": result.name}
+            if result.orphan:
+                row = {"id": result.id, "orphan": True}
+            else:
+                row["arguments"] = self._digests[result.id]
+            if result.failed:
+                row["failed"] = True
+            if result.output and outputs:
+                row["output"] = result.output
+            link = self._links.get(result.id)
+            if link is not None:
+                row |= {"duration_ms": link.duration_ms, "stream": link.stream}
+            rows.append(row)
+        keys: dict[str, Any] = {"results": rows, "after": self._found.after}
+        if self._request_digest:
+            keys["request"] = self._request_digest
+        if self._found.more:
+            keys["more"] = self._found.more
+        return keys
+
+    def stop(self) -> None:
+        """End the search."""
+        self._scope.cancel()
+
+    def over(self) -> None:
+        """Forget the results: their stream has ended, and the catalogue has them if it ever will."""
+        self.stop()
+        self._running.leave(self._rows)

@@ -75,7 +75,7 @@ def admit(config: Config, keys: Keys, scope: Mapping[str, Any], headers: Headers
         return refused
     if raw_path in OPEN_PATHS:
         return Admission(headers=headers, caller="", place=None)
-    if has_credential(query):
+    if query and has_credential(query):
         return Refusal(400, "key_in_query", "Keys in URLs end up in logs. Send the key as Authorization: Bearer <key>.")
     caller = keys.caller(headers)
     if caller is None:

@@ -5,6 +5,7 @@ keeps an allow-list only (6.7).
 """
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote
@@ -48,6 +49,9 @@ _FRAMING: Final = frozenset({b"content-encoding", b"content-length"})
 _NOT_NAMED: Final = frozenset(
     {*CREDENTIAL_HEADERS, b"content-encoding", b"content-length", b"content-type", b"host", b"retry-after"}
 )
+
+#: What a line of ASCII cannot show.
+_INVISIBLE: Final = re.compile(rb"[^\x21-\x7e]")
 
 _HERMES: Final = b"x-hermes-tool-progress"
 
@@ -113,8 +117,13 @@ def taped_answer(headers: Iterable[Header], secrets: Iterable[Secret] = ()) -> l
 
 
 def _taped(kept: list[Header], secrets: Iterable[Secret]) -> list[list[str]]:
-    secrets = tuple(secrets)
-    return [[name.decode("latin-1"), masked(value, secrets).decode("latin-1")] for name, value in kept]
+    forms = key_forms(secrets)
+    pairs: list[list[str]] = []
+    for name, value in kept:
+        for form in forms:
+            value = value.replace(form, MASK.encode())  # noqa: PLW2901 - one form after the other
+        pairs.append([name.decode("latin-1"), value.decode("latin-1")])
+    return pairs
 
 
 def masked(text: bytes, secrets: Iterable[Secret]) -> bytes:
@@ -132,11 +141,11 @@ def key_forms(secrets: Iterable[Secret]) -> tuple[bytes, ...]:
         if len(value) >= MASKED_CHARS_MIN:
             quoted = json.dumps(value)[1:-1]
             forms |= dict.fromkeys((value, quoted, quoted.replace("/", "\\/"), quote(value), quote(value, safe="")))
-    return tuple(form.encode("utf-8", "surrogateescape") for form in forms)
+    return tuple([form.encode("utf-8", "surrogateescape") for form in forms]) if forms else ()
 
 
 def masked_path(raw_path_and_query: bytes) -> str:
     """Return path and query as one line of ASCII for a record or a log line, with secret parameters masked."""
     path, mark, query = raw_path_and_query.partition(b"?")
-    shown = path + mark + mask_parameters(query)
-    return "".join(chr(byte) if 0x21 <= byte <= 0x7E else f"%{byte:02X}" for byte in shown)
+    shown = path + mark + mask_parameters(query) if query else path + mark
+    return _INVISIBLE.sub(lambda found: b"%%%02X" % ord(found[0]), shown).decode("ascii")

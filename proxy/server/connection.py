@@ -7,7 +7,7 @@ after a request are kept, up to a bound, and read as the next request when the r
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 import trio
@@ -16,12 +16,11 @@ from ..http1 import MalformedError
 from ..limits import (
     CLIENT_IDLE_TIMEOUT_S,
     LEFT_LOOK_S,
-    LOG_VALUE_CHARS_MAX,
     PIPELINED_BYTES_MAX,
     REQUEST_HEAD_TIMEOUT_S,
 )
 from .asgi import App
-from .exchange import ClientSocket, Exchange
+from .exchange import ClientSocket, Exchange, one_line
 from .request_head import HeadReader, Refusal, RequestHead, refusal_bytes
 
 __all__ = ["Connection"]
@@ -55,7 +54,7 @@ class Connection:
         except* OSError:
             pass  # the client left while it was being accepted
         except* Exception as group:  # noqa: BLE001 - an error ends this connection, and nothing else
-            self._log(f"a connection failed: {_said(group)}")
+            self._log(f"a connection failed: {one_line(group)}")
             client.abort()
         finally:
             if self._exchange is not None:
@@ -78,7 +77,7 @@ class Connection:
                 return
             self._client.expect(inf)
             exchange = self._exchange = Exchange(head, self._client)
-            nursery.start_soon(self._run_app, exchange, self._scope(head, exchange, addresses))
+            nursery.start_soon(exchange.run, self._app, _scope(head, exchange, addresses), self._log)
             data = await self._read_on(exchange, head.rest)
 
     async def _read_head(self, data: bytes) -> RequestHead | None:
@@ -134,34 +133,22 @@ class Connection:
             after += data
         return None if self._client.over else bytes(after)
 
-    async def _run_app(self, exchange: Exchange, scope: dict[str, Any]) -> None:
-        try:
-            await self._app(scope, exchange.receive, exchange.send)
-        except* Exception as group:  # noqa: BLE001 - an error ends this request, and nothing else
-            self._log(f"an app failed: {_said(group)}")
-        exchange.close()
 
-    def _scope(self, head: RequestHead, exchange: Exchange, addresses: tuple[Any, Any]) -> dict[str, Any]:
-        path, _, query = head.target.partition(b"?")
-        return {
-            "type": "http",
-            "asgi": {"spec_version": "2.1", "version": "3.0"},
-            "http_version": head.http_version,
-            "method": head.method,
-            "scheme": "http",
-            "path": unquote(path.decode("ascii")),
-            "raw_path": path,
-            "query_string": query,
-            "root_path": "",
-            "headers": head.headers,
-            "client": addresses[0],
-            "server": addresses[1],
-            "state": {},
-            "extensions": {"wiretape": exchange},
-        }
-
-
-def _said(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = cast(BaseExceptionGroup[BaseException], error).exceptions[0]
-    return " ".join(f"{type(error).__name__}: {error}".split())[:LOG_VALUE_CHARS_MAX]
+def _scope(head: RequestHead, exchange: Exchange, addresses: tuple[Any, Any]) -> dict[str, Any]:
+    path, _, query = head.target.partition(b"?")
+    return {
+        "type": "http",
+        "asgi": {"spec_version": "2.1", "version": "3.0"},
+        "http_version": head.http_version,
+        "method": head.method,
+        "scheme": "http",
+        "path": unquote(path.decode("ascii")),
+        "raw_path": path,
+        "query_string": query,
+        "root_path": "",
+        "headers": head.headers,
+        "client": addresses[0],
+        "server": addresses[1],
+        "state": {},
+        "extensions": {"wiretape": exchange},
+    }

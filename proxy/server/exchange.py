@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import trio
 
@@ -24,14 +24,16 @@ from ..limits import (
     CLIENT_IDLE_TIMEOUT_S,
     LEFT_LOOK_S,
     LINGER_TIMEOUT_S,
+    LOG_VALUE_CHARS_MAX,
     RECEIVE_BYTES_MAX,
     SENDS_A_TURN,
     WRITE_TIMEOUT_S,
 )
+from .asgi import App
 from .reaper import Reaper, together
 from .request_head import Refusal, RequestHead, refusal_bytes
 
-__all__ = ["ClientSocket", "Exchange"]
+__all__ = ["ClientSocket", "Exchange", "one_line"]
 
 #: trio's socket holds the standard library's under this name; a contract test pins it.
 _RAW: Final = "_sock"
@@ -224,6 +226,14 @@ class Exchange:
 
     # -- the connection's side ----------------------------------------------------------------------------------------
 
+    async def run(self, app: App, scope: dict[str, Any], log: Callable[[str], None]) -> None:
+        """Run the app for this request. An error ends the request, and nothing else."""
+        try:
+            await app(scope, self.receive, self.send)
+        except* Exception as group:  # noqa: BLE001 - it is logged
+            log(f"an app failed: {one_line(group)}")
+        self.close()
+
     async def feed(self, data: bytes) -> bytes:
         """Take what was read of the body, and wait while the app has enough; return what came after the body.
 
@@ -388,3 +398,10 @@ class Exchange:
         callback, self._callback = self._callback, None
         if callback is not None:
             callback()
+
+
+def one_line(error: BaseException) -> str:
+    """Return the first error of a group as one line for the log."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast(BaseExceptionGroup[BaseException], error).exceptions[0]
+    return " ".join(f"{type(error).__name__}: {error}".split())[:LOG_VALUE_CHARS_MAX]

@@ -361,7 +361,7 @@ def again_and_again(self: Any, n: int, writer: Any) -> Any:
     ("place", "broken", "again"),
     [
         ("wiretape.proxy.store.linking._best", first_of_all, False),
-        ("wiretape.proxy.relay.tool_results.request_digest", no_digest, True),
+        ("wiretape.proxy.relay.stream_request.request_digest", no_digest, True),
         ("wiretape.proxy.store.linking.ABANDONED_AFTER_S", 10**9, False),
         ("wiretape.events.emission.cards.Cards.of_results", again_and_again, False),
     ],

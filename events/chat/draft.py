@@ -1,84 +1,55 @@
 """One chunk under repair: the changes, the frames that are sent with it, and the tool calls that it mentions."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ..core.json_text import ABSENT, Boundary, dumps
 from ..core.model import Event
 from ..core.splice import Places
 from ..emission.edits import Edit, Path
-from .request import said_in
-from .write import Envelope
+from ..emission.frames import Out
+from .chunk import Envelope, call_members, chunk, function_of
 
 __all__ = ["Draft", "Entry", "KnownCall"]
 
-#: Pieces shorter than this repeat by chance: indentation, digits, escaped line ends (Q22).
-_REPEATED_CHARS_MIN: Final = 8
-#: As much of arguments as tells whether they are `{}`.
+#: As much of arguments as shows whether they are `{}`.
 _HEAD_CHARS: Final = 4
 
 
+@dataclass(slots=True, eq=False)
 class KnownCall:
     """A call under the dense number and the one id that the client sees."""
 
-    # fmt: off
-    __slots__ = (
-        "announced",
-        "bare",
-        "boundary",
-        "custom",
-        "damaged",
-        "early",
-        "early_chars",
-        "extras",
-        "followed_by",
-        "has_arguments",
-        "head",
-        "id",
-        "last_piece",
-        "name",
-        "number",
-        "opening",
-        "place",
-        "reported",
-        "seed",
-        "seed_dropped",
-        "supplied",
-    )
-    # fmt: on
-
-    def __init__(self, number: int, place: int | None) -> None:
-        self.number = number
-        #: The upstream's index for it.
-        self.place = place
-        self.id = ""
-        self.name = ""
-        #: It takes free text, in which nothing is to be looked for; unknown until an entry says what it calls.
-        self.custom: bool | None = None
-        #: The client may know it: id and name have both come (Q17).
-        self.announced = False
-        self.has_arguments = False
-        #: All its arguments so far are one `{}` that waits for what comes next; which then went on with it (Q20).
-        self.seed = False
-        self.seed_dropped = False
-        #: They are `{}`, and that is out.
-        self.bare = False
-        self.boundary = Boundary()
-        #: A part of the call could not be read: it must not run.
-        self.damaged = False
-        #: The upstream closed it without a byte of arguments, and they became `{}`.
-        self.supplied = False
-        #: The same tool under another id, begun while this one had no arguments: perhaps this one under a new id.
-        self.followed_by: KnownCall | None = None
-        self.opening = ""
-        #: Their first characters.
-        self.head = ""
-        self.last_piece = ""
-        #: What came before its name: whether the live state knows the call, pieces of arguments, other members.
-        self.reported = False
-        self.early: list[str] = []
-        self.early_chars = 0
-        self.extras: dict[str, Any] = {}
+    number: int
+    #: The upstream's index for it.
+    place: int | None = None
+    id: str = ""
+    name: str = ""
+    #: It takes free text, in which nothing is searched; unknown until an entry says what it calls.
+    custom: bool | None = None
+    #: The client may know it: id and name have both come (Q17).
+    announced: bool = False
+    #: A part of the call could not be read: it must not run.
+    damaged: bool = False
+    #: The upstream closed it without a byte of arguments, and they became `{}`.
+    supplied: bool = False
+    #: The same tool under another id, begun while this one had no arguments: perhaps this one under a new id.
+    followed_by: "KnownCall | None" = None
+    has_arguments: bool = False
+    #: Their first characters after white space, and the last piece.
+    head: str = ""
+    last_piece: str = ""
+    boundary: Boundary = field(default_factory=Boundary)
+    #: All of them so far is one `{}`, which waits for what comes next; which was then left out (Q20).
+    seed: bool = False
+    seed_dropped: bool = False
+    #: They are `{}`, and that is out.
+    bare: bool = False
+    #: What came before the name: pieces of arguments, and other members.
+    early: list[str] = field(default_factory=list[str])
+    early_chars: int = 0
+    extras: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def complete(self) -> bool:
@@ -90,31 +61,21 @@ class KnownCall:
         """Its arguments have begun and are not whole."""
         return self.has_arguments and not self.boundary.complete
 
-    @property
-    def says_more(self) -> bool:
-        """Its arguments are more than none."""
-        return self.has_arguments and not (self.supplied or self.head.strip() == "{}")
-
     def take(self, text: str) -> int | None:
         """Add a piece of arguments; return where in it a second value opens."""
-        if text and not self.has_arguments:
-            self.has_arguments = True
-            self.opening = text.lstrip()[:1]
+        self.has_arguments = self.has_arguments or bool(text)
         if len(self.head) < _HEAD_CHARS:
-            self.head += text[:_HEAD_CHARS]
+            self.head = (self.head + text).lstrip()[:_HEAD_CHARS]
         return None if self.custom else self.boundary.feed(text)
 
-    def says(self, text: str) -> dict[str, Any]:
-        """Return one more piece of arguments as a member of an entry."""
-        return {"custom": {"input": text}} if self.custom else {"function": {"arguments": text}}
-
-    def says_again(self, text: str) -> bool:
-        """Return whether a piece is the one before it once more (Q22)."""
-        return text == self.last_piece and len(text) >= _REPEATED_CHARS_MIN
+    def entry(self, text: str) -> dict[str, Any]:
+        """Return an entry of `tool_calls` with one more piece of arguments."""
+        return {"index": self.number, **call_members(custom=bool(self.custom), arguments=text)}
 
     def forget_seed(self) -> None:
         """Take the `{}` back: it was not an argument."""
         self.seed = self.bare = self.has_arguments = False
+        self.seed_dropped = True
         self.head = ""
         self.boundary = Boundary()
 
@@ -138,7 +99,7 @@ class Entry(NamedTuple):
     def of(path: Path, given: dict[str, Any]) -> "Entry":
         """Read the JSON object at `path`."""
         index, call_id = given.get("index"), given.get("id")
-        function, custom = said_in(given)
+        function, custom = function_of(given)
         fields: dict[str, Any] = {} if function is None else function
         name, arguments = fields.get("name"), fields.get("input" if custom else "arguments")
         if not isinstance(arguments, str):
@@ -173,26 +134,22 @@ class Entry(NamedTuple):
         """Return whether entry and call are both of a function or both of a custom tool; metadata may be of either."""
         return self.function is None or call.custom in (None, self.custom)
 
-    @property
-    def opens_value(self) -> bool:
-        """Whether its text could be the beginning of whole arguments."""
-        return self.text.lstrip()[:1] in ("{", "[")
-
 
 class Draft:
     """One chunk under repair. Its value stays as it came; changes are collected, at most one per member."""
 
     # fmt: off
     __slots__ = (
-        "_edits", "_payload", "_places", "after", "before", "envelope", "events", "failure", "finished", "first",
-        "flags", "n", "seeds", "touched", "value",
+        "_edits", "_envelope", "_places", "after", "before", "events", "failure", "finished", "first", "flags", "n",
+        "out", "seeds", "touched", "value",
     )
     # fmt: on
 
-    def __init__(self, n: int, value: dict[str, Any], envelope: Envelope, payload: bytes) -> None:
-        self.n = n
+    def __init__(self, value: dict[str, Any], envelope: Envelope, out: Out) -> None:
+        self.n = out.n
         self.value = value
-        self.envelope = envelope
+        #: The frame that carries it.
+        self.out = out
         #: Chunks of ours that go out before and after this one, with the names of their repairs.
         self.before: list[tuple[str, dict[str, Any]]] = []
         self.after: list[tuple[str, dict[str, Any]]] = []
@@ -210,7 +167,7 @@ class Draft:
         #: The last entry of this chunk for each call that it mentions.
         self.touched: dict[KnownCall, Entry] = {}
         self._edits: dict[tuple[Path, str | int], Edit] = {}
-        self._payload = payload
+        self._envelope = envelope
         self._places: Places | None = None
 
     @property
@@ -223,22 +180,22 @@ class Draft:
         """Whether more than edits of the chunk is due."""
         return bool(self.before or self.after or self.flags or self.failure)
 
+    def ours(self, choice: int, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+        """Return a chunk of ours for `before` or `after`."""
+        return chunk(self._envelope, choice, delta, finish)
+
     def set(self, repair: str, path: Path, key: str, value: Any) -> None:
         """Replace or insert a member."""
         self._edits[path, key] = Edit(repair, path, key, value)
 
-    def drop(self, repair: str, path: Path, key: str) -> None:
-        """Remove a member."""
+    def drop(self, repair: str, path: Path, key: str | int) -> None:
+        """Remove a member, or an element of the list at `path`."""
         self._edits[path, key] = Edit(repair, path, key, ABSENT)
-
-    def omit(self, repair: str, path: Path, place: int) -> None:
-        """Remove an element of the list at `path`."""
-        self._edits[path, place] = Edit(repair, path, place, ABSENT)
 
     def quote(self, repair: str, path: Path, key: str) -> None:
         """Replace a value by a string with its own JSON text: 12 by "12"."""
-        if self._payload:
-            self._places = self._places or Places(self._payload)
+        if self.out.payload:
+            self._places = self._places or Places(self.out.payload)
             text = self._places.text(path, key).decode()
         else:  # a chunk of ours
             value: Any = self.value
@@ -247,15 +204,11 @@ class Draft:
             text = dumps(value).decode()
         self.set(repair, path, key, text)
 
-    def keep(self, path: Path, key: str) -> None:
-        """Leave a member as it came after all."""
-        self._edits.pop((path, key), None)
-
     def say(self, entry: Entry, repair: str, key: str, text: str) -> None:
         """Set the name or the arguments of an entry of `tool_calls`."""
         if entry.function is None:
             self.set(repair, entry.path, entry.member, {key: text})
-        elif entry.function.get(key) == text:
-            self.keep((*entry.path, entry.member), key)
+        elif entry.function.get(key) == text:  # leave it as it came after all
+            self._edits.pop(((*entry.path, entry.member), key), None)
         else:
             self.set(repair, (*entry.path, entry.member), key, text)

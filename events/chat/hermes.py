@@ -1,14 +1,14 @@
-"""What hermes-agent sends beyond chat completions, trusted only on routes that are declared as one.
+"""Extensions of hermes-agent to chat completions, trusted only on routes that are declared as one.
 
-Its tools run on its own side, and `event: hermes.tool.progress` tells of them in a form that most clients fail on, as
-they take every `data` for a chunk (clients.md 3 and 7). So it becomes the frame that tells the life of any other call.
+Its tools run on its own side, and `event: hermes.tool.progress` reports them in a form that most clients fail on, as
+they take every `data` for a chunk (clients.md 3 and 7). So it becomes the frame that reports any other call.
 """
 
 import re
 from collections.abc import Container
 from typing import Any, Final
 
-from ..core.json_text import dumps, is_object
+from ..core.json_text import dumps
 from ..core.lifecycle import STATUS_ON_WIRE, State
 from ..core.limits import (
     CALL_ID_CHARS_MAX,
@@ -21,10 +21,10 @@ from ..core.limits import (
 )
 from ..core.model import ToolProgress
 from ..folds.wire import Wire
-from .errors import Failure, choices_of
-from .write import Envelope, chunk, short
+from .chunk import Envelope, chunk
+from .write import short
 
-__all__ = ["NOTE", "AgentTools", "Retold", "card_of", "ended_by_length", "failure_of_agent"]
+__all__ = ["NOTE", "AgentTools", "Retold", "card_of"]
 
 _STATUSES: Final = frozenset({"running", "completed", "failed"})
 #: Members of a chunk that mean something to clients, and those that we write.
@@ -54,12 +54,12 @@ class AgentTools:
     def event(self, n: int, value: dict[str, Any], wire: Wire, answered: Container[str]) -> ToolProgress | None:
         """Return what a progress frame means, if anything; `answered` are ids whose results this stream reports."""
         ran = wire.ran
-        given, name, status = (_text(value.get(key)) for key in ("toolCallId", "tool", "status"))
+        given, name, status = value.get("toolCallId"), value.get("tool"), value.get("status")
+        if not (isinstance(given, str) and given and isinstance(name, str) and name and status in _STATUSES):
+            return None
         known = ran.get(self._ids.get(given, ""))
         runs = known is not None and known.state is State.RUNNING
-        if not given or not name or status not in _STATUSES or runs is (status == "running"):
-            return None
-        if len(given) > CALL_ID_CHARS_MAX or len(name) > NAME_CHARS_MAX:
+        if runs is (status == "running") or len(given) > CALL_ID_CHARS_MAX or len(name) > NAME_CHARS_MAX:
             return None
         if known is not None and runs:
             return ToolProgress(n=n, id=known.id, name=known.name, status=status)
@@ -74,32 +74,12 @@ def card_of(value: dict[str, Any], event: ToolProgress, envelope: Envelope) -> d
     """Return the chunk for it, with an empty delta and with its other members, if a card can show them."""
     card = {**chunk(envelope, 0, {}), "tool": event.name, "toolCallId": event.id, "status": event.status}
     for key, member in value.items():
-        if key == "label" and isinstance(member, str) and short(member) != member:
-            card[key] = short(member)
-        elif key not in _OURS and len(dumps(member)) <= PREVIEW_BYTES_MAX and _shown(key, member):
-            card[key] = member
+        if key in _OURS or (key in ("label", "emoji") and not isinstance(member, str)):
+            continue
+        shown = short(member) if key == "label" else member
+        if len(dumps(shown)) <= PREVIEW_BYTES_MAX and not (key == "emoji" and len(member) > EMOJI_CHARS_MAX):
+            card[key] = shown
     return card
-
-
-def _shown(key: str, value: Any) -> bool:
-    """Return whether it is what its name says."""
-    if key in ("label", "emoji"):
-        return isinstance(value, str) and (key == "label" or len(value) <= EMOJI_CHARS_MAX)
-    return True
-
-
-def failure_of_agent(failure: Failure, value: dict[str, Any]) -> Failure:
-    """Add the agent's own account to its error: whether it was partial, and the code that the error lacks."""
-    account = value.get("hermes")
-    if not is_object(account):
-        return failure
-    code = _text(account.get("error_code")) or failure.code
-    return failure._replace(value={**failure.value, "hermes": account}, code=code)
-
-
-def ended_by_length(value: dict[str, Any]) -> bool:
-    """Return whether a chunk with an error on it says `length`: its answer ends there, and that is no failure."""
-    return any(is_object(choice) and choice.get("finish_reason") == "length" for choice in choices_of(value))
 
 
 class Retold:
@@ -131,7 +111,3 @@ class Retold:
             self._text = self._text[again:]
             self._places = []
         return bool(again)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -6,22 +6,33 @@ index), so one `Repair` follows one attempt. It never raises on upstream data.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ..core.json_text import ABSENT, as_object, is_list, is_object, parse
+from ..core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse
 from ..core.limits import CHUNKS_WAITING_MAX, UNDELIVERED_BYTES_MAX
 from ..core.model import Event, ForeignFrame, ResponseStarted, Terminator, UpstreamError, Usage
 from ..emission.dialect import Context, Step
 from ..emission.frames import Out
 from ..tape.record import Record
 from ..wire.sse import BOM, Frame, parse_block
-from . import read
+from .chunk import (
+    CHUNK,
+    DONE,
+    LEGACY_CALL,
+    PROGRESS_EVENT,
+    Envelope,
+    choices_of,
+    chunk,
+    counts_of,
+    events,
+    has,
+    says_content,
+)
 from .content import Choices
 from .draft import Draft
-from .errors import Failure, choices_of, chunks_of, delivers, error_of, failure_of, has_delta, has_message, news_of
-from .hermes import AgentTools, Retold, card_of, ended_by_length, failure_of_agent
-from .write import CHUNK, DONE, PROGRESS_EVENT, ChatWriter, Envelope, chunk
+from .hermes import AgentTools, Retold, card_of
+from .write import ChatWriter
 
 __all__ = ["Chat", "Repair"]
 
@@ -40,31 +51,15 @@ _UNFRAMED: Final = re.compile(rb'(?:^|[\r\n])[ \t]*(?:[{"]|data)')
 _LINE_OF_STREAM: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry|)(?::|\Z)")
 
 
-class _Frame(NamedTuple):
-    """A frame with its payload parsed, and how it is reported if it passes."""
+class _Failure(NamedTuple):
+    """The upstream's own error, in the one form that clients raise on."""
 
-    n: int
-    raw: bytes | None
-    payload: bytes
-    value: Any
-    #: The repair that rewrites the frame around its payload; empty if the frame is canonical.
-    repair: str = ""
-    event: bytes = b""
-
-    def out(self, value: Any, repair: str = "", *, payload: bytes | None = None) -> Out:
-        """Return the frame to send: as it came, or rewritten."""
-        if repair or payload is None:
-            return Out(self.n, value, came=self.raw, repair=repair)
-        raw = None if self.repair else self.raw
-        return Out(self.n, value, raw=raw, payload=payload, came=self.raw, repair=self.repair)
-
-
-class _Waiting(NamedTuple):
-    """A chunk that is repaired but for its `{}`, which may be a seed: the chunks after it decide (Q20)."""
-
-    draft: Draft
-    out: Out
-    size: int
+    #: An object with nothing but the error.
+    value: dict[str, Any]
+    message: str
+    code: str
+    #: Token counts that came with it.
+    usage: dict[str, Any] | None = None
 
 
 class Repair:
@@ -73,14 +68,14 @@ class Repair:
     def __init__(self, context: Context) -> None:
         settings, facts = context.settings, context.facts
         self._context = context
-        self._live = context.live
         self._ledger = context.ledger
         self._envelope = Envelope()
         self._choices = Choices(facts, settings, context.stream_id)
         self._agent = AgentTools(context.stream_id)
         self._retold = Retold()
         self._sent_once: dict[str, Any] = {}
-        self._waiting: list[_Waiting] = []
+        #: Chunks that are repaired but for a `{}`, which may be a seed: the chunks after it decide (Q20).
+        self._waiting: list[Draft] = []
         self._last_n = 0
         #: A chunk has gone out.
         self._started = False
@@ -89,7 +84,6 @@ class Repair:
         #: Some bytes of the frame under repair were not UTF-8.
         self._garbled = False
         self._hermes = settings.hermes
-        self._synthesise = settings.synthesise or not facts.stream
         #: The same chunk may mean something else when it comes again.
         self._unusual = settings.cumulative or settings.hermes
 
@@ -110,14 +104,13 @@ class Repair:
     def rest(self, n: int, data: bytes) -> list[Step]:
         """Read the bytes after the last frame: a last `[DONE]` counts (Q106), so does an unframed answer (Q93)."""
         self._last_n = n
+        steps = self.flush(n)
         payload = parse_block(data, first=True).payload
         if payload is not None and payload.strip(b" ") == _TERMINATOR:
-            return [*self.flush(n), Step(n, (Terminator(n=n),), Out(n, raw=DONE, repair="framing"))]
+            return [*steps, Step(n, (Terminator(n=n),), Out(n, raw=DONE, repair="framing"))]
         if failure := _error_field(data):
-            return [*self.flush(n), self._failure(n, failure, Out(n, failure.value, repair="error_field"))]
-        if _LINE_OF_STREAM.match(data):
-            return self.flush(n)
-        return [*self.flush(n), *self.body(n, data)]
+            return [*steps, *self._failed(n, failure, Out(n, failure.value, repair="error_field"))]
+        return steps if _LINE_OF_STREAM.match(data) else [*steps, *self.body(n, data)]
 
     def body(self, n: int, data: bytes) -> list[Step]:
         """Read a whole answer where a stream was due (Q93, Q96): an error, a completion, or neither."""
@@ -127,9 +120,10 @@ class Repair:
             return []  # the beginning of one: a cut like any other
         answer: dict[str, Any] = as_object(value)
         if answer.get("error"):
-            failure = failure_of(answer)
-            return [self._failure(n, failure, Out(n, failure.value, repair="unframed"))]
-        if self._choices.started or not self._synthesise or not any(map(has_message, choices_of(answer))):
+            failure = _failure_of(answer)
+            return self._failed(n, failure, Out(n, failure.value, repair="unframed"))
+        wanted = self._context.settings.synthesise or not self._context.facts.stream
+        if self._choices.started or not wanted or not any(has(choice, "message") for choice in choices_of(answer)):
             return [_foreign(n, "not_a_stream")]
         return [_foreign(n, "synthesised"), *self._synthesised(n, answer), *self.flush(n)]
 
@@ -139,22 +133,20 @@ class Repair:
 
     def supply(self, n: int) -> list[Step]:
         """Return the finishes that `[DONE]` came without, after whole content: clients loop or fail otherwise (Q37)."""
-        live = self._live
+        live = self._context.live
         steps: list[Step] = []
         for index in live.unfinished if live.said_whole else ():
             live.flags["no_finish"] = None
             calls = live.choice(index).calls
-            reason = "stop" if not calls else "function_call" if list(calls) == [read.LEGACY_CALL] else "tool_calls"
-            envelope = self._own_envelope()
-            steps.append(self._ours(n, "finish_supplied", chunk(envelope, index, {}, reason)))
+            reason = "stop" if not calls else "function_call" if list(calls) == [LEGACY_CALL] else "tool_calls"
+            steps.append(self._ours(n, "finish_supplied", chunk(self._own_envelope(), index, {}, reason)))
         return steps
 
     # -- the frame ----------------------------------------------------------------------------------------------------
 
     def _without_payload(self, n: int, frame: Frame) -> list[Step]:
         if failure := _error_field(frame.raw):
-            out = Out(n, failure.value, came=frame.raw, repair="error_field")
-            return [*self._held_text(n), self._failure(n, failure, out)]
+            return self._failed(n, failure, Out(n, failure.value, came=frame.raw, repair="error_field"))
         if _SILENT_BLOCK.fullmatch(frame.raw):
             self._withheld(n, frame, "comment")
             return []
@@ -168,8 +160,8 @@ class Repair:
     def _payload(self, n: int, frame: Frame, payload: bytes, value: Any) -> list[Step]:
         repair = ""
         if payload.strip(b" ") == _TERMINATOR:
-            repair = "" if frame.raw == DONE else "framing"
-            done = Out(n, raw=frame.raw if not repair else DONE, came=frame.raw, repair=repair)
+            canonical = frame.raw == DONE
+            done = Out(n, raw=frame.raw if canonical else DONE, came=frame.raw, repair="" if canonical else "framing")
             return [*self._held_text(n), Step(n, (Terminator(n=n),), done)]
         if self._hermes and frame.event == PROGRESS_EVENT and is_object(value):
             self._retold.turn()
@@ -183,12 +175,12 @@ class Repair:
             repair = "framing"
         if repair:
             payload = payload.replace(b"\n", b" ")  # between tokens: inside a string it would not be JSON
-        given = _Frame(n, frame.raw, payload, value, repair, frame.event)
         if is_object(value) and not frame.event.startswith(b"hermes."):  # trusted on its own routes only
-            return self._object(given, value)
+            raw = None if repair else frame.raw
+            return self._object(Out(n, value, raw=raw, payload=payload, came=frame.raw, repair=repair), frame)
         if frame.event == b"error":  # Q90, in words
-            failure = failure_of({"error": value if isinstance(value, str) else payload.decode()})
-            return [*self._held_text(n), self._failure(n, failure, given.out(failure.value, "error_shape"))]
+            failure = _failure_of({"error": value if isinstance(value, str) else payload.decode()})
+            return self._failed(n, failure, Out(n, failure.value, came=frame.raw, repair="error_shape"))
         if value is not ABSENT:
             self._withheld(n, frame, "foreign")
             return [_foreign(n, "foreign")]
@@ -198,108 +190,92 @@ class Repair:
         self._withheld(n, frame, "not_json")
         return [_foreign(n, "not_json", self._choices.damaged(n, payload))]
 
-    def _object(self, frame: _Frame, value: dict[str, Any]) -> list[Step]:
-        n = frame.n
+    def _object(self, out: Out, frame: Frame) -> list[Step]:
+        n, value = out.n, out.value
         given: Any = value.get("choices", ABSENT)
         choices = choices_of(value)
         usable = is_list(given) and (not given or any(map(is_object, choices)))
-        failure = error_of(value, frame.event, usable=usable)
-        if failure is not None and self._hermes:
-            if ended_by_length(value):
-                return self._length(frame, value)
-            failure = failure_of_agent(failure, value)
+        failure = _error_of(value, frame.event, usable=usable)
         if failure is not None:
-            return self._failed_chunk(frame, value, failure, choices if usable else [])
-        if not any(map(has_delta, choices)) and any(map(has_message, choices)):
-            self._ledger.frame(n, "whole_object", frame.raw, None)
-            return self._news(n, value) if self._said else self._synthesised(n, value)
-        usage = value.get("usage")
-        counts = is_object(usage) and bool(usage)
+            return self._failed_chunk(out, failure, choices if usable else [])
+        if any(has(choice, "message") for choice in choices) and not any(has(choice, "delta") for choice in choices):
+            self._withheld(n, frame, "whole_object")
+            if not self._said:
+                return self._synthesised(n, value)
+            return self._instead(n, "whole_object", _news_of(value, self._choices.unfinished))
+        counts = counts_of(value)
         listed = not (given is None or (given is ABSENT and counts))  # Q48
         if not usable and listed:
-            self._ledger.frame(n, "foreign", frame.raw, None)
-            lost = self._choices.damaged(n, frame.payload) if is_object(given) else ()  # else it is another protocol's
+            self._withheld(n, frame, "foreign")
+            # A chunk of another protocol has no object under `choices`.
+            lost = self._choices.damaged(n, out.payload or b"") if is_object(given) else ()
             return [_foreign(n, "foreign", lost)]
         if not choices and not counts:
-            self._ledger.frame(n, "choiceless", frame.raw, None)  # Azure's filter results come first (Q46)
+            self._withheld(n, frame, "choiceless")  # Azure's filter results come first (Q46)
             return []
-        draft = self._draft(n, value if listed else {**value, "choices": list[Any]()}, frame.payload)
+        draft = Draft(value if listed else {**value, "choices": list[Any]()}, self._envelope, out)
         if not listed:
             draft.set("choices_null", (), "choices", list[Any]())
-        return self._chunk(draft, frame.out(value, payload=frame.payload))
+        return self._chunk(draft)
 
-    def _draft(self, n: int, value: dict[str, Any], payload: bytes) -> Draft:
-        return Draft(n, value, self._envelope, payload)
-
-    def _chunk(self, draft: Draft, out: Out) -> list[Step]:
+    def _chunk(self, draft: Draft) -> list[Step]:
         choices: list[Any] = draft.value["choices"]
         self._repair_envelope(draft)
         self._choices.repair(draft)
-        says = any(map(delivers, choices))
+        says = (bool(self._waiting) or not self._said) and _delivers(choices)
         self._said = self._said or says
         if self._garbled:
             self._choices.garbled(draft)
         if self._hermes:
             self._look_for_retries(draft)
         undecided = not (draft.finished or draft.failure) and (bool(draft.seeds) or (bool(self._waiting) and not says))
-        if undecided:
-            size = len(out.payload or b"")
-            full = len(self._waiting) == CHUNKS_WAITING_MAX
-            if not full and sum(one.size for one in self._waiting) + size <= UNDELIVERED_BYTES_MAX:
-                self._waiting.append(_Waiting(draft, out, size))
+        if undecided and len(self._waiting) < CHUNKS_WAITING_MAX:
+            waiting_bytes = sum(len(one.out.payload or b"") for one in (*self._waiting, draft))
+            if waiting_bytes <= UNDELIVERED_BYTES_MAX:
+                self._waiting.append(draft)
                 return []
-        if self._waiting:
-            return [*self._release(), *self._released(draft, out)]
-        return self._released(draft, out)
+        return [*self._release(), *self._settled(draft)]
 
     def _look_for_retries(self, draft: Draft) -> None:
         """Note text that comes again; it is not changed, because a text may well repeat itself."""
-        for choice in filter(has_delta, draft.value["choices"]):
-            text = choice["delta"].get("content")
+        for choice in draft.value["choices"]:
+            text = choice["delta"].get("content") if has(choice, "delta") else None
             if isinstance(text, str) and self._retold.says_again(text):
                 draft.flags.append("text_repeated")
                 draft.events.append(ForeignFrame(n=draft.n, why="text_repeated"))
 
     def _release(self) -> list[Step]:
         waiting, self._waiting = self._waiting, []
-        return [step for one in waiting for step in self._released(one.draft, one.out)]
+        return [step for draft in waiting for step in self._settled(draft)]
 
-    def _released(self, draft: Draft, out: Out) -> list[Step]:
+    def _settled(self, draft: Draft) -> list[Step]:
         """Return the steps of a chunk, and those of our own frames around it."""
         n = draft.n
         for settle in draft.seeds:
             settle()
         plain = not self._unusual and self._choices.plain(draft)
-        if plain or not draft.changed:
-            out.edit(draft.edits)
-            return [self._step(out, draft.events, plain=plain)]
         for flag in draft.flags:
             self._ledger.noted(n, flag)
-        out.edit(draft.edits)
+        draft.out.edit(draft.edits)
         steps = [self._ours(n, *ours) for ours in draft.before]
-        steps.append(self._step(out, draft.events))
+        steps.append(self._step(draft.out, draft.events, plain=plain))
         steps += [self._ours(n, *ours) for ours in draft.after]
         if draft.failure:
             message = f"the upstream ended the answer with finish_reason {draft.failure!r}"
-            failure = Failure(
-                {"error": {"message": message, "type": "upstream_error", "code": "finish_error"}},
-                message,
-                "finish_error",
-            )
-            out = Out(n, failure.value, repair="finish_failure")
-            steps += [*self._held_text(n), self._failure(n, failure, out)]
+            failure = _failure_of({"error": {"message": message, "type": "upstream_error", "code": "finish_error"}})
+            steps += self._failed(n, failure, Out(n, failure.value, repair="finish_failure"))
         return steps
 
-    def _step(self, out: Out, extra: Iterable[Event] = (), *, plain: bool = False) -> Step:
+    def _step(self, out: Out, extra: Sequence[Event] = (), *, plain: bool = False) -> Step:
         """Return the step of a canonical chunk."""
         value = out.value
-        events = [*extra, *read.events(value, out.n)]
+        found = [*extra, *events(value, out.n)]
         if not self._started:
             self._started = True
-            events.insert(0, ResponseStarted(n=out.n, id=value["id"], model=value.get("model", "")))
+            found.insert(0, ResponseStarted(n=out.n, id=value["id"], model=value.get("model", "")))
         choices = [choice["index"] for choice in value["choices"]]
-        content = any(choice.get("finish_reason") or read.says_content(choice["delta"]) for choice in value["choices"])
-        return Step(out.n, events, out, content, choices, plain)
+        content = any(choice.get("finish_reason") or says_content(choice["delta"]) for choice in value["choices"])
+        return Step(out.n, found, out, content, choices, plain)
 
     def _ours(self, n: int, repair: str, value: dict[str, Any]) -> Step:
         return self._step(Out(n, value, repair=repair))
@@ -309,23 +285,20 @@ class Repair:
         return [self._ours(n, "think", value) for value in self._choices.held(self._envelope)]
 
     def _repair_envelope(self, draft: Draft) -> None:
-        value, envelope = draft.value, self._envelope
-        given = value.get("id")
-        if not envelope.id:
-            envelope.id = given if isinstance(given, str) and given else f"chatcmpl-{self._context.stream_id}"
-        if given != envelope.id:
-            draft.set("id", (), "id", envelope.id)  # Q53
+        value, ours, context = draft.value, self._envelope, self._context
+        given, created, model = value.get("id"), value.get("created", 0), value.get("model", "")
+        ours.id = ours.id or (given if isinstance(given, str) else "") or f"chatcmpl-{context.stream_id}"
+        ours.created = ours.created or _integer(created)
+        # Until one comes, the one that was asked for.
+        ours.model = ours.model or (model if isinstance(model, str) else "") or context.facts.model
+        if given != ours.id:
+            draft.set("id", (), "id", ours.id)  # Q53
         if value.get("object") != CHUNK:
             draft.set("object", (), "object", CHUNK)  # Q52
-        given = value.get("created", 0)  # Q54, Q57: one integer, the first that is not zero
-        envelope.created = envelope.created or _integer(given)
-        if given != envelope.created or type(given) is not int:
-            draft.set("created", (), "created", envelope.created)
-        given = value.get("model", "")  # Q55: the first that is not empty; until then the one that was asked for
-        if not envelope.model:
-            envelope.model = given if isinstance(given, str) and given else self._context.facts.model
-        if given != envelope.model:
-            draft.set("model", (), "model", envelope.model)
+        if created != ours.created or type(created) is not int:
+            draft.set("created", (), "created", ours.created)  # Q54, Q57
+        if model != ours.model:
+            draft.set("model", (), "model", ours.model)  # Q55
         for key in _SENT_ONCE:
             if key in value:
                 if key in self._sent_once and self._sent_once[key] == value[key]:
@@ -346,12 +319,11 @@ class Repair:
     def _withheld(self, n: int, frame: Frame, repair: str) -> None:
         self._ledger.frame(n, repair, frame.raw, None)
 
-    # -- tools of an agent --------------------------------------------------------------------------------------------
-
     def _progress(self, n: int, frame: Frame, value: dict[str, Any]) -> Step:
         """Read a frame about a tool that the upstream runs itself: what it did cannot be undone by another attempt."""
-        event = None if self._live.finished else self._agent.event(n, value, self._live, self._context.answered)
-        if event is None or not self._context.settings.tool_events or event.name.startswith("_"):
+        live, context = self._context.live, self._context
+        event = None if live.finished else self._agent.event(n, value, live, context.answered)
+        if event is None or not context.settings.tool_events or event.name.startswith("_"):
             self._withheld(n, frame, "progress_withheld")
             return Step(n, () if event is None else (event,), delivers=event is not None)
         self._envelope = self._own_envelope()
@@ -359,47 +331,47 @@ class Repair:
         out = Out(n, card, came=frame.raw, repair="progress", event=PROGRESS_EVENT)
         return Step(n, (event,), out, delivers=True)
 
-    def _length(self, frame: _Frame, value: dict[str, Any]) -> list[Step]:
-        """Read the end of an agent's answer by length, with an error that would make every SDK raise."""
-        draft = self._draft(frame.n, value, frame.payload)
-        draft.drop("length_error", (), "error")
-        draft.events.append(ForeignFrame(n=frame.n, why="output_truncated"))
-        return self._chunk(draft, frame.out(value, payload=frame.payload))
-
     # -- errors and whole answers -------------------------------------------------------------------------------------
 
-    def _failure(self, n: int, failure: Failure, out: Out) -> Step:
-        events: list[Event] = [] if failure.usage is None else [Usage(n=n, counts=failure.usage)]
-        events.append(UpstreamError(n=n, message=failure.message, code=failure.code))
+    def _failed(self, n: int, failure: _Failure, out: Out) -> list[Step]:
+        found: list[Event] = [] if failure.usage is None else [Usage(n=n, counts=failure.usage)]
+        found.append(UpstreamError(n=n, message=failure.message, code=failure.code))
         # An agent has tried again itself; on an HTTP error LangChain.js would too, seven times.
-        return Step(n, events, out, delivers=self._hermes)
+        return [*self._held_text(n), Step(n, found, out, delivers=self._hermes)]
 
-    def _failed_chunk(self, frame: _Frame, value: dict[str, Any], failure: Failure, choices: list[Any]) -> list[Step]:
+    def _failed_chunk(self, out: Out, failure: _Failure, choices: list[Any]) -> list[Step]:
         """Read an error that comes with a chunk (Q89, hermes): what the chunk delivers goes out first."""
-        n = frame.n
-        if not any(map(delivers, choices)):
-            same = failure.value == value
-            out = frame.out(value, payload=frame.payload) if same else frame.out(failure.value, "error_shape")
-            return [*self._held_text(n), self._failure(n, failure, out)]
+        n, value = out.n, out.value
+        if self._hermes:
+            account = value.get("hermes")
+            if any(is_object(choice) and choice.get("finish_reason") == "length" for choice in choices_of(value)):
+                # The end of an agent's answer by length, with an error that would make every SDK raise.
+                draft = Draft(value, self._envelope, out)
+                draft.drop("length_error", (), "error")
+                draft.events.append(ForeignFrame(n=n, why="output_truncated"))
+                return self._chunk(draft)
+            if is_object(account):  # whether it was partial, and the code that the error lacks
+                code = account.get("error_code")
+                code = code if isinstance(code, str) and code else failure.code
+                failure = failure._replace(value={**failure.value, "hermes": account}, code=code)
+        if not _delivers(choices):
+            if failure.value != value:
+                out = Out(n, failure.value, came=out.came, repair="error_shape")
+            return self._failed(n, failure, out)
         open_ended = [
             {**choice, "finish_reason": None, "finishReason": None} if is_object(choice) else choice
             for choice in choices
         ]
-        draft = self._draft(n, {**value, "choices": open_ended}, frame.payload)
+        draft = Draft({**value, "choices": open_ended}, self._envelope, out)
         if "error" in value:
             draft.drop("error_apart", (), "error")
         for place, choice in enumerate(choices):
             if is_object(choice) and choice.get("finish_reason", "") is not None:
                 draft.set("error_apart", ("choices", place), "finish_reason", None)
-        steps = self._chunk(draft, frame.out(value, payload=frame.payload))
-        out = Out(n, failure.value, repair="error_apart")
-        return [*steps, *self._held_text(n), self._failure(n, failure, out)]
-
-    def _news(self, n: int, value: dict[str, Any]) -> list[Step]:
-        return self._instead(n, "whole_object", news_of(value, self._choices.unfinished))
+        return [*self._chunk(draft), *self._failed(n, failure, Out(n, failure.value, repair="error_apart"))]
 
     def _synthesised(self, n: int, answer: dict[str, Any]) -> list[Step]:
-        return self._instead(n, "synthesised", chunks_of(answer, one=self._context.facts.choices == 1))
+        return self._instead(n, "synthesised", _chunks_of(answer, one=self._context.facts.choices == 1))
 
     def _instead(self, n: int, repair: str, chunks: list[dict[str, Any]]) -> list[Step]:
         """Return chunks of ours in place of what came, repaired like any other."""
@@ -407,7 +379,7 @@ class Repair:
         for members in chunks:
             value = {**self._envelope.members(), **members}
             # A whole answer has no seeds to wait for.
-            steps += [*self._chunk(self._draft(n, value, b""), Out(n, value, repair=repair)), *self._release()]
+            steps += [*self._chunk(Draft(value, self._envelope, Out(n, value, repair=repair))), *self._release()]
         return steps
 
 
@@ -428,11 +400,9 @@ def _foreign(n: int, why: str, lost: Iterable[Event] = ()) -> Step:
     return Step(n, [ForeignFrame(n=n, why=why), *lost])
 
 
-def _error_field(raw: bytes) -> Failure | None:
-    """Return an error in an SSE field of that name (Q92)."""
-    field = _ERROR_FIELD.search(raw)
-    value = parse(field[1]) if field else None
-    return failure_of({"error": value}) if is_object(value) else None
+def _delivers(choices: list[Any]) -> bool:
+    """Return whether a chunk with these choices says anything beyond roles."""
+    return any(has(choice, "delta") and says_content(choice["delta"]) for choice in choices)
 
 
 def _integer(given: Any) -> int:
@@ -441,3 +411,72 @@ def _integer(given: Any) -> int:
         return 0 if isinstance(given, bool) else int(given if isinstance(given, int) else float(given))
     except (TypeError, ValueError, OverflowError):
         return 0
+
+
+def _error_field(raw: bytes) -> _Failure | None:
+    """Return an error in an SSE field of that name (Q92)."""
+    field = _ERROR_FIELD.search(raw)
+    value = parse(field[1]) if field else None
+    return _failure_of({"error": value}) if is_object(value) else None
+
+
+def _error_of(value: dict[str, Any], event: bytes, *, usable: bool) -> _Failure | None:
+    """Return the error in a frame, in any of its places; `usable` means that the frame has choices."""
+    status: Any = value.get("base_resp")
+    if is_object(status) and status.get("status_code", 0) not in (0, "0", "", None):  # Q65
+        message = str(status.get("status_msg") or "the upstream failed")
+        return _failure_of({"error": {"message": message, "type": "upstream_error", "code": status["status_code"]}})
+    if value.get("error"):
+        return _failure_of(value)
+    if event == b"error" and not usable:  # Q90 without the wrapping object
+        return _failure_of({"error": value})
+    return None
+
+
+def _failure_of(value: dict[str, Any]) -> _Failure:
+    """Return the error object alone and whole: its extra members have their users (`failed_generation`)."""
+    given: Any = value["error"]
+    if not is_object(given):
+        message = given if isinstance(given, str) else dumps(given).decode()
+        given = {"message": message, "type": "upstream_error", "code": None}
+    code = given.get("code") or given.get("type") or ""
+    return _Failure({"error": given}, str(given.get("message") or ""), str(code), counts_of(value))
+
+
+def _news_of(answer: dict[str, Any], unfinished: list[int]) -> list[dict[str, Any]]:
+    """Return the news in a whole message that repeats its stream at the end (Q60).
+
+    These are its usage, finishes not yet given, and what it says of calls, which the stream may have left out.
+    """
+    finishes: list[dict[str, Any]] = []
+    for choice in choices_of(answer):
+        if is_object(choice) and choice.get("index") in unfinished and choice.get("finish_reason"):
+            calls = as_object(choice.get("message")).get("tool_calls")
+            message = {"message": {"tool_calls": calls}} if is_list(calls) and calls else {}
+            news = {"index": choice["index"], "delta": {}, **message, "finish_reason": choice["finish_reason"]}
+            finishes.append(news)
+    return [*([{"choices": finishes}] if finishes else []), *_usage_of(answer)]
+
+
+def _chunks_of(answer: dict[str, Any], *, one: bool) -> list[dict[str, Any]]:
+    """Return a stream made from a whole answer: each message is one delta, as it is."""
+    given = [choice for choice in choices_of(answer) if has(choice, "message")]
+    others = [choice for choice in given[1:] if choice["message"].get("tool_calls")]
+    if one and others and not given[0]["message"].get("tool_calls"):  # Q27: its text and its calls come as two choices
+        calls = [call for choice in others for call in as_list(choice["message"]["tool_calls"])]
+        given = [{**others[0], "index": 0, "message": {**given[0]["message"], "tool_calls": calls}}]
+    deltas: list[dict[str, Any]] = [
+        {key: part for key, part in choice.items() if key != "message"}
+        | {"delta": choice["message"], "finish_reason": None}
+        for choice in given
+    ]
+    finishes = [
+        {"index": choice.get("index"), "delta": {}, "finish_reason": choice.get("finish_reason")} for choice in given
+    ]
+    rest = {key: part for key, part in answer.items() if key != "usage"}
+    return [{**rest, "object": CHUNK, "choices": deltas}, {"choices": finishes}, *_usage_of(answer)]
+
+
+def _usage_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    counts = counts_of(answer)
+    return [{"choices": [], "usage": counts}] if counts else []

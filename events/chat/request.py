@@ -1,43 +1,249 @@
-"""What emission must know of a chat completions request, found in its body."""
+"""What a chat completions request contains: its facts, new tool results, and marks that do not belong in a history.
 
-from typing import Any
+Nothing here raises on a body of any shape.
+"""
 
-from ..core.json_text import as_list, as_object, is_object
+import re
+from bisect import bisect
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from ..core.json_text import as_list, as_object, dumps, is_object
+from ..core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from ..core.settings import Facts
+from ..core.splice import Action, Edit, Op, locate
+from .chunk import function_of
+from .hermes import NOTE
+from .write import WARNING, preview
 
-__all__ = ["facts", "said_in"]
+__all__ = ["LEGACY_ID", "Marks", "Result", "Results", "facts", "find_marks", "remove_marks", "results_in"]
+
+#: A legacy `function_call` has no id; the one of the first choice gets this, and clients send no other back.
+LEGACY_ID = "function_call_0"
 
 
 def facts(body: Any) -> Facts:
-    """Return the facts of a request of any shape."""
+    """Return what emission must know of a request."""
     request: dict[str, Any] = as_object(body)
-    options: Any = request.get("stream_options")
     model, choices = request.get("model"), request.get("n")
-    tools, functions = request.get("tools"), request.get("functions")
+    tools = [*as_list(request.get("tools")), *as_list(request.get("functions"))]
     return Facts(
         stream=request.get("stream") is True,
-        usage=is_object(options) and options.get("include_usage") is True,
+        usage=as_object(request.get("stream_options")).get("include_usage") is True,
         model=model if isinstance(model, str) else "",
         choices=1 if choices is None else choices if type(choices) is int else None,
-        tools=frozenset(name for tool in (*as_list(tools), *as_list(functions)) if (name := _tool_name(tool))),
+        tools=frozenset(name for tool in tools if (name := _tool_name(as_object(tool)))),
     )
 
 
-def _tool_name(tool: Any) -> str:
+def _tool_name(tool: dict[str, Any]) -> str:
     """Return the name inside the member that the tool's type names or, of a legacy function, in the tool itself."""
-    given: dict[str, Any] = as_object(tool)
-    inner: Any = given.get("function") or given.get("custom")
-    name = (inner if is_object(inner) else given).get("name")
+    inner: Any = tool.get("function") or tool.get("custom")
+    name = (inner if is_object(inner) else tool).get("name")
     return name if isinstance(name, str) else ""
 
 
-def said_in(entry: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
-    """Return the member of an entry of `tool_calls` with its name and arguments, and whether the tool is a custom one.
+# -- tool results -----------------------------------------------------------------------------------------------------
 
-    Gateways may write both members, one of them empty; then the type tells, or which of them says something.
+
+class Result(NamedTuple):
+    """One result. An orphan answers no call of the last assistant message, and has no name and no arguments."""
+
+    id: str
+    name: str
+    #: A preview, as long as a lifecycle frame may show.
+    output: str
+    #: The chat protocol has no word for this; some clients send `is_error` all the same.
+    failed: bool = False
+    orphan: bool = False
+    #: The arguments of the call, as the history repeats them.
+    arguments: str = ""
+
+
+class Results(NamedTuple):
+    """The results of one request, in the order of its messages, each id once."""
+
+    results: list[Result]
+    #: How many messages precede the assistant message that they answer.
+    after: int
+    #: Results beyond those that are kept.
+    more: int
+
+
+def results_in(body: Any) -> Results | None:
+    """Return the tool results after the last assistant message, or None if there are none.
+
+    The history before that message is not read: a request that repeats every earlier result brings only the new ones,
+    ids that a provider reuses each turn meet no other turn, and a retry brings what the first request brought.
     """
-    function, custom, is_custom = entry.get("function"), entry.get("custom"), entry.get("type") == "custom"
-    says = is_object(function) and bool(function.get("name") or function.get("arguments"))
-    if is_object(custom) and (is_custom or not says):
-        return custom, True
-    return (function, False) if is_object(function) else (None, is_custom)
+    messages: list[Any] = as_list(as_object(body).get("messages"))
+    answers: list[dict[str, Any]] = []
+    at = len(messages) - 1
+    while at >= 0 and (message := as_object(messages[at])).get("role") != "assistant":
+        if message.get("role") in ("tool", "function"):
+            answers.append(message)
+        at -= 1
+    if not answers:
+        return None
+    calls = _calls(as_object(messages[at]) if at >= 0 else {})
+    found: dict[str, Result] = {}
+    more = 0
+    for message in reversed(answers):
+        result = _result(message, calls)
+        if result.id not in found and len(found) == RESULTS_MAX:
+            more += 1
+        else:
+            found.setdefault(result.id, result)
+    return Results(list(found.values()), max(0, at), more)
+
+
+def _calls(message: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return name and arguments of each call by its id; of two with one id the first."""
+    entries = [(entry.get("id"), function_of(entry)[0]) for entry in map(as_object, as_list(message.get("tool_calls")))]
+    if legacy := as_object(message.get("function_call")):
+        entries.append((LEGACY_ID, legacy))
+    calls: dict[str, tuple[str, str]] = {}
+    for call_id, function in entries:
+        said = function or {}
+        name, arguments = said.get("name"), said.get("arguments", said.get("input"))
+        if isinstance(call_id, str) and call_id:
+            said_name = name if isinstance(name, str) else ""
+            calls.setdefault(call_id, (said_name, arguments if isinstance(arguments, str) else ""))
+    return calls
+
+
+def _result(message: dict[str, Any], calls: dict[str, tuple[str, str]]) -> Result:
+    given: Any = message.get("tool_call_id")
+    call_id = given if isinstance(given, str) else ""
+    if message.get("role") == "function":  # which names the function instead
+        legacy = calls.get(LEGACY_ID)
+        call_id = LEGACY_ID if legacy is not None and legacy[0] == message.get("name") else ""
+    name, arguments = calls.get(call_id, ("", ""))
+    content: Any = message.get("content")
+    parts: list[Any] = [{"text": content}] if isinstance(content, str) else as_list(content)
+    text = ""
+    for part in parts:
+        piece = part if isinstance(part, str) else as_object(part).get("text")
+        if isinstance(piece, str) and len(text) < PREVIEW_BYTES_MAX:
+            text += piece[:PREVIEW_BYTES_MAX]
+    failed = any(as_object(part).get("is_error") is True for part in (message, *parts))
+    return Result(call_id, name, preview(text), failed, orphan=call_id not in calls, arguments=arguments)
+
+
+# -- marks in a history -----------------------------------------------------------------------------------------------
+#
+# Clients keep what they were shown and send it again, and a model that reads `` `💻 ls -la` `` in its own words begins
+# to write it instead of calling a tool (hermes issue 6972). A mark must look exactly as it was written; in doubt it is
+# the model's own: a quotation that is left does less harm than one that is cut out of what was said.
+
+#: Those of hermes' tools, and the one of all others, until its pull 7500 (11 April 2026). A skin of one's own may have
+#: had more, which stay. What people put before a label or a button (🚀 🐛 ✨ ✓ ⚠) is mostly none of them.
+_PICTURES: Final = "⌨⏰◀⚙⚡✍❓🌐🎨🏠🐍👁👆💻📄📋📖📚📜📝📨📸🔀🔊🔍🔎🔧🔮🖥🖼🚪🧠🧪"
+#: What hermes wrote on a line of its own: the picture and the tool's main argument, or its name. A
+#: backtick in the argument makes it look like a sentence with code in it; then it stays.
+_LINE: Final = f"`[{_PICTURES}]\ufe0f? [^`\r\n]+`"
+_MARKER: Final = re.compile(f"^{_LINE}\r?$\n?", re.MULTILINE)
+#: A blank line is between any two, as each brought its own line breaks.
+_MARKERS: Final = re.compile(f"{_LINE}(?:(?:\r?\n){{2,}}{_LINE})*(?:\r?\n)?")
+#: Lines of code with nothing but blanks between them. Labels and buttons look the same: one line that is not a marker
+#: means that none of them is.
+_CODE: Final = re.compile("^[ \t]*`[^`\r\n]+`[ \t]*(?:\r?\n[ \t\r\n]*`[^`\r\n]+`[ \t]*)*\r?$\n?", re.MULTILINE)
+#: Code that is shown is not a marker. CommonMark 4.5: a block ends with a line of no fewer of the same characters.
+_FENCED: Final = re.compile(
+    "^ {0,3}(?:(`{3,}+)[^`\n]*+|(~{3,}+)[^\n]*+)\n(?:[^\n]*\n)*?(?: {0,3}(?:\\1`*|\\2~*)[ \t]*\r?$|[^\n]*\\Z)",
+    re.MULTILINE,
+)
+#: What may follow a warning: the end of its line, or of the text.
+_LINE_END: Final = re.compile("\r?$", re.MULTILINE)
+_TEXT_END: Final = re.compile("\\s*\\Z")
+#: What precedes a quotation on its line.
+_QUOTES: Final = ('"', "'", "`", "“", "\u2018", "„", "«", "(", "[", ">", "-", "*", "#", "|")
+#: Bytes of every body with a mark: a backtick before a picture, or the sign of a warning, as UTF-8 or in JSON's escapes
+#: (.NET escapes backticks too).
+_TRACES: Final = (b"`\\u", b"\\u26", b"\\u0060", b"`\xf0", b"`\xe2", b"\xe2\x9a\xa0")
+
+
+class Marks(NamedTuple):
+    """Progress markers and our own warnings in one piece of an assistant's text."""
+
+    #: Its place in the body.
+    path: tuple[str | int, ...]
+    key: str
+    markers: int
+    warnings: int
+    #: The text without them.
+    rest: str
+    #: Whether they can be removed: providers refuse an assistant message that says nothing.
+    repairable: bool
+    #: No text is left, and the message has other content.
+    empty: bool = False
+
+
+def find_marks(body: bytes, value: Any) -> list[Marks]:
+    """Return the marks in every assistant message of a request; `value` is the body parsed."""
+    if not any(trace in body for trace in _TRACES):
+        return []
+    messages = enumerate(as_list(as_object(value).get("messages")))
+    return [marks for number, message in messages for marks in _in_message(number, as_object(message))]
+
+
+def remove_marks(body: bytes, found: Sequence[Marks]) -> list[Edit]:
+    """Return the edits that remove them from the body."""
+    return locate(body, [_op(marks) for marks in found if marks.repairable])
+
+
+def _op(marks: Marks) -> Op:
+    if marks.empty and marks.key == "text":
+        return Op("history", marks.path, Action.OMIT)
+    return Op("history", marks.path, Action.SET, marks.key, b"null" if marks.empty else dumps(marks.rest))
+
+
+def _in_message(number: int, message: dict[str, Any]) -> list[Marks]:
+    if message.get("role") != "assistant":
+        return []
+    content: Any = message.get("content")
+    if isinstance(content, str):
+        found = _in_text(("messages", number), "content", content)
+        remains = bool(message.get("tool_calls"))
+    else:
+        found = list[Marks]()
+        for place, part in enumerate(as_list(content)):
+            if isinstance(text := as_object(part).get("text"), str):
+                found += _in_text(("messages", number, "content", place), "text", text)
+        remains = len(as_list(content)) > sum(not marks.rest for marks in found)
+    return [marks._replace(repairable=bool(marks.rest) or remains, empty=not marks.rest) for marks in found]
+
+
+def _in_text(path: tuple[str | int, ...], key: str, text: str) -> list[Marks]:
+    lines = (code.span() for code in _CODE.finditer(text) if _MARKERS.fullmatch(code[0]))
+    markers = [line.span() for begin, end in lines for line in _MARKER.finditer(text, begin, end)]
+    warnings = [found.span() for found in WARNING.finditer(text) if _is_paragraph(text, found) or _is_last(text, found)]
+    warnings += [found.span() for found in NOTE.finditer(text) if _is_paragraph(text, found)]
+    fences = [edge for block in _FENCED.finditer(text) for edge in block.span()]
+    markers, warnings = ([span for span in spans if not bisect(fences, span[0]) % 2] for spans in (markers, warnings))
+    gone = sorted([*markers, *warnings])
+    if not gone:
+        return []
+    kept = [text[end:begin] for (_, end), (begin, _) in pairwise([(0, 0), *gone, (len(text), len(text))])]
+    if not kept[0].strip():  # the line ends that were written around a marker go with it
+        first = next((place for place, piece in enumerate(kept) if piece.strip()), 0)
+        kept = ["", kept[first].lstrip("\r\n"), *kept[first + 1 :]]
+    rest = kept[0]
+    for piece in kept[1:]:
+        between = rest.endswith("\n\n") and piece.startswith("\n\n")  # a paragraph of its own was there
+        rest += piece[2:] if between else piece
+    if not kept[-1].strip():
+        rest = rest.rstrip()
+    return [Marks(path, key, len(markers), len(warnings), rest if rest.strip() else "", repairable=False)]
+
+
+def _is_paragraph(text: str, found: re.Match[str]) -> bool:
+    """Return whether it is written as we and hermes write it: after a blank line or first, and up to its line end."""
+    before = text[max(found.start() - 3, 0) : found.start()]
+    return (not before or before.endswith(("\n\n", "\n\r\n"))) and _LINE_END.match(text, found.end()) is not None
+
+
+def _is_last(text: str, found: re.Match[str]) -> bool:
+    """Return whether it is written as we did before there was a blank line: last in the text, and not quoted."""
+    return _TEXT_END.match(text, found.end()) is not None and not text[: found.start()].rstrip(" ").endswith(_QUOTES)

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
-from ..core.json_text import is_object
+from ..core.json_text import as_object, is_list, is_object
 from ..core.limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
-from ..core.model import Event, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
+from ..core.model import Event, ForeignFrame, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
 from ..emission.edits import Path
+from .chunk import LEGACY_CALL, call_members
 from .draft import Draft, Entry, KnownCall
-from .write import call_said, chunk
 
 __all__ = ["Calls"]
 
@@ -22,6 +22,8 @@ _SEED: Final = "{}"
 _OWN_KEYS: Final = frozenset({"index", "id", "type", "function", "custom"})
 #: Other members that wait with a call for its name; no dialect has more than one (`extra_content`, Q30).
 _EXTRAS_MAX: Final = 16
+#: Pieces shorter than this repeat by chance: indentation, digits, escaped line ends (Q22).
+_REPEATED_CHARS_MIN: Final = 8
 
 
 class Calls:
@@ -29,63 +31,89 @@ class Calls:
 
     def __init__(self, choice: int, stream_id: str, tools: frozenset[str], ids: set[str]) -> None:
         self.known: list[KnownCall] = []
+        #: The `function_call` of this choice, which has a name once it has come (Q29).
+        self.legacy = KnownCall(LEGACY_CALL)
         self._choice = choice
         self._stream_id = stream_id
         self._tools = tools
         self._ids = ids
         self._by_index: dict[int, KnownCall] = {}
         self._by_id: dict[str, KnownCall] = {}
-        #: Something stood where a call was due.
-        self.lost = False
+        #: Something came where a call was due, and could not be read.
+        self._lost = False
         #: A `{}` of this stream was a seed, so that each one is (Q20).
-        self.seeding = False
+        self._seeding = False
+
+    @property
+    def all(self) -> list[KnownCall]:
+        """Every call that has come."""
+        return [*self.known, self.legacy] if self.legacy.name else self.known
 
     @property
     def announced(self) -> bool:
         """Whether the client knows of any call."""
         return any(call.announced for call in self.known)
 
-    def repair(self, draft: Draft, path: Path, entries: list[Any]) -> None:
-        """Make every entry of one `tool_calls` list canonical; a list of which nothing is left leaves the delta."""
-        hidden: list[tuple[str, int]] = []
-        behind = len(draft.after)
-        for place, given in enumerate(entries):
-            if not is_object(given):
-                hidden.append(("call_not_object", place))
-                self.lost = True
-                continue
-            entry, position = Entry.of((*path, place), given), place if len(entries) > 1 else -1
-            if len(draft.after) > behind:  # after the call that was split off before it: numbers rise
-                self._entry(draft, entry, position, apart=True)
-                hidden.append(("call_split", place))
-            elif not self._entry(draft, entry, position):
-                hidden.append(("call_without_name", place))
-        if hidden and len(hidden) == len(entries):
-            draft.drop(hidden[0][0], path[:-1], "tool_calls")
-            return
-        for repair, place in hidden:
-            draft.omit(repair, path, place)
+    # -- one chunk ----------------------------------------------------------------------------------------------------
 
-    def close(self, draft: Draft) -> None:
-        """Close the calls: one without a byte of arguments takes none, which is `{}` (Q25)."""
-        for call in self.known:
-            if call.custom:  # whose input may be nothing, and is no object
-                continue
-            if call.has_arguments or not call.announced:
-                if call.announced and call.opening != "{":
-                    draft.flags.append("arguments_not_object")  # Q21: serialised twice, perhaps
-                continue
-            if call.damaged or (call.followed_by is not None and call.followed_by.says_more):
-                draft.events += self.damage([call], draft.n)  # it may take some
-                continue
-            call.supplied = True
-            call.take(_SEED)
-            if (entry := draft.touched.get(call)) is not None:
-                draft.say(entry, "arguments_empty", "arguments", _SEED)
+    def repair(self, draft: Draft, path: Path, delta: dict[str, Any], *, late: bool) -> None:
+        """Make canonical what the delta at `path` says of calls; `late`, after the finish, nothing of that goes out."""
+        entries: Any = delta.get("tool_calls")
+        if is_list(entries) and not late:
+            self._entries(draft, (*path, "tool_calls"), entries)
+        elif entries is not None:
+            draft.drop("late_call" if late else "calls_not_list", path, "tool_calls")
+            if late:
+                draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
+                draft.events += self._late(draft, entries) if is_list(entries) else ()
             else:
-                delta = {"tool_calls": [{"index": call.number, "function": {"arguments": _SEED}}]}
-                apart = draft.after or draft.before  # after the start, if that is a chunk of ours
-                apart.append(("arguments_empty", chunk(draft.envelope, self._choice, delta)))
+                self._lost = True
+        if "function_call" not in delta:
+            return
+        if is_object(delta["function_call"]) and (self.announced or entries) and not self.legacy.name:
+            # llama-cpp-python says each call under both names; the newer one counts.
+            draft.drop("legacy_call_twin", path, "function_call")
+        else:
+            self._legacy(draft, path, delta["function_call"], late=late)
+
+    def close(self, draft: Draft, path: Path, delta: dict[str, Any], word: str, *, lost: bool) -> None:
+        """Close the calls: one without a byte of arguments takes none, which is `{}` (Q25).
+
+        `lost`, a frame that could not be read may have been about a call that nothing else mentions.
+        """
+        for call in self.known:
+            if call.announced and not call.custom:  # whose input may be nothing, and is no object
+                self._close(draft, call)
+        legacy = self.legacy
+        if (lost or (self._lost and word != "stop")) and not self.known and not legacy.name:
+            draft.events.append(ToolCallDamaged(n=draft.n, choice=self._choice, call=0))
+        if legacy.name and not legacy.has_arguments:
+            if self.announced:
+                draft.events += self.damage([legacy], draft.n)  # the same call under its newer name, perhaps
+            elif not legacy.damaged:
+                legacy.supplied = True
+                if is_object(delta.get("function_call")):
+                    draft.set("arguments_empty", (*path, "function_call"), "arguments", _SEED)
+                else:
+                    said = {"function_call": {"arguments": _SEED}}
+                    draft.before.append(("arguments_empty", draft.ours(self._choice, said)))
+
+    def _close(self, draft: Draft, call: KnownCall) -> None:
+        if call.has_arguments:
+            if call.head[:1] != "{":
+                draft.flags.append("arguments_not_object")  # Q21: serialised twice, perhaps
+            return
+        same = call.followed_by  # which has arguments, perhaps those of this one
+        if call.damaged or (same and same.has_arguments and not (same.supplied or same.head.strip() == _SEED)):
+            draft.events += self.damage([call], draft.n)
+            return
+        call.supplied = True
+        call.take(_SEED)
+        if (entry := draft.touched.get(call)) is not None:
+            draft.say(entry, "arguments_empty", "arguments", _SEED)
+        else:
+            frames = draft.after or draft.before  # after the start, if that is a chunk of ours
+            frames.append(("arguments_empty", draft.ours(self._choice, {"tool_calls": [call.entry(_SEED)]})))
 
     def damage(self, calls: Iterable[KnownCall], n: int) -> list[Event]:
         """Return an event for each call that was not damaged before: some part could not be read."""
@@ -109,22 +137,66 @@ class Calls:
                 self._start_apart(draft, "message_beside", call, entry.text)
             elif call is not None and call.announced and not call.has_arguments and entry.text:
                 call.take(entry.text)
-                delta = {"tool_calls": [{"index": call.number, **call.says(entry.text)}]}
-                draft.after.append(("message_beside", chunk(draft.envelope, self._choice, delta)))
+                self._send(draft, "message_beside", call.entry(entry.text))
 
-    def late(self, draft: Draft, entries: list[Any]) -> list[Event]:
+    def _entries(self, draft: Draft, path: Path, entries: list[Any]) -> None:
+        """Make every entry of `tool_calls` canonical; a list of which nothing is left leaves the delta."""
+        hidden: list[tuple[str, int]] = []
+        sent_before = len(draft.after)
+        for place, given in enumerate(entries):
+            if not is_object(given):
+                hidden.append(("call_not_object", place))
+                self._lost = True
+                continue
+            entry, position = Entry.of((*path, place), given), place if len(entries) > 1 else -1
+            if len(draft.after) > sent_before:  # after the call that was split off before it: numbers rise
+                self._entry(draft, entry, position, apart=True)
+                hidden.append(("call_split", place))
+            elif not self._entry(draft, entry, position):
+                hidden.append(("call_without_name", place))
+        if hidden and len(hidden) == len(entries):
+            draft.drop(hidden[0][0], path[:-1], "tool_calls")
+            return
+        for repair, place in hidden:
+            draft.drop(repair, path, place)
+
+    def _late(self, draft: Draft, entries: list[Any]) -> list[Event]:
         """Damage calls that were handed over as if they had no arguments, when some come after the finish."""
         late: list[KnownCall] = []
         for place, given in enumerate(entries):
-            entry = Entry.of((), given) if is_object(given) else None
-            call = self._continued(draft, entry, place) if entry is not None else None
-            if call is None or entry is None or not (call.supplied and entry.text and entry.may_be_of(call)):
+            if not is_object(given):
                 continue
-            if entry.name in ("", call.name) and (not entry.id or self._is_id_of(call, entry)):
+            entry = Entry.of((), given)
+            call = self._continued(draft, entry, place)
+            same = call and entry.name in ("", call.name) and (not entry.id or self._is_id_of(call, entry))
+            if call and same and call.supplied and entry.text and entry.may_be_of(call):
                 late.append(call)
         return self.damage(late, draft.n)
 
-    # -- which call -----------------------------------------------------------------------------------------------
+    def _legacy(self, draft: Draft, path: Path, given: Any, *, late: bool) -> None:
+        """Pass a legacy call under its old name; its arguments must be text all the same (Q29)."""
+        legacy, entry = self.legacy, Entry.of(path, {"function": as_object(given)})
+        draft.touched[legacy] = entry
+        if late:
+            if given is not None:
+                draft.drop("late_call", path, "function_call")
+            draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
+            if legacy.supplied and entry.text:
+                draft.events += self.damage([legacy], draft.n)
+        elif not is_object(given):
+            if given is not None:
+                draft.drop("calls_not_list", path, "function_call")
+        elif not legacy.name and not (given.get("name") or given.get("arguments")):
+            draft.drop("legacy_call_empty", path, "function_call")  # held, it would go out as a call
+        else:
+            if "name" in given and legacy.name:
+                draft.drop("name_repeated", (*path, "function_call"), "name")  # Q15
+            legacy.name = legacy.name or entry.name
+            legacy.has_arguments = legacy.has_arguments or bool(entry.text)
+            if not isinstance(given.get("arguments", ""), str | None):
+                draft.quote("arguments_not_text", (*path, "function_call"), "arguments")
+
+    # -- which call ---------------------------------------------------------------------------------------------------
 
     def _entry(self, draft: Draft, entry: Entry, place: int, *, apart: bool = False) -> bool:
         """Return whether the entry goes out; `apart`, in a frame of its own."""
@@ -134,10 +206,9 @@ class Calls:
                 return False
             call = self._start(entry.place, entry.id)
         elif self._starts(draft, call, entry):
-            name = entry.name or (call.name if entry.may_be_of(call) else "")  # Q8: the same tool again
             before, call = call, self._start(entry.place, entry.id)
-            call.name = name
-            if before.name == name and not before.has_arguments:  # Q6 with Q15, or Q7: undecidable
+            call.name = entry.name or (before.name if entry.may_be_of(before) else "")  # Q8: the same tool again
+            if before.name == call.name and not before.has_arguments:  # Q6 with Q15, or Q7: undecidable
                 before.followed_by = call
         if entry.function is None and call.custom is not None:  # it says nothing, of whichever it is
             entry = entry._replace(custom=call.custom)
@@ -145,10 +216,8 @@ class Calls:
             call.custom = entry.custom
         if call.announced and apart:
             call.take(entry.text)
-            delta = {"tool_calls": [{"index": call.number, **call.says(entry.text)}]}
-            draft.after.append(("call_split", chunk(draft.envelope, self._choice, delta)))
+            self._send(draft, "call_split", call.entry(entry.text))
         elif call.announced:
-            draft.touched[call] = entry
             self._continue(draft, entry, call)
         elif apart and (call.name or entry.name):
             call.name = call.name or entry.name
@@ -160,17 +229,13 @@ class Calls:
         return call.announced
 
     def _continued(self, draft: Draft, entry: Entry, place: int) -> KnownCall | None:
-        """Return the call that the entry speaks of, as far as index, id and place tell."""
-        if entry.place is None:
-            return self._by_arrival(draft, entry, place)
-        call = self._by_index.get(entry.place)
+        """Return the call that the entry is about, as far as index, id and place show."""
         same = self._by_id.get(entry.id)
-        # Parallel calls in turns at one index (Q7). An id seen at another index says nothing: indices differ.
-        return same if call and same and same.place == entry.place else call
-
-    def _by_arrival(self, draft: Draft, entry: Entry, place: int) -> KnownCall | None:
+        if entry.place is not None:
+            call = self._by_index.get(entry.place)
+            # Parallel calls in turns at one index (Q7). An id seen at another index says nothing: indices differ.
+            return same if call and same and same.place == entry.place else call
         last = self.known[-1] if self.known else None
-        same = self._by_id.get(entry.id)
         if same is not None:
             return same if entry.name in ("", same.name) else None
         if last is None or (last.announced and entry.id and entry.name):
@@ -180,8 +245,8 @@ class Calls:
         if entry.id:
             return last if last.unfinished and entry.text else None  # Q6 without an index
         if entry.name:  # Q15 without an index: a name again in the middle of the arguments
-            beside = last.custom and last in draft.touched  # an entry of the same list
-            goes_on = not beside and (last.unfinished or (not last.has_arguments and entry.text))
+            listed = last.custom and last in draft.touched  # an entry of the same list
+            goes_on = not listed and (last.unfinished or (not last.has_arguments and entry.text))
             return last if goes_on and entry.name == last.name else None
         return self.known[place] if 0 <= place < len(self.known) else last
 
@@ -195,26 +260,18 @@ class Calls:
             return True
         if not call.announced:
             return False
-        if call.custom:
-            return self._starts_text(draft, call, entry)
+        another = entry.name not in ("", call.name)
+        if call.custom:  # its input shows nothing; names do: next to an entry of the same list, or after some input
+            new = bool(entry.id) or call in draft.touched or (another and call.has_arguments)
+            return bool(entry.name) and not self._is_id_of(call, entry) and new
         if call.bare and not entry.id and not entry.name:
             return False  # Q20 or Q8, and the `{}` is out: neither may run on a guess, so it ends as malformed
-        second = call.complete and entry.opens_value
-        another = entry.name not in ("", call.name)
+        second = call.complete and entry.text.lstrip()[:1] in ("{", "[")
         if self._is_id_of(call, entry):
             return second and another
         if entry.id and entry.name:
             return another or not call.unfinished
         return second or (another and call.boundary.complete)
-
-    def _starts_text(self, draft: Draft, call: KnownCall, entry: Entry) -> bool:
-        """Return the same of a custom call, whose input tells nothing.
-
-        A name does with a new id, or next to an entry of the same list; another name does after some input.
-        """
-        if not entry.name or self._is_id_of(call, entry):
-            return False
-        return bool(entry.id) or call in draft.touched or (entry.name != call.name and call.has_arguments)
 
     def _is_id_of(self, call: KnownCall, entry: Entry) -> bool:
         """Return whether the entry says that it is about this call; what the client sees as its id may be another."""
@@ -229,7 +286,7 @@ class Calls:
             self._by_id.setdefault(call_id, call)
         return call
 
-    # -- what its delta says --------------------------------------------------------------------------------------
+    # -- what its delta says ------------------------------------------------------------------------------------------
 
     def _announce(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
         """Send the start when id and name are known, after the starts of the calls before it: numbers rise."""
@@ -242,8 +299,7 @@ class Calls:
             return
         call.id = call.id or self._unique_id("", call)  # Q1
         call.announced = True
-        draft.touched[call] = entry
-        self._set_index(draft, entry, call)
+        self._identify(draft, entry, call)
         if entry.given.get("id") != call.id:
             draft.set("call_id", entry.path, "id", call.id)
         call_type = entry.given.get("type")
@@ -252,23 +308,18 @@ class Calls:
         for key, value in call.extras.items():
             if key not in entry.given:
                 draft.set("call_without_name", entry.path, key, value)
-        self._only_one(draft, entry)
         self._first_arguments(draft, entry, call)
-        self._release(draft, call.number + 1)
-
-    def _release(self, draft: Draft, number: int) -> None:
-        """Return the calls that waited for the one before them."""
-        while number < len(self.known) and self.known[number].name and not self.known[number].announced:
-            self._start_apart(draft, "call_without_name", self.known[number], "".join(self.known[number].early))
-            number += 1
+        for waiting in self.known[call.number + 1 :]:  # for this one
+            if not waiting.name or waiting.announced:
+                break
+            self._start_apart(draft, "call_without_name", waiting, "".join(waiting.early))
 
     def _wait(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
-        """Q17: the start is held until id and name are both known; the fold must know of the call all the same."""
-        if not call.reported:
-            call.reported = True
-            started = ToolCallStarted(
-                n=draft.n, choice=self._choice, call=call.number, id=call.id, name="", custom=bool(call.custom)
-            )
+        """Hold the start until id and name are both known (Q17); the live state must know of the call all the same."""
+        n, choice = draft.n, self._choice
+        if not call.early:
+            custom = bool(call.custom)
+            started = ToolCallStarted(n=n, choice=choice, call=call.number, id=call.id, name="", custom=custom)
             draft.events.append(started)
         for key, value in entry.given.items():
             if key not in _OWN_KEYS and len(call.extras) < _EXTRAS_MAX:
@@ -277,9 +328,7 @@ class Calls:
         call.early_chars += len(entry.text)
         if call.early_chars > KEPT_CHARS_MAX:  # the live state gives up on such a stream
             text = "".join(call.early)
-            draft.events.append(ToolArgumentsDelta(n=draft.n, choice=self._choice, call=call.number, text=text))
-            call.early.clear()
-            call.early_chars = 0
+            draft.events.append(ToolArgumentsDelta(n=n, choice=choice, call=call.number, text=text))
 
     def _first_arguments(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
         if entry.name != call.name:
@@ -289,12 +338,10 @@ class Calls:
             draft.say(entry, "call_without_name", entry.arguments, text)
         elif not entry.text:
             draft.say(entry, "arguments_null", entry.arguments, "")  # Q19
-        else:
-            self._as_text(draft, entry)
         call.early.clear()
         if call.custom or text.strip() != _SEED:
             self._feed(draft, entry, call, text, may_split=True)
-        elif self.seeding:
+        elif self._seeding:
             draft.say(entry, "arguments_seed", "arguments", "")
         else:
             call.take(text)
@@ -303,52 +350,48 @@ class Calls:
 
     def _settle_seed(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
         """Decide about a `{}`, since no more can show what it is: a seed, if any `{}` of this choice was one (Q20)."""
-        if call.seed and self.seeding:
+        if call.seed and self._seeding:
             call.forget_seed()
-            call.seed_dropped = True
         if call.seed_dropped:
             draft.say(entry, "arguments_seed", "arguments", "")
         call.seed = call.seed_dropped = False
 
     def _continue(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
-        given = entry.given
-        self._set_index(draft, entry, call)
+        given, member = entry.given, (*entry.path, entry.member)
+        self._identify(draft, entry, call)
         if "id" in given:  # null, "", the same again (Q5) or another (Q6): the SDK would append it
             draft.drop("call_id_repeated", entry.path, "id")
         if "type" in given and (not isinstance(given["type"], str) or not given["type"]):
             draft.drop("null_member", entry.path, "type")
         elif given.get("type") == entry.other and (entry.custom or entry.function is None):
             draft.drop("call_type", entry.path, "type")
-        self._only_one(draft, entry)
         if entry.function is None:  # only metadata (Q10); the SDKs want the member all the same
             draft.set("call_function", entry.path, entry.member, {})
             return
-        function = (*entry.path, entry.member)
         if "name" in entry.function:
-            self._further_name(draft, function, entry, call)
+            self._further_name(draft, member, entry, call)
         if entry.function.get(entry.arguments, "") is None:
-            draft.drop("arguments_null", function, entry.arguments)
-        self._as_text(draft, entry)
+            draft.drop("arguments_null", member, entry.arguments)
         if entry.text and call.seed:
             call.forget_seed()
-            call.seed_dropped = self.seeding = True
-        if call.says_again(entry.text):
+            self._seeding = True
+        if entry.text == call.last_piece and len(entry.text) >= _REPEATED_CHARS_MIN:
             draft.flags.append("arguments_repeated")  # Q22
         self._feed(draft, entry, call, entry.text, may_split=not self._is_id_of(call, entry))
 
     @staticmethod
-    def _only_one(draft: Draft, entry: Entry) -> None:
-        """Return a call is of a function or of a custom tool, and who reads it after us is to see no more than that."""
+    def _identify(draft: Draft, entry: Entry, call: KnownCall) -> None:
+        """Give an entry the number of its call, and nothing of the other kind of tool."""
+        draft.touched[call] = entry
+        if entry.place != call.number:
+            draft.set("call_index", entry.path, "index", call.number)
         if entry.other in entry.given:
             draft.drop("call_member", entry.path, entry.other)
-
-    def _as_text(self, draft: Draft, entry: Entry) -> None:
-        arguments = entry.function.get(entry.arguments) if entry.function else None
-        if arguments is not None and not isinstance(arguments, str):
+        if entry.function is not None and not isinstance(entry.function.get(entry.arguments, ""), str | None):
             draft.quote("arguments_not_text", (*entry.path, entry.member), entry.arguments)  # Q18
 
     def _further_name(self, draft: Draft, path: Path, entry: Entry, call: KnownCall) -> None:
-        """Return a name again (Q15), or its next piece (Q16): a piece only while no argument byte has come."""
+        """Drop a name that comes again (Q15), or pass its next piece (Q16), as long as no argument byte has come."""
         name = entry.name
         whole = name in self._tools and not (call.name not in self._tools and call.name + name in self._tools)
         if not name or name == call.name or call.has_arguments or len(call.name) + len(name) > NAME_CHARS_MAX:
@@ -370,7 +413,7 @@ class Calls:
             self._start_apart(draft, "call_split", self._following(call), text[at:])
 
     def _start_apart(self, draft: Draft, repair: str, call: KnownCall, text: str) -> None:
-        """Return the start of a call in a frame of its own, and of each further one that its text holds."""
+        """Send the start of a call in a frame of its own, and of each further one in its text."""
         while True:
             call.id = call.id or self._unique_id("", call)
             call.announced = True
@@ -378,14 +421,19 @@ class Calls:
             several = len(draft.after) + 2 < CALLS_IN_A_PIECE_MAX and self.known[-1].announced
             if at is None or not several:
                 at = len(text)
-            said = call_said(call.name, text[:at], custom=bool(call.custom))
-            start = {"index": call.number, "id": call.id, "type": said.pop("type"), **call.extras, **said}
-            draft.after.append((repair, chunk(draft.envelope, self._choice, {"tool_calls": [start]})))
+            custom = bool(call.custom)
+            start = {"index": call.number, "id": call.id, "type": "custom" if custom else "function", **call.extras}
+            start |= call_members(custom=custom, name=call.name, arguments=text[:at])
+            self._send(draft, repair, start)
             call.early.clear()
             text = text[at:]
             if not text:
                 return
             call, repair = self._following(call), "call_split"
+
+    def _send(self, draft: Draft, repair: str, entry: dict[str, Any]) -> None:
+        """Send an entry in a frame of its own."""
+        draft.after.append((repair, draft.ours(self._choice, {"tool_calls": [entry]})))
 
     def _following(self, call: KnownCall) -> KnownCall:
         """Return the next call of the same tool, at the same index."""
@@ -402,8 +450,3 @@ class Calls:
             call_id += "_"
         self._ids.add(call_id)
         return call_id
-
-    @staticmethod
-    def _set_index(draft: Draft, entry: Entry, call: KnownCall) -> None:
-        if entry.place != call.number:
-            draft.set("call_index", entry.path, "index", call.number)

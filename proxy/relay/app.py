@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
-from wiretape.events.chat.history import Found
-from wiretape.events.chat.request import facts
+from wiretape.events.chat.request import Marks, facts
 from wiretape.events.core.json_text import is_object
 from wiretape.events.core.settings import Facts
 from wiretape.events.core.splice import Edit
@@ -114,7 +113,7 @@ class Application:
             return None
         value: Any = None
         plain: bytes | None = None
-        history: Sequence[Found] = ()
+        history: Sequence[Marks] = ()
         cleaning: Sequence[Edit] = ()
         if chat and isinstance(body, bytes):
             coding = b", ".join(headers.all(b"content-encoding")).decode("latin-1").strip().lower()

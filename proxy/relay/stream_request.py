@@ -8,9 +8,7 @@ from typing import Any, Final, Self, TypeVar
 import orjson
 import trio
 
-from wiretape.events.chat.history import Found, edits, found
-from wiretape.events.chat.results import Found as Results
-from wiretape.events.chat.results import results_in
+from wiretape.events.chat.request import Marks, Results, find_marks, remove_marks, results_in
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.json_text import ABSENT, is_object, parse
 from wiretape.events.core.settings import Facts, Settings
@@ -194,12 +192,12 @@ async def parsed(body: bytes) -> Any:
     raise BodyError(_bad_request(400, f"The request body is not JSON{where}.", "invalid_json"))
 
 
-async def marks_in(body: bytes, value: Any, *, repair: bool) -> tuple[Sequence[Found], Sequence[Edit]]:
+async def marks_in(body: bytes, value: Any, *, repair: bool) -> tuple[Sequence[Marks], Sequence[Edit]]:
     """Return our own markers in the history of a chat request, and the edits that remove them."""
 
-    def find() -> tuple[Sequence[Found], Sequence[Edit]]:
-        marks = found(body, value)
-        return marks, edits(body, marks) if repair and marks else ()
+    def find() -> tuple[Sequence[Marks], Sequence[Edit]]:
+        marks = find_marks(body, value)
+        return marks, remove_marks(body, marks) if repair and marks else ()
 
     return await in_thread_if_large(body, find)
 
@@ -237,7 +235,7 @@ class StreamRequest:
     #: The path as it is recorded, with secrets masked.
     recorded_path: str = ""
     #: Our own markers and warnings in the history that was sent, and the edits that remove them.
-    history: Sequence[Found] = ()
+    history: Sequence[Marks] = ()
     cleaning: Sequence[Edit] = ()
     #: The decoded body, if it came compressed: edits apply to it, and it is sent decoded.
     plain: bytes | None = None

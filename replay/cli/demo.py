@@ -17,7 +17,7 @@ import trio
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from wiretape.events.chat.write import Envelope, payloads
+from wiretape.events.chat.chunk import Envelope, payloads
 from wiretape.events.core.json_text import as_object, dumps, parse
 from wiretape.events.core.model import Event, Finish, Terminator, TextDelta, ToolArgumentsDelta, ToolCallStarted, Usage
 from wiretape.events.emit import Summariser, events, summarise

@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from wiretape.events.chat.request import facts
-from wiretape.events.chat.results import results_in
+from wiretape.events.chat.request import facts, results_in
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, parse
 from wiretape.events.core.model import ForeignFrame, Repaired, Terminator

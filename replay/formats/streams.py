@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from wiretape.events.chat.write import CALLS, Envelope, payloads
+from wiretape.events.chat.chunk import CALLS, Envelope, payloads
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, as_object, dumps, is_object, parse
 from wiretape.events.core.model import (

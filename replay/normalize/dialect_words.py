@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple
 
-from wiretape.events.chat.request import said_in
+from wiretape.events.chat.chunk import function_of
 from wiretape.events.core.json_text import as_list, as_object, dumps
 
 __all__ = [
@@ -84,7 +84,7 @@ def call_pieces(dialect: Dialect, value: Any) -> Iterator[CallPiece]:
     if dialect == "chat":
         for number, choice in enumerate(_choices(frame)):
             for at, call in enumerate(map(as_object, as_list(as_object(choice.get("delta")).get("tool_calls")))):
-                inner, custom = said_in(call)
+                inner, custom = function_of(call)
                 inner = as_object(inner)
                 key = (_index(choice.get("index")), _index(call.get("index", at)))
                 text = _str(inner.get("input" if custom else "arguments"))
@@ -110,7 +110,7 @@ def shortened(dialect: Dialect, value: Any, piece: CallPiece, length: int) -> An
     choices = list(value["choices"])
     choice = choices[piece.choice]
     calls = list(choice["delta"]["tool_calls"][: piece.at + 1])
-    inner, custom = said_in(calls[-1])
+    inner, custom = function_of(calls[-1])
     cut = {**as_object(inner), "input" if custom else "arguments": text}
     calls[-1] = {**calls[-1], "custom" if custom else "function": cut}
     choices[piece.choice :] = [{**choice, "delta": {**choice["delta"], "tool_calls": calls}, "finish_reason": None}]

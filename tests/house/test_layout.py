@@ -11,7 +11,7 @@ MODULE_LINES_MAX = 700
 PACKAGE_MODULES_MAX = 12
 """Without `__init__.py`."""
 
-STILL_LARGER = {"events/chat": 21, "proxy/relay": 19, "replay/redaction": 15}
+STILL_LARGER = {"proxy/relay": 19, "replay/redaction": 15}
 """Packages that are being cut down; the table only shrinks, until it is empty."""
 
 FUNCTION_LINES_MAX = 60

@@ -41,13 +41,12 @@ TESTS: Final = {
     "tape/record": ["test_record.py", "test_tape.py"],
     "tape/tape": ["test_tape.py", "test_upcast.py"],
     "core/splice": ["test_splice.py"],
-    "chat/repair": ["chat/test_repair.py", "chat/test_choices.py"],
+    "chat/repair": ["chat/test_repair.py", "chat/test_choices.py", "chat/test_broken_streams.py"],
     "chat/draft": ["chat/test_choices.py", "chat/test_repair.py"],
     "chat/tool_calls": [
         *("chat/test_calls.py", "chat/test_repair.py", "chat/test_damaged_calls.py", "chat/test_custom_calls.py"),
     ],
     "chat/content": ["chat/test_think.py", "chat/test_choices.py", "chat/test_repair.py"],
-    "chat/errors": ["chat/test_repair.py", "chat/test_broken_streams.py"],
     "emission/engine": ["emission/test_engine.py", "chat/test_stream.py"],
 }
 #: Of all mutants of all modules together that have a verdict.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.chat import DONE, HEAD, Run, begin, call, finish, frame, run, sse, tape, text
-from wiretape.events.chat.write import Envelope, payloads
+from wiretape.events.chat.chunk import Envelope, payloads
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Repaired, ToolCallStarted
 

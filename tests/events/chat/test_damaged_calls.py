@@ -202,7 +202,7 @@ def test_arguments_after_the_finish_end_in_an_error(mode: str, tools: str) -> No
     result = run(tape([START, finish("tool_calls"), arguments('{"path":"x"}'), DONE], on_partial=mode, tools=tools))
     error = chunks(result)[-1]["error"]
     assert (error["code"], error["dropped_tools"]) == ("malformed_call", [{"id": "call_a", "name": "write_file"}])
-    assert "came behind its finish" in error["message"]
+    assert "came after its finish" in error["message"]
     assert DONE not in result.sent
     assert {"late_call", "malformed_call"} <= set(result.ended.flags)
 
@@ -222,7 +222,7 @@ def test_arguments_after_the_finish_and_a_cut_call_end_in_one_error(mode: str, e
 def test_legacy_arguments_after_the_finish_end_in_an_error() -> None:
     late = frame({"function_call": {"arguments": '{"path":"x"}'}})
     result = run(tape([LEGACY, finish("function_call"), late, DONE]))
-    assert "came behind its finish" in chunks(result)[-1]["error"]["message"]
+    assert "came after its finish" in chunks(result)[-1]["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests.support.chat import ABSENT, call, call_entry, run, tape
-from wiretape.events.chat.history import edits, found
+from wiretape.events.chat.request import find_marks as found
+from wiretape.events.chat.request import remove_marks as edits
 from wiretape.events.chat.write import WARNING, error_frame, warning
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.core.lifecycle import State

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from wiretape.events.chat import read
+from wiretape.events.chat import chunk
 from wiretape.events.core.model import (
     Event,
     Finish,
@@ -19,7 +19,7 @@ from wiretape.events.core.model import (
 
 
 def of_delta(delta: dict[str, Any], reason: str | None = None, **extra: Any) -> list[Event]:
-    return list(read.events({"choices": [{"index": 1, "delta": delta, "finish_reason": reason}], **extra}, 4))
+    return list(chunk.events({"choices": [{"index": 1, "delta": delta, "finish_reason": reason}], **extra}, 4))
 
 
 CASES: list[Any] = [
@@ -61,8 +61,8 @@ CASES: list[Any] = [
     pytest.param(
         {"function_call": {"name": "f", "arguments": "{"}},
         [
-            ToolCallStarted(n=4, choice=1, call=read.LEGACY_CALL, id="function_call_1", name="f"),
-            ToolArgumentsDelta(n=4, choice=1, call=read.LEGACY_CALL, text="{"),
+            ToolCallStarted(n=4, choice=1, call=chunk.LEGACY_CALL, id="function_call_1", name="f"),
+            ToolArgumentsDelta(n=4, choice=1, call=chunk.LEGACY_CALL, text="{"),
         ],
         id="the legacy call (Q29)",
     ),

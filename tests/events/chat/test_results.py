@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests.support.chat import ABSENT, DONE, Run, begin, call, call_entry, finish, run, tape, text
-from wiretape.events.chat.results import LEGACY_ID, Found, Result, preview, results_in
+from wiretape.events.chat.request import LEGACY_ID, Result, Results, results_in
+from wiretape.events.chat.write import preview
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
@@ -34,7 +35,7 @@ READ = called(("call_1", "read", '{"path":"a"}'))
 
 
 def test_a_result_has_the_name_and_the_arguments_of_its_call() -> None:
-    assert results_in({"messages": [USER, READ, answered("call_1", "text")]}) == Found(
+    assert results_in({"messages": [USER, READ, answered("call_1", "text")]}) == Results(
         [Result("call_1", "read", "text", arguments='{"path":"a"}')], after=1, more=0
     )
 

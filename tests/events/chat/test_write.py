@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.chat import read, write
+from wiretape.events.chat import chunk, write
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import LABEL_CHARS_MAX, PREVIEW_BYTES_MAX
 from wiretape.events.core.model import (
@@ -37,7 +37,7 @@ from wiretape.events.emission.dialect import Context
 from wiretape.events.emission.ledger import Ledger
 from wiretape.events.folds.wire import Call, Wire
 
-ENVELOPE = write.Envelope("chatcmpl-1", "m", 7)
+ENVELOPE = chunk.Envelope("chatcmpl-1", "m", 7)
 CONTEXT = Context(Facts(model="m"), Settings(), "1", 7, Wire(), Ledger(), set())
 
 
@@ -168,12 +168,12 @@ def test_what_has_no_form_on_the_wire_gives_no_payload() -> None:
         Repaired(n=1, repair="id"),
         Ended(n=2, ending="completed", cause="eof", flags=()),
     ]
-    assert list(write.payloads(silent, ENVELOPE)) == []
+    assert list(chunk.payloads(silent, ENVELOPE)) == []
 
 
 def test_an_error_and_a_terminator_have_their_own() -> None:
     events: list[Event] = [UpstreamError(n=0, message="no", code="429"), Terminator(n=1)]
-    assert list(write.payloads(events, ENVELOPE)) == [
+    assert list(chunk.payloads(events, ENVELOPE)) == [
         b'{"error":{"message":"no","type":"upstream_error","code":"429"}}',
         b"[DONE]",
     ]
@@ -194,7 +194,7 @@ _DELTAS: st.SearchStrategy[Event] = st.one_of(
 
 @given(events=st.lists(_DELTAS, max_size=12))
 def test_events_written_and_read_again_are_the_same_events(events: list[Event]) -> None:
-    again = [event for payload in write.payloads(events, ENVELOPE) for event in read.events(json.loads(payload), 5)]
+    again = [event for payload in chunk.payloads(events, ENVELOPE) for event in chunk.events(json.loads(payload), 5)]
     assert again == events
 
 
@@ -204,7 +204,7 @@ def test_each_choice_gets_its_role_once() -> None:
         TextDelta(n=1, choice=1, text="a"),
         TextDelta(n=1, choice=1, text="b"),
     ]
-    deltas = [json.loads(payload)["choices"][0]["delta"] for payload in write.payloads(events, ENVELOPE)]
+    deltas = [json.loads(payload)["choices"][0]["delta"] for payload in chunk.payloads(events, ENVELOPE)]
     assert deltas == [{"role": "assistant"}, {"role": "assistant", "content": "a"}, {"content": "b"}]
 
 

@@ -1,8 +1,8 @@
 """Rename or set values that change from one recording to the next; all other bytes stay.
 
 These are ids of responses, messages and calls (also in later requests), creation times, fingerprints, padding, request
-ids, rate limits and processing times, what `results` records know from elsewhere, and loopback ports. objects.py finds
-ids and times in responses that are not conversations.
+ids, rate limits and processing times, what `results` records know from elsewhere, and loopback ports. In responses that
+are not conversations (images, files, runs, and Gemini's) only ids that providers make up are renamed.
 """
 
 import re
@@ -10,35 +10,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from wiretape.events.core.json_text import as_list, dumps, is_object
+from wiretape.events.core.json_text import as_list, dumps, is_list, is_object
 from wiretape.events.tape.record import Record
 
-from ..sealed.texts import Change, Path, Scalar, Text, edited, scalars, texts
-from .dialect_words import dialect_of
-from .objects import ID_NAMES, TIME_NAMES, holders, is_seconds, kind_of
+from ..sealed.texts import Change, Path, Scalar, Text, edited, texts
+from .dialect_words import CHAT_MEMBER
 
 __all__ = ["normalise"]
 
 #: One second in 2001, which is obviously not the real time.
 _CREATED: Final = b"1000000000"
 _CREATED_TEXT: Final = "2001-09-09T01:46:40Z"
-_TIMES: Final = frozenset({"created", "created_at", "completed_at", "expires_at"})
-_IDS: Final = frozenset(
-    {
-        "approval_request_id",
-        "call_id",
-        "container_id",
-        "generation_id",
-        "id",
-        "item_id",
-        "message_id",
-        "previous_response_id",
-        "request_id",
-        "response_id",
-        "toolCallId",
-        "tool_call_id",
-        "tool_use_id",
-    }
+#: Members of conversations.
+_ID_NAME: Final = re.compile(
+    r"id|toolCallId|(?:approval_request|call|container|generation|item|message|previous_response|request|response"
+    r"|tool_call|tool_use)_id"
+)
+_TIME_NAME: Final = re.compile(r"created|(?:created|completed|expires)_at")
+#: The time of any other object.
+_OBJECT_TIME_NAME: Final = re.compile(r"created|createTime|[a-z]+(?:_[a-z]+)*_at")
+_WORTH_A_LOOK: Final = re.compile(
+    rb'"(?:id|toolCallId|responseId|created|system_fingerprint|obfuscation|p)"|(?:_at|Time|_ids?)"'
 )
 #: Members that a user or a model fills, and settings that last.
 _CONTENT: Final = frozenset(
@@ -51,16 +43,18 @@ _PREFIX: Final = re.compile(
 )
 #: An id with such a prefix is renamed also in responses of unknown dialects.
 _PREFIXED: Final = re.compile(_PREFIX.pattern + r"[\w.:-]+")
+#: Ids that providers make up have a run of characters that is no word, or a UUID; renamed ones have a number. A person
+#: may give a name with the same prefix: `batch-process`, `step-by-step`.
+_MADE_UP: Final = re.compile(
+    r"((?:embd|file|batch|vs|vsfb|run|thread|asst|step|upload|part|ftjob)[-_])"
+    r"(?:[1-9]\d{0,2}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"|(?=[\w-]*?(?:(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16}|(?=[a-z]*[A-Z])(?=[A-Z]*[a-z])[A-Za-z]{20}))[\w-]+)"
+)
 #: Padding that recites the alphabet.
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-_WORTH_A_LOOK: Final = re.compile(
-    rb'"(?:'
-    + "|".join([*sorted(_IDS | _TIMES | ID_NAMES), "system_fingerprint", "obfuscation", "p"]).encode()
-    + rb')"|(?:_at|Time|_ids?)"'
-)
 #: Members that name an object by the id that an earlier response gave it.
 _REFERENCE: Final = re.compile(r".*_ids?")
-#: The start of a known payload that was cut.
+#: A payload of a known dialect that was cut.
 _CUT_PAYLOAD: Final = re.compile(rb'"type": ?"(?:response\.|message|content_block)|"object": ?"(?:response|chat\.)')
 #: Words of a path are shorter than ids.
 _WORD_CHARS_MAX: Final = 12
@@ -69,6 +63,8 @@ _RATE_LIMIT: Final = re.compile(
     r"(?:x-|anthropic-)?ratelimit-.*(?:remaining|reset).*|openai-processing-ms|retry-after-ms"
 )
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
+#: From 2001 to 2286.
+_SECONDS: Final = re.compile(rb"[1-9]\d{9}(?:\.\d+)?")
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]")
 _LOOPBACK: Final = r"127(?:\.\d{1,3}){3}"
 #: Ports on this machine: `127.0.0.1:8000`, and `('127.0.0.1', 8000)` as trio prints them.
@@ -96,13 +92,13 @@ class _Names:
 
     def note_request(self, name: str) -> None:
         """Note a name in a request: unless a response gave it out, it existed before and keeps its name."""
-        if kind_of(name) and name not in self._known:
+        if name not in self._known and _MADE_UP.fullmatch(name):
             self._lasting.add(name)
 
     def of_object(self, name: str) -> str | None:
         """Return the new name of an object; None if the name lasts."""
-        kind = kind_of(name)
-        return self.of(name, kind) if kind and name not in self._lasting else None
+        made_up = _MADE_UP.fullmatch(name)
+        return self.of(name, made_up[1]) if made_up and name not in self._lasting else None
 
     def known(self, name: str) -> str:
         """Return the new name of an id that was seen before; any other name stays."""
@@ -126,106 +122,116 @@ def normalise(streams: Sequence[Sequence[Record]]) -> list[list[Record]]:
 # -- bytes ------------------------------------------------------------------------------------------------------------
 
 
+def _changes(text: Text, names: _Names) -> Iterator[Change]:
+    json = text.json
+    if not _WORTH_A_LOOK.search(json):
+        return
+    if text.kind in ("request", "upload"):
+        payload = _Payload(names, is_request=True)
+    elif text.kind == "rest":
+        chat = any(scalar.path[:1] == (CHAT_MEMBER,) for scalar in text.scalars)
+        payload = _Payload(names, known=chat or _CUT_PAYLOAD.search(json) is not None)
+    else:
+        payload = _Payload(names, known=_is_known(text.value), objects=_objects(text.value))
+    for scalar in text.scalars:
+        token = json[scalar.start : scalar.end]
+        new = payload.in_conversation(scalar, token) or payload.in_object(scalar, token)
+        if new is not None and new != token:
+            yield Change(text.place(scalar.start), text.place(scalar.end), new)
+
+
+def _is_known(value: Any) -> bool:
+    """Return whether a frame or response is of a known dialect, in which every id and time is volatile."""
+    if not is_object(value):
+        return False
+    kind = value.get("type")
+    known = isinstance(kind, str) and kind.startswith(("response.", "message", "content_block", "ping", "error"))
+    return known or CHAT_MEMBER in value or value.get("object") == "response"
+
+
+def _objects(value: Any) -> frozenset[Path]:
+    """Return the paths of objects with ids and times of their own: the response itself, and those that it lists."""
+    objects: dict[Path, Any] = {(): value}
+    if is_list(value):
+        objects |= {(at,): each for at, each in enumerate(value)}
+    elif is_object(value):
+        objects |= {("data", at): each for at, each in enumerate(as_list(value.get("data")))}
+    return frozenset(path for path, each in objects.items() if is_object(each) and _is_object(each))
+
+
+def _is_object(value: dict[str, Any]) -> bool:
+    kind = value.get("object")
+    if isinstance(kind, str):
+        return kind != "model"  # the id of a model is its name
+    is_images = "created" in value and is_list(value.get("data"))
+    return is_images or ("candidates" in value and "responseId" in value)  # the latter is Gemini's
+
+
 @dataclass(frozen=True, slots=True)
 class _Payload:
     """One JSON text, and where its volatile members may be."""
 
     names: _Names
-    #: It is a request.
-    is_request: bool
-    #: It is a payload of a known dialect, in which every id and time is volatile.
-    known: bool
-    #: Objects with ids and times of their own, in responses that are not conversations.
-    objects: frozenset[Path]
+    is_request: bool = False
+    known: bool = False
+    objects: frozenset[Path] = frozenset()
 
-    def is_volatile(self, path: Path, value: str = "") -> bool:
+    def _is_volatile(self, path: Path, value: str = "") -> bool:
         """Return whether a member of a conversation is volatile; a request only names what came before."""
         if self.is_request:
             return value != "" and path[0] in ("messages", "input", "previous_response_id")
         return self.known or _PREFIXED.fullmatch(value) is not None
 
-
-def _changes(text: Text, names: _Names) -> Iterator[Change]:
-    json = text.json
-    if not json or not _WORTH_A_LOOK.search(json):
-        return
-    is_request, rest = text.kind in ("request", "upload"), text.kind == "rest"
-    objects = frozenset[Path]() if is_request or rest else holders(text.value)
-    payload = _Payload(names, is_request, not is_request and _is_known(text), objects)
-    for scalar in scalars(json):
-        token = json[scalar.start : scalar.end]
-        new = _in_conversation(scalar, token, payload)
-        if new is None:
-            new = _in_object(scalar, token, payload)
-        if new is not None and new != token:
-            yield Change(text.place(scalar.start), text.place(scalar.end), new)
-
-
-def _is_known(text: Text) -> bool:
-    if text.kind == "rest":
-        names = {str(each.path[0]): None for each in scalars(text.json) if each.path}
-        return dialect_of([names]) == "chat" or _CUT_PAYLOAD.search(text.json) is not None
-    value = text.value
-    if not is_object(value):
-        return False
-    kind = value.get("type")
-    known = isinstance(kind, str) and kind.startswith(("response.", "message", "content_block", "ping", "error"))
-    return known or dialect_of([value]) == "chat" or value.get("object") == "response"
-
-
-def _in_conversation(scalar: Scalar, token: bytes, payload: _Payload) -> bytes | None:
-    """Return the new value of a member of a conversation, or None."""
-    path, names = scalar.path, payload.names
-    name = path[-1] if path else ""
-    if scalar.sort in ("name", "torn") or not isinstance(name, str):
+    def in_conversation(self, scalar: Scalar, token: bytes) -> bytes | None:
+        """Return the new value of a member of a conversation, or None."""
+        path, names = scalar.path, self.names
+        name = path[-1] if path else ""
+        # xAI has its fingerprint in `metadata`.
+        in_content = name != "system_fingerprint" and not _CONTENT.isdisjoint(path[1:-1])
+        if scalar.sort in ("name", "torn") or not isinstance(name, str) or in_content:
+            return None
+        if scalar.sort == "other":
+            is_time = _TIME_NAME.fullmatch(name) and self._is_volatile(path) and token[:1] in b"123456789"
+            return _CREATED if is_time else None
+        try:
+            value = token[1:-1].decode()
+        except UnicodeDecodeError:
+            return None
+        if value and "\\" not in value and _ID_NAME.fullmatch(name) and self._is_volatile(path, value):
+            return dumps(names.of(value))
+        if _TIME_NAME.fullmatch(name) and _DAY.match(value) and self._is_volatile(path):
+            return dumps(_CREATED_TEXT)
+        if name == "system_fingerprint" and value and self._is_volatile(path):
+            return dumps(names.of(value, "fp_"))
+        if name == "obfuscation" or (path == ("p",) and len(value) > 1 and _ALPHABET.startswith(value)):
+            return b'""'
         return None
-    # xAI has its fingerprint in `metadata`.
-    if name != "system_fingerprint" and not _CONTENT.isdisjoint(path[1:-1]):
-        return None
-    if scalar.sort == "other":
-        is_time = name in _TIMES and payload.is_volatile(path) and token[:1] in b"123456789"
-        return _CREATED if is_time else None
-    try:
-        value = token[1:-1].decode()
-    except UnicodeDecodeError:
-        return None
-    if name in _IDS and value and "\\" not in value and payload.is_volatile(path, value):
-        return dumps(names.of(value))
-    if name in _TIMES and _DAY.match(value) and payload.is_volatile(path):
-        return dumps(_CREATED_TEXT)
-    if name == "system_fingerprint" and value and payload.is_volatile(path):
-        return dumps(names.of(value, "fp_"))
-    if name == "obfuscation" or (path == ("p",) and len(value) > 1 and _ALPHABET.startswith(value)):
-        return b'""'
-    return None
 
-
-def _in_object(scalar: Scalar, token: bytes, payload: _Payload) -> bytes | None:
-    """Return the new value of a member of another object, or of a reference to one; or None."""
-    path, names = scalar.path, payload.names
-    name = path[-1] if path else ""
-    if isinstance(name, int):
-        name = path[-2] if len(path) > 1 else ""  # an element of `file_ids`
-    holder = path[:-1]
-    if payload.is_request:  # the items of a request, and its tools, may refer to objects
-        holder = tuple(step for at, step in enumerate(holder) if step != "tools" and (at, step) != (0, "input"))
-    if not isinstance(name, str) or not _CONTENT.isdisjoint(holder):
-        return None
-    here = path[:-1] in payload.objects
-    value = token.decode("utf-8", "replace")
-    if scalar.sort == "other":
-        return _CREATED if here and TIME_NAMES.fullmatch(name) and is_seconds(value) else None
-    if scalar.sort != "string" or "\\" in value:
-        return None
-    value = value[1:-1]
-    if here and TIME_NAMES.fullmatch(name) and _DAY.match(value):
-        return dumps(_CREATED_TEXT)
-    if here and name in ID_NAMES and value:
-        return dumps(names.of(value))
-    new = names.of_object(value) if here and name == "id" else None
-    if payload.is_request:
-        names.note_request(value)
-    return dumps(new or names.known(value)) if new or _REFERENCE.fullmatch(name) else None
+    def in_object(self, scalar: Scalar, token: bytes) -> bytes | None:
+        """Return the new value of a member of another object, or of a reference to one; or None."""
+        path, names = scalar.path, self.names
+        # An element of `file_ids` has that name.
+        name = next((step for step in path[:-3:-1] if isinstance(step, str)), "")
+        holder = path[:-1]
+        if self.is_request:  # the items of a request, and its tools, may refer to objects
+            holder = tuple(step for at, step in enumerate(holder) if step != "tools" and (at, step) != (0, "input"))
+        if not _CONTENT.isdisjoint(holder):
+            return None
+        here = path[:-1] in self.objects
+        is_time = here and _OBJECT_TIME_NAME.fullmatch(name) is not None
+        if scalar.sort == "other":
+            return _CREATED if is_time and _SECONDS.fullmatch(token) else None
+        if scalar.sort != "string" or b"\\" in token:
+            return None
+        value = token[1:-1].decode("utf-8", "replace")
+        if is_time and _DAY.match(value):
+            return dumps(_CREATED_TEXT)
+        if here and name == "responseId" and value:
+            return dumps(names.of(value))
+        new = names.of_object(value) if here and name == "id" else None
+        if self.is_request:
+            names.note_request(value)
+        return dumps(new or names.known(value)) if new or _REFERENCE.fullmatch(name) else None
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -102,45 +102,46 @@ _VOLATILE: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, patter
 _WORTH_A_LOOK: Final = re.compile(r"\d|/tmp/|/var/")
 #: JSON numbers that are times: seconds to nanoseconds, from 2020 to 2033.
 _EPOCHS: Final = tuple((16 * 10**8 * unit, 2 * 10**9 * unit) for unit in (1, 10**3, 10**6, 10**9))
-
-
 _DATED: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _SURROUNDINGS.items()))
 _LOOSE: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in LOOSE.items()))
 
 
 def settled(value: Any) -> Any:
     """Replace volatile values in tool results, also numbers that are times."""
-    if isinstance(value, str):
-        lines = value.split("\n")
-        return "\n".join(_VOLATILE.sub(_placeholder, line) if _WORTH_A_LOOK.search(line) else line for line in lines)
-    if is_object(value):
-        return {name: settled(each) for name, each in value.items()}
-    if is_list(value):
-        return [settled(each) for each in value]
-    if type(value) in (int, float) and any(low <= value < high for low, high in _EPOCHS):
-        return "<time>"
-    return value
+    return _each(value, _settled)
 
 
 def dated(value: Any) -> Any:
     """Replace times and UUIDs in system prompts."""
-    if isinstance(value, str):
-        return _DATED.sub(_placeholder, value)
-    if is_object(value):
-        return {name: dated(each) for name, each in value.items()}
-    return [dated(each) for each in value] if is_list(value) else value
+    return _each(value, lambda each, _: _DATED.sub(_placeholder, each) if isinstance(each, str) else each)
 
 
 def loosened(value: Any) -> Any:
     """Replace also values that may be volatile, after `settled`."""
+    return _each(value, _loosened)
+
+
+def _each(value: Any, change: Callable[[Any, str], Any], name: str = "") -> Any:
+    """Change each scalar of a value, given the name of its member."""
+    if is_object(value):
+        return {key: _each(each, change, key) for key, each in value.items()}
+    if is_list(value):
+        return [_each(each, change) for each in value]
+    return change(value, name)
+
+
+def _settled(value: Any, _: str) -> Any:
+    if isinstance(value, str):
+        lines = value.split("\n")
+        return "\n".join(_VOLATILE.sub(_placeholder, line) if _WORTH_A_LOOK.search(line) else line for line in lines)
+    is_time = type(value) in (int, float) and any(low <= value < high for low, high in _EPOCHS)
+    return "<time>" if is_time else value
+
+
+def _loosened(value: Any, name: str) -> Any:
     if isinstance(value, str):
         return _LOOSE.sub(_placeholder, value)
-    if is_object(value):
-        return {
-            name: "<process>" if name in _PROCESSES and type(each) is int else loosened(each)
-            for name, each in value.items()
-        }
-    return [loosened(each) for each in value] if is_list(value) else value
+    return "<process>" if name in _PROCESSES and type(value) is int else value
 
 
 def _placeholder(found: re.Match[str]) -> str:

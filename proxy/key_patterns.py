@@ -13,6 +13,7 @@ __all__ = [
     "is_secret_name",
     "mask_keys",
     "mask_parameters",
+    "masked_path",
 ]
 
 MASK: Final = "***"
@@ -50,6 +51,8 @@ _KEY: Final = re.compile(
     r"|\b(?:sk|pk|rk|gsk|xai|hf|wt)[-_][A-Za-z0-9_*-]{12,}|\bAIza[A-Za-z0-9_*-]{12,}"
     r"|(?<=://)[^/\s@]{1,256}@"
 )
+#: What a line of ASCII cannot show.
+_INVISIBLE: Final = re.compile(rb"[^\x21-\x7e]")
 
 
 def has_credential(query: bytes) -> bool:
@@ -70,6 +73,13 @@ def mask_parameters(query: bytes) -> bytes:
         if value and _SECRET_PARAMETER.search(_name(part)):
             parts[at] = name + equals + MASK.encode()
     return b"".join(parts)
+
+
+def masked_path(raw_path_and_query: bytes) -> str:
+    """Return path and query as one line of ASCII for a record or a log line, with secret parameters masked."""
+    path, mark, query = raw_path_and_query.partition(b"?")
+    shown = path + mark + mask_parameters(query) if query else path + mark
+    return _INVISIBLE.sub(lambda found: b"%%%02X" % ord(found[0]), shown).decode("ascii")
 
 
 def _name(part: bytes) -> str:

@@ -16,7 +16,7 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from .matching.key import exact_key_of, key_of
 from .normalize.normalize import normalise
 from .redaction.body_codec import unreadable
-from .redaction.redact import Finding, blanked, blanked_path, findings, redact, rules_of, unmatched
+from .redaction.redact import Finding, blanked, blanked_path, findings, redact, unmatched
 from .redaction.shapes import find
 from .redaction.user_rules import Redaction
 from .sealed.schema import NORMALISED
@@ -163,7 +163,12 @@ def _header(
     }
     normalised = [*NORMALISED] if rules.normalised and not rules.exact else []
     normalised += [name for old in before for name in _texts(old.get("normalised"))]
-    redacted: dict[str, Any] = {} if rules.exact else {**rules_of(rules.redaction)}
+    redacted: dict[str, Any] = {}
+    if not rules.exact:  # names, never values
+        asked = rules.redaction
+        redacted = {"rules": [*(["detector"] if asked.detector else []), "headers", "names", "shapes"]}
+        redacted |= {"paths": sorted(asked.paths)} if asked.paths else {}
+        redacted |= {"prompts": "sha256"} if asked.prompts else {}
     for old in (as_object(header.get("redacted")) for header in before):
         redacted = {**old, **redacted} | {
             name: sorted({*_texts(old.get(name)), *_texts(redacted.get(name))})

@@ -17,6 +17,7 @@ from wiretape.events.core.settings import Facts
 from wiretape.events.core.splice import Edit
 
 from ..http1 import Headers
+from ..key_patterns import masked_path
 from ..limits import (
     DESCRIPTORS_A_STREAM,
     DESCRIPTORS_RESERVED,
@@ -27,7 +28,6 @@ from ..limits import (
     UPLOAD_INLINE_BYTES_MAX,
 )
 from ..security.access import OWN_PATHS, Admission, Refusal, admit, content_type_refusal
-from ..security.headers import masked_path
 from ..security.keys import Keys
 from ..server.asgi import App, Receive, Send
 from ..store.catalogue_row import CatalogueRow

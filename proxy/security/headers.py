@@ -5,7 +5,6 @@ keeps an allow-list only (6.7).
 """
 
 import json
-import re
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote
@@ -13,10 +12,20 @@ from urllib.parse import quote
 from ..config.model import Target
 from ..config.secrets import Secret
 from ..http1 import Header, Headers
-from ..key_patterns import CREDENTIAL_HEADERS, MASK, mask_parameters
+from ..key_patterns import CREDENTIAL_HEADERS, MASK
 from ..limits import MASKED_CHARS_MIN
 
-__all__ = ["key_forms", "masked", "masked_path", "taped_answer", "taped_request", "to_client", "to_upstream"]
+__all__ = [
+    "TAPED_ANSWER",
+    "TAPED_ANSWER_PREFIXES",
+    "TAPED_REQUEST",
+    "key_forms",
+    "masked",
+    "taped_answer",
+    "taped_request",
+    "to_client",
+    "to_upstream",
+]
 
 #: Headers of one connection (RFC 9110 7.6.1 and older or other software's).
 _HOP: Final = frozenset(
@@ -50,16 +59,14 @@ _NOT_NAMED: Final = frozenset(
     {*CREDENTIAL_HEADERS, b"content-encoding", b"content-length", b"content-type", b"host", b"retry-after"}
 )
 
-#: What a line of ASCII cannot show.
-_INVISIBLE: Final = re.compile(rb"[^\x21-\x7e]")
 
 _HERMES: Final = b"x-hermes-tool-progress"
 
 #: The encoding is kept because a compressed body cannot be read without it.
-_TAPED_REQUEST: Final = frozenset(
+TAPED_REQUEST: Final = frozenset(
     {b"content-encoding", b"content-type", b"user-agent", b"x-client-request-id", b"x-request-id"}
 )
-_TAPED_ANSWER: Final = frozenset(
+TAPED_ANSWER: Final = frozenset(
     {
         b"content-encoding",
         b"content-type",
@@ -71,7 +78,7 @@ _TAPED_ANSWER: Final = frozenset(
         b"x-should-retry",
     }
 )
-_TAPED_ANSWER_PREFIXES: Final = (b"x-ratelimit-", b"ratelimit-", b"anthropic-ratelimit-")
+TAPED_ANSWER_PREFIXES: Final = (b"x-ratelimit-", b"ratelimit-", b"anthropic-ratelimit-")
 
 
 def to_upstream(headers: Iterable[Header], target: Target, *, own_key: bool, hermes: bool = False) -> list[Header]:
@@ -108,12 +115,12 @@ def _named_by_connection(headers: Headers) -> set[bytes]:
 
 def taped_request(headers: Iterable[Header], secrets: Iterable[Secret] = ()) -> list[list[str]]:
     """Return the request headers that the tape keeps, in their order."""
-    return _taped(Headers(headers).only(_TAPED_REQUEST), secrets)
+    return _taped(Headers(headers).only(TAPED_REQUEST), secrets)
 
 
 def taped_answer(headers: Iterable[Header], secrets: Iterable[Secret] = ()) -> list[list[str]]:
     """Return the response headers that the tape keeps, in their order."""
-    return _taped(Headers(headers).only(_TAPED_ANSWER, _TAPED_ANSWER_PREFIXES), secrets)
+    return _taped(Headers(headers).only(TAPED_ANSWER, TAPED_ANSWER_PREFIXES), secrets)
 
 
 def _taped(kept: list[Header], secrets: Iterable[Secret]) -> list[list[str]]:
@@ -142,10 +149,3 @@ def key_forms(secrets: Iterable[Secret]) -> tuple[bytes, ...]:
             quoted = json.dumps(value)[1:-1]
             forms |= dict.fromkeys((value, quoted, quoted.replace("/", "\\/"), quote(value), quote(value, safe="")))
     return tuple([form.encode("utf-8", "surrogateescape") for form in forms]) if forms else ()
-
-
-def masked_path(raw_path_and_query: bytes) -> str:
-    """Return path and query as one line of ASCII for a record or a log line, with secret parameters masked."""
-    path, mark, query = raw_path_and_query.partition(b"?")
-    shown = path + mark + mask_parameters(query) if query else path + mark
-    return _INVISIBLE.sub(lambda found: b"%%%02X" % ord(found[0]), shown).decode("ascii")

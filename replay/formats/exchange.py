@@ -18,8 +18,9 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.tape.upcast import FORMAT
 from wiretape.events.wire.sse import BOM, Decoder
+from wiretape.proxy.key_patterns import masked_path
 from wiretape.proxy.relay.attempts import chat_cause, exchange_ending
-from wiretape.proxy.security.headers import masked_path, taped_answer, taped_request
+from wiretape.proxy.security.headers import taped_answer, taped_request
 from wiretape.proxy.store.catalogue_row import digests, request_digest
 from wiretape.proxy.upstream.decompression import CODINGS, Inflater
 from wiretape.proxy.upstream.errors import WireError

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core.json_text import ABSENT, dumps, is_list, is_object, parse
-from wiretape.proxy.security.headers import masked_path
+from wiretape.proxy.key_patterns import masked_path
 
 from ..normalize.volatile import dated, loosened, settled
 

@@ -7,7 +7,7 @@ from wiretape.events.chat.chunk import function_of
 from wiretape.events.core.json_text import as_list, as_object, dumps
 
 __all__ = [
-    "CallPiece",
+    "CHAT_MEMBER",
     "Dialect",
     "call_pieces",
     "dialect_of",
@@ -21,16 +21,19 @@ __all__ = [
 
 Dialect = Literal["chat", "responses", "messages", ""]
 
+#: The member of chat chunks and completions that no other dialect has.
+CHAT_MEMBER: Final = "choices"
 #: Tuples, because a type may be any JSON, also an unhashable list.
 _MESSAGES_TYPES: Final = ("message_start", "content_block_start", "content_block_delta")
 _RESPONSES_ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
 _RESPONSES_ARGUMENTS: Final = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
 
 
-class CallPiece(NamedTuple):
+class _CallPiece(NamedTuple):
     """What a frame adds to the name and the arguments of one call."""
 
-    call: Any
+    #: The call's index, which may be any JSON.
+    call: str
     name: str
     text: str
     #: Its position in the frame.
@@ -42,7 +45,7 @@ def dialect_of(values: Iterable[Any]) -> Dialect:
     """Return the dialect of the first frame that only one of them has."""
     for value in map(as_object, values):
         kind = value.get("type")
-        if "choices" in value:
+        if CHAT_MEMBER in value:
             return "chat"
         if isinstance(kind, str) and kind.startswith("response."):
             return "responses"
@@ -77,30 +80,30 @@ def terminates(dialect: Dialect, value: Any, payload: bytes | None) -> bool:
     return payload is not None and payload.strip() == b"[DONE]"
 
 
-def call_pieces(dialect: Dialect, value: Any) -> Iterator[CallPiece]:
+def call_pieces(dialect: Dialect, value: Any) -> Iterator[_CallPiece]:
     """Yield the pieces of calls in a frame."""
     frame = as_object(value)
-    kind, delta = frame.get("type"), as_object(frame.get("delta"))
     if dialect == "chat":
         for number, choice in enumerate(_choices(frame)):
             for at, call in enumerate(map(as_object, as_list(as_object(choice.get("delta")).get("tool_calls")))):
                 inner, custom = function_of(call)
-                inner = as_object(inner)
-                key = (_index(choice.get("index")), _index(call.get("index", at)))
-                text = _str(inner.get("input" if custom else "arguments"))
-                yield CallPiece(key, _str(inner.get("name")), text, number, at)
-    elif dialect == "messages":
-        if kind == "content_block_start":
-            yield CallPiece(_index(frame.get("index")), _str(as_object(frame.get("content_block")).get("name")), "")
-        elif delta.get("type") == "input_json_delta":
-            yield CallPiece(_index(frame.get("index")), "", _str(delta.get("partial_json")))
-    elif kind == "response.output_item.added":
-        yield CallPiece(_index(frame.get("output_index")), _str(as_object(frame.get("item")).get("name")), "")
+                said = as_object(inner)
+                key = repr((choice.get("index"), call.get("index", at)))
+                text = _str(said.get("input" if custom else "arguments"))
+                yield _CallPiece(key, _str(said.get("name")), text, number, at)
+        return
+    kind, delta = frame.get("type"), as_object(frame.get("delta"))
+    key = repr(frame.get("index" if dialect == "messages" else "output_index"))
+    if kind in ("content_block_start", "response.output_item.added"):
+        begun = as_object(frame.get("content_block" if dialect == "messages" else "item"))
+        yield _CallPiece(key, _str(begun.get("name")), "")
+    elif delta.get("type") == "input_json_delta":
+        yield _CallPiece(key, "", _str(delta.get("partial_json")))
     elif kind in _RESPONSES_ARGUMENTS:
-        yield CallPiece(_index(frame.get("output_index")), "", _str(frame.get("delta")))
+        yield _CallPiece(key, "", _str(frame.get("delta")))
 
 
-def shortened(dialect: Dialect, value: Any, piece: CallPiece, length: int) -> Any:
+def shortened(dialect: Dialect, value: Any, piece: _CallPiece, length: int) -> Any:
     """Return a frame with so many characters of a piece and nothing after it."""
     text = piece.text[:length]
     if dialect == "responses":
@@ -140,11 +143,6 @@ def error_frame(dialect: Dialect, message: str, number: int) -> bytes:
 
 def _choices(value: Any) -> list[dict[str, Any]]:
     return [as_object(choice) for choice in as_list(as_object(value).get("choices"))]
-
-
-def _index(value: Any) -> int | str | None:
-    """Return a call's or choice's index if it can be one."""
-    return value if isinstance(value, int | str) else None
 
 
 def _str(value: Any) -> str:

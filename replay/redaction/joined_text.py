@@ -6,7 +6,7 @@ whose elements arrive one by one.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ from wiretape.events.tape.record import Record
 
 from ..sealed.texts import Path, Scalar, Text, scalars, unquoted
 
-__all__ = ["Joined", "Piece", "framing_of", "joined_texts", "pieces_of"]
+__all__ = ["Joined", "Piece", "joined_texts", "pieces_of"]
 
 #: Numbers that say which of several streams inside a stream a piece belongs to.
 _INDEXES: Final = frozenset({"choice", "contentBlockIndex", "content_index", "index", "output_index", "summary_index"})
@@ -74,10 +74,8 @@ class Joined(NamedTuple):
     @staticmethod
     def of(pieces: Sequence[Piece]) -> "Joined":
         """Join pieces in order."""
-        if len(pieces) == 1:
-            return Joined(pieces, pieces[0].said, [0])
-        ends = accumulate(len(piece.said) for piece in pieces)
-        return Joined(pieces, "".join(piece.said for piece in pieces), [0, *ends][:-1])
+        starts = accumulate((len(piece.said) for piece in pieces), initial=0)
+        return Joined(pieces, "".join(piece.said for piece in pieces), [*starts][:-1])
 
     def parts(self, start: int, end: int) -> Iterator[tuple[Piece, int, int]]:
         """Yield the pieces of a part of the text, with its start and end in the bytes of each."""
@@ -90,40 +88,66 @@ class Joined(NamedTuple):
                 yield piece, piece.places[first], piece.places[last]
 
 
-class _Element(NamedTuple):
-    """A part of an answer that is complete by itself: a frame, a line of JSON, an element of an array."""
+def pieces_of(text: Text, number: int) -> Iterator[Piece]:
+    """Yield the strings of a text's JSON and what frames it; without JSON its lines, or the whole text."""
+    for scalar in text.scalars:
+        if scalar.sort != "other":
+            yield _piece(text.json, scalar, text.place(scalar.start), number)
+    at = 0
+    for start, end in [*text.spans, (len(text.raw), 0)] if text.spans else ():  # event names and comments
+        if at < start:
+            yield _plain(text.raw[at:start], at, number)
+        at = end
+    if not text.spans and text.kind in ("frame", "rest"):
+        for line in _LINE.finditer(text.raw):
+            yield _plain(line[0], line.start(), number)
+    elif not text.spans:
+        yield _plain(text.raw, 0, number)
 
-    json: bytes
-    scalars: Sequence[Scalar]
-    #: Where each scalar begins in the text.
-    places: Sequence[int]
-    label: bytes = b""
+
+def _piece(json: bytes, scalar: Scalar, place: int, number: int) -> Piece:
+    inside = json[scalar.start + 1 : scalar.end - (scalar.sort != "torn")].decode("utf-8", "surrogateescape")
+    return Piece(number, scalar.path, *unquoted(inside, place + 1, in_bytes=True), scalar.sort == "name")
+
+
+def _plain(raw: bytes, at: int, number: int) -> Piece:
+    return Piece(number, (), raw.decode("latin-1"), range(at, at + len(raw) + 1))
+
+
+# -- streamed strings -------------------------------------------------------------------------------------------------
 
 
 class _Key(NamedTuple):
     """The stream inside a stream to which a piece belongs: kind of frame, root index, names and indexes."""
 
     kind: bytes
-    root: bytes
-    steps: tuple[str | bytes, ...]
+    root: bytes = b""
+    steps: tuple[str | bytes, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(step if isinstance(step, str) else "" for step in self.steps)
 
 
-def joined_texts(records: Sequence[Record], texts: Sequence[Text]) -> list[Joined]:
-    """Return the strings of answers that came in several pieces, joined; attempts apart."""
+def joined_texts(records: Sequence[Record], texts: Sequence[Text]) -> Iterator[Joined]:
+    """Yield the strings of answers that came in several pieces, joined; attempts apart."""
     begun = [at for at, record in enumerate(records) if record.kind == "attempt"]
     answers = [pair for pair in enumerate(texts) if pair[1].kind in ("frame", "rest", "body")]
-    found: list[Joined] = []
     for _, some in groupby(answers, key=lambda pair: bisect_right(begun, pair[1].of[0])):
-        found += _of_attempt([*some])
-    return found
+        yield from _of_attempt([*some])
 
 
 def _of_attempt(texts: Sequence[tuple[int, Text]]) -> Iterator[Joined]:
-    by_key, torn = _by_key(texts)
+    by_key: dict[_Key, list[Piece]] = {}
+    torn: list[tuple[_Key, Piece]] = []
+    for number, text in texts:
+        found = [pair for element in _elements(text) for pair in _keyed(*element, number)]
+        if text.kind != "body" and (not text.spans or isinstance(text.value, int | float | None)):
+            found += _words(text, number)  # numbers are words too, where words are streamed
+        for key, piece in found:
+            by_key.setdefault(key, []).append(piece)
+        if text.kind == "rest":
+            torn += found
     alone: dict[tuple[object, ...], list[Piece]] = {}
     for key, pieces in by_key.items():
         if len(pieces) == 1:  # an index that differs in each frame counts the frames
@@ -135,20 +159,6 @@ def _of_attempt(texts: Sequence[tuple[int, Text]]) -> Iterator[Joined]:
         for own, piece in torn[-_TORN_MAX:]:
             if own != key and own.names == key.names:
                 yield Joined.of([*_last(pieces), piece])
-
-
-def _by_key(texts: Sequence[tuple[int, Text]]) -> tuple[dict[_Key, list[Piece]], list[tuple[_Key, Piece]]]:
-    found: dict[_Key, list[Piece]] = {}
-    torn: list[tuple[_Key, Piece]] = []
-    for number, text in texts:
-        pieces = [pair for element in _elements(text) for pair in _keyed(element, number)]
-        if text.kind != "body" and (not text.spans or isinstance(text.value, int | float | None)):
-            pieces += _words(text, number)  # numbers are words too, where words are streamed
-        for key, piece in pieces:
-            found.setdefault(key, []).append(piece)
-        if text.kind == "rest":
-            torn += pieces
-    return found, torn
 
 
 def _is_cumulative(pieces: Sequence[Piece]) -> bool:
@@ -165,12 +175,9 @@ def _is_cumulative(pieces: Sequence[Piece]) -> bool:
 
 def _last(pieces: Sequence[Piece]) -> Sequence[Piece]:
     """Return as many of the last pieces as the longest secret may have."""
-    chars = 0
-    for number in range(len(pieces) - 1, -1, -1):
-        chars += len(pieces[number].said)
-        if chars > _SECRET_CHARS:
-            return pieces[number:]
-    return pieces
+    sizes = accumulate(len(piece.said) for piece in reversed(pieces))
+    count = next((count for count, chars in enumerate(sizes, 1) if chars > _SECRET_CHARS), len(pieces))
+    return pieces[-count:]
 
 
 def _words(text: Text, number: int) -> Iterator[tuple[_Key, Piece]]:
@@ -180,46 +187,48 @@ def _words(text: Text, number: int) -> Iterator[tuple[_Key, Piece]]:
         if match[1] == b"event":
             event = match[2]
         elif match[2]:
-            yield _Key(b"plain", event, ()), _plain(match[2], match.start(2), number)
+            yield _Key(b"plain", event), _plain(match[2], match.start(2), number)
 
 
-def _elements(text: Text) -> Iterator[_Element]:
+def _elements(text: Text) -> Iterator[tuple[bytes, bytes, Sequence[Scalar], Callable[[int], int]]]:
+    """Yield the parts of an answer that are complete by themselves: a frame, a line of JSON, an element of an array.
+
+    Each is its label, its JSON, its scalars, and a function from places in the JSON to places in the text.
+    """
     if text.kind != "body":
-        if json := text.json:
-            found = scalars(json)
-            yield _Element(json, found, [text.place(scalar.start) for scalar in found])
+        yield b"", text.json, text.scalars, text.place
     elif text.raw[:64].lstrip()[:1] == b"[":  # an array, complete or not
         for _, some in groupby(scalars(text.raw), key=lambda scalar: scalar.path[:1]):
-            found = [scalar._replace(path=scalar.path[1:]) for scalar in some]
-            yield _Element(text.raw, found, [scalar.start for scalar in found])
+            yield b"", text.raw, [scalar._replace(path=scalar.path[1:]) for scalar in some], int
     elif not text.json:
         for line in _LINE.finditer(text.raw):
             if (label := _LABEL.match(line[0])) is not None:
-                json, at = line[0][label.end() :], line.start() + label.end()
-                found = scalars(json)
-                yield _Element(json, found, [at + scalar.start for scalar in found], label[1] or b"")
+                json = line[0][label.end() :]
+                yield label[1] or b"", json, scalars(json), (line.start() + label.end()).__add__
 
 
-def _keyed(element: _Element, number: int) -> Iterator[tuple[_Key, Piece]]:
+def _keyed(
+    label: bytes, json: bytes, found: Sequence[Scalar], place: Callable[[int], int], number: int
+) -> Iterator[tuple[_Key, Piece]]:
     indexes: dict[Path, dict[str, bytes]] = {}
     kind = b""
     kept: list[Piece] = []
-    for scalar, place in zip(element.scalars, element.places, strict=True):
+    for scalar in found:
         path = scalar.path
         name = path[-1] if path else ""
-        if scalar.sort in ("other", "name"):
-            if scalar.sort == "other" and name in _INDEXES:
-                indexes.setdefault(path[:-1], {})[str(name)] = element.json[scalar.start : scalar.end]
-        elif path == ("type",):
-            kind = _STEP_OF_KIND.sub(b"", element.json[scalar.start : scalar.end])
-        elif name not in _REPEATED or path[-2:] == ("function", "name"):
-            piece = _piece(element.json, scalar, place, number)
+        if scalar.sort == "other":
+            if name in _INDEXES:
+                indexes.setdefault(path[:-1], {})[str(name)] = json[scalar.start : scalar.end]
+        elif scalar.sort != "name" and path == ("type",):
+            kind = _STEP_OF_KIND.sub(b"", json[scalar.start : scalar.end])
+        elif scalar.sort != "name" and (name not in _REPEATED or path[-2:] == ("function", "name")):
+            piece = _piece(json, scalar, place(scalar.start), number)
             if piece.said:
                 kept.append(piece)
     numbered = {path: b",".join(said for _, said in sorted(some.items())) for path, some in indexes.items()}
     for piece in kept:
         own, path = _CONTINUED.get((kind, piece.path), (kind, piece.path))
-        yield _Key(element.label + own, numbered.get((), b""), _steps(path, numbered)), piece
+        yield _Key(label + own, numbered.get((), b""), _steps(path, numbered)), piece
 
 
 def _steps(path: Path, numbered: Mapping[Path, bytes]) -> tuple[str | bytes, ...]:
@@ -233,38 +242,3 @@ def _steps(path: Path, numbered: Mapping[Path, bytes]) -> tuple[str | bytes, ...
             return steps[:-2]
         case _:
             return steps
-
-
-# -- strings ----------------------------------------------------------------------------------------------------------
-
-
-def pieces_of(text: Text, number: int, *, names: bool = True) -> Iterator[Piece]:
-    """Yield the strings of a text's JSON and the rest of a frame; without JSON its lines, or the whole text."""
-    if json := text.json:
-        for scalar in scalars(json):
-            if scalar.sort != "other" and (names or scalar.sort != "name"):
-                yield _piece(json, scalar, text.place(scalar.start), number)
-    elif text.kind in ("frame", "rest"):
-        for line in _LINE.finditer(text.raw):
-            yield _plain(line[0], line.start(), number)
-    else:
-        yield _plain(text.raw, 0, number)
-
-
-def framing_of(text: Text, number: int) -> Iterator[Piece]:
-    """Yield what frames the JSON of a text: event names and comments."""
-    at = 0
-    for start, end in [*text.spans, (len(text.raw), 0)] if text.spans else ():
-        if at < start:
-            yield _plain(text.raw[at:start], at, number)
-        at = end
-
-
-def _piece(json: bytes, scalar: Scalar, place: int, number: int) -> Piece:
-    inside = json[scalar.start + 1 : scalar.end - (scalar.sort != "torn")].decode("utf-8", "surrogateescape")
-    said, places = unquoted(inside, place + 1, in_bytes=True)
-    return Piece(number, scalar.path, said, places, scalar.sort == "name")
-
-
-def _plain(raw: bytes, at: int, number: int) -> Piece:
-    return Piece(number, (), raw.decode("latin-1"), range(at, at + len(raw) + 1))

@@ -6,11 +6,22 @@ key, because models and users say such words of other things too.
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from .vendors import PLACEHOLDER, Hit
+__all__ = ["PLACEHOLDER", "Hit", "is_header", "is_pair", "is_secret_number", "is_secret_value", "named"]
 
-__all__ = ["is_header", "is_pair", "is_secret_number", "is_secret_value", "named"]
+#: What redaction writes in place of a secret.
+PLACEHOLDER: Final = re.compile(r"\[redacted-([a-z0-9]+)(?:-(\d+))?\]")
+
+
+class Hit(NamedTuple):
+    """A secret at `text[start:end]`, its vendor, and its text without escapes."""
+
+    start: int
+    end: int
+    vendor: str
+    secret: str
+
 
 # -- names, spelled without case and punctuation ----------------------------------------------------------------------
 

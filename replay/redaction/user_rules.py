@@ -1,16 +1,74 @@
-"""What users redact in addition: members by path, the words of requests, and texts that their own detector finds"""
+"""What users redact in addition: members by path, the words of requests, and texts that their own detector finds
+
+Words are all strings of a request in any dialect that are not known to be something else: roles, types, models, ids,
+names of tools, settings of one word, and in schemas the names and types.
+"""
 
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
+from urllib.parse import unquote_plus
 
-from ..sealed.texts import Path
+from wiretape.events.core.json_text import ABSENT, parse
 
-__all__ = ["Detector", "Redaction", "detector_of", "is_path", "matches", "pattern_of"]
+from ..sealed.texts import Path, Text, scalars
+from .names import PLACEHOLDER
+
+__all__ = ["Detector", "Redaction", "Words", "detector_of", "is_path", "is_prompt", "matches", "pattern_of", "words"]
 
 _PATH: Final = re.compile(r"\$?\.?(?:[^.\[\]]+|(?:\[[^.\[\]]+\])+)(?:\.[^.\[\]]+|\.?\[[^.\[\]]+\])*")
+_PROMPT: Final = re.compile(
+    r'\[prompt sha256:[0-9a-f]{16} \d+ chars\]|\{"redacted":"\[prompt sha256:[0-9a-f]{16} \d+ chars\]"\}'
+)
+#: The look of anything but words; a sentence has blanks.
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_.:@/+=$#*-]{1,256}")
+#: Members around a request: of a batch, or of a request inside another.
+_AROUND: Final = frozenset({"body", "params", "request", "requests"})
+#: Members of a request that set something.
+_SETTINGS: Final = frozenset(
+    {"anthropic_beta", "anthropic_version", "api_version", "audio", "background", "betas", "cachedContent",
+     "cached_content", "cache_control", "conversation", "embedding_types", "encoding_format", "include",
+     "input_fidelity", "input_type", "keep_alive", "language", "modalities", "model", "models", "moderation", "n",
+     "output_format", "prompt_cache_retention", "provider", "purpose", "quality", "reasoning", "reasoning_effort",
+     "response_format", "route", "safetySettings", "safety_settings", "service_tier", "size", "stream",
+     "stream_options", "style", "task_type", "taskType", "temperature", "thinking", "timestamp_granularities",
+     "transforms", "truncate", "truncation", "verbosity", "voice"}
+)  # fmt: skip
+#: Members that describe tools, or the form of the answer ...
+_TOOLS: Final = frozenset(
+    {"format", "function_call", "functions", "generationConfig", "generation_config", "grammar", "guided_json",
+     "options", "output_config", "parameters", "plugins", "response_format", "text", "toolChoice", "toolConfig",
+     "tool_choice", "tool_config", "tools"}
+)  # fmt: skip
+#: ... and members in them that hold no words.
+_OF_TOOLS: Final = frozenset(
+    {"$id", "$ref", "$schema", "allowedFunctionNames", "allowed_function_names", "allowed_tools", "category", "effort",
+     "format", "function_call", "mode", "name", "required", "responseMimeType", "responseModalities", "server_label",
+     "size", "syntax", "threshold", "toolChoice", "tool_choice", "type", "verbosity"}
+)  # fmt: skip
+#: Members of a schema whose members have names of the author's choice.
+_NAMING: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
+#: Members of a schema with words, or with values.
+_DESCRIBING: Final = frozenset(
+    {"const", "default", "description", "enum", "example", "examples", "input_examples", "title"}
+)
+#: Members whose content a model, a tool or a client made up.
+_FREE: Final = frozenset({"args", "arguments", "input", "metadata", "parameters", "response", "result"})
+_KIND: Final = frozenset(
+    {"detail", "format", "media_type", "mimeType", "mime_type", "model", "object", "role", "status", "ttl", "type"}
+)
+_ID: Final = re.compile(r"(?:^|_)ids?$|[a-z]Ids?$")
+_OF_A_PERSON: Final = re.compile(r"(?i)user|customer|person|account|client|external")
+_CALLS: Final = frozenset(
+    {"call", "custom", "function", "functionCall", "functionResponse", "function_call", "function_response", "tool"}
+)
+_CALL_TYPE: Final = re.compile(r".*(?:_call|_call_output|_use|_approval_request)|function|tool")
+_FORM: Final = re.compile(rb"[^=&\s]{1,256}=[^&\s]*(?:&[^=&\s]{1,256}=[^&\s]*)*")
+_FIELD: Final = re.compile(rb"([^=&]+)=([^&]*)")
+_BOUNDARY: Final = re.compile(rb"(?:\r\n)?--([^\r\n]{1,70})\r\n")
+_PART_NAME: Final = re.compile(rb'(?i)^content-disposition:[^\r\n]*?[; ]name="?([^";\r\n]*)', re.MULTILINE)
 
 #: Returns the secrets of a text, as written in it. Called for each string of a recording; streamed ones are joined.
 Detector = Callable[[str], Iterable[str]]
@@ -65,3 +123,129 @@ def matches(pattern: tuple[str, ...], path: Path) -> bool:
     return len(pattern) <= len(path) and all(
         step in ("*", str(actual)) for step, actual in zip(pattern, path, strict=False)
     )
+
+
+# -- words of requests -----------------------------------------------------------------------------------------------
+
+
+class Words(NamedTuple):
+    """The words at `raw[start:end]` of a request, their path, and how to write their placeholder."""
+
+    start: int
+    end: int
+    path: Path
+    said: str
+    form: Literal["plain", "json", "arguments", "url"]
+
+
+def is_prompt(text: str) -> bool:
+    """Return whether a text is the placeholder of words and nothing else."""
+    return _PROMPT.fullmatch(text) is not None
+
+
+def words(text: Text) -> Iterator[Words]:
+    """Yield the words of a request that are not redacted yet."""
+    for each in _of_body(text):
+        if each.said and not is_prompt(each.said) and not PLACEHOLDER.fullmatch(each.said):
+            yield each
+
+
+def _of_body(text: Text) -> Iterator[Words]:
+    raw = text.raw
+    lines = [line for line in re.finditer(rb"[^\r\n]+", raw) if line[0].strip()] if raw.lstrip()[:1] == b"{" else []
+    if text.json:
+        yield from _of_json(text.json, text.place)
+    elif (boundary := _BOUNDARY.match(raw)) is not None:
+        yield from _of_parts(raw, boundary[1], boundary.end())
+    elif len(lines) > 1 and all(line[0].lstrip()[:1] == b"{" and parse(line[0]) is not ABSENT for line in lines):
+        for line in lines:
+            yield from _of_json(line[0], line.start().__add__)
+    elif _FORM.fullmatch(raw):
+        for field in _FIELD.finditer(raw):
+            name, said = (unquote_plus(field[group].decode("utf-8", "surrogateescape")) for group in (1, 2))
+            if not _is_setting(name, said):
+                yield Words(*field.span(2), (name,), said, "url")
+    else:
+        yield Words(0, len(raw), (), _text(raw), "plain")
+
+
+def _of_parts(raw: bytes, boundary: bytes, at: int) -> Iterator[Words]:
+    """Yield all parts but settings: a file was said, or shown, too."""
+    mark = b"\r\n--" + boundary
+    while at < len(raw):
+        end = raw.find(mark, at)
+        end = len(raw) if end < 0 else end
+        headers, found, _ = raw[at:end].partition(b"\r\n\r\n")
+        start = at + len(headers) + len(found)
+        named = _PART_NAME.search(headers)
+        name, said = _text(named[1]) if named else "", _text(raw[start:end])
+        if found and not _is_setting(name.removesuffix("[]"), said):
+            yield Words(start, end, (name,), said, "plain")
+        at = end + len(mark) + len(b"\r\n")
+
+
+def _is_setting(name: str, said: str) -> bool:
+    return name in _SETTINGS and _TOKEN.fullmatch(said) is not None
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _of_json(json: bytes, place: Callable[[int], int]) -> Iterator[Words]:
+    strings: list[tuple[int, int, Path, str]] = []
+    kinds: dict[Path, list[str]] = {}  # type and role of each object
+    for scalar in scalars(json):
+        if scalar.sort == "string":
+            value = parse(json[scalar.start : scalar.end])
+            said = value if isinstance(value, str) else _text(json[scalar.start : scalar.end])
+            strings.append((scalar.start, scalar.end, scalar.path, said))
+            if scalar.path and scalar.path[-1] in ("type", "role"):
+                kinds.setdefault(scalar.path[:-1], []).append(said)
+    for start, end, path, said in strings:
+        if _is_words(path, said, kinds):
+            yield Words(place(start), place(end), path, said, "arguments" if path[-1:] == ("arguments",) else "json")
+
+
+def _is_words(path: Path, said: str, kinds: Mapping[Path, list[str]]) -> bool:
+    if _TOKEN.fullmatch(said) is None:
+        return True
+    depth = next((depth for depth, step in enumerate(path) if isinstance(step, str) and step not in _AROUND), len(path))
+    inner = path[depth:]
+    if not inner:
+        return True
+    last = next((step for step in reversed(inner) if isinstance(step, str)), "")
+    is_id = _ID.search(last) is not None and _OF_A_PERSON.search(last) is None
+    if inner[0] in _TOOLS:
+        return _is_description(inner) or not (last in _OF_TOOLS or is_id)
+    if inner[0] in _SETTINGS:
+        return False
+    if _is_free(inner):
+        return True
+    if last == "name":
+        of_call = (len(inner) > 1 and inner[-2] in _CALLS) or any(map(_CALL_TYPE.fullmatch, kinds.get(path[:-1], [])))
+        return not of_call
+    return not (last in _KIND or is_id)
+
+
+def _is_description(path: Path) -> bool:
+    """Return whether a path in a tool or a schema leads to words; names of properties do not count."""
+    naming = False
+    for step in path:
+        if not naming and step in _DESCRIBING:
+            return True
+        naming = not naming and step in _NAMING
+    return False
+
+
+def _is_free(path: Path) -> bool:
+    if path[0] == "metadata" or any(step in _FREE for step in path[1:]):
+        return True
+    if "output" not in path[1:]:
+        return False
+    # The result of a tool: parts with a type, or anything.
+    match path[path.index("output", 1) + 1 :]:
+        case (int(), "type" | "detail" | "file_id"):
+            return False
+        case _:
+            return True

@@ -38,6 +38,7 @@ from wiretape.events.emit import summarise
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.record import decode as decode_line
 from wiretape.events.tape.record import encode as encode_line
+from wiretape.events.tape.upcast import FORMAT as TAPE_FORMAT
 from wiretape.events.tape.upcast import upcast
 
 from .clock import ANSWER, RECEIVED, UPLOADED, Clock, clocked, timed
@@ -382,7 +383,9 @@ def _records(lines: Sequence[bytes]) -> tuple[list[Record], list[int]]:
     version = records[0].keys.get("format")
     places = [record.n for record in records]
     records = [record._replace(n=number) for number, record in enumerate(records)]
-    return ([upcast(record, version) for record in records] if type(version) is int else records), places
+    if type(version) is int and version != TAPE_FORMAT:
+        records = [upcast(record, version) for record in records]
+    return records, places
 
 
 def _record(line: bytes, at: int) -> Record:

@@ -4,7 +4,8 @@ import pytest
 
 from wiretape.proxy.config.model import Target
 from wiretape.proxy.config.secrets import Secret
-from wiretape.proxy.security.headers import masked, masked_path, taped_answer, taped_request, to_client, to_upstream
+from wiretape.proxy.key_patterns import masked_path
+from wiretape.proxy.security.headers import masked, taped_answer, taped_request, to_client, to_upstream
 
 Headers = list[tuple[bytes, bytes]]
 

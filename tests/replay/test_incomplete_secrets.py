@@ -19,7 +19,6 @@ from wiretape.replay.faults.cutting import cut
 from wiretape.replay.matching.compared_request import prepare_of
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.script import Fault, Request, event_stream
-from wiretape.replay.redaction.known import Known
 from wiretape.replay.redaction.redact import findings
 from wiretape.replay.seal import Rules, seal
 from wiretape.replay.sealed.files import parse
@@ -148,19 +147,3 @@ def test_cumulative_stream_keeps_no_part_of_the_key(vendor: str) -> None:
         assert len(left) < open_ + 5 or left.startswith("[redacted-")
         assert f"my token is {CANARIES[vendor]} thanks".startswith(said) or "[redacted-" in said
     assert contents(records)[-1] == f"my token is [redacted-{vendor.partition('-')[0]}-1] thanks"
-
-
-# -- what is one ------------------------------------------------------------------------------------------------------
-
-
-def test_beginning_of_a_known_secret_at_the_end_of_a_text() -> None:
-    known = Known()
-    for vendor, secret in (("groq", "hunter2-a"), ("groq", "hunter2-abc"), ("secret", "word"), ("path", "hunter3-a")):
-        known.add(vendor, secret)
-    assert len(known) == 2
-    assert [hit[:] for hit in known.hits("x hunter2-ab", "", here=None)] == [(2, 12, "groq", "hunter2-abc")]
-    assert [hit.secret for hit in known.hits("hunter2-", "", here=None)] == ["hunter2-abc"]
-    for text in ("xhunter2-ab", "hunter2-abc", "hunter2-ab x", "hunter2", "", "hunter3-"):
-        assert list(known.hits(text, "", here=None)) == []
-    assert known.whole("groq", "hunter2-a") == "hunter2-abc"
-    assert known.whole("jwt", "hunter2-a") == "hunter2-a"

@@ -108,7 +108,10 @@ async def _store(config: Config, log: Log) -> AsyncGenerator[Store]:
         config.data, durability=config.durability, warn=lambda why: log.warn("store", why=why)
     ) as store:
         for tape in store.recovered:
-            log.warn("recovered", stream=tape.stream)
+            if tape.refused:
+                log.error("not_recovered", stream=tape.stream, why=tape.refused)
+            else:
+                log.warn("recovered", stream=tape.stream)
         yield store
 
 

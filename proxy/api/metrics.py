@@ -28,7 +28,7 @@ _STATES: Final = frozenset(state.value for state in State)
 _TTFT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
-class Metrics:
+class Metrics(Collector):
     """What is counted: `on_ended` for each stream, `refused` for each request that did not become one."""
 
     def __init__(self, routes: Iterable[str] = ()) -> None:
@@ -38,7 +38,6 @@ class Metrics:
         self.log_lines_dropped: Callable[[], float] = float
         self.write_times = WriteTimes()
         self._registry = registry = CollectorRegistry()
-        registry.register(_Gauges(self))
         self._streams = Counter(
             "wiretape_streams_total", "Streams that have ended.", ["route", "ending"], registry=registry
         )
@@ -92,37 +91,20 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
-        return generate_latest(_WithoutCreated(self._registry))
-
-
-class _Gauges(Collector):
-    """What others count, read when Prometheus asks."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+        return generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("wiretape_streams_live", "Streams running now.", value=self._metrics.live())
-        yield CounterMetricFamily(
-            "wiretape_log_lines_dropped_total", "Log lines lost.", value=self._metrics.log_lines_dropped()
-        )
-        writes = self._metrics.write_times
-        buckets = list(zip((*map(str, WRITE_S), "+Inf"), accumulate(writes.counts), strict=True))
-        yield HistogramMetricFamily(
-            "wiretape_log_write_seconds", "Write of one batch of records.", buckets=buckets, sum_value=writes.sum_s
-        )
-
-
-class _WithoutCreated(Collector):
-    """A registry without its `_created` series, which the library can only disable for the whole process."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    def collect(self) -> Iterator[Metric]:
+        """Yield our counters, without the `_created` series, and what others count."""
         for metric in self._registry.collect():
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
+        yield GaugeMetricFamily("wiretape_streams_live", "Streams running now.", value=self.live())
+        lost = self.log_lines_dropped()
+        yield CounterMetricFamily("wiretape_log_lines_dropped_total", "Log lines lost.", value=lost)
+        times = self.write_times
+        buckets = list(zip((*map(str, WRITE_S), "+Inf"), accumulate(times.counts), strict=True))
+        name, what = "wiretape_log_write_seconds", "Write of one batch of records."
+        yield HistogramMetricFamily(name, what, buckets=buckets, sum_value=times.sum_s)
 
 
 def _known(word: str, words: frozenset[str]) -> str:

@@ -24,8 +24,9 @@ from ..limits import NOT_FOUND_STEP_S, OWNERS_MAX, SLICE_RECORDS
 from ..relay.delivery import Delivery
 from ..relay.http_responses import Answer, error
 from ..store.catalogue_row import StreamRow
+from ..store.folder import is_stream_id
 from ..store.linking import NO_FATES
-from ..store.store import PAGE_MAX, Batches, Filter, Store, StoreError, is_stream_id
+from ..store.store import PAGE_MAX, Batches, Filter, Store, StoreError
 from .event_feed import Following, followed, place_of
 from .summary import summary_json
 

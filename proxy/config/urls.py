@@ -134,7 +134,7 @@ def request_target(target: Target, tail: bytes, query: bytes) -> bytes:
     It goes into the request's extension `target`, because httpx.URL rewrites `{`, quotes and dots.
     """
     base = base_of(target.url)
-    joined = b"&".join(part for part in (base.query, query) if part)
+    joined = b"&".join(filter(None, (base.query, query)))
     path = base.path + tail or b"/"
     return path + b"?" + joined if joined else path
 

@@ -3,7 +3,7 @@
 import time
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -29,9 +29,8 @@ from .store import (
     StreamMissingError,
     TapeBrokenError,
     WriteTimes,
-    checked_stream_id,
 )
-from .tape_file import TapeBatches, TapeFile, TapeReader, creation_error, opened_for_reading
+from .tape_file import TapeBatches, TapeFile, TapeReader, opened_for_reading
 
 __all__ = ["INLINE_BYTES_MAX", "FileStore", "open_files"]
 
@@ -96,11 +95,8 @@ class FileStore:
 
     async def create(self, stream: str) -> None:
         """Begin a tape. Its name becomes durable with its first commit round."""
-        checked_stream_id(stream)
         if self.health.gone:
             raise TapeBrokenError(self.health.failure)
-        if stream in self._live:
-            raise StoreError(f"{stream} has a tape already")
         try:
             # Cancelled before the file exists or not at all, so that it leaves no unknown tape.
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -108,12 +104,9 @@ class FileStore:
                 tape = await trio.to_thread.run_sync(self._begin, stream, limiter=self._threads)
             else:
                 tape = self._begin(stream)
-        except FileExistsError as error:
-            raise StoreError(f"{stream} has a tape already") from error
-        except OSError as error:
-            failure = creation_error(stream, error)
-            self._failed(failure)
-            raise failure from error
+        except (StoreFullError, TapeBrokenError) as error:
+            self._failed(error)
+            raise
         self._live[stream] = tape
 
     def _begin(self, stream: str) -> TapeFile:
@@ -200,13 +193,16 @@ class FileStore:
 
     def _batches(self, stream: str, from_n: int, *, waits: bool) -> TapeBatches:
         live = self._live.get(stream)
-        if live is not None:
-            return TapeBatches(stream, TapeReader(live.open), from_n, live, waits=waits)
-        if self._folder.ended_path(checked_stream_id(stream)) is None:
+        if live is None and self._folder.ended_path(stream) is None:
             raise StreamMissingError(f"there is no stream {stream}")
-        return TapeBatches(stream, TapeReader(partial(self._open_ended, stream)), from_n, None, waits=waits)
+        reader = TapeReader(partial(self._open, stream, None if live is None else live.path))
+        return TapeBatches(stream, reader, from_n, live, waits=waits)
 
-    def _open_ended(self, stream: str) -> int:
+    def _open(self, stream: str, path: str | None) -> int:
+        """Return a descriptor of the tape, which may have moved to its day meanwhile."""
+        with suppress(FileNotFoundError):
+            if path is not None:
+                return opened_for_reading(path)
         path = self._folder.ended_path(stream)
         if path is None:
             raise FileNotFoundError

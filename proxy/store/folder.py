@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import time
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,15 +12,19 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from wiretape.events.core.errors import LocalError
+
 from ..config.model import Keep
 from ..limits import LOCK_LOOK_S, LOCK_LOOKS_MAX
-from .store import FolderRefusedError, is_stream_id
+from .store import FolderRefusedError
 
-__all__ = ["LIVE", "Folder", "Kept", "day_of", "days_in", "expired", "is_held", "tapes_in"]
+__all__ = ["LIVE", "Folder", "Kept", "day_of", "days_in", "expired", "is_held", "is_stream_id", "tapes_in"]
 
 #: The sub-folder of tapes that have not ended.
 LIVE: Final = "live"
 _SUFFIX: Final = ".tape"
+#: A file name on every system, without anything that has a meaning in a path. Our own ids have 32 characters.
+_STREAM_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 #: The first second of the year 10000: no calendar goes there.
 _SECONDS_END: Final = 253_402_300_800
 
@@ -30,6 +35,11 @@ class Kept(NamedTuple):
     written: float
     stream: str
     size: int
+
+
+def is_stream_id(text: str) -> bool:
+    """Return whether a store takes this id. Check every id that comes from outside."""
+    return _STREAM_ID.fullmatch(text) is not None
 
 
 def days_in(root: str | Path) -> list[date]:
@@ -138,7 +148,9 @@ class Folder:
         return None
 
     def live_path(self, stream: str) -> str:
-        """Return the path of a tape that has not ended."""
+        """Return the path of a tape that has not ended, or raise LocalError: an id from outside was not checked."""
+        if not _STREAM_ID.fullmatch(stream):
+            raise LocalError(f"not a stream id: {stream[:80]!r}")
         return f"{self.live}/{stream}{_SUFFIX}"
 
     def live_tapes(self) -> list[tuple[str, Path]]:
@@ -155,6 +167,8 @@ class Folder:
 
     def ended_path(self, stream: str) -> str | None:
         """Return where the tape of an ended stream is."""
+        if not _STREAM_ID.fullmatch(stream):
+            return None
         paths = (
             self.day_path(day, stream) for day in days_in(self.root)
         )  # for each new stream: pathlib costs three times

@@ -10,14 +10,15 @@ from datetime import date
 
 import trio
 
+from wiretape.events.core.errors import LocalError
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
 from .catalogue_row import AnswerRow, CatalogueRow, StreamRow, row_of_tape
-from .folder import Kept, day_of, expired
+from .folder import Kept, day_of, expired, is_stream_id
 from .linking import NOTHING_RUNS, Alike, Fate, Key, Link, fates, find_calls, key_of
-from .store import PAGE_MAX, Filter, Health, StoreError, StreamMissingError, WriteTimes, checked_stream_id
+from .store import PAGE_MAX, Filter, Health, StoreError, StreamMissingError, WriteTimes
 from .tape_file import OpenTape
 
 __all__ = ["MemoryStore"]
@@ -71,7 +72,9 @@ class MemoryStore:
 
     async def create(self, stream: str) -> None:
         """Begin a tape."""
-        if checked_stream_id(stream) in self._tapes:
+        if not is_stream_id(stream):
+            raise LocalError(f"not a stream id: {stream[:80]!r}")
+        if stream in self._tapes:
             raise StoreError(f"{stream} has a tape already")
         self._tapes[stream] = _Tape(stream)
 

@@ -9,12 +9,11 @@
 A store only reports. Whether a stream whose tape failed is stopped or served on (`on_log_failure`) is up to its caller.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from wiretape.events.core.errors import LocalError, WiretapeError
+from wiretape.events.core.errors import WiretapeError
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage
 
@@ -35,8 +34,6 @@ __all__ = [
     "StreamMissingError",
     "TapeBrokenError",
     "WriteTimes",
-    "checked_stream_id",
-    "is_stream_id",
 ]
 
 #: Rows of one page: a screen or two; ask for the next page to get more.
@@ -44,9 +41,6 @@ PAGE_MAX: Final = 1_000
 
 #: Classes of `WriteTimes`. A write takes 2 us inline (design.md 3); 10 ms is the longest the event loop may stall.
 WRITE_S: Final = (2e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.25, 1.0)
-
-#: A file name on every system, without anything that has a meaning in a path. Our own ids have 32 characters.
-_STREAM_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
 class StoreError(WiretapeError):
@@ -184,15 +178,3 @@ class Store(Protocol):
     async def aclose(self) -> None:
         """Make everything written durable, as far as this store promises it. Nothing may be called afterwards."""
         ...
-
-
-def is_stream_id(text: str) -> bool:
-    """Return whether a store takes this id. Check every id that comes from outside."""
-    return _STREAM_ID.fullmatch(text) is not None
-
-
-def checked_stream_id(stream: str) -> str:
-    """Return the id, or raise LocalError: an id from outside was not checked."""
-    if not _STREAM_ID.fullmatch(stream):
-        raise LocalError(f"not a stream id: {stream[:80]!r}")
-    return stream

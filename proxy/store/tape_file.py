@@ -26,7 +26,6 @@ __all__ = [
     "TapeBatches",
     "TapeFile",
     "TapeReader",
-    "creation_error",
     "opened_for_reading",
     "records_of",
 ]
@@ -90,18 +89,22 @@ class TapeFile(OpenTape):
     # fmt: off
     __slots__ = (
         "broken", "closed", "created", "dirty", "ended", "fd", "lost", "name", "next_n", "path", "shown", "size",
-        "stuck", "target", "writing",
+        "stuck", "writing",
     )
     # fmt: on
 
     def __init__(self, path: str) -> None:
-        """Raise FileExistsError where the file exists: a tape is never begun twice."""
-        self.fd = os.open(path, _FLAGS, 0o600)
+        """Create the file. Raise StoreError: a tape is never begun twice."""
         self.path = path
         self.name = path.rpartition("/")[2]
         super().__init__(self.name.partition(".")[0])
-        #: Where another thread is moving it to.
-        self.target = path
+        try:
+            self.fd = os.open(path, _FLAGS, 0o600)
+        except FileExistsError as error:
+            raise StoreError(f"{self.stream} has a tape already") from error
+        except OSError as error:
+            reason = f"{self.name} could not be begun: {error.strerror}"
+            raise (StoreFullError if error.errno in _FULL | _NO_DESCRIPTOR else TapeBrokenError)(reason) from error
         self.size = 0
         #: Bytes that readers may see; with `durability = disk` fewer than are written.
         self.shown = 0
@@ -153,16 +156,8 @@ class TapeFile(OpenTape):
         """Rename the ended tape, never over another one. Blocks for milliseconds while the journal is being written."""
         if os.path.exists(path):  # noqa: PTH110 - see above
             raise FileExistsError(errno.EEXIST, "a tape of this name exists already")
-        self.target = path
         os.rename(self.path, path)  # noqa: PTH104 - see above
         self.path = path
-
-    def open(self) -> int:
-        """Return a descriptor for reading, also while the tape moves."""
-        try:
-            return opened_for_reading(self.path)
-        except FileNotFoundError:
-            return opened_for_reading(self.target)
 
     def close(self) -> None:
         """Close it once. Errors of a close are those that the commit round reports."""
@@ -233,12 +228,6 @@ def records_of(path: str | Path) -> Iterator[Record]:
 def opened_for_reading(path: str | Path) -> int:
     """Return a descriptor of the file."""
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-
-def creation_error(name: str, error: OSError) -> StoreError:
-    """Return why a tape could not be begun: no room (P10: no descriptor either), or anything else."""
-    reason = f"{name} could not be begun: {error.strerror}"
-    return StoreFullError(reason) if error.errno in _FULL | _NO_DESCRIPTOR else TapeBrokenError(reason)
 
 
 class TapeBatches:

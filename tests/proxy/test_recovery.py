@@ -1,7 +1,9 @@
 """What a crash leaves is mended: torn tails are cut, everything acknowledged stays, every tape gets its ending."""
 
+import json
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -11,6 +13,9 @@ from tests.proxy.store_cases import flat, gathered, opened_files, put, stream_of
 from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Reader
+from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.log import Log
+from wiretape.proxy.serve import running
 from wiretape.proxy.store.durability import best_sync
 from wiretape.proxy.store.folder import Folder
 from wiretape.proxy.store.recovery import Mended, Recovered, mended, recover
@@ -220,3 +225,15 @@ async def test_streams_left_live_are_ended_at_the_next_start(tmp_path: Path) -> 
             pass
     assert [row.stream for row in rows] == ["s1"]
     assert stat.S_IMODE((tmp_path / "2026-11-18").stat().st_mode) == 0o700
+
+
+async def test_a_tape_that_was_not_recovered_is_logged_with_the_reason(tmp_path: Path) -> None:
+    newer = encode(Record(0, 0, "open", {"format": 2, "stream": "s2"}))
+    left_behind(tmp_path / "data", {"s1": WHOLE, "s2": newer})
+    route = Route(name="", targets=(Target(name="x", url="http://127.0.0.1:9/v1"),))
+    with (tmp_path / "log").open("wb") as file, closing(Log(file.fileno(), human=False)) as log:
+        async with running(Config(data=tmp_path / "data", port=0, routes={"": route}), log=log):
+            pass
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [(line["event"], line["stream"]) for line in lines] == [("not_recovered", "s2"), ("recovered", "s1")]
+    assert "format 2 is newer" in lines[0]["why"]

@@ -80,27 +80,37 @@ class Headers:
 
     def all(self, name: bytes) -> list[bytes]:
         """Return every value of a header."""
-        return [value for lower, _, value in self._entries if lower == name] if name in self._first else []
+        if name not in self._first:
+            return []
+        if len(self._first) == len(self._entries):  # no header is repeated
+            return [self._first[name]]
+        return [value for lower, _, value in self._entries if lower == name]
+
+    def repeated(self, names: Iterable[bytes]) -> list[bytes]:
+        """Return which of these headers come more than once."""
+        if len(self._first) == len(self._entries):
+            return []
+        return [name for name in names if len(self.all(name)) > 1]
 
     def media_type(self) -> bytes:
         """Return the media type of `content-type` in lower case, without parameters."""
-        return self.get(b"content-type").partition(b";")[0].strip().lower()
-
-    def names(self) -> list[bytes]:
-        """Return the lower-case name of each header, repeated ones repeatedly."""
-        return [lower for lower, _, _ in self._entries]
+        return self._first.get(b"content-type", b"").partition(b";")[0].strip().lower()
 
     def only(self, names: Collection[bytes], prefixes: tuple[bytes, ...] = ()) -> list[Header]:
         """Return the headers of these names or prefixes, with lower-case names."""
-        return [(low, value) for low, _, value in self._entries if low in names or low.startswith(prefixes)]
+        kept: list[Header] = []
+        for lower, _, value in self._entries:
+            if lower in names or lower.startswith(prefixes):
+                kept.append((lower, value))
+        return kept
 
     def without(self, names: Collection[bytes], prefixes: tuple[bytes, ...] = ()) -> list[Header]:
         """Return all headers but those of these names or prefixes, with their names as they came."""
-        return [
-            (name, value)
-            for lower, name, value in self._entries
-            if lower not in names and not lower.startswith(prefixes)
-        ]
+        kept: list[Header] = []
+        for lower, name, value in self._entries:
+            if lower not in names and not lower.startswith(prefixes):
+                kept.append((name, value))
+        return kept
 
 
 class MalformedError(Exception):

@@ -369,7 +369,7 @@ class Relay:
     async def _judge(self, response: UpstreamResponse, cause: str) -> str | Failure:
         """Return the cause to end with, or the failure of a response that delivered nothing."""
         request, recording = self._request, self.recording
-        if cause == "closed":  # record what still comes, so that the connection can be reused
+        if cause == "closed" and not response.over:  # record what still comes, so that the connection can be reused
             for read in await response.drain():
                 if response.shape is not Shape.FRAMES:
                     await self._write([recording.body(read)])
@@ -385,6 +385,8 @@ class Relay:
         ended = cause in ("framed", "eof")
         if self._request.verbatim:
             return "status" if failed and ended and request.dialect == "chat" and self._fault is None else cause
+        if request.streams and recording.emitter.stream.delivered:
+            return cause
         fine = ended and not failed and self._received_bytes > 0
         if not request.streams and (fine or self.delivery.answer is not None):
             return cause  # a whole answer was asked for: its own status decides
@@ -502,7 +504,7 @@ class Relay:
                 if not signals.wanted:
                     await event.wait()
             signals.waiting = None
-            cause = await self._attend()
+            cause = await self._attend() if signals.wanted else ""
             if cause:
                 return cause
         return ""
@@ -587,10 +589,12 @@ class Relay:
 
     def _is_broken(self, cause: str, ending: str) -> bool:
         """Return whether the client's connection has to break: its answer passed as it came, but its end never did."""
-        request = self._request
-        if (request.streams and not self._request.verbatim) or self._gave_up or cause in WHOLE:
-            promised = _content_length(self.delivery.answer)
-            return self._request.verbatim and cause == "closed" and self.delivery.published_bytes < promised
+        request, answer = self._request, self.delivery.answer
+        if request.verbatim and cause == "closed" and answer is not None:
+            length = Headers(answer.headers).get(b"content-length")
+            return length.isdigit() and self.delivery.published_bytes < int(length)
+        if (request.streams and not request.verbatim) or self._gave_up or cause in WHOLE:
+            return False
         if cause == "eof" and self._fault is None:  # ended by a close, which chat alone can tell from a cut
             return ending not in ("completed", "upstream_error")
         return True
@@ -633,9 +637,3 @@ class Relay:
         if rest:
             delivery.publish([rest], delivery.published_n)
         delivery.end(broken=not whole or not (request.streams or closing.tells))
-
-
-def _content_length(answer: Answer | None) -> int:
-    """Return the length that a relayed head announced; 0 if it announced none."""
-    length = Headers(answer.headers).get(b"content-length") if answer is not None else b""
-    return int(length) if length.isdigit() else 0

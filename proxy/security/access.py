@@ -69,10 +69,11 @@ def admit(config: Config, keys: Keys, scope: Mapping[str, Any], headers: Headers
         _refuse_host(config, headers, scope["http_version"])
         or _refuse_origin(config, headers)
         or _refuse_shape(headers, query)
-        or _refuse_method(scope["method"])
     )
     if refused is not None:
         return refused
+    if scope["method"] not in METHODS:
+        return Refusal(405, "method_not_allowed", "Method not relayed.", ((b"allow", ", ".join(METHODS).encode()),))
     if raw_path in OPEN_PATHS:
         return Admission(headers=headers, caller="", place=None)
     if query and has_credential(query):
@@ -102,7 +103,7 @@ def _refuse_host(config: Config, headers: Headers, http_version: str) -> Refusal
     hosts = headers.all(b"host")
     if len(hosts) > 1 or (not hosts and http_version != "1.0"):
         return Refusal(400, "bad_host", "A request must have exactly one Host header.")
-    if not hosts or _is_own_host(config, hosts[0].strip().decode("latin-1").lower()):
+    if not hosts or _is_own_host(config, _lower(hosts[0])):
         return None
     return Refusal(
         421, "host_not_allowed", "Host not allowed. Add it to the setting `hosts` (wiretape.toml or WIRETAPE_HOSTS)."
@@ -127,14 +128,13 @@ def _is_own_host(config: Config, given: str) -> bool:
 
 
 def _refuse_origin(config: Config, headers: Headers) -> Refusal | None:
-    origins = [value.strip().decode("latin-1").lower() for value in headers.all(b"origin")]
+    origins = headers.all(b"origin")
     if origins:
-        hosts = [value.strip().decode("latin-1").lower() for value in headers.all(b"host")]
-        own = {f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts}
-        allowed = len(origins) == 1 and origins[0] in own.union(config.origins)
+        own = {b"%b://%b" % (scheme, host.strip()) for scheme in (b"http", b"https") for host in headers.all(b"host")}
+        allowed = len(origins) == 1 and _lower(origins[0]) in {*map(_lower, own), *config.origins}
     else:
         # A page that only loads something from us, such as an image or a script, sends no Origin.
-        allowed = _FOREIGN_SITES.isdisjoint(value.strip() for value in headers.all(b"sec-fetch-site"))
+        allowed = _FOREIGN_SITES.isdisjoint(map(bytes.strip, headers.all(b"sec-fetch-site")))
     if allowed:
         return None
     return Refusal(
@@ -144,16 +144,13 @@ def _refuse_origin(config: Config, headers: Headers) -> Refusal | None:
     )
 
 
+def _lower(value: bytes) -> str:
+    return value.strip().decode("latin-1").lower()
+
+
 def _refuse_shape(headers: Headers, query: bytes) -> Refusal | None:
-    single = [name for name in headers.names() if name in _SINGLE]
-    if len(single) != len(set(single)) or {b"content-length", b"transfer-encoding"} <= set(single):
+    if headers.repeated(_SINGLE) or (b"content-length" in headers and b"transfer-encoding" in headers):
         return Refusal(400, "bad_headers", "A header that must be unique is repeated or contradicts another one.")
     if _QUERY.fullmatch(query) is None:
         return Refusal(400, "bad_query", "The query contains a character that is not allowed in URLs.")
     return None
-
-
-def _refuse_method(method: str) -> Refusal | None:
-    if method in METHODS:
-        return None
-    return Refusal(405, "method_not_allowed", "Method not relayed.", ((b"allow", ", ".join(METHODS).encode()),))

@@ -32,11 +32,8 @@ class Keys:
     def __init__(self, keys: tuple[Key, ...], salt: bytes) -> None:
         self._digests = tuple(_digest(key.secret.reveal().encode("utf-8", "surrogateescape")) for key in keys)
         self._salt = salt
-
-    @property
-    def required(self) -> bool:
-        """Whether callers must present one of the keys; then none of their credentials is passed on."""
-        return bool(self._digests)
+        #: Callers must present one of the keys; then none of their credentials is passed on.
+        self.required = bool(keys)
 
     def caller(self, headers: Iterable[Header]) -> str | None:
         """Return a keyed hash of the caller's credential, or None if a key is required and this is not one."""

@@ -103,7 +103,7 @@ class HeadReader:
         refusal = _headers_refusal(headers, old=old)
         if refusal is not None:
             return refusal
-        options = [option.strip() for option in b",".join(headers.all(b"connection")).lower().split(b",")]
+        options = b",".join(headers.all(b"connection")).lower().split(b",")
         return RequestHead(
             method=method.decode("ascii"),
             target=target,
@@ -111,16 +111,14 @@ class HeadReader:
             headers=headers,
             length=None if b"transfer-encoding" in headers else int(headers.get(b"content-length", b"0")),
             expects_continue=b"expect" in headers and not old,
-            keep_alive=not old and b"close" not in options,
+            keep_alive=not old and b"close" not in map(bytes.strip, options),
             rest=rest,
         )
 
 
 def _headers_refusal(headers: Headers, *, old: bool) -> Refusal | None:
-    names = headers.names()
-    for name in _ONCE:
-        if names.count(name) > 1:
-            return Refusal(400, f"The header {name.decode('ascii')} is given twice.")
+    for name in headers.repeated(_ONCE):
+        return Refusal(400, f"The header {name.decode('ascii')} is given twice.")
     length, coding = headers.get(b"content-length", None), headers.get(b"transfer-encoding", None)
     if coding is not None:
         if length is not None:
@@ -131,9 +129,10 @@ def _headers_refusal(headers: Headers, *, old: bool) -> Refusal | None:
             return Refusal(501, "The only supported transfer encoding is chunked.")
     if length is not None and not _LENGTH.fullmatch(length):
         return Refusal(400, "The header content-length is not a number.")
-    if b"host" not in names and not old:
+    host = headers.get(b"host", None)
+    if host is None and not old:
         return Refusal(400, "The header host is missing.")
-    if not _HOST.fullmatch(headers.get(b"host")):
+    if not _HOST.fullmatch(host or b""):
         return Refusal(400, "The header host is not the name of a host.")
     if headers.get(b"expect", b"100-continue").lower() != b"100-continue":
         return Refusal(417, "The only supported expectation is 100-continue.")

@@ -61,7 +61,10 @@ class Connector:
         stream: trio.abc.Stream | None = None
         with trio.move_on_after(self._timeout_s):
             try:
-                stream = await _connected(self._open_tcp, first.host, first.port)
+                try:
+                    stream = await self._open_tcp(first.host, first.port)
+                except (UnicodeError, OSError) as error:
+                    raise _refused(first, error) from error
                 if egress is not None and egress.tls:
                     stage = "tls"
                     stream = await self._shake(stream, egress.host)
@@ -108,19 +111,17 @@ async def _tunnel(stream: trio.abc.Stream, origin: Origin, egress: Egress) -> No
         raise RefusedError("proxy", f"{failed} sent data before TLS")
 
 
-async def _connected(open_tcp: OpenTcp, host: str, port: int) -> trio.abc.Stream:
-    try:
-        return await open_tcp(host, port)
-    except (socket.gaierror, UnicodeError) as error:
+def _refused(origin: Egress | Origin, error: Exception) -> RefusedError:
+    """Return what a failed look-up or connect means."""
+    if isinstance(error, socket.gaierror | UnicodeError):
         reason = error.strerror if isinstance(error, OSError) else "not a name"
-        raise RefusedError("dns", f"the name {host} is not known: {reason}") from error
-    except OSError as error:
-        first: BaseException = error
-        cause: object = error.__cause__
-        if isinstance(cause, BaseExceptionGroup):  # trio's, with one error for each address
-            first = cast("BaseExceptionGroup[BaseException]", cause).exceptions[0]
-        reason = (first.strerror if isinstance(first, OSError) else None) or type(first).__name__
-        raise RefusedError("connect", f"no connection to {host}:{port}: {reason}") from error
+        return RefusedError("dns", f"the name {origin.host} is not known: {reason}")
+    first: BaseException = error
+    cause: object = error.__cause__
+    if isinstance(cause, BaseExceptionGroup):  # trio's, with one error for each address
+        first = cast("BaseExceptionGroup[BaseException]", cause).exceptions[0]
+    reason = (first.strerror if isinstance(first, OSError) else None) or type(first).__name__
+    return RefusedError("connect", f"no connection to {origin.host}:{origin.port}: {reason}")
 
 
 _Address = (

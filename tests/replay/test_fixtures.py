@@ -64,7 +64,7 @@ async def test_recording_a_replay_gives_the_same(path: Path, autojump_clock: Moc
     """Bytes, read sizes, times and the ending of the attempt that answered."""
     del autojump_clock
     for records in load(path).streams:
-        again = await taped(script_of(records, speed=ORIGINAL), request_of(records))
+        again = await taped(script_of(records, speed=ORIGINAL), request=request_of(records))
         due, found = timed(records), timed(again)
         assert [data for _, data in found] == [data for _, data in due]
         assert all(abs(once - twice) <= len(due) for (once, _), (twice, _) in zip(due, found, strict=True))

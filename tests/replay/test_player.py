@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from tests.proxy.scripted import Reset
+from tests.replay.virtual import peer, taped
 from tests.support.house import ASKED, DONE, call, finish, house, post, text
 from tests.support.http import Answer, Client
 from wiretape.events.core.settings import Settings
@@ -15,7 +15,7 @@ from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder, reads
 from wiretape.events.wire.sse import Decoder
 from wiretape.replay.playback.player import INSTANT, ORIGINAL, Speed, attempts_of, each_attempt, script_of
-from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
+from wiretape.replay.playback.script import Fault, Script, Step, event_stream, json_answer
 from wiretape.replay.playback.server import Upstream
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.files import parse
@@ -24,48 +24,6 @@ CHAT = "/v1/chat/completions"
 TYPE = (b"content-type", b"text/event-stream")
 HALF = (text("hi"), call('{"a', "write_file"))
 WHOLE = (text("hi"), finish() + DONE)
-
-
-class Resettable(trio.abc.Stream):
-    """A connection that the replay server can reset."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-        self.is_reset = False
-
-    def reset(self) -> None:
-        """Make the close that follows a reset."""
-        self.is_reset = True
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        return await self._stream.receive_some(max_bytes)
-
-    async def aclose(self) -> None:
-        if self.is_reset:
-            raise Reset
-        await self._stream.aclose()
-
-
-async def taped(*scripts: Script, path: str = CHAT, attempts: int = 1) -> list[Record]:
-    """Return the tape that the real proxy makes of these responses."""
-    waiting = list(scripts)
-
-    def choose(_: Request) -> Script:
-        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
-
-    async def serve(stream: trio.abc.Stream) -> None:
-        await Upstream(choose).serve(Resettable(stream))
-
-    async with house(serve, route={"attempts": attempts, "idle_s": 30.0}) as home:
-        await home.ask(ASKED, path=path)
-        await home.settled()
-        return await home.tape()
 
 
 def length(count: int) -> tuple[bytes, bytes]:
@@ -114,14 +72,12 @@ def plain(script: Script) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("case", SAME)
 async def test_a_script_comes_back_from_its_tape(case: str, autojump_clock: MockClock) -> None:
-    del autojump_clock
     script = SAME[case]
     tape = await taped(script)
     assert plain(script_of(tape, speed=ORIGINAL)) == plain(script)
 
 
 async def test_a_stall_is_played_as_silence(autojump_clock: MockClock) -> None:
-    del autojump_clock
     tape = await taped(event_stream(HALF, gap_s=0.5, end=Fault.STALL))
     assert tape[-1].keys["cause"] == "stalled"
     assert plain(script_of(tape, speed=ORIGINAL))[2] == [
@@ -132,12 +88,7 @@ async def test_a_stall_is_played_as_silence(autojump_clock: MockClock) -> None:
 
 
 async def test_a_stream_that_the_client_left_ends_in_silence(autojump_clock: MockClock) -> None:
-    del autojump_clock
-
-    async def serve(stream: trio.abc.Stream) -> None:
-        await Upstream(lambda _: event_stream([*HALF] * 9, gap_s=5)).serve(stream)
-
-    async with house(serve) as home:
+    async with house(peer(event_stream([*HALF] * 9, gap_s=5))) as home:
         client = await home.connect()
         await client.send(post(ASKED))
         await trio.sleep(12)
@@ -149,9 +100,12 @@ async def test_a_stream_that_the_client_left_ends_in_silence(autojump_clock: Moc
 
 
 async def test_the_last_attempt_is_played_and_each_is_available(autojump_clock: MockClock) -> None:
-    del autojump_clock
     tape = await taped(
-        Script(unanswered=Fault.RESET), event_stream([], end=Fault.CUT), event_stream(WHOLE, gap_s=0.5), attempts=3
+        Script(unanswered=Fault.RESET),
+        event_stream([], end=Fault.CUT),
+        event_stream(WHOLE, gap_s=0.5),
+        attempts=3,
+        profile="strict",
     )
     assert len(attempts_of(tape)) == 3
     assert [what for _, what in script_of(tape).steps if what] == list(WHOLE)
@@ -166,7 +120,6 @@ async def test_the_last_attempt_is_played_and_each_is_available(autojump_clock: 
 
 
 async def test_a_head_request_keeps_its_length(autojump_clock: MockClock) -> None:
-    del autojump_clock
     async with house(_head_only) as home:
         await home.ask(b"", path="/v1/models", method="HEAD")
         await home.settled()
@@ -179,30 +132,20 @@ async def _head_only(stream: trio.abc.Stream) -> None:
     await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
 
 
-SPEEDS = {
-    "instant": (INSTANT, [0.0, 0.0, 0.0]),
-    "original": (ORIGINAL, [1.0, 60.0, 0.5]),
-    "ten times as fast": (Speed(times=10), [0.1, 6.0, 0.05]),
-    "no gap above two seconds": (Speed(times=1, gap_s_max=2), [1.0, 2.0, 0.5]),
-    "bounded first, then divided": (Speed(times=2, gap_s_max=2), [0.5, 1.0, 0.25]),
-}
+@pytest.mark.parametrize(
+    ("speed", "due"),
+    [(INSTANT, [0, 0, 0]), (ORIGINAL, [1, 60, 0.5]), (Speed(times=2, gap_s_max=2), [0.5, 1, 0.25])],
+)
+def test_a_delay_is_bounded_and_then_divided(speed: Speed, due: list[float]) -> None:
+    assert [speed.delay(seconds) for seconds in (1.0, 60.0, 0.5)] == due
 
 
-@pytest.mark.parametrize("case", SPEEDS)
-def test_speeds(case: str) -> None:
-    speed, due = SPEEDS[case]
-    assert [speed.delay(seconds) for seconds in (1.0, 60.0, 0.5)] == pytest.approx(due)
-
-
-@pytest.mark.parametrize(("word", "speed"), [("instant", INSTANT), ("original", ORIGINAL), ("2.5", Speed(times=2.5))])
-def test_speeds_are_parsed(word: str, speed: Speed) -> None:
-    assert Speed.of(word) == speed
-
-
-@pytest.mark.parametrize("word", ["0", "-1", "fast", "", "nan", "inf", "infinity", "1e999"])
-def test_invalid_speeds(word: str) -> None:
-    with pytest.raises(ValueError, match=r"speed|float|number"):
-        Speed.of(word)
+def test_speeds_are_parsed() -> None:
+    words = {"instant": INSTANT, "original": ORIGINAL, "2.5": Speed(times=2.5)}
+    assert {word: Speed.of(word) for word in words} == words
+    for word in ("0", "-1", "fast", "", "nan", "inf", "infinity", "1e999"):
+        with pytest.raises(ValueError, match=r"speed|float|number"):
+            Speed.of(word)
 
 
 #: Ends of tapes from before 2026-11-18, without `framed`.
@@ -211,7 +154,6 @@ OLD: dict[str, tuple[dict[str, object], Fault | None]] = {
     "a chat stream without its last frame": ({"cause": "eof", "ending": "truncated"}, Fault.CUT),
     "a finish but no [DONE]": ({"cause": "eof", "ending": "completed"}, None),
     "a complete response": ({"cause": "framed", "ending": "completed"}, None),
-    "an exchange ended by the close": ({"cause": "eof", "ending": "upstream_error", "flags": ["unframed"]}, None),
     "an error status": ({"cause": "status", "ending": "upstream_error"}, None),
     "a reset": ({"cause": "reset", "ending": "reset"}, Fault.RESET),
     "garbage": ({"cause": "protocol", "ending": "protocol"}, Fault.GARBAGE),
@@ -285,10 +227,8 @@ def _json(*steps: Step, length: int | None = None, status: int = 200, **more: An
 CLIENT_SIDE: dict[str, tuple[Script, dict[str, Any]]] = {
     "an emitted stream": (event_stream(WHOLE, gap_s=0.5), {}),
     "an emitted stream after a reset": (event_stream(HALF, gap_s=0.5, end=Fault.RESET), {}),
-    "an emitted stream after a stall": (event_stream(HALF, gap_s=0.5, end=Fault.STALL), {}),
     "a verbatim stream": (event_stream(WHOLE, gap_s=0.5), {"profile": "transparent"}),
     "a verbatim stream, cut": (event_stream(HALF, end=Fault.CUT), {"profile": "transparent"}),
-    "a verbatim stream, reset": (event_stream(HALF, end=Fault.RESET), {"profile": "transparent"}),
     "a verbatim stream, properly ended inside a call": (event_stream(HALF), {"profile": "transparent"}),
     "a verbatim stream, ended by a close inside a call": (
         Script(steps=[Step(0, each) for each in HALF], closes=True), {"profile": "transparent"}
@@ -298,12 +238,8 @@ CLIENT_SIDE: dict[str, tuple[Script, dict[str, Any]]] = {
         {"profile": "transparent"},
     ),
     "a complete response": (_json(*PARTS, length=len(BODY)), {"asked": b'{"model":"m","messages":[]}'}),
-    "a complete response, reset": (
-        _json(*PARTS, Step(0.5, Fault.RESET)), {"asked": b'{"model":"m","messages":[]}'}
-    ),
     "an exchange": (_json(*PARTS, length=len(BODY)), {"path": "/v1/embeddings"}),
     "an exchange, reset": (_json(*PARTS, Step(0.5, Fault.RESET), length=99), {"path": "/v1/embeddings"}),
-    "an exchange ended by the close": (_json(*PARTS, closes=True), {"path": "/v1/embeddings"}),
     "an exchange without a body": (Script(status=204, headers=[]), {"path": "/v1/files/1"}),
     "an upstream error": (
         json_answer(b'{"error":{"message":"slow down","type":"x"}}', 429), {}
@@ -319,15 +255,11 @@ CLIENT_SIDE: dict[str, tuple[Script, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", CLIENT_SIDE)
 async def test_client_side_equals_what_the_proxy_sent(case: str, autojump_clock: MockClock) -> None:
-    del autojump_clock
     script, how = CLIENT_SIDE[case]
     path, body = how.get("path", CHAT), how.get("asked", ASKED)
 
-    async def serve(stream: trio.abc.Stream) -> None:
-        await Upstream(lambda _: script).serve(Resettable(stream))
-
     settings = Settings(profile=how.get("profile", "strict"))
-    async with house(serve, route={"attempts": 1, "idle_s": 30.0}, settings=settings) as home:
+    async with house(peer(script), route={"attempts": 1, "idle_s": 30.0}, settings=settings) as home:
         due = await home.ask(body, path=path)
         await home.settled()
         tape = await home.tape()
@@ -383,7 +315,7 @@ def beyond(kind: str, *data: bytes) -> list[Record]:
     return [*records, recorder.end(1_000_001, {"cause": "eof", "ending": "completed", "flags": [], "framed": True})]
 
 
-@pytest.mark.parametrize("size", [1, 7, 40, 1_000])
+@pytest.mark.parametrize("size", [7, 1_000])
 @pytest.mark.parametrize("kind", ["body", "rest"])
 @pytest.mark.parametrize("rules", [EXACT, Rules()], ids=["exact", "default"])
 def test_an_event_beyond_the_limit_is_sealed_and_played_unchanged(rules: Rules, kind: str, size: int) -> None:

@@ -61,9 +61,9 @@ async def test_a_replay_recorded_again_is_the_same_tape(name: str, autojump_cloc
     """Times may differ by a microsecond, because the clock is a float."""
     del autojump_clock
     request = Request(b"POST", b"/v1/chat/completions", (), BODY[name])
-    first = await taped(SCENARIOS[name].script, request)
+    first = await taped(SCENARIOS[name].script, request=request)
     assert first[-1].keys["ending"] == SCENARIOS[name].ending
-    second = await taped(script_of(resealed(first), speed=ORIGINAL), request)
+    second = await taped(script_of(resealed(first), speed=ORIGINAL), request=request)
     assert [data for _, data in reads(second)] == [data for _, data in reads(first)]
     apart = [abs(again - once) for (again, _), (once, _) in zip(reads(second), reads(first), strict=True)]
     assert max([*apart, abs(second[-1].t - first[-1].t)]) <= 1

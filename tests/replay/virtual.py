@@ -1,33 +1,44 @@
-"""Play a script to the real proxy in virtual time."""
+"""Play scripts to the real proxy in virtual time."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
 from tests.proxy.scripted import Reset
-from tests.support.house import house
-from wiretape.events.core.settings import Settings
+from tests.support.house import ASKED, house
+from wiretape.events.core.json_text import dumps
+from wiretape.events.core.settings import Profile, Settings
 from wiretape.events.tape.record import Record, encode
 from wiretape.replay.playback.script import Request, Script
 from wiretape.replay.playback.server import Upstream
 from wiretape.replay.sealed.files import parse
 
-__all__ = ["taped"]
+__all__ = ["peer", "taped"]
 
+ASKING = Request(b"POST", b"/v1/chat/completions", (), dumps(ASKED))
 #: Headers that the client sets itself.
 _OF_THE_CONNECTION = {b"host", b"content-length", b"connection", b"content-type", b"transfer-encoding"}
 
 
-async def taped(script: Script, request: Request) -> Sequence[Record]:
-    """Return the tape that the proxy makes, under an autojump clock."""
+def peer(*scripts: Script) -> Callable[[trio.abc.Stream], Awaitable[None]]:
+    """Return the peer of any connection: it plays these scripts in turn, the last one again and again."""
+    waiting = list(scripts)
 
-    async def peer(stream: trio.abc.Stream) -> None:
-        upstream = Upstream(lambda _: script)
+    async def serve(stream: trio.abc.Stream) -> None:
+        upstream = Upstream(lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0])
         await upstream.serve(_Open(stream))
         if upstream.seen and upstream.seen[-1].ended == "reset":
             raise Reset
 
-    async with house(peer, settings=Settings(profile="transparent")) as home:
+    return serve
+
+
+async def taped(
+    *scripts: Script, request: Request = ASKING, profile: Profile = "transparent", attempts: int = 1
+) -> Sequence[Record]:
+    """Return the tape that the proxy makes, under an autojump clock."""
+    settings = Settings(profile=profile)
+    async with house(peer(*scripts), settings=settings, route={"attempts": attempts, "idle_s": 30.0}) as home:
         path, method = request.target.decode(), request.method.decode()
         await home.ask(request.body, *_lines(request), path=path, method=method)
         await home.settled()

@@ -1,16 +1,20 @@
-"""Cut tapes: what is left, how it ends, and the parent in the header."""
+"""Cut tapes, and every prefix of a conversation."""
 
 import hashlib
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.replay.dialects import ANSWERS
 from tests.replay.made import live, sealed, stream
+from tests.support.tapes import Turn, asking, exchange, records_of, text
 from wiretape.events.core.errors import TapeError
-from wiretape.replay.faults.cutting import CutEnding, cut
-from wiretape.replay.faults.faults import FaultError
+from wiretape.replay.faults.cutting import CutEnding, Prefix, cut, prefixes_of
+from wiretape.replay.faults.faults import FaultError, Faults
 from wiretape.replay.playback.player import ORIGINAL, script_of
-from wiretape.replay.playback.script import Fault, Script, event_stream
+from wiretape.replay.playback.script import Fault, event_stream
 from wiretape.replay.sealed.files import parse
 from wiretape.replay.sealed.sealed import expected
 
@@ -22,18 +26,14 @@ ENDINGS: dict[CutEnding, tuple[Fault | None, str]] = {
 }
 
 
-def left(script: Script) -> tuple[bytes, Fault | None]:
-    data = b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
-    return data, next((step.what for step in script.steps if isinstance(step.what, Fault)), None)
-
-
 @pytest.mark.parametrize("dialect", ANSWERS)
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_cut_tape_is_played_with_its_ending(ending: CutEnding, dialect: str) -> None:
     whole = sealed(stream(dialect=dialect))
     header, streams = parse(cut(whole, "frame:5", ending))
     fault, word = ENDINGS[ending]
-    assert left(script_of(streams[0])) == (b"".join(ANSWERS[dialect][:5]), fault)
+    played = script_of(streams[0])
+    assert (played.body, played.fault) == (b"".join(ANSWERS[dialect][:5]), fault)
     assert streams[0][-1].keys["ending"] == ("completed" if ending == "eof" and dialect != "chat" else word)
     assert header["parent"] == {
         "sha256": hashlib.sha256(whole).hexdigest(),
@@ -67,7 +67,7 @@ def test_the_last_stream_with_the_place_is_cut() -> None:
 
 def test_a_live_tape_becomes_a_sealed_one() -> None:
     header, streams = parse(cut(live(stream()), "text", "stall"))
-    assert left(script_of(streams[0]))[1] is Fault.STALL
+    assert script_of(streams[0]).fault is Fault.STALL
     assert header["parent"]["cut"] == "text"
     assert header["redacted"]
 
@@ -78,7 +78,7 @@ def test_a_cut_is_reproducible_and_can_be_cut_again() -> None:
     assert once == cut(whole, "frame:5", "reset")
     header, streams = parse(cut(once, "frame:2", "eof"))
     assert header["parent"]["sha256"] == hashlib.sha256(once).hexdigest()
-    assert left(script_of(streams[0]))[0] == b"".join(ANSWERS["chat"][:2])
+    assert script_of(streams[0]).body == b"".join(ANSWERS["chat"][:2])
 
 
 def test_a_missing_place_or_stream_is_an_error() -> None:
@@ -91,3 +91,47 @@ def test_a_missing_place_or_stream_is_an_error() -> None:
         cut(whole, "frame:1", "reset", stream=2)
     with pytest.raises(FaultError, match="frame takes a number"):
         cut(whole, "frame:x", "reset")
+
+
+# -- prefixes ---------------------------------------------------------------------------------------------------------
+
+ONE = records_of(text("hi", "a"))
+SIZES = [len(record.raw or b"") for record in ONE if record.kind == "frame"]
+
+
+def test_an_unknown_unit_is_an_error() -> None:
+    other: Any = "words"
+    with pytest.raises(ValueError, match="prefixes are of frames or bytes, not 'words'"):
+        prefixes_of([ONE], other)
+
+
+def test_prefixes_by_frame() -> None:
+    assert prefixes_of([ONE], "frames") == [
+        Prefix(0, 0, 0),
+        Prefix(0, SIZES[0], 1),
+        Prefix(0, sum(SIZES[:2]), 2),
+        Prefix(0, sum(SIZES), 3),
+    ]
+
+
+def test_each_stream_of_a_conversation_has_prefixes() -> None:
+    found = prefixes_of([ONE, ONE], "frames")
+    assert [prefix.stream for prefix in found] == [0] * 4 + [1] * 4
+    assert [str(prefix) for prefix in found[3:5]] == [f"stream1-byte{sum(SIZES)}", "stream2-byte0"]
+
+
+def test_a_json_response_is_one_frame() -> None:
+    answer = [records_of(exchange("/v1/embeddings", asking(), b'{"a":1}'))]
+    assert prefixes_of(answer, "frames") == [Prefix(0, 0, 0), Prefix(0, 7, 1)]
+    assert prefixes_of(answer, "bytes") == [*(Prefix(0, at, 0) for at in range(7)), Prefix(0, 7, 1)]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20), max_size=6))
+def test_each_prefix_is_a_fault_that_leaves_its_bytes(reads: list[bytes]) -> None:
+    records = records_of(Turn(asking(), [(0.0, data) for data in reads]))
+    whole, script = b"".join(reads), script_of(records)
+    found = prefixes_of([records], "bytes")
+    assert [prefix.bytes for prefix in found] == list(range(len(whole) + 1))
+    for prefix in found:
+        left, _ = Faults.of([prefix.fault("cut")]).over(script, 0)
+        assert left.body == whole[: prefix.bytes]

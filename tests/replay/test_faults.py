@@ -35,16 +35,6 @@ def pieces(script: Script) -> list[bytes]:
     return [step.what for step in script.steps if isinstance(step.what, bytes) and step.what]
 
 
-def said(script: Script) -> bytes:
-    return b"".join(pieces(script))
-
-
-def ending(script: Script) -> Fault | None:
-    faults = [step.what for step in script.steps if isinstance(step.what, Fault)]
-    assert len(faults) <= 1
-    return faults[0] if faults else None
-
-
 def values(data: bytes) -> list[dict[str, Any]]:
     """Return the payloads of complete frames."""
     return [as_object(parse(frame.payload)) for frame in Decoder().feed(data) if frame.payload]
@@ -92,8 +82,8 @@ def test_an_end_at_a_place(dialect: str, kind: str, place: str) -> None:
     frames, more = AT[place]
     changed = over(answer(dialect), f"{kind}@{place}")
     whole = ANSWERS[dialect]
-    assert said(changed) == b"".join(whole[:frames]) + (whole[frames][:more] if more else b"")
-    assert ending(changed) is ENDS[kind]
+    assert changed.body == b"".join(whole[:frames]) + (whole[frames][:more] if more else b"")
+    assert changed.fault is ENDS[kind]
     kept = frames + bool(more)
     assert [step.delay_s for step in changed.steps] == [GAP_S] * kept + [0.0] * (ENDS[kind] is not None)
 
@@ -101,18 +91,18 @@ def test_an_end_at_a_place(dialect: str, kind: str, place: str) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_done_is_before_the_last_frame(dialect: str) -> None:
     frames = ANSWERS[dialect]
-    assert said(over(answer(dialect), "cut@done")) == b"".join(frames[:-1])
-    assert said(over(answer(dialect), "reset@end")) == b"".join(frames)
+    assert over(answer(dialect), "cut@done").body == b"".join(frames[:-1])
+    assert over(answer(dialect), "reset@end").body == b"".join(frames)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_char_is_inside_a_character_of_several_bytes(dialect: str) -> None:
     whole = b"".join(ANSWERS[dialect])
     first = over(answer(dialect), "cut@char")
-    assert said(first).endswith(b"Gr\xc3")
+    assert first.body.endswith(b"Gr\xc3")
     with pytest.raises(UnicodeDecodeError):
-        said(first).decode()
-    assert said(over(answer(dialect), "cut@char:3")) == whole[: whole.index("Zürich".encode()) + 2]
+        first.body.decode()
+    assert over(answer(dialect), "cut@char:3").body == whole[: whole.index("Zürich".encode()) + 2]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -127,14 +117,9 @@ def test_char_is_inside_a_character_of_several_bytes(dialect: str) -> None:
 ])  # fmt: skip
 def test_tool_is_after_a_character_of_the_arguments(dialect: str, place: str, due: list[str]) -> None:
     changed = over(answer(dialect), f"reset@{place}")
-    assert arguments_of(said(changed)) == due
-    assert said(changed).endswith(b"\n\n")
-    assert ending(changed) is Fault.RESET
-
-
-def test_a_shortened_frame_keeps_its_time() -> None:
-    steps = over(answer("chat"), "reset@tool:read_file").steps
-    assert [step.delay_s for step in steps] == [GAP_S] * 5 + [0.0]
+    assert arguments_of(changed.body) == due
+    assert changed.body.endswith(b"\n\n")
+    assert changed.fault is Fault.RESET
 
 
 def test_calls_after_the_place_in_the_same_frame_are_dropped() -> None:
@@ -144,8 +129,8 @@ def test_calls_after_the_place_in_the_same_frame_are_dropped() -> None:
     ]
     whole = event_stream([chat({"tool_calls": calls}, "tool_calls"), b"data: [DONE]\n\n"])
     changed = over(whole, "cut@tool:y")
-    assert arguments_of(said(changed)) == ['{"a":1}', "{"]
-    assert values(said(changed))[0]["choices"][0]["finish_reason"] is None
+    assert arguments_of(changed.body) == ['{"a":1}', "{"]
+    assert values(changed.body)[0]["choices"][0]["finish_reason"] is None
 
 
 def test_tool_is_after_a_character_of_a_custom_input() -> None:
@@ -155,7 +140,7 @@ def test_tool_is_after_a_character_of_a_custom_input() -> None:
         {"index": [0], "function": None, "custom": {"input": "junk"}},
     ]
     whole = event_stream([*(chat({"tool_calls": [entry]}) for entry in calls), b"data: [DONE]\n\n"])
-    told = values(said(over(whole, "cut@tool:bash+2")))
+    told = values(over(whole, "cut@tool:bash+2").body)
     assert [value["choices"][0]["delta"]["tool_calls"][0]["custom"]["input"] for value in told] == ["", "ls"]
 
 
@@ -172,7 +157,7 @@ def test_every_byte_is_a_place(dialect: str, at: int, kind: str) -> None:
     whole = b"".join(ANSWERS[dialect])
     faults = Faults.of([f"{kind}@byte:{at}"])
     changed, _ = faults.over(answer(dialect), 0)
-    assert said(changed) == whole[:at]
+    assert changed.body == whole[:at]
     assert bool(faults.unapplied) is (at > len(whole))
 
 
@@ -202,19 +187,19 @@ def test_frames_are_dropped_or_duplicated(dialect: str, case: str) -> None:
     text, due = FRAMES[case]
     frames = ANSWERS[dialect]
     changed = over(answer(dialect), text)
-    assert said(changed) == b"".join(frames[number - 1] for number in due[dialect] if number <= len(frames))
-    assert ending(changed) is None
+    assert changed.body == b"".join(frames[number - 1] for number in due[dialect] if number <= len(frames))
+    assert changed.fault is None
     assert sum(step.delay_s for step in changed.steps) == GAP_S * len(frames)
 
 
 def test_drop_usage() -> None:
     frames = ANSWERS["chat"]
-    assert said(over(answer("chat"), "drop@usage")) == b"".join([*frames[:10], frames[11]])
+    assert over(answer("chat"), "drop@usage").body == b"".join([*frames[:10], frames[11]])
 
 
 def test_dropping_a_finish_keeps_the_rest_of_its_frame() -> None:
     whole = event_stream([chat({"content": "x"}, "stop"), b"data: [DONE]\n\n"])
-    choice = values(said(over(whole, "drop@finish")))[0]["choices"][0]
+    choice = values(over(whole, "drop@finish").body)[0]["choices"][0]
     assert (choice["delta"], choice["finish_reason"]) == ({"content": "x"}, None)
 
 
@@ -228,10 +213,10 @@ ERRORS = {
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_error_frames_of_each_dialect(dialect: str) -> None:
     changed = over(answer(dialect), "error@frame:3=M")
-    assert said(changed).startswith(b"".join(ANSWERS[dialect][:3]))
-    assert values(said(changed))[3:] == [ERRORS[dialect]]
-    assert (b"event: error\n" in said(changed)) is (dialect != "chat")
-    assert ending(changed) is None
+    assert changed.body.startswith(b"".join(ANSWERS[dialect][:3]))
+    assert values(changed.body)[3:] == [ERRORS[dialect]]
+    assert (b"event: error\n" in changed.body) is (dialect != "chat")
+    assert changed.fault is None
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -239,16 +224,16 @@ def test_an_error_frame_never_follows_half_a_line(dialect: str) -> None:
     frames = ANSWERS[dialect]
     whole, ends = b"".join(frames), list(accumulate(map(len, frames)))
     for at in range(0, len(whole) + 1, 5):
-        changed = said(over(answer(dialect), f"error@byte:{at}=M"))
+        changed = over(answer(dialect), f"error@byte:{at}=M").body
         kept = whole[: max((end for end in ends if end <= at), default=0)]
         assert changed.startswith(kept)
         assert [as_object(value).get("type") for value in values(changed[len(kept) :])] == [
             as_object(ERRORS[dialect]).get("type")
         ]
-    inside = said(over(answer(dialect), "error@frame:3+10=M"))
-    assert inside == said(over(answer(dialect), "error@frame:3=M"))
+    inside = over(answer(dialect), "error@frame:3+10=M").body
+    assert inside == over(answer(dialect), "error@frame:3=M").body
     torn = event_stream([*frames[:3], frames[3][:-1]])
-    assert said(over(torn, "error@end=M"))[ends[2] :].startswith((b"event: error\n", b'data: {"error"'))
+    assert over(torn, "error@end=M").body[ends[2] :].startswith((b"event: error\n", b'data: {"error"'))
 
 
 # -- chunks and time --------------------------------------------------------------------------------------------------
@@ -259,7 +244,7 @@ def test_an_error_frame_never_follows_half_a_line(dialect: str) -> None:
 def test_rechunk_by_size_keeps_the_time_of_the_last_byte(dialect: str, size: int) -> None:
     changed = over(answer(dialect), f"rechunk={size}")
     whole = b"".join(ANSWERS[dialect])
-    assert said(changed) == whole
+    assert changed.body == whole
     assert {len(piece) for piece in pieces(changed)[:-1]} <= {size}
     came = list(accumulate(map(len, ANSWERS[dialect])))
     times = list(accumulate(step.delay_s for step in changed.steps))
@@ -272,7 +257,8 @@ def test_rechunk_by_size_keeps_the_time_of_the_last_byte(dialect: str, size: int
 def test_rechunk_by_frame_or_all(dialect: str) -> None:
     frames = ANSWERS[dialect]
     cut = over(answer(dialect), "rechunk=100")
-    assert pieces(over(cut, "rechunk=frame")) == list(frames)
+    by_frame = over(cut, "rechunk=frame")
+    assert (pieces(by_frame), by_frame.apart, cut.apart) == (list(frames), True, True)
     assert over(cut, "rechunk=all").steps == [Step(GAP_S * len(frames), b"".join(frames))]
 
 
@@ -305,7 +291,7 @@ def test_attempts_fail_in_order() -> None:
 def test_attempts_come_before_other_faults() -> None:
     faults = Faults.of(["attempts=503", "cut@frame:1"])
     assert faults.over(answer("chat"), 0)[0].status == 503
-    assert ending(faults.over(answer("chat"), 0)[0]) is Fault.CUT
+    assert faults.over(answer("chat"), 0)[0].fault is Fault.CUT
 
 
 ANSWERED = {
@@ -344,14 +330,14 @@ def test_a_json_response_answers_if_it_is_complete() -> None:
 def test_faults_apply_in_order(dialect: str) -> None:
     changed = over(answer(dialect), "drop@frame:2", "cut@frame:2", "rechunk=5", "slow=1")
     frames = ANSWERS[dialect]
-    assert said(changed) == frames[0] + frames[2]
-    assert ending(changed) is Fault.CUT
+    assert changed.body == frames[0] + frames[2]
+    assert changed.fault is Fault.CUT
     assert max(map(len, pieces(changed))) == 5
 
 
 def test_a_fault_of_one_stream() -> None:
     faults = Faults.of(["cut@frame:1#2"])
-    assert [ending(faults.over(answer("chat"), place)[0]) for place in range(3)] == [None, Fault.CUT, None]
+    assert [faults.over(answer("chat"), place)[0].fault for place in range(3)] == [None, Fault.CUT, None]
     assert Faults.of(["cut@frame:1#2"]).unapplied == ["cut@frame:1#2"]
 
 
@@ -365,9 +351,9 @@ def test_a_fault_without_a_place_is_not_applied() -> None:
 def test_content_length_is_reached_or_missed() -> None:
     plain = json_answer(b'{"object":"list"}')
     cut = over(plain, "cut@byte:5")
-    assert (said(cut), dict(cut.headers)[b"Content-Length"]) == (b'{"obj', b"17")
+    assert (cut.body, dict(cut.headers)[b"Content-Length"]) == (b'{"obj', b"17")
     shorter = over(plain, "eof@byte:5")
-    assert (said(shorter), dict(shorter.headers)[b"Content-Length"]) == (b'{"obj', b"5")
+    assert (shorter.body, dict(shorter.headers)[b"Content-Length"]) == (b'{"obj', b"5")
     assert dict(over(plain, "cut@end").headers)[b"Content-Length"] == b"18"
 
 
@@ -428,10 +414,3 @@ def test_every_kind_is_documented() -> None:
     examples = re.findall(r"(?:`|--fault )([a-z]+[@=][^`A-Z\s]+)(?=[`\s])", text)
     assert len(examples) >= 16
     assert all(overlay(example) for example in examples)
-
-
-def test_rechunked_responses_are_read_apart() -> None:
-    script = event_stream([b"data: 1\n\n"])
-    assert not script.apart
-    for text in ("rechunk=1", "rechunk=frame", "rechunk=all"):
-        assert Faults.of([text]).over(script, 0)[0].apart

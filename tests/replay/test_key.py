@@ -44,6 +44,29 @@ def used(kind: str, **more: Any) -> dict[str, Any]:
     return {"messages": [{"role": "assistant", "content": [{"type": kind, "id": "a", "name": "f", **more}]}]}
 
 
+def system(text: str) -> dict[str, Any]:
+    return chat({"role": "system", "content": text})
+
+
+def of_responses(id_: str, day: str) -> dict[str, Any]:
+    items = [
+        {"type": "reasoning", "id": f"rs_{id_}", "encrypted_content": id_, "summary": []},
+        {"type": "function_call", "id": f"fc_{id_}", "call_id": f"c{id_}", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": f"c{id_}", "output": f"at {day}"},
+    ]
+    return {"previous_response_id": f"resp_{id_}", "input": items}
+
+
+def of_messages(id_: str, day: str, **more: Any) -> dict[str, Any]:
+    said = [
+        {"type": "thinking", "thinking": "hm", "signature": f"s{id_}"},
+        {"type": "tool_use", "id": f"toolu_{id_}", "name": "f", "input": {"id": "x"}},
+    ]
+    results = [{"type": "tool_result", "tool_use_id": f"toolu_{id_}", "content": [{"type": "text", "text": day}]}]
+    messages = [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
+    return {"system": [{"type": "text", "text": f"It is {day}."}], "messages": messages, **more}
+
+
 def tool(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "default": None}}}
 
@@ -59,11 +82,7 @@ SAME: dict[str, tuple[str, Any, Any]] = {
         chat(user("x"), called("call_1"), result("call_1", "sun")),
         chat(user("x"), called("call_2"), result("call_2", "sun")),
     ),
-    "arguments written another way": (
-        CHAT,
-        chat(called("a", '{"x":1,"y":2}')),
-        chat(called("a", '{"y": 2, "x": 1}')),
-    ),
+    "arguments written another way": (CHAT, chat(called("a", '{"x":1,"y":2}')), chat(called("a", '{"y": 2, "x": 1}'))),
     "a time in a result": (CHAT, said_by_tool("at 2026-11-18T19:59:22Z"), said_by_tool("at 2027-01-02T03:04:05.6Z")),
     "a number in a result that is a time": (
         CHAT,
@@ -80,65 +99,19 @@ SAME: dict[str, tuple[str, Any, Any]] = {
         said_by_tool("/tmp/tmpab12cd_x/a on 127.0.0.1:54321 <object at 0x7f3a9c0012> in 0.12s"),
         said_by_tool("/tmp/tmpz_9yxw8v/a on 127.0.0.1:40001 <object at 0x7f0000ffee> in 7.01s"),
     ),
-    "parts of a result": (
-        CHAT,
-        said_by_tool([{"type": "text", "text": "2026-11-18"}]),
-        said_by_tool([{"type": "text", "text": "2026-11-19"}]),
-    ),
     "today in a system prompt": (
         CHAT,
-        chat({"role": "system", "content": "Today is 2026-11-18T19:59, 0b0a7c52-9c3e-4a5e-8f7d-2b1c6e5d4f3a"}),
-        chat({"role": "system", "content": "Today is 2026-11-19T07:01, 7c3d1c9e-0f57-43a0-9c7a-0a6d8c5b4e21"}),
+        system("Today is 2026-11-18T19:59, 0b0a7c52-9c3e-4a5e-8f7d-2b1c6e5d4f3a"),
+        system("Today is 2026-11-19T07:01, 7c3d1c9e-0f57-43a0-9c7a-0a6d8c5b4e21"),
     ),
     "tools in another order": (CHAT, chat(tools=[tool("a"), tool("b")]), chat(tools=[tool("b"), tool("a")])),
-    "ids of Responses": (
-        RESPONSES,
-        {
-            "previous_response_id": "resp_1",
-            "input": [
-                {"type": "reasoning", "id": "rs_1", "encrypted_content": "aaa", "summary": []},
-                {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}"},
-                {"type": "function_call_output", "call_id": "c1", "output": "at 2026-11-18"},
-            ],
-        },
-        {
-            "previous_response_id": "resp_9",
-            "input": [
-                {"type": "reasoning", "id": "rs_9", "encrypted_content": "bbb", "summary": []},
-                {"type": "function_call", "id": "fc_9", "call_id": "c9", "name": "f", "arguments": "{}"},
-                {"type": "function_call_output", "call_id": "c9", "output": "at 2026-11-19"},
-            ],
-        },
-    ),
+    "ids of Responses": (RESPONSES, of_responses("1", "2026-11-18"), of_responses("9", "2026-11-19")),
     "ids of Messages": (
         MESSAGES,
-        {
-            "system": [{"type": "text", "text": "It is 2026-11-18."}],
-            "metadata": {"user_id": "u1"},
-            "messages": [
-                {"role": "assistant", "content": [
-                    {"type": "thinking", "thinking": "hm", "signature": "s1"},
-                    {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"id": "x"}},
-                ]},
-                {"role": "user", "content": [
-                    {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "19:59:22"}]}
-                ]},
-            ],
-        },
-        {
-            "system": [{"type": "text", "text": "It is 2026-11-19."}],
-            "messages": [
-                {"role": "assistant", "content": [
-                    {"type": "thinking", "thinking": "hm", "signature": "s2"},
-                    {"type": "tool_use", "id": "toolu_2", "name": "f", "input": {"id": "x"}},
-                ]},
-                {"role": "user", "content": [
-                    {"type": "tool_result", "tool_use_id": "toolu_2", "content": [{"type": "text", "text": "20:01:00"}]}
-                ]},
-            ],
-        },
+        of_messages("1", "2026-11-18"),
+        of_messages("2", "2026-11-19", metadata={"user_id": "u1"}),
     ),
-}  # fmt: skip
+}
 
 OTHER: dict[str, tuple[str, Any, Any]] = {
     "another model": (CHAT, chat(model="a"), chat(model="b")),
@@ -189,8 +162,8 @@ OTHER: dict[str, tuple[str, Any, Any]] = {
     },
     "another customer in a system prompt": (
         CHAT,
-        chat({"role": "system", "content": "You act for customer cust_8842aa71bb."}),
-        chat({"role": "system", "content": "You act for customer cust_1111zz99yy."}),
+        system("You act for customer cust_8842aa71bb."),
+        system("You act for customer cust_1111zz99yy."),
     ),
     **{
         f"another order in {kind}": (MESSAGES, used(kind, input=one), used(kind, input=other))
@@ -257,13 +230,10 @@ PATHS = {
 
 
 @pytest.mark.parametrize("case", PATHS)
-def test_paths(case: str) -> None:
+def test_the_path_and_the_method(case: str) -> None:
     one, other, same = PATHS[case]
+    assert key_of("GET", one, b"") != key_of("DELETE", one, b"")
     assert (key_of("GET", one, b"") == key_of("get", other, b"")) is same
-
-
-def test_the_method_counts() -> None:
-    assert key_of("GET", "/v1/models", b"") != key_of("DELETE", "/v1/models", b"")
 
 
 def parts(boundary: bytes, content: bytes = b"data") -> bytes:
@@ -393,6 +363,11 @@ def _blocks(order: str) -> dict[str, Any]:
     return {"messages": [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]}
 
 
+def _outputs(order: str) -> dict[str, Any]:
+    calls = [{"type": "custom_tool_call", "call_id": id_, "name": "n", "input": "x"} for id_ in "ab"]
+    return {"input": [*calls, *({"type": "custom_tool_call_output", "call_id": id_, "output": id_} for id_ in order)]}
+
+
 #: Equal only in a loose reading.
 ALIKE: dict[str, tuple[str, Any, Any]] = {
     "a time without seconds": (CHAT, said_by_tool("it is 19:59"), said_by_tool("it is 07:02")),
@@ -407,8 +382,8 @@ ALIKE: dict[str, tuple[str, Any, Any]] = {
     "another duration": (CHAT, said_by_tool("release 2.5s"), said_by_tool("release 9.5s")),
     "other volatile values in a system prompt": (
         CHAT,
-        chat({"role": "system", "content": "In /tmp/tmpab12cd_x at 19:59:22, Wednesday, November 18, 2026."}),
-        chat({"role": "system", "content": "In /tmp/tmpz_9yxw8v at 07:01:00, Thursday, November 19, 2026."}),
+        system("In /tmp/tmpab12cd_x at 19:59:22, Wednesday, November 18, 2026."),
+        system("In /tmp/tmpz_9yxw8v at 07:01:00, Thursday, November 19, 2026."),
     ),
     "results of one turn in another order": (
         CHAT,
@@ -416,18 +391,8 @@ ALIKE: dict[str, tuple[str, Any, Any]] = {
         chat(called("c"), called("d"), result("d", "2"), result("c", "1"), user("x")),
     ),
     "results of Messages in another order": (MESSAGES, _blocks("ab"), _blocks("ba")),
-    "results of Responses in another order": (
-        RESPONSES,
-        {"input": [
-            *({"type": "custom_tool_call", "call_id": id_, "name": "n", "input": "x"} for id_ in "ab"),
-            *({"type": "custom_tool_call_output", "call_id": id_, "output": id_} for id_ in "ab"),
-        ]},
-        {"input": [
-            *({"type": "custom_tool_call", "call_id": id_, "name": "n", "input": "x"} for id_ in "ab"),
-            *({"type": "custom_tool_call_output", "call_id": id_, "output": id_} for id_ in "ba"),
-        ]},
-    ),
-}  # fmt: skip
+    "results of Responses in another order": (RESPONSES, _outputs("ab"), _outputs("ba")),
+}
 
 
 @pytest.mark.parametrize("case", ALIKE)

@@ -12,8 +12,8 @@ from wiretape.events.emit import events, summarise
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 
-from ..playback.player import attempts_of
-from ..playback.script import Request
+from ..playback.player import as_played, attempts_of
+from ..playback.script import Request, Script
 from ..redaction.body_codec import plain_body
 from ..redaction.redact import shown_path
 
@@ -87,8 +87,15 @@ class Fold:
 class Outcome:
     """One response as its client received it, with any fault."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
-        self.records = records
+    def __init__(self, recorded: Sequence[Record], played: Script | None = None) -> None:
+        """`played` is the script that was played, unless it was the recorded one."""
+        self._recorded = recorded
+        self._played = played
+
+    @cached_property
+    def records(self) -> Sequence[Record]:
+        """The tape of this response."""
+        return self._recorded if self._played is None else as_played(self._recorded, self._played)
 
     @cached_property
     def events(self) -> list[Event]:

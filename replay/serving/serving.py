@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from http.client import INTERNAL_SERVER_ERROR
 from pathlib import Path
 from threading import Lock
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from wiretape.events.core.errors import TapeError, WiretapeError
 from wiretape.events.core.json_text import dumps
@@ -15,7 +14,7 @@ from wiretape.events.tape.record import Record
 from ..faults.faults import Faults
 from ..matching.compared_request import Prepare, prepare_of, request_of
 from ..matching.match import LOOSELY, MISS_STATUS, NO_RETRY, Deck, How, Miss, Taken
-from ..playback.player import INSTANT, Side, Speed, as_played, each_attempt, script_of
+from ..playback.player import INSTANT, Side, Speed, each_attempt, script_of
 from ..playback.script import Request, Script, json_answer
 from ..playback.server import Served, place_of_fault
 from ..redaction.redact import shown_path
@@ -71,7 +70,7 @@ def deck_of(
     return Deck(streams, how, repeat=repeat, names=names, conversations=conversations, prepares=prepares, record=record)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The recorded response to one request."""
 
@@ -84,11 +83,6 @@ class Answer:
     #: The script is played exactly as it was recorded.
     recorded: bool
 
-    @cached_property
-    def outcome(self) -> Outcome:
-        """The response as the client gets it."""
-        return Outcome(self.taken.records if self.recorded else as_played(self.taken.records, self.script))
-
     def line(self) -> str:
         """Describe the response for a person."""
         notes = ["faulty"] * self.faulty + ["fresh ids"] * self.fresh + [self.taken.note()]
@@ -99,13 +93,6 @@ class Answer:
         chunks = [what for _, what in script.steps if isinstance(what, bytes) and what]
         end = script.fault.value if script.fault is not None else "complete"
         return f"{script.status}, {sum(map(len, chunks))} bytes in {len(chunks)} chunks, {end}{noted}"
-
-
-class _Exchange(NamedTuple):
-    """A request and its response; None after an error."""
-
-    sent: Sent
-    answer: Answer | Miss | None
 
 
 class Serving:
@@ -127,13 +114,21 @@ class Serving:
         self.requests = 0
         #: Requests without a recorded response.
         self.missed = 0
+        #: What happened, in order; empty with `say`.
+        self.sent: list[Sent] = []
+        self.answers: list[Outcome] = []
+        self.misses: list[Miss] = []
+        #: A line for each response that was found loosely.
+        self.loose: list[str] = []
+        #: Some response differed from the recorded one, so the client may have taken another path.
+        self.changed = False
         #: The first unplayable stream or internal error: nothing else can be trusted then.
         self.broken: Exception | None = None
         self._speed = speed
         self._side: Side = side
         self._fresh = FreshIds() if ids == "fresh" else None
         self._say = say
-        self._log: list[_Exchange] = []
+        self._log: list[tuple[Sent, Taken | None, Outcome | None]] = []
         self._lock = Lock()
 
     def choose(self, request: Request) -> Script:
@@ -185,8 +180,18 @@ class Serving:
     def _note(self, request: Request, answer: Answer | Miss | None, line: str) -> None:
         if self._say is not None:
             self._say(f"{_shown(request)} -> {line}")
-        else:
-            self._log.append(_Exchange(Sent.of(request), answer))
+            return
+        self.sent.append(sent := Sent.of(request))
+        if not isinstance(answer, Answer):
+            self.misses += [answer] if answer is not None else []
+            self._log.append((sent, None, None))
+            return
+        taken = answer.taken
+        self.answers.append(outcome := Outcome(taken.records, None if answer.recorded else answer.script))
+        self._log.append((sent, taken, outcome))
+        self.changed = self.changed or answer.faulty
+        if taken.loosely:
+            self.loose.append(f"request {len(self.sent)} is {self.deck.names[taken.place]}, {taken.note()}")
 
     # -- on the command line ------------------------------------------------------------------------------------------
 
@@ -207,44 +212,13 @@ class Serving:
     # -- in a test ----------------------------------------------------------------------------------------------------
 
     @property
-    def sent(self) -> list[Sent]:
-        """Every request, in order."""
-        return [sent for sent, _ in self._log]
-
-    @property
-    def answers(self) -> list[Outcome]:
-        """Every recorded response, in order."""
-        return [answer.outcome for answer in self._answers()]
-
-    @property
-    def misses(self) -> list[Miss]:
-        """Every request that no recording answers."""
-        return [answer for _, answer in self._log if isinstance(answer, Miss)]
-
-    @property
-    def changed(self) -> bool:
-        """Whether some response differed from the recorded one, so that the client may have taken another path."""
-        return any(answer.faulty for answer in self._answers())
-
-    @property
-    def loose(self) -> list[str]:
-        """A line for each response that was found loosely."""
-        numbered = enumerate((answer for _, answer in self._log), 1)
-        return [
-            f"request {number} is {self.deck.names[answer.taken.place]}, {answer.taken.note()}"
-            for number, answer in numbered
-            if isinstance(answer, Answer) and answer.taken.loosely
-        ]
-
-    @property
     def lines(self) -> list[str]:
         """A line for each request with its response."""
         lines: list[str] = []
-        for number, (sent, answer) in enumerate(self._log, 1):
+        for number, (sent, taken, outcome) in enumerate(self._log, 1):
             words = "no recorded response"
-            if isinstance(answer, Answer):
-                taken, ending = answer.taken, answer.outcome.fold.ending
-                words = ", ".join([self.deck.names[taken.place], ending, *map(str, taken.drift)])
+            if taken is not None and outcome is not None:
+                words = ", ".join([self.deck.names[taken.place], outcome.fold.ending, *map(str, taken.drift)])
             lines.append(f"{number}. {sent} -> {words}")
         return lines
 
@@ -253,9 +227,6 @@ class Serving:
         """A line for each stream that was not requested."""
         deck = self.deck
         return [f"{deck.names[place]}: {Sent.of(request_of(deck.streams[place]))}" for place in deck.unused]
-
-    def _answers(self) -> list[Answer]:
-        return [answer for _, answer in self._log if isinstance(answer, Answer)]
 
 
 def _shown(request: Request) -> str:

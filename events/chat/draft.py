@@ -138,16 +138,10 @@ class Entry(NamedTuple):
 class Draft:
     """One chunk under repair. Its value stays as it came; changes are collected, at most one per member."""
 
-    # fmt: off
-    __slots__ = (
-        "_edits", "_envelope", "_places", "after", "before", "events", "failure", "finished", "first", "flags", "n",
-        "out", "seeds", "touched", "value",
-    )
-    # fmt: on
-
     def __init__(self, value: dict[str, Any], envelope: Envelope, out: Out) -> None:
         self.n = out.n
         self.value = value
+        self.envelope = envelope
         #: The frame that carries it.
         self.out = out
         #: Chunks of ours that go out before and after this one, with the names of their repairs.
@@ -167,7 +161,6 @@ class Draft:
         #: The last entry of this chunk for each call that it mentions.
         self.touched: dict[KnownCall, Entry] = {}
         self._edits: dict[tuple[Path, str | int], Edit] = {}
-        self._envelope = envelope
         self._places: Places | None = None
 
     @property
@@ -182,7 +175,7 @@ class Draft:
 
     def ours(self, choice: int, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
         """Return a chunk of ours for `before` or `after`."""
-        return chunk(self._envelope, choice, delta, finish)
+        return chunk(self.envelope, choice, delta, finish)
 
     def set(self, repair: str, path: Path, key: str, value: Any) -> None:
         """Replace or insert a member."""

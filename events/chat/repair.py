@@ -7,7 +7,7 @@ index), so one `Repair` follows one attempt. It never raises on upstream data.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse
 from ..core.limits import CHUNKS_WAITING_MAX, UNDELIVERED_BYTES_MAX
@@ -49,17 +49,6 @@ _SILENT_BLOCK: Final = re.compile(
 _UNFRAMED: Final = re.compile(rb'(?:^|[\r\n])[ \t]*(?:[{"]|data)')
 #: How a line of a stream may begin; `rest` that begins otherwise never was one (Q93, Q96).
 _LINE_OF_STREAM: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry|)(?::|\Z)")
-
-
-class _Failure(NamedTuple):
-    """The upstream's own error, in the one form that clients raise on."""
-
-    #: An object with nothing but the error.
-    value: dict[str, Any]
-    message: str
-    code: str
-    #: Token counts that came with it.
-    usage: dict[str, Any] | None = None
 
 
 class Repair:
@@ -108,8 +97,8 @@ class Repair:
         payload = parse_block(data, first=True).payload
         if payload is not None and payload.strip(b" ") == _TERMINATOR:
             return [*steps, Step(n, (Terminator(n=n),), Out(n, raw=DONE, repair="framing"))]
-        if failure := _error_field(data):
-            return [*steps, *self._failed(n, failure, Out(n, failure.value, repair="error_field"))]
+        if error := _error_field(data):
+            return [*steps, *self._failed(Out(n, error, repair="error_field"))]
         return steps if _LINE_OF_STREAM.match(data) else [*steps, *self.body(n, data)]
 
     def body(self, n: int, data: bytes) -> list[Step]:
@@ -120,8 +109,7 @@ class Repair:
             return []  # the beginning of one: a cut like any other
         answer: dict[str, Any] = as_object(value)
         if answer.get("error"):
-            failure = _failure_of(answer)
-            return self._failed(n, failure, Out(n, failure.value, repair="unframed"))
+            return self._failed(Out(n, _error(answer["error"]), repair="unframed"), counts_of(answer))
         wanted = self._context.settings.synthesise or not self._context.facts.stream
         if self._choices.started or not wanted or not any(has(choice, "message") for choice in choices_of(answer)):
             return [_foreign(n, "not_a_stream")]
@@ -139,17 +127,17 @@ class Repair:
             live.flags["no_finish"] = None
             calls = live.choice(index).calls
             reason = "stop" if not calls else "function_call" if list(calls) == [LEGACY_CALL] else "tool_calls"
-            steps.append(self._ours(n, "finish_supplied", chunk(self._own_envelope(), index, {}, reason)))
+            self._settle_envelope({"created": self._context.created})
+            steps.append(self._ours(n, "finish_supplied", chunk(self._envelope, index, {}, reason)))
         return steps
 
     # -- the frame ----------------------------------------------------------------------------------------------------
 
     def _without_payload(self, n: int, frame: Frame) -> list[Step]:
-        if failure := _error_field(frame.raw):
-            return self._failed(n, failure, Out(n, failure.value, came=frame.raw, repair="error_field"))
+        if error := _error_field(frame.raw):
+            return self._failed(Out(n, error, came=frame.raw, repair="error_field"))
         if _SILENT_BLOCK.fullmatch(frame.raw):
-            self._withheld(n, frame, "comment")
-            return []
+            return self._withheld(n, frame, "comment")
         self._withheld(n, frame, "unframed")
         steps = self.body(n, frame.raw)
         if any(isinstance(event, UpstreamError) for step in steps for event in step.events):
@@ -179,25 +167,22 @@ class Repair:
             raw = None if repair else frame.raw
             return self._object(Out(n, value, raw=raw, payload=payload, came=frame.raw, repair=repair), frame)
         if frame.event == b"error":  # Q90, in words
-            failure = _failure_of({"error": value if isinstance(value, str) else payload.decode()})
-            return self._failed(n, failure, Out(n, failure.value, came=frame.raw, repair="error_shape"))
+            error = _error(value if isinstance(value, str) else payload.decode())
+            return self._failed(Out(n, error, came=frame.raw, repair="error_shape"))
         if value is not ABSENT:
-            self._withheld(n, frame, "foreign")
-            return [_foreign(n, "foreign")]
+            return [*self._withheld(n, frame, "foreign"), _foreign(n, "foreign")]
         if payload.strip()[:1] in (b"", b":"):  # Q98, Q99: keepalives
-            self._withheld(n, frame, "empty_data")
-            return []
-        self._withheld(n, frame, "not_json")
-        return [_foreign(n, "not_json", self._choices.damaged(n, payload))]
+            return self._withheld(n, frame, "empty_data")
+        return [*self._withheld(n, frame, "not_json"), _foreign(n, "not_json", self._choices.damaged(n, payload))]
 
     def _object(self, out: Out, frame: Frame) -> list[Step]:
         n, value = out.n, out.value
         given: Any = value.get("choices", ABSENT)
         choices = choices_of(value)
         usable = is_list(given) and (not given or any(map(is_object, choices)))
-        failure = _error_of(value, frame.event, usable=usable)
-        if failure is not None:
-            return self._failed_chunk(out, failure, choices if usable else [])
+        error = _error_of(value, frame.event, usable=usable)
+        if error is not None:
+            return self._failed_chunk(out, error, choices if usable else [])
         if any(has(choice, "message") for choice in choices) and not any(has(choice, "delta") for choice in choices):
             self._withheld(n, frame, "whole_object")
             if not self._said:
@@ -206,13 +191,11 @@ class Repair:
         counts = counts_of(value)
         listed = not (given is None or (given is ABSENT and counts))  # Q48
         if not usable and listed:
-            self._withheld(n, frame, "foreign")
             # A chunk of another protocol has no object under `choices`.
             lost = self._choices.damaged(n, out.payload or b"") if is_object(given) else ()
-            return [_foreign(n, "foreign", lost)]
-        if not choices and not counts:
-            self._withheld(n, frame, "choiceless")  # Azure's filter results come first (Q46)
-            return []
+            return [*self._withheld(n, frame, "foreign"), _foreign(n, "foreign", lost)]
+        if not choices and not counts:  # Azure's filter results come first (Q46)
+            return self._withheld(n, frame, "choiceless")
         draft = Draft(value if listed else {**value, "choices": list[Any]()}, self._envelope, out)
         if not listed:
             draft.set("choices_null", (), "choices", list[Any]())
@@ -262,8 +245,7 @@ class Repair:
         steps += [self._ours(n, *ours) for ours in draft.after]
         if draft.failure:
             message = f"the upstream ended the answer with finish_reason {draft.failure!r}"
-            failure = _failure_of({"error": {"message": message, "type": "upstream_error", "code": "finish_error"}})
-            steps += self._failed(n, failure, Out(n, failure.value, repair="finish_failure"))
+            steps += self._failed(Out(n, _error(message, "finish_error"), repair="finish_failure"))
         return steps
 
     def _step(self, out: Out, extra: Sequence[Event] = (), *, plain: bool = False) -> Step:
@@ -285,12 +267,9 @@ class Repair:
         return [self._ours(n, "think", value) for value in self._choices.held(self._envelope)]
 
     def _repair_envelope(self, draft: Draft) -> None:
-        value, ours, context = draft.value, self._envelope, self._context
+        value, ours = draft.value, self._envelope
         given, created, model = value.get("id"), value.get("created", 0), value.get("model", "")
-        ours.id = ours.id or (given if isinstance(given, str) else "") or f"chatcmpl-{context.stream_id}"
-        ours.created = ours.created or _integer(created)
-        # Until one comes, the one that was asked for.
-        ours.model = ours.model or (model if isinstance(model, str) else "") or context.facts.model
+        self._settle_envelope(value)
         if given != ours.id:
             draft.set("id", (), "id", ours.id)  # Q53
         if value.get("object") != CHUNK:
@@ -307,17 +286,17 @@ class Repair:
                     draft.first = True
                 self._sent_once[key] = value[key]
 
-    def _own_envelope(self) -> Envelope:
-        """Return the stream's envelope or, while no chunk has come, one made from its tape."""
-        known, context = self._envelope, self._context
-        return Envelope(
-            known.id or f"chatcmpl-{context.stream_id}",
-            known.model or context.facts.model,
-            known.created or context.created,
-        )
+    def _settle_envelope(self, value: dict[str, Any]) -> None:
+        """Fill what is still open in the envelope from a chunk, or else from the stream and its request."""
+        ours, context = self._envelope, self._context
+        given, model = value.get("id"), value.get("model")
+        ours.id = ours.id or (given if isinstance(given, str) else "") or f"chatcmpl-{context.stream_id}"
+        ours.model = ours.model or (model if isinstance(model, str) else "") or context.facts.model
+        ours.created = ours.created or _integer(value.get("created"))
 
-    def _withheld(self, n: int, frame: Frame, repair: str) -> None:
+    def _withheld(self, n: int, frame: Frame, repair: str) -> list[Step]:
         self._ledger.frame(n, repair, frame.raw, None)
+        return []
 
     def _progress(self, n: int, frame: Frame, value: dict[str, Any]) -> Step:
         """Read a frame about a tool that the upstream runs itself: what it did cannot be undone by another attempt."""
@@ -326,38 +305,40 @@ class Repair:
         if event is None or not context.settings.tool_events or event.name.startswith("_"):
             self._withheld(n, frame, "progress_withheld")
             return Step(n, () if event is None else (event,), delivers=event is not None)
-        self._envelope = self._own_envelope()
+        self._settle_envelope({"created": context.created})
         card = card_of(value, event, self._envelope)
         out = Out(n, card, came=frame.raw, repair="progress", event=PROGRESS_EVENT)
         return Step(n, (event,), out, delivers=True)
 
     # -- errors and whole answers -------------------------------------------------------------------------------------
 
-    def _failed(self, n: int, failure: _Failure, out: Out) -> list[Step]:
-        found: list[Event] = [] if failure.usage is None else [Usage(n=n, counts=failure.usage)]
-        found.append(UpstreamError(n=n, message=failure.message, code=failure.code))
+    def _failed(self, out: Out, usage: dict[str, Any] | None = None) -> list[Step]:
+        """Return the steps of an error, which is in the one form that clients raise on."""
+        n, given = out.n, out.value["error"]
+        code = as_object(out.value.get("hermes")).get("error_code")  # the agent's own, which the error may lack
+        if not isinstance(code, str) or not code:
+            code = str(given.get("code") or given.get("type") or "")
+        found: list[Event] = [Usage(n=n, counts=usage)] if usage else []
+        found.append(UpstreamError(n=n, message=str(given.get("message") or ""), code=code))
         # An agent has tried again itself; on an HTTP error LangChain.js would too, seven times.
         return [*self._held_text(n), Step(n, found, out, delivers=self._hermes)]
 
-    def _failed_chunk(self, out: Out, failure: _Failure, choices: list[Any]) -> list[Step]:
+    def _failed_chunk(self, out: Out, error: dict[str, Any], choices: list[Any]) -> list[Step]:
         """Read an error that comes with a chunk (Q89, hermes): what the chunk delivers goes out first."""
         n, value = out.n, out.value
+        usage = counts_of(value) if value.get("error") else None
         if self._hermes:
-            account = value.get("hermes")
             if any(is_object(choice) and choice.get("finish_reason") == "length" for choice in choices_of(value)):
                 # The end of an agent's answer by length, with an error that would make every SDK raise.
                 draft = Draft(value, self._envelope, out)
                 draft.drop("length_error", (), "error")
                 draft.events.append(ForeignFrame(n=n, why="output_truncated"))
                 return self._chunk(draft)
-            if is_object(account):  # whether it was partial, and the code that the error lacks
-                code = account.get("error_code")
-                code = code if isinstance(code, str) and code else failure.code
-                failure = failure._replace(value={**failure.value, "hermes": account}, code=code)
+            if is_object(value.get("hermes")):  # whether it was partial
+                error = {**error, "hermes": value["hermes"]}
         if not _delivers(choices):
-            if failure.value != value:
-                out = Out(n, failure.value, came=out.came, repair="error_shape")
-            return self._failed(n, failure, out)
+            same = error == value
+            return self._failed(out if same else Out(n, error, came=out.came, repair="error_shape"), usage)
         open_ended = [
             {**choice, "finish_reason": None, "finishReason": None} if is_object(choice) else choice
             for choice in choices
@@ -368,7 +349,7 @@ class Repair:
         for place, choice in enumerate(choices):
             if is_object(choice) and choice.get("finish_reason", "") is not None:
                 draft.set("error_apart", ("choices", place), "finish_reason", None)
-        return [*self._chunk(draft), *self._failed(n, failure, Out(n, failure.value, repair="error_apart"))]
+        return [*self._chunk(draft), *self._failed(Out(n, error, repair="error_apart"), usage)]
 
     def _synthesised(self, n: int, answer: dict[str, Any]) -> list[Step]:
         return self._instead(n, "synthesised", _chunks_of(answer, one=self._context.facts.choices == 1))
@@ -386,13 +367,8 @@ class Repair:
 class Chat:
     """The chat completions dialect."""
 
-    def reader(self, context: Context) -> Repair:
-        """Return a reader for one attempt."""
-        return Repair(context)
-
-    def writer(self, context: Context) -> ChatWriter:
-        """Return a writer for one attempt."""
-        return ChatWriter(context)
+    reader = Repair
+    writer = ChatWriter
 
 
 def _foreign(n: int, why: str, lost: Iterable[Event] = ()) -> Step:
@@ -413,34 +389,31 @@ def _integer(given: Any) -> int:
         return 0
 
 
-def _error_field(raw: bytes) -> _Failure | None:
+def _error_field(raw: bytes) -> dict[str, Any] | None:
     """Return an error in an SSE field of that name (Q92)."""
     field = _ERROR_FIELD.search(raw)
     value = parse(field[1]) if field else None
-    return _failure_of({"error": value}) if is_object(value) else None
+    return _error(value) if is_object(value) else None
 
 
-def _error_of(value: dict[str, Any], event: bytes, *, usable: bool) -> _Failure | None:
+def _error_of(value: dict[str, Any], event: bytes, *, usable: bool) -> dict[str, Any] | None:
     """Return the error in a frame, in any of its places; `usable` means that the frame has choices."""
     status: Any = value.get("base_resp")
     if is_object(status) and status.get("status_code", 0) not in (0, "0", "", None):  # Q65
-        message = str(status.get("status_msg") or "the upstream failed")
-        return _failure_of({"error": {"message": message, "type": "upstream_error", "code": status["status_code"]}})
+        return _error(str(status.get("status_msg") or "the upstream failed"), status["status_code"])
     if value.get("error"):
-        return _failure_of(value)
+        return _error(value["error"])
     if event == b"error" and not usable:  # Q90 without the wrapping object
-        return _failure_of({"error": value})
+        return _error(value)
     return None
 
 
-def _failure_of(value: dict[str, Any]) -> _Failure:
-    """Return the error object alone and whole: its extra members have their users (`failed_generation`)."""
-    given: Any = value["error"]
-    if not is_object(given):
-        message = given if isinstance(given, str) else dumps(given).decode()
-        given = {"message": message, "type": "upstream_error", "code": None}
-    code = given.get("code") or given.get("type") or ""
-    return _Failure({"error": given}, str(given.get("message") or ""), str(code), counts_of(value))
+def _error(given: Any, code: Any = None) -> dict[str, Any]:
+    """Return an object with nothing but the error, whole: its extra members have their users (`failed_generation`)."""
+    if is_object(given):
+        return {"error": given}
+    message = given if isinstance(given, str) else dumps(given).decode()
+    return {"error": {"message": message, "type": "upstream_error", "code": code}}
 
 
 def _news_of(answer: dict[str, Any], unfinished: list[int]) -> list[dict[str, Any]]:

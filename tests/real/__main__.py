@@ -5,18 +5,15 @@ import shutil
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Final
 
 import trio
 
-from .clients import CLIENTS, Client, missing, named
+from .clients import CLIENTS, SCENARIOS, Client, missing, named
 from .judge import Tapes, judge
-from .places import RUN, WIRETAPE, environment
-from .processes import LineProcess, free_port, server
+from .processes import RUN, LineProcess, environment, free_port, wiretape
 from .report import PLACE, Cell, document, said, say, summary
-from .scenarios import SCENARIOS
-from .upstreams import UPSTREAMS, Running, Upstream
+from .servers import UPSTREAMS, Running, Upstream
 
 __all__ = ["main"]
 
@@ -32,8 +29,7 @@ _CI_CLIENTS: Final = tuple(client.name for client in CLIENTS if not client.stubb
 async def _proxy(upstream: Upstream, running: Running) -> AsyncGenerator[tuple[str, Tapes]]:
     """Run Wiretape in front of one upstream; yield its base URL and its tapes."""
     port, data = free_port(), RUN / f"tapes-{upstream.name}"
-    command: list[str | Path] = [WIRETAPE, "serve", "--upstream", running.url, "--port", str(port), "--data", data]
-    async with server(f"wiretape-{upstream.name}", command, port, environment()):
+    async with wiretape(f"wiretape-{upstream.name}", port, data, "--upstream", running.url):
         yield f"http://127.0.0.1:{port}/v1", Tapes(data)
 
 

@@ -1,8 +1,10 @@
-"""Processes of one run: started, known to be ready by their port, and stopped; and those that answer line for line."""
+"""Processes of a run, and where everything lies: what `make test-real` installed, and what a run writes."""
 
 import json
+import os
 import socket
 import subprocess
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,9 +12,60 @@ from typing import Any, Final, Self
 
 import trio
 
-from .places import ROOT, RUN
+__all__ = [
+    "CACHE",
+    "NODE",
+    "NODE_MODULES",
+    "OPENCODE",
+    "PYTHONS",
+    "ROOT",
+    "RUN",
+    "WIRETAPE",
+    "LineProcess",
+    "environment",
+    "free_port",
+    "listens",
+    "said",
+    "server",
+    "wiretape",
+]
 
-__all__ = ["LineProcess", "free_port", "listens", "said", "server"]
+ROOT: Final = Path(__file__).parents[2]
+
+#: Ignored by git. Without this folder llama-cpp-python is built again.
+CACHE: Final = ROOT / ".cache/real"
+
+#: Logs, tapes and homes of the last run.
+RUN: Final = CACHE / "run"
+
+NODE: Final = Path(__file__).parent / "node"
+NODE_MODULES: Final = NODE / "node_modules"
+OPENCODE: Final = NODE_MODULES / "opencode-linux-x64/bin/opencode"
+
+#: One environment each, because they pin what the others pin otherwise.
+PYTHONS: Final = {
+    name: CACHE / name / "bin/python" for name in ("agents", "clients", "hermes", "litellm", "llama", "llama_index")
+}
+
+WIRETAPE: Final = Path(sys.executable).with_name("wiretape")
+
+
+_NOWHERE: Final = {
+    "HTTPS_PROXY": "http://127.0.0.1:9",
+    "https_proxy": "http://127.0.0.1:9",
+    "NO_PROXY": "127.0.0.1,localhost",
+    "no_proxy": "127.0.0.1,localhost",
+}
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return an environment with the caller's PATH and nothing else: no key, no home. All requests stay on
+    loopback; what some clients also fetch (new versions, lists of models) fails at this proxy address.
+    """
+    home = RUN / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1"} | _NOWHERE | more
+
 
 _POLL_S: Final = 0.05
 #: LiteLLM imports for 20 s on a busy machine.
@@ -52,6 +105,14 @@ async def server(
         process.kill()
         with trio.CancelScope(shield=True):
             await process.wait()
+
+
+@asynccontextmanager
+async def wiretape(name: str, port: int, data: Path, *options: str | Path) -> AsyncGenerator[trio.Process]:
+    """Run `wiretape serve` as people start it, until the block ends."""
+    command: list[str | Path] = [WIRETAPE, "serve", "--port", str(port), "--data", data, *options]
+    async with server(name, command, port, environment()) as process:
+        yield process
 
 
 async def listens(port: int) -> bool:

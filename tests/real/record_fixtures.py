@@ -2,24 +2,247 @@
 
 import argparse
 import getpass
+import json
+import shutil
+import signal
 import socket
+import struct
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 import trio
 
-from .clients import versions
-from .fixtures.cases import CASES, Case
-from .fixtures.recording import FOLDER, recorded
-from .fixtures.upstreams import STARTS
-from .places import ROOT, RUN
-from .servers import Up
+from wiretape.replay.sealed.files import load
 
-__all__ = ["main", "traces"]
+from .clients import question, versions
+from .fixtures.cases import CASES, Case
+from .hermes import Model
+from .processes import PYTHONS, ROOT, RUN, WIRETAPE, environment, free_port, server
+from .servers import LONG_S, TEXT, Up, aimock, failure, hermes, litellm, llama
+
+__all__ = ["FOLDER", "STARTS", "Break", "main", "recorded", "traces", "wire"]
+
+Break = Literal["reset", "garbage"]
+
+_RESET: Final = struct.pack("ii", 1, 0)
+_READ_BYTES: Final = 65_536
+
+
+@asynccontextmanager
+async def wire(port: int, way: Break, after: int) -> AsyncGenerator[int]:
+    """Passes everything on, until the upstream has been read from so often."""
+
+    async def passed(client: trio.SocketStream) -> None:
+        upstream = await trio.open_tcp_stream("127.0.0.1", port)
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async with client, upstream, trio.open_nursery() as nursery:
+                nursery.start_soon(_there, client, upstream)
+                await _back(upstream, client, way, after)
+                nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, passed, [listener])
+        yield listener.socket.getsockname()[1]
+        nursery.cancel_scope.cancel()
+
+
+async def _there(client: trio.SocketStream, upstream: trio.SocketStream) -> None:
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        async for data in client:
+            await upstream.send_all(data)
+
+
+async def _back(upstream: trio.SocketStream, client: trio.SocketStream, way: Break, after: int) -> None:
+    reads = 0
+    async for data in upstream:
+        await client.send_all(data)
+        reads += 1
+        if reads == after:
+            if way == "garbage":
+                await client.send_all(b"this is no chunk\r\n")
+            else:
+                client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            return
+
+
+def _answers() -> list[dict[str, Any]]:
+    text = {"content": TEXT}
+    usage = {"prompt_tokens": 9, "completion_tokens": 21, "total_tokens": 30}
+    reasoning = text | {"reasoning": "Two towns come to mind, one fits."}
+    weather = {"name": "get_weather", "arguments": {"city": "Paris"}}
+    clock = {"name": "get_time", "arguments": {"zone": "Europe/Paris", "why": "東京 is 8 h ahead 😀"}}
+    call = {"toolCalls": [weather]}
+    limit = failure("slow down", "rate_limit_exceeded", 429)
+    return [
+        {"match": {"model": "text"}, "response": text, "latency": 10},
+        {"match": {"model": "usage"}, "response": text | {"usage": usage}, "latency": 5},
+        {"match": {"model": "reasoning"}, "response": reasoning, "latency": 5},
+        {"match": {"model": "tiny"}, "response": text, "chunkSize": 1, "latency": 2},
+        {"match": {"model": "tool", "hasToolResult": True}, "response": text},
+        {"match": {"model": "tool"}, "response": call, "chunkSize": 4, "latency": 5},
+        {"match": {"model": "tools"}, "response": {"toolCalls": [weather, clock]}, "chunkSize": 5, "latency": 5},
+        {"match": {"model": "both"}, "response": text | call, "chunkSize": 8, "latency": 5},
+        {"match": {"model": "length"}, "response": text | {"finishReason": "length"}},
+        {"match": {"model": "refused"}, "response": failure("no such model", "model_not_found", 404)},
+        {"match": {"model": "limited"}, "response": limit | {"retryAfter": LONG_S}},
+        {"match": {"model": "broken"}, "response": failure("the engine is overloaded", "overloaded", 503)},
+        {"match": {"model": "cut"}, "response": text, "truncateAfterChunks": 4, "latency": 20},
+        {"match": {"model": "cut-tool"}, "response": call, "chunkSize": 3, "truncateAfterChunks": 5, "latency": 20},
+        {"match": {"model": "slow"}, "response": text, "latency": 150},
+        {"match": {"model": "slow-tool"}, "response": call, "chunkSize": 3, "latency": 150},
+        {"match": {"model": "embedding"}, "response": {"embedding": [0.25, -0.5, 0.125, 1.0]}},
+    ]
+
+
+@asynccontextmanager
+async def _litellm() -> AsyncGenerator[Up]:
+    mocked = {"text": TEXT, "limited": "litellm.RateLimitError"}
+    relayed = {"tool": "tool", "cut-tool": "cut-tool", "behind": "text"}
+    async with (
+        aimock("fixtures-aimock", _answers()) as behind,
+        litellm("fixtures-litellm", mocked, relayed, behind.url) as up,
+    ):
+        yield up
+
+
+@asynccontextmanager
+async def _nobody() -> AsyncGenerator[Up]:
+    """Provide a port without a listener."""
+    await trio.lowlevel.checkpoint()
+    yield Up(free_port(), "x")
+
+
+STARTS: Final = MappingProxyType[str, Callable[[], AbstractAsyncContextManager[Up]]]({
+    "aimock": lambda: aimock("fixtures-aimock", _answers()),
+    "litellm": _litellm,
+    "llama": partial(llama, "fixtures-llama"),
+    "hermes": lambda: hermes("fixtures-hermes", Model()),
+    "nobody": _nobody,
+})  # fmt: skip
+
+
+FOLDER: Final = ROOT / "fixtures"
+_ASK: Final = Path(__file__).with_name("ask.py")
+_POLL_S: Final = 0.02
+_CASE_S: Final = 90.0
+#: Frames on the tape, then it is made to fail.
+_FRAMES: Final = 3
+_PLANTED: Final = [sys.executable, "-m", "tests.real.fixtures.planted"]
+
+
+async def recorded(case: Case, up: Up, number: int) -> str:
+    """Writes the file; the ending of its last stream."""
+    out = FOLDER / f"{case.stem}.{number}.tape"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.unlink(missing_ok=True)
+    data = RUN / "fixtures-tapes" / case.stem
+    shutil.rmtree(data, ignore_errors=True)
+    with trio.fail_after(_CASE_S):
+        if case.fault in ("terminate_proxy", "kill_proxy"):
+            await _served(case, up, data, out)
+        else:
+            await _recorded(case, up, data, out)
+    return str(load(out).streams[-1][-1].keys.get("ending", "live"))
+
+
+async def _recorded(case: Case, up: Up, data: Path, out: Path) -> None:
+    port = free_port()
+    async with _upstream(case, up) as upstream, trio.open_nursery() as nursery:
+        command = _PLANTED if case.fault == "planted" else [str(WIRETAPE)]
+        command = [*command, "record", "--upstream", f"http://127.0.0.1:{upstream}/v1", "--data", str(data)]
+        command += ["--port", str(port), "-o", str(out), *case.options, "--", *_child(case)]
+        if case.fault in ("kill_upstream", "stop_upstream"):
+            nursery.start_soon(_fail, data, up, signal.SIGKILL if case.fault == "kill_upstream" else signal.SIGSTOP)
+        said = await _run(command, _stdin(case, up, port))
+        nursery.cancel_scope.cancel()
+    _must_be(case, out, said)
+
+
+async def _served(case: Case, up: Up, data: Path, out: Path) -> None:
+    """What ends the recorder itself, ends a server; the next start mends what a kill left."""
+    port = free_port()
+    command: list[str | Path] = [WIRETAPE, "serve", "--upstream", up.url, "--data", data, "--port", str(port)]
+    command += ["--profile", "transparent", "--shutdown-drain-s", "0"]
+    env = environment(OPENAI_BASE_URL=f"http://127.0.0.1:{port}/v1")
+    async with server("fixtures-wiretape", command, port, env) as process, trio.open_nursery() as nursery:
+        nursery.start_soon(_run, _child(case), _stdin(case, up, port), env)
+        await _frames(data, _FRAMES)
+        process.send_signal(signal.SIGTERM if case.fault == "terminate_proxy" else signal.SIGKILL)
+        await process.wait()
+    if case.fault == "kill_proxy":
+        async with server("fixtures-wiretape", command, port, env):
+            while _tapes(data, "live"):  # noqa: ASYNC110 - it listens before it has looked
+                await trio.sleep(_POLL_S)
+    said = await _run([str(WIRETAPE), "seal", *_tapes(data, "2*"), "-o", str(out)], b"")
+    _must_be(case, out, said)
+
+
+def _must_be(case: Case, out: Path, said: str) -> None:
+    if not out.exists():
+        raise RuntimeError(f"{case.stem}: {said}")
+
+
+def _tapes(data: Path, folder: str) -> list[str]:
+    return sorted(map(str, data.glob(f"{folder}/*.tape")))
+
+
+def _enough(data: Path, least: int) -> bool:
+    return any(Path(path).read_bytes().count(b'"k":"frame"') >= least for path in _tapes(data, "live"))
+
+
+@asynccontextmanager
+async def _upstream(case: Case, up: Up) -> AsyncGenerator[int]:
+    if case.fault in ("reset", "garbage"):
+        # The head comes in a read of its own.
+        async with wire(up.port, "reset" if case.fault == "reset" else "garbage", _FRAMES + 1) as port:
+            yield port
+    else:
+        yield up.port
+
+
+async def _fail(data: Path, up: Up, number: signal.Signals) -> None:
+    await _frames(data, _FRAMES)
+    assert up.process is not None
+    up.process.send_signal(number)
+
+
+async def _frames(data: Path, least: int) -> None:
+    """Until so many are on the tape of a stream that runs."""
+    while not _enough(data, least):  # noqa: ASYNC110 - another process writes it
+        await trio.sleep(_POLL_S)
+
+
+def _child(case: Case) -> list[str]:
+    if case.driver:
+        return [str(PYTHONS["clients"]), "-m", f"tests.real.drivers.{case.driver}"]
+    return [sys.executable, str(_ASK)]
+
+
+def _stdin(case: Case, up: Up, port: int) -> bytes:
+    return b"".join(json.dumps(_question(case, one, up, port)).encode() + b"\n" for one in case.asks)
+
+
+def _question(case: Case, one: Any, up: Up, port: int) -> dict[str, Any]:
+    if not case.driver:
+        return {"key": up.key, **one}
+    fixed = question(f"http://127.0.0.1:{port}/v1", up.key, "", "How is the weather in Paris?", retries=0, turns=2)
+    return {**fixed, **one}
+
+
+async def _run(command: Sequence[str], stdin: bytes, env: dict[str, str] | None = None) -> str:
+    done = await trio.run_process(
+        command, stdin=stdin, env=env or environment(), cwd=ROOT, capture_stdout=True, capture_stderr=True, check=False
+    )
+    return f"{done.returncode}: {done.stderr.decode(errors='replace')[-500:]}"
+
 
 _BYTES_MAX: Final = 100_000
 _BEGIN: Final = "<!-- recorded: begin -->"

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from .clients import CLIENTS, versions
+from .clients import CLIENTS, SCENARIOS, versions
 from .judge import Outcome
-from .scenarios import SCENARIOS
-from .upstreams import UPSTREAMS
+from .servers import UPSTREAMS
 
 __all__ = ["PLACE", "Cell", "document", "said", "say", "summary", "table"]
 

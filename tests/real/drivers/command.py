@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = ["RECORD", "Done", "endless", "run"]
+__all__ = ["RECORD", "Done", "failed", "failure", "run"]
 
 _POLL_S: Final = 0.05
 
@@ -21,22 +21,29 @@ echo 18 degrees
 
 
 class Done(NamedTuple):
-    """What it said; no status where it was ended."""
+    """The output of a program; without a status it was stopped."""
 
     status: int | None
     out: str
     err: str
 
 
-def endless() -> dict[str, Any]:
-    """The error of one that was ended."""
-    return {"class": "no end", "status": None, "code": None, "message": "ended by us"}
+def failure(kind: str, message: str) -> dict[str, Any]:
+    """Return an error."""
+    return {"class": kind, "status": None, "code": None, "message": message}
+
+
+def failed(done: Done, message: str = "") -> dict[str, Any] | None:
+    """Return the error of a program that was stopped or failed."""
+    if done.status is None:
+        return failure("no end", "ended by us")
+    return failure(f"exit status {done.status}", message or done.err.strip()) if done.status else None
 
 
 def run(
     command: Sequence[str | Path], env: Mapping[str, str], asked: Mapping[str, Any], cwd: str | None = None
 ) -> Done:
-    """Until its end, `timeout` seconds, or the file `stop`, with which the asker says that it has waited enough."""
+    """Run until its end, for `timeout` seconds, or until the file `stop` exists."""
     stop = Path(asked["stop"]) if asked["stop"] else None
     ends = time.monotonic() + asked["timeout"]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from ..places import PYTHONS, environment
+from ..processes import PYTHONS, environment
 from ..servers import hermes_configuration
-from .command import RECORD, Done, endless, run
+from .command import RECORD, Done, failed, failure, run
 from .lines import serve, turn
 
 __all__: list[str] = []
@@ -17,7 +17,7 @@ __all__: list[str] = []
 _HERMES: Final = PYTHONS["hermes"].with_name("hermes")
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
+def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> dict[str, Any] | None:
     """Run it in an empty folder with the command that its model calls."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
@@ -30,9 +30,9 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         options = ["--provider", "custom", "-m", asked["model"], "-t", "terminal", "--yolo", "--ignore-rules"]
         env = environment(HERMES_HOME=str(home), HOME=folder)
         done = run([_HERMES, "chat", "-Q", "-q", asked["prompt"], *options], env, asked, folder)
-        turns = _turns(home / "state.db")
-    ran = [arguments for each in turns[:-1] for _, _, arguments in each["calls"]]
-    return {"turns": turns, "ran": ran, "error": _error(done, turns)}
+        turns += _turns(home / "state.db")
+    ran += [arguments for each in turns[:-1] for _, _, arguments in each["calls"]]
+    return _error(done, turns)
 
 
 def _turns(database: Path) -> list[dict[str, Any]]:
@@ -51,15 +51,12 @@ def _turns(database: Path) -> list[dict[str, Any]]:
 
 
 def _error(done: Done, turns: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """What it printed is what a person sees, where that is not the answer in its database, too."""
-    if done.status is None:
-        return endless()
-    if done.status:
-        message = (done.out.strip() or done.err.strip())[-600:]
-        return {"class": f"exit status {done.status}", "status": None, "code": None, "message": message}
+    """Return the error. Add what it printed to the last turn if its database has another answer."""
+    if done.status != 0:
+        return failed(done, (done.out.strip() or done.err.strip())[-600:])
     said = f"{done.out.strip()}\n{done.err.strip()}".strip()
     if not turns:  # it keeps nothing of an answer that it takes for cut, and says so
-        return {"class": "said", "status": None, "code": None, "message": said[-600:]}
+        return failure("said", said[-600:])
     if (turns[-1]["text"] or "").strip() not in said.splitlines():
         turns[-1]["text"] += "\n" + said
     return None

@@ -12,7 +12,7 @@ from .lines import converse, serve, tool_of, turn
 __all__: list[str] = []
 
 
-def _once(client: httpx.Client, asked: dict[str, Any], messages: list[Any], turns: list[Any]) -> None:
+def _once(client: httpx.Client, asked: dict[str, Any], turns: list[Any], messages: list[Any]) -> None:
     body = {"model": asked["model"], "messages": messages, "tools": [tool_of(asked)], "stream": True}
     headers = {"Authorization": f"Bearer {asked['key']}"}
     with client.stream("POST", f"{asked['base_url']}/chat/completions", json=body, headers=headers) as answered:
@@ -40,10 +40,10 @@ def _once(client: httpx.Client, asked: dict[str, Any], messages: list[Any], turn
                 call[2] += delta["function"].get("arguments") or ""
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
+def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> None:
     """Hold one conversation."""
     with httpx.Client(timeout=asked["timeout"]) as client:
-        return converse(asked, partial(_once, client, asked))
+        converse(asked, turns, ran, partial(_once, client, asked, turns))
 
 
 if __name__ == "__main__":

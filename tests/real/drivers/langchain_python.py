@@ -4,7 +4,7 @@ import importlib
 import json
 from typing import Any
 
-from .lines import error, retries, run, serve, tool_of, turn
+from .lines import retries, run, serve, tool_of, turn
 
 __all__: list[str] = []
 
@@ -28,8 +28,8 @@ def _once(model: Any, messages: list[Any], turns: list[Any]) -> Any:
     return whole
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Turns, until one calls nothing more."""
+def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> None:
+    """Ask until a turn calls no tool."""
     langchain = importlib.import_module("langchain_openai")
     core = importlib.import_module("langchain_core.messages")
     model = langchain.ChatOpenAI(
@@ -40,25 +40,18 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         stream_usage=asked["usage"],
         **retries(asked),
     )
-    turns: list[dict[str, Any]] = []
-    ran: list[str] = []
     messages = [core.HumanMessage(asked["prompt"])]
-    try:
-        if asked["tool"]:
-            tool = tool_of(asked)
-            said = _once(model.bind_tools([tool], tool_choice=tool["function"]["name"]), messages, turns)
-            model = model.bind_tools([tool])
-        else:
-            said = _once(model, messages, turns)
-        while said is not None and said.tool_calls and len(turns) < asked["turns"]:
-            messages.append(said)
-            for call in said.tool_calls:
-                ran.append(json.dumps(call["args"]))
-                messages.append(core.ToolMessage(run(asked, ran[-1]), tool_call_id=call["id"]))
-            said = _once(model, messages, turns)
-    except Exception as failure:  # noqa: BLE001 - the exception is the result
-        return {"turns": turns, "ran": ran, "error": error(failure)}
-    return {"turns": turns, "ran": ran, "error": None}
+    first = model
+    if asked["tool"]:
+        tool = tool_of(asked)
+        first, model = model.bind_tools([tool], tool_choice=tool["function"]["name"]), model.bind_tools([tool])
+    said = _once(first, messages, turns)
+    while said is not None and said.tool_calls and len(turns) < asked["turns"]:
+        messages.append(said)
+        for call in said.tool_calls:
+            ran.append(json.dumps(call["args"]))
+            messages.append(core.ToolMessage(run(asked, ran[-1]), tool_call_id=call["id"]))
+        said = _once(model, messages, turns)
 
 
 if __name__ == "__main__":

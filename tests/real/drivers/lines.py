@@ -1,10 +1,10 @@
-"""The form that every driver speaks, and the tool that every one of them offers.
+"""The protocol of every driver, and the tool that each of them offers.
 
-In: {base_url, key, model, prompt, tool, usage, retries, mode, turns, timeout, record, stop}; `tool` may be a tool of
-the asker's, `retries` null for what the client does by itself, `record` a file in which the tool writes down what it is
-run with, `stop` a file that ends a program once it is there.
-Out: {turns, ran, error}: what the client holds of each answer, with which arguments the tool was run, and what was
-raised. What a client does not tell is null.
+In: {base_url, key, model, prompt, tool, usage, retries, mode, turns, timeout, record, stop}; `tool` may be another
+tool, `retries` null for the client's default, `record` a file to which the tool appends its arguments, `stop` a file
+that ends a program once it exists.
+Out: {turns, ran, error}: the client's result of each answer, the arguments that the tool ran with, and the exception.
+What a client does not report is null.
 """
 
 import json
@@ -31,13 +31,14 @@ TOOL: Final[dict[str, Any]] = {
 
 
 def tool_of(asked: dict[str, Any]) -> dict[str, Any]:
-    """The tool that is offered."""
+    """Return the tool to offer."""
     return TOOL if asked["tool"] is True else asked["tool"]
 
 
 def run(asked: dict[str, Any], arguments: str) -> str | None:
-    """What the tool answers, or None where these arguments cannot be read: then it does not run. No arguments are taken
-    for none, as by most loops that people write."""
+    """Return the tool's result, or None if its arguments are not JSON and it does not run. Empty arguments are `{}`, as
+    in most loops that people write.
+    """
     try:
         given: Any = json.loads(arguments or "{}")
     except ValueError:
@@ -49,12 +50,12 @@ def run(asked: dict[str, Any], arguments: str) -> str | None:
 
 
 def retries(asked: dict[str, Any], name: str = "max_retries") -> dict[str, Any]:
-    """How often the client may ask again, as its option; nothing where that is left to it."""
+    """Return the client's option for retries, or nothing for its default."""
     return {} if asked["retries"] is None else {name: asked["retries"]}
 
 
 def weather(asked: dict[str, Any], ran: list[str]) -> Callable[..., str]:
-    """The tool as a function, for frameworks that make a schema of one; none of its arguments is required."""
+    """Return the tool as a function for frameworks that derive a schema; it requires no argument."""
 
     def get_weather(city: str = "", days: int = 0) -> str:
         """The weather of one town"""
@@ -65,7 +66,7 @@ def weather(asked: dict[str, Any], ran: list[str]) -> Callable[..., str]:
 
 
 def turn(text: str | None, calls: list[Any], finish: str | None, usage: list[int] | None) -> dict[str, Any]:
-    """One answer as a client holds it; each call is [id, name, arguments as text]."""
+    """Return an answer as a client holds it; each call is [id, name, arguments as text]."""
     return {"text": text, "calls": calls, "finish": finish, "usage": usage}
 
 
@@ -83,36 +84,36 @@ def error(failure: BaseException) -> dict[str, Any]:
     }
 
 
-def converse(asked: dict[str, Any], once: Callable[[list[Any], list[Any]], object]) -> dict[str, Any]:
-    """Ask and run tools until a turn calls none.
-
-    `once` sends the messages of the first list and appends its turn to the second, also if it raises.
-    """
-    turns: list[dict[str, Any]] = []
-    ran: list[str] = []
+def converse(asked: dict[str, Any], turns: list[Any], ran: list[str], once: Callable[[list[Any]], object]) -> None:
+    """Ask and run tools until a turn calls none. `once` sends the messages and adds its turn, also if it raises."""
     messages: list[Any] = [{"role": "user", "content": asked["prompt"]}]
-    try:
-        once(messages, turns)
-        while asked["tool"] and (called := turns[-1]["calls"]) and len(turns) < asked["turns"]:
-            calls = [
-                {"id": one, "type": "function", "function": {"name": name, "arguments": arguments}}
-                for one, name, arguments in called
-            ]
-            messages.append({"role": "assistant", "content": turns[-1]["text"], "tool_calls": calls})
-            for one, _, arguments in called:
-                result = run(asked, arguments)
-                if result is not None:
-                    ran.append(arguments)
-                messages.append({"role": "tool", "tool_call_id": one, "content": result or "arguments are not JSON"})
-            once(messages, turns)
-    except Exception as failure:  # noqa: BLE001 - the exception is the result
-        return {"turns": turns, "ran": ran, "error": error(failure)}
-    return {"turns": turns, "ran": ran, "error": None}
+    once(messages)
+    while asked["tool"] and (called := turns[-1]["calls"]) and len(turns) < asked["turns"]:
+        calls = [
+            {"id": one, "type": "function", "function": {"name": name, "arguments": arguments}}
+            for one, name, arguments in called
+        ]
+        messages.append({"role": "assistant", "content": turns[-1]["text"], "tool_calls": calls})
+        for one, _, arguments in called:
+            result = run(asked, arguments)
+            if result is not None:
+                ran.append(arguments)
+            messages.append({"role": "tool", "tool_call_id": one, "content": result or "arguments are not JSON"})
+        once(messages)
 
 
-def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Answers line for line until there are no more. What else is printed goes to the log."""
+def serve(answer: Callable[[dict[str, Any], list[Any], list[str]], dict[str, Any] | None]) -> None:
+    """Answer each line. A driver adds its turns and runs to two lists, and raises or returns an error.
+
+    Anything else that is printed goes to the log.
+    """
     out, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
-        out.write(json.dumps(answer(json.loads(line))) + "\n")
+        turns: list[Any] = []
+        ran: list[str] = []
+        try:
+            failure = answer(json.loads(line), turns, ran)
+        except Exception as raised:  # noqa: BLE001 - the exception is the result
+            failure = error(raised)
+        out.write(json.dumps({"turns": turns, "ran": ran, "error": failure}) + "\n")
         out.flush()

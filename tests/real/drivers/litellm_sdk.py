@@ -11,7 +11,7 @@ __all__: list[str] = []
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it is fetched at import
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
+def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> None:
     """Hold one conversation."""
     litellm: Any = importlib.import_module("litellm")
     litellm.telemetry = False
@@ -25,14 +25,14 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         **retries(asked),
     }
 
-    def once(messages: list[Any], turns: list[Any]) -> None:
+    def once(messages: list[Any]) -> None:
         chunks = list(litellm.completion(stream=True, messages=messages, **options))
         [choice] = litellm.stream_chunk_builder(chunks).choices
         found: list[Any] = choice.message.tool_calls or []
         calls = [[call.id, call.function.name, call.function.arguments] for call in found]
         turns.append(turn(choice.message.content or "", calls, choice.finish_reason or "", None))
 
-    return converse(asked, once)
+    converse(asked, turns, ran, once)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import importlib
 import json
 from typing import Any
 
-from .lines import error, serve, turn, weather
+from .lines import serve, turn, weather
 
 __all__: list[str] = []
 
@@ -23,13 +23,11 @@ def _once(llm: Any, tool: Any, messages: list[Any], turns: list[Any]) -> tuple[A
     return said.message, calls
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Turns, until one calls nothing more."""
+def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> None:
+    """Ask until a turn calls no tool."""
     like = importlib.import_module("llama_index.llms.openai_like")
     core = importlib.import_module("llama_index.core.llms")
     tools = importlib.import_module("llama_index.core.tools")
-    turns: list[dict[str, Any]] = []
-    ran: list[str] = []
     messages = [core.ChatMessage(role="user", content=asked["prompt"])]
     tool = tools.FunctionTool.from_defaults(fn=weather(asked, ran), name="get_weather")
     llm = like.OpenAILike(
@@ -40,18 +38,14 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         is_chat_model=True,
         is_function_calling_model=True,
     )
-    try:
+    said, calls = _once(llm, tool, messages, turns)
+    while calls and len(turns) < asked["turns"]:
+        messages.append(said)
+        for call in calls:
+            result = tool(**call.tool_kwargs)
+            more = {"tool_call_id": call.tool_id}
+            messages.append(core.ChatMessage(role="tool", content=str(result), additional_kwargs=more))
         said, calls = _once(llm, tool, messages, turns)
-        while calls and len(turns) < asked["turns"]:
-            messages.append(said)
-            for call in calls:
-                result = tool(**call.tool_kwargs)
-                told = {"tool_call_id": call.tool_id}
-                messages.append(core.ChatMessage(role="tool", content=str(result), additional_kwargs=told))
-            said, calls = _once(llm, tool, messages, turns)
-    except Exception as failure:  # noqa: BLE001 - the exception is the result
-        return {"turns": turns, "ran": ran, "error": error(failure)}
-    return {"turns": turns, "ran": ran, "error": None}
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from ..places import PYTHONS, environment
-from .command import endless, run
+from ..processes import PYTHONS, environment
+from .command import failed, failure, run
 from .lines import serve, turn
 
 __all__: list[str] = []
@@ -46,7 +46,7 @@ def _turns(log: str) -> list[dict[str, Any]]:
     return turns
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
+def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> dict[str, Any] | None:
     """Run it once and read its log."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "extra-openai-models.yaml").write_text(_models(asked), encoding="utf-8")
@@ -56,19 +56,16 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         patient = asked if asked["stop"] else asked | {"timeout": _PATIENCE_S}
         done = run([_LLM, "-m", "px", "--key", asked["key"], *tool, asked["prompt"]], env, patient)
         if done.status is None:
-            return {"turns": [], "ran": [], "error": endless()}
+            return failed(done)
         log = run([_LLM, "logs", "list", "--json", "-n", "0"], env, patient)
-    turns = _turns(log.out) if log.out.strip() else []
+    turns += _turns(log.out) if log.out.strip() else []
     said = turns[-1]["text"] if turns else ""
     if not turns and done.out.strip():
-        turns = [turn(done.out.removesuffix("\n"), [], None, None)]  # what a person saw before it failed
-    ran = [call[2] for each in turns[:-1] for call in each["calls"]]
-    failure = None
-    if done.status:
-        failure = {"class": "exit status 1", "status": None, "code": None, "message": done.err.strip()}
-    elif said and said not in done.out:
-        failure = {"class": "not what it printed", "status": None, "code": None, "message": done.out}
-    return {"turns": turns, "ran": ran, "error": failure}
+        turns.append(turn(done.out.removesuffix("\n"), [], None, None))  # what a person saw before it failed
+    ran += [call[2] for each in turns[:-1] for call in each["calls"]]
+    if not done.status and said and said not in done.out:
+        return failure("not what it printed", done.out)
+    return failed(done)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@ import asyncio
 import importlib
 from typing import Any
 
-from .lines import error, serve, turn, weather
+from .lines import serve, turn, weather
 
 __all__: list[str] = []
 
 
 def _turns(responses: list[Any]) -> list[dict[str, Any]]:
-    """It keeps no finish."""
+    """Return its turns; it keeps no finish."""
     turns: list[dict[str, Any]] = []
     for said in responses:
         calls = [[part.call_id, part.name, part.arguments] for part in said.output if part.type == "function_call"]
@@ -19,7 +19,7 @@ def _turns(responses: list[Any]) -> list[dict[str, Any]]:
     return turns
 
 
-async def _run(asked: dict[str, Any], ran: list[str]) -> dict[str, Any]:
+async def _run(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> None:
     agents = importlib.import_module("agents")
     openai = importlib.import_module("openai")
     agents.set_tracing_disabled(True)
@@ -33,17 +33,15 @@ async def _run(asked: dict[str, Any], ran: list[str]) -> dict[str, Any]:
     try:
         async for _ in result.stream_events():
             pass
-    except Exception as failure:  # noqa: BLE001 - the exception is the result
-        return {"turns": _turns(result.raw_responses), "ran": ran, "error": error(failure)}
-    turns = _turns(result.raw_responses)
+    finally:
+        turns += _turns(result.raw_responses)
     if turns:
         turns[-1]["text"] = str(result.final_output)
-    return {"turns": turns, "ran": ran, "error": None}
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """One run of an agent."""
-    return asyncio.run(_run(asked, []))
+def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> None:
+    """Run an agent once."""
+    asyncio.run(_run(asked, turns, ran))
 
 
 if __name__ == "__main__":

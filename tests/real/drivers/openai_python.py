@@ -26,7 +26,7 @@ def _usage(usage: Any) -> list[int] | None:
 
 
 def _loop(client: openai.OpenAI, options: dict[str, Any], turns: list[Any]) -> None:
-    """Everything is appended, as in every tutorial, so an id or a name sent twice shows."""
+    """Append everything, as every tutorial does, so that an id or a name sent twice shows."""
     turns.append(turn("", [], "", None))
     now = turns[-1]
     for chunk in client.chat.completions.create(stream=True, **options):
@@ -55,13 +55,13 @@ def _helper(client: openai.OpenAI, options: dict[str, Any], turns: list[Any]) ->
     turns.append(turn(choice.message.content or "", calls, finish or "", _usage(final.usage)))
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
+def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> None:
     """Hold one conversation."""
     once = _loop if asked["mode"] == "loop" else _helper
     with openai.OpenAI(
         api_key=asked["key"], base_url=asked["base_url"], timeout=asked["timeout"], **retries(asked)
     ) as client:
-        return converse(asked, lambda messages, turns: once(client, _options(asked, messages), turns))
+        converse(asked, turns, ran, lambda messages: once(client, _options(asked, messages), turns))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from ..places import OPENCODE, environment
-from .command import RECORD, endless, run
+from ..processes import OPENCODE, environment
+from .command import RECORD, failed, failure, run
 from .lines import serve, turn
 
 __all__: list[str] = []
@@ -36,7 +36,7 @@ def _configuration(asked: dict[str, Any]) -> str:
     )
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
+def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> dict[str, Any] | None:
     """Run it once."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "opencode.json").write_text(_configuration(asked), encoding="utf-8")
@@ -48,19 +48,8 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         )
         words = [OPENCODE, "run", "--format", "json", "--model", f"px/{asked['model']}", asked["prompt"]]
         done = run(words, env, asked if asked["stop"] else asked | {"timeout": _PATIENCE_S}, folder)
-    failure = None
-    if done.status is None:
-        failure = endless()
-    elif done.status:
-        message = done.err.strip()[-300:]
-        failure = {"class": f"exit status {done.status}", "status": None, "code": None, "message": message}
-    return _read(done.out, failure)
-
-
-def _read(output: str, failure: dict[str, Any] | None) -> dict[str, Any]:
-    turns: list[dict[str, Any]] = []
-    ran: list[str] = []
-    for line in output.splitlines():
+    error = failed(done, done.err.strip()[-300:])
+    for line in done.out.splitlines():
         event = json.loads(line)
         part = event.get("part", {})
         match event["type"]:
@@ -78,17 +67,11 @@ def _read(output: str, failure: dict[str, Any] | None) -> dict[str, Any]:
                 tokens = part["tokens"]
                 turns[-1]["usage"] = [tokens["input"], tokens["output"]]
             case "error":
-                error = event["error"]
-                data = error.get("data", {})
-                failure = {
-                    "class": error["name"],
-                    "status": data.get("statusCode"),
-                    "code": None,
-                    "message": data.get("message"),
-                }
+                data = event["error"].get("data", {})
+                error = failure(event["error"]["name"], data.get("message")) | {"status": data.get("statusCode")}
             case _:
                 continue
-    return {"turns": turns, "ran": ran, "error": failure}
+    return error
 
 
 if __name__ == "__main__":

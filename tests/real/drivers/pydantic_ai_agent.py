@@ -5,7 +5,7 @@ import importlib
 import json
 from typing import Any, Final
 
-from .lines import error, serve, turn, weather
+from .lines import serve, turn, weather
 
 __all__: list[str] = []
 
@@ -27,7 +27,7 @@ def _turns(messages: list[Any]) -> list[dict[str, Any]]:
     return turns
 
 
-async def _run(asked: dict[str, Any], ran: list[str]) -> dict[str, Any]:
+async def _run(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> None:
     pydantic_ai = importlib.import_module("pydantic_ai")
     models = importlib.import_module("pydantic_ai.models.openai")
     providers = importlib.import_module("pydantic_ai.providers.openai")
@@ -43,14 +43,13 @@ async def _run(asked: dict[str, Any], ran: list[str]) -> dict[str, Any]:
                         async with node.stream(steps.ctx) as stream:
                             async for _ in stream:
                                 pass
-        except Exception as failure:  # noqa: BLE001 - the exception is the result
-            return {"turns": _turns(messages), "ran": ran, "error": error(failure)}
-    return {"turns": _turns(messages), "ran": ran, "error": None}
+        finally:
+            turns += _turns(messages)
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """One run of an agent."""
-    return asyncio.run(_run(asked, []))
+def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> None:
+    """Run an agent once."""
+    asyncio.run(_run(asked, turns, ran))
 
 
 if __name__ == "__main__":

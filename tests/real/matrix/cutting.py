@@ -1,16 +1,94 @@
-"""The cut matrix in words: one table an ending, the clients down, the ways across."""
+"""Judge the cut matrix, and write it: one table an ending, the clients down, the ways across."""
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from ..report import table
-from .cells import DIRECT, WAYS, Found
-from .peers import PEERS
-from .script import ENDINGS
-from .verdict import REQUESTS_MAX, Verdict, judge
+from .script import DIRECT, ENDINGS, PEERS, WAYS, Found
 
-__all__ = ["counts", "document", "summary"]
+__all__ = ["REQUESTS_MAX", "Verdict", "counts", "document", "judge", "summary"]
+
+#: For one user turn.
+REQUESTS_MAX: Final = 5
+
+_WARNING: Final = re.compile(r"⚠ .+?(Nothing was executed|the answer is incomplete)", re.DOTALL)
+_SUCCESSES: Final = ("stop", "tool_calls")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One cell in words."""
+
+    #: What the client's user sees.
+    word: str
+    #: What must not be, whether through Wiretape or not.
+    faults: tuple[str, ...]
+    #: The provider's words pass unchanged, and clients treat them as they do directly: `length` with live tools, and an
+    #: error after which they ask again.
+    known: bool = False
+    #: Whether Wiretape had its say.
+    through: bool = True
+
+    @property
+    def defect(self) -> bool:
+        """Whether the matrix fails."""
+        return self.through and bool(self.faults) and not self.known
+
+
+def judge(found: Found) -> Verdict:
+    """Of a cell in which the call never came whole."""
+    faults = tuple(_faults(found))
+    many, endless = found.requests > REQUESTS_MAX, _word(found) == "no end"
+    length = found.cell.model.ending == "length" and found.cell.way in ("error", "both") and not many and not endless
+    asks = found.cell.model.ending == "server_error" and not found.ran and _success(found) is None and not endless
+    through = found.cell.way != DIRECT
+    return Verdict(_word(found), faults, known=through and bool(faults) and (length or asks), through=through)
+
+
+def _faults(found: Found) -> Iterator[str]:
+    for arguments in found.ran:
+        yield f"ran `{arguments or 'nothing'}`"
+    if (success := _success(found)) is not None:
+        yield f"success, finish `{success}`" if success else "success"
+    if found.requests > REQUESTS_MAX:
+        yield f"{found.requests} requests"
+    if found.cell.way != DIRECT and _word(found) == "no end":
+        yield "no end"
+
+
+def _success(found: Found) -> str | None:
+    """The finish with which it claims to have succeeded. Where a client tells none that is a claim, too, unless it did
+    get `length` and nothing after it.
+    """
+    result = found.result
+    if result["error"] is not None or _warned(result):
+        return None
+    finish: str | None = result["turns"][-1]["finish"] if result["turns"] else None
+    if finish is None and result["turns"] and found.cell.model.ending == "length" and found.requests == 1:
+        return None
+    return finish or "" if finish is None or finish in _SUCCESSES else None
+
+
+def _warned(result: dict[str, Any]) -> bool:
+    return any(_WARNING.search(turn["text"] or "") for turn in result["turns"])
+
+
+def _word(found: Found) -> str:
+    """Return what this client's user sees."""
+    result = found.result
+    error = result["error"]
+    if error is not None and error["class"] == "no end":
+        return "no end"
+    if error is not None:
+        return "raises ⚠" if _WARNING.search(error["message"] or "") or _warned(result) else "raises"
+    if _warned(result):
+        return "text ⚠"
+    finish = result["turns"][-1]["finish"] if result["turns"] else None
+    return f"finish `{finish}`" if finish else "no finish" if finish == "" else "finish not reported"
+
 
 _COLUMNS: Final = (DIRECT, *WAYS)
 
@@ -60,7 +138,7 @@ def counts(found: Sequence[Found]) -> str:
     rows = [
         ("cells", [len(each) for each in _by_way(found)]),
         ("a tool ran with missing or altered arguments", [sum(bool(f.ran) for f in each) for each in _by_way(found)]),
-        ("success reported", [sum("success" in _faults(judge(f)) for f in each) for each in _by_way(found)]),
+        ("success reported", [sum("success" in "; ".join(judge(f).faults) for f in each) for each in _by_way(found)]),
         ("no end", [sum(judge(f).word == "no end" for f in each) for each in _by_way(found)]),
         (
             f"more than {REQUESTS_MAX} requests of a client",
@@ -83,10 +161,6 @@ def _by_way(found: Sequence[Found]) -> list[list[Found]]:
     return [[each for each in found if each.cell.way == way] for way in _COLUMNS]
 
 
-def _faults(verdict: Verdict) -> str:
-    return "; ".join(verdict.faults)
-
-
 def _section(ending: str, found: Sequence[Found]) -> str:
     rows: list[list[str]] = []
     for peer in PEERS:
@@ -107,7 +181,7 @@ def _cuts(found: Iterable[Found]) -> str:
 
 def _said(found: Found) -> str:
     verdict = judge(found)
-    word = f"**{_faults(verdict)}**" if verdict.faults else verdict.word
+    word = f"**{'; '.join(verdict.faults)}**" if verdict.faults else verdict.word
     asked = "" if found.asked == 1 else f" ({found.requests})"
     if found.asked != found.requests:
         asked = f" ({found.requests}→{found.asked})"

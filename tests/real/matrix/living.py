@@ -6,10 +6,8 @@ from typing import Any
 
 from ..judge import plain
 from ..report import table
-from .cells import DIRECT, LIFECYCLE_WAYS, Found
-from .peers import PEERS, READER
 from .progress import Progress, progress
-from .script import TURNS, arguments_of
+from .script import DIRECT, LIFECYCLE_WAYS, PEERS, READER, TURNS, Found, arguments_of
 
 __all__ = ["document", "faults", "summary"]
 

@@ -1,24 +1,24 @@
-"""Run cells: one provider, one Wiretape, and every client in parallel processes of its own."""
+"""Run cells: one provider, one Wiretape, and every client in parallel processes of its own; then read the tapes."""
 
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import trio
 
+from wiretape.events.emit import Emitter
+from wiretape.events.tape.tape import Reader
 from wiretape.replay.playback.server import listening
 
-from ..places import RUN, WIRETAPE, environment
-from ..processes import LineProcess, free_port, server
-from .cells import DIRECT, Cell, Found, configuration
-from .peers import Peer
-from .script import Provider
+from ..processes import RUN, LineProcess, environment, free_port, wiretape
+from .script import DIRECT, Cell, Found, Peer, Provider, configuration
 
-__all__ = ["Stage", "run", "stage"]
+__all__ = ["Stage", "run", "stage", "taped"]
 
 #: Drivers that run at a time: most of what they do is to wait.
 _DRIVERS: Final = 8
@@ -52,17 +52,7 @@ async def stage() -> AsyncGenerator[Stage]:
     async with listening(provider) as (direct, _):
         settings = folder / "wiretape.toml"
         settings.write_text(configuration(direct), encoding="utf-8")
-        command: list[str | Path] = [
-            WIRETAPE,
-            "serve",
-            "--config",
-            settings,
-            "--port",
-            str(port),
-            "--data",
-            folder / "tapes",
-        ]
-        async with server("matrix-wiretape", command, port, environment()):
+        async with wiretape("matrix-wiretape", port, folder / "tapes", "--config", settings):
             yield Stage(provider, direct, port, folder / "tapes")
 
 
@@ -132,3 +122,22 @@ async def _wait_enough(stage: Stage, cell: Cell, stop: Path, scope: trio.CancelS
         await trio.Path(stop).touch()
     else:
         scope.cancel()
+
+
+def taped(found: Sequence[Found], folder: Path) -> list[Found]:
+    """Each with its streams, when Wiretape has stopped."""
+    streams: defaultdict[str, list[bytes]] = defaultdict(list)
+    for path in sorted(folder.rglob("*.tape"), key=lambda path: path.name):  # an id begins with its time
+        model, emitted = _read(path)
+        streams[model].append(emitted)
+    return [each if each.cell.way == DIRECT else replace(each, streams=streams[each.cell.model.name]) for each in found]
+
+
+def _read(path: Path) -> tuple[str, bytes]:
+    emitter, model = Emitter(), ""
+    emitted: list[bytes] = []
+    for record in Reader().feed(path.read_bytes()):
+        emitted += emitter.feed(record)
+        if record.kind == "request":
+            model = str(record.keys.get("facts", {}).get("model", ""))
+    return model, b"".join(emitted)

@@ -11,7 +11,7 @@ from ..core.lifecycle import CUT_FINISHES
 from ..core.limits import LISTS_OF_A_DELTA_MAX, THINK_HEAD_CHARS_MAX
 from ..core.model import Event, ForeignFrame
 from ..core.settings import Facts, Settings
-from ..emission.edits import Path
+from ..emission.frames import Path
 from .chunk import Envelope, chunk
 from .draft import Draft
 from .tool_calls import Calls

@@ -7,8 +7,7 @@ from typing import Any, Final, NamedTuple
 from ..core.json_text import ABSENT, Boundary, dumps
 from ..core.model import Event
 from ..core.splice import Places
-from ..emission.edits import Edit, Path
-from ..emission.frames import Out
+from ..emission.frames import Edit, Out, Path
 from .chunk import Envelope, call_members, chunk, function_of
 
 __all__ = ["Draft", "Entry", "KnownCall"]

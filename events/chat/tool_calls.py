@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..core.json_text import as_object, is_list, is_object
 from ..core.limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
 from ..core.model import Event, ForeignFrame, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
-from ..emission.edits import Path
+from ..emission.frames import Path
 from .chunk import LEGACY_CALL, call_members
 from .draft import Draft, Entry, KnownCall
 

@@ -13,10 +13,9 @@ from ..core.json_text import ABSENT, is_list, is_object, parse
 from ..core.lifecycle import State
 from ..core.limits import LABEL_CHARS_MAX, NAME_CHARS_MAX, PREVIEW_BYTES_MAX
 from ..core.model import ToolResultSeen
+from ..emission.cards import emoji_of
 from ..emission.dialect import Closing, Context, Held, Split, Step
-from ..emission.edits import Edit, Styles
-from ..emission.emoji import emoji_of
-from ..emission.frames import Out
+from ..emission.frames import Edit, Out, Styles
 from ..folds.wire import SIBLING, Call, Wire
 from .chunk import DONE, PROGRESS_EVENT, Envelope, chunk, says_content
 

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from math import isfinite
 from typing import Any, Final, NamedTuple, NoReturn, Self, TypeGuard
 
 import orjson
@@ -156,38 +155,29 @@ def dumps(value: Any) -> bytes:
 
 def _written(value: Any) -> Iterator[str]:
     # Without recursion, since orjson reads four times as deep as it writes, and deeper than Python's stack may go.
-    unended: list[tuple[Iterator[tuple[str, Any]], str]] = [(iter([("", value)]), "")]
-    while unended:
-        inside, closing = unended[-1]
-        entry = next(inside, None)
-        if entry is None:
-            unended.pop()
-            yield closing
-            continue
-        before, value = entry
+    unwritten: list[tuple[str, Any]] = [("", value)]  # what stands before a value, and the value
+    while unwritten:
+        before, value = unwritten.pop()
         yield before
         if is_object(value):
             yield "{"
-            keys = (f"{json.dumps(key)}:" for key in value)
-            unended.append((zip(_separated(keys), value.values(), strict=True), "}"))
+            keys = [f"{',' if place else ''}{_scalar(key)}:" for place, key in enumerate(value)]
+            unwritten += [("}", ABSENT), *zip(reversed(keys), reversed(value.values()), strict=True)]
         elif is_list(value):
             yield "["
-            unended.append((zip(_separated("" for _ in value), value, strict=True), "]"))
-        else:
+            commas = ["" if place + 1 == len(value) else "," for place in range(len(value))]
+            unwritten += [("]", ABSENT), *zip(commas, reversed(value), strict=True)]
+        elif value is not ABSENT:
             yield _scalar(value)
 
 
 def _scalar(value: Any) -> str:
     if isinstance(value, Number):
         return value.text
-    return "null" if isinstance(value, float) and not isfinite(value) else json.dumps(value)
-
-
-def _separated(texts: Iterator[str]) -> Iterator[str]:
-    comma = ""
-    for text in texts:
-        yield comma + text
-        comma = ","
+    try:
+        return orjson.dumps(value).decode()  # of an infinity null
+    except TypeError:  # a lone surrogate, or a huge integer
+        return json.dumps(value)
 
 
 def joined_surrogates(text: str) -> str:

@@ -1,6 +1,9 @@
-"""Lifecycle frames: which tool calls and results are reported to a client."""
+"""Lifecycle frames: which tool calls and results are reported to a client, and the picture of a tool."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 from ..core.json_text import as_list, as_object
 from ..core.lifecycle import STATUS_ON_WIRE
@@ -10,10 +13,38 @@ from ..core.settings import Settings
 from ..folds.wire import Call, Wire
 from ..tape.record import Record
 from .dialect import Writer
-from .frames import Out
-from .ledger import Ledger
+from .frames import Ledger, Out
 
-__all__ = ["Cards"]
+__all__ = ["Cards", "emoji_of"]
+
+#: The first word of a name that is in this table decides: `read_file` reads, `web_search` is of the web.
+_OF_WORD: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("bash", "exec", "execute", "powershell", "process", "run", "shell", "terminal"), "💻"),
+        **dict.fromkeys(("cat", "open", "read", "view"), "📖"),
+        **dict.fromkeys(("apply", "create", "edit", "insert", "patch", "replace", "save", "write"), "📝"),
+        **dict.fromkeys(("delete", "remove", "rm"), "🧹"),
+        **dict.fromkeys(("find", "glob", "grep", "lookup", "search"), "🔍"),
+        **dict.fromkeys(("list", "ls", "tree"), "📂"),
+        **dict.fromkeys(("browser", "crawl", "fetch", "http", "url", "web"), "🌐"),
+        **dict.fromkeys(("calculator", "python", "sql", "query"), "🧮"),
+        **dict.fromkeys(("image", "screenshot", "vision"), "🎨"),
+        **dict.fromkeys(("calendar", "clock", "schedule", "time"), "⏰"),
+        **dict.fromkeys(("memory", "note", "remember"), "🧠"),
+        **dict.fromkeys(("plan", "task", "todo"), "📋"),
+        **dict.fromkeys(("email", "mail", "message", "send", "slack"), "📨"),
+        **dict.fromkeys(("agent", "delegate", "handoff"), "🤝"),
+    }
+)
+_OTHER: Final = "🔧"
+#: `readFile`, `read-file` and `READ_FILE` are two words each.
+_WORD: Final = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def emoji_of(tool: str) -> str:
+    """Return a picture for a tool by the words of its name; off by default, because a picture in a log is noise."""
+    words = (word.lower() for word in _WORD.findall(tool))
+    return next((_OF_WORD[word] for word in words if word in _OF_WORD), _OTHER)
 
 
 class Cards:
@@ -23,40 +54,50 @@ class Cards:
         self._on = settings.tool_events
         self._ledger = ledger
         self._results: list[ToolResultSeen] = []
-        self._due = False
+        #: Results that are reported with the next frame.
+        self.due: list[ToolResultSeen] = []
         #: The ids whose results are reported in this stream.
         self.answered: set[str] = set()
 
     def take(self, record: Record, *, streams: bool) -> list[ToolResultSeen]:
         """Read a `results` record and return all of its results; those of named tools are due with the next frame."""
-        given = as_list(record.keys.get("results"))
-        seen = _results(given, record.n)
+        n, seen = record.n, dict[str, ToolResultSeen]()
+        orphans = 0
+        for entry in as_list(record.keys.get("results")):
+            fields = as_object(entry)
+            orphan = fields.get("orphan") is True
+            orphans += orphan
+            call_id, name, output, duration = (fields.get(key) for key in ("id", "name", "output", "duration_ms"))
+            if isinstance(call_id, str) and call_id not in seen:
+                seen[call_id] = ToolResultSeen(
+                    n=n,
+                    id=call_id,
+                    name=name if isinstance(name, str) and not orphan else "",
+                    failed=fields.get("failed") is True,
+                    output=output if isinstance(output, str) else "",
+                    duration_ms=duration if type(duration) is int else None,
+                )
+        results = list(seen.values())
         if self._on and streams:
-            named = [result for result in seen if result.name and not result.internal]
+            named = [result for result in results if result.name and not result.internal]
             self._results = [result for result in named if len(result.id) <= CALL_ID_CHARS_MAX]
             self.answered.update(result.id for result in self._results)
-            orphans = sum(as_object(entry).get("orphan") is True for entry in given)
-            internal = sum(result.internal for result in seen)
-            untold = {"call_id_long": len(named) - len(self._results), "internal_tool": internal}
-            for repair, count in {**untold, "orphan_result": orphans}.items():
+            internal = sum(result.internal for result in results)
+            unreported = {"call_id_long": len(named) - len(self._results), "internal_tool": internal}
+            for repair, count in {**unreported, "orphan_result": orphans}.items():
                 for _ in range(count):
-                    self._ledger.noted(record.n, repair)
-        self._due = True
-        return seen
-
-    @property
-    def waiting(self) -> bool:
-        """Whether results are to be reported with the next frame."""
-        return self._due and bool(self._results)
+                    self._ledger.noted(n, repair)
+        self.begin()
+        return results
 
     def begin(self) -> None:
         """Start another attempt: no client has seen what was sent in the last one."""
-        self._due = True
+        self.due = self._results
 
     def of_results(self, n: int, writer: Writer) -> list[Out]:
         """Return the frames of the results that are due, once."""
-        due, self._due = self._due, False
-        return [writer.result_card(n, result) for result in self._results] if due else []
+        due, self.due = self.due, []
+        return [writer.result_card(n, result) for result in due]
 
     def of_calls(self, n: int, calls: Iterable[Call], live: Wire, writer: Writer) -> list[Out]:
         """Return the frames that say that calls run or are lost; the upstream itself reports the calls that it runs."""
@@ -72,21 +113,3 @@ class Cards:
             else:
                 outs.append(writer.call_card(n, call, status))
         return outs
-
-
-def _results(given: list[object], n: int) -> list[ToolResultSeen]:
-    """Return the results of a `results` record, each id once."""
-    seen: dict[str, ToolResultSeen] = {}
-    for entry in given:
-        fields = as_object(entry)
-        call_id, name, output, duration = (fields.get(key) for key in ("id", "name", "output", "duration_ms"))
-        if isinstance(call_id, str) and call_id not in seen:
-            seen[call_id] = ToolResultSeen(
-                n=n,
-                id=call_id,
-                name=name if isinstance(name, str) and fields.get("orphan") is not True else "",
-                failed=fields.get("failed") is True,
-                output=output if isinstance(output, str) else "",
-                duration_ms=duration if type(duration) is int else None,
-            )
-    return list(seen.values())

@@ -14,8 +14,7 @@ from ..core.model import Event, ToolResultSeen
 from ..core.settings import Facts, OnPartial, Settings
 from ..folds.wire import Call, Wire
 from ..tape.record import Record
-from .frames import Out
-from .ledger import Ledger
+from .frames import Ledger, Out
 
 __all__ = ["Closing", "Context", "Dialect", "Held", "Reader", "Split", "Step", "Writer"]
 

@@ -4,13 +4,12 @@ It keeps what no dialect may decide: attempts, what was delivered, frames that w
 frames, and the one ending. What frames mean and how they are written is the business of a `Reader` and a `Writer`.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, get_args
 
-from ..core.json_text import parse
+from ..core.json_text import as_list, parse
 from ..core.lifecycle import CUT_FINISHES, State
-from ..core.limits import BODY_BYTES_MAX, HELD_BYTES_MAX
+from ..core.limits import BODY_BYTES_MAX, HELD_BYTES_MAX, SHAPES_MAX, UNDELIVERED_BYTES_MAX
 from ..core.model import (
     AttemptStarted,
     Ended,
@@ -25,289 +24,343 @@ from ..core.model import (
     ToolArgumentsComplete,
     UpstreamError,
 )
-from ..core.settings import Facts, Settings
+from ..core.settings import Facts, Profile, Settings
 from ..folds.wire import SIBLING, Call, Wire
 from ..tape.record import Record, Shape
 from .cards import Cards
 from .dialect import Closing, Context, Dialect, Held, Step
-from .frames import Out, Outbox
-from .ledger import Ledger, Sink
+from .frames import Ledger, Out, Sink
 
-__all__ = ["Stream"]
+__all__ = ["KEEPALIVE", "Engine"]
 
-#: Records after which frames are sent as before, unless they carry an answer of their own.
+#: The comment that a `keepalive` record emits.
+KEEPALIVE: Final = b": keepalive\n\n"
+
+#: Records that may come between two frames without changing how these are sent, unless they carry an answer.
 _ASIDE: Final = frozenset({"commit", "gone", "keepalive"})
+#: What a client gets of a record, verbatim: the upstream's bytes, or the error answer that it was given instead.
+_CARRIERS: Final = frozenset({"frame", "rest", "body", "commit"})
 _CLOSES: Final = (Finish, HandedOver)
 _MALFORMED: Final = frozenset({"malformed", SIBLING})
 
 
 class _Routine(NamedTuple):
-    """How the frames of one shape are sent: around their text, what is sent, and the repairs that this takes."""
+    """How the frames of one shape are sent while nothing else happens."""
 
     shape: Shape
+    #: What is sent around the text, and the repairs that this takes; without repairs a frame passes as it came.
     before: bytes
     after: bytes
     repairs: tuple[str, ...]
-
-    def send(self, record: Record, ledger: Ledger) -> bytes:
-        assert record.raw is not None, "a frame with a shape has bytes"
-        assert record.payload is not None, "a frame with a shape has a payload"
-        if not self.repairs:
-            return record.raw
-        for repair in self.repairs:
-            ledger.count(repair)
-        return b"%b%b%b" % (self.before, self.shape.text(record.payload), self.after)
+    #: The event of such a frame for the sink; the events of the others differ in their text.
+    event: TextDelta | ReasoningDelta | None
 
 
-def _routine_of(record: Record, step: Step, frame: bytes) -> _Routine | None:
-    """Return how a frame was sent, if its text is in both exactly once; the reader says if only its text matters."""
-    out, shape, payload = step.out, record.shape, record.payload
-    if not step.plain or out is None or out.reserialised or shape is None or payload is None:
-        return None
-    text = b'"%b"' % shape.text(payload)
-    if len(text) == 2 or payload.count(text) != 1 or frame.count(text) != 1:
-        return None
-    before, _, after = frame.partition(text)
-    if out.changes and (b"\\u" in before or b"\\u" in after):  # another style may be due for the next text
-        return None
-    return _Routine(shape, before + b'"', b'"' + after, tuple(edit.repair for edit in out.changes))
+def _repeats(record: Record, shape: Shape) -> bool:
+    """Return whether a frame that was read from a tape has this shape."""
+    payload = record.payload
+    fresh = record.shape is None and record.kind == "frame" and not record.keys
+    return fresh and payload is not None and shape.fits(payload)
 
 
-def _text_of(record: Record) -> str:
-    assert record.shape is not None, "only a frame with a shape has one text"
-    text: str = parse(b'"%b"' % record.shape.text(record.payload or b""))
-    return text
+class Engine:
+    """Feed the records of one tape in order, get the frames that are sent because of each.
 
-
-class Stream:
-    """Feed the records of one tape in order, get the frames that are sent because of each."""
+    The dialect comes with the `open` record. A tape without one, or of an unknown dialect, is emitted as it came.
+    """
 
     def __init__(
         self,
-        dialect: Dialect,
-        settings: Settings,
-        stream_id: str = "",
-        created: int = 0,
+        dialects: Mapping[str, Dialect],
+        profile: Profile | None = None,
         sink: Sink | None = None,
         *,
         repairs: bool = True,
-        writes: bool = True,
     ) -> None:
-        """Pass every event to the sink; without `repairs`, none of the ledger. Without `writes`, make no frames."""
-        self.ledger = Ledger(sink if repairs else None)
-        self._dialect = dialect
-        self._settings = settings
-        self._stream_id, self._created = stream_id, created
+        """Pass every event to the sink; without `repairs`, none of the ledger, which costs more than the rest."""
+        self.wire = Wire()
+        self.ledger = Ledger()
+        #: Content was sent, so that no other attempt may follow.
+        self.delivered = False
+        #: The upstream's own error, in the form that clients raise on.
+        self.failure = b""
+        self._dialects = dialects
+        self._dialect: Dialect | None = None
+        self._profile: Profile | None = profile
         self._sink = sink
-        self._repairs, self._writes = repairs, writes
-        self._facts = Facts()
-        self._cards = Cards(settings, self.ledger)
-        self._outbox = Outbox()
-        #: How frames of the last one's shape are sent, while nothing else happens.
+        self._repairs = repairs
+        self._verbatim = True
+        #: The client has the head of a stream.
+        self._streaming = False
         self._routine: _Routine | None = None
-        #: The event of such a frame, for the sink: the events of the others differ in their text.
-        self._routine_event: TextDelta | ReasoningDelta | None = None
-        self._begin_attempt()
-
-    @property
-    def delivered(self) -> bool:
-        """Whether content was sent, so that no other attempt may follow."""
-        return self._outbox.delivered
-
-    @property
-    def overflow(self) -> bool:
-        """Whether more is kept than any stream needs: the caller ends it with the cause `limit`."""
-        return self.wire.overflow
+        self._shapes_left = SHAPES_MAX
 
     def feed(self, record: Record) -> list[bytes]:
-        """Return the frames for this record."""
-        if record.shape is not None and self._routine is not None and record.shape is self._routine.shape:
-            event = self._routine_event
-            if event is not None and self._sink is not None and (text := _text_of(record)):
-                self._sink(replace(event, n=record.n, text=text))
-            return [self._routine.send(record, self.ledger)]
-        if record.kind not in _ASIDE or record.raw is not None:
+        """Return the frames that go out on account of this record, each whole."""
+        routine, raw = self._routine, record.raw
+        if routine is not None and (record.shape is routine.shape or _repeats(record, routine.shape)):
+            assert raw is not None, "a frame with a shape has bytes"
+            return [raw if routine.event is None and not routine.repairs else self._repeat(routine, record, raw)]
+        kind = record.kind
+        if kind not in _ASIDE or raw is not None:
             self._routine = None
-        if record.kind == "frame":
-            steps = self._frame(record)
-            outs = self._outbox.take()
-            frames = self._encoded(outs)
-            alone = bool(frames) and len(steps) == 1 and outs[-1] is steps[0].out
-            if alone and record.shape is not None and self._flows(record, steps[0]):
-                self._routine = _routine_of(record, steps[0], frames[-1])
-            return frames
-        if record.kind == "end":
-            return self._end(record)
-        self._other(record)
-        return self._taken()
+        if kind == "open":
+            self._open(record.keys)
+        if self._dialect is None:
+            self._pass(record)
+            frames: list[bytes] = []
+        elif kind == "frame":
+            frames = self._frame(record)
+        elif kind == "end":
+            frames = self._end(record)
+        else:
+            self._other(record)
+            frames = self._taken()
+        if kind == "commit":
+            self._streaming = raw is None
+        if self._verbatim:
+            return [raw] if raw and kind in _CARRIERS else []
+        return [KEEPALIVE] if kind == "keepalive" and self._streaming else frames
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """Return how the stream ends if its bytes end now for this cause, and its flags: what `end` is to contain."""
-        self._settle()
+        if self._dialect is not None:
+            self._settle()
         return self.wire.ending(cause), self.wire.all_flags()
 
     # -- records ------------------------------------------------------------------------------------------------------
 
-    def _frame(self, record: Record) -> Sequence[Step]:
-        self._fresh = False
-        if self.overflow:  # nothing more is read, so nothing more is kept
-            self.ledger.frame(record.n, "late_data", record.raw, None)
-            return ()
-        self._t = record.t
-        steps = self._reader.frame(record)
-        for step in steps:
-            self._take(step)
-        if self.wire.overflow and not self._closed:
-            self._cut(record.n, "limit")
-        return steps
+    def _open(self, keys: Mapping[str, Any]) -> None:
+        dialect, stream_id, created = keys.get("dialect"), keys.get("stream"), keys.get("created")
+        self._settings = Settings.of(keys, self._profile)
+        self._holds = self._settings.held
+        self._dialect = self._dialects.get(dialect) if isinstance(dialect, str) else None
+        self._verbatim = self._settings.profile == "transparent" or self._dialect is None
+        self._stream_id = stream_id if isinstance(stream_id, str) else ""
+        self._created = created if type(created) is int else 0
+        self.ledger = Ledger(self._sink if self._repairs else None, muted=self._verbatim)
+        self._facts = Facts()
+        self._cards = Cards(self._settings, self.ledger)
+        self.delivered = False
+        self._waiting: list[Out] = []
+        if self._dialect is not None:
+            self._begin_attempt(self._dialect)
 
-    def _flows(self, record: Record, step: Step) -> bool:
-        """Return whether text passes with nothing else to be done or, for a sink, with the one event of the text."""
-        if self._sink is not None:
-            event = step.events[0] if len(step.events) == 1 and not self._repairs else None
-            if not isinstance(event, TextDelta | ReasoningDelta) or event.text != _text_of(record):
-                return False
-            self._routine_event = event
-        return self.delivered and not self._closed and not self._cards.waiting
+    def _pass(self, record: Record) -> None:
+        """Take the ending of a dialect that we do not read from its `end`: HTTP alone says how it ended."""
+        ending: Any = record.keys.get("ending")
+        if record.kind == "end" and self._sink is not None and ending in get_args(Ending):
+            flags = tuple(flag for flag in as_list(record.keys.get("flags")) if isinstance(flag, str))
+            self._sink(Ended(n=record.n, ending=ending, cause=str(record.keys.get("cause")), flags=flags))
 
-    def _other(self, record: Record) -> None:
-        match record.kind:
-            case "request" if not self.delivered:
-                self._facts = Facts.of(record.keys)
-                self._begin_attempt()
-            case "results":
-                for result in self._cards.take(record, streams=self._facts.stream):
-                    self._event(result)
-            case "attempt" if not self.delivered:
-                if not self._fresh:
-                    self._discard("attempt_discarded")
-                    self._begin_attempt()
-                self._fresh = False
-                self._event(AttemptStarted(n=record.n))
-            case "commit" if record.raw is not None and not self.delivered:  # the client got this error instead
-                self._discard("error_status")
-                self._outbox.send(Out(record.n, raw=record.raw))
-                self._outbox.delivered = self._closed = True
-            case "commit" if not self._facts.stream:  # no other attempt follows a status
-                self._outbox.delivered = True
-            case "rest" if "limit" not in record.keys:  # bytes after a limit mean nothing
-                self._fresh, self._t = False, record.t
-                self._take_all(self._reader.rest(record.n, record.raw or b""))
-            case "body":
-                self._fresh, self._t = False, record.t
-                self._body_part(record.n, record.raw or b"")
-            case _:
-                pass
-
-    def _begin_attempt(self) -> None:
+    def _begin_attempt(self, dialect: Dialect) -> None:
         """Forget what an attempt before this one brought: no client has seen it."""
         self.wire = Wire()
-        #: The upstream's own error, in the form that clients raise on.
         self.failure = b""
-        #: When a call was first handed over, in microseconds since `open`.
-        self.handed_us: int | None = None
         self._held: list[Held] = []
-        self._held_bytes = 0
+        self._held_bytes = self._waiting_bytes = 0
         self._finished: set[int] = set()  # choices whose finish the client has
         self._closed = False
         self._fresh = True  # nothing has come yet
         #: The frames that `ending` found, when it was called before the `end` record.
         self._last: list[bytes] = []
         self._body: list[bytes] = []
-        self._body_bytes_left, self._body_n, self._t = BODY_BYTES_MAX, 0, 0
+        self._body_bytes_left, self._body_n = BODY_BYTES_MAX, 0
         self._cards.begin()
-        context = Context(
-            self._facts,
-            self._settings,
-            self._stream_id,
-            self._created,
-            self.wire,
-            self.ledger,
-            self._cards.answered,
-        )
-        self._reader = self._dialect.reader(context)
-        self._writer = self._dialect.writer(context)
+        answered = self._cards.answered
+        context = Context(self._facts, self._settings, self._stream_id, self._created, self.wire, self.ledger, answered)
+        self._reader, self._writer = dialect.reader(context), dialect.writer(context)
+
+    def _frame(self, record: Record) -> list[bytes]:
+        self._fresh = False
+        full = self.wire.overflow
+        if full:  # nothing more is read, so nothing more is kept
+            self.ledger.frame(record.n, "late_data", record.raw, None)
+            return []
+        steps = self._reader.frame(record)
+        self._take(steps)
+        if self.wire.overflow and not self._closed:
+            self._cut(record.n, "limit")
+        last = self._waiting[-1] if self._waiting else None
+        frames = self._taken()
+        if frames and len(steps) == 1 and steps[0].plain and last is steps[0].out:
+            self._routine = self._routine_of(record, steps[0], frames[-1])
+        return frames
+
+    def _other(self, record: Record) -> None:
+        n, raw = record.n, record.raw
+        assert self._dialect is not None, "others are passed"
+        match record.kind:
+            case "request" if not self.delivered:
+                self._facts = Facts.of(record.keys)
+                self._begin_attempt(self._dialect)
+            case "results":
+                self._apply(self._cards.take(record, streams=self._facts.stream))
+            case "attempt" if not self.delivered:
+                if not self._fresh:
+                    self._discard("attempt_discarded")
+                    self._begin_attempt(self._dialect)
+                self._fresh = False
+                self._apply([AttemptStarted(n=n)])
+            case "commit" if raw is not None and not self.delivered:  # the client got this error instead
+                self._discard("error_status")
+                self._send(Out(n, raw=raw))
+                self.delivered = self._closed = True
+            case "commit" if not self._facts.stream:  # no other attempt follows a status
+                self.delivered = True
+            case "rest" if "limit" not in record.keys:  # bytes after a limit mean nothing
+                self._fresh = False
+                self._take(self._reader.rest(n, raw or b""))
+            case "body":
+                self._fresh = False
+                self._body_part(n, raw or b"")
+            case _:
+                pass
+
+    def _end(self, record: Record) -> list[bytes]:
+        cause = record.keys.get("cause")
+        ending, flags = self.ending(cause if isinstance(cause, str) else "")
+        if not self._closed:
+            if ending == "completed":
+                self._complete(record.n, None)
+            else:
+                self._cut(record.n, ending)
+        self.delivered = True
+        frames = [*self._last, *self._taken()]
+        self._apply([Ended(n=record.n, ending=ending, cause=str(cause), flags=flags)])
+        return frames
+
+    # -- frames that repeat a shape -----------------------------------------------------------------------------------
+
+    def _routine_of(self, record: Record, step: Step, frame: bytes) -> _Routine | None:
+        """Return how frames like this one are sent, if its text is in what came and in what was sent exactly once."""
+        out, shape, payload = step.out, record.shape, record.payload
+        if shape is None and payload is not None and not record.keys and self._shapes_left:  # it was read from a tape
+            shape = Shape.of(payload)
+            self._shapes_left -= shape is not None
+        if out is None or shape is None or payload is None or out.reserialised:
+            return None
+        if not self.delivered or self._closed or self._cards.due:
+            return None
+        text = b'"%b"' % shape.text(payload)
+        if len(text) == 2 or payload.count(text) != 1 or frame.count(text) != 1:
+            return None
+        event: TextDelta | ReasoningDelta | None = None
+        if self._sink is not None:
+            match step.events:
+                case [(TextDelta() | ReasoningDelta()) as event] if not (self._repairs and out.changes):
+                    pass
+                case _:
+                    return None
+            if event.text != parse(text):
+                return None
+        before, _, after = frame.partition(text)
+        if out.changes and (b"\\u" in before or b"\\u" in after):  # another style may be due for the next text
+            return None
+        return _Routine(shape, before + b'"', b'"' + after, tuple(edit.repair for edit in out.changes), event)
+
+    def _repeat(self, routine: _Routine, record: Record, raw: bytes) -> bytes:
+        text = routine.shape.text(record.payload or b"")
+        event = routine.event
+        if event is not None and self._sink is not None and text:
+            self._sink(type(event)(n=record.n, choice=event.choice, text=parse(b'"%b"' % text)))
+        for repair in routine.repairs:
+            self.ledger.count(repair)
+        return b"%b%b%b" % (routine.before, text, routine.after) if routine.repairs else raw
+
+    # -- frames on their way ------------------------------------------------------------------------------------------
+
+    def _apply(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.wire.apply(event)
+            if self._sink is not None:
+                self._sink(event)
+
+    def _send(self, *outs: Out, bounded: bool = True) -> None:
+        """Add frames; none is sent before one that carries content, since until then a retry may replace them.
+
+        Too many without content are delivered all the same, unless they are the parts of a body.
+        """
+        self._waiting += outs
+        if not self.delivered and bounded:
+            self._waiting_bytes += sum(out.size for out in outs)
+            self.delivered = self._waiting_bytes > UNDELIVERED_BYTES_MAX
+
+    def _taken(self) -> list[bytes]:
+        """Return the bytes of the frames that may be sent now."""
+        if not self.delivered or not self._waiting:
+            return []
+        waiting, self._waiting = self._waiting, []
+        return [] if self._verbatim else [self._writer.encode(out) for out in waiting]
 
     def _discard(self, repair: str) -> None:
         """Enter in the ledger that no client will see what came so far."""
-        waiting = self._reader.flush(self._body_n)
-        outs = [*self._outbox.discard(), *(held.out for held in self._held), *self._writer.tail()]
-        outs += [step.out for step in waiting if step.out is not None]
-        came = {out.n: out.came for out in outs if out.came is not None}
-        for n in sorted({out.n for out in outs}):
+        lost = [*self._waiting, *(held.out for held in self._held), *self._writer.tail()]
+        lost += [step.out for step in self._reader.flush(self._body_n) if step.out is not None]
+        self._waiting.clear()
+        came = {out.n: out.came for out in lost if out.came is not None}
+        for n in sorted({out.n for out in lost}):
             self.ledger.frame(n, repair, came.get(n), None)
-
-    def _event(self, event: Event) -> None:
-        self.wire.apply(event)
-        if self._sink is not None:
-            self._sink(event)
-
-    def _taken(self) -> list[bytes]:
-        return self._encoded(self._outbox.take())
-
-    def _encoded(self, outs: Iterable[Out]) -> list[bytes]:
-        return [self._writer.encode(out) for out in outs] if self._writes else []
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _take_all(self, steps: Iterable[Step]) -> None:
+    def _take(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            self._take(step)
-
-    def _take(self, step: Step) -> None:
-        last = step.events[-1] if step.events else None
-        if self._closed:
-            terminates = isinstance(last, Terminator)
-            if step.out is not None:
-                step.out.withhold("done_withheld" if terminates else "late_data", self.ledger)
-            if not terminates:
-                self._event(ForeignFrame(n=step.n, why="late_data"))
-        elif isinstance(last, Terminator):
-            self._terminated(step)
-        elif isinstance(last, UpstreamError):
-            self._failed(step, last)
-        else:
-            self._content(step)
+            last = step.events[-1] if step.events else None
+            if self._closed:
+                terminates = isinstance(last, Terminator)
+                if step.out is not None:
+                    step.out.withhold("done_withheld" if terminates else "late_data", self.ledger)
+                if not terminates:
+                    self._apply([ForeignFrame(n=step.n, why="late_data")])
+            elif isinstance(last, Terminator):
+                self._terminated(step)
+            elif isinstance(last, UpstreamError):
+                self._failed(step)
+            else:
+                self._content(step)
 
     def _content(self, step: Step) -> None:
+        wire = self.wire
         closing: list[Finish | HandedOver] = []
         for event in step.events:
             if isinstance(event, _CLOSES):
                 closing.append(event)
                 if isinstance(event, Finish) and event.reason not in CUT_FINISHES:
-                    for call in self.wire.choice(event.choice).calls.values():
-                        self._event(ToolArgumentsComplete(n=event.n, choice=event.choice, call=call.number))
-            self._event(event)
+                    calls = wire.choice(event.choice).calls.values()
+                    self._apply(
+                        ToolArgumentsComplete(n=event.n, choice=event.choice, call=call.number) for call in calls
+                    )
+            self._apply([event])
         for index in step.choices:
-            self.wire.choice(index)
+            wire.choice(index)
         out = self._writer.write(step)
         delivers = step.delivers
         if out is not None:
             if closing:
                 self._hand_over(step, closing, out)
-            self._send_cards(step.n, self.wire.take_unheard())
-            if self._settings.held and step.choices:
-                now, later, delivers = self._writer.split(out, self.wire)
+            if wire.unheard:
+                self._send_cards(step.n, wire.take_unheard())
+            if self._holds and step.choices:
+                now, later, delivers = self._writer.split(out, wire)
                 self._hold(later)
                 out = now
         if out is not None:
-            self._outbox.send(out)
-            if step.choices:
-                self._outbox.send_all(self._cards.of_results(step.n, self._writer))
-        self._outbox.delivered = self._outbox.delivered or delivers
+            self._send(out)
+            if step.choices and self._cards.due:
+                self._send(*self._cards.of_results(step.n, self._writer))
+        self.delivered = self.delivered or delivers
 
     def _hand_over(self, step: Step, closing: Iterable[Finish | HandedOver], out: Out) -> None:
         """Send what belongs before a frame that closes calls: results, held frames, lifecycle frames, a warning."""
         n = step.n
         # A call of this stream may have the id of one whose result is reported here: that result comes first.
-        self._outbox.send_all(self._cards.of_results(n, self._writer))
+        self._send(*self._cards.of_results(n, self._writer))
         claimed: set[int] = set()
         for event in closing:
             calls = self.wire.choice(event.choice).calls
             closed = [calls[event.call]] if isinstance(event, HandedOver) else list(calls.values())
             lost = [call for call in closed if call.state is not State.RUNNING]
-            if closed and not lost and self.handed_us is None:
-                self.handed_us = self._t
             self._release(event, shown=not lost)
             self._send_cards(n, closed)
             if isinstance(event, HandedOver):
@@ -330,29 +383,27 @@ class Stream:
 
     def _release(self, event: Finish | HandedOver, *, shown: bool) -> None:
         """Send the frames that were held for a choice or a call; drop them if no client may see them."""
-        kept: list[Held] = []
-        for held in self._held:
-            if held.choice != event.choice or (isinstance(event, HandedOver) and held.call != event.call):
-                kept.append(held)
+        held, self._held = self._held, []
+        for one in held:
+            if one.choice != event.choice or (isinstance(event, HandedOver) and one.call != event.call):
+                self._held.append(one)
             elif shown:
-                self._outbox.send(held.out)
+                self._send(one.out)
             else:
-                held.out.withhold("held_call_lost", self.ledger)
-        self._held = kept
+                one.out.withhold("held_call_lost", self.ledger)
 
     def _send_cards(self, n: int, calls: Iterable[Call]) -> None:
-        self._outbox.send_all(self._cards.of_calls(n, calls, self.wire, self._writer))
+        self._send(*self._cards.of_calls(n, calls, self.wire, self._writer))
 
     def _warn(self, n: int, code: str, lost: list[Call], before: Out | None = None) -> None:
-        self._outbox.send_all(self._writer.warning(n, code, lost, idle=self.wire.idle, before=before))
+        self._send(*self._writer.warning(n, code, lost, idle=self.wire.idle, before=before))
 
     # -- endings ------------------------------------------------------------------------------------------------------
 
     def _terminated(self, step: Step) -> None:
         assert step.out is not None, "a terminator has a frame"
-        self._take_all(self._reader.supply(step.n))
-        for event in step.events:
-            self._event(event)
+        self._take(self._reader.supply(step.n))
+        self._apply(step.events)
         if self.wire.finished:
             self._complete(step.n, step.out)
         else:
@@ -366,8 +417,7 @@ class Stream:
                 done.withhold("malformed_claim", self.ledger)
             self._close_partial(n, "malformed_call", lost)
             return
-        self._outbox.send_all(self._writer.tail())
-        self._outbox.send(self._writer.done(n) if done is None else done)
+        self._send(*self._writer.tail(), self._writer.done(n) if done is None else done)
         self._closed = True
 
     def _cut(self, n: int, ending: str) -> None:
@@ -385,7 +435,7 @@ class Stream:
     def _close_partial(self, n: int, code: str, lost: list[Call]) -> None:
         """End a stream that must not be taken for whole, as `on_partial` says."""
         live, mode = self.wire, self._settings.on_partial
-        self._outbox.send_all(self._writer.tail())
+        self._send(*self._writer.tail())
         if lost and mode != "error":
             self._warn(n, code, lost)
         closing = Closing(
@@ -397,35 +447,20 @@ class Stream:
             finished=frozenset(self._finished),
             choices=frozenset(live.choices),
         )
-        self._outbox.send_all(self._writer.close(n, closing))
+        self._send(*self._writer.close(n, closing))
         self._closed = True
 
-    def _failed(self, step: Step, error: UpstreamError) -> None:
+    def _failed(self, step: Step) -> None:
         """Pass the upstream's own error in every mode, after what it cut."""
         assert step.out is not None, "an error has a frame"
         self.failure = step.out.frame()
-        for event in step.events:
-            self._event(event)
-        lost = self._drop(error.n, "upstream_error", warned=True)
+        self._apply(step.events)
+        lost = self._drop(step.n, "upstream_error", warned=True)
         if lost and self._settings.on_partial != "error":
-            self._warn(error.n, "upstream_error", lost)
-        self._outbox.send_all(self._writer.tail())
-        self._outbox.send(step.out)
-        self._outbox.delivered = self._outbox.delivered or step.delivers
+            self._warn(step.n, "upstream_error", lost)
+        self._send(*self._writer.tail(), step.out)
+        self.delivered = self.delivered or step.delivers
         self._closed = True
-
-    def _end(self, record: Record) -> list[bytes]:
-        cause = record.keys.get("cause")
-        ending, flags = self.ending(cause if isinstance(cause, str) else "")
-        if not self._closed:
-            if ending == "completed":
-                self._complete(record.n, None)
-            else:
-                self._cut(record.n, ending)
-        self._outbox.delivered = True
-        frames = [*self._last, *self._taken()]
-        self._event(Ended(n=record.n, ending=ending, cause=str(cause), flags=flags))
-        return frames
 
     # -- answers that are not streams ---------------------------------------------------------------------------------
 
@@ -433,26 +468,26 @@ class Stream:
         """Pass a plain answer as it comes, and keep it up to a bound to read it at its end."""
         self._body_n = n
         if not self._facts.stream:
-            self._outbox.send(Out(n, raw=part), bounded=False)
+            self._send(Out(n, raw=part), bounded=False)
         self._body_bytes_left -= len(part)
         if self._body_bytes_left >= 0:
             self._body.append(part)
 
     def _settle(self) -> None:
         """Read what waited for more bytes: none follow."""
-        self._take_all(self._reader.flush(self._body_n))
+        self._take(self._reader.flush(self._body_n))
         if self._facts.stream:
             self._read_body()
         else:  # the client has the answer itself, not a stream
-            outbox, self._outbox = self._outbox, Outbox()
-            self.ledger.muted = True
+            kept = self._waiting, self.delivered, self.ledger.muted
+            self._waiting, self.ledger.muted = [], True
             self._read_body()
-            self.ledger.muted = False
-            self._outbox, self._closed = outbox, True
+            self._waiting, self.delivered, self.ledger.muted = kept
+            self._closed = True
         self._last += self._taken()
 
     def _read_body(self) -> None:
         body = b"".join(self._body) if self._body_bytes_left >= 0 else b""
         self._body.clear()
         if body and not self._closed:
-            self._take_all(self._reader.body(self._body_n, body))
+            self._take(self._reader.body(self._body_n, body))

@@ -11,23 +11,25 @@ import base64
 import codecs
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from ..core.json_text import ABSENT, dumps, is_list, is_object, parse
+from ..core.json_text import ABSENT, as_object, dumps, is_list, is_object, parse
 from ..core.limits import QUOTED_BYTES_MAX
 from ..wire.sse import Frame, is_block, parse_block
 
-__all__ = ["NO_KEYS", "Record", "Shape", "decode", "encode"]
+__all__ = ["FORMAT", "NO_KEYS", "STEPS", "Record", "Shape", "decode", "encode", "lives", "speaks", "upcast"]
 
 NO_KEYS: Final[Mapping[str, Any]] = MappingProxyType({})
+#: The format that this version writes. Unknown kinds and keys never need a new one: they are kept as they are.
+FORMAT: Final = 1
 
 _HEAD: Final = b'{"c":"'
 _BODY_AT: Final = 16
 _DATA: Final = b',"data":'
 _FRAME_HEAD: Final = re.compile(rb'"n":(0|[1-9]\d{0,17}),"t":(0|[1-9]\d{0,17}),"k":"frame"')
-#: Beyond 18 digits lies no number of records and no microsecond, only junk that costs memory.
+#: Numbers of more than 18 digits are junk: no tape has so many records, and no stream takes so many microseconds.
 _NUMBER_END: Final = 10**18
 #: Kinds that carry bytes of the upstream, which may have come in several reads.
 _RECEIVED: Final = frozenset({"frame", "rest", "body"})
@@ -66,24 +68,21 @@ class Shape:
 
     def fits(self, payload: bytes) -> bool:
         """Return whether the payload is JSON of this shape."""
-        if len(payload) < self.edges or not (payload.startswith(self.before) and payload.endswith(self.after)):
+        size = len(payload)
+        if size < self.edges or not (payload.startswith(self.before) and payload.endswith(self.after)):
             return False
-        start, end = len(self.before), len(payload) - len(self.after)
-        if _PLAIN_STRING.fullmatch(payload, start, end) is None:
+        if _PLAIN_STRING.fullmatch(payload, len(self.before), size - len(self.after)) is None:
             return False
-        return payload.isascii() or _is_utf8(payload[start:end])
+        if not payload.isascii():
+            try:
+                self.text(payload).decode()
+            except UnicodeDecodeError:
+                return False
+        return True
 
     def text(self, payload: bytes) -> bytes:
         """Return the text of a payload of this shape, as it is written in its string."""
         return payload[len(self.before) : len(payload) - len(self.after)]
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 class Record(NamedTuple):
@@ -118,36 +117,61 @@ class Record(NamedTuple):
         return parse_block(self.raw, first="bom" in self.keys)
 
 
+#: From format n to n + 1. A tape of every format stays in fixtures/ for ever.
+STEPS: Final[Mapping[int, Callable[[Record], Record]]] = MappingProxyType({})
+
+
+def upcast(record: Record, version: int, steps: Mapping[int, Callable[[Record], Record]] = STEPS) -> Record:
+    """Return the record as the newest format has it."""
+    for step in sorted(steps):
+        if step >= version:
+            record = steps[step](record)
+    return record
+
+
+def speaks(record: Record) -> bool:
+    """Return whether a frame resets the stall timer: comments and pings never do (U26)."""
+    payload, event = record.payload, b""
+    if payload is None or record.keys:
+        frame = record.frame()
+        payload, event = frame.payload, frame.event
+    if payload is None or event == b"ping" or payload.lstrip()[:1] in (b"", b":"):
+        return False
+    return b'"ping"' not in payload or as_object(record.read().value).get("type") != "ping"
+
+
+def lives(record: Record) -> bool:
+    """Return the same for hermes-agent, which sends only keepalives while a tool of its own runs."""
+    return speaks(record) or (record.raw or b"").strip() == b": keepalive"
+
+
+# -- lines ------------------------------------------------------------------------------------------------------------
+
+
 def encode(record: Record) -> bytes:
     """Return the line, its LF included."""
     n, t, kind, keys, raw, payload, _, _ = record
     if payload is not None and not keys and kind == "frame":
         body = b'"n":%d,"t":%d,"k":"frame","data":%b}' % (n, t, payload)
     else:
-        head = b'"n":%d,"t":%d,"k":%b' % (n, t, dumps(kind))
+        body = b'"n":%d,"t":%d,"k":%b' % (n, t, dumps(kind))
         if keys:
             assert _RESERVED.isdisjoint(keys), f"reserved key in {set(keys)}"
-            head += b"," + dumps(dict(keys))[1:-1]
-        assert _DATA not in head, "a nested key named data would hide the payload"
-        body = head + _carrier(raw, payload)
+            body += b"," + dumps(dict(keys))[1:-1]
+        assert _DATA not in body, "a nested key named data would hide the payload"
+        if payload is not None:
+            body += _DATA + payload
+        elif raw is not None:
+            try:
+                body += b',"raw":' + _quoted(raw)
+            except UnicodeDecodeError:
+                body += b',"b64":"%b"' % base64.b64encode(raw)
+        body += b"}"
     return b'{"c":"%08x",%b\n' % (zlib.crc32(body), body)
-
-
-def _carrier(raw: bytes | None, payload: bytes | None) -> bytes:
-    if payload is not None:
-        return b',"data":%b}' % payload
-    if raw is None:
-        return b"}"
-    try:
-        return b',"raw":%b}' % _quoted(raw)
-    except UnicodeDecodeError:
-        return b',"b64":"%b"}' % base64.b64encode(raw)
 
 
 def _quoted(raw: bytes) -> bytes:
     """Return the bytes as a JSON string, made in slices: at once it takes four times their memory (U29)."""
-    if len(raw) <= QUOTED_BYTES_MAX:
-        return dumps(raw.decode())
     decoder = codecs.getincrementaldecoder("utf-8")()
     parts = (
         dumps(decoder.decode(raw[at : at + QUOTED_BYTES_MAX], at + QUOTED_BYTES_MAX >= len(raw)))[1:-1]
@@ -165,7 +189,7 @@ def decode(line: bytes) -> Record | str:
         return "checksum does not match"
     at = body.find(_DATA)
     if at < 0:
-        return _without_data(body)
+        return _checked(b"{" + body, None, ABSENT)
     payload = body[at + len(_DATA) : -1]
     value = parse(payload)
     if value is ABSENT:
@@ -174,54 +198,44 @@ def decode(line: bytes) -> Record | str:
     if plain and b"\r" not in payload:
         raw = b"data: %b\n\n" % payload
         return Record(int(plain[1]), int(plain[2]), "frame", NO_KEYS, raw, payload, value)
-    return _with_data(body[:at], payload, value)
+    return _checked(b"{%b}" % body[:at], payload, value)
 
 
-def _with_data(head: bytes, payload: bytes, value: Any) -> Record | str:
-    parts = _parts(b"{%b}" % head)
-    if isinstance(parts, str):
-        return parts
-    n, t, kind, keys = parts
-    if not _RESERVED.isdisjoint(keys):
-        return "carries its bytes twice"
-    raw = payload
-    if kind == "frame":
-        edges = _edges(keys)
-        if edges is None:
-            return "sse or event is not as it should be"
-        raw = edges[0] + payload + edges[1]
-        if parse_block(raw, first="bom" in keys).payload != payload:
-            return "sse and data make another frame"
-    return _checked(Record(n, t, kind, keys or NO_KEYS, raw, payload, value))
-
-
-def _without_data(body: bytes) -> Record | str:
-    parts = _parts(b"{" + body)
-    if isinstance(parts, str):
-        return parts
-    n, t, kind, keys = parts
-    if _RESERVED.isdisjoint(keys):
-        return "a frame without bytes" if kind == "frame" else _checked(Record(n, t, kind, keys or NO_KEYS))
-    text, encoded = keys.pop("raw", None), keys.pop("b64", None)
-    try:
-        if isinstance(text, str) and encoded is None and _RESERVED.isdisjoint(keys):
-            return _checked(Record(n, t, kind, keys or NO_KEYS, text.encode()))
-        if isinstance(encoded, str) and text is None and _RESERVED.isdisjoint(keys):
-            return _checked(Record(n, t, kind, keys or NO_KEYS, base64.b64decode(encoded, validate=True)))
-    except ValueError:  # a lone surrogate, or not base64
-        pass
-    return "its bytes are not as they should be"
-
-
-def _parts(text: bytes) -> tuple[int, int, str, dict[str, Any]] | str:
-    head = parse(text)
-    if not is_object(head):
+def _checked(head: bytes, payload: bytes | None, value: Any) -> Record | str:
+    """Return the record, or which of its parts a reader must not believe, since no writer of ours makes it."""
+    keys = parse(head)
+    if not is_object(keys):
         return "not a JSON object"
-    keys: dict[str, Any] = head
     n, t, kind = keys.pop("n", None), keys.pop("t", None), keys.pop("k", None)
     if not _is_number(n) or not _is_number(t) or not isinstance(kind, str):
         return "n, t or k is not as it should be"
-    return n, t, kind, keys
+    raw = payload
+    if payload is not None and not _RESERVED.isdisjoint(keys):
+        return "carries its bytes twice"
+    try:
+        if payload is None and not _RESERVED.isdisjoint(keys):
+            raw = keys.pop("raw").encode() if "raw" in keys else base64.b64decode(keys.pop("b64"), validate=True)
+            if not _RESERVED.isdisjoint(keys):
+                return "its bytes are not as they should be"
+    except (AttributeError, KeyError, TypeError, ValueError):  # no text, a lone surrogate, or not base64
+        return "its bytes are not as they should be"
+    if kind == "frame":
+        if raw is None:
+            return "a frame without bytes"
+        if payload is not None:
+            edges = _edges(keys)
+            if edges is None:
+                return "sse or event is not as it should be"
+            raw = edges[0] + payload + edges[1]
+            if parse_block(raw, first="bom" in keys).payload != payload:
+                return "sse and data make another frame"
+    if keys and _DATA in dumps(keys):
+        return "a nested key named data"
+    if kind == "frame" and not is_block(raw or b"", first="bom" in keys):
+        return "not one frame"
+    if kind in _RECEIVED and "cuts" in keys and not _are_cuts(keys["cuts"], t, len(raw or b"")):
+        return "cuts are not as they should be"
+    return Record(n, t, kind, keys or NO_KEYS, raw, payload, value)
 
 
 def _is_number(value: Any) -> TypeGuard[int]:
@@ -234,35 +248,23 @@ def _edges(keys: Mapping[str, Any]) -> tuple[bytes, bytes] | None:
     if "event" in keys:
         event: Any = keys["event"]
         edges = [f"event: {event}\ndata: ", "\n\n"] if "sse" not in keys and isinstance(event, str) else None
-    if not is_list(edges) or len(edges) != 2 or not all(isinstance(edge, str) for edge in edges):
-        return None
-    try:
-        return edges[0].encode(), edges[1].encode()
-    except UnicodeEncodeError:  # a lone surrogate
-        return None
+    match edges:
+        case [str(before), str(after)]:
+            try:
+                return before.encode(), after.encode()
+            except UnicodeEncodeError:  # a lone surrogate
+                return None
+        case _:
+            return None
 
 
-def _checked(record: Record) -> Record | str:
-    """Against what no writer of ours says, and a reader would have to believe."""
-    kind, keys, raw = record.kind, record.keys, record.raw
-    if keys and _DATA in dumps(dict(keys)):
-        return "a nested key named data"
-    if kind == "frame" and not is_block(raw or b"", first="bom" in keys):
-        return "not one frame"
-    if kind in _RECEIVED and "cuts" in keys and not _are_cuts(keys["cuts"], record):
-        return "cuts are not as they should be"
-    return record
-
-
-def _are_cuts(cuts: Any, record: Record) -> bool:
-    """Reads that ended inside the bytes, or at their very end, each later than the one before."""
-    time, place, size = -1, 0, len(record.raw or b"")
-    if not is_list(cuts):
-        return False
-    for cut in cuts:
-        if not is_list(cut) or len(cut) != 2 or not _is_number(cut[0]) or not _is_number(cut[1]):
-            return False
-        if not time < cut[0] < record.t or not place < cut[1] <= size:
-            return False
-        time, place = cut
+def _are_cuts(cuts: Any, t: int, size: int) -> bool:
+    """Return whether these are reads that ended inside the bytes, or at their very end, each later than the last."""
+    time, place = -1, 0
+    for cut in cuts if is_list(cuts) else [None]:
+        match cut:
+            case [at, end] if _is_number(at) and _is_number(end) and time < at < t and place < end <= size:
+                time, place = at, end
+            case _:
+                return False
     return True

@@ -10,10 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from ..core.errors import LocalError, TapeError
 from ..core.json_text import ABSENT, parse
-from ..core.limits import DAMAGES_MAX, SHAPES_MAX, SLICE_BYTES, TAPE_LINE_BYTES_MAX
+from ..core.limits import DAMAGES_MAX, SHAPES_MAX, TAPE_LINE_BYTES_MAX
 from ..wire.sse import BOM, Decoder, Frame
-from .record import NO_KEYS, Record, Shape, decode
-from .upcast import FORMAT, upcast
+from .record import FORMAT, NO_KEYS, Record, Shape, decode, upcast
 
 __all__ = ["Damage", "Reader", "Recorder", "reads"]
 
@@ -30,23 +29,25 @@ class Recorder:
     def __init__(self, decoder: Decoder | None = None, *, skim: bool = False) -> None:
         """With `skim`, a frame of the same shape as the one before is not parsed: its record has a `shape` instead."""
         self.decoder = decoder or Decoder()
-        self._skim = skim
-        self._shape: Shape | None = None
-        self._shapes_left = SHAPES_MAX
         #: What reads become after an event above a limit, if the stream goes on: `body` or `rest`.
         self.beyond = ""
         self.ended = False
+        self._skim = skim
         self._n = 0
         self._t = 0
         self._read_t = -1
-        self._bytes = 0
-        self._frames = 0
-        self._sha256 = hashlib.sha256()
-        self._first_frame = True
         # Read boundaries inside the bytes that are no frame yet: their times and places, flat, since a frame may come
         # in eight million reads.
         self._cuts = array("Q")
         self._pending_bytes = 0
+        self._begin_attempt()
+
+    def _begin_attempt(self) -> None:
+        self._bytes = self._frames = 0
+        self._sha256 = hashlib.sha256()
+        self._first_frame = True
+        self._shape: Shape | None = None
+        self._shapes_left = SHAPES_MAX if self._skim else 0
 
     def record(
         self,
@@ -58,76 +59,75 @@ class Recorder:
         verbatim: bool = True,
         value: Any = ABSENT,
     ) -> Record:
-        """Any record but a frame. `body` is written as `data` where it is JSON on one line (and `verbatim` allows it).
+        """Return any record but a frame. A `body` of JSON on one line is written as `data`, unless not `verbatim`.
 
         `value` is what it parses to, where that is known: parsing 20 MB once more would hold up every other stream.
         """
+        if self.ended:
+            raise LocalError(f"a {kind} record was written after end")
         if not verbatim or body is None or _LF in body:
             value = ABSENT
         elif value is ABSENT:
             value = parse(body)
-        return self._append(Record(self._n, t, kind, keys, body, None if value is ABSENT else body, value))
+        self._t = max(t, self._t)
+        self._n += 1
+        return Record(self._n - 1, self._t, kind, keys, body, None if value is ABSENT else body, value)
 
     def attempt(self, t: int, keys: Mapping[str, Any]) -> list[Record]:
         """Begin an attempt: what the last one left unframed becomes its `rest`, and framing starts over."""
         records = self.rest(t)
         self.decoder = self.decoder.fresh()
-        self._bytes = self._frames = 0
-        self._sha256 = hashlib.sha256()
-        self._first_frame = True
-        self._shape, self._shapes_left = None, SHAPES_MAX
-        records.append(self.record("attempt", t, keys))
-        return records
+        self._begin_attempt()
+        return [*records, self.record("attempt", t, keys)]
 
-    def read(self, t: int, data: bytes) -> list[Record]:
-        """Return a record for each frame that this read completed."""
-        return list(self.each(t, data))
+    def read(self, t: int, data: bytes, *, more: bool = False) -> list[Record]:
+        """Return a record for each frame that this read completed; with `more`, `data` continues the read before.
 
-    def each(self, t: int, data: bytes) -> Iterator[Record]:
-        """Yield the same records one by one; the iterator must be taken to its end.
-
-        A large read is framed in slices. It stays one read, because a cut at the time of its own frame is not recorded.
+        A large read may thus be recorded in slices. It stays one read: a cut at the time of its own frame is left out.
         """
         assert data, "an empty read is no read"
-        self._take(t, data)
-        limit = self.decoder.overflow
+        t = self._take(t, data, more=more)
+        decoder = self.decoder
+        limit = decoder.overflow
         if limit and self.beyond:
-            yield self._beyond(data, limit)
-            return
-        at, size = 0, len(data)
-        while at < size:
-            if self.decoder.overflow:
-                self.decoder.keep(data[at:])
-                self._cut(self._read_t, size - at)
-                break
-            end = size
-            if size - at > 2 * SLICE_BYTES:
-                found = data.find(b"\n\n", at + SLICE_BYTES, at + 2 * SLICE_BYTES)
-                end = at + 2 * SLICE_BYTES if found < 0 else found + 2
-            frames = self.decoder.feed(data[at:end])
-            if frames:
-                yield from self._frame_records(frames, self._read_t, end - at)
+            if self.beyond == "body":
+                return [self.record("body", t, NO_KEYS, data)]
+            return [self.record("rest", t, {"limit": limit}, data, verbatim=False)]
+        if limit:
+            decoder.keep(data)
+            self._cut(t, len(data))
+            return []
+        records: list[Record] = []
+        frames = decoder.feed(data)
+        framed = -self._pending_bytes
+        for frame in frames:
+            raw, payload, _, _, _, canonical = frame
+            framed += len(raw)
+            shape = self._shape
+            if shape is not None and canonical and payload and not self._pending_bytes and shape.fits(payload):
+                records.append(Record(self._n, t, "frame", NO_KEYS, raw, payload, ABSENT, shape))
+                self._n += 1
             else:
-                self._cut(self._read_t, end - at)
-            at = end
-        if self.beyond and self.decoder.overflow:
-            yield from self.rest(self._read_t)
-
-    def _beyond(self, data: bytes, limit: str) -> Record:
-        """Return a read after an event above a limit, which is not framed."""
-        if self.beyond == "body":
-            return self.record("body", self._read_t, NO_KEYS, data)
-        return self.record("rest", self._read_t, {"limit": limit}, data, verbatim=False)
+                records.append(self._frame(t, frame))
+        self._frames += len(frames)
+        if not frames:
+            self._cut(t, len(data))
+        elif framed < len(data):
+            self._cut(t, len(data) - framed)
+        if self.beyond and decoder.overflow:
+            records += self.rest(t)
+        return records
 
     def body(self, t: int, data: bytes, keys: Mapping[str, Any] = NO_KEYS) -> Record:
         """Return a read of an answer that is not a stream."""
-        self._take(t, data)
-        return self.record("body", self._read_t, keys, data)
+        return self.record("body", self._take(t, data), keys, data)
 
     def rest(self, t: int) -> list[Record]:
         """At the end of an attempt's bytes: frames that only the end completed, and bytes that never became one."""
         t = self._t = max(t, self._t)
-        records = list(self._frame_records(self.decoder.close(), t, 0))
+        frames = self.decoder.close()
+        self._frames += len(frames)
+        records = [self._frame(t, frame) for frame in frames]
         if self._pending_bytes:
             keys = self._cut_keys(t)
             if self.decoder.overflow:
@@ -144,61 +144,36 @@ class Recorder:
         self.ended = True
         return record
 
-    def _append(self, record: Record) -> Record:
-        if self.ended:
-            raise LocalError(f"a {record.kind} record was written after end")
-        if record.t < self._t:
-            record = record._replace(t=self._t)
-        self._t = record.t
-        self._n += 1
-        return record
-
-    def _take(self, t: int, data: bytes) -> None:
+    def _take(self, t: int, data: bytes, *, more: bool = False) -> int:
+        """Count the bytes of a read and return its time."""
         if self.ended:
             raise LocalError("a read was recorded after end")
-        self._read_t = self._t = max(t, self._t, self._read_t + 1)
+        if not more:
+            self._read_t = self._t = max(t, self._t, self._read_t + 1)
         self._bytes += len(data)
         self._sha256.update(data)
+        return self._read_t
 
-    def _frame_records(self, frames: list[Frame], t: int, read_bytes: int) -> Iterator[Record]:
-        framed = -self._pending_bytes
-        for frame in frames:
-            n = self._n  # another record may have been written since the last frame
-            raw, payload, _, _, _, canonical = frame
-            framed += len(raw)
-            shape = self._shape
-            if shape is not None and canonical and payload and not self._pending_bytes and shape.fits(payload):
-                record = Record(n, t, "frame", NO_KEYS, raw, payload, ABSENT, shape)
-            else:
-                value = ABSENT if payload is None else parse(payload)
-                if canonical and payload and value is not ABSENT and not self._pending_bytes:
-                    record = Record(n, t, "frame", NO_KEYS, raw, payload, value, self._next_shape(payload))
-                else:
-                    record = self._unusual_frame(n, t, frame, value)
-                self._first_frame = False
-            self._n = n + 1
-            yield record
-        self._frames += len(frames)
-        if frames and framed < read_bytes:
-            self._cut(t, read_bytes - framed)
-
-    def _next_shape(self, payload: bytes) -> Shape | None:
-        """Return the shape to compare the next frames with; give up on a stream that never repeats one."""
-        if not self._skim or not self._shapes_left:
-            return None
-        self._shape = Shape.of(payload)
-        self._shapes_left -= self._shape is not None
-        return self._shape
-
-    def _unusual_frame(self, n: int, t: int, frame: Frame, value: Any) -> Record:
+    def _frame(self, t: int, frame: Frame) -> Record:
+        """Return the record of a frame that is parsed."""
+        raw, payload, _, _, _, canonical = frame
         keys: dict[str, Any] = {}
-        if self._first_frame and frame.raw.startswith(BOM):
-            keys["bom"] = True
-        payload = frame.payload
-        if value is ABSENT or payload is None or _LF in payload or not _place(frame, payload, keys):
-            payload, value = None, ABSENT
-        keys.update(self._cut_keys(t))
-        return Record(n, t, "frame", keys or NO_KEYS, frame.raw, payload, value)
+        shape = None
+        value = ABSENT if payload is None else parse(payload)
+        if canonical and value is not ABSENT and not self._pending_bytes:
+            if self._shapes_left and payload:
+                # Give up on a stream that never repeats one.
+                shape = self._shape = Shape.of(payload)
+                self._shapes_left -= shape is not None
+        else:
+            if self._first_frame and raw.startswith(BOM):
+                keys["bom"] = True
+            if value is ABSENT or payload is None or _LF in payload or not _place(frame, payload, keys):
+                payload, value = None, ABSENT
+            keys |= self._cut_keys(t)
+        self._first_frame = False
+        self._n += 1
+        return Record(self._n - 1, t, "frame", keys or NO_KEYS, raw, payload, value, shape)
 
     def _cut(self, t: int, pending: int) -> None:
         self._pending_bytes += pending
@@ -217,23 +192,17 @@ class Recorder:
 
 
 def _place(frame: Frame, payload: bytes, keys: dict[str, Any]) -> bool:
-    """Return how the frame writes its payload, as keys; False where it must be kept raw."""
+    """Add to the keys how the frame writes its payload; return False where it must be kept raw."""
     raw = frame.raw
     if frame.canonical:
         return True
-    if raw == b"event: %b\ndata: %b\n\n" % (frame.event, payload):
-        before, behind = b"", b""
-        keys["event"] = ""
-    else:
-        at = raw.find(payload)
-        before, behind = raw[:at], raw[at + len(payload) :]
     try:
-        if "event" in keys:
+        if raw == b"event: %b\ndata: %b\n\n" % (frame.event, payload):
             keys["event"] = frame.event.decode()
         else:
-            keys["sse"] = [before.decode(), behind.decode()]
+            before, _, after = raw.partition(payload)
+            keys["sse"] = [before.decode(), after.decode()]
     except UnicodeDecodeError:
-        keys.pop("event", None)
         return False
     return True
 
@@ -259,7 +228,6 @@ class Reader:
         self._damages_max = damages_max
         self._line_bytes_max = line_bytes_max
         self._tail = bytearray()
-        self._searched = 0
         self._at = 0
         self._next_n = 0
         self._t = 0
@@ -273,31 +241,23 @@ class Reader:
 
     def feed(self, data: bytes) -> list[Record]:
         """Return the records of the lines that these bytes completed."""
-        self._tail += data
-        if self._tail.find(_LF, self._searched) < 0:
-            self._searched = len(self._tail)
-            self._limit_tail()
-            return []
-        *lines, tail = bytes(self._tail).split(_LF)
-        self._tail = bytearray(tail)
-        self._searched = len(tail)
         records: list[Record] = []
-        for line in lines:
-            record = self._line(line)
-            if record is not None:
-                records.append(record)
-            self._at += len(line) + 1
-        self._limit_tail()
-        return records
-
-    def _limit_tail(self) -> None:
+        if _LF in data:
+            *lines, data = (bytes(self._tail) + data).split(_LF)
+            self._tail.clear()
+            for line in lines:
+                record = self._line(line)
+                if record is not None:
+                    records.append(record)
+                self._at += len(line) + 1
+        self._tail += data
         if self._skipping or len(self._tail) > self._line_bytes_max:
             if not self._skipping:
                 self._damaged("line too long")
             self._skipping = True
             self._at += len(self._tail)
             self._tail.clear()
-            self._searched = 0
+        return records
 
     def _line(self, line: bytes) -> Record | None:
         if self._skipping:
@@ -318,23 +278,16 @@ class Reader:
         if record.t < self._t:
             self._damaged(f"record {record.n} is earlier than the one before it")
         self._next_n, self._t = record.n + 1, record.t
-        return self._known(record)
-
-    def _known(self, record: Record) -> Record:
+        self.ended = record.kind == "end"
         if record.kind == "open":
-            self._format = self._format_of(record)
-        elif record.kind == "end":
-            self.ended = True
+            version = record.keys.get("format")
+            if type(version) is not int or version < 1:
+                self._damaged("its format is no number of a format")
+                version = FORMAT
+            elif version > FORMAT:
+                raise TapeError(f"tape format {version} is newer than {FORMAT}, the newest that this version reads")
+            self._format = version
         return upcast(record, self._format)
-
-    def _format_of(self, record: Record) -> int:
-        version = record.keys.get("format")
-        if type(version) is not int or version < 1:
-            self._damaged("its format is no number of a format")
-            return FORMAT
-        if version > FORMAT:
-            raise TapeError(f"tape format {version} is newer than {FORMAT}, the newest that this version reads")
-        return version
 
     def _damaged(self, reason: str) -> None:
         if len(self.damage) < self._damages_max:

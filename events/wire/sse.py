@@ -18,11 +18,9 @@ __all__ = ["BOM", "Decoder", "Frame", "encode", "is_block", "parse_block"]
 
 BOM: Final = b"\xef\xbb\xbf"
 
-_LF: Final = 10
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
-#: Stray blank lines before a block; at the very start of a body they may follow its BOM.
-_LINE_ENDS: Final = re.compile(rb"[\r\n]*")
-_BOM_AND_LINE_ENDS: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*")
+#: What stray blank lines before a block are made of.
+_STRAYS: Final = (b"\n", b"\r")
 #: A line end followed by an empty line. The last form is a CR that waited for its LF and got another byte.
 _BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\r\n\r(?=[^\n])|\n\n|(?<!\r)\n\r|\r\r")
 #: The longest of these forms is four bytes, so a search may go on three bytes before the end of the last one.
@@ -60,7 +58,7 @@ class Decoder:
         self._line_bytes_max = line_bytes_max
         self._event_bytes_max = event_bytes_max
         #: No block of so many bytes is above a limit.
-        self.harmless_bytes = min(line_bytes_max, event_bytes_max)
+        self._harmless_bytes = min(line_bytes_max, event_bytes_max)
         self._pending = bytearray()
         self._first = first
         self._carriage_returns = False
@@ -76,13 +74,13 @@ class Decoder:
         return bytes(self._pending)
 
     def take_rest(self) -> bytes:
-        """Return the same, and they are kept no longer: of a decoder that is closed or dead."""
+        """Return the same and free them; the decoder must be closed or dead."""
         assert self._closed or self.overflow, "more may come"
         rest, self._pending = self.rest, bytearray()
         return rest
 
     def keep(self, data: bytes) -> None:
-        """Keep what came after a limit for `rest`, unread."""
+        """Add bytes after a limit to `rest`, unread."""
         assert self.overflow, "more can be framed"
         self._pending += data
 
@@ -94,25 +92,50 @@ class Decoder:
         """Return the frames that this read completed."""
         if self._closed or self.overflow:
             raise LocalError(f"the SSE decoder was fed after its {self.overflow or 'end'}")
-        pending = self._pending
-        if not self._carriage_returns:
-            if b"\r" in read:
-                self._carriage_returns = True
-            elif pending and b"\n" not in read:  # of a frame that comes in single bytes nearly every read (U27)
-                pending += read
-                if len(pending) > self.harmless_bytes:
-                    self._judge(pending)
+        self._carriage_returns = self._carriage_returns or b"\r" in read
+        data = read
+        if pending := self._pending:
+            pending += read
+            # Of a frame that comes in single bytes nearly every read has no line end (U27).
+            if (b"\n" not in read and not self._carriage_returns) or not self._block_ends():
+                self._judge(pending)
                 return []
-        pending += read
-        if self._block_ends():
-            frames, used = self._blocks(bytes(pending))
-            del pending[:used]
-            self._start = self._searched = self._judged = self._line_start = 0
-            self._block_ends()
-        else:
-            frames = []
-        if len(pending) > self.harmless_bytes:
-            self._judge(pending)  # again the same of a block that was too long as a whole
+            data = bytes(pending)
+            pending.clear()
+        frames: list[Frame] = []
+        begin, start = 0, self._start
+        if self._first and not start and data.startswith(BOM):
+            start = len(BOM)
+        while True:
+            while data.startswith(_STRAYS, start):
+                start += 1
+            canonical = False
+            if self._carriage_returns:
+                blank = _BLANK_LINE.search(data, start)
+                end = blank.end() if blank else 1
+            else:
+                line_end = data.find(b"\n", start)
+                canonical = data.startswith(b"\n", line_end + 1) and data.startswith(b"data: ", begin)
+                end = line_end + 2 if canonical else data.find(b"\n\n", start) + 2
+            if end < begin + 2:  # not found
+                break
+            raw = data[begin:end]
+            if end - begin > self._harmless_bytes:
+                self._judged = self._line_start = 0
+                if self._judge(raw):
+                    break
+            if canonical:
+                frames.append(Frame(raw, data[begin + 6 : end - 2], b"", None, None, True))
+            else:
+                frames.append(parse_block(raw, first=self._first))
+            self._first = False
+            begin = start = end
+        self._pending += data[begin:]
+        self._start = start - begin
+        self._searched = max(start, len(data) - _BLANK_LINE_OVERLAP) - begin
+        self._judged = self._line_start = 0
+        if self._pending and not self.overflow:
+            self._judge(self._pending)
         return frames
 
     def close(self) -> list[Frame]:
@@ -127,81 +150,34 @@ class Decoder:
         return []
 
     def _block_ends(self) -> bool:
+        """Return whether a block ends in the pending bytes, each of which is searched once."""
         pending = self._pending
-        strays = _BOM_AND_LINE_ENDS if self._first and not self._start else _LINE_ENDS
-        ends = strays.match(pending, self._start)
-        assert ends is not None, "the pattern matches nothing, too"
-        self._start = start = ends.end()
-        search_from = max(start, self._searched)
+        if self._first and not self._start and pending.startswith(BOM):
+            self._start = len(BOM)
+        while pending.startswith(_STRAYS, self._start):
+            self._start += 1
+        search_from = max(self._start, self._searched)
+        self._searched = max(self._start, len(pending) - _BLANK_LINE_OVERLAP)
         if self._carriage_returns:
-            found = _BLANK_LINE.search(pending, search_from) is not None
-        else:
-            found = pending.find(b"\n\n", search_from) >= 0
-        self._searched = max(start, len(pending) - _BLANK_LINE_OVERLAP)
-        return found
+            return _BLANK_LINE.search(pending, search_from) is not None
+        return pending.find(b"\n\n", search_from) >= 0
 
-    def _blocks(self, data: bytes) -> tuple[list[Frame], int]:
-        """Return every whole block of `data`, and their size. The codec spends nearly all its time here."""
-        if self._carriage_returns:
-            return self._blocks_of_any_line_end(data)
-        frames: list[Frame] = []
-        begin, start = 0, self._start
-        size = len(data)
-        while start < size:
-            line_end = data.find(b"\n", start)
-            if line_end < 0:
-                break
-            if data.startswith(b"\n", line_end + 1) and data.startswith(b"data: ", begin):
-                end = line_end + 2
-                if end - begin > self.harmless_bytes and self._too_long(data[begin:end]):
-                    break
-                frames.append(Frame(data[begin:end], data[begin + 6 : line_end], b"", None, None, True))
-            else:
-                end = data.find(b"\n\n", line_end) + 2
-                if end == 1 or self._too_long(data[begin:end]):
-                    break
-                frames.append(parse_block(data[begin:end], first=self._first))
-            self._first = False
-            begin = start = end
-            while start < size and data[start] == _LF:
-                start += 1
-        return frames, begin
-
-    def _blocks_of_any_line_end(self, data: bytes) -> tuple[list[Frame], int]:
-        frames: list[Frame] = []
-        begin, start = 0, self._start
-        while blank := _BLANK_LINE.search(data, start):
-            end = blank.end()
-            raw = data[begin:end]
-            if self._too_long(raw):
-                break
-            frames.append(parse_block(raw, first=self._first))
-            self._first = False
-            begin = end
-            ends = _LINE_ENDS.match(data, begin)
-            assert ends is not None, "the pattern matches nothing, too"
-            start = ends.end()
-        return frames, begin
-
-    def _too_long(self, block: bytes) -> bool:
-        if len(block) > self.harmless_bytes:
-            self._judged = self._line_start = 0
-            self._judge(block)
-        return bool(self.overflow)
-
-    def _judge(self, block: bytes | bytearray) -> None:
-        """Set `overflow` if this block, whole or not, passes a limit; each byte is read once."""
+    def _judge(self, block: bytes | bytearray) -> bool:
+        """Return whether this block, whole or not, passes a limit, and name it; each byte is read once."""
+        if len(block) <= self._harmless_bytes:
+            return False
         size = min(len(block), self._event_bytes_max)
         for line_end in _LINE_END.finditer(block, self._judged, size):
             if line_end.start() - self._line_start > self._line_bytes_max:
                 self.overflow = "line"
-                return
+                return True
             self._line_start = line_end.end()
         self._judged = size
         if size - self._line_start > self._line_bytes_max:
             self.overflow = "line"
         elif len(block) > self._event_bytes_max:
             self.overflow = "event"
+        return bool(self.overflow)
 
 
 def parse_block(raw: bytes, *, first: bool = False) -> Frame:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from wiretape.events.core.json_text import ABSENT
 from wiretape.events.core.model import (
+    AttemptStarted,
     Ended,
     Event,
     ReasoningDelta,
@@ -213,6 +214,8 @@ class TextView:
 
     def add(self, event: Event) -> str:
         """Return the next piece."""
+        if isinstance(event, AttemptStarted):
+            self._wire = Wire()
         self._wire.apply(event)
         match event:
             case TextDelta() | ReasoningDelta() | RefusalDelta():

@@ -4,10 +4,9 @@ A record is emitted before it is written, and its frames are handed out after: n
 tape (L6). After a failure `close` leaves a tape that ends, if the store still takes anything.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
-from math import inf
 from typing import Any, Final, NamedTuple
 
 import trio
@@ -15,9 +14,8 @@ import trio
 from wiretape.events.core.json_text import ABSENT, as_list, as_object
 from wiretape.events.emit import EMITTER_VERSION, Emitter
 from wiretape.events.folds.summary import StreamSummary
-from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.record import FORMAT, NO_KEYS, Record
 from wiretape.events.tape.tape import Recorder
-from wiretape.events.tape.upcast import FORMAT
 
 from ..config.model import Config
 from ..security.headers import taped_request
@@ -101,39 +99,24 @@ class Recording:
     def emitted(self, records: Sequence[Record], before: Sequence[Record] = ()) -> list[bytes]:
         """Return the frames that records emit. If that fails, they and those `before` them still wait to be written."""
         frames: list[bytes] = []
+        emitter, summarise = self.emitter, self._summary.take
         try:
             for record in records:
-                frames += self.emitter.feed(record)
-                self._summary.take(record, self.emitter.wire)
+                frames += emitter.feed(record)
+                summarise(record, emitter.wire)
         except Exception:
             self._waiting += [*before, *records]
             self.failed = True
             raise
         return frames
 
-    def read(self, t: int, data: bytes, frames_max: float = inf) -> Iterator[tuple[list[Record], list[bytes]]]:
-        """Yield the frames that a read completed, as records and as what they emit, `frames_max` records at a time.
+    def read(self, t: int, data: bytes, *, more: bool = False) -> tuple[list[Record], list[bytes]]:
+        """Return the frames that a read completed, as records and as what they emit.
 
-        It must be taken to its end.
+        A large read may be passed in slices, each but the first with `more`.
         """
-        records: list[Record] = []
-        frames: list[bytes] = []
-        each = self.recorder.each(t, data)
-        feed, summarise, wire = self.emitter.feed, self._summary.take, self.emitter.wire
-        try:
-            for record in each:
-                records.append(record)
-                frames += feed(record)
-                summarise(record, wire)
-                if len(records) >= frames_max:
-                    yield records, frames
-                    records, frames = [], []
-        except Exception:
-            self._waiting += [*records, *each]
-            self.failed = True
-            raise
-        if records:
-            yield records, frames
+        records = self.recorder.read(t, data, more=more)
+        return records, self.emitted(records)
 
     def opening(self, request: StreamRequest, config: Config, arrived_us: int, sha256: str) -> list[Record]:
         """Make the first records: `open`, `request`, and `history` if our markers came back."""

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from wiretape.events.core.limits import BODY_BYTES_MAX
-from wiretape.events.tape.record import Record
-from wiretape.events.tape.stall_signals import lives, speaks
+from wiretape.events.tape.record import Record, lives, speaks
 from wiretape.events.wire.sse import parse_block
 
 from ..config.model import Config
@@ -248,7 +247,7 @@ class Relay:
                 recording.later(recording.record("upload", {"bytes": size, "sha256": digest.hexdigest(), **part}))
 
     def _stalled(self) -> Failure | str:
-        if self.delivery.answer is not None and self.recording.emitter.stream.delivered:
+        if self.delivery.answer is not None and self.recording.emitter.delivered:
             return "stalled"
         message = f"The upstream sent nothing for {self._deadlines.silent_s:g} s."
         return Failure(ending="stalled", message=message, transient=False)
@@ -331,9 +330,17 @@ class Relay:
         recording = self.recording
         t, data = int((read.t - recording.began) * 1_000_000), read.data
         self._received_bytes += len(data)
-        large = data.count(b"\n") > 8 * FRAMES_A_TURN_MAX
+        slices = [data]
+        if data.count(b"\n") > 8 * FRAMES_A_TURN_MAX:  # each frame has two lines or more
+            lines = data.splitlines(keepends=True)
+            size = 2 * FRAMES_A_TURN_MAX
+            slices = [b"".join(lines[at : at + size]) for at in range(0, len(lines), size)]
+        large = len(slices) > 1
         with trio.CancelScope(shield=True) if large else nullcontext():  # the whole read, before anything ends it
-            for records, frames in recording.read(t, data, FRAMES_A_TURN_MAX if large else inf):
+            for at, part in enumerate(slices):
+                records, frames = recording.read(t, part, more=at > 0)
+                if not records:
+                    continue
                 if records[-1].kind != "frame" or any(map(self._is_progress, records)):
                     self._deadlines.progress_at, self._deadlines.progressed = read.t, True
                 await self._write(records, frames)
@@ -374,8 +381,7 @@ class Relay:
                 if response.shape is not Shape.FRAMES:
                     await self._write([recording.body(read)])
                 elif not recording.recorder.decoder.overflow:
-                    for records, frames in recording.read(recording.t(read.t), read.data):
-                        await self._write(records, frames)
+                    await self._write(*recording.read(recording.t(read.t), read.data))
         await self._write(recording.recorder.rest(recording.t()))
         if response.masked:
             self._flags["key_masked"] = None
@@ -385,13 +391,13 @@ class Relay:
         ended = cause in ("framed", "eof")
         if self._request.verbatim:
             return "status" if failed and ended and request.dialect == "chat" and self._fault is None else cause
-        if request.streams and recording.emitter.stream.delivered:
+        if request.streams and recording.emitter.delivered:
             return cause
         fine = ended and not failed and self._received_bytes > 0
         if not request.streams and (fine or self.delivery.answer is not None):
             return cause  # a whole answer was asked for: its own status decides
         ending, _ = recording.emitter.ending("status" if failed else chat_cause(cause))
-        if request.streams and (recording.emitter.stream.delivered or ending == "completed"):
+        if request.streams and (recording.emitter.delivered or ending == "completed"):
             return cause
         error = recording.emitter.wire.error
         if failed:
@@ -399,7 +405,7 @@ class Relay:
             status, headers, body = response.status, response.headers, self._error_body
             return failed_status(status, headers, body, streams=request.streams, agent=request.route.hermes)
         if error is not None:
-            self._error_body = parse_block(recording.emitter.stream.failure).payload or b""
+            self._error_body = parse_block(recording.emitter.failure).payload or b""
             return failed_in_stream(error)
         if cause == "stalled":
             return self._stalled()

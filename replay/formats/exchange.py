@@ -14,9 +14,8 @@ from wiretape.events.core.json_text import ABSENT, as_list, as_object, parse
 from wiretape.events.core.model import ForeignFrame, Repaired, Terminator
 from wiretape.events.core.settings import Settings
 from wiretape.events.emit import EMITTER_VERSION, Emitter, events
-from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.record import FORMAT, NO_KEYS, Record
 from wiretape.events.tape.tape import Recorder
-from wiretape.events.tape.upcast import FORMAT
 from wiretape.events.wire.sse import BOM, Decoder
 from wiretape.proxy.key_patterns import masked_path
 from wiretape.proxy.relay.attempts import chat_cause, exchange_ending

@@ -35,11 +35,10 @@ from wiretape.events.core.json_text import (
     parse,
 )
 from wiretape.events.emit import summarise
-from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.record import FORMAT as TAPE_FORMAT
+from wiretape.events.tape.record import NO_KEYS, Record, upcast
 from wiretape.events.tape.record import decode as decode_line
 from wiretape.events.tape.record import encode as encode_line
-from wiretape.events.tape.upcast import FORMAT as TAPE_FORMAT
-from wiretape.events.tape.upcast import upcast
 
 from .clock import ANSWER, RECEIVED, UPLOADED, Clock, clocked, timed
 

@@ -22,9 +22,8 @@ class Stream:
 
     def read(self, t: int, data: bytes) -> tuple[bytes, bytes]:
         """The batch for the log and the batch for the client, one of each a read (design: one write, one send)."""
-        batches = list(self.recording.read(t, data))
-        lines = b"".join(encode(record) for records, _ in batches for record in records)
-        return lines, b"".join(frame for _, frames in batches for frame in frames)
+        records, frames = self.recording.read(t, data)
+        return b"".join(map(encode, records)), b"".join(frames)
 
 
 def live(reads: Iterable[bytes]) -> Stream:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tests.support.chat import tape
 from wiretape.events.core.model import Ended
 from wiretape.events.emit import Emitter, events
-from wiretape.events.folds.message import Message
+from wiretape.events.folds.summary import Message
 
 __all__ = ["Answer", "Reading", "Truth", "differences", "truth"]
 

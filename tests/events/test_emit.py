@@ -34,8 +34,7 @@ def test_a_dialect_that_is_not_known_is_emitted_as_it_came(dialect: object) -> N
 
 def test_before_open_nothing_has_been_said() -> None:
     emitter = Emitter()
-    assert emitter.stream is emitter.stream
-    assert (emitter.wire.content, emitter.wire.terminated, emitter.stream.delivered) == (False, False, False)
+    assert (emitter.wire.content, emitter.wire.terminated, emitter.delivered) == (False, False, False)
     assert emitter.ending("internal")[0] == "internal"
 
 

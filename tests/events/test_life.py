@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.chat import DONE, frame, sse, text
-from wiretape.events.tape.stall_signals import lives, speaks
+from wiretape.events.tape.record import lives, speaks
 from wiretape.events.tape.tape import Recorder
 
 KEEPALIVE = b": keepalive\n\n"

@@ -7,9 +7,8 @@ from typing import Final
 import pytest
 
 from tests.support.make_fixtures import FOLDER, TAPES, UPSTREAM
-from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.record import FORMAT, STEPS, Record, encode, upcast
 from wiretape.events.tape.tape import Reader, reads
-from wiretape.events.tape.upcast import FORMAT, STEPS, upcast
 
 OLD: Final = Record(3, 5, "x", {"seen": ()})
 

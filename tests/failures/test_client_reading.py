@@ -10,7 +10,8 @@ from tests.failures.test_client_leaving import asked, at_once, busy, follow
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, House, call, finish, house, post, role, streams, text
 from tests.support.http import Answer, Client
-from wiretape.events.emit import KEEPALIVE, emit
+from wiretape.events.emission.engine import KEEPALIVE
+from wiretape.events.emit import emit
 from wiretape.proxy.limits import WINDOW_BYTES_MAX
 
 PIECE: Final = text("a" * 10_000)

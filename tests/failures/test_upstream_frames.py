@@ -23,7 +23,7 @@ from tests.support.house import ASKED, DONE, HEAD, call, finish, frame, role, te
 from wiretape.events.core.json_text import as_object
 from wiretape.events.core.settings import Settings
 from wiretape.events.emit import events
-from wiretape.events.folds.message import Message
+from wiretape.events.folds.summary import Message
 from wiretape.proxy.config.model import Target
 from wiretape.proxy.store.memory import MemoryStore
 

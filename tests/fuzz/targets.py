@@ -133,7 +133,7 @@ def _taken(
         take([recorder.record("results", 1, {"results": list(RESULTS)})])
     cause, taken = CAUSES[header[9] % len(CAUSES)], Reads()
     for number, (t, data) in enumerate(upstream):
-        take(recorder.each(t, data))
+        take(recorder.read(t, data))
         taken.append((t, data))
         if recorder.decoder.overflow:
             cause = "limit"

@@ -51,7 +51,7 @@ def delivered(body: bytes, *, hermes: bool = False) -> bool:
     emitter = Emitter()
     for record in attempts([body], hermes=hermes)[:-1]:
         emitter.feed(record)
-    return emitter.stream.delivered
+    return emitter.delivered
 
 
 @settings(max_examples=1_000 if FULL else 100)

@@ -354,7 +354,7 @@ def no_digest(_: bytes) -> str:
 
 
 def again_and_again(self: Any, n: int, writer: Any) -> Any:
-    return [writer.result_card(n, result) for result in self._results]
+    return [writer.result_card(n, result) for result in self.due]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.support.corpus import Stream, drawn, load, needs_corpus
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Ended, Event
 from wiretape.events.emit import Emitter, emit, events, summarise
-from wiretape.events.folds.message import Message
+from wiretape.events.folds.summary import Message
 from wiretape.events.tape.record import Record
 from wiretape.events.wire.sse import Decoder
 

@@ -19,7 +19,7 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.model import Repaired
 from wiretape.events.emit import emit, events
-from wiretape.events.folds.message import Message
+from wiretape.events.folds.summary import Message
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader, reads
 from wiretape.proxy.cli.main import app

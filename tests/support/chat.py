@@ -188,9 +188,9 @@ def check_ledger(result: Run) -> None:
     assert sorted(map(_canonical, explained)) == sorted(map(_canonical, sent))
     changed = {entry.n for entry in result.ledger if entry.key is not None or entry.before is not ABSENT}
     objects = {id(frame) for frame in result.sent}
-    for record in result.records:
-        if record.kind == "frame":
-            assert (id(record.raw) in objects) == (record.n not in changed), record
+    frames = [record for record in result.records if record.kind == "frame"]
+    passed = {id(record.raw) for record in frames if record.n not in changed}
+    assert {id(record.raw) for record in frames} & objects == passed, changed
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------

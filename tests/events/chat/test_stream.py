@@ -453,7 +453,7 @@ def test_content_free_frames_wait_for_content() -> None:
     made = records(("read", ROLE), ("keepalive", {}), ("commit", {"status": 200}), ("read", text("hi")), END)
     emitter = Emitter()
     assert [[shown(one) for one in emitter.feed(record)] for record in made[:-1]] == [[], [], [], [], ["empty", "hi"]]
-    assert emitter.stream.delivered
+    assert emitter.delivered
 
 
 def test_a_held_call_is_not_delivered_so_another_attempt_may_come() -> None:
@@ -462,7 +462,7 @@ def test_a_held_call_is_not_delivered_so_another_attempt_may_come() -> None:
     emitter = Emitter()
     emitter.feed(made[0]._replace(keys={**made[0].keys, **settings}))
     assert [frame for record in made[1:] for frame in emitter.feed(record)] == []
-    assert not emitter.stream.delivered
+    assert not emitter.delivered
 
 
 def test_an_error_status_is_the_whole_answer() -> None:
@@ -558,7 +558,8 @@ def test_a_call_of_a_whole_answer_is_handed_over_when_the_answer_has_come(stream
             live.ending("eof")
         live.feed(record)
         replayed.feed(record)
-    assert (live.stream.handed_us, replayed.stream.handed_us) == (6, 6)
+    assert live.wire.handed_over
+    assert replayed.wire.handed_over
 
 
 def test_a_call_of_a_whole_answer_without_a_blank_line_is_handed_over_at_its_end() -> None:
@@ -566,7 +567,7 @@ def test_a_call_of_a_whole_answer_without_a_blank_line_is_handed_over_at_its_end
     emitter = Emitter()
     for record in made:
         emitter.feed(record)
-    assert emitter.stream.handed_us == 5
+    assert emitter.wire.handed_over
 
 
 def test_a_plain_answer_need_not_wait_once_its_status_is_out() -> None:
@@ -645,11 +646,11 @@ def test_an_empty_stream_in_warn_mode_still_closes_a_choice() -> None:
 
 def test_endless_frames_without_content_go_out_above_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     for over, sent in ((-1, 0), (0, 0), (1, 2)):
-        monkeypatch.setattr("wiretape.events.emission.frames.UNDELIVERED_BYTES_MAX", len(ROLE) + len(text("")) - over)
+        monkeypatch.setattr("wiretape.events.emission.engine.UNDELIVERED_BYTES_MAX", len(ROLE) + len(text("")) - over)
         emitter = Emitter()
         made = tape([ROLE, text("")])
         assert len([frame for record in made[:-1] for frame in emitter.feed(record)]) == sent
-        assert emitter.stream.delivered is (sent > 0)
+        assert emitter.delivered is (sent > 0)
 
 
 def test_held_calls_above_a_bound_are_an_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -662,7 +663,7 @@ def test_held_calls_above_a_bound_are_an_overflow(monkeypatch: pytest.MonkeyPatc
         emitter = Emitter()
         for record in made:
             emitter.feed(record)
-        assert emitter.stream.overflow is overflow
+        assert emitter.wire.overflow is overflow
 
 
 # -- issue 4's left-overs ---------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from wiretape.events.core.model import (
 )
 from wiretape.events.core.settings import Facts, Settings
 from wiretape.events.emission.dialect import Context
-from wiretape.events.emission.ledger import Ledger
+from wiretape.events.emission.frames import Ledger
 from wiretape.events.folds.wire import Call, Wire
 
 ENVELOPE = chunk.Envelope("chatcmpl-1", "m", 7)
@@ -46,7 +46,7 @@ def a_call(
 ) -> Call:
     call = Call(0, 0, "call_1", name)
     call.state = state
-    call.say(arguments)
+    call.text.append(arguments)
     call.reason = reason
     return call
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.chat import DONE, frame, run, tape, text
 from wiretape.events.core.json_text import ABSENT, dumps, parse
-from wiretape.events.emission.edits import Edit, Styles, edited
+from wiretape.events.emission.frames import Edit, Styles, edited
 
 
 @pytest.mark.parametrize(

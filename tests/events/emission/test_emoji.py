@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.chat import DONE, call, finish, run, tape
 from wiretape.events.core.json_text import parse
-from wiretape.events.emission.emoji import emoji_of
+from wiretape.events.emission.cards import emoji_of
 from wiretape.events.tape.record import Record
 
 CALLS = [

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.events.emission.toy import Toy
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.model import Ended, Event, Repaired, ToolArgumentsDelta
-from wiretape.events.core.settings import Settings
-from wiretape.events.emission.engine import Stream
+from wiretape.events.emission.engine import Engine
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import encode
@@ -40,8 +39,9 @@ class Run:
 
     def __init__(self, tape: list[Record], **settings: Any) -> None:
         self.events: list[Event] = []
-        self.stream = Stream(Toy(), Settings(**settings), "s1", 7, self.events.append)
-        frames = [frame for record in tape for frame in self.stream.feed(record)]
+        opening = {"dialect": "toy", "stream": "s1", "created": 7, "settings": settings}
+        self.engine = Engine({"toy": Toy()}, sink=self.events.append)
+        frames = [frame for record in [tape[0]._replace(keys=opening), *tape[1:]] for frame in self.engine.feed(record)]
         self.values: list[dict[str, Any]] = [json.loads(frame.partition(b"data: ")[2]) for frame in frames]
 
     @property
@@ -123,6 +123,6 @@ def test_laws_hold_for_any_frames(said: list[tuple[str, str]], on_partial: Any, 
     assert all(count <= calls[call_id] for (call_id, _), count in cards.items())
     if held or on_partial == "warn":
         shown = sum(kind == "arguments" for kind, _ in run.sent)
-        handed = {call.number for call in run.stream.wire.calls() if call.state.value == "running"}
+        handed = {call.number for call in run.engine.wire.calls() if call.state.value == "running"}
         said_of = [event for event in run.events if isinstance(event, ToolArgumentsDelta)]
         assert shown == sum(event.call in handed for event in said_of)

@@ -22,6 +22,8 @@ def emitted(upstream: bytes, *, skim: bool, **settings: Any) -> tuple[list[bytes
     opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 7, "settings": settings}
     records: list[Record] = [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": {}})]
     records += recorder.read(1, upstream) if upstream else []
+    if not skim:  # a frame with any key is read the long way
+        records = [one._replace(keys={**one.keys, "long": True}) if one.kind == "frame" else one for one in records]
     records += [*recorder.rest(2), recorder.end(2, {"cause": "eof"})]
     frames = [frame for record in records for frame in emitter.feed(record)]
     return frames, emitter.ledger.counts, sum(record.shape is not None and record.value is ABSENT for record in records)
@@ -55,6 +57,12 @@ SAME = {
 def test_frames_are_the_same_whether_they_are_parsed_or_not(case: str, settings: dict[str, Any]) -> None:
     upstream = b"".join([text("hi", role=True), *SAME[case], *SAME[case], finish(), DONE])
     assert emitted(upstream, skim=True, **settings)[:2] == emitted(upstream, skim=False, **settings)[:2]
+
+
+def test_text_is_the_same_next_to_a_number_that_orjson_cannot_write() -> None:
+    first = text("hi", role=True).replace(b'"created":7', b'"created":1%b' % (b"0" * 27))
+    upstream = b"".join([first, *(text(word) for word in ("a", "b", "\x7f", "\xe9")), finish(), DONE])
+    assert emitted(upstream, skim=True)[:2] == emitted(upstream, skim=False)[:2]
 
 
 def test_most_frames_of_a_text_are_not_parsed() -> None:

@@ -12,8 +12,7 @@ from wiretape.events.core import model
 from wiretape.events.core.json_text import as_object
 from wiretape.events.core.lifecycle import State
 from wiretape.events.emission.dialect import Closing, Context, Held, Split, Step
-from wiretape.events.emission.edits import Edit, Styles
-from wiretape.events.emission.frames import Out
+from wiretape.events.emission.frames import Edit, Out, Styles
 from wiretape.events.folds.wire import Call, Wire
 from wiretape.events.tape.record import Record
 

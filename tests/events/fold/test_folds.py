@@ -22,7 +22,7 @@ from wiretape.events.core.model import (
     ToolNameDelta,
     UpstreamError,
 )
-from wiretape.events.folds.message import Message
+from wiretape.events.folds.summary import Message
 from wiretape.events.folds.wire import Wire
 
 STARTED = ToolCallStarted(n=1, choice=0, call=0, id="c", name="f")
@@ -117,7 +117,7 @@ def test_a_name_may_come_later_and_in_pieces() -> None:
 
 def test_calls_come_in_order_of_choice() -> None:
     wire = fold(ToolCallStarted(n=1, choice=1, call=0, id="b", name="f"), STARTED)
-    assert [(call.choice, call.id) for call in wire.open_calls] == [(0, "c"), (1, "b")]
+    assert [(call.choice, call.id) for call in wire.drop_open("reset")] == [(0, "c"), (1, "b")]
 
 
 @pytest.mark.parametrize(("bound", "overflow"), [(3, False), (2, False), (1, True)])
@@ -134,11 +134,6 @@ def test_calls_choices_and_names_are_kept_under_the_same_bound(over: int) -> Non
     wire = fold(STARTED, name, TextDelta(n=3, choice=1, text="x"), kept_chars_max=3 * 1_024 + len("cf") + 2 - over)
     assert wire.overflow is (over > 0)
     assert fold(STARTED, name, kept_chars_max=2 * 1_024 + 3).choices[0].calls[0].name == "f"
-
-
-def test_a_new_attempt_starts_from_nothing() -> None:
-    wire = fold(STARTED, ERROR, AttemptStarted(n=5), TEXT)
-    assert (list(wire.calls()), wire.error, wire.ending("eof")) == ([], None, "truncated")
 
 
 @pytest.mark.parametrize(("text", "closes"), [(" {}", True), ("[1]", True), ("12", False), ("", False)])

@@ -5,8 +5,7 @@ import pytest
 from tests.support.chat import DONE, finish, run, tape, text
 from wiretape.events.core.model import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta
 from wiretape.events.emit import summarise
-from wiretape.events.folds.markup import Markup
-from wiretape.events.folds.summary import Warned
+from wiretape.events.folds.summary import Markup, Warned
 
 CASES = [
     ("Q77 Q78 <think> in text", "<think>hm</think>", ("leaked_think",)),

@@ -23,7 +23,7 @@ from .limits import LOG_CLOSE_S, LOG_GATHER_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, 
 from .security.headers import key_forms
 
 if TYPE_CHECKING:
-    from .relay.app import Ended
+    from .relay.relay import Ended
 
 __all__ = ["Level", "Log", "stderr_fd"]
 

@@ -18,7 +18,7 @@ from wiretape.events.core.model import Ending
 from ..store.store import WRITE_S, WriteTimes
 
 if TYPE_CHECKING:
-    from ..relay.app import Ended
+    from ..relay.relay import Ended
 
 __all__ = ["Metrics"]
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import trio
 
@@ -30,10 +30,9 @@ from ..limits import (
 from ..security.access import OWN_PATHS, Admission, Refusal, admit, content_type_refusal
 from ..security.keys import Keys
 from ..server.asgi import App, Receive, Send
-from ..store.catalogue_row import CatalogueRow
 from .delivery import Delivery
 from .http_responses import Answer, error, refused, send_answer
-from .relay import Relay, Services
+from .relay import Ended, Relay, Services
 from .stream_request import (
     CLOSE,
     BodyError,
@@ -47,7 +46,7 @@ from .stream_request import (
     whole_body,
 )
 
-__all__ = ["Application", "Ended", "Registry", "memory_allows", "new_stream_id", "resident_bytes", "streams_that_fit"]
+__all__ = ["Application", "Registry", "memory_allows", "new_stream_id", "resident_bytes", "streams_that_fit"]
 
 #: Members that other gateways took for the address to send a key to (CVE-2024-6587).
 _FORBIDDEN: Final = ("api_base", "base_url", "extra_headers")
@@ -176,15 +175,6 @@ def _forbidden(value: Any) -> Answer | None:
             message = f"{name} is not allowed in a request. Upstreams come from the configuration."
             return error(400, message, type="invalid_request_error", code="parameter_not_allowed", param=name)
     return None
-
-
-class Ended(NamedTuple):
-    """What log and metrics get of a stream that has ended."""
-
-    catalogue_row: CatalogueRow
-    attempts: int
-    tape_bytes: int
-    cause: str
 
 
 class Registry:

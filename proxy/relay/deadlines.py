@@ -1,6 +1,5 @@
 """When a relay must look up from what it waits for: signals from other tasks, and deadlines."""
 
-from collections.abc import Callable
 from math import inf
 
 import trio
@@ -8,29 +7,19 @@ import trio
 from ..server.reaper import Reaper, together
 from .stream_request import StreamRequest
 
-__all__ = ["Deadlines", "Signals"]
+__all__ = ["Signals"]
 
 
 class Signals:
-    """What others want of a relay; it attends to them between two batches."""
+    """What others want of a relay, and the times at which it needs attention though nothing came.
 
-    def __init__(self) -> None:
+    The relay attends to them between two batches. A read moves a deadline by setting a number.
+    """
+
+    def __init__(self, request: StreamRequest, reaper: Reaper, now: float) -> None:
         self.wanted: set[str] = set()
         #: What the relay waits in, if it waits for anything that may be interrupted.
         self.waiting: trio.CancelScope | None = None
-
-    def send(self, signal: str) -> None:
-        """`left`: a reader has gone. `shutdown`: the proxy stops. `look`: a deadline may have passed."""
-        self.wanted.add(signal)
-        if self.waiting is not None:
-            self.waiting.cancel()
-
-
-class Deadlines:
-    """The times at which a stream needs attention though nothing came. A read moves one by setting a number."""
-
-    def __init__(self, request: StreamRequest, reaper: Reaper, now: float, look: Callable[[], None]) -> None:
-        """`look` is called when a deadline may have passed."""
         #: When the upstream last sent something with a meaning, and when the client was last sent anything.
         self.progress_at = now
         self.published_at = now
@@ -38,13 +27,18 @@ class Deadlines:
         self.progressed = False
         #: The client wants to know that it is waited for.
         self.keepalives = request.streams and not request.verbatim
-        self.grace_at = inf
-        self.leave_at = inf
+        #: When to stop waiting for the terminator, and when to end the stream if it has no readers then.
+        self.grace_at = self.leave_at = inf
         self.over = False
         self._route = request.route
         self._reaper = reaper
-        self._look = look
         reaper.watch(self._silence, self._next_look(now))
+
+    def send(self, signal: str) -> None:
+        """`left`: a reader has gone. `shutdown`: the proxy stops. `look`: a deadline may have passed."""
+        self.wanted.add(signal)
+        if self.waiting is not None:
+            self.waiting.cancel()
 
     def attempt(self, now: float) -> None:
         """Begin to wait for the first byte."""
@@ -81,7 +75,7 @@ class Deadlines:
         due = min(self.stall_at, self.keepalive_at)
         if due > now:
             return min(due, self._next_look(now))
-        self._look()
+        self.send("look")
         return now + min(1.0, self._route.keepalive_s)
 
     def _next_look(self, now: float) -> float:
@@ -91,4 +85,4 @@ class Deadlines:
 
     def _passed(self, _: float) -> None:
         if not self.over:
-            self._look()
+            self.send("look")

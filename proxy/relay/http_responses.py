@@ -26,7 +26,6 @@ __all__ = [
     "send_answer",
     "stream_head",
     "stream_header",
-    "stream_headers",
     "wrapped_error",
 ]
 
@@ -95,24 +94,15 @@ def stream_header(stream: str) -> Header:
 
 
 def stream_head(upstream_headers: Iterable[Header], stream: str) -> Answer:
-    """Return the head of a stream that we emit."""
-    return Answer(200, tuple(stream_headers(upstream_headers, stream)), b"")
+    """Return the head of an event stream that we emit: our headers, and the upstream's end-to-end headers."""
+    passed = Headers(to_client(upstream_headers)).without(_REPLACED)
+    ours = ((b"content-type", b"text/event-stream"), *_OWN, (b"x-accel-buffering", b"no"), stream_header(stream))
+    return Answer(200, (*ours, *passed), b"")
 
 
 def relayed_head(status: int, upstream_headers: Iterable[Header], stream: str, *, decoded: bool = False) -> Answer:
     """Return the head of a response that passes as it comes, or as it was `decoded`."""
     return Answer(status, (*to_client(upstream_headers, changed=decoded), stream_header(stream)), b"")
-
-
-def stream_headers(upstream_headers: Iterable[Header], stream: str) -> list[Header]:
-    """Return the headers of an event stream: ours, and the upstream's end-to-end headers."""
-    return [
-        (b"content-type", b"text/event-stream"),
-        *_OWN,
-        (b"x-accel-buffering", b"no"),
-        stream_header(stream),
-        *Headers(to_client(upstream_headers)).without(_REPLACED),
-    ]
 
 
 def wrapped_error(status: int, headers: Iterable[Header], body: bytes) -> Answer:

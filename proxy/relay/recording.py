@@ -152,6 +152,12 @@ class Recording:
             records.append(self.record("history", history_keys(request, whole=config.requests == "full")))
         return records
 
+    async def put(self, record: Record) -> list[bytes]:
+        """Emit and write one record; return its frames."""
+        frames = self.emitted([record])
+        await self.write([record])
+        return frames
+
     async def write(self, records: Sequence[Record]) -> None:
         """Append records that were emitted, and those that wait for them."""
         if self._waiting:

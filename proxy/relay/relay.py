@@ -4,13 +4,13 @@ It depends on no reader. What it decides by the clock, or because of a reader, i
 emission stays a function of the tape.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import trio
 
@@ -22,6 +22,7 @@ from ..config.model import Config
 from ..http1 import Headers
 from ..limits import FRAMES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
 from ..server.reaper import Reaper
+from ..store.catalogue_row import CatalogueRow
 from ..store.linking import Running
 from ..store.store import Store, StoreError
 from ..upstream.connection import Read
@@ -41,23 +42,26 @@ from .attempts import (
     no_answer,
     unusable,
 )
-from .deadlines import Deadlines, Signals
+from .deadlines import Signals
 from .delivery import Delivery
 from .http_responses import Answer, our_error, relayed_head, stream_head
 from .recording import Recording
 from .stream_request import StreamRequest, ToolResults, Upload, UploadError
 from .upstream import Shape, UpstreamRequest, UpstreamResponse, shape_of
 
-if TYPE_CHECKING:
-    from .app import Ended
-
-__all__ = ["Log", "Relay", "Services"]
+__all__ = ["Ended", "Log", "Relay", "Services"]
 
 #: Causes that do not come from the upstream's bytes, and rule out a further attempt.
 _DECIDED: Final = frozenset({"client_gone", "shutdown", "internal"})
 
-#: Takes one read of a response; returns the cause if it ends the stream.
-_Take = Callable[[UpstreamResponse, Read], Awaitable[str]]
+
+class Ended(NamedTuple):
+    """What log and metrics get of a stream that has ended."""
+
+    catalogue_row: CatalogueRow
+    attempts: int
+    tape_bytes: int
+    cause: str
 
 
 class Log(Protocol):
@@ -69,7 +73,7 @@ class Log(Protocol):
 
     def error(self, event: str, /, **fields: object) -> None: ...
 
-    def ended(self, ended: "Ended") -> None: ...
+    def ended(self, ended: Ended) -> None: ...
 
     @property
     def dropped(self) -> int: ...
@@ -104,7 +108,7 @@ class Relay:
         self.attempts = 0
         #: What ended the stream.
         self.cause = ""
-        self.signals = Signals()
+        self.signals = Signals(request, services.reaper, now)
         left = partial(self.signals.send, "left")
         self.delivery = Delivery(stream, request.caller, request.route.name, now, on_left=left)
         self.delivery.taped = request.dialect == "chat" or request.route.tape
@@ -125,7 +129,6 @@ class Relay:
         self._is_progress = lives if request.route.hermes else speaks
         self._services = services
         self._upstream = UpstreamRequest(request, config, services.transport, services.no_streaming)
-        self._deadlines = Deadlines(request, services.reaper, now, partial(self.signals.send, "look"))
         #: Flags of the ending, in addition to those that the tape gives.
         self._flags: dict[str, None] = {"history_marked": None} if request.history else {}
         self._results_recorded = self.tool_results is None
@@ -166,7 +169,7 @@ class Relay:
                 await self._finish_anyhow("shutdown")
             await trio.lowlevel.checkpoint_if_cancelled()
         finally:
-            self._deadlines.over = True
+            self.signals.over = True
             if not self.delivery.ended.is_set():
                 self.delivery.end(broken=True)
             with trio.CancelScope(shield=True):  # closing waits for no peer
@@ -184,7 +187,7 @@ class Relay:
         """
         upstream, recording = self._upstream, self.recording
         body = await upstream.body()
-        self._deadlines.attempt(trio.current_time())
+        self.signals.attempt(trio.current_time())
         done, cause = trio.Event(), ""
         untaped: StoreError | None = None
         async with trio.open_nursery() as nursery:
@@ -231,15 +234,14 @@ class Relay:
         digest, size = sha256(), 0
         try:
             async for data in upload:
-                self._deadlines.progress_at = trio.current_time()
+                self.signals.progress_at = trio.current_time()
                 size += len(data)
                 if hashed:
                     digest.update(data)
                 else:
                     async with recording.turn:  # cancelled before it has a number, or once it is written
                         record = recording.recorder.record("upload", recording.t(), body=data, verbatim=False)
-                        recording.emitted([record])
-                        await recording.write([record])
+                        await recording.put(record)
                 yield data
         finally:
             if hashed:
@@ -249,7 +251,7 @@ class Relay:
     def _stalled(self) -> Failure | str:
         if self.delivery.answer is not None and self.recording.emitter.delivered:
             return "stalled"
-        message = f"The upstream sent nothing for {self._deadlines.silent_s:g} s."
+        message = f"The upstream sent nothing for {self.signals.silent_s:g} s."
         return Failure(ending="stalled", message=message, transient=False)
 
     # -- one response -------------------------------------------------------------------------------------------------
@@ -342,7 +344,7 @@ class Relay:
                 if not records:
                     continue
                 if records[-1].kind != "frame" or any(map(self._is_progress, records)):
-                    self._deadlines.progress_at, self._deadlines.progressed = read.t, True
+                    self.signals.progress_at, self.signals.progressed = read.t, True
                 await self._write(records, frames)
                 if large:
                     await trio.lowlevel.checkpoint()
@@ -354,14 +356,14 @@ class Relay:
         overflow = recording.recorder.decoder.overflow or wire.overflow
         if overflow or self._received_bytes > STREAM_BYTES_MAX:
             return "limit"
-        if self._deadlines.grace_at == inf and wire.finished:
-            self._deadlines.grace(trio.current_time())
+        if self.signals.grace_at == inf and wire.finished:
+            self.signals.grace(trio.current_time())
         return ""
 
     async def _take_body(self, response: UpstreamResponse, read: Read) -> str:
         request, recording = self._request, self.recording
         self._received_bytes += len(read.data)
-        self._deadlines.progress_at, self._deadlines.progressed = read.t, True
+        self.signals.progress_at, self.signals.progressed = read.t, True
         if not (self._request.verbatim or request.streams) and self.delivery.answer is None and response.status < 400:
             await self._commit(self._relayed_head(response))
         await self._write([recording.body(read)])
@@ -463,15 +465,14 @@ class Relay:
             delivery.commit(self._uncommitted)
             self._uncommitted = None
         delivery.publish(frames, n)
-        self._deadlines.published_at = trio.current_time()
+        self.signals.published_at = trio.current_time()
         if recording.store is None:
             await self._wait_for_room()
 
     async def _commit(self, answer: Answer, body: bytes | None = None) -> None:
         """Fix the client's status, with a body if that is the whole answer."""
         record = self.recording.record("commit", {"status": answer.status}, body)
-        frames = self.recording.emitted([record])
-        await self.recording.write([record])
+        frames = await self.recording.put(record)
         self.delivery.commit(answer)
         if frames:
             self.delivery.publish(frames, record.n)
@@ -485,9 +486,7 @@ class Relay:
             if self._gone:
                 return
             self._gone = True  # only now: a task that is cancelled while it waits has written nothing
-            record = self.recording.record("gone", {"at": self.delivery.sent_n})
-            self.recording.emitted([record])
-            await self.recording.write([record])
+            await self.recording.put(self.recording.record("gone", {"at": self.delivery.sent_n}))
 
     async def _wait_for_room(self) -> None:
         """Wait for the client of a stream without a tape: what it has not taken can be read nowhere else."""
@@ -498,7 +497,7 @@ class Relay:
             with trio.CancelScope() as signals.waiting:
                 await room.wait()
             signals.waiting = None
-        self._deadlines.progress_at = trio.current_time()
+        self.signals.progress_at = trio.current_time()
 
     # -- signals ------------------------------------------------------------------------------------------------------
 
@@ -518,22 +517,22 @@ class Relay:
     async def _attend(self) -> str:
         """Do what signals and the clock ask for; return the cause if that ends the stream."""
         wanted, self.signals.wanted = self.signals.wanted, set()
-        now, deadlines = trio.current_time(), self._deadlines
+        now, signals = trio.current_time(), self.signals
         if "shutdown" in wanted:
             return "shutdown"
         if "left" in wanted:
             cause = await self._reader_left(now)
             if cause:
                 return cause
-        if now >= deadlines.leave_at and self.delivery.readers <= 0:
+        if now >= signals.leave_at and self.delivery.readers <= 0:
             return "client_gone"
-        if now >= deadlines.grace_at:
+        if now >= signals.grace_at:
             if self.recording.emitter.wire.finished:
                 return "closed"
-            deadlines.grace_at = inf  # another choice has begun
-        if now >= deadlines.stall_at:
+            signals.grace_at = inf  # another choice has begun
+        if now >= signals.stall_at:
             return "stalled"
-        if now >= deadlines.keepalive_at:
+        if now >= signals.keepalive_at:
             if self.delivery.answer is None:
                 await self._commit(stream_head(self._upstream.headers, self.stream))
             await self._write([self.recording.record("keepalive")])
@@ -542,14 +541,14 @@ class Relay:
     async def _reader_left(self, now: float) -> str:
         route = self._request.route
         if self.delivery.left:
-            self._deadlines.keepalives = False
+            self.signals.keepalives = False
             await self._record_gone()
         if self.delivery.readers > 0:
             return ""
         keep = self._request.resumes or route.on_client_gone == "keep"
         if not keep and route.on_client_gone == "cancel":
             return "client_gone"
-        self._deadlines.leave(now + (route.keep_s if keep else route.drain_s))
+        self.signals.leave(now + (route.keep_s if keep else route.drain_s))
         return ""
 
     # -- the one ending -----------------------------------------------------------------------------------------------
@@ -587,8 +586,7 @@ class Relay:
         self._whole = not self._is_broken(cause, ending)
         keys["answer"] = "whole" if self._whole else "broken"
         record = recording.recorder.end(recording.t(), keys)
-        frames = recording.emitted([record])
-        await recording.write([record])
+        frames = await recording.put(record)
         if frames:
             delivery.publish(frames, record.n)
         delivery.end(broken=not self._whole)

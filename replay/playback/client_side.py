@@ -8,7 +8,7 @@ from wiretape.events.core.json_text import as_object
 from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.proxy.relay.attempts import WHOLE
-from wiretape.proxy.relay.http_responses import relayed_head, stream_headers, wrapped_error
+from wiretape.proxy.relay.http_responses import relayed_head, stream_head, wrapped_error
 
 from .player import Speed, head_of, headers_to_send, keys_of, status_of, steps_of
 from .script import Fault, Script
@@ -83,7 +83,7 @@ def _headers(records: Sequence[Record], commit: Record, size: int, fault: Fault 
     if commit.raw is not None:
         headers = [*wrapped_error(status, upstream, commit.raw).headers, (b"x-wiretape-stream", stream.encode())]
     elif _is_emitted(records):
-        headers, length = stream_headers(upstream, stream), None
+        headers, length = list(stream_head(upstream, stream).headers), None
     else:
         headers = list(relayed_head(status, upstream, stream).headers)
         promised = _promised(records)

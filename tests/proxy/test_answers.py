@@ -7,7 +7,7 @@ import pytest
 
 from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.limits import ERROR_BYTES_MAX
-from wiretape.proxy.relay.http_responses import Answer, error, json_answer, send_answer, stream_headers, wrapped_error
+from wiretape.proxy.relay.http_responses import Answer, error, json_answer, send_answer, stream_head, wrapped_error
 
 JSON_TYPE = (b"content-type", b"application/json")
 SECRET = Secret("sk-upstream-0123456789")
@@ -66,7 +66,7 @@ def test_the_head_of_a_stream() -> None:
         (b"X-Wiretape-Stream", b"forged"),
         (b"x-accel-buffering", b"yes"),
     ]
-    assert stream_headers(upstream, "abc") == [
+    assert list(stream_head(upstream, "abc").headers) == [
         (b"content-type", b"text/event-stream"),
         (b"cache-control", b"no-store"),
         (b"x-content-type-options", b"nosniff"),

@@ -7,7 +7,7 @@ import pytest
 from tests.proxy.control_cases import ME
 from tests.proxy.store_cases import CREATED
 from wiretape.proxy.api.metrics import Metrics
-from wiretape.proxy.relay.app import Ended
+from wiretape.proxy.relay.relay import Ended
 from wiretape.proxy.store.catalogue_row import CallRow, CatalogueRow, StreamRow
 
 

@@ -30,6 +30,10 @@ _SILENT: Final = frozenset({"client_gone", "shutdown", "crashed", "internal"})
 _AGAIN: Final = "was it edited? `wiretape seal` writes it again"
 
 
+#: Of each stream the line of each record.
+_Lines = Sequence[Mapping[int, int]]
+
+
 class Trouble(NamedTuple):
     """One finding. Line 0 is the whole file."""
 
@@ -97,14 +101,15 @@ def check(
     found += _age(file, sealed, today, age_days_max)
     found += _results(file, data, sealed)
     found += _members(file, data, sealed)
-    found += _unreadable(file, sealed.streams, sealed.lines)
-    secrets = [*_secrets(file, sealed.streams, data, sealed.lines)]
-    lines = {trouble.line for trouble in secrets}
+    pairs = zip(sealed.streams, sealed.lines, strict=True)
+    places = [{record.n: line for record, line in zip(*pair, strict=True)} for pair in pairs]
+    found += _unreadable(file, sealed.streams, places)
+    found += (secrets := [*_secrets(file, sealed.streams, data, places)])
+    known = {trouble.line for trouble in secrets}
     for number, line in made_lines(data):
-        secrets += [
-            _secret(file, number, hit.vendor) for hit in find(line.decode("utf-8", "replace")) if number not in lines
-        ]
-    return sorted(found + secrets, key=lambda trouble: trouble.line)
+        hits = [] if number in known else find(line.decode("utf-8", "replace"))
+        found += [_secret(file, number, hit.vendor) for hit in hits]
+    return sorted(found, key=lambda trouble: trouble.line)
 
 
 def _live(file: Path, data: bytes) -> list[Trouble]:
@@ -117,7 +122,7 @@ def _live(file: Path, data: bytes) -> list[Trouble]:
     if not records:
         return [Trouble(file, 0, "unreadable", "neither a live tape nor a sealed one")]
     # Records of a tape whose first lines are missing may be numbered beyond its last line.
-    lines = [[min(record.n, data.count(b"\n")) + 1 for record in records]]
+    lines = [{record.n: min(record.n, data.count(b"\n")) + 1 for record in records}]
     live = Trouble(file, 0, "unsealed", "a live tape, not made for git: seal it with `wiretape seal`")
     return [live, *_unreadable(file, [records], lines), *_secrets(file, [records], data, lines)]
 
@@ -145,8 +150,7 @@ def _age(file: Path, sealed: Sealed, today: date, age_days_max: int | None) -> I
 
 def _results(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
     """Compare the fold and the sums of each stream with its records, and look at its ending."""
-    folds = _lines_of(data, b'{"k":"fold"')
-    for records, lines, (fold_line, fold) in zip(sealed.streams, sealed.lines, folds, strict=True):
+    for records, lines, (fold_line, fold) in zip(sealed.streams, sealed.lines, _folds(data), strict=True):
         if differs(fold, records) is not None:
             yield Trouble(file, fold_line, "fold", f"the line disagrees with the tape ({_AGAIN})")
         last, line = records[-1], lines[-1]
@@ -165,32 +169,25 @@ def _members(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
     members: list[tuple[int, str, Mapping[str, Any]]] = [(1, "header", sealed.header)]
     for records, lines in zip(sealed.streams, sealed.lines, strict=True):
         members += [(line, record.kind, record.keys) for record, line in zip(records, lines, strict=True)]
-    members += [(line, "fold", as_object(parse(text))) for line, text in _lines_of(data, b'{"k":"fold"')]
+    members += [(line, "fold", as_object(parse(fold))) for line, fold in _folds(data)]
     for line, kind, keys in members:
         for wrong in wrong_members(kind, keys):
             yield Trouble(file, line, "member", f"{'the header' if kind == 'header' else kind}: {wrong}")
 
 
-def _lines_of(data: bytes, begins: bytes) -> list[tuple[int, bytes]]:
-    return [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.startswith(begins)]
+def _folds(data: bytes) -> list[tuple[int, bytes]]:
+    return [(number, line) for number, line in made_lines(data) if line.startswith(b'{"k":"fold"')]
 
 
-def _unreadable(file: Path, streams: Sequence[Sequence[Record]], lines: Sequence[Sequence[int]]) -> Iterator[Trouble]:
+def _unreadable(file: Path, streams: Sequence[Sequence[Record]], lines: _Lines) -> Iterator[Trouble]:
     for one in unreadable(streams):
-        line = dict(zip((record.n for record in streams[one.stream]), lines[one.stream], strict=True))[one.n]
-        yield Trouble(file, line, "unread", f"{one}, so it may hold secrets: seal it again")
+        yield Trouble(file, lines[one.stream][one.n], "unread", f"{one}, so it may hold secrets: seal it again")
 
 
-def _secrets(
-    file: Path, streams: Sequence[Sequence[Record]], data: bytes, lines: Sequence[Sequence[int]]
-) -> Iterator[Trouble]:
+def _secrets(file: Path, streams: Sequence[Sequence[Record]], data: bytes, lines: _Lines) -> Iterator[Trouble]:
     written = data.split(b"\n")
-    numbers = [
-        {record.n: line for record, line in zip(records, places, strict=True)}
-        for records, places in zip(streams, lines, strict=True)
-    ]
     for found in findings(streams):
-        line = _line_of_element(written, numbers[found.stream][found.n], found.where)
+        line = _line_of_element(written, lines[found.stream][found.n], found.where)
         yield _secret(file, line, found.vendor, f" in {found.where}" if found.where else "")
 
 

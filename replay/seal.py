@@ -16,7 +16,7 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from .matching.key import exact_key_of, key_of
 from .normalize.normalize import normalise
 from .redaction.body_codec import unreadable
-from .redaction.redact import Finding, blanked, blanked_path, findings, redact, unmatched
+from .redaction.redact import blanked, blanked_path, findings, redact, unmatched
 from .redaction.shapes import find
 from .redaction.user_rules import Redaction
 from .sealed.schema import NORMALISED
@@ -64,7 +64,8 @@ def seal(
     if asked.normalised:
         done = normalise(done)
     done = [_keyed(records) for records in done]
-    exact = all(_carried(old) == _carried(new) for old, new in zip(streams, done, strict=True))
+    pairs = zip(streams, done, strict=True)
+    exact = all([record.raw for record in old] == [record.raw for record in new] for old, new in pairs)
     exact = exact and all(list(old) == new for old, new in zip(streams, counted, strict=True))
     sealed = _encoded(_header(done, asked, before, exact=exact), done, asked)
     if missed := unmatched(streams, asked.redaction):  # after a path that is a secret itself was refused
@@ -110,16 +111,14 @@ def _began(records: Sequence[Record]) -> int:
 
 def _refuse_secrets(streams: Sequence[Sequence[Record]]) -> None:
     if found := findings(streams):
-        counts = sorted(Counter(each.vendor for each in found).items())
-        vendors = ", ".join(f"{vendor} {count}" for vendor, count in counts)
-        raise TapeError(f"An exact tape would hold {len(found)} secrets ({vendors}): {_places(found)}")
+        vendors = ", ".join(
+            f"{vendor} {count}" for vendor, count in sorted(Counter(each.vendor for each in found).items())
+        )
+        places = [f"stream {each.stream + 1} record {each.n} {each.where}".rstrip() for each in found[:_NAMED_MAX]]
+        where = ", ".join([*places, "..."] if len(found) > _NAMED_MAX else places)
+        raise TapeError(f"An exact tape would hold {len(found)} secrets ({vendors}): {where}")
     if closed := unreadable(streams):
         raise TapeError(f"An exact tape may hold secrets: stream {closed[0].stream + 1}: {closed[0]}")
-
-
-def _places(found: Sequence[Finding]) -> str:
-    places = [f"stream {each.stream + 1} record {each.n} {each.where}".rstrip() for each in found[:_NAMED_MAX]]
-    return ", ".join(places) + (", ..." if len(found) > _NAMED_MAX else "")
 
 
 def key_of_record(request: Record, uploaded: bytes = b"") -> str | None:
@@ -144,10 +143,6 @@ def _keyed(records: Sequence[Record]) -> list[Record]:
             key = key_of_record(record._replace(keys=asked_keys(records)), uploaded)
         keyed.append(record if key is None else record._replace(keys={**record.keys, "key": key}))
     return keyed
-
-
-def _carried(records: Sequence[Record]) -> list[bytes | None]:
-    return [record.raw for record in records]
 
 
 def _header(

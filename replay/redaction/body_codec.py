@@ -41,16 +41,6 @@ _WHY: Final[Mapping[str, str]] = MappingProxyType(
 _Headers = Iterable[tuple[str, str]]
 
 
-class _Plain(NamedTuple):
-    """The decoded pieces of a body, as many as came, or why it cannot be decoded."""
-
-    pieces: Sequence[bytes]
-    #: The codings that were undone: `gzip`, or `gzip, deflate`.
-    undone: str = ""
-    #: `coding`, `damaged` or `size`.
-    unreadable: str = ""
-
-
 class Unreadable(NamedTuple):
     """A body that may hold anything."""
 
@@ -65,12 +55,21 @@ class Unreadable(NamedTuple):
         return f"the body of its {self.whose} {_WHY[self.why]}"
 
 
-# -- one body ---------------------------------------------------------------------------------------------------------
+class _Body(NamedTuple):
+    """A body of a stream: the record with its headers, the records that hold it, and its decoded pieces."""
+
+    at: int
+    of: Sequence[int]
+    pieces: Sequence[bytes]
+    #: The codings that were undone: `gzip`, or `gzip, deflate`.
+    undone: str = ""
+    #: Why it cannot be decoded: `coding`, `damaged` or `size`.
+    unreadable: str = ""
 
 
 def plain_body(headers: _Headers, body: bytes) -> bytes:
     """Return a request's body decoded as its recording has it, or unchanged if that is impossible."""
-    plain = _decoded([*headers], [body], _BODY_BYTES_MAX)
+    plain = _decoded(_Body(0, (), [body]), [*headers], _BODY_BYTES_MAX)
     return b"".join(plain.pieces) if plain.undone and not plain.unreadable else body
 
 
@@ -79,24 +78,90 @@ def headers_of(headers: _Headers, decoded: str) -> Iterator[tuple[str, str]]:
     return ((name, value) for name, value in headers if name != "content-encoding" or not decoded)
 
 
-def _decoded(headers: Sequence[tuple[str, str]], pieces: Sequence[bytes], bytes_max: int) -> _Plain:
+def opened(streams: Sequence[Sequence[Record]], *, numbered: bool = True) -> list[list[Record]]:
+    """Return the streams with decoded bodies; an unreadable one is replaced by its size and hash.
+
+    Records without bytes left are dropped; the others get new numbers, unless not `numbered`.
+    """
+    done: list[list[Record]] = []
+    for records, bodies in zip(streams, _bodies(streams), strict=True):
+        coded = [body for body in bodies if body.undone or body.unreadable]
+        done.append(_opened(records, coded, numbered=numbered) if coded else list(records))
+    return done
+
+
+def unreadable(streams: Sequence[Sequence[Record]]) -> list[Unreadable]:
+    """Return the bodies that cannot be decoded."""
+    return [
+        Unreadable(stream, head.n, "request" if head.kind == "request" else "answer", body.unreadable)
+        for stream, (records, bodies) in enumerate(zip(streams, _bodies(streams), strict=True))
+        for body in bodies
+        if body.unreadable and (head := records[body.at])
+    ]
+
+
+# -- decoding ---------------------------------------------------------------------------------------------------------
+
+
+def _bodies(streams: Sequence[Sequence[Record]]) -> Iterator[list[_Body]]:
+    left = _FILE_BYTES_MAX
+    for records in streams:
+        found: list[_Body] = []
+        for at, of in _places(records):
+            found.append(_read(records, at, of, min(left, _BODY_BYTES_MAX)))
+            left -= sum(map(len, found[-1].pieces)) if found[-1].undone else 0
+        yield found
+
+
+def _places(records: Sequence[Record]) -> list[tuple[int, list[int]]]:
+    """Return each body's record with headers and the records that hold it; uploads belong to the first request."""
+    found: list[tuple[int, list[int]]] = []
+    of: dict[str, list[int]] = {}
+    uploads = [at for at, record in enumerate(records) if record.kind == "upload" and record.raw]
+    for at, record in enumerate(records):
+        if record.kind in ("request", "head"):
+            mine = [at] if record.raw else []
+            if record.kind == "request":
+                mine, uploads = [*mine, *uploads], []
+            if record.kind not in of:
+                found.append((at, mine))
+            of.setdefault(record.kind, mine)
+        elif record.kind == "attempt":
+            of.pop("head", None)
+        elif record.kind == "body" and record.raw and "head" in of:
+            of["head"].append(at)
+    return found
+
+
+def _read(records: Sequence[Record], at: int, of: Sequence[int], bytes_max: int) -> _Body:
+    body = _Body(at, of, [records[each].raw or b"" for each in of])
+    keys = records[at].keys
+    rows = (as_list(row) for row in as_list(keys.get("headers")))
+    headers = [(str(row[0]), str(row[1])) for row in rows if len(row) == 2]
+    if of and "decoded" in keys:  # the recorder undid it; of an unknown coding only text proves that
+        if not CODINGS.issuperset(_codings(headers)) and not _is_text(body.pieces):
+            return body._replace(unreadable="coding")
+        headers = [*headers_of(headers, str(keys["decoded"]))]
+    return _decoded(body, headers, bytes_max) if of else body
+
+
+def _decoded(body: _Body, headers: Sequence[tuple[str, str]], bytes_max: int) -> _Body:
     kind = next((value.lower() for name, value in headers if name.lower() == "content-type"), "")
     codings = _codings(headers)
-    undone: list[str] = []
+    pieces, undone = body.pieces, list[str]()
     # With a coding in the headers, stop at text; without one, look for the first bytes of a coding.
     while (codings and not _is_text(pieces)) or (not codings and _unstated(kind, pieces)):
         coding = codings.pop() if codings else _unstated(kind, pieces)
         if len(undone) == _LAYERS_MAX or coding not in CODINGS:
-            return _Plain(pieces, "", "coding")
+            return body._replace(pieces=pieces, unreadable="coding")
         try:
             inflater = Inflater(coding, bytes_max)
             pieces = [b"".join(inflater.feed(piece)) for piece in pieces]
-        except LimitError:
-            return _Plain(pieces, "", "size")
-        except WireError:
-            return _Plain(pieces, "", "damaged")
+        except (LimitError, WireError) as error:
+            why = "size" if isinstance(error, LimitError) else "damaged"
+            return body._replace(pieces=pieces, unreadable=why)
         undone.append(coding)
-    return _Plain(pieces, ", ".join(undone))
+    return body._replace(pieces=pieces, undone=", ".join(undone))
 
 
 def _codings(headers: _Headers) -> list[str]:
@@ -126,96 +191,17 @@ def _unstated(kind: str, pieces: Sequence[bytes]) -> str:
     return "utf-16" if is_wide and not _is_text(pieces) else ""
 
 
-# -- recordings -------------------------------------------------------------------------------------------------------
-
-
-class _Body(NamedTuple):
-    """A body of a stream: the record with its headers, the records that hold it, and how it decodes."""
-
-    at: int
-    of: Sequence[int]
-    plain: _Plain
-
-
-def opened(streams: Sequence[Sequence[Record]], *, numbered: bool = True) -> list[list[Record]]:
-    """Return the streams with decoded bodies; an unreadable one is replaced by its size and hash.
-
-    Records without bytes left are dropped; the others get new numbers, unless not `numbered`.
-    """
-    done: list[list[Record]] = []
-    for records, bodies in zip(streams, _bodies(streams), strict=True):
-        coded = [body for body in bodies if body.plain.undone or body.plain.unreadable]
-        done.append(_opened(records, coded, numbered=numbered) if coded else list(records))
-    return done
-
-
-def unreadable(streams: Sequence[Sequence[Record]]) -> list[Unreadable]:
-    """Return the bodies that cannot be decoded."""
-    found: list[Unreadable] = []
-    for stream, (records, bodies) in enumerate(zip(streams, _bodies(streams), strict=True)):
-        for at, _, plain in bodies:
-            if plain.unreadable:
-                whose = "request" if records[at].kind == "request" else "answer"
-                found.append(Unreadable(stream, records[at].n, whose, plain.unreadable))
-    return found
-
-
-def _bodies(streams: Sequence[Sequence[Record]]) -> Iterator[list[_Body]]:
-    left = _FILE_BYTES_MAX
-    for records in streams:
-        found: list[_Body] = []
-        for at, of in _places(records):
-            plain = _read(records, at, of, min(left, _BODY_BYTES_MAX))
-            found.append(_Body(at, of, plain))
-            left -= sum(map(len, plain.pieces)) if plain.undone else 0
-        yield found
-
-
-def _places(records: Sequence[Record]) -> list[tuple[int, list[int]]]:
-    """Return each body's record with headers and the records that hold it; uploads belong to the first request."""
-    found: list[tuple[int, list[int]]] = []
-    of: dict[str, list[int]] = {}
-    uploads = [at for at, record in enumerate(records) if record.kind == "upload" and record.raw]
-    for at, record in enumerate(records):
-        if record.kind in ("request", "head"):
-            mine = [at] if record.raw else []
-            if record.kind == "request":
-                mine, uploads = [*mine, *uploads], []
-            if record.kind not in of:
-                found.append((at, mine))
-            of.setdefault(record.kind, mine)
-        elif record.kind == "attempt":
-            of.pop("head", None)
-        elif record.kind == "body" and record.raw and "head" in of:
-            of["head"].append(at)
-    return found
-
-
-def _read(records: Sequence[Record], at: int, of: Sequence[int], bytes_max: int) -> _Plain:
-    pieces = [records[each].raw or b"" for each in of]
-    if not of:
-        return _Plain(pieces)
-    keys = records[at].keys
-    rows = (as_list(row) for row in as_list(keys.get("headers")))
-    headers = [(str(row[0]), str(row[1])) for row in rows if len(row) == 2]
-    if "decoded" in keys:  # the recorder undid it; of an unknown coding only text proves that
-        if not CODINGS.issuperset(_codings(headers)) and not _is_text(pieces):
-            return _Plain(pieces, "", "coding")
-        headers = [*headers_of(headers, str(keys["decoded"]))]
-    return _decoded(headers, pieces, bytes_max)
-
-
 def _opened(records: Sequence[Record], some: Sequence[_Body], *, numbered: bool) -> list[Record]:
     new = list(records)
     changes: list[tuple[Text, Sequence[Change]]] = []
     gone: set[int] = set()
-    for at, of, plain in some:
+    for at, of, decoded, undone, why in some:
+        pieces = decoded
         before = new[at].keys.get("decoded")
-        keys: dict[str, Any] = {"decoded": f"{before}, {plain.undone}" if isinstance(before, str) else plain.undone}
-        pieces = plain.pieces
-        if plain.unreadable:
+        keys: dict[str, Any] = {"decoded": f"{before}, {undone}" if isinstance(before, str) else undone}
+        if why:
             whole = b"".join(records[each].raw or b"" for each in of)
-            keys = {"bytes": len(whole), "sha256": hashlib.sha256(whole).hexdigest(), "unreadable": plain.unreadable}
+            keys = {"bytes": len(whole), "sha256": hashlib.sha256(whole).hexdigest(), "unreadable": why}
             instead = "" if new[at].kind == "request" else _INSTEAD.format(**keys)
             pieces = [*[b""] * (len(of) - 1), instead.encode()]
         new[at] = new[at]._replace(keys={**new[at].keys, **keys})
@@ -224,7 +210,7 @@ def _opened(records: Sequence[Record], some: Sequence[_Body], *, numbered: bool)
             new[at] = carrying(new[at], body) if body else new[at]._replace(raw=None, payload=None, value=ABSENT)
         if runs := [each for each in of if each != at]:
             whole = b"".join(records[each].raw or b"" for each in runs)
-            ends = [0, *accumulate(len(records[each].raw or b"") for each in runs)]
+            ends = accumulate((len(records[each].raw or b"") for each in runs), initial=0)
             new_pieces = [Change(*span, piece) for span, piece in zip(pairwise(ends), pieces, strict=True)]
             changes.append((Text(records[runs[0]].kind, tuple(runs), whole), new_pieces))
             gone |= {each for each, piece in zip(runs, pieces, strict=True) if not piece}

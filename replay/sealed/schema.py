@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from wiretape.events.core.json_text import as_object, is_list, is_object
+from wiretape.events.core.json_text import as_list, as_object, is_list, is_object
 
 __all__ = ["HEADER", "LINES", "NORMALISED", "REQUIRED", "document", "wrong_members"]
 
@@ -118,17 +118,12 @@ _TYPES: Final[Mapping[str, tuple[str, Any]]] = MappingProxyType(
 )
 
 
-def _types(schema: _Schema) -> list[str]:
-    kind = schema.get("type", [])
-    return [kind] if isinstance(kind, str) else [*kind]
-
-
 def _holds(schema: _Schema, value: Any) -> bool:
     """Return whether a value is as the schema says; only the keywords above are known."""
     choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if choices is not None:
         return any(value == choice and type(value) is type(choice) for choice in choices)
-    if type(value) not in {_TYPES[kind][1] for kind in _types(schema)}:
+    if type(value) not in {_TYPES[kind][1] for kind in as_list(schema["type"]) or [schema["type"]]}:
         return False
     if isinstance(value, str):
         return re.search(schema.get("pattern", ""), value) is not None
@@ -145,7 +140,7 @@ def _holds(schema: _Schema, value: Any) -> bool:
 def _meaning(schema: _Schema) -> str:
     if "const" in schema or "enum" in schema:
         return f"one of {', '.join(schema.get('enum') or [schema['const']])}"
-    said = " or ".join(_TYPES[kind][0] for kind in _types(schema))
+    said = " or ".join(_TYPES[kind][0] for kind in as_list(schema["type"]) or [schema["type"]])
     if "maximum" in schema or "minimum" in schema:
         said += f" from {schema['minimum']}" + (f" to {schema['maximum']}" if "maximum" in schema else "")
     if "pattern" in schema:

@@ -10,12 +10,10 @@ import pytest
 
 from tests.replay.test_redact import clean, tape
 from wiretape.events.core.json_text import as_list, dumps, is_list, is_object
-from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.replay.matching.key import key_of
 from wiretape.replay.redaction.redact import redact
 from wiretape.replay.redaction.user_rules import Redaction
-from wiretape.replay.seal import Rules, seal
 
 #: In all words of the requests below, and nowhere else.
 WORD: Final = "Ulm"
@@ -234,11 +232,3 @@ def test_text_around_a_placeholder_is_words() -> None:
     left = json.loads(_sealed(body))
     assert "Ulm" not in left["messages"][0]["content"]
     assert left["messages"][1]["content"] == placeholder
-
-
-def test_request_is_found_by_its_redacted_words() -> None:
-    body = dumps(ASKED["gemini"])
-    sealed = seal([tape(request=body)], Rules(redaction=PROMPTS))
-    assert b"Ulm" not in sealed
-    [[again]] = redact([[Record(0, 0, "request", NO_KEYS, body)]], PROMPTS)
-    assert key_of("POST", "/v1/chat/completions", again.raw or b"").encode() in sealed

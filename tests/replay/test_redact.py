@@ -384,16 +384,6 @@ def test_secrets_in_other_records() -> None:
     clean(records, KEY, KEY[9:], "hunter22")
 
 
-def test_reads_without_secrets_keep_their_boundaries() -> None:
-    frames = b"".join(content("plain", KEY, "plain"))
-    records = tape(*(frames[at : at + 10] for at in range(0, len(frames), 10)))
-    [done] = redact([records])
-    before, after = list(reads(records)), list(reads(done))
-    assert [data for _, data in before[:7]] == [data for _, data in after[:7]]
-    assert [data for _, data in before[-7:]] == [data for _, data in after[-7:]]
-    assert done[-1].keys["bytes"] == sum(len(data) for _, data in after)
-
-
 # -- time -------------------------------------------------------------------------------------------------------------
 
 

@@ -13,9 +13,7 @@ from tests.replay.test_sealed_format import ROOT, SCHEMA, holds
 from tests.support.make_sealed import SEALED
 from wiretape.events.core.json_text import dumps
 from wiretape.replay.check import check
-from wiretape.replay.sealed.files import parse
 from wiretape.replay.sealed.schema import HEADER, LINES, document, wrong_members
-from wiretape.replay.sealed.sealed import expected
 
 pytestmark = pytest.mark.slow
 
@@ -92,14 +90,6 @@ def test_check_names_line_and_member(old: bytes, new: bytes, line: int, message:
     assert data != GOOD
     found = [(each.line, each.message) for each in check(Path("a.tape"), data, TODAY) if each.code == "member"]
     assert found == [(line, message)]
-
-
-def test_a_status_of_another_type_is_null_in_the_fold_line() -> None:
-    data = GOOD.replace(b'"dialect":"chat"', b'"dialect":""', 1).replace(
-        b'"head","status":200', b'"head","status":{"a":1}'
-    )
-    [records] = parse(data, verify=False).streams
-    assert expected(records)["status"] is None
 
 
 @given(st.sampled_from([b'"status":', b'"flags":', b'"method":', b'"headers":', b'"exact":', b'"number":']), _ANY)

@@ -1,4 +1,4 @@
-"""What the user asks to be gone: which paths are none."""
+"""Paths and detectors of the user's own."""
 
 from pathlib import Path
 
@@ -7,50 +7,41 @@ from typer.testing import CliRunner
 
 from tests.replay.made import asked, live, stream
 from wiretape.events.core.json_text import dumps
+from wiretape.events.tape.record import Record
 from wiretape.proxy.cli.main import app
 from wiretape.replay.check import check_files
 from wiretape.replay.matching.compared_request import prepare_of
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.script import Request, event_stream
-from wiretape.replay.redaction.user_rules import is_path, matches, pattern_of
+from wiretape.replay.redaction.redact import redact
+from wiretape.replay.redaction.user_rules import Redaction, is_path
 from wiretape.replay.sealed.files import parse
 
-PATHS = (
-    "user",
-    "$.user",
-    "messages[*].content",
-    "$['messages'][0]",
-    '["a"].b',
-    "*",
-    "*.token",
-    "choices[*].delta.tool_calls[*].function.arguments",
-    "[*].text",
-    "a.[0]",
-)
-NONE = (
-    "",
-    "$",
-    "$.",
-    ".",
-    "messages[",
-    "messages[]",
-    "messages]",
-    "a..b",
-    "a.",
-    "messages[*",
-    "a[*]b",
-    "[[0]]",
-)
 
-
-@pytest.mark.parametrize("path", PATHS)
-def test_valid_paths(path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "taken"),
+    [
+        ("user", ["Ada"]),
+        ("$.user", ["Ada"]),
+        ("*.token", ["t"]),
+        ("$['messages'][0]", ["x"]),
+        ('messages.[*].["content"]', ["x"]),
+        ("a", ["t", "7"]),
+        ("user.b", []),
+    ],
+)
+def test_members_of_a_path_are_redacted(path: str, taken: list[str]) -> None:
+    body = b'{"user":"Ada","a":{"token":"t","n":"7"},"messages":[{"content":"x"}]}'
     assert is_path(path)
-    assert pattern_of(path)
-    assert all(pattern_of(path))
+    [[done]] = redact([[Record(0, 0, "request", {}, body)]], Redaction(paths=(path,)))
+    for number, value in enumerate(taken, 1):
+        body = body.replace(f'"{value}"'.encode(), f'"[redacted-path-{number}]"'.encode())
+    assert done.raw == body
 
 
-@pytest.mark.parametrize("path", NONE)
+@pytest.mark.parametrize(
+    "path", ["", "$", "$.", ".", "messages[", "messages[]", "messages]", "a..b", "a.", "messages[*", "a[*]b", "[[0]]"]
+)
 def test_invalid_path_is_a_wrong_option(path: str, tmp_path: Path) -> None:
     """Seen: the empty one replaced every value, and `messages[` was taken for a name."""
     assert not is_path(path)
@@ -88,9 +79,3 @@ def test_detector_that_cannot_be_loaded_is_a_wrong_option(name: str, tmp_path: P
     done = CliRunner().invoke(app, args)
     assert getattr(done.exception, "code", None) == 2
     assert name in str(done.exception)
-
-
-def test_members_that_a_path_matches() -> None:
-    assert matches(pattern_of("$['messages'][0]"), ("messages", 0, "content"))
-    assert matches(pattern_of("*.token"), ("a", "token"))
-    assert not matches(pattern_of("a.b"), ("a",))

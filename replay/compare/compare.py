@@ -16,15 +16,17 @@ __all__ = ["LEVELS", "Compared", "compare", "compare_paths", "level_of", "tapes_
 _Lines = Sequence[Mapping[int, int]]
 
 LEVELS: Final[Sequence[Level]] = get_args(Level)
-#: Old names of levels, accepted for one release.
-_OLD_LEVELS: Final[Mapping[str, Level]] = MappingProxyType({"fold": "content", "shape": "content", "clock": "bytes"})
+#: By name; the old ones are accepted for one release.
+_LEVELS: Final[Mapping[str, Level]] = MappingProxyType(
+    {"content": "content", "bytes": "bytes", "fold": "content", "shape": "content", "clock": "bytes"}
+)
 #: Differences kept of one pair of tapes; a longer list helps no one.
 _DIFFERENCES_MAX: Final = 10_000
 
 
 def level_of(name: str) -> Level | None:
     """Return the level with this name, present or old, or None."""
-    return next((level for level in LEVELS if level == name), _OLD_LEVELS.get(name))
+    return _LEVELS.get(name)
 
 
 def compare(a: Streams, b: Streams, level: Level = "content") -> Iterator[Difference]:

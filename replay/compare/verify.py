@@ -46,8 +46,6 @@ _CHAT: Final = "/chat/completions"
 _FAILED_HERE: Final = frozenset({None, "refused", "internal", "shutdown"})
 #: Recorded request headers that may change the response.
 _SENT_HEADERS: Final = frozenset({b"content-encoding", b"content-type"})
-
-
 #: Members whose value is an id, besides those that end with `_id` or `_ids`.
 _ID_NAMES: Final = frozenset({"container", "conversation", "id", "toolCallId"})
 #: Members that a model, a user or a tool fills.
@@ -58,7 +56,7 @@ _RENAMED: Final = re.compile(r"[a-z]{2,8}[-_]\d{1,6}")
 _STORED: Final = frozenset({"file_id", "input_file_id", "previous_response_id", "thread_id"})
 _PATH_PARTS: Final = re.compile(r"([/?&=])")
 
-_Place = tuple[tuple[str, ...], int]
+#: The events that have a kind in a shape.
 _KINDS: Final[Mapping[type[model.Event], str]] = MappingProxyType(
     {
         model.ReasoningDelta: "reasoning",
@@ -74,6 +72,8 @@ _KINDS: Final[Mapping[type[model.Event], str]] = MappingProxyType(
         model.ForeignFrame: "foreign",
     }
 )
+
+_Place = tuple[tuple[str, ...], int]
 
 
 class Age(NamedTuple):
@@ -310,10 +310,10 @@ class CarriedIds:
         value = parse(body)
         if value is ABSENT:
             return body
-        members = list(_members(value))
-        ids = [id_ for _, _, id_ in members]
+        members = list(_ids_in(value))
+        ids = [id_ for _, _, id_, _ in members]
         changed = False
-        for holder, at, id_ in members:
+        for holder, at, id_, _ in members:
             # A reference, or a result whose call is not part of the same request.
             referenced = at == "id" and holder.get("type") == "item_reference"
             alone = at == "call_id" and ids.count(id_) == 1
@@ -333,32 +333,13 @@ class CarriedIds:
         return name if live is None else live
 
 
-def _members(value: Any) -> Iterator[tuple[Any, str | int, str]]:
-    """Yield the holder, the key and the id of each id in a request."""
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
-        if is_list(value):
-            waiting += value
-        elif is_object(value):
-            for name, each in value.items():
-                if name in _CONTENT or (name == "input" and "type" in value):
-                    continue
-                if isinstance(each, str) and (name in _ID_NAMES or name.endswith("_id")):
-                    yield value, name, each
-                elif is_list(each) and name.endswith("_ids"):
-                    yield from ((each, at, one) for at, one in enumerate(each) if isinstance(one, str))
-                else:
-                    waiting.append(each)
-
-
 def _ids_by_place(records: Stream) -> dict[_Place, str]:
     """Return the ids of a response: each counts once for a place."""
     found: dict[_Place, str] = {}
     numbers: dict[tuple[str, ...], int] = {}
     seen: set[tuple[tuple[str, ...], str]] = set()
     for kind, value in _payloads(records):
-        for where, name in _ids_in(value, kind):
+        for _, _, name, where in _ids_in(value, kind):
             if (where, name) not in seen:
                 seen.add((where, name))
                 numbers[where] = numbers.get(where, 0) + 1
@@ -376,8 +357,8 @@ def _payloads(records: Stream) -> Iterator[tuple[str, Any]]:
     yield from [("", value)] if value is not ABSENT else (("", parse(line)) for line in whole.splitlines())
 
 
-def _ids_in(value: Any, kind: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield path and value of each id, in the order of the text."""
+def _ids_in(value: Any, kind: str = "") -> Iterator[tuple[Any, str | int, str, tuple[str, ...]]]:
+    """Yield the holder, the key, the id and the path of each id, in the order of the text."""
     waiting: list[tuple[Any, tuple[str, ...]]] = [(value, (kind,))]
     while waiting:
         value, path = waiting.pop()
@@ -387,7 +368,10 @@ def _ids_in(value: Any, kind: str) -> Iterator[tuple[tuple[str, ...], str]]:
             function = as_object(value.get("function"))
             sort = tuple(str(word) for word in (value.get("type"), value.get("name") or function.get("name")) if word)
             for name, each in value.items():
+                where = (*path, *sort, name)
                 if isinstance(each, str) and each and (name in _ID_NAMES or name.endswith("_id")):
-                    yield (*path, *sort, name), each
-            skipped = {*_CONTENT, "input"}
+                    yield value, name, each, where
+                elif is_list(each) and name.endswith("_ids"):
+                    yield from ((each, at, one, where) for at, one in enumerate(each) if isinstance(one, str))
+            skipped = {*_CONTENT, *(["input"] if "type" in value else [])}
             waiting += [(each, (*path, name)) for name, each in reversed(value.items()) if name not in skipped]

@@ -58,9 +58,8 @@ class Heard(NamedTuple):
 def from_json(value: dict[str, Any]) -> Heard:
     """Return a response from its JSON."""
     headers = [(name, content) for name, content in value["headers"]]
-    return Heard(
-        **{**value, "headers": headers, "reads": [(at, base64.b64decode(data)) for at, data in value["reads"]]}
-    )
+    reads = [(at, base64.b64decode(data)) for at, data in value["reads"]]
+    return Heard(value["status"], headers, value["head_s"], reads, value["ending"], value["ended_s"])
 
 
 def ask(

@@ -49,7 +49,7 @@ def system(text: str) -> dict[str, Any]:
 
 
 def of_responses(id_: str, day: str) -> dict[str, Any]:
-    items = [
+    items: list[dict[str, Any]] = [
         {"type": "reasoning", "id": f"rs_{id_}", "encrypted_content": id_, "summary": []},
         {"type": "function_call", "id": f"fc_{id_}", "call_id": f"c{id_}", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": f"c{id_}", "output": f"at {day}"},

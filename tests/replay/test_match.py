@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from wiretape.replay.redaction.redact import redact
 from wiretape.replay.redaction.user_rules import Redaction
 
 CHAT = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
+FILES = "/v1/files"
 
 
 def body(*said: str, **more: Any) -> bytes:
@@ -35,6 +38,14 @@ def asking(content: bytes, path: str = CHAT, method: str = "POST") -> Request:
     return Request(method.encode(), path.encode(), (), content)
 
 
+def asked(*contents: bytes, path: str = CHAT) -> Iterator[Request]:
+    return (asking(content, path) for content in contents)
+
+
+def streams(*contents: bytes) -> list[list[Record]]:
+    return [stream(content) for content in contents]
+
+
 def taken(deck: Deck, *requests: Request) -> list[int | None]:
     """Return the positions of the streams that answered."""
     answers = [deck.take(request) for request in requests]
@@ -50,15 +61,6 @@ def miss(deck: Deck, request: Request) -> Miss:
 A, B, C = (body(text) for text in "abc")
 
 
-# -- by key -----------------------------------------------------------------------------------------------------------
-
-
-def test_equal_requests_are_answered_in_order_and_others_in_any_order() -> None:
-    deck = Deck([stream(A), stream(B), stream(A)])
-    assert taken(deck, asking(B), asking(A), asking(A)) == [1, 0, 2]
-    assert deck.unused == []
-
-
 def said_by_tool(content: str, question: str = "go") -> bytes:
     call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     messages = [
@@ -67,39 +69,6 @@ def said_by_tool(content: str, question: str = "go") -> bytes:
         {"role": "tool", "tool_call_id": "a", "content": content},
     ]
     return json.dumps({"model": "m", "messages": messages}).encode()
-
-
-DAYS = [said_by_tool(f"free on 2026-11-{day}") for day in (18, 19, 20)]
-
-
-def test_volatile_values_tell_streams_with_one_key_apart() -> None:
-    recorded = [stream(each) for each in DAYS]
-    assert taken(Deck(recorded), *(asking(DAYS[place]) for place in (2, 0, 1))) == [2, 0, 1]
-    other = asking(said_by_tool("free on 2027-01-01"))
-    assert taken(Deck(recorded), asking(DAYS[1]), other, other) == [1, 0, 2]
-
-
-def test_with_repeat_the_exact_stream_answers_again_before_a_similar_one() -> None:
-    recorded = [stream(each) for each in DAYS[:2]]
-    again = Deck(recorded, repeat=True)
-    assert taken(again, *(asking(DAYS[place]) for place in (0, 0, 1, 0))) == [0, 0, 1, 0]
-    other = asking(said_by_tool("free on 2027-01-01"))
-    assert taken(Deck(recorded, repeat=True), asking(DAYS[0]), other, other) == [0, 1, 1]
-
-
-def test_a_similar_stream_that_answers_instead_is_reported() -> None:
-    deck = Deck([stream(each) for each in DAYS[:2]])
-    assert taken(deck, asking(DAYS[0])) == [0]
-    answer = deck.take(asking(DAYS[0]))
-    assert isinstance(answer, Taken)
-    assert (answer.place, answer.loosely) == (1, True)
-    assert answer.note() == 'matched loosely: messages[2].content: "free on 2026-11-19" -> "free on 2026-11-18"'
-    assert miss(deck, asking(DAYS[0])).used
-
-
-# -- ids of responses -------------------------------------------------------------------------------------------------
-
-RESPONSES = "/v1/responses"
 
 
 def answering(id_: str, content: bytes, path: str = RESPONSES) -> list[Record]:
@@ -121,6 +90,99 @@ def calling(id_: str) -> bytes:
     return said_by_tool("sun").replace(b'"a"', json.dumps(id_).encode())
 
 
+DAYS = [said_by_tool(f"free on 2026-11-{day}") for day in (18, 19, 20)]
+ANOTHER_DAY = said_by_tool("free on 2027-01-01")
+GOING_ON = going_on("resp_1")
+CALLS = [
+    answering("call_1", A, CHAT),
+    answering("c", calling("call_1"), CHAT),
+    answering("call_2", A, CHAT),
+    answering("d", calling("call_2"), CHAT),
+]
+ROUTES = [stream(A, f"/{route}{CHAT}") for route in ("alpha", "beta")]
+UPLOAD = [*stream(b"", FILES), Record(2, 1, "upload", {}, b"ab"), Record(3, 2, "upload", {}, b"cd")]
+HASHED: dict[str, Any] = {"bytes": 4, "sha256": hashlib.sha256(b"abcd").hexdigest()}
+
+#: The deck, the streams, the requests, and the positions of the streams that answer.
+TAKEN: dict[str, tuple[dict[str, Any], list[list[Record]], list[Request], list[int | None]]] = {
+    "equal requests in order, others in any": ({}, streams(A, B, A), [*asked(B, A, A)], [1, 0, 2]),
+    "each stream once": ({}, streams(A, B), [*asked(A, A)], [0, None]),
+    "again with repeat": ({"repeat": True}, streams(A, A, B), [*asked(A, A, A, C)], [0, 1, 1, None]),
+    "the same volatile values": ({}, streams(*DAYS), [*asked(DAYS[2], DAYS[0], DAYS[1])], [2, 0, 1]),
+    "other volatile values": ({}, streams(*DAYS), [*asked(DAYS[1], ANOTHER_DAY, ANOTHER_DAY)], [1, 0, 2]),
+    "the exact stream again before a similar one": (
+        {"repeat": True}, streams(*DAYS[:2]), [*asked(DAYS[0], DAYS[0], DAYS[1], DAYS[0])], [0, 0, 1, 0]
+    ),
+    "a stream that is left before a similar one again": (
+        {"repeat": True}, streams(*DAYS[:2]), [*asked(DAYS[0], ANOTHER_DAY, ANOTHER_DAY)], [0, 1, 1]
+    ),
+    "a call id of a recording": ({}, CALLS, [*asked(calling("call_2"), calling("call_1"))], [3, 1]),
+    "other call ids": ({}, CALLS, [*asked(calling("mine"), calling("another"))], [1, 3]),
+    "a call id again": ({"repeat": True}, CALLS, [*asked(calling("call_2"), calling("call_2"))], [3, 3]),
+    "of two files with equal ids, the one that answered": (
+        {"conversations": [0, 0, 1, 1]},
+        [answering(f"resp_{number}", content) for first in (A, B) for number, content in ((1, first), (2, GOING_ON))],
+        [*asked(B, GOING_ON, path=RESPONSES)],
+        [2, 3],
+    ),
+    "the same path prefix": (
+        {}, ROUTES, [asking(A, f"/{route}{CHAT}") for route in ("beta", "beta", "alpha")], [1, None, 0]
+    ),
+    "another path prefix": ({}, ROUTES, [*asked(A, A, path=f"/t/x{CHAT}")], [0, 1]),
+    "a used stream is a miss and no loose match": (
+        {}, streams(said_by_tool("pid 1"), said_by_tool("pid 2")),
+        [*asked(said_by_tool("pid 1"), said_by_tool("pid 1"), said_by_tool("pid 3"))], [0, None, 1],
+    ),
+    "a hashed body": ({}, [stream(b"", FILES, **HASHED)], [*asked(b"abc", b"abcd", path=FILES)], [None, 0]),
+    "a hashed body, strictly": (
+        {"how": "strict"}, [stream(b"", FILES, **HASHED)], [*asked(b"abc", b"abcd", path=FILES)], [None, 0]
+    ),
+    "an upload": ({}, [UPLOAD], [*asked(b"abc", b"abcd", path=FILES)], [None, 0]),
+    "a hashed upload": (
+        {}, [[*stream(b"", FILES), Record(2, 1, "upload", HASHED)]], [*asked(b"abc", b"abcd", path=FILES)], [None, 0]
+    ),
+    "a part of an upload": (
+        {}, [[*stream(b"", FILES), Record(2, 1, "upload", {**HASHED, "part": True})]],
+        [*asked(b"abc", b"abcd", path=FILES)], [None, None],
+    ),
+    "by position, methods and paths apart": (
+        {"how": "position"}, [stream(b"", "/v1/models", "GET"), stream(A)],
+        [asking(A), asking(b"", "/v1/models", "GET"), asking(B)], [1, 0, None],
+    ),
+    "by position, the most similar conversation": (
+        {"how": "position", "conversations": [0, 0, 1, 1]}, streams(A, body("a", "b"), body("x"), body("x", "y")),
+        [*asked(body("x"), body("x", "z"), A, body("a", "q"))], [2, 3, 0, 1],
+    ),
+    "by position, the last stream again": (
+        {"how": "position", "repeat": True}, streams(A, B), [*asked(A, B, C)], [0, 1, 1]
+    ),
+    "by position, each stream once": ({"how": "position"}, streams(A), [*asked(A, A)], [0, None]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_the_stream_that_answers(case: str) -> None:
+    how, recorded, requests, due = TAKEN[case]
+    deck = Deck(recorded, **how)
+    assert taken(deck, *requests) == due
+    assert deck.unused == [place for place in range(len(recorded)) if place not in due]
+
+
+# -- by key -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_similar_stream_that_answers_instead_is_reported() -> None:
+    deck = Deck([stream(each) for each in DAYS[:2]])
+    assert taken(deck, asking(DAYS[0])) == [0]
+    answer = deck.take(asking(DAYS[0]))
+    assert isinstance(answer, Taken)
+    assert (answer.place, answer.loosely) == (1, True)
+    assert answer.note() == 'matched loosely: messages[2].content: "free on 2026-11-19" -> "free on 2026-11-18"'
+    assert miss(deck, asking(DAYS[0])).used
+
+
+# -- ids of responses -------------------------------------------------------------------------------------------------
+
 #: The ways to name a response.
 TURNS = {"previous_response_id": going_on, "item_reference": referring}
 
@@ -134,42 +196,17 @@ def test_a_turn_continues_the_response_that_it_names(how: str) -> None:
         answering("resp_3", B),
         answering("resp_4", turn("resp_3")),
     ]
-    asked = [asking(turn(id_), RESPONSES) for id_ in ("resp_3", "resp_1")]
+    later, first = (asking(turn(id_), RESPONSES) for id_ in ("resp_3", "resp_1"))
     for repeat in (False, True):
-        assert taken(Deck(recorded, repeat=repeat), *asked) == [3, 1]
+        assert taken(Deck(recorded, repeat=repeat), later, first) == [3, 1]
     for id_ in ("resp_2", "resp_4"):
         said = miss(Deck(recorded), asking(turn(id_), RESPONSES))
         assert (said.used, bool(said.drift)) == (False, True)
         assert f'"resp_1" -> "{id_}"' in str(said.drift[0])
     once = Deck(recorded)
-    assert taken(once, asked[0]) == [3]
-    assert miss(once, asked[0]).used
+    assert taken(once, later) == [3]
+    assert miss(once, later).used
     assert taken(Deck(recorded), asking(turn("resp_of_last_year"), RESPONSES)) == [1]
-
-
-def test_a_known_call_id_selects_its_stream_and_other_ids_go_by_order() -> None:
-    recorded = [
-        answering("call_1", A, CHAT),
-        answering("c", calling("call_1"), CHAT),
-        answering("call_2", A, CHAT),
-        answering("d", calling("call_2"), CHAT),
-    ]
-    assert taken(Deck(recorded), *(asking(calling(id_)) for id_ in ("call_2", "call_1"))) == [3, 1]
-    assert taken(Deck(recorded), *(asking(calling(id_)) for id_ in ("mine", "another"))) == [1, 3]
-    assert taken(Deck(recorded, repeat=True), *(asking(calling("call_2")) for _ in "ab")) == [3, 3]
-
-
-def test_of_two_files_with_equal_ids_the_one_that_answered_goes_on() -> None:
-    recorded = [answering("resp_1", A), answering("resp_2", going_on("resp_1"))]
-    other = [answering("resp_1", B), answering("resp_2", going_on("resp_1"))]
-    deck = Deck([*recorded, *other], conversations=[0, 0, 1, 1])
-    assert taken(deck, asking(B, RESPONSES), asking(going_on("resp_1"), RESPONSES)) == [2, 3]
-
-
-def test_the_stream_with_the_same_path_prefix_answers() -> None:
-    recorded = [stream(A, f"/{route}{CHAT}") for route in ("alpha", "beta")]
-    assert taken(Deck(recorded), *(asking(A, f"/{route}{CHAT}") for route in ("beta", "beta", "alpha"))) == [1, None, 0]
-    assert taken(Deck(recorded), *(asking(A, f"/t/x{CHAT}") for _ in "ab")) == [0, 1]
 
 
 # -- loosely ----------------------------------------------------------------------------------------------------------
@@ -198,29 +235,6 @@ def test_loose_reading(case: str) -> None:
             assert not (isinstance(answer, Taken) and answer.loosely)
 
 
-def test_a_used_stream_is_a_miss_and_not_a_loose_match() -> None:
-    deck = Deck([stream(said_by_tool("pid 1")), stream(said_by_tool("pid 2"))])
-    assert taken(deck, asking(said_by_tool("pid 1"))) == [0]
-    again = miss(deck, asking(said_by_tool("pid 1")))
-    assert again.used
-    assert taken(deck, asking(said_by_tool("pid 3"))) == [1]
-
-
-def test_a_match_by_key_has_no_note() -> None:
-    [answer] = [Deck([stream(A)]).take(asking(A))]
-    assert isinstance(answer, Taken)
-    assert answer.note() == ""
-
-
-def test_each_stream_answers_once_unless_it_may_repeat() -> None:
-    deck = Deck([stream(A), stream(B)])
-    assert taken(deck, asking(A), asking(A)) == [0, None]
-    assert deck.unused == [1]
-    again = Deck([stream(A), stream(A), stream(B)], repeat=True)
-    assert taken(again, asking(A), asking(A), asking(A), asking(C)) == [0, 1, 1, None]
-    assert again.unused == [2]
-
-
 def test_a_broken_response_is_given_again_in_its_order() -> None:
     deck = Deck([stream(A), stream(A)])
     first = deck.take(asking(A))
@@ -228,26 +242,6 @@ def test_a_broken_response_is_given_again_in_its_order() -> None:
     deck.broke(asking(A), first)
     assert deck.unused == [0, 1]
     assert taken(deck, asking(A), asking(A)) == [0, 1]
-
-
-def test_a_recording_with_hashed_bodies_is_matched_by_hash() -> None:
-    deck = Deck([stream(b"", bytes=len(A), sha256=hashlib.sha256(A).hexdigest())])
-    assert taken(deck, asking(B), asking(A)) == [None, 0]
-
-
-def test_an_upload_is_matched_by_its_bytes() -> None:
-    records = [*stream(b"", "/v1/files"), Record(2, 1, "upload", {}, b"ab"), Record(3, 2, "upload", {}, b"cd")]
-    assert taken(Deck([records]), asking(b"abc", "/v1/files"), asking(b"abcd", "/v1/files")) == [None, 0]
-
-
-def test_a_hashed_upload_is_matched_only_if_complete() -> None:
-    said = {"bytes": 4, "sha256": hashlib.sha256(b"abcd").hexdigest()}
-    whole, part = (
-        [*stream(b"", "/v1/files"), Record(2, 1, "upload", {**said, **more})] for more in ({}, {"part": True})
-    )
-    asked = asking(b"abc", "/v1/files"), asking(b"abcd", "/v1/files")
-    assert taken(Deck([whole]), *asked) == [None, 0]
-    assert taken(Deck([part]), *asked) == [None, None]
 
 
 def test_secrets_do_not_count() -> None:
@@ -287,24 +281,6 @@ def test_by_position_the_next_stream_answers_with_a_note() -> None:
     assert (second.place, second.drift) == (1, ())
 
 
-def test_by_position_methods_and_paths_are_separate() -> None:
-    deck = Deck([stream(b"", "/v1/models", "GET"), stream(A)], "position")
-    assert taken(deck, asking(A), asking(b"", "/v1/models", "GET"), asking(B)) == [1, 0, None]
-
-
-def test_by_position_the_most_similar_conversation_goes_on() -> None:
-    turns = [body("a"), body("a", "b"), body("x"), body("x", "y")]
-    deck = Deck([stream(turn) for turn in turns], "position", conversations=[0, 0, 1, 1])
-    asked = [body("x"), body("x", "z"), body("a"), body("a", "q")]
-    assert taken(deck, *(asking(content) for content in asked)) == [2, 3, 0, 1]
-
-
-def test_by_position_the_last_stream_repeats() -> None:
-    deck = Deck([stream(A), stream(B)], "position", repeat=True)
-    assert taken(deck, asking(A), asking(B), asking(C)) == [0, 1, 1]
-    assert taken(Deck([stream(A)], "position"), asking(A), asking(A)) == [0, None]
-
-
 # -- strictly ---------------------------------------------------------------------------------------------------------
 
 
@@ -319,11 +295,6 @@ def test_strict_compares_every_member() -> None:
     assert taken(Deck([stream(body("a", user="u1"))]), asking(body("a", user="u2"))) == [0]
     deck = Deck([stream(body("a", user="u1"))], "strict")
     assert [str(drift) for drift in miss(deck, asking(body("a", user="u2"))).drift] == ['user: "u1" -> "u2"']
-
-
-def test_strict_compares_hashes() -> None:
-    deck = Deck([stream(b"", sha256=hashlib.sha256(A).hexdigest())], "strict")
-    assert taken(deck, asking(B), asking(A)) == [None, 0]
 
 
 # -- misses -----------------------------------------------------------------------------------------------------------

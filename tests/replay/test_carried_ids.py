@@ -38,87 +38,66 @@ def learnt(then: list[Record], now: list[Record]) -> CarriedIds:
     return carried
 
 
-@pytest.mark.parametrize(
-    ("then", "now", "asked", "sent"),
-    [
-        pytest.param(
-            answer(created("resp_1")),
-            answer(created("resp_x")),
-            {"previous_response_id": "resp_1", "input": "resp_1"},
-            {"previous_response_id": "resp_x", "input": "resp_1"},
-            id="the previous response",
-        ),
-        pytest.param(
-            answer(item("fc_1", "call_1", "f"), item("fc_2", "call_2", "g")),
-            answer(item("fc_b", "call_b", "g"), item("fc_a", "call_a", "f")),
-            {
-                "input": [
-                    {"type": "function_call_output", "call_id": "call_2"},
-                    {"type": "item_reference", "id": "fc_1"},
-                ]
-            },
-            {
-                "input": [
-                    {"type": "function_call_output", "call_id": "call_b"},
-                    {"type": "item_reference", "id": "fc_a"},
-                ]
-            },
-            id="calls in another order, by name",
-        ),
-        pytest.param(
-            answer(call("call_1"), call("call_2", index=1)),
-            answer({"choices": []}, call("call_a"), call("call_b", index=1)),
-            {"messages": [{"role": "tool", "tool_call_id": "call_2", "content": "call_1"}]},
-            {"messages": [{"role": "tool", "tool_call_id": "call_b", "content": "call_1"}]},
-            id="two calls of one name, by number",
-        ),
-        pytest.param(
-            answer({"object": "file", "id": "file-abc"}, framed=False),
-            answer({"object": "file", "id": "file-xyz"}, framed=False),
-            {"attachments": [{"file_id": "file-abc"}], "tools": [{"file_ids": ["file-abc"]}]},
-            {"attachments": [{"file_id": "file-xyz"}], "tools": [{"file_ids": ["file-xyz"]}]},
-            id="a file",
-        ),
-        pytest.param(
-            answer({"data": [{"id": "a"}, {"id": "b"}]}, framed=False),
-            answer({"data": [{"id": "b"}, {"id": "a"}]}, framed=False),
-            {"file_id": "a"},
-            {"file_id": "a"},
-            id="an id that is the same today",
-        ),
-        pytest.param(
-            answer(created("resp_1")),
-            answer(created("resp_x")),
-            {"messages": [{"tool_calls": [{"id": "call_7", "function": {"name": "f"}}]}, {"tool_call_id": "call_7"}]},
-            {"messages": [{"tool_calls": [{"id": "call_7", "function": {"name": "f"}}]}, {"tool_call_id": "call_7"}]},
-            id="a call inside the request",
-        ),
-        pytest.param(
-            answer(created("resp_1")),
-            answer(created("resp_x")),
-            {"input": [{"type": "function_call", "arguments": {"id": "resp_1"}, "metadata": {"id": "resp_1"}}]},
-            {"input": [{"type": "function_call", "arguments": {"id": "resp_1"}, "metadata": {"id": "resp_1"}}]},
-            id="content stays",
-        ),
-    ],
-)
-def test_an_id_is_replaced_by_place(
-    then: list[Record], now: list[Record], asked: dict[str, Any], sent: dict[str, Any]
-) -> None:
+def outputs(first: str, second: str) -> dict[str, Any]:
+    items = [{"type": "function_call_output", "call_id": first}, {"type": "item_reference", "id": second}]
+    return {"input": items}
+
+
+def result(call_id: str) -> dict[str, Any]:
+    return {"messages": [{"role": "tool", "tool_call_id": call_id, "content": "call_1"}]}
+
+
+def attached(file_id: str) -> dict[str, Any]:
+    return {"attachments": [{"file_id": file_id}], "tools": [{"file_ids": [file_id]}]}
+
+
+def json_answer(**said: Any) -> list[Record]:
+    return answer(said, framed=False)
+
+
+RESP_1, RESP_X = answer(created("resp_1")), answer(created("resp_x"))
+INSIDE = {"messages": [{"tool_calls": [{"id": "call_7", "function": {"name": "f"}}]}, {"tool_call_id": "call_7"}]}
+CONTENT = {"input": [{"type": "function_call", "arguments": {"id": "resp_1"}, "metadata": {"id": "resp_1"}}]}
+
+#: The recorded and the live response, the recorded request, and the one to send.
+REPLACED: dict[str, tuple[list[Record], list[Record], dict[str, Any], dict[str, Any]]] = {
+    "the previous response": (
+        RESP_1, RESP_X,
+        {"previous_response_id": "resp_1", "input": "resp_1"}, {"previous_response_id": "resp_x", "input": "resp_1"},
+    ),
+    "calls in another order, by name": (
+        answer(item("fc_1", "call_1", "f"), item("fc_2", "call_2", "g")),
+        answer(item("fc_b", "call_b", "g"), item("fc_a", "call_a", "f")),
+        outputs("call_2", "fc_1"), outputs("call_b", "fc_a"),
+    ),
+    "two calls of one name, by number": (
+        answer(call("call_1"), call("call_2", index=1)),
+        answer({"choices": []}, call("call_a"), call("call_b", index=1)),
+        result("call_2"), result("call_b"),
+    ),
+    "a file": (
+        json_answer(object="file", id="file-abc"), json_answer(object="file", id="file-xyz"),
+        attached("file-abc"), attached("file-xyz"),
+    ),
+    "an id that is the same today": (
+        json_answer(data=[{"id": "a"}, {"id": "b"}]), json_answer(data=[{"id": "b"}, {"id": "a"}]),
+        {"file_id": "a"}, {"file_id": "a"},
+    ),
+    "a call inside the request": (RESP_1, RESP_X, INSIDE, INSIDE),
+    "content stays": (RESP_1, RESP_X, CONTENT, CONTENT),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REPLACED)
+def test_an_id_is_replaced_by_place(case: str) -> None:
+    then, now, asked, sent = REPLACED[case]
     assert parse(learnt(then, now).body(dumps(asked))) == sent
 
 
-def test_bytes_stay_where_no_id_changes() -> None:
-    carried = learnt(answer(created("resp_1")), answer(created("resp_x")))
-    assert [carried.body(body) for body in (b'{ "id" : "u" }', b"not json", b"")] == [
-        b'{ "id" : "u" }',
-        b"not json",
-        b"",
-    ]
-
-
-def test_ids_in_the_path_are_replaced() -> None:
-    carried = learnt(answer(created("resp_1")), answer(created("resp_x")))
+def test_other_bytes_stay_and_ids_in_the_path_are_replaced() -> None:
+    carried = learnt(RESP_1, RESP_X)
+    for body in (b'{ "id" : "u" }', b"not json", b""):
+        assert carried.body(body) == body
     assert carried.path("/v1/responses/resp_1/input_items?after=resp_1&x=1") == (
         "/v1/responses/resp_x/input_items?after=resp_x&x=1"
     )
@@ -127,23 +106,15 @@ def test_ids_in_the_path_are_replaced() -> None:
 @pytest.mark.parametrize(
     ("now", "asked", "said"),
     [
-        (
-            answer({"error": {}}, framed=False),
-            {"previous_response_id": "resp_1"},
-            "resp_1, and the live response",
-        ),
-        (answer(created("resp_x")), {"previous_response_id": "resp_9"}, "resp_9, which no response"),
-        (answer(created("resp_x")), {"input": [{"type": "item_reference", "id": "fc_3"}]}, "names fc_3, which no"),
-        (
-            answer(created("resp_x")),
-            {"input": [{"type": "function_call_output", "call_id": "call_1"}]},
-            "names call_1, which no",
-        ),
+        (json_answer(error={}), {"previous_response_id": "resp_1"}, "resp_1, and the live response"),
+        (RESP_X, {"previous_response_id": "resp_9"}, "resp_9, which no response"),
+        (RESP_X, outputs("call_1", "fc_3"), "names call_1, which no"),
+        (RESP_X, {"input": [{"type": "item_reference", "id": "fc_3"}]}, "names fc_3, which no"),
     ],
 )
 def test_a_lost_id_is_an_error(now: list[Record], asked: dict[str, Any], said: str) -> None:
     with pytest.raises(LostIdError, match=said):
-        learnt(answer(created("resp_1")), now).body(dumps(asked))
+        learnt(RESP_1, now).body(dumps(asked))
 
 
 def test_an_unknown_provider_id_stays() -> None:

@@ -2,29 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 from ..core.json_text import dumps, is_list, is_object
 from ..core.model import (
-    AttemptStarted,
-    Ended,
     Event,
     Finish,
-    ForeignFrame,
-    HandedOver,
     ReasoningDelta,
     RefusalDelta,
-    Repaired,
-    ResponseStarted,
     Terminator,
     TextDelta,
-    ToolArgumentsComplete,
     ToolArgumentsDelta,
-    ToolCallDamaged,
     ToolCallStarted,
     ToolNameDelta,
-    ToolProgress,
-    ToolResultSeen,
     UpstreamError,
     Usage,
 )
@@ -168,57 +158,42 @@ def call_members(*, custom: bool, **said: str) -> dict[str, Any]:
     return {"custom" if custom else "function": said}
 
 
+_Said = TextDelta | ReasoningDelta | RefusalDelta | ToolCallStarted | ToolNameDelta | ToolArgumentsDelta | Finish
+
+
 def payloads(events: Iterable[Event], envelope: Envelope) -> Iterator[bytes]:
     """Yield a payload for each event that has a form in this dialect: a whole stream made from events."""
     roles: set[int] = set()
     custom: dict[tuple[int, int], bool] = {}
-
-    def written(choice: int, delta: dict[str, Any], finish: str | None = None) -> bytes:
-        role = {} if choice in roles else {"role": "assistant"}
-        roles.add(choice)
-        return dumps(chunk(envelope, choice, role | delta, finish))
-
-    def called(event: ToolNameDelta | ToolArgumentsDelta, **said: str) -> bytes:
-        members = call_members(custom=custom.get((event.choice, event.call), False), **said)
-        return written(event.choice, {"tool_calls": [{"index": event.call, **members}]})
-
     for event in events:
-        match event:
-            case TextDelta():
-                yield written(event.choice, {"content": event.text})
-            case ReasoningDelta():
-                yield written(event.choice, {"reasoning_content": event.text})
-            case RefusalDelta():
-                yield written(event.choice, {"refusal": event.text})
-            case ToolCallStarted():
-                custom[event.choice, event.call] = event.custom
-                entry = {"index": event.call, "id": event.id, "type": "custom" if event.custom else "function"}
-                entry |= call_members(custom=event.custom, name=event.name, arguments="")
-                yield written(event.choice, {"tool_calls": [entry]})
-            case ToolNameDelta():
-                yield called(event, name=event.name)
-            case ToolArgumentsDelta():
-                yield called(event, arguments=event.text)
-            case Finish():
-                yield written(event.choice, {}, event.reason)
-            case Usage():
-                yield dumps({**envelope.members(), "choices": [], "usage": event.counts})
-            case Terminator():
-                yield b"[DONE]"
-            case UpstreamError():
-                yield dumps({"error": {"message": event.message, "type": "upstream_error", "code": event.code}})
-            case (
-                AttemptStarted()
-                | ResponseStarted()
-                | ToolArgumentsComplete()
-                | HandedOver()
-                | ToolCallDamaged()
-                | ToolResultSeen()
-                | ToolProgress()
-                | ForeignFrame()
-                | Repaired()
-                | Ended()
-            ):
-                pass
-            case _:
-                assert_never(event)
+        if isinstance(event, _Said):
+            role = {} if event.choice in roles else {"role": "assistant"}
+            roles.add(event.choice)
+            reason = event.reason if isinstance(event, Finish) else None
+            yield dumps(chunk(envelope, event.choice, role | _delta(event, custom), reason))
+        elif isinstance(event, Usage):
+            yield dumps({**envelope.members(), "choices": [], "usage": event.counts})
+        elif isinstance(event, Terminator):
+            yield b"[DONE]"
+        elif isinstance(event, UpstreamError):
+            yield dumps({"error": {"message": event.message, "type": "upstream_error", "code": event.code}})
+
+
+def _delta(event: _Said, custom: dict[tuple[int, int], bool]) -> dict[str, Any]:
+    """Return the delta of an event; `custom` knows which of the calls so far are of custom tools."""
+    if isinstance(event, Finish):
+        return {}
+    if isinstance(event, TextDelta | ReasoningDelta | RefusalDelta):
+        return {next(key for key, kind in _TEXTS if type(event) is kind): event.text}
+    entry: dict[str, Any] = {"index": event.call}
+    said: dict[str, str] = {}
+    if isinstance(event, ToolCallStarted):
+        custom[event.choice, event.call] = event.custom
+        entry |= {"id": event.id, "type": "custom" if event.custom else "function"}
+        said = {"name": event.name, "arguments": ""}
+    elif isinstance(event, ToolNameDelta):
+        said["name"] = event.name
+    else:
+        said["arguments"] = event.text
+    members = call_members(custom=custom.get((event.choice, event.call), False), **said)
+    return {"tool_calls": [entry | members]}

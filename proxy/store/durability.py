@@ -76,7 +76,7 @@ class Committer:
         on_gone: Callable[[str], None],
         round_s: float = ROUND_S,
     ) -> None:
-        #: Tapes written since the last round; whoever adds one sets its `dirty` first. Appending needs no lock.
+        #: Tapes written since the last round, each with `dirty` set before it is added. Appending needs no lock.
         self.written: deque[TapeFile] = deque()
         #: The disk's journal is being written, so creating a file may block.
         self.syncing = False

@@ -34,7 +34,7 @@ class _Tape(OpenTape):
 
     @property
     def rows(self) -> CatalogueRow:
-        """What a catalogue has of it."""
+        """Its rows in a catalogue."""
         return self.ended or CatalogueRow(self.row, ())
 
 

@@ -181,7 +181,7 @@ def listed(said: Said) -> list[str]:
 
 
 @pytest.mark.parametrize("catalogue", ["whole", "gone", "damaged"])
-def test_ls_lists_streams_whatever_the_state_of_the_catalogue(catalogue: str, run: Run, data: Path) -> None:
+def test_ls_lists_streams_with_any_catalogue(catalogue: str, run: Run, data: Path) -> None:
     if catalogue == "gone":
         (data / "catalogue.db").unlink()
     elif catalogue == "damaged":

@@ -2,9 +2,7 @@
 
 import json
 import os
-import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -108,23 +106,6 @@ def test_live_stream_is_listed_and_followed_and_ends_at_shutdown(tmp_path: Path)
     assert row["id"] in err
     assert "Traceback" not in err
     assert json.loads(run("show", row["id"], "--json", "--data", data).stdout)["ending"] == "shutdown"
-
-
-def has_ipv6() -> bool:
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        return False
-    return True
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not has_ipv6(), reason="a machine without IPv6")
-def test_ipv6_address_may_have_brackets(tmp_path: Path) -> None:
-    with served("http://127.0.0.1:9/v1", tmp_path / "data", "--host", "[::1]") as (_, base, _lines):
-        assert re.fullmatch(r"http://\[::1\]:\d+/v1", base)
-        with urllib.request.urlopen(f"{base.removesuffix('/v1')}/wiretape/healthz", timeout=10) as answer:  # noqa: S310
-            assert json.load(answer) == {"alive": True}
 
 
 @pytest.mark.slow

@@ -158,23 +158,6 @@ async def test_a_sync_that_raises_breaks_its_round_and_wakes_appends(tmp_path: P
             await store.append("a", stream_of("a")[1])
 
 
-@pytest.mark.case("P09")
-async def test_a_removed_data_folder_is_noticed(tmp_path: Path) -> None:
-    said: list[str] = []
-    root = tmp_path / "data"
-    async with open_files(root, warn=said.append, round_s=0.05) as store:
-        await store.create("a")
-        await store.append("a", stream_of("a")[0])
-        root.rename(tmp_path / "rotated")
-        await until(lambda: store.health.gone)
-        with pytest.raises(TapeBrokenError, match="gone"):
-            await store.append("a", stream_of("a")[1])
-        with pytest.raises(TapeBrokenError, match="gone"):
-            await store.create("b")
-        with pytest.raises(TapeBrokenError, match="gone"):
-            await gathered(store.follow("a"))
-
-
 class Power:
     """A disk that remembers what it was asked to make durable: what a power loss would leave."""
 

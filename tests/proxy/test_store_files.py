@@ -3,7 +3,6 @@
 import fcntl
 import os
 import random
-import resource
 import stat
 import subprocess
 import sys
@@ -106,15 +105,6 @@ def test_the_kill_check_finds_what_a_buffered_writer_loses(tmp_path: Path) -> No
     assert lost
 
 
-async def test_a_second_store_in_one_process_is_refused_too(tmp_path: Path) -> None:
-    async with opened_files(tmp_path):
-        with pytest.raises(FolderRefusedError, match=f"pid {os.getpid()}"):
-            async with opened_files(tmp_path):
-                pass
-    async with opened_files(tmp_path):
-        pass
-
-
 def test_the_lock_counts_and_not_the_pid_in_it(tmp_path: Path) -> None:
     Folder(tmp_path).close()
     assert (tmp_path / "lock").read_bytes() == b"", "another process may get our pid"
@@ -122,6 +112,7 @@ def test_the_lock_counts_and_not_the_pid_in_it(tmp_path: Path) -> None:
     assert holder(tmp_path) is None
     folder = Folder(tmp_path)
     assert holder(tmp_path) == os.getpid()
+    assert refused(tmp_path) == f"data folder {tmp_path} is in use by another process (pid {os.getpid()})"
     (tmp_path / "lock").write_text("")
     assert holder(tmp_path) == 0, "held, by an unknown process"
     folder.close()
@@ -242,38 +233,6 @@ def test_a_short_write_leaves_the_tape_intact_or_closes_it(tmp_path: Path, monke
     tape.close()
 
 
-async def is_out_of_descriptors(store: FileStore, stream: str, spare: list[int]) -> bool:
-    """Take every descriptor, then begin a stream; a commit round in its thread may give one back in between."""
-    while True:
-        try:
-            spare.append(os.dup(0))
-        except OSError:
-            break
-    try:
-        await store.create(stream)
-    except StoreError as error:
-        return "could not be begun" in str(error)
-    return False
-
-
-async def test_without_descriptors_new_streams_are_refused_and_others_continue(tmp_path: Path) -> None:
-    async with open_files(tmp_path, warn=lambda _: None) as store:
-        await store.create("a")
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        used = os.dup(0)
-        os.close(used)
-        spare: list[int] = []
-        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2, hard))
-        try:
-            assert any([await is_out_of_descriptors(store, f"b{turn}", spare) for turn in range(10)])
-            await store.append("a", stream_of("a")[0])
-        finally:
-            for fd in spare:
-                os.close(fd)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        await store.create("b")
-
-
 async def test_many_streams_begin_and_end_at_once(tmp_path: Path) -> None:
     """Slow readers and commit rounds find each tape, before and after it moved."""
 
@@ -292,23 +251,6 @@ async def test_many_streams_begin_and_end_at_once(tmp_path: Path) -> None:
         for number in range(60):
             nursery.start_soon(one, store, f"s{number}")
     assert list((tmp_path / "live").iterdir()) == []
-
-
-async def test_health_reports_a_full_disk_until_there_is_room(tmp_path: Path) -> None:
-    async with open_files(tmp_path, warn=lambda _: None) as store:
-        await store.create("a")
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-        try:
-            with pytest.raises(StoreFullError):
-                await store.append("a", stream_of("a")[0])
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        failures = [store.health.failure]
-        await store.append("a", stream_of("a")[0])  # the same batch again
-        failures.append(store.health.failure)
-        assert [not failure for failure in failures] == [False, True]
-        assert await gathered(store.read("a")) == stream_of("a")[0]
 
 
 async def test_a_tape_that_cannot_be_moved_is_reported_and_moves_at_the_next_start(tmp_path: Path) -> None:

@@ -132,13 +132,6 @@ def test_attempts_list_upstream_status_and_failure() -> None:
     assert said["timing"]["first_frame_us"] == 6
 
 
-def test_a_plain_answer_has_no_repairs() -> None:
-    choice = {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
-    answer = dumps({"id": "c", "object": "chat.completion", "created": 7, "model": "m", "choices": [choice]})
-    said = summary_of("s1", tape([answer], body=True, request={"model": "m"}, cause="closed"))
-    assert (said["ending"], said["message"]["answers"][0]["text_chars"], said["repairs"]) == ("completed", 2, {})
-
-
 @pytest.mark.parametrize("ending", ["completed", "reset"])
 def test_an_exchange_of_another_dialect_has_no_message_and_no_tools(ending: str) -> None:
     recorder = Recorder()

@@ -45,11 +45,9 @@ def examine(loaded: "Loaded") -> list[Check]:
     """Check everything. The configuration itself has been loaded without error."""
     config = loaded.config
     given = sorted({origin for origin in loaded.origins.values() if origin != "default"})
-    checks = [Check("configuration", "ok", f"from {', '.join(given)}" if given else "defaults only"), _address(config)]
-    if config.durability != "none":
-        checks += _folder(config.data)
-    checks.append(_descriptors(config))
-    if not any(route.targets for route in config.routes.values()):
+    checks = [Check("configuration", "ok", f"from {', '.join(given)}" if given else "defaults only")]
+    checks += _machine(config)
+    if not config.routes:
         return [*checks, Check("upstream", "wrong", "not configured: pass --upstream URL")]
     return checks + trio.run(upstreams, config)
 
@@ -64,25 +62,34 @@ def lines(checks: list[Check]) -> Iterator[str]:
 # -- this machine -----------------------------------------------------------------------------------------------------
 
 
-def _address(config: Config) -> Check:
+def _machine(config: Config) -> Iterator[Check]:
     where = f"{config.host} port {config.port}"
     if holder(config.data) is not None:
-        return Check("address", "ok", f"{where}, not tried because a server is running")
-    try:
-        for sock in listening(config.host, config.port):
-            sock.close()
-    except BindError as error:
-        return Check("address", "wrong", str(error))
-    return Check("address", "ok", f"{where} is free")
+        yield Check("address", "ok", f"{where}, not tried because a server is running")
+    else:
+        try:
+            for sock in listening(config.host, config.port):
+                sock.close()
+            yield Check("address", "ok", f"{where} is free")
+        except BindError as error:
+            yield Check("address", "wrong", str(error))
+    if config.durability != "none":
+        yield from _folder(config.data)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = config.streams_max * DESCRIPTORS_A_STREAM
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        yield Check("descriptors", "ok", "unlimited" if soft == resource.RLIM_INFINITY else str(soft))
+    else:
+        enough = f"{soft}: enough for {soft // DESCRIPTORS_A_STREAM} streams at once"
+        yield Check("descriptors", "note", f"{enough}, but streams_max is {config.streams_max} (ulimit -n {needed})")
 
 
 def _folder(root: Path) -> Iterator[Check]:
     if not root.exists():
         above = next(parent for parent in root.absolute().parents if parent.exists())
-        if os.access(above, os.W_OK | os.X_OK):
-            yield Check("data folder", "ok", f"{root} does not exist yet and will be created")
-        else:
-            yield Check("data folder", "wrong", f"{root} cannot be created: {above} is not writable")
+        writable = os.access(above, os.W_OK | os.X_OK)
+        said = "does not exist yet and will be created" if writable else f"cannot be created: {above} is not writable"
+        yield Check("data folder", "ok" if writable else "wrong", f"{root} {said}")
         return
     try:
         with tempfile.TemporaryFile(dir=root):
@@ -104,15 +111,6 @@ def _folder(root: Path) -> Iterator[Check]:
         yield Check("disk", state, f"{free / 2**30:.1f} GiB free")
 
 
-def _descriptors(config: Config) -> Check:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = config.streams_max * DESCRIPTORS_A_STREAM
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return Check("descriptors", "ok", "unlimited" if soft == resource.RLIM_INFINITY else str(soft))
-    enough = f"{soft}: enough for {soft // DESCRIPTORS_A_STREAM} streams at once"
-    return Check("descriptors", "note", f"{enough}, but streams_max is {config.streams_max} (ulimit -n {needed})")
-
-
 # -- upstreams --------------------------------------------------------------------------------------------------------
 
 
@@ -129,7 +127,12 @@ async def upstreams(config: Config) -> list[Check]:
         try:
             found[number] = await _upstream(transport, *targets[number])
         except (WiretapeError, trio.TooSlowError) as error:
-            said = masked(_unreachable(error).encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")
+            said = str(error)
+            if isinstance(error, trio.TooSlowError):
+                said = f"did not answer within {DOCTOR_TIMEOUT_S:g} s"
+            elif isinstance(error, RefusedError) and error.cause == "tls":
+                said += " (for a private certificate authority set ca_file)"
+            said = masked(said.encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")
             found[number] = [Check(_name(*targets[number]), "wrong", said)]
 
     async with trio.open_nursery() as nursery:
@@ -162,14 +165,6 @@ async def _upstream(transport: UpstreamTransport, route: Route, target: Target) 
         said = f"is a hermes-agent: set `hermes = true` {where} of wiretape.toml to use its tool events"
         checks.append(Check(_name(route, target), "note", said))
     return checks
-
-
-def _unreachable(error: BaseException) -> str:
-    if isinstance(error, trio.TooSlowError):
-        return f"did not answer within {DOCTOR_TIMEOUT_S:g} s"
-    if isinstance(error, RefusedError) and error.cause == "tls":
-        return f"{error} (for a private certificate authority set ca_file)"
-    return str(error)
 
 
 async def _is_hermes(transport: UpstreamTransport, target: Target) -> bool:

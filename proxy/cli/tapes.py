@@ -24,16 +24,7 @@ from ..store.store import Filter
 from ..store.tape_file import TapeReader, opened_for_reading
 from .common import NotFoundError
 
-__all__ = [
-    "NO_END",
-    "AmbiguousIdError",
-    "TapeFollower",
-    "find",
-    "holder",
-    "read_tape",
-    "streams",
-    "without_end",
-]
+__all__ = ["NO_END", "AmbiguousIdError", "TapeFollower", "find", "holder", "read_tape", "streams", "without_end"]
 
 #: The ending shown for a tape in a day's folder that has no `end`: it was cut or damaged.
 NO_END: Final = "no end"

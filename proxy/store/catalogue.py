@@ -69,9 +69,8 @@ class Rows:
 
     def page(self, which: Filter, limit: int) -> list[StreamRow]:
         """Return one page, the latest first."""
-        words = {"caller": which.caller, "model": which.model, "route": which.route, "ending": which.ending}
-        terms = [f"{name} = ?" for name, word in words.items() if word is not None]
-        values: list[Any] = [word for word in words.values() if word is not None]
+        terms = [f"{name} = ?" for name in which.words]
+        values: list[Any] = [*which.words.values()]
         if which.before is not None:
             terms.append("(created, stream) < (?, ?)")
             values += which.before.place

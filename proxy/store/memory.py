@@ -3,7 +3,6 @@
 It uses no thread and no file, so a clock that jumps as soon as all tasks wait never jumps past our own work.
 """
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -42,7 +41,7 @@ class _Batches:
     def __init__(self, tape: _Tape, from_n: int, *, waits: bool) -> None:
         self.damage: Sequence[Damage] = ()
         self._tape = tape
-        self._at = bisect_left(tape.records, from_n, key=lambda record: record.n)
+        self._at = 0
         self._from_n = from_n
         self._waits = waits
 
@@ -53,10 +52,10 @@ class _Batches:
         tape = self._tape
         await trio.lowlevel.checkpoint()
         while True:
-            records = tape.records[self._at :]
-            self._at += len(records)
-            if records and records[-1].n >= self._from_n:
-                return [record for record in records if record.n >= self._from_n]
+            records = [record for record in tape.records[self._at :] if record.n >= self._from_n]
+            self._at = len(tape.records)
+            if records:
+                return records
             if tape.hidden or not self._waits:
                 raise StopAsyncIteration
             await tape.wait()

@@ -95,11 +95,15 @@ class Filter:
     ending: str | None = None
     before: StreamRow | None = None
 
+    @property
+    def words(self) -> dict[str, str]:
+        """The members that must be equal."""
+        members = {"caller": self.caller, "model": self.model, "route": self.route, "ending": self.ending}
+        return {name: word for name, word in members.items() if word is not None}
+
     def admits(self, row: StreamRow) -> bool:
         """Return whether the filter lets the row pass."""
-        wanted = (self.caller, self.model, self.route, self.ending)
-        actual = (row.caller, row.model, row.route, row.ending)
-        if any(word is not None and word != other for word, other in zip(wanted, actual, strict=True)):
+        if any(getattr(row, name) != word for name, word in self.words.items()):
             return False
         return self.before is None or row.place < self.before.place
 

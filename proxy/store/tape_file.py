@@ -20,15 +20,7 @@ from wiretape.events.tape.tape import Damage, Reader
 from .catalogue_row import StreamRow, opened_row
 from .store import StoreError, StoreFullError, StreamMissingError, TapeBrokenError
 
-__all__ = [
-    "CHUNK_BYTES",
-    "OpenTape",
-    "TapeBatches",
-    "TapeFile",
-    "TapeReader",
-    "opened_for_reading",
-    "records_of",
-]
+__all__ = ["CHUNK_BYTES", "OpenTape", "TapeBatches", "TapeFile", "TapeReader", "opened_for_reading", "records_of"]
 
 #: What one read of a tape takes: 1 MB decodes in about 15 ms.
 CHUNK_BYTES: Final = 1024 * 1024

@@ -27,8 +27,7 @@ from wiretape.events.emit import Emitter
 from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.record import Record
 
-from ..config.layers import DEFAULT
-from ..config.load import Row
+from ..config.load import DEFAULT, Row
 from ..store.catalogue_row import StreamRow
 from ..store.folder import LIVE
 

@@ -1,13 +1,15 @@
-"""Combine the layers into one `Config`, with a row for each setting that shows its value and origin.
+"""Load the configuration: flags over environment over wiretape.toml, with a row for each setting and its origin.
 
 Settings of an upstream (its key, its fallbacks) apply to that upstream only: naming another one in a higher layer drops
 the key of the first.
 """
 
+import difflib
 import re
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -18,13 +20,29 @@ from wiretape.events.core.errors import LocalError
 
 from ..limits import KEY_CHARS_MIN
 from .kinds import PREFIX, Setting
-from .layers import DEFAULT, OWN_KEY, Given, Layers, printable
 from .model import ROUTE, SERVER, TARGET, Config, ConfigError, Egress, Route, Target
-from .secrets import Key, Secret
+from .secrets import Key, Secret, SecretError, from_environment, from_file
 from .urls import UrlError, checked, is_loopback, origin_of, plain_name
 
-__all__ = ["Loaded", "Row", "load", "shown"]
+__all__ = ["DEFAULT", "Loaded", "Row", "load", "shown"]
 
+DEFAULT: Final = "default"
+_OWN_KEY: Final = PREFIX + "KEY"
+
+_FILE: Final = "wiretape.toml"
+#: What is at the top of the file besides settings.
+_TABLES: Final = ("fallbacks", "keys", "routes")
+_NAME_CHARS_MAX: Final = 60
+#: How similar a variable must be to a setting to be a typo. Less similar ones may belong to another program.
+_TYPO: Final = 0.87
+#: What Kubernetes sets in every container next to a service named `wiretape` or `wiretape-NAME`.
+_SERVICE: Final = re.compile(
+    PREFIX + r"(?:[A-Z0-9_]+?_)??(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?"
+    r"|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?|(?P<setting>PORT))"
+)
+_SERVICE_PORT: Final = re.compile(r"(?:tcp|udp|sctp)://[0-9A-Fa-f.:\[\]]+:[0-9]+")
+#: Variables of this repository's tests.
+_OF_TESTS: Final = frozenset({PREFIX + "CORPUS", PREFIX + "LAWS"})
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _ROUTE_NAME: Final = re.compile(r"(?!(?:v1|wiretape)\Z)[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 #: Addresses that mean every address of this machine.
@@ -34,7 +52,17 @@ _ROUTE_KEYS: Final = (*(setting.name for setting in (*ROUTE, *TARGET)), "fallbac
 _SECRET: Final = ("egress_password_env", "key_env", "key_file")
 _TARGET_KEYS: Final = tuple(setting.name for setting in TARGET)
 
-_Find = Callable[[Setting], Given | None]
+
+class _Given(NamedTuple):
+    """A value that was given: the layer it is from, its place for error messages, and the rank of its layer."""
+
+    value: Any
+    origin: str
+    where: str
+    rank: int
+
+
+_Find = Callable[[Setting], _Given | None]
 
 
 class Row(NamedTuple):
@@ -67,36 +95,45 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, *, ser
     known = {name for setting in (*SERVER, *ROUTE, *TARGET) for name in (setting.name, setting.alias)} | {"config"}
     if strangers := set(flags) - known:
         raise LocalError(f"flags that are not settings: {sorted(strangers)}")
-    loader = _Loader(Layers(flags, environ, cwd), serving=serving)
+    loader = _Loader(flags, environ, cwd, serving=serving)
     config = replace(loader.server(), keys=loader.keys(), routes=loader.routes())
     if serving:
         _check_servable(config)
     rows = sorted(loader.rows.values(), key=lambda row: row.name.startswith("routes."))
-    return Loaded(config, tuple(rows), loader.layers.unknown)
+    return Loaded(config, tuple(rows), loader.unknown)
 
 
 class _Loader:
-    """One pass over the layers, with a row for each value."""
+    """One pass over everything that was given, with a row for each value."""
 
-    def __init__(self, layers: Layers, *, serving: bool) -> None:
-        self.layers = layers
-        self.rows: dict[str, Row] = {}
+    def __init__(self, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, *, serving: bool) -> None:
+        """Raise `ConfigError` for a file that cannot be read."""
+        chosen = flags.get("config") or environ.get(PREFIX + "CONFIG")
+        self.flags, self.environ, self.cwd = flags, environ, cwd
         self._serving = serving
+        self.rows: dict[str, Row] = {}
+        self.file = _printable(str(chosen or _FILE))
+        path = cwd / (chosen or _FILE)
+        self.folder = path.parent
+        text, self.document = _read_file(path, self.file, required=chosen is not None)
+        self.table(self.document, "", [*(setting.name for setting in (*SERVER, *ROUTE, *TARGET)), *_TABLES])
+        #: Variables that begin like settings but are not.
+        self.unknown = tuple(_unknown(environ, {*re.findall(r"\w+", text), *map(str, flags.values())}))
 
     def server(self) -> Config:
         """Return the settings of the whole server."""
-        given = {setting: self.layers.top(setting) for setting in SERVER}
+        given = {setting: self.top(setting) for setting in SERVER}
         values = {setting.place: found.value for setting, found in given.items() if found and setting.place}
         egress = {setting.name: found for setting, found in given.items() if found and not setting.place}
         if egress:
             values["upstream.egress"] = self._egress(egress)
         if "data" not in values:
-            values["data"] = _data_folder(self.layers.environ)
+            values["data"] = _data_folder(self.environ)
         config: Config = _with_values(Config(data=values["data"]), values)
         self._show("", given, config)
         return config
 
-    def _show(self, prefix: str, given: Mapping[Setting, Given | None], made: object) -> None:
+    def _show(self, prefix: str, given: Mapping[Setting, _Given | None], made: object) -> None:
         """Add a row for each setting; `made` has the values that are no secrets."""
         for setting, found in given.items():
             value = attrgetter(setting.place)(made) if setting.place else found and found.value
@@ -106,7 +143,7 @@ class _Loader:
     def _add(self, name: str, value: str, origin: str) -> None:
         self.rows[name] = Row(name, value, origin)
 
-    def _egress(self, given: Mapping[str, Given]) -> Egress:
+    def _egress(self, given: Mapping[str, _Given]) -> Egress:
         proxy, user, variable = (given.get(name) for name in ("egress_proxy", "egress_user", "egress_password_env"))
         if proxy is None:
             raise ConfigError(f"{next(iter(given.values())).where}: needs egress_proxy as well")
@@ -115,7 +152,7 @@ class _Loader:
             if user is None:
                 raise ConfigError(f"{variable.where}: needs egress_user as well")
             if self._serving:
-                password = self.layers.secret(variable.where, variable=variable.value).reveal()
+                password = self.secret(variable.where, variable=variable.value).reveal()
         try:
             checked(proxy.value, allow_plain_http=True)
         except UrlError as error:
@@ -127,16 +164,15 @@ class _Loader:
 
     def routes(self) -> dict[str, Route]:
         """Return the default route, if there is one, and the named ones in the file's order."""
-        layers = self.layers
-        document = layers.document.get("routes", {})
+        document = self.document.get("routes", {})
         tables: dict[str, dict[str, Any]] = {}
-        for name, value in layers.table(document, "routes", document).items():
+        for name, value in self.table(document, "routes", document).items():
             if not _ROUTE_NAME.fullmatch(name):
                 raise ConfigError(
-                    f"{layers.file}: routes.{printable(name)}: "
+                    f"{self.file}: routes.{_printable(name)}: "
                     "a route's name must consist of a-z, 0-9, - and _, and not be v1 or wiretape"
                 )
-            tables[name] = layers.table(value, f"routes.{name}", _ROUTE_KEYS)
+            tables[name] = self.table(value, f"routes.{name}", _ROUTE_KEYS)
         routes = {name: self._named_route(name, table) for name, table in tables.items()}
         for name, table in tables.items():
             if "fallbacks" in table:
@@ -145,40 +181,39 @@ class _Loader:
         return routes if default is None else {"": default, **routes}
 
     def _named_route(self, name: str, table: Mapping[str, Any]) -> Route:
-        layers, prefix = self.layers, f"routes.{name}."
-        inside = partial(self._inside, table, prefix)
+        prefix = f"routes.{name}."
+        inside = partial(self.inside, table, prefix)
 
-        def find(setting: Setting) -> Given | None:
+        def find(setting: Setting) -> _Given | None:
             if not setting.shared:
                 return inside(setting)
-            return layers.above(setting) or inside(setting) or layers.inside(layers.document, setting)
+            return self.above(setting) or inside(setting) or self.inside(self.document, "", setting)
 
         target = self._target(inside, prefix)
         if target is None:
-            raise ConfigError(f"{layers.file}: {prefix}upstream: is missing")
+            raise ConfigError(f"{self.file}: {prefix}upstream: is missing")
         return self._route(name, target, find, prefix)
 
     def _default_route(self, routes: Mapping[str, Route]) -> Route | None:
-        layers = self.layers
-        upstream = layers.top(TARGET[0])
+        upstream = self.top(TARGET[0])
         if upstream is None:
-            stray = [found.where for setting in TARGET[1:] if (found := layers.top(setting))]
-            stray += [f"{layers.file}: fallbacks"] if "fallbacks" in layers.document else []
+            stray = [found.where for setting in TARGET[1:] if (found := self.top(setting))]
+            stray += [f"{self.file}: fallbacks"] if "fallbacks" in self.document else []
             if stray:
                 raise ConfigError(f"{stray[0]}: needs an upstream as well")
             return None
-        lowest = layers.inside(layers.document, TARGET[0]) or layers.above(TARGET[0], flags=False) or upstream
+        lowest = self.inside(self.document, "", TARGET[0]) or self.above(TARGET[0], flags=False) or upstream
 
-        def find(setting: Setting) -> Given | None:
-            given = layers.top(setting)
+        def find(setting: Setting) -> _Given | None:
+            given = self.top(setting)
             # Below the upstream's layer a setting counts only if it cannot have been meant for another upstream.
             return given if given and (given.rank >= upstream.rank or lowest.rank == upstream.rank) else None
 
         target = self._target(find, "")
         assert target is not None, "`find` finds the upstream"
-        route = self._route("", target, layers.top, "")
-        if upstream.rank == 1 and "fallbacks" in layers.document:
-            return self._with_fallbacks(route, layers.document["fallbacks"], routes)
+        route = self._route("", target, self.top, "")
+        if upstream.rank == 1 and "fallbacks" in self.document:
+            return self._with_fallbacks(route, self.document["fallbacks"], routes)
         return route
 
     def _route(self, name: str, target: Target, find: _Find, prefix: str) -> Route:
@@ -203,7 +238,7 @@ class _Loader:
         key = None
         if self._serving and (named := given.get("key_env") or given.get("key_file")):
             file = None if "key_env" in given else named.value
-            key = self.layers.secret(named.where, variable=str(named.value), file=file)
+            key = self.secret(named.where, variable=str(named.value), file=file)
         values: dict[str, Any] = {"key_header": "api-key" if origin_of(url)[1].endswith(_AZURE) else "authorization"}
         values |= {setting.place: each.value for setting, each in found.items() if setting.place}
         target = Target(name=plain_name(url), url=url, key=key, **values)
@@ -212,9 +247,9 @@ class _Loader:
         return target
 
     def _with_fallbacks(self, route: Route, value: Any, routes: Mapping[str, Route]) -> Route:
-        layers, prefix = self.layers, f"routes.{route.name}." if route.name else ""
+        prefix = f"routes.{route.name}." if route.name else ""
         allowed = (
-            f"{layers.file}: {prefix}fallbacks: must be a list of route names, URLs or tables like "
+            f"{self.file}: {prefix}fallbacks: must be a list of route names, URLs or tables like "
             "{ upstream = URL, key_env = VARIABLE }"
         )
         if not isinstance(value, list):
@@ -226,52 +261,107 @@ class _Loader:
             if isinstance(entry, str) and entry in routes and entry != route.name:
                 target: Target | None = routes[entry].targets[0]
             elif isinstance(entry, dict) or (isinstance(entry, str) and "://" in entry):
-                table = {"upstream": entry} if isinstance(entry, str) else layers.table(entry, name, _TARGET_KEYS)
+                table = {"upstream": entry} if isinstance(entry, str) else self.table(entry, name, _TARGET_KEYS)
                 explicit = "caller_key" in table
-                target = self._target(partial(self._inside, table, f"{name}."), f"{name}.", fallback=True)
+                target = self._target(partial(self.inside, table, f"{name}."), f"{name}.", fallback=True)
             else:
                 raise ConfigError(allowed)
             if target is None:
-                raise ConfigError(f"{layers.file}: {name}.upstream: is missing")
+                raise ConfigError(f"{self.file}: {name}.upstream: is missing")
             # A caller's key was meant for the first upstream. Another host gets it only if its owner says so.
             same_host = origin_of(target.url) == origin_of(route.targets[0].url)
             targets.append(target if explicit or same_host else replace(target, caller_key=False))
-        self._add(f"{prefix}fallbacks", ", ".join(target.name for target in targets[1:]), layers.file)
+        self._add(f"{prefix}fallbacks", ", ".join(target.name for target in targets[1:]), self.file)
         return replace(route, targets=tuple(targets))
-
-    def _inside(self, table: Mapping[str, Any], prefix: str, setting: Setting) -> Given | None:
-        return self.layers.inside(table, setting, prefix)
 
     # -- Wiretape's own keys ------------------------------------------------------------------------------------------
 
     def keys(self) -> tuple[Key, ...]:
         """Return the keys from WIRETAPE_KEY and `[keys]`; none unless serving."""
-        layers = self.layers
         keys: list[Key] = []
-        if layers.environ.get(OWN_KEY):
-            self._add("keys.default", "***", OWN_KEY)
+        if self.environ.get(_OWN_KEY):
+            self._add("keys.default", "***", _OWN_KEY)
             if self._serving:
-                keys.append(Key("default", _long(OWN_KEY, layers.secret(OWN_KEY, variable=OWN_KEY))))
-        document = layers.document.get("keys", {})
-        for name, source in layers.table(document, "keys", document).items():
-            where = f"{layers.file}: keys.{printable(name)}"
+                keys.append(Key("default", _long(_OWN_KEY, self.secret(_OWN_KEY, variable=_OWN_KEY))))
+        document = self.document.get("keys", {})
+        for name, source in self.table(document, "keys", document).items():
+            where = f"{self.file}: keys.{_printable(name)}"
             if not _KEY_NAME.fullmatch(name) or f"keys.{name}" in self.rows:
                 raise ConfigError(f"{where}: a key's name must be short, unique, and of letters, digits and - _ .")
-            self._add(f"keys.{name}", "***", layers.file)
+            self._add(f"keys.{name}", "***", self.file)
             match source:
                 case {"env": str(variable), **rest} if not rest:
                     file = None
                 case {"file": str(path), **rest} if not rest and path and "\0" not in path:
-                    variable, file = "", layers.path(Path(path), layers.folder)
+                    variable, file = "", self.path(Path(path), self.folder)
                 case _:
                     raise ConfigError(
                         f"{where}: must be {{ env = VARIABLE }} or {{ file = PATH }}, never the key itself"
                     )
             if self._serving:
-                keys.append(Key(name, _long(where, layers.secret(where, variable=variable, file=file))))
+                keys.append(Key(name, _long(where, self.secret(where, variable=variable, file=file))))
         if len({key.secret for key in keys}) < len(keys):
-            raise ConfigError(f"{layers.file}: keys: two names have the same key")
+            raise ConfigError(f"{self.file}: keys: two names have the same key")
         return tuple(keys)
+
+    # -- the layers ----------------------------------------------------------------------------------------------------
+
+    def above(self, setting: Setting, *, flags: bool = True) -> _Given | None:
+        """Return the value from a flag (unless excluded) or the environment."""
+        for name in (setting.alias, setting.name):
+            if flags and name and self.flags.get(name) is not None:
+                value = self._read(setting, self.flags[name], setting.flag, self.cwd)
+                return _Given(value, setting.flag, setting.flag, 3)
+        variable = setting.environment
+        given = self.environ.get(variable, "")
+        if given and not _is_of_service(variable, given):
+            return _Given(self._read(setting, given, variable, self.cwd), variable, variable, 2)
+        return None
+
+    def inside(self, table: Mapping[str, Any], prefix: str, setting: Setting) -> _Given | None:
+        """Return the value from a table of the file that is named `prefix`."""
+        if setting.name not in table:
+            return None
+        raw, where = table[setting.name], f"{self.file}: {prefix}{setting.name}"
+        if type(raw) not in setting.kind.toml:
+            raise ConfigError(f"{where}: must be {setting.kind.allowed}")
+        return _Given(self._read(setting, raw, where, self.folder), self.file, where, 1)
+
+    def top(self, setting: Setting) -> _Given | None:
+        """Return the value from the highest layer that has one."""
+        return self.above(setting) or self.inside(self.document, "", setting)
+
+    def table(self, value: Any, name: str, known: Iterable[str]) -> dict[str, Any]:
+        """Return a table of the file, or raise `ConfigError` if it has unknown keys."""
+        if not isinstance(value, dict):
+            raise ConfigError(f"{self.file}: {_printable(name)}: must be a table")
+        found: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType] - tomllib's keys are texts
+        for key in found.keys() - set(known):
+            similar = difflib.get_close_matches(key, sorted(known), 1)
+            hint = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(sorted(known))}"
+            place = f"{name}.{key}" if name else key
+            raise ConfigError(f"Unknown setting {_printable(place)} in {self.file} ({hint})")
+        return found
+
+    def secret(self, where: str, *, variable: str = "", file: Path | None = None) -> Secret:
+        """Return the secret in a variable or a file."""
+        try:
+            return from_environment(variable, self.environ) if file is None else from_file(file)
+        except SecretError as error:
+            raise ConfigError(f"{where}: {error}") from None
+
+    def path(self, path: Path, base: Path) -> Path:
+        """Return an absolute path, with ~ expanded."""
+        if path.parts[:1] == ("~",) and self.environ.get("HOME"):
+            path = Path(self.environ["HOME"], *path.parts[1:])
+        return base / path
+
+    def _read(self, setting: Setting, raw: Any, where: str, base: Path) -> Any:
+        try:
+            value = setting.kind.read(raw)
+        except (ValueError, OverflowError):
+            raise ConfigError(f"{where}: must be {setting.kind.allowed}") from None
+        return self.path(value, base) if isinstance(value, Path) else value
 
 
 def _long(where: str, secret: Secret) -> Secret:
@@ -281,7 +371,7 @@ def _long(where: str, secret: Secret) -> Secret:
 
 
 def _fresh_key() -> str:
-    return f"here is a fresh one: export {OWN_KEY}={secrets.token_urlsafe(32)}"
+    return f"here is a fresh one: export {_OWN_KEY}={secrets.token_urlsafe(32)}"
 
 
 def _check_servable(config: Config) -> None:
@@ -331,3 +421,48 @@ def shown(value: Any) -> str:
             return ", ".join(map(str, texts))
         case _:
             return str(value)
+
+
+def _printable(text: str) -> str:
+    """Return a user's own name for use in a message: one line, and short."""
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text if len(text) <= _NAME_CHARS_MAX else text[:_NAME_CHARS_MAX] + "..."
+
+
+def _read_file(path: Path, name: str, *, required: bool) -> tuple[str, dict[str, Any]]:
+    """Return the text of the file and its content, nothing for a file that may be missing."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return text, tomllib.loads(text)
+    except FileNotFoundError:
+        if required:
+            raise ConfigError(f"{name}: no such file") from None
+        return "", {}
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{name}: not TOML: not UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        # The rest of the message may quote the file, and that may contain a key.
+        place = str(error).rpartition("(")[2].rstrip(")")
+        raise ConfigError(f"{name}: not TOML {place if place.startswith('at ') else ''}") from None
+    except (ValueError, RecursionError):  # limits of Python that tomllib does not catch
+        raise ConfigError(f"{name}: a number is too long, or brackets are nested too deeply") from None
+
+
+def _unknown(environ: Mapping[str, str], named: set[str]) -> Iterator[str]:
+    """Yield variables that are not settings; raise `ConfigError` for one that is nearly a setting."""
+    known = {setting.environment for setting in (*SERVER, *ROUTE, *TARGET)} | {PREFIX + "CONFIG", _OWN_KEY}
+    named |= {environ[name] for name in known if name in environ}  # as WIRETAPE_UPSTREAM_KEY_ENV names one
+    for name in sorted({name for name in environ if name.startswith(PREFIX)} - known - named - _OF_TESTS):
+        if _is_of_service(name, environ[name]):
+            continue
+        similar = difflib.get_close_matches(name, known, 1, _TYPO)
+        if similar:
+            raise ConfigError(f"Unknown setting {_printable(name)} (did you mean {similar[0]}?)")
+        yield _printable(name)
+
+
+def _is_of_service(name: str, value: str) -> bool:
+    found = _SERVICE.fullmatch(name)
+    return found is not None and (found["setting"] is None or _SERVICE_PORT.fullmatch(value) is not None)

@@ -14,7 +14,7 @@ import trio
 
 from wiretape.events.core.errors import TapeError, WiretapeError
 from wiretape.events.tape.record import Record
-from wiretape.proxy.config.layers import DEFAULT
+from wiretape.proxy.config.load import DEFAULT
 from wiretape.proxy.config.model import Config, Route
 from wiretape.proxy.relay.relay import Log
 from wiretape.proxy.serve import running

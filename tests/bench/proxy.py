@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from .document import put
-from .proxy_bars import Figures, bars
+from .proxy_bars import Figures, bars, report, verdicts
 from .proxy_idle import IDLE_KEEPALIVE_S, Idle, descriptors_max, idle
-from .proxy_load import CASES, MANY, Case, Run, medians, run
-from .proxy_parties import CACHE, Party, quiet_upstream, started, upstream
-from .proxy_report import report, verdicts
+from .proxy_parties import CACHE, CASES, MANY, Case, Party, Run, medians, quiet_upstream, run, started, upstream
 
 _PROXIES: Final = ("wiretape", "floor", "relay", "litellm")
 _TURNS: Final = 3

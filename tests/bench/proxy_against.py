@@ -7,14 +7,15 @@ import argparse
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from .against import short, tree
 from .document import put
 from .proxy_bars import BEFORE
-from .proxy_load import CASES, Case, Run, run
-from .proxy_parties import CACHE, started, upstream
+from .proxy_parties import CACHE, CASES, Case, Run, run, started, upstream
 
 __all__ = ["main"]
 
@@ -43,18 +44,12 @@ def main() -> None:
                 turns[which].append(_turn(places[which], Path(folder) / f"{which}-{number}"))
                 cpu = {case: each.cpu_us_frame for case, each in turns[which][-1].items()}
                 sys.stderr.write(f"{which}: {cpu} us a frame\n")
-    figures: dict[str, dict[str, list[float]]] = {
-        f"{case}, us of CPU a frame": {
-            which: [turn[case].cpu_us_frame for turn in those] for which, those in turns.items()
-        }
-        for case in CASES
+    kinds: dict[str, Callable[[dict[str, Run]], float]] = {
+        **{f"{case}, us of CPU a frame": partial(_cpu, case) for case in CASES},
+        "latency, first byte p50, ms": lambda turn: turn["latency"].first_byte_ms,
+        "memory, MB": lambda turn: float(max(each.rss_mb for each in turn.values())),
     }
-    figures["latency, first byte p50, ms"] = {
-        which: [turn["latency"].first_byte_ms for turn in those] for which, those in turns.items()
-    }
-    figures["memory, MB"] = {
-        which: [float(max(each.rss_mb for each in turn.values())) for turn in those] for which, those in turns.items()
-    }
+    figures = {name: {which: [*map(of, those)] for which, those in turns.items()} for name, of in kinds.items()}
     limits = {f"{case}, us of CPU a frame": limit for case, limit in BEFORE.items()}
     rows = "".join(
         f"| {name} | {_cells(each['before'], each['now'], limits.get(name))} |\n" for name, each in figures.items()
@@ -64,6 +59,10 @@ def main() -> None:
     broken = [name for name, limit in limits.items() if _ratio(figures[name]["before"], figures[name]["now"]) > limit]
     if broken:
         sys.exit("BAR BROKEN: " + "; ".join(broken))
+
+
+def _cpu(case: str, turn: dict[str, Run]) -> float:
+    return turn[case].cpu_us_frame
 
 
 def _turn(source: Path, data: Path) -> dict[str, Run]:

@@ -1,18 +1,35 @@
-"""Start and stop the processes of a benchmark: the upstream, Wiretape, and what it is compared with."""
+"""The processes of a benchmark, and the yardstick's work: its four cases and our two, each one run of load.py."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
 import tomllib
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
-__all__ = ["CACHE", "ROOT", "UPSTREAM_PORT", "Party", "quiet_upstream", "relay_python", "started", "upstream"]
+__all__ = [
+    "CACHE",
+    "CASES",
+    "MANY",
+    "ROOT",
+    "UPSTREAM_PORT",
+    "Case",
+    "Party",
+    "Run",
+    "medians",
+    "quiet_upstream",
+    "relay_python",
+    "run",
+    "started",
+    "upstream",
+]
 
 ROOT: Final = Path(__file__).parents[2]
 #: Environments that the Makefile creates.
@@ -134,3 +151,76 @@ def _running(
 def _answers(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+_LOAD: Final = Path(__file__).parent / "yardstick/load.py"
+
+#: What upstream.py adds to the frames that are asked for: the role, the finish, [DONE].
+_FRAMES_AROUND: Final = 3
+
+
+class Case(NamedTuple):
+    """Work of one kind: frames a stream, frames a write of the upstream, milliseconds between writes."""
+
+    frames: int
+    per_write: int
+    gap_ms: int
+    streams: int
+    at_once: int
+
+    @property
+    def model(self) -> str:
+        """The name that upstream.py reads."""
+        return f"bench-{self.frames}-{self.per_write}-{self.gap_ms}"
+
+
+#: As the yardstick's README has them.
+CASES: Final = {
+    "latency": Case(50, 1, 0, 100, 1),
+    "paced": Case(200, 1, 10, 50, 50),
+    "flood 1": Case(200, 1, 0, 200, 20),
+    "flood 50": Case(200, 50, 0, 200, 20),
+}
+#: Wiretape's alone: the memory of many, and a thousand streams of ten frames a second, none of which may lose one.
+MANY: Final = {"200 streams": Case(200, 1, 25, 200, 200), "1000 streams": Case(100, 1, 100, 1_000, 1_000)}
+
+
+class Run(NamedTuple):
+    """The figures of one run of load.py."""
+
+    cpu_us_frame: float
+    cpu_ms_stream: float
+    first_byte_ms: float
+    first_byte_p99_ms: float
+    frames: int
+    frames_s: int
+    complete: int
+    rss_mb: int
+    #: One line when a stream or a frame is missing.
+    short: str
+
+
+def run(case: Case, party: Party) -> Run:
+    """Run one case against one party."""
+    command = [relay_python(), str(_LOAD), str(party.port), "/v1/chat/completions", case.model]
+    command += [str(case.streams), str(case.at_once), str(party.pid)]
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    due = case.streams * (case.frames + _FRAMES_AROUND)
+    whole = said["complete"] == case.streams and said["frames"] == due
+    short = f"{said['complete']} of {case.streams} streams, {said['frames']} of {due} frames, {said['bad']}"
+    first = cast("list[float | None]", said["ttfb_ms"])
+    named = {name: said[name] for name in ("cpu_us_frame", "cpu_ms_stream", "frames", "frames_s", "complete", "rss_mb")}
+    return Run(first_byte_ms=first[0] or 0.0, first_byte_p99_ms=first[1] or 0.0, short="" if whole else short, **named)
+
+
+def medians(runs: Sequence[Run]) -> Run:
+    """Return the median of each figure, but the least of `complete`, the most of `rss_mb`, and all shortfalls."""
+    cpu, stream, first, p99, frames, per_second = (
+        statistics.median(column) for column in list(zip(*(each[:6] for each in runs), strict=True))
+    )
+    return Run(
+        cpu, stream, first, p99, round(frames), round(per_second),
+        complete=min(each.complete for each in runs),
+        rss_mb=max(each.rss_mb for each in runs),
+        short="; ".join(dict.fromkeys(each.short for each in runs if each.short)),
+    )  # fmt: skip

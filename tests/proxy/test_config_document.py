@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.support.docs import DOCS
-from tests.support.docs_configuration import configuration
+from tests.support.docs import DOCS, configuration
 from wiretape.proxy.config.load import load
 from wiretape.proxy.config.model import ROUTE, SERVER, TARGET
 

@@ -42,10 +42,7 @@ class Soak:
     """One run."""
 
     def __init__(self, seconds: float, streams: int, seed: int, data: Path) -> None:
-        self._seconds = seconds
-        self._streams = streams
-        self._seed = seed
-        self._data = data
+        self._seconds, self._streams, self._seed, self._data = seconds, streams, seed, data
         self._upstream = SoakUpstream(seed)
         self._tasks = 0
         self._port = 0
@@ -116,21 +113,19 @@ class Soak:
         return Sample(trio.current_time(), int(rss_kb) * 1024 / 1e6, descriptors, self._tasks)
 
     async def _rested(self, pid: int) -> Sample:
-        """When nothing goes down any more, or it takes too long."""
-        least = self._look(pid)
-        until = trio.current_time() + _SETTLE_S
-        same = 0
-        while same < 8 and trio.current_time() < until:
-            await trio.sleep(1)
-            now = self._look(pid)
-            lower = now.descriptors < least.descriptors or now.tasks < least.tasks
-            same = 0 if lower else same + 1
-            least = now
-        return least
+        """Return a sample once descriptors and tasks have not fallen for eight seconds, or the time is up."""
+        last, same = self._look(pid), 0
+        with trio.move_on_after(_SETTLE_S):
+            while same < 8:
+                await trio.sleep(1)
+                now = self._look(pid)
+                same = 0 if now.descriptors < last.descriptors or now.tasks < last.tasks else same + 1
+                last = now
+        return last
 
 
 def growth_mb(samples: list[Sample]) -> float:
-    """By how much memory grew after the warm-up."""
+    """Return the growth of memory after the warm-up."""
     settled = samples[int(len(samples) * _WARM_UP_SHARE) :]
     third = max(1, len(settled) // 3)
     return statistics.mean(s.rss_mb for s in settled[-third:]) - statistics.mean(s.rss_mb for s in settled[:third])
@@ -158,15 +153,12 @@ def _verdict(soak: Soak, seconds: float, data: Path) -> list[str]:
     wrong = [*soak.errors, *tapes.wrong]
     if grown > bar:
         wrong.append(f"memory grew by {grown:.2f} MB after the warm-up; the bar is {bar} MB")
-    if soak.end.descriptors > soak.baseline.descriptors:
-        wrong.append(f"{soak.end.descriptors - soak.baseline.descriptors} descriptors are left over")
-    if soak.end.tasks > soak.baseline.tasks:
-        wrong.append(f"{soak.end.tasks - soak.baseline.tasks} tasks are left over")
-    return wrong
+    left = {what: getattr(soak.end, what) - getattr(soak.baseline, what) for what in ("descriptors", "tasks")}
+    return [*wrong, *(f"{count} {what} are left over" for what, count in left.items() if count > 0)]
 
 
 def main() -> None:
-    """Writes a line each five seconds, and the verdict."""
+    """Print a line each five seconds, and the verdict."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--streams", type=int, default=50)

@@ -1,4 +1,4 @@
-"""Fifty clients that ask one thing after the other: most read to the end, some leave, stall, or read slowly."""
+"""Clients that send one request after another: most read to the end, some leave, stall or read slowly."""
 
 import hashlib
 import json
@@ -18,27 +18,27 @@ __all__ = ["Received", "Soaker"]
 #: What clients do, and how often.
 _MANNERS: Final = {"read": 66, "leave": 12, "vanish": 4, "stall": 4, "slow": 8, "whole": 6}
 
-#: Nothing here takes longer: what stalls does so for seconds.
+#: Nothing here takes longer; a stall lasts for seconds.
 _TIMEOUT_S: Final = 90.0
 
 
 class Received(NamedTuple):
-    """What one client had of one stream, without our own comments, when it was through or had enough."""
+    """What one client received of one stream, without our own comments."""
 
     stream: str
     kind: str
     manner: str
     status: int
-    #: The answer came to its end, by its own framing.
+    #: The answer is complete by its own framing.
     whole: bool
-    #: The client went away before.
+    #: The client left before that.
     left: bool
     size: int
     sha256: str
 
 
 class Soaker:
-    """One client; `received` is what all of them had."""
+    """One client; `received` collects the results of all clients."""
 
     def __init__(self, port: int, seed: int, number: int, received: list[Received], errors: list[str]) -> None:
         self._port = port
@@ -49,7 +49,7 @@ class Soaker:
         self._stream: trio.SocketStream | None = None
 
     async def run(self, until: float, kinds: list[str] | None = None) -> None:
-        """Asks until then, or for these and no more; what it began, it ends."""
+        """Request until then, or only these kinds; finish each request."""
         asked = 0
         try:
             while trio.current_time() < until and (kinds is None or asked < len(kinds)):
@@ -68,7 +68,7 @@ class Soaker:
     async def _ask(self, model: str, kind: str, manner: str) -> None:
         asked = {"model": model, "stream": manner != "whole", "messages": [{"role": "user", "content": "go"}]}
         body = json.dumps(asked).encode()
-        route = self._chance.choices(ROUTES, [80, 10, 10])[0]
+        route = self._chance.choices(list(ROUTES), [80, 10, 10])[0]
         path = f"/{route}/v1/chat/completions" if route else "/v1/chat/completions"
         conversation = h11.Connection(h11.CLIENT)
         headers = [("Host", "127.0.0.1"), ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
@@ -95,7 +95,7 @@ class Soaker:
         )
 
     async def _sent(self, request: bytes, manner: str) -> trio.SocketStream:
-        """On the connection of the last request where that is still open, else on a new one."""
+        """Send on the connection of the last request if that is still open, else on a new one."""
         if manner in ("slow", "stall"):
             await self._close()
         if self._stream is not None:
@@ -115,7 +115,7 @@ class Soaker:
         return self._stream
 
     async def _read(self, stream: trio.SocketStream, answer: "_Answer", manner: str) -> bool:
-        """To the end, or until this client has enough: then True."""
+        """Read to the end, or return True once this client has enough."""
         chance = self._chance
         if manner == "vanish":
             await trio.sleep(0.1 * chance.random())
@@ -140,7 +140,7 @@ class Soaker:
 
 
 class _Answer:
-    """What has come so far."""
+    """The answer so far."""
 
     def __init__(self, conversation: h11.Connection) -> None:
         self._h11 = conversation

@@ -5,9 +5,10 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import trio
 
@@ -17,26 +18,20 @@ from wiretape.proxy.serve import run
 
 __all__ = ["ROUTES"]
 
-#: By path: what becomes of a stream whose client leaves.
-ROUTES: Final = ("", "drain", "keep")
+#: What happens to a stream after its client has left, by path.
+ROUTES: Final[Mapping[str, Literal["cancel", "drain", "keep"]]] = {"": "cancel", "drain": "drain", "keep": "keep"}
 
 
 def _config(upstream_port: int, data: Path) -> Config:
-    """Deadlines that a minute can reach."""
+    """Return a configuration with deadlines that a minute can reach."""
     target = Target(name="soak", url=f"http://127.0.0.1:{upstream_port}/v1")
     routes = {
         name: Route(
-            name=name,
-            targets=(target,),
-            first_byte_s=4,
-            idle_s=4,
-            keepalive_s=1,
-            on_client_gone="drain" if name == "drain" else "keep" if name == "keep" else "cancel",
-            drain_s=3,
-            keep_s=5,
+            name=name, targets=(target,), on_client_gone=gone,
+            first_byte_s=4, idle_s=4, keepalive_s=1, drain_s=3, keep_s=5,
         )
-        for name in ROUTES
-    }
+        for name, gone in ROUTES.items()
+    }  # fmt: skip
     return Config(data=data, port=0, routes=MappingProxyType(routes))
 
 

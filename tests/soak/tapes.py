@@ -1,4 +1,4 @@
-"""After the soak: every tape is undamaged, has one end, and says exactly what its client got."""
+"""After the soak: every tape is undamaged, has one end, and emits exactly what its client received."""
 
 import hashlib
 from collections import Counter
@@ -19,7 +19,7 @@ _NEVER = frozenset({"internal", "crashed", "shutdown"})
 
 
 class Checked(NamedTuple):
-    """What the tapes say, and what is wrong with them."""
+    """The tapes of a soak, and what is wrong with them."""
 
     tapes: int
     endings: Counter[str]
@@ -28,7 +28,7 @@ class Checked(NamedTuple):
 
 
 def checked(data: Path, received: Iterable[Received]) -> Checked:
-    """All tapes below `data`, against all that clients received."""
+    """Compare all tapes below `data` with all that clients received."""
     had = {each.stream: each for each in received}
     endings: Counter[str] = Counter()
     wrong: list[str] = []

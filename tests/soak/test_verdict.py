@@ -39,32 +39,24 @@ def _received(body: bytes, *, status: int = 200, whole: bool = True, left: bool 
     return Received("s1", "text", "read", status, whole, left, len(body), hashlib.sha256(body).hexdigest())
 
 
-def test_client_that_got_what_the_tape_emits_is_right(tmp_path: Path) -> None:
-    _tape(tmp_path)
-    found = checked(tmp_path, [_received(_BODY)])
-    assert (found.tapes, found.compared, found.wrong) == (1, 1, [])
-
-
-def test_client_that_left_got_the_beginning(tmp_path: Path) -> None:
-    _tape(tmp_path)
-    assert checked(tmp_path, [_received(_BODY[:50], whole=False, left=True)]).wrong == []
-
-
 @pytest.mark.parametrize(
     ("received", "fault"),
     [
-        pytest.param(_received(_BODY.replace(b"one", b"two")), "other bytes", id="other bytes of the same length"),
-        pytest.param(_received(_BODY + _FRAMES), "the client got", id="more than the tape emits"),
-        pytest.param(_received(_FRAMES), "the client got", id="less, though it read to the end"),
-        pytest.param(_received(b"elsewhere", left=True, whole=False), "other bytes", id="left with other bytes"),
-        pytest.param(_received(_BODY, status=500), "the tape says 200", id="another status"),
-        pytest.param(_received(_BODY, whole=False), "was cut", id="all bytes, and then a cut"),
+        (_received(_BODY), ""),
+        (_received(_BODY[:50], whole=False, left=True), ""),  # it left early
+        (_received(_BODY.replace(b"one", b"two")), "other bytes"),
+        (_received(_BODY + _FRAMES), "the client got"),
+        (_received(_FRAMES), "the client got"),  # though it read to the end
+        (_received(b"elsewhere", left=True, whole=False), "other bytes"),
+        (_received(_BODY, status=500), "the tape says 200"),
+        (_received(_BODY, whole=False), "was cut"),
     ],
 )
 def test_difference_from_the_tape_is_reported(tmp_path: Path, received: Received, fault: str) -> None:
     _tape(tmp_path)
-    (wrong,) = checked(tmp_path, [received]).wrong
-    assert fault in wrong
+    found = checked(tmp_path, [received])
+    assert (found.tapes, found.compared, len(found.wrong)) == (1, 1, bool(fault))
+    assert fault in "".join(found.wrong)
 
 
 def test_tape_is_damaged_missing_or_ends_in_a_bug(tmp_path: Path) -> None:

@@ -33,18 +33,18 @@ class _Exchange:
         self.stays = True
 
     async def send(self, *frames: bytes) -> None:
-        """One chunk."""
+        """Send frames in one chunk."""
         data = b"".join(frames)
         await self.stream.send_all(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def texts(self, count: int, gap_s: float) -> None:
-        """So many pieces of text at a pace."""
+        """Send pieces of text at a pace."""
         for n in range(count):
             await self.send(_delta(content=f" word{n}"))
             await trio.sleep(gap_s * self.chance.random() * 2)
 
     async def call(self, arguments: str) -> None:
-        """A tool call, in pieces."""
+        """Send a tool call in pieces."""
         function = {"name": "write_file", "arguments": ""}
         await self.send(_delta(tool_calls=[{"index": 0, "id": "call_soak", "type": "function", "function": function}]))
         for at in range(0, len(arguments), 9):
@@ -52,54 +52,65 @@ class _Exchange:
             await trio.sleep(0.01 * self.chance.random())
 
     def reset(self) -> None:
-        """RST."""
+        """Break the connection by a reset."""
         self.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.stays = False
 
 
+_Act = Callable[[_Exchange], Awaitable[None]]
+
+
+def _framed(act: _Act) -> _Act:
+    """Put an event stream around what it does, with the last chunk unless it breaks the connection."""
+
+    async def run(x: _Exchange) -> None:
+        await x.stream.send_all(_STREAM)
+        await act(x)
+        if x.stays:
+            await x.stream.send_all(_LAST_CHUNK)
+
+    return run
+
+
+@_framed
 async def _text(x: _Exchange) -> None:
-    await x.stream.send_all(_STREAM)
     await x.send(_delta(role="assistant", content=""))
     await x.texts(x.chance.randrange(5, 60), 0.02)
     await x.send(_delta("stop"), _DONE)
-    await x.stream.send_all(_LAST_CHUNK)
 
 
+@_framed
 async def _tool(x: _Exchange) -> None:
-    await x.stream.send_all(_STREAM)
     await x.send(_delta(role="assistant"))
     await x.call('{"path": "notes.txt", "text": "one two three four five"}')
     await x.send(_delta("tool_calls"), _DONE)
-    await x.stream.send_all(_LAST_CHUNK)
 
 
+@_framed
 async def _large(x: _Exchange) -> None:
-    """More than any socket holds, as fast as it goes: a slow client falls behind."""
-    await x.stream.send_all(_STREAM)
+    """Send more than any socket holds, as fast as possible, so that a slow client falls behind."""
     for n in range(60):
         await x.send(*[_delta(content=f" word{n}.{m}") for m in range(50)])
     await x.send(_delta("stop"), _DONE)
-    await x.stream.send_all(_LAST_CHUNK)
 
 
+@_framed
 async def _reset(x: _Exchange) -> None:
-    await x.stream.send_all(_STREAM)
     await x.texts(x.chance.randrange(0, 20), 0.02)
     await x.stream.send_all(b"ff\r\n" + _delta(content=" half")[: x.chance.randrange(1, 60)])
     await trio.sleep(0.02)
     x.reset()
 
 
+@_framed
 async def _reset_in_call(x: _Exchange) -> None:
-    await x.stream.send_all(_STREAM)
     await x.call('{"path": "notes.txt", "te')
     x.reset()
 
 
+@_framed
 async def _no_done(x: _Exchange) -> None:
-    await x.stream.send_all(_STREAM)
     await x.texts(x.chance.randrange(1, 20), 0.02)
-    await x.stream.send_all(_LAST_CHUNK)
 
 
 async def _close(x: _Exchange) -> None:
@@ -109,24 +120,22 @@ async def _close(x: _Exchange) -> None:
     x.stays = False
 
 
+@_framed
 async def _pause(x: _Exchange) -> None:
-    await x.stream.send_all(_STREAM)
     await x.texts(3, 0.02)
     await trio.sleep(_PAUSE_S)
     await x.texts(3, 0.02)
     await x.send(_delta("stop"), _DONE)
-    await x.stream.send_all(_LAST_CHUNK)
 
 
+@_framed
 async def _stall(x: _Exchange) -> None:
-    await x.stream.send_all(_STREAM)
     await x.texts(3, 0.02)
-    await trio.sleep(_STALL_S)
-    x.stays = False
+    await _silent(x)
 
 
 async def _silent(x: _Exchange) -> None:
-    """Not even a head."""
+    """Send nothing more, perhaps not even a head."""
     await trio.sleep(_STALL_S)
     x.stays = False
 
@@ -149,42 +158,38 @@ async def _refused(x: _Exchange) -> None:
     await _error(x, b"400 Bad Request")
 
 
+@_framed
 async def _slow(x: _Exchange) -> None:
-    await x.stream.send_all(_STREAM)
     await x.texts(20, 0.2)
     await x.send(_delta("stop"), _DONE)
-    await x.stream.send_all(_LAST_CHUNK)
 
 
+@_framed
 async def _error_frame(x: _Exchange) -> None:
-    await x.stream.send_all(_STREAM)
     await x.texts(x.chance.randrange(0, 10), 0.02)
     await x.send(b'data: {"error":{"message":"overloaded","type":"server_error","code":503}}\n\n')
-    await x.stream.send_all(_LAST_CHUNK)
 
 
+@_framed
 async def _comments(x: _Exchange) -> None:
-    await x.stream.send_all(_STREAM)
     for _ in range(5):
         await x.send(b": processing\n\n")
         await trio.sleep(0.1)
-    await x.stream.send_all(_LAST_CHUNK)
 
 
+@_framed
 async def _bytes(x: _Exchange) -> None:
-    """One at a time: chunks, frames and words are cut everywhere."""
-    await x.stream.send_all(_STREAM)
+    """Send one byte a chunk: chunks, frames and words are cut everywhere."""
     body = b"".join([_delta(role="assistant", content="å"), _delta(content=" word"), _delta("stop"), _DONE])
     for at in range(len(body)):
         await x.send(body[at : at + 1])
-    await x.stream.send_all(_LAST_CHUNK)
 
 
 async def _garbage(x: _Exchange) -> None:
     await x.stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 15\r\n\r\n<html>oh</html>")
 
 
-_KINDS: Final[dict[str, tuple[int, Callable[[_Exchange], Awaitable[None]]]]] = {
+_KINDS: Final[dict[str, tuple[int, _Act]]] = {
     "text": (30, _text),
     "tool": (14, _tool),
     "large": (4, _large),
@@ -210,16 +215,16 @@ KINDS: Final = {kind: weight for kind, (weight, _) in _KINDS.items()}
 
 
 class SoakUpstream:
-    """Serves until it is cancelled; `open` counts its connections."""
+    """The upstream of the soak; `open` counts its connections."""
 
     def __init__(self, seed: int) -> None:
         self.open = 0
         self._seed = seed
-        #: Asked before; a model's name is used for one request only.
+        #: Models that were requested: each name is used for one request, and again for its next attempts.
         self._seen: set[str] = set()
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
-        """Says its port."""
+        """Serve until cancelled; report the port."""
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=1_024)
             nursery.start_soon(trio.serve_listeners, self._serve, [listener])
@@ -264,7 +269,7 @@ async def _request(stream: trio.SocketStream) -> dict[str, Any] | None:
         if not data:
             return None
         body += data
-    assert len(body) == length, "nobody pipelines here"
+    assert len(body) == length, "no client pipelines here"
     asked: dict[str, Any] = json.loads(body)
     return asked
 

@@ -52,55 +52,61 @@ Ending = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptStarted:
-    """A request to the upstream begins; what came before does not count, since no client has seen it."""
+class _Caused:
+    """Something that a record caused."""
 
+    #: The number of the record.
     n: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseStarted:
+class _Piece(_Caused):
+    """A piece of text of one choice."""
+
+    choice: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfCall(_Caused):
+    """Something about a call. `call` counts the calls of a choice from 0."""
+
+    choice: int
+    call: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted(_Caused):
+    """A request to the upstream begins; what came before does not count, since no client has seen it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseStarted(_Caused):
     """The first frame that names the answer."""
 
-    n: int
     id: str
     model: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextDelta:
+class TextDelta(_Piece):
     """A piece of visible text."""
 
-    n: int
-    choice: int
-    text: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReasoningDelta:
+class ReasoningDelta(_Piece):
     """A piece of thinking, under any name."""
 
-    n: int
-    choice: int
-    text: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusalDelta:
+class RefusalDelta(_Piece):
     """A piece of a refusal."""
 
-    n: int
-    choice: int
-    text: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallStarted:
+class ToolCallStarted(_OfCall):
     """A call has its id and (the first piece of) its name. `call` counts the calls of a choice from 0."""
 
-    n: int
-    choice: int
-    call: int
     id: str
     name: str
     #: Of a custom tool, whose input is free text: its arguments are no JSON.
@@ -108,57 +114,38 @@ class ToolCallStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolNameDelta:
+class ToolNameDelta(_OfCall):
     """A further piece of a name that is streamed in pieces."""
 
-    n: int
-    choice: int
-    call: int
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolArgumentsDelta:
+class ToolArgumentsDelta(_OfCall):
     """A piece of a call's arguments."""
 
-    n: int
-    choice: int
-    call: int
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolArgumentsComplete:
+class ToolArgumentsComplete(_OfCall):
     """The protocol closed the call: nothing more will come, which says nothing yet about valid JSON."""
 
-    n: int
-    choice: int
-    call: int
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandedOver:
+class HandedOver(_OfCall):
     """A call went to the client before its choice finished; the finish of a choice hands over all others."""
 
-    n: int
-    choice: int
-    call: int
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallDamaged:
+class ToolCallDamaged(_OfCall):
     """Something that was or may have been part of a call could not be read: no client may run it."""
 
-    n: int
-    choice: int
-    call: int
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResultSeen:
+class ToolResultSeen(_Caused):
     """The request answers a call of the turn before. `output` is a preview; `name` is empty for an orphan."""
 
-    n: int
     id: str
     name: str
     failed: bool
@@ -172,58 +159,51 @@ class ToolResultSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolProgress:
+class ToolProgress(_Caused):
     """A tool that the upstream runs itself changed its state."""
 
-    n: int
     id: str
     name: str
     status: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(_Caused):
     """Token counts as the upstream gave them; the last one counts, never a sum."""
 
-    n: int
     counts: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
+class Finish(_Caused):
     """The upstream's finish_reason for one choice, in one of the words that the dialect knows."""
 
-    n: int
     choice: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terminator:
+class Terminator(_Caused):
     """The protocol's own last frame."""
-
-    n: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamError:
+class UpstreamError(_Caused):
     """The upstream said in-band that it failed."""
 
-    n: int
     message: str
     code: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignFrame:
+class ForeignFrame(_Caused):
     """A frame that the dialect does not know, and why; it stays on the tape."""
 
-    n: int
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repaired:
+class Repaired(_Caused):
     """One entry of the ledger: a difference between what came and what was emitted.
 
     With a `key`, one member of the object at `path` in the payload of the record's frame changed from `before` to
@@ -232,7 +212,6 @@ class Repaired:
     marks something that was noticed and not changed. Entries of one record apply in order.
     """
 
-    n: int
     repair: str
     path: tuple[str | int, ...] = ()
     key: str | int | None = None
@@ -241,10 +220,9 @@ class Repaired:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(_Caused):
     """The stream's one ending."""
 
-    n: int
     ending: Ending
     cause: str
     flags: tuple[str, ...]

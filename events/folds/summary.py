@@ -10,82 +10,29 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple, assert_never
 
-from ..core.json_text import as_list, as_object, joined_surrogates
+from ..core import model
+from ..core.json_text import as_list, as_object
 from ..core.lifecycle import State
-from ..core.model import (
-    AttemptStarted,
-    Ended,
-    Event,
-    Finish,
-    ForeignFrame,
-    HandedOver,
-    ReasoningDelta,
-    RefusalDelta,
-    Repaired,
-    ResponseStarted,
-    Terminator,
-    TextDelta,
-    ToolArgumentsComplete,
-    ToolArgumentsDelta,
-    ToolCallDamaged,
-    ToolCallStarted,
-    ToolNameDelta,
-    ToolProgress,
-    ToolResultSeen,
-    UpstreamError,
-    Usage,
-)
+from ..core.model import Event
 from ..tape.record import NO_KEYS, Record, lives, speaks
-from .wire import Call, Wire
+from .wire import Call, Pieces, Wire
 
-__all__ = ["CallSoFar", "ChoiceSoFar", "Markup", "Message", "Move", "StreamSummary", "Warned"]
-
-#: A string of a few characters costs sixty bytes, so pieces are joined every so many.
-_PIECES_JOINED: Final = 1_024
-
-
-class _Pieces:
-    """A text in pieces; `str` joins them."""
-
-    __slots__ = ("_joined", "_pieces")
-
-    def __init__(self) -> None:
-        self._joined: list[str] = []
-        self._pieces: list[str] = []
-
-    def append(self, piece: str) -> None:
-        pieces = self._pieces
-        pieces.append(piece)
-        if len(pieces) == _PIECES_JOINED:
-            self._joined.append("".join(pieces))
-            pieces.clear()
-
-    def __str__(self) -> str:
-        return joined_surrogates("".join([*self._joined, *self._pieces]))
-
-
-@dataclass(slots=True)
-class CallSoFar:
-    """One call so far."""
-
-    id: str
-    name: list[str]
-    arguments: _Pieces = field(default_factory=_Pieces)
+__all__ = ["ChoiceSoFar", "Markup", "Message", "Move", "StreamSummary", "Warned"]
 
 
 @dataclass(slots=True)
 class ChoiceSoFar:
     """One choice so far."""
 
-    text: _Pieces = field(default_factory=_Pieces)
-    reasoning: _Pieces = field(default_factory=_Pieces)
-    refusal: _Pieces = field(default_factory=_Pieces)
-    calls: dict[int, CallSoFar] = field(default_factory=dict[int, CallSoFar])
+    text: Pieces = field(default_factory=Pieces)
+    reasoning: Pieces = field(default_factory=Pieces)
+    refusal: Pieces = field(default_factory=Pieces)
+    calls: dict[int, Call] = field(default_factory=dict[int, Call])
     finish: str = ""
 
 
 class Message:
-    """The message of a stream; `apply` every event in order. Pieces are joined on demand, so any length is linear."""
+    """The accumulated message of a stream, as official SDKs have it; `apply` every event in order."""
 
     def __init__(self) -> None:
         self.id = ""
@@ -95,40 +42,32 @@ class Message:
     def apply(self, event: Event) -> None:
         """Add the next event."""
         match event:
-            case AttemptStarted():
+            case model.AttemptStarted():
                 self.choices.clear()
-            case ResponseStarted():
+            case model.ResponseStarted():
                 self.id, self.model = event.id, event.model
-            case TextDelta():
+            case model.TextDelta():
                 self._choice(event.choice).text.append(event.text)
-            case ReasoningDelta():
+            case model.ReasoningDelta():
                 self._choice(event.choice).reasoning.append(event.text)
-            case RefusalDelta():
+            case model.RefusalDelta():
                 self._choice(event.choice).refusal.append(event.text)
-            case ToolCallStarted():
-                call = self._choice(event.choice).calls.setdefault(event.call, CallSoFar(event.id, []))
-                if not "".join(call.name):
-                    call.id, call.name = event.id, [event.name]
-            case ToolNameDelta():
-                self._call(event).name.append(event.name)
-            case ToolArgumentsDelta():
-                self._call(event).arguments.append(event.text)
-            case Finish():
+            case model.ToolCallStarted():
+                call = self._call(event.choice, event.call)
+                if not call.name:
+                    call.id, call.name = event.id, event.name
+            case model.ToolNameDelta():
+                self._call(event.choice, event.call).name += event.name
+            case model.ToolArgumentsDelta():
+                self._call(event.choice, event.call).text.append(event.text)
+            case model.Finish():
                 choice = self._choice(event.choice)
                 choice.finish = choice.finish or event.reason
-            case (
-                ToolArgumentsComplete()
-                | HandedOver()
-                | ToolCallDamaged()
-                | ToolResultSeen()
-                | ToolProgress()
-                | Usage()
-                | Terminator()
-                | UpstreamError()
-                | ForeignFrame()
-                | Repaired()
-                | Ended()
-            ):
+            case model.ToolArgumentsComplete() | model.HandedOver() | model.ToolCallDamaged() | model.ToolProgress():
+                pass
+            case model.Terminator() | model.UpstreamError() | model.ForeignFrame() | model.Ended():
+                pass
+            case model.ToolResultSeen() | model.Usage() | model.Repaired():
                 pass
             case _:
                 assert_never(event)
@@ -148,7 +87,7 @@ class Message:
     def calls(self, choice: int = 0) -> list[tuple[str, str, str]]:
         """Return id, name and arguments of each call, in order of number."""
         calls = sorted(self._choice(choice).calls.items())
-        return [(call.id, "".join(call.name), str(call.arguments)) for _, call in calls]
+        return [(call.id, call.name, call.arguments) for _, call in calls]
 
     def _choice(self, choice: int) -> ChoiceSoFar:
         found = self.choices.get(choice)
@@ -156,20 +95,20 @@ class Message:
             found = self.choices[choice] = ChoiceSoFar()
         return found
 
-    def _call(self, event: ToolNameDelta | ToolArgumentsDelta) -> CallSoFar:
-        calls = self._choice(event.choice).calls
-        call = calls.get(event.call)
+    def _call(self, choice: int, number: int) -> Call:
+        calls = self._choice(choice).calls
+        call = calls.get(number)
         if call is None:
-            call = calls[event.call] = CallSoFar("", [])
+            call = calls[number] = Call(choice, number, "", "")
         return call
 
 
-_SAID: Final = (TextDelta, ReasoningDelta)
+_SAID: Final = (model.TextDelta, model.ReasoningDelta)
 #: Name, pattern, and the kinds of text where the marker is out of place. Reasoning may well contain `<think>`.
 _MARKERS: Final = (
-    ("leaked_think", re.compile(r"</?think>"), (TextDelta,)),  # Q77, Q78
+    ("leaked_think", re.compile(r"</?think>"), (model.TextDelta,)),  # Q77, Q78
     ("leaked_tool_section", re.compile(r"<\|tool_call(?:s_section)?_begin\|>|<\|open\|>tools"), _SAID),  # Q81
-    ("leaked_dsml", re.compile("<[|\uff5c\u2502]{1,2}DSML"), (*_SAID, ToolArgumentsDelta)),  # Q82
+    ("leaked_dsml", re.compile("<[|\uff5c\u2502]{1,2}DSML"), (*_SAID, model.ToolArgumentsDelta)),  # Q82
     ("leaked_tool_call", re.compile(r"</?tool_call>|<function=\w"), _SAID),  # Q83
 )
 #: The longest marker is Kimi's. What may be the beginning of one is searched again with the next piece.
@@ -177,40 +116,34 @@ _MARKER_CHARS_MAX: Final = 28
 
 
 class Markup:
-    """A search for leaked markers; `apply` every event in order."""
+    """A search for markup of a model's own template that leaked into readable text; `apply` every event in order.
+
+    A server without the right parser passes such markers as text. They are reported, never removed, since a text may be
+    about them; the live path does not look for them.
+    """
 
     def __init__(self) -> None:
-        self._found: dict[str, None] = {}
+        #: The names of the markers found, in order of appearance.
+        self.found: dict[str, None] = {}
         #: The end of each text so far, by kind, choice and call.
         self._tails: dict[tuple[type, int, int], str] = {}
 
-    @property
-    def found(self) -> tuple[str, ...]:
-        """The names of the markers found, in order of appearance."""
-        return tuple(self._found)
-
     def apply(self, event: Event) -> None:
         """Search the next event."""
-        if isinstance(event, ToolArgumentsDelta):
-            self._look(event.text, (ToolArgumentsDelta, event.choice, event.call))
-        elif isinstance(event, TextDelta | ReasoningDelta):
-            self._look(event.text, (type(event), event.choice, 0))
-
-    def _look(self, piece: str, place: tuple[type, int, int]) -> None:
-        text = self._tails.get(place, "") + piece
-        self._tails[place] = text[1 - _MARKER_CHARS_MAX :]
-        if "<" not in text:  # every marker begins with it
+        if not isinstance(event, model.TextDelta | model.ReasoningDelta | model.ToolArgumentsDelta):
             return
-        for name, marker, kinds in _MARKERS:
-            if place[0] in kinds and marker.search(text):
-                self._found[name] = None
+        place = type(event), event.choice, event.call if isinstance(event, model.ToolArgumentsDelta) else 0
+        text = self._tails.get(place, "") + event.text
+        self._tails[place] = text[1 - _MARKER_CHARS_MAX :]
+        if "<" in text:  # every marker begins with it
+            found = (name for name, marker, kinds in _MARKERS if isinstance(event, kinds) and marker.search(text))
+            self.found.update(dict.fromkeys(found))
 
 
-_PROGRESS: Final = frozenset(
-    {TextDelta, ReasoningDelta, RefusalDelta, ToolCallStarted, ToolNameDelta, ToolArgumentsDelta}
-)
+_OF_CALL: Final = (model.ToolCallStarted, model.ToolNameDelta, model.ToolArgumentsDelta)
+_PROGRESS: Final = (model.TextDelta, model.ReasoningDelta, model.RefusalDelta, *_OF_CALL)
 #: Events after which any call may be in another state.
-_MOVES_CALLS: Final = frozenset({Finish, ToolProgress, Terminator, UpstreamError, Ended})
+_MOVES_CALLS: Final = (model.Finish, model.ToolProgress, model.Terminator, model.UpstreamError, model.Ended)
 _RECEIVED: Final = frozenset({"frame", "rest", "body"})
 #: Calls named in one warning: a broken upstream can open any number of them.
 _WARNED_CALLS_MAX: Final = 1_000
@@ -337,20 +270,24 @@ class StreamSummary:
         if kind in ("attempt", "body") or (kind == "frame" and (lives(record) if self.hermes else speaks(record))):
             self._hear(t)
         for event in events:
-            if isinstance(event, Repaired):
+            if isinstance(event, model.Repaired):
                 continue
             self.message.apply(event)
             self._markup.apply(event)
-            if type(event) in _PROGRESS:
+            if isinstance(event, _PROGRESS):
                 self._pause(t)
                 self.last_content_us = t
-                if isinstance(event, ToolCallStarted | ToolNameDelta | ToolArgumentsDelta):
-                    self._announce(event)
-            elif isinstance(event, ToolArgumentsComplete):
-                self._close(event)
-            elif type(event) in _MOVES_CALLS:
+            if isinstance(event, _OF_CALL):
+                if (event.choice, event.call) not in self._states:
+                    self._move(event.n, event.choice, event.call, State.ANNOUNCED)
+            elif isinstance(event, model.ToolArgumentsComplete):
+                # The live state is that after the whole record: a call that it shows as handed over was ready before.
+                if self._states.get((event.choice, event.call)) is State.ANNOUNCED:
+                    malformed = self.wire.choice(event.choice).calls[event.call].state is State.MALFORMED
+                    self._move(event.n, event.choice, event.call, State.MALFORMED if malformed else State.READY)
+            elif isinstance(event, _MOVES_CALLS):
                 for call in self.wire.all_calls():
-                    self._move(event.n, (call.choice, call.number), call.state)
+                    self._move(event.n, call.choice, call.number, call.state)
         if kind == "end":
             self._hear(t)
             self._pause(t)
@@ -365,22 +302,10 @@ class StreamSummary:
         if self.last_content_us is not None:
             self.longest_pause_us = max(self.longest_pause_us, t - self.last_content_us)
 
-    def _announce(self, event: ToolCallStarted | ToolNameDelta | ToolArgumentsDelta) -> None:
-        key = event.choice, event.call
-        if key not in self._states:
-            self._move(event.n, key, State.ANNOUNCED)
-
-    def _close(self, event: ToolArgumentsComplete) -> None:
-        """The live state is that after the whole record: a call that it shows as handed over was ready before."""
-        key = event.choice, event.call
-        if self._states.get(key) is State.ANNOUNCED:
-            malformed = self.wire.choice(event.choice).calls[event.call].state is State.MALFORMED
-            self._move(event.n, key, State.MALFORMED if malformed else State.READY)
-
-    def _move(self, n: int, key: tuple[int, int], state: State) -> None:
-        if self._states.get(key) is not state:
-            self._states[key] = state
-            self.moves.append(Move(n, *key, state))
+    def _move(self, n: int, choice: int, call: int, state: State) -> None:
+        if self._states.get((choice, call)) is not state:
+            self._states[choice, call] = state
+            self.moves.append(Move(n, choice, call, state))
 
     # -- questions ----------------------------------------------------------------------------------------------------
 

@@ -7,23 +7,11 @@ frames, and the one ending. What frames mean and how they are written is the bus
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
 
+from ..core import model
 from ..core.json_text import as_list, parse
 from ..core.lifecycle import CUT_FINISHES, State
 from ..core.limits import BODY_BYTES_MAX, HELD_BYTES_MAX, SHAPES_MAX, UNDELIVERED_BYTES_MAX
-from ..core.model import (
-    AttemptStarted,
-    Ended,
-    Ending,
-    Event,
-    Finish,
-    ForeignFrame,
-    HandedOver,
-    ReasoningDelta,
-    Terminator,
-    TextDelta,
-    ToolArgumentsComplete,
-    UpstreamError,
-)
+from ..core.model import Ending, Event
 from ..core.settings import Facts, Profile, Settings
 from ..folds.wire import SIBLING, Call, Wire
 from ..tape.record import Record, Shape
@@ -40,7 +28,7 @@ KEEPALIVE: Final = b": keepalive\n\n"
 _ASIDE: Final = frozenset({"commit", "gone", "keepalive"})
 #: What a client gets of a record, verbatim: the upstream's bytes, or the error answer that it was given instead.
 _CARRIERS: Final = frozenset({"frame", "rest", "body", "commit"})
-_CLOSES: Final = (Finish, HandedOver)
+_CLOSES: Final = (model.Finish, model.HandedOver)
 _MALFORMED: Final = frozenset({"malformed", SIBLING})
 
 
@@ -53,7 +41,7 @@ class _Routine(NamedTuple):
     after: bytes
     repairs: tuple[str, ...]
     #: The event of such a frame for the sink; the events of the others differ in their text.
-    event: TextDelta | ReasoningDelta | None
+    event: model.TextDelta | model.ReasoningDelta | None
 
 
 def _repeats(record: Record, shape: Shape) -> bool:
@@ -106,6 +94,8 @@ class Engine:
             self._routine = None
         if kind == "open":
             self._open(record.keys)
+        elif kind in _CARRIERS:
+            self._settled = False
         if self._dialect is None:
             self._pass(record)
             frames: list[bytes] = []
@@ -115,7 +105,7 @@ class Engine:
             frames = self._end(record)
         else:
             self._other(record)
-            frames = self._taken()
+            frames = self._taken() if self._waiting else []
         if kind == "commit":
             self._streaming = raw is None
         if self._verbatim:
@@ -124,8 +114,9 @@ class Engine:
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """Return how the stream ends if its bytes end now for this cause, and its flags: what `end` is to contain."""
-        if self._dialect is not None:
+        if self._dialect is not None and not self._settled:
             self._settle()
+            self._settled = True
         return self.wire.ending(cause), self.wire.all_flags()
 
     # -- records ------------------------------------------------------------------------------------------------------
@@ -151,7 +142,7 @@ class Engine:
         ending: Any = record.keys.get("ending")
         if record.kind == "end" and self._sink is not None and ending in get_args(Ending):
             flags = tuple(flag for flag in as_list(record.keys.get("flags")) if isinstance(flag, str))
-            self._sink(Ended(n=record.n, ending=ending, cause=str(record.keys.get("cause")), flags=flags))
+            self._sink(model.Ended(n=record.n, ending=ending, cause=str(record.keys.get("cause")), flags=flags))
 
     def _begin_attempt(self, dialect: Dialect) -> None:
         """Forget what an attempt before this one brought: no client has seen it."""
@@ -162,6 +153,7 @@ class Engine:
         self._finished: set[int] = set()  # choices whose finish the client has
         self._closed = False
         self._fresh = True  # nothing has come yet
+        self._settled = False  # `ending` has read all that came
         #: The frames that `ending` found, when it was called before the `end` record.
         self._last: list[bytes] = []
         self._body: list[bytes] = []
@@ -181,7 +173,9 @@ class Engine:
         self._take(steps)
         if self.wire.overflow and not self._closed:
             self._cut(record.n, "limit")
-        last = self._waiting[-1] if self._waiting else None
+        if not self._waiting:
+            return []
+        last = self._waiting[-1]
         frames = self._taken()
         if frames and len(steps) == 1 and steps[0].plain and last is steps[0].out:
             self._routine = self._routine_of(record, steps[0], frames[-1])
@@ -201,7 +195,7 @@ class Engine:
                     self._discard("attempt_discarded")
                     self._begin_attempt(self._dialect)
                 self._fresh = False
-                self._apply([AttemptStarted(n=n)])
+                self._apply([model.AttemptStarted(n=n)])
             case "commit" if raw is not None and not self.delivered:  # the client got this error instead
                 self._discard("error_status")
                 self._send(Out(n, raw=raw))
@@ -227,7 +221,7 @@ class Engine:
                 self._cut(record.n, ending)
         self.delivered = True
         frames = [*self._last, *self._taken()]
-        self._apply([Ended(n=record.n, ending=ending, cause=str(cause), flags=flags)])
+        self._apply([model.Ended(n=record.n, ending=ending, cause=str(cause), flags=flags)])
         return frames
 
     # -- frames that repeat a shape -----------------------------------------------------------------------------------
@@ -245,10 +239,10 @@ class Engine:
         text = b'"%b"' % shape.text(payload)
         if len(text) == 2 or payload.count(text) != 1 or frame.count(text) != 1:
             return None
-        event: TextDelta | ReasoningDelta | None = None
+        event: model.TextDelta | model.ReasoningDelta | None = None
         if self._sink is not None:
             match step.events:
-                case [(TextDelta() | ReasoningDelta()) as event] if not (self._repairs and out.changes):
+                case [(model.TextDelta() | model.ReasoningDelta()) as event] if not (self._repairs and out.changes):
                     pass
                 case _:
                     return None
@@ -288,7 +282,7 @@ class Engine:
 
     def _taken(self) -> list[bytes]:
         """Return the bytes of the frames that may be sent now."""
-        if not self.delivered or not self._waiting:
+        if not self.delivered:
             return []
         waiting, self._waiting = self._waiting, []
         return [] if self._verbatim else [self._writer.encode(out) for out in waiting]
@@ -308,28 +302,28 @@ class Engine:
         for step in steps:
             last = step.events[-1] if step.events else None
             if self._closed:
-                terminates = isinstance(last, Terminator)
+                terminates = isinstance(last, model.Terminator)
                 if step.out is not None:
                     step.out.withhold("done_withheld" if terminates else "late_data", self.ledger)
                 if not terminates:
-                    self._apply([ForeignFrame(n=step.n, why="late_data")])
-            elif isinstance(last, Terminator):
+                    self._apply([model.ForeignFrame(n=step.n, why="late_data")])
+            elif isinstance(last, model.Terminator):
                 self._terminated(step)
-            elif isinstance(last, UpstreamError):
+            elif isinstance(last, model.UpstreamError):
                 self._failed(step)
             else:
                 self._content(step)
 
     def _content(self, step: Step) -> None:
         wire = self.wire
-        closing: list[Finish | HandedOver] = []
+        closing: list[model.Finish | model.HandedOver] = []
         for event in step.events:
             if isinstance(event, _CLOSES):
                 closing.append(event)
-                if isinstance(event, Finish) and event.reason not in CUT_FINISHES:
+                if isinstance(event, model.Finish) and event.reason not in CUT_FINISHES:
                     calls = wire.choice(event.choice).calls.values()
                     self._apply(
-                        ToolArgumentsComplete(n=event.n, choice=event.choice, call=call.number) for call in calls
+                        model.ToolArgumentsComplete(n=event.n, choice=event.choice, call=call.number) for call in calls
                     )
             self._apply([event])
         for index in step.choices:
@@ -351,7 +345,7 @@ class Engine:
                 self._send(*self._cards.of_results(step.n, self._writer))
         self.delivered = self.delivered or delivers
 
-    def _hand_over(self, step: Step, closing: Iterable[Finish | HandedOver], out: Out) -> None:
+    def _hand_over(self, step: Step, closing: Iterable[model.Finish | model.HandedOver], out: Out) -> None:
         """Send what belongs before a frame that closes calls: results, held frames, lifecycle frames, a warning."""
         n = step.n
         # A call of this stream may have the id of one whose result is reported here: that result comes first.
@@ -359,11 +353,11 @@ class Engine:
         claimed: set[int] = set()
         for event in closing:
             calls = self.wire.choice(event.choice).calls
-            closed = [calls[event.call]] if isinstance(event, HandedOver) else list(calls.values())
+            closed = [calls[event.call]] if isinstance(event, model.HandedOver) else list(calls.values())
             lost = [call for call in closed if call.state is not State.RUNNING]
             self._release(event, shown=not lost)
             self._send_cards(n, closed)
-            if isinstance(event, HandedOver):
+            if isinstance(event, model.HandedOver):
                 continue
             if lost and event.reason in CUT_FINISHES and self._settings.on_partial != "error":
                 self._warn(n, event.reason, lost, out)
@@ -381,11 +375,11 @@ class Engine:
             else:
                 self._held.append(held)
 
-    def _release(self, event: Finish | HandedOver, *, shown: bool) -> None:
+    def _release(self, event: model.Finish | model.HandedOver, *, shown: bool) -> None:
         """Send the frames that were held for a choice or a call; drop them if no client may see them."""
         held, self._held = self._held, []
         for one in held:
-            if one.choice != event.choice or (isinstance(event, HandedOver) and one.call != event.call):
+            if one.choice != event.choice or (isinstance(event, model.HandedOver) and one.call != event.call):
                 self._held.append(one)
             elif shown:
                 self._send(one.out)

@@ -154,10 +154,8 @@ def encode(record: Record) -> bytes:
     if payload is not None and not keys and kind == "frame":
         body = b'"n":%d,"t":%d,"k":"frame","data":%b}' % (n, t, payload)
     else:
-        body = b'"n":%d,"t":%d,"k":%b' % (n, t, dumps(kind))
-        if keys:
-            assert _RESERVED.isdisjoint(keys), f"reserved key in {set(keys)}"
-            body += b"," + dumps(dict(keys))[1:-1]
+        assert _RESERVED.isdisjoint(keys), f"reserved key in {set(keys)}"
+        body = dumps({"n": n, "t": t, "k": kind, **keys})[1:-1]
         assert _DATA not in body, "a nested key named data would hide the payload"
         if payload is not None:
             body += _DATA + payload

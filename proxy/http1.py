@@ -8,7 +8,7 @@ parser for heads and one for chunks, as strict as h11 or stricter.
 import re
 from collections.abc import Collection, Iterable, Iterator
 from http import HTTPStatus
-from typing import Final, overload
+from typing import Final
 
 from wiretape.events.core.errors import LocalError
 
@@ -68,13 +68,7 @@ class Headers:
     def __contains__(self, name: object) -> bool:
         return name in self._first
 
-    @overload
-    def get(self, name: bytes, default: bytes = b"") -> bytes: ...
-
-    @overload
-    def get(self, name: bytes, default: None) -> bytes | None: ...
-
-    def get(self, name: bytes, default: bytes | None = b"") -> bytes | None:
+    def get(self, name: bytes, default: bytes = b"") -> bytes:
         """Return the first value of a header."""
         return self._first.get(name, default)
 

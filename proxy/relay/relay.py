@@ -20,7 +20,7 @@ from wiretape.events.wire.sse import parse_block
 
 from ..config.model import Config
 from ..http1 import Headers
-from ..limits import FRAMES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
+from ..limits import ERROR_BODY_BYTES_MAX, FRAMES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
 from ..server.reaper import Reaper
 from ..store.catalogue_row import CatalogueRow
 from ..store.linking import Running
@@ -135,7 +135,7 @@ class Relay:
         #: Of the last attempt: its response, what broke its connection, and the error that the upstream sent.
         self._response: UpstreamResponse | None = None
         self._fault: WireError | None = None
-        self._error_body = b""
+        self._error_body = bytearray()
         self._received_bytes = 0
         #: The client's status, while it is being written with its first frames.
         self._uncommitted: Answer | None = None
@@ -151,7 +151,7 @@ class Relay:
             cause = ""
             while not cause:
                 self.attempts += 1
-                self._response, self._fault, self._error_body = None, None, b""
+                self._response, self._fault, self._error_body = None, None, bytearray()
                 outcome = await self._ask()
                 if isinstance(outcome, UpstreamResponse):
                     self._response = outcome
@@ -369,8 +369,10 @@ class Relay:
         await self._write([recording.body(read)])
         if self._request.verbatim:
             return ""
-        if response.status >= 400 and not response.keep_error(read.data):
-            return "closed"
+        if response.status >= 400:
+            self._error_body += read.data
+            if len(self._error_body) > ERROR_BODY_BYTES_MAX:
+                return "closed"
         return "limit" if request.streams and self._received_bytes > BODY_BYTES_MAX else ""
 
     # -- what the end of a response means -----------------------------------------------------------------------------
@@ -403,11 +405,10 @@ class Relay:
             return cause
         error = recording.emitter.wire.error
         if failed:
-            self._error_body = response.error_body()
-            status, headers, body = response.status, response.headers, self._error_body
+            status, headers, body = response.status, response.headers, bytes(self._error_body)
             return failed_status(status, headers, body, streams=request.streams, agent=request.route.hermes)
         if error is not None:
-            self._error_body = parse_block(recording.emitter.failure).payload or b""
+            self._error_body += parse_block(recording.emitter.failure).payload or b""
             return failed_in_stream(error)
         if cause == "stalled":
             return self._stalled()
@@ -439,7 +440,7 @@ class Relay:
         if self.delivery.answer is None and next(self.recording.emitter.wire.calls(), None) is None:
             self._gave_up = True
             headers, exhausted = self._upstream.headers, decision.exhausted
-            answer = failure_answer(failure, self.stream, headers, self._error_body, exhausted=exhausted)
+            answer = failure_answer(failure, self.stream, headers, bytes(self._error_body), exhausted=exhausted)
             await self._commit(answer, answer.body)
         return "status" if failure.answered else cause_of(failure.ending)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar
 
 import orjson
@@ -56,11 +57,13 @@ _T = TypeVar("_T")
 CLOSE: Final = (b"connection", b"close")
 
 #: What a request may choose for itself: the header, the setting and its words.
-_CHOICES: Final[Sequence[tuple[bytes, str, Mapping[bytes, Any]]]] = (
-    (b"x-wiretape-on-partial", "on_partial", {b"error": "error", b"warn": "warn", b"both": "both"}),
-    (b"x-wiretape-tools", "tools", {b"live": "live", b"held": "held"}),
-    (b"x-wiretape-tool-events", "tool_events", {b"off": False}),
-    (b"x-hermes-tool-progress", "tool_events", {b"off": False}),
+_CHOICES: Final[Mapping[bytes, tuple[str, Mapping[bytes, Any]]]] = MappingProxyType(
+    {
+        b"x-wiretape-on-partial": ("on_partial", {b"error": "error", b"warn": "warn", b"both": "both"}),
+        b"x-wiretape-tools": ("tools", {b"live": "live", b"held": "held"}),
+        b"x-wiretape-tool-events": ("tool_events", {b"off": False}),
+        b"x-hermes-tool-progress": ("tool_events", {b"off": False}),
+    }
 )
 
 
@@ -255,10 +258,10 @@ class StreamRequest:
 def settings_for(route: Route, headers: Headers) -> Settings:
     """Return the route's settings with what the request chose for itself; unknown words change nothing."""
     chosen: dict[str, Any] = {}
-    for header, setting, words in _CHOICES:
-        word = headers.get(header).strip().lower()
-        if word in words:
-            chosen[setting] = words[word]
+    for header, value in headers.only(_CHOICES):
+        setting, words = _CHOICES[header]
+        if value.strip().lower() in words:
+            chosen.setdefault(setting, words[value.strip().lower()])
     return replace(route.settings, **chosen) if chosen else route.settings
 
 

@@ -14,7 +14,7 @@ from ..config.model import Config
 from ..config.secrets import Secret
 from ..config.urls import base_of, request_target
 from ..http1 import Headers
-from ..limits import CALLER_KEY_CHARS_MIN, ERROR_BODY_BYTES_MAX, UNSTREAMED_MAX
+from ..limits import CALLER_KEY_CHARS_MIN, UNSTREAMED_MAX
 from ..security.headers import taped_answer, to_upstream
 from ..security.keys import credentials
 from ..security.masking import ErrorMask, KeyMask
@@ -109,13 +109,11 @@ class UpstreamRequest:
             if isinstance(request.body, Upload):
                 request.body.abandon()
             secrets, quoted = self._secrets(head)
-            response = UpstreamResponse(head, received, secrets, quoted=quoted)
-            if not request.verbatim or response.searchable:
-                try:
-                    response.decode()
-                except WireError:
-                    await received.aclose()
-                    raise
+            try:
+                response = UpstreamResponse(head, received, secrets, quoted=quoted, verbatim=request.verbatim)
+            except WireError:
+                await received.aclose()
+                raise
             self.result, self.headers, self.status = response, response.headers, response.status
         except (WireError, UploadError, StoreError) as error:
             self.result = error.with_traceback(None)  # its frames hold the connection, which holds the error
@@ -180,31 +178,30 @@ class UpstreamRequest:
 class UpstreamResponse:
     """A response whose head has come: its reads, decoded and without our keys, and what its body is made of.
 
-    `secrets` are what this upstream was given and may echo; `quoted` is what it may echo in errors alone.
+    A body that comes compressed although that was not asked for is decoded, within bounds (U51, U52).
     """
 
     def __init__(
-        self, head: Head, body: Exchange, secrets: Sequence[Secret] = (), *, quoted: Sequence[Secret] = ()
+        self, head: Head, body: Exchange, secrets: Sequence[Secret], *, quoted: Sequence[Secret], verbatim: bool
     ) -> None:
+        """`secrets` are what this upstream was given and may echo; `quoted` is what it may echo in errors alone."""
         self.status = head.status
         self.body = body
         self.shape = Shape.BODY
-        #: What was read ahead to find out what the body is.
-        self.seen = b""
         self._mask = KeyMask(secrets) if secrets else None
         mask = self._mask
         self.headers = Headers(head.headers if mask is None else [(n, mask.whole(value)) for n, value in head.headers])
         #: The media type and the content coding, in lower case.
-        self.media_type = self.header(b"content-type").partition(";")[0].strip().lower()
-        self.coding = self.header(b"content-encoding").strip().lower()
-        #: It may echo a key of ours in a coding that can be searched.
-        self.searchable = mask is not None and self.coding in CODINGS
+        self.media_type = self.headers.media_type().decode("latin-1")
+        self.coding = self.headers.get(b"content-encoding").decode("latin-1").strip().lower()
+        self._inflater: Inflater | None = None
+        # A response that passes as it comes is decoded only if it may echo a key of ours.
+        if self.coding not in ("", "identity") and (not verbatim or (mask is not None and self.coding in CODINGS)):
+            self._inflater = Inflater(self.coding)
         if quoted:
             self._mask = ErrorMask(quoted, frames="json" not in self.media_type)
+        #: What was read ahead to find out what the body is.
         self._peeked: list[Read | None] = []
-        self._error_parts: list[bytes] = []
-        self._error_bytes = 0
-        self._inflater: Inflater | None = None
         #: What is left of a socket read that was decoded in pieces, and what came after it.
         self._pieces: Iterator[Read] = iter(())
         self._fault: WireError | None = None
@@ -232,10 +229,6 @@ class UpstreamResponse:
         """Whether a key was found in it."""
         return self._mask is not None and self._mask.found
 
-    def header(self, name: bytes) -> str:
-        """Return the first header of this name, or an empty string."""
-        return self.headers.get(name).decode("latin-1")
-
     def head_keys(self) -> dict[str, Any]:
         """Return the keys of its `head` record."""
         keys: dict[str, Any] = {"status": self.status, "headers": taped_answer(self.headers)}
@@ -243,8 +236,8 @@ class UpstreamResponse:
             keys["decoded"] = self._inflater.coding
         if self.body.repeated:
             keys["repeated"] = True
-        length = self.header(b"content-length")
-        if self.header(b"transfer-encoding"):
+        length = self.headers.get(b"content-length").decode("latin-1")
+        if self.headers.get(b"transfer-encoding"):
             keys["framing"] = "chunked"
         elif length:
             keys["framing"] = "length"
@@ -265,11 +258,6 @@ class UpstreamResponse:
             return {"framed": False, "broke": "closed"}
         return {"framed": self.framed}
 
-    def decode(self) -> None:
-        """Decode a body that comes compressed although that was not asked for, within bounds (U51, U52)."""
-        if self.coding and self.coding != "identity":
-            self._inflater = Inflater(self.coding)
-
     def receiver(self) -> Callable[[], Awaitable[Read | None]]:
         """Return what waits for the next read: no layer of ours where nothing is masked or decoded."""
         if self._mask is None and self._inflater is None and not self._peeked:
@@ -280,9 +268,12 @@ class UpstreamResponse:
         """Read ahead once; return whether there was anything to read."""
         read = await self._next_read()
         self._peeked.append(read)
-        if read is not None:
-            self.seen += read.data
         return read is not None
+
+    @property
+    def seen(self) -> bytes:
+        """What was read ahead."""
+        return b"".join(read.data for read in self._peeked if read is not None)
 
     async def drain(self) -> list[Read]:
         """Return what still comes within a moment, so that the connection can be reused; the body is done with."""
@@ -295,16 +286,6 @@ class UpstreamResponse:
         except WireError:
             pass  # nothing needed the rest
         return reads
-
-    def keep_error(self, data: bytes) -> bool:
-        """Keep a part of an error's body; return whether there is room for more."""
-        self._error_parts.append(data)
-        self._error_bytes += len(data)
-        return self._error_bytes <= ERROR_BODY_BYTES_MAX
-
-    def error_body(self) -> bytes:
-        """Return the body of an error as far as it was kept."""
-        return b"".join(self._error_parts)
 
     async def _next(self) -> Read | None:
         return self._peeked.pop(0) if self._peeked else await self._next_read()

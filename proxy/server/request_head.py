@@ -99,8 +99,8 @@ class HeadReader:
             return Refusal(400, "The request target is not a path.")
         if parsed is None:
             return Refusal(400, "A header is folded, has no name or contains a control character.")
-        headers, old = Headers(parsed[1]), minor == b"0"
-        refusal = _headers_refusal(headers, old=old)
+        headers, single, old = Headers(parsed[1]), dict(parsed[1]), minor == b"0"
+        refusal = _headers_refusal(headers, single, old=old)
         if refusal is not None:
             return refusal
         options = b",".join(headers.all(b"connection")).lower().split(b",")
@@ -109,17 +109,17 @@ class HeadReader:
             target=target,
             http_version="1.0" if old else "1.1",
             headers=headers,
-            length=None if b"transfer-encoding" in headers else int(headers.get(b"content-length", b"0")),
-            expects_continue=b"expect" in headers and not old,
+            length=None if b"transfer-encoding" in single else int(single.get(b"content-length", b"0")),
+            expects_continue=b"expect" in single and not old,
             keep_alive=not old and b"close" not in map(bytes.strip, options),
             rest=rest,
         )
 
 
-def _headers_refusal(headers: Headers, *, old: bool) -> Refusal | None:
+def _headers_refusal(headers: Headers, single: dict[bytes, bytes], *, old: bool) -> Refusal | None:
     for name in headers.repeated(_ONCE):
         return Refusal(400, f"The header {name.decode('ascii')} is given twice.")
-    length, coding = headers.get(b"content-length", None), headers.get(b"transfer-encoding", None)
+    length, coding = single.get(b"content-length"), single.get(b"transfer-encoding")
     if coding is not None:
         if length is not None:
             return Refusal(400, "The request has both a content length and a transfer encoding.")
@@ -129,15 +129,14 @@ def _headers_refusal(headers: Headers, *, old: bool) -> Refusal | None:
             return Refusal(501, "The only supported transfer encoding is chunked.")
     if length is not None and not _LENGTH.fullmatch(length):
         return Refusal(400, "The header content-length is not a number.")
-    host = headers.get(b"host", None)
-    if host is None and not old:
+    if b"host" not in single and not old:
         return Refusal(400, "The header host is missing.")
-    if not _HOST.fullmatch(host or b""):
+    if not _HOST.fullmatch(single.get(b"host", b"")):
         return Refusal(400, "The header host is not the name of a host.")
-    if headers.get(b"expect", b"100-continue").lower() != b"100-continue":
+    if single.get(b"expect", b"100-continue").lower() != b"100-continue":
         return Refusal(417, "The only supported expectation is 100-continue.")
     # Java's HttpClient offers h2c with every request; it is served HTTP/1.1.
-    if headers.get(b"upgrade").lower() not in (b"", b"h2c"):
+    if single.get(b"upgrade", b"").lower() not in (b"", b"h2c"):
         return Refusal(501, "Upgrades are not supported.")
     return None
 

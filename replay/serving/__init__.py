@@ -1,4 +1,4 @@
 """Answer requests from recordings: matching, faults and fresh ids, for the command line and for tests.
 
-`Answers` chooses the response. `Serving` prints a line for each request; `Playback` keeps the outcomes for assertions.
+`Serving` chooses each response, and reports it or keeps its `outcome` for assertions.
 """

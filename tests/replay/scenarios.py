@@ -142,7 +142,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({
 
 
 def body_of(name: str, *, pasted: bool = False) -> bytes:
-    """The request of a scenario. Its words and its model are unique."""
+    """Return the request of a scenario, with words and a model of its own."""
     prompt = f"The scenario called {name}." + (f" My key is {PASTED}, keep it secret." if pasted else "")
     body = {"model": f"scripted-{name}", "stream": True, "messages": [{"role": "user", "content": prompt}]}
     tools = SCENARIOS[name].tools
@@ -153,14 +153,14 @@ BODY: Final = MappingProxyType({name: body_of(name) for name in SCENARIOS})
 
 
 def chosen(request: Request) -> Script:
-    """The scripted upstream of all of them."""
+    """Return the script of the scenario that a request names."""
     asked: dict[str, Any] = as_object(parse(request.body)) if request.body else {}
     name = str(asked.get("model")).removeprefix("scripted-")
     return SCENARIOS[name].script if name in SCENARIOS else json_answer(b'{"object":"list","data":[]}')
 
 
 def _checked() -> None:
-    """No two pieces come so close that a socket would join them."""
+    """Check that no two pieces come so close that a socket would join them."""
     for scenario in SCENARIOS.values():
         for _, after in pairwise(scenario.script.steps):
             assert after.delay_s >= 0.01

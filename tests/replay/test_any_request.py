@@ -1,4 +1,4 @@
-"""Any bytes on a connection are answered or refused: no internal error, no end of the server."""
+"""Any bytes on a connection are answered or refused, without an internal error or the end of the server."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from wiretape.replay.serving.serving import Serving, load_deck
 
 pytestmark = pytest.mark.slow
 
-#: What a member of a body may be made into.
+#: Values that replace a member of a body.
 JUNK: Sequence[Any] = (
     None, True, 0, -1, 1e308, 1 << 70, "", "\ud800", "\x00", "{", "[", [], {}, [[]], {"": {}}, [None], {"type": []},
     {"role": {}}, {"type": "tool_result", "content": {"a": 1}}, [1, "a", {"type": "text", "text": 3}],
@@ -57,7 +57,7 @@ TARGETS = (
 
 @st.composite
 def values(draw: st.DrawFn, value: Any = None) -> Any:
-    """The value with members made into others, left out, or added."""
+    """Replace, drop or add members of a value."""
     if draw(st.integers(0, 7)) == 0:
         return draw(st.sampled_from(JUNK))
     if is_object(value):
@@ -70,7 +70,7 @@ def values(draw: st.DrawFn, value: Any = None) -> Any:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
-    """Any JSON, damaged or deep, or other bytes."""
+    """Draw any JSON, damaged or deeply nested, or other bytes."""
     match draw(st.integers(0, 5)):
         case 0:
             return draw(st.binary(max_size=200))
@@ -86,7 +86,7 @@ def bodies(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def requests(draw: st.DrawFn) -> bytes:
-    """A request that may be none."""
+    """Draw the bytes of a request, which may be invalid."""
     method = draw(st.sampled_from([b"POST"] * 6 + [b"GET", b"HEAD", b"CONNECT", b"OPTIONS", b"x"]))
     version = draw(st.sampled_from([b"1.1"] * 6 + [b"1.0", b"0.9", b"2.0", b"9.9"]))
     body, lines = draw(bodies()), [b"Host: x", *draw(st.lists(st.sampled_from(LINES), max_size=3))]
@@ -115,7 +115,7 @@ GOOD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n
 
 
 async def heard(upstream: Upstream, sent: Sequence[bytes], *, half_closed: bool) -> bytes:
-    """What such a client reads before it loses patience."""
+    """Return what a client reads after sending these bytes."""
     ours, theirs = memory_stream_pair()
     received = bytearray()
 

@@ -25,15 +25,7 @@ __all__ = ["RecheckedFile", "recheck", "recheck_paths"]
 
 #: Flags that the proxy adds to those of the events (docs/tape.md).
 _FLAGS_OF_THE_PROXY: Final = frozenset(
-    {
-        "failed_here",
-        "history_marked",
-        "key_masked",
-        "log_failure",
-        "unframed",
-        "untaped",
-        "wrong_content_type",
-    }
+    {"failed_here", "history_marked", "key_masked", "log_failure", "unframed", "untaped", "wrong_content_type"}
 )
 #: Columns of the catalogue that a tape alone decides.
 _CATALOGUED: Final = ("model", "ending", "flags", "input_tokens", "output_tokens", "first_content_us")

@@ -50,20 +50,11 @@ _VALUES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 KINDS: Final = (*_ENDS, "error", *_FRAMES, *_VALUES)
-#: What follows the colon of each word.
-PLACES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "start": "",
-        "end": "",
-        "finish": "",
-        "done": "",
-        "frame": "number",
-        "byte": "number",
-        "char": "number or 1",
-        "text": "number or 1",
-        "tool": "name",
-    }
-)
+#: Places by what follows the colon: nothing, a number, a number that is 1 if it is left out, or a name.
+_BARE: Final = ("start", "end", "finish", "done")
+_NUMBERED: Final = ("frame", "byte")
+_COUNTED: Final = ("char", "text")
+PLACES: Final = (*_BARE, *_NUMBERED, *_COUNTED, "tool")
 _FAULT: Final = re.compile(r"([a-z]+)(?:@([^=]*))?(?:=(.*))?", re.DOTALL)
 _PLACE: Final = re.compile(r"([a-z]+)(?:_call)?(?::(.*?))?(?:\+(\d{1,9}))?")
 _STATUS: Final = re.compile(r"([2-5]\d\d)(?:/(\d{1,6}))?")
@@ -241,23 +232,21 @@ class _Place(NamedTuple):
 def _place_of(text: str) -> _Place:
     """Parse a place; raise FaultError."""
     found = _PLACE.fullmatch(text)
-    takes = PLACES.get(found[1]) if found is not None else None
-    if found is None or takes is None:
+    if found is None or found[1] not in PLACES:
         raise FaultError(f"{text!r} is not a place: {', '.join(PLACES)} (as in frame:3, byte:120, tool:write_file)")
     word, value, further = found[1], found[2], int(found[3] or 0)
     if further and word not in ("frame", "tool"):
         raise FaultError(f"{text!r}: only frame and tool take +N")
-    if not takes:
+    if word in _BARE:
         if value is not None:
             raise FaultError(f"{text!r}: {word} takes no value")
         return _Place(word)
-    if takes == "name":
+    if word == "tool":
         if not value:
             raise FaultError(f"{text!r}: tool takes a name, as in tool:write_file, or tool:*")
         return _Place(word, name=value, further=further or 1)
-    from_1 = takes == "number or 1"
-    value = "1" if value is None and from_1 else value
-    if value is None or not re.fullmatch(r"\d{1,12}", value) or (from_1 and int(value) == 0):
+    value = "1" if value is None and word in _COUNTED else value
+    if value is None or not re.fullmatch(r"\d{1,12}", value) or (word in _COUNTED and int(value) == 0):
         raise FaultError(f"{text!r}: {word} takes a number, as in {word}:3")
     return _Place(word, int(value), further=further)
 

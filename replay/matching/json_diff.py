@@ -1,7 +1,8 @@
 """Find every place where two JSON values differ, and show a value on one line without its secrets."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core.json_text import is_list, is_object
@@ -10,6 +11,9 @@ from ..redaction.shapes import find
 
 __all__ = ["Change", "changes", "first_difference", "hidden", "joined_path", "kind_of", "plain", "shortened"]
 
+_KINDS: Final[Mapping[type, str]] = MappingProxyType(
+    {type(None): "null", bool: "boolean", int: "number", float: "number", str: "string", list: "array"}
+)
 _ABSENT_TEXT: Final = "(absent)"
 _SHOWN_CHARS: Final = 70
 #: Context shown before the character where two texts part.
@@ -60,15 +64,7 @@ def joined_path(path: str, key: str) -> str:
 
 def kind_of(value: Any) -> str:
     """Return JSON's name for the type of a value."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "array" if is_list(value) else "object"
+    return _KINDS.get(type(value), "object")
 
 
 def first_difference(a: str | bytes, b: str | bytes) -> int:

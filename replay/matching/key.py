@@ -8,7 +8,6 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from itertools import groupby
-from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core.json_text import ABSENT, dumps, is_list, is_object, parse
@@ -43,35 +42,12 @@ Reading = Literal["plain", "settled", "loose"]
 #: Hex digits of a key: 64 bits, for files with a few hundred requests.
 KEY_CHARS: Final = 16
 
-#: Request members that do not count.
-LEFT_OUT: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "client_metadata": "the client's own notes, which grow every turn",
-        "metadata": "the client's own notes; the user in Messages",
-        "prompt_cache_key": "names a session",
-        "safety_identifier": "names the user",
-        "user": "names the user",
-    }
-)
+#: Request members that do not count: the client's own notes, and names of a user or a session.
+LEFT_OUT: Final = frozenset({"client_metadata", "metadata", "prompt_cache_key", "safety_identifier", "user"})
 #: Message members that only the provider can read, and that differ in every recording.
-SEALED_WORDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "encrypted_content": "encrypted reasoning",
-        "signature": "signature of a thinking block",
-        "thought_signature": "signature of a thought",
-    }
-)
-#: Members that name something earlier; each id counts as a number, by first use.
-IDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "call_id": "a call, in Responses",
-        "id": "a call, a message or an item",
-        "item_id": "an item, in Responses",
-        "previous_response_id": "the previous response, in Responses",
-        "tool_call_id": "a call, in chat completions",
-        "tool_use_id": "a call, in Messages",
-    }
-)
+SEALED_WORDS: Final = frozenset({"encrypted_content", "signature", "thought_signature"})
+#: Members that name a call, a message, an item or a response; each id counts as a number, by first use.
+IDS: Final = frozenset({"call_id", "id", "item_id", "previous_response_id", "tool_call_id", "tool_use_id"})
 #: Paths of the dialects that are understood.
 _DIALECT_PATHS: Final = ("/chat/completions", "/responses", "/messages")
 _CONVERSATION: Final = ("messages", "input")

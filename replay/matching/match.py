@@ -90,26 +90,21 @@ class Miss:
                 lines.append(f"  and {len(self.drift) - _DRIFTS_MAX} more")
         return [*lines, f"to record it: {self.record}"]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the body of the response; SDKs show `message`."""
-        return {
-            "error": {
-                "message": "\n".join(self.lines()),
-                "type": "wiretape_miss",
-                "code": "no_recording",
-                "param": None,
-                "key": self.key,
-                "left": self.left,
-                "nearest": self.nearest or None,
-                "differences": [drift._asdict() for drift in self.drift[:_DRIFTS_MAX]],
-                "record": self.record,
-            }
-        }
-
     @property
     def script(self) -> Script:
-        """The response."""
-        response = json_answer(dumps(self.to_json()), MISS_STATUS)
+        """The response; SDKs show `message`."""
+        error = {
+            "message": "\n".join(self.lines()),
+            "type": "wiretape_miss",
+            "code": "no_recording",
+            "param": None,
+            "key": self.key,
+            "left": self.left,
+            "nearest": self.nearest or None,
+            "differences": [drift._asdict() for drift in self.drift[:_DRIFTS_MAX]],
+            "record": self.record,
+        }
+        response = json_answer(dumps({"error": error}), MISS_STATUS)
         return replace(response, headers=[*response.headers, NO_RETRY])
 
 

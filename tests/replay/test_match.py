@@ -248,7 +248,7 @@ def test_secrets_do_not_count() -> None:
     one, other = (body(f"my key is sk-proj-{letter * 40}9") for letter in "ab")
     deck = Deck([stream(one), stream(body("my key is [redacted-openai-1]"))])
     assert taken(deck, asking(other), asking(one), asking(other)) == [0, 1, None]
-    assert "sk-proj" not in str(miss(Deck([stream(one)]), asking(body("what?"))).to_json())
+    assert b"sk-proj" not in miss(Deck([stream(one)]), asking(body("what?"))).script.body
 
 
 def test_a_request_is_redacted_as_its_recording_was() -> None:

@@ -107,8 +107,8 @@ def check(
     found += (secrets := [*_secrets(file, sealed.streams, data, places)])
     known = {trouble.line for trouble in secrets}
     for number, line in made_lines(data):
-        hits = [] if number in known else find(line.decode("utf-8", "replace"))
-        found += [_secret(file, number, hit.vendor) for hit in hits]
+        if number not in known:
+            found += [_secret(file, number, hit.vendor) for hit in find(line.decode("utf-8", "replace"))]
     return sorted(found, key=lambda trouble: trouble.line)
 
 

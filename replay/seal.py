@@ -111,9 +111,8 @@ def _began(records: Sequence[Record]) -> int:
 
 def _refuse_secrets(streams: Sequence[Sequence[Record]]) -> None:
     if found := findings(streams):
-        vendors = ", ".join(
-            f"{vendor} {count}" for vendor, count in sorted(Counter(each.vendor for each in found).items())
-        )
+        counts = sorted(Counter(each.vendor for each in found).items())
+        vendors = ", ".join(f"{vendor} {count}" for vendor, count in counts)
         places = [f"stream {each.stream + 1} record {each.n} {each.where}".rstrip() for each in found[:_NAMED_MAX]]
         where = ", ".join([*places, "..."] if len(found) > _NAMED_MAX else places)
         raise TapeError(f"An exact tape would hold {len(found)} secrets ({vendors}): {where}")

@@ -193,10 +193,7 @@ class _Payload:
         if scalar.sort == "other":
             is_time = _TIME_NAME.fullmatch(name) and self._is_volatile(path) and token[:1] in b"123456789"
             return _CREATED if is_time else None
-        try:
-            value = token[1:-1].decode()
-        except UnicodeDecodeError:
-            return None
+        value = token[1:-1].decode("utf-8", "replace")
         if value and "\\" not in value and _ID_NAME.fullmatch(name) and self._is_volatile(path, value):
             return dumps(names.of(value))
         if _TIME_NAME.fullmatch(name) and _DAY.match(value) and self._is_volatile(path):

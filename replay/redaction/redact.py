@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
@@ -397,11 +398,8 @@ def _written(new: str, form: _Form) -> bytes:
 
 def _record_at(records: Sequence[Record], text: Text, place: int) -> int:
     """Return the number of the record that holds this byte of a text."""
-    for at in text.of:
-        place -= len(records[at].raw or b"")
-        if place < 0:
-            return records[at].n
-    return records[text.of[-1]].n
+    ends = accumulate(len(records[at].raw or b"") for at in text.of)
+    return next(records[at].n for at, end in zip(text.of, ends, strict=True) if place < end)
 
 
 def _shown(path: Path) -> str:

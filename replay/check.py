@@ -101,8 +101,7 @@ def check(
     found += _age(file, sealed, today, age_days_max)
     found += _results(file, data, sealed)
     found += _members(file, data, sealed)
-    pairs = zip(sealed.streams, sealed.lines, strict=True)
-    places = [{record.n: line for record, line in zip(*pair, strict=True)} for pair in pairs]
+    places = [dict(enumerate(lines)) for lines in sealed.lines]
     found += _unreadable(file, sealed.streams, places)
     found += (secrets := [*_secrets(file, sealed.streams, data, places)])
     known = {trouble.line for trouble in secrets}

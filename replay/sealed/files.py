@@ -98,11 +98,7 @@ def lines_of(data: bytes, streams: Sequence[Sequence[Record]]) -> list[Mapping[i
     """Return the line of each record of each stream, from 1, by the record's number."""
     if not data.startswith(MARK):
         return [{record.n: record.n + 1 for record in records} for records in streams]
-    lines = decode(data, verify=False).lines
-    return [
-        dict(zip((record.n for record in records), places, strict=True))
-        for records, places in zip(streams, lines, strict=True)
-    ]
+    return [dict(enumerate(places)) for places in decode(data, verify=False).lines]
 
 
 # -- lines to blobs and back ------------------------------------------------------------------------------------------

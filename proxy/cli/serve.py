@@ -5,23 +5,16 @@ from typing import Final
 
 import trio
 
-from wiretape.events.core.errors import WiretapeError
-
 from ..config.model import Config
 from ..log import Log, stderr_fd
 from ..serve import run
-from ..server.server import BindError
 from .common import announce
 
-__all__ = ["CannotListenError", "announcement", "serve_until_stopped"]
+__all__ = ["announcement", "serve_until_stopped"]
 
 _CURL: Final = """\
 curl -N {base}/chat/completions -H 'Content-Type: application/json' -H "Authorization: Bearer $OPENAI_API_KEY" \
 -d '{{"model":"gpt-4o-mini","stream":true,"messages":[{{"role":"user","content":"Say hello"}}]}}'"""
-
-
-class CannotListenError(WiretapeError):
-    """An address that is in use or does not belong to this machine."""
 
 
 def serve_until_stopped(config: Config) -> None:
@@ -34,8 +27,6 @@ def serve_until_stopped(config: Config) -> None:
     log = Log(stderr_fd(), secrets=config.secrets)
     try:
         trio.run(partial(run, config, log=log, on_ready=on_ready))
-    except BindError as error:
-        raise CannotListenError(str(error)) from error
     finally:
         log.close()
 

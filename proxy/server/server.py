@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import trio
 
+from wiretape.events.core.errors import WiretapeError
+
 from ..limits import (
     ACCEPT_BACKLOG,
     ACCEPT_LOG_S,
@@ -30,7 +32,7 @@ __all__ = ["BindError", "Server", "ServerSettings", "listening", "serve"]
 _ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
-class BindError(Exception):
+class BindError(WiretapeError):
     """An address that cannot be listened on; the message is one line."""
 
 

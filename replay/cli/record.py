@@ -202,9 +202,7 @@ def _run(config: "Config", command: Sequence[str]) -> tuple[int, Mapping[str, in
     """Run the command; return its exit code, and the requests that the proxy refused by status."""
     import trio
 
-    from wiretape.proxy.cli.serve import CannotListenError
     from wiretape.proxy.log import Log, stderr_fd
-    from wiretape.proxy.server.server import BindError
 
     from .recording import run
 
@@ -214,8 +212,6 @@ def _run(config: "Config", command: Sequence[str]) -> tuple[int, Mapping[str, in
     log = Log(stderr_fd(), level="error", secrets=config.secrets)
     try:
         return trio.run(partial(run, config, command, log=log, environ=os.environ, on_ready=on_ready))
-    except BindError as error:
-        raise CannotListenError(str(error)) from error
     finally:
         log.close()
 

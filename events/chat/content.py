@@ -166,7 +166,8 @@ class Choices:
 
     def plain(self, draft: Draft) -> bool:
         """Return whether the chunk is a piece of text of an open choice, and any other text would do the same."""
-        if len(draft.value["choices"]) != 1 or draft.changed or draft.events or draft.finished or draft.first:
+        more = draft.before or draft.after or draft.flags or draft.failure or draft.events
+        if more or draft.finished or draft.first or len(draft.value["choices"]) != 1:
             return False
         (given,) = draft.value["choices"]
         index: Any = given.get("index") if is_object(given) else None
@@ -218,7 +219,8 @@ class Choices:
             draft.set("delta_missing", path, "delta", {"role": "assistant"} if first else {})
             delta = {}
         draft.first = draft.first or first
-        choice.calls.missed(draft, missed)
+        if missed:
+            choice.calls.missed(draft, missed)
         self._finish(draft, path, given, delta, choice, merged=merged)
         if choice.think is not None:
             self._split_thought(draft, (*path, "delta"), delta, choice, choice.think)

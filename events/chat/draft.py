@@ -51,11 +51,6 @@ class KnownCall:
     extras: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
-    def complete(self) -> bool:
-        """Its arguments are a whole JSON value, as far as one can say before the call is closed."""
-        return self.boundary.complete and not self.seed
-
-    @property
     def unfinished(self) -> bool:
         """Its arguments have begun and are not whole."""
         return self.has_arguments and not self.boundary.complete
@@ -159,18 +154,8 @@ class Draft:
         self.seeds: list[Callable[[], None]] = []
         #: The last entry of this chunk for each call that it mentions.
         self.touched: dict[KnownCall, Entry] = {}
-        self._edits: dict[tuple[Path, str | int], Edit] = {}
+        self.edits: dict[tuple[Path, str | int], Edit] = {}
         self._places: Places | None = None
-
-    @property
-    def edits(self) -> list[Edit]:
-        """The changes."""
-        return list(self._edits.values())
-
-    @property
-    def changed(self) -> bool:
-        """Whether more than edits of the chunk is due."""
-        return bool(self.before or self.after or self.flags or self.failure)
 
     def ours(self, choice: int, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
         """Return a chunk of ours for `before` or `after`."""
@@ -178,11 +163,11 @@ class Draft:
 
     def set(self, repair: str, path: Path, key: str, value: Any) -> None:
         """Replace or insert a member."""
-        self._edits[path, key] = Edit(repair, path, key, value)
+        self.edits[path, key] = Edit(repair, path, key, value)
 
     def drop(self, repair: str, path: Path, key: str | int) -> None:
         """Remove a member, or an element of the list at `path`."""
-        self._edits[path, key] = Edit(repair, path, key, ABSENT)
+        self.edits[path, key] = Edit(repair, path, key, ABSENT)
 
     def quote(self, repair: str, path: Path, key: str) -> None:
         """Replace a value by a string with its own JSON text: 12 by "12"."""
@@ -201,6 +186,6 @@ class Draft:
         if entry.function is None:
             self.set(repair, entry.path, entry.member, {key: text})
         elif entry.function.get(key) == text:  # leave it as it came after all
-            self._edits.pop(((*entry.path, entry.member), key), None)
+            self.edits.pop(((*entry.path, entry.member), key), None)
         else:
             self.set(repair, (*entry.path, entry.member), key, text)

@@ -239,7 +239,7 @@ class Repair:
         plain = not self._unusual and self._choices.plain(draft)
         for flag in draft.flags:
             self._ledger.noted(n, flag)
-        draft.out.edit(draft.edits)
+        draft.out.edit(list(draft.edits.values()))
         steps = [self._ours(n, *ours) for ours in draft.before]
         steps.append(self._step(draft.out, draft.events, plain=plain))
         steps += [self._ours(n, *ours) for ours in draft.after]

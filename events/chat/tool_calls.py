@@ -266,7 +266,7 @@ class Calls:
             return bool(entry.name) and not self._is_id_of(call, entry) and new
         if call.bare and not entry.id and not entry.name:
             return False  # Q20 or Q8, and the `{}` is out: neither may run on a guess, so it ends as malformed
-        second = call.complete and entry.text.lstrip()[:1] in ("{", "[")
+        second = call.boundary.complete and not call.seed and entry.text.lstrip()[:1] in ("{", "[")
         if self._is_id_of(call, entry):
             return second and another
         if entry.id and entry.name:
@@ -394,12 +394,11 @@ class Calls:
         """Drop a name that comes again (Q15), or pass its next piece (Q16), as long as no argument byte has come."""
         name = entry.name
         whole = name in self._tools and not (call.name not in self._tools and call.name + name in self._tools)
-        if not name or name == call.name or call.has_arguments or len(call.name) + len(name) > NAME_CHARS_MAX:
-            draft.drop("name_repeated", path, "name")
-        elif whole and name.startswith(call.name):  # pieces, each with all before it
+        over = name == call.name or call.has_arguments or len(call.name) + len(name) > NAME_CHARS_MAX
+        if not over and whole and name.startswith(call.name):  # pieces, each with all before it
             draft.set("name_repeated", path, "name", name[len(call.name) :])
             call.name = name
-        elif whole:
+        elif over or whole or not name:
             draft.drop("name_repeated", path, "name")
         else:
             call.name += name

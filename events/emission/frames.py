@@ -62,7 +62,7 @@ def edited(value: Any, edits: Iterable[Edit]) -> tuple[Any, list[Edit]]:
             if edit.after is not ABSENT:
                 added.append(edit)
             continue
-        changed.append(edit._replace(before=container[edit.key]))
+        changed.append(Edit(*edit[:4], container[edit.key]))
         if edit.after is ABSENT:
             del container[edit.key]
         else:

@@ -58,7 +58,7 @@ _PARTS_DEPTH_MAX: Final = 4
 
 
 class Think:
-    """`feed` the text of one choice piece by piece; a tail that may be half a tag is held until `release`.
+    """A splitter of text into thought and answer; a tail that may be half a tag is held until `release`.
 
     Only the block at the very head is a thought: later text may mention such tags.
     """
@@ -119,7 +119,7 @@ class _Choice:
 
 
 class Choices:
-    """`repair` every chunk of one attempt in order."""
+    """The choices of one attempt; `repair` takes its chunks in order."""
 
     def __init__(self, facts: Facts, settings: Settings, stream_id: str) -> None:
         self._facts = facts
@@ -254,7 +254,7 @@ class Choices:
             draft.events.append(ForeignFrame(n=draft.n, why="late_delta"))
 
     def _reasoning(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
-        """Send reasoning under one name (Q73, Q74); of the same text under both names, once."""
+        """Send reasoning under one name (Q73, Q74), and only once if both names have the same text."""
         wanted = self._settings.reasoning
         name, other = _REASONING_NAMES if wanted != "reasoning" else reversed(_REASONING_NAMES)
         thought, named_otherwise = delta.get(name), delta.get(other)
@@ -313,12 +313,12 @@ class Choices:
                 draft.set("think", path, self._thought_name, thought)
 
     def _parts_delta(self, choice: _Choice, thought: str, answer: str) -> dict[str, Any]:
-        """Return the delta of a frame of our own; a thought that came under its own name too is left out (Q77)."""
+        """Return the delta of a frame of ours, without a thought that came under its own name too (Q77)."""
         parts = {self._thought_name: "" if choice.structured else thought, "content": answer}
         return {name: text for name, text in parts.items() if text}
 
     def _number_entries(self, draft: Draft, path: Path, entries: list[Any], choice: _Choice) -> None:
-        """Give list entries the `index` that SDKs merge them by, and raise without (Q75, Q86).
+        """Give list entries the `index` by which SDKs merge them; without it they raise (Q75, Q86).
 
         Pieces of one reasoning detail follow each other under one type; every annotation is a new one.
         """

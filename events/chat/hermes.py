@@ -43,7 +43,7 @@ NOTE: Final = re.compile(
 
 
 class AgentTools:
-    """Which of its frames are news: of each call one `running` and one end, in this order (law L7)."""
+    """A filter of the agent's progress frames: one `running` and one end for each call, in this order (law L7)."""
 
     def __init__(self, stream_id: str) -> None:
         self._stream_id = stream_id
@@ -52,7 +52,7 @@ class AgentTools:
         self._ids: dict[str, str] = {}
 
     def event(self, n: int, value: dict[str, Any], wire: Wire, answered: Container[str]) -> ToolProgress | None:
-        """Return what a progress frame means, if anything; `answered` are ids whose results this stream reports."""
+        """Return the event of a progress frame, if it is news; `answered` are ids whose results this stream reports."""
         ran = wire.ran
         given, name, status = value.get("toolCallId"), value.get("tool"), value.get("status")
         if not (isinstance(given, str) and given and isinstance(name, str) and name and status in _STATUSES):
@@ -71,7 +71,7 @@ class AgentTools:
 
 
 def card_of(value: dict[str, Any], event: ToolProgress, envelope: Envelope) -> dict[str, Any]:
-    """Return the chunk for it, with an empty delta and with its other members, if a card can show them."""
+    """Return the chunk for a progress frame: an empty delta, and every other member that a card can show."""
     card = {**chunk(envelope, 0, {}), "tool": event.name, "toolCallId": event.id, "status": event.status}
     for key, member in value.items():
         if key in _OURS or (key in ("label", "emoji") and not isinstance(member, str)):

@@ -120,7 +120,7 @@ class Repair:
         return [*self._release(), *self._held_text(self._last_n)]
 
     def supply(self, n: int) -> list[Step]:
-        """Return the finishes that `[DONE]` came without, after whole content: clients loop or fail otherwise (Q37)."""
+        """Return the finishes missing before `[DONE]` if the content is whole: clients loop or fail without (Q37)."""
         live = self._context.live
         steps: list[Step] = []
         for index in live.unfinished if live.said_whole else ():
@@ -287,7 +287,7 @@ class Repair:
                 self._sent_once[key] = value[key]
 
     def _settle_envelope(self, value: dict[str, Any]) -> None:
-        """Fill what is still open in the envelope from a chunk, or else from the stream and its request."""
+        """Fill empty members of the envelope from a chunk, or else from the stream and its request."""
         ours, context = self._envelope, self._context
         given, model = value.get("id"), value.get("model")
         ours.id = ours.id or (given if isinstance(given, str) else "") or f"chatcmpl-{context.stream_id}"
@@ -409,7 +409,7 @@ def _error_of(value: dict[str, Any], event: bytes, *, usable: bool) -> dict[str,
 
 
 def _error(given: Any, code: Any = None) -> dict[str, Any]:
-    """Return an object with nothing but the error, whole: its extra members have their users (`failed_generation`)."""
+    """Return an object with only the error, whose extra members have their users (`failed_generation`)."""
     if is_object(given):
         return {"error": given}
     message = given if isinstance(given, str) else dumps(given).decode()

@@ -57,29 +57,27 @@ class Calls:
     # -- one chunk ----------------------------------------------------------------------------------------------------
 
     def repair(self, draft: Draft, path: Path, delta: dict[str, Any], *, late: bool) -> None:
-        """Make canonical what the delta at `path` says of calls; `late`, after the finish, nothing of that goes out."""
+        """Make the calls in the delta at `path` canonical; withhold them if they are `late`, after the finish."""
         entries: Any = delta.get("tool_calls")
         if is_list(entries) and not late:
             self._entries(draft, (*path, "tool_calls"), entries)
         elif entries is not None:
             draft.drop("late_call" if late else "calls_not_list", path, "tool_calls")
-            if late:
-                draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
-                draft.events += self._late(draft, entries) if is_list(entries) else ()
-            else:
-                self._lost = True
-        if "function_call" not in delta:
-            return
-        if is_object(delta["function_call"]) and (self.announced or entries) and not self.legacy.name:
-            # llama-cpp-python says each call under both names; the newer one counts.
+            self._lost = self._lost or not late
+        if late and entries:
+            draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
+            draft.events += self._late(draft, entries) if is_list(entries) else ()
+        function = delta.get("function_call")
+        if is_object(function) and (self.announced or entries) and not self.legacy.name:
+            # llama-cpp-python writes each call under both names; the newer one counts.
             draft.drop("legacy_call_twin", path, "function_call")
-        else:
-            self._legacy(draft, path, delta["function_call"], late=late)
+        elif function is not None:
+            self._legacy(draft, path, function, late=late)
 
     def close(self, draft: Draft, path: Path, delta: dict[str, Any], word: str, *, lost: bool) -> None:
-        """Close the calls: one without a byte of arguments takes none, which is `{}` (Q25).
+        """Close the calls: a call without a byte of arguments takes none, which is `{}` (Q25).
 
-        `lost`, a frame that could not be read may have been about a call that nothing else mentions.
+        `lost` means that an unreadable frame may have been about a call that nothing else mentions.
         """
         for call in self.known:
             if call.announced and not call.custom:  # whose input may be nothing, and is no object
@@ -140,7 +138,7 @@ class Calls:
                 self._send(draft, "message_beside", call.entry(entry.text))
 
     def _entries(self, draft: Draft, path: Path, entries: list[Any]) -> None:
-        """Make every entry of `tool_calls` canonical; a list of which nothing is left leaves the delta."""
+        """Make every entry of `tool_calls` canonical; remove the list if no entry is left."""
         hidden: list[tuple[str, int]] = []
         sent_before = len(draft.after)
         for place, given in enumerate(entries):
@@ -178,14 +176,12 @@ class Calls:
         legacy, entry = self.legacy, Entry.of(path, {"function": as_object(given)})
         draft.touched[legacy] = entry
         if late:
-            if given is not None:
-                draft.drop("late_call", path, "function_call")
+            draft.drop("late_call", path, "function_call")
             draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
             if legacy.supplied and entry.text:
                 draft.events += self.damage([legacy], draft.n)
         elif not is_object(given):
-            if given is not None:
-                draft.drop("calls_not_list", path, "function_call")
+            draft.drop("calls_not_list", path, "function_call")
         elif not legacy.name and not (given.get("name") or given.get("arguments")):
             draft.drop("legacy_call_empty", path, "function_call")  # held, it would go out as a call
         else:
@@ -199,7 +195,7 @@ class Calls:
     # -- which call ---------------------------------------------------------------------------------------------------
 
     def _entry(self, draft: Draft, entry: Entry, place: int, *, apart: bool = False) -> bool:
-        """Return whether the entry goes out; `apart`, in a frame of its own."""
+        """Repair an entry and return whether it is sent; with `apart`, send it in a frame of its own."""
         call = self._continued(draft, entry, place)
         if call is None:
             if not (entry.id or entry.name or entry.text):
@@ -229,7 +225,7 @@ class Calls:
         return call.announced
 
     def _continued(self, draft: Draft, entry: Entry, place: int) -> KnownCall | None:
-        """Return the call that the entry is about, as far as index, id and place show."""
+        """Return the call that the entry is about, if index, id or place show it."""
         same = self._by_id.get(entry.id)
         if entry.place is not None:
             call = self._by_index.get(entry.place)
@@ -349,7 +345,7 @@ class Calls:
             draft.seeds.append(partial(self._settle_seed, draft, entry, call))
 
     def _settle_seed(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
-        """Decide about a `{}`, since no more can show what it is: a seed, if any `{}` of this choice was one (Q20)."""
+        """Decide about a `{}` that nothing follows: it is a seed if any `{}` of this choice was one (Q20)."""
         if call.seed and self._seeding:
             call.forget_seed()
         if call.seed_dropped:
@@ -381,7 +377,7 @@ class Calls:
 
     @staticmethod
     def _identify(draft: Draft, entry: Entry, call: KnownCall) -> None:
-        """Give an entry the number of its call, and nothing of the other kind of tool."""
+        """Give an entry the number of its call and text arguments; remove the member of the other kind of tool."""
         draft.touched[call] = entry
         if entry.place != call.number:
             draft.set("call_index", entry.path, "index", call.number)

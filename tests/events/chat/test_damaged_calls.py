@@ -235,6 +235,12 @@ def test_another_call_after_the_finish_is_withheld(late: bytes) -> None:
     assert result.ended.flags == ("late_call",)
 
 
+@pytest.mark.parametrize("delta", [{"function_call": None}, {"tool_calls": None}, {"tool_calls": []}], ids=str)
+def test_an_empty_call_member_after_the_finish_is_not_a_late_call(delta: dict[str, Any]) -> None:
+    result = run(tape([text("hi", role=True), finish("stop"), frame(delta), DONE]))
+    assert (result.ended.ending, result.ended.flags) == ("completed", ())
+
+
 def test_a_call_with_arguments_is_not_repeated_after_its_finish() -> None:
     whole = arguments('{"a":1}')
     result = run(tape([START, whole, finish("tool_calls"), whole, DONE]))

@@ -43,8 +43,8 @@ _PREFIX: Final = re.compile(
 )
 #: An id with such a prefix is renamed also in responses of unknown dialects.
 _PREFIXED: Final = re.compile(_PREFIX.pattern + r"[\w.:-]+")
-#: Ids that providers make up have a run of characters that is no word, or a UUID; renamed ones have a number. A person
-#: may give a name with the same prefix: `batch-process`, `step-by-step`.
+#: Ids that providers generate contain a random run of characters or a UUID, and renamed ones a number. A person may
+#: choose a name with the same prefix: `batch-process`, `step-by-step`.
 _MADE_UP: Final = re.compile(
     r"((?:embd|file|batch|vs|vsfb|run|thread|asst|step|upload|part|ftjob)[-_])"
     r"(?:[1-9]\d{0,2}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

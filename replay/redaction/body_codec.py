@@ -22,13 +22,13 @@ from ..sealed.texts import Change, Text, edited
 
 __all__ = ["Unreadable", "headers_of", "opened", "plain_body", "unreadable"]
 
-#: As many layers as a browser decodes (undici, curl: CVE-2022-32206).
+#: Layers that a browser decodes (undici, curl: CVE-2022-32206).
 _LAYERS_MAX: Final = 5
-#: Decoded bytes of one body, as many as the proxy accepts of a plain one, and of all bodies of a file: a bomb grows a
+#: Decoded bytes of one body (the proxy's own limit for a plain one) and of all bodies of a file: a bomb expands a
 #: thousandfold, and a file may hold a hundred.
 _BODY_BYTES_MAX: Final = 128 * 1024 * 1024
 _FILE_BYTES_MAX: Final = 256 * 1024 * 1024
-#: Text that no search understands: UTF-16 or UTF-32, as the header says, or the first bytes.
+#: Text in UTF-16 or UTF-32, which the search cannot read, by its header or its first bytes.
 _WIDE_CHARSET: Final = re.compile(r"charset\s*=\s*\"?utf[-_]?(?:16|32)", re.IGNORECASE)
 _WIDE_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -42,7 +42,7 @@ _Headers = Iterable[tuple[str, str]]
 
 
 class Unreadable(NamedTuple):
-    """A body that may hold anything."""
+    """A body that cannot be searched for secrets."""
 
     stream: int
     #: Number of the record with its headers.
@@ -138,7 +138,7 @@ def _read(records: Sequence[Record], at: int, of: Sequence[int], bytes_max: int)
     keys = records[at].keys
     rows = (as_list(row) for row in as_list(keys.get("headers")))
     headers = [(str(row[0]), str(row[1])) for row in rows if len(row) == 2]
-    if of and "decoded" in keys:  # the recorder undid it; of an unknown coding only text proves that
+    if of and "decoded" in keys:  # the recorder decoded it; for an unknown coding, only readable text proves that
         if not CODINGS.issuperset(_codings(headers)) and not _is_text(body.pieces):
             return body._replace(unreadable="coding")
         headers = [*headers_of(headers, str(keys["decoded"]))]

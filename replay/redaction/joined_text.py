@@ -232,7 +232,7 @@ def _keyed(
 
 
 def _steps(path: Path, numbered: Mapping[Path, bytes]) -> tuple[str | bytes, ...]:
-    """Return the names of a path, and for each element its index, or its position where it states none."""
+    """Return the names of a path, and for each element its index, or its position if it has no index."""
     steps = tuple(
         _ALIASES.get(step, step) if isinstance(step, str) else numbered.get(path[: depth + 1]) or b"%d" % step
         for depth, step in enumerate(path)

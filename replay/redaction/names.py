@@ -100,7 +100,7 @@ def _spelled(name: str) -> str:
 
 
 def _is_harmless(value: str) -> bool:
-    """Return whether a value is no secret under any name: a mask, a variable, a word of a schema."""
+    """Return whether a value is harmless under any name: a mask, a variable, a word of a schema."""
     return (
         value.lower() in _NO_SECRET
         or any(pattern.fullmatch(value) for pattern in _HARMLESS)

@@ -1,4 +1,4 @@
-"""Replace the secrets of a file: every text is searched once, joined with the pieces it was streamed in
+"""Replace the secrets of a file. Each text is searched once, joined with the pieces it was streamed in.
 
 The same secret has the same placeholder, numbered by first use, wherever in the file it is. JSON stays JSON; numbers,
 ids and hashes are never touched. Headers pass an allow-list.
@@ -33,7 +33,7 @@ __all__ = ["Finding", "blanked", "blanked_path", "findings", "redact", "shown_pa
 _Form = Literal["plain", "json", "arguments", "url"]
 #: Returns what replaces a vendor's secret.
 _Place = Callable[[str, str], str]
-#: The rest of a text may be a secret once its neighbour is gone: the search ends when it finds nothing.
+#: Removing one secret may reveal another next to it, so the search repeats until it finds nothing.
 _PASSES_MAX: Final = 6
 _NAMES_NUMBERS: Final = re.compile(rb"(?i)pass|pwd|secret|api.?key")
 _REDACTED: Final = re.compile(rf'{PLACEHOLDER.pattern}|\{{"redacted":"{PLACEHOLDER.pattern}"\}}')
@@ -146,7 +146,7 @@ def _redacted(streams: Sequence[Sequence[Record]], asked: Redaction, place: _Pla
 
 
 class _Placeholders:
-    """Placeholders of one file, numbered by first use; those that are there keep their numbers."""
+    """Placeholders of one file, numbered by first use. Existing ones keep their numbers."""
 
     def __init__(self, streams: Sequence[Sequence[Record]]) -> None:
         self._known: dict[tuple[str, str], str] = {}
@@ -197,7 +197,7 @@ class _Known:
             self._chars_max = max(self._chars_max, len(secret))
 
     def within(self, texts: Iterable[str]) -> "re.Pattern[str] | None":
-        """Return a pattern of the named secrets that any of these texts holds; no part of a longer word is one."""
+        """Return a pattern of the named secrets in these texts. It never matches inside a longer word."""
         text = "\0".join(texts) if self._named else ""
         longest = sorted(self._named, key=lambda secret: (-len(secret), secret))[:_KNOWN_MAX]
         found = [
@@ -233,7 +233,7 @@ class _Known:
         return None
 
     def whole(self, vendor: str, secret: str) -> str:
-        """Return the longest known secret that begins with this one: a key that grows from frame to frame is one."""
+        """Return the longest known secret with this beginning: a key may grow from frame to frame."""
         if vendor in _BY_NAME:
             return secret
         alike = self._by_head.get(secret[:_KNOWN_CHARS], ())

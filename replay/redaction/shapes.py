@@ -117,7 +117,7 @@ _KEY: Final = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=m)(?:{_COLOURS})|(?<=/bot))(
 #: A key of this length directly after a letter is still a key, where base64 was decoded without knowing its format.
 _GLUED: Final = re.compile(rf"(?=.{{30}})(?:{_ANY})", re.DOTALL)
 
-#: What every key of a kind begins with: the header of a token and the first line of a private key are no secret.
+#: The part that all keys of a kind share, such as the header of a token or the first line of a private key.
 _BEGINNING: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----\s*|eyJ[A-Za-z0-9_-]*(?:\.(?:eyJ)?)?|\d{8,10}:AA|"
     + "|".join(begins for _, begins, _ in (*TABLE, *_WORDY))
@@ -157,7 +157,7 @@ _SAYS_NAME: Final = frozenset({"header", "key", "name"})
 #: Results kept for short strings, which are mostly those of the frame before: below a megabyte.
 _REPEATED_MAX, _REPEATED_CHARS_MAX = 2048, 64
 
-#: Searches a text that is no JSON, under the name of its member.
+#: Searches plain text, given the name of its member.
 Leaf = Callable[[str, str], Iterable[Hit]]
 
 
@@ -183,7 +183,7 @@ def is_telling(begun: str) -> bool:
 
 
 def find(text: str, name: str = "") -> Sequence[Hit]:
-    """Return every secret of a text in order, none inside another. `name` is that of its member, if it has one."""
+    """Return the secrets of a text in order, without overlaps. `name` is the name of its member, if it has one."""
     return _repeated(text, name) if len(text) <= _REPEATED_CHARS_MAX else search(text, name, _leaf)
 
 
@@ -209,7 +209,7 @@ def search(text: str, name: str, leaf: Leaf, layers: int = _JSON_LAYERS_MAX) -> 
 def names_of(strings: Sequence[tuple[Path, str, bool]]) -> list[str]:
     """Return the name of each string: its member's, or what a neighbour says (`["x-api-key", "..."]`).
 
-    A string is a path, a text, and whether it is a name itself, which has none.
+    Each string is a path, its text, and whether it is the name of a member; names get an empty name.
     """
     neighbours: dict[Path, str] = {}
     for path, said, is_name in strings:
@@ -259,7 +259,7 @@ def _repeated(text: str, name: str) -> Sequence[Hit]:
     return search(text, name, _leaf)
 
 
-# -- text that is no JSON ---------------------------------------------------------------------------------------------
+# -- plain text -------------------------------------------------------------------------------------------------------
 
 
 def _leaf(text: str, name: str) -> Iterable[Hit]:

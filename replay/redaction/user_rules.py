@@ -170,7 +170,7 @@ def _of_body(text: Text) -> Iterator[Words]:
 
 
 def _of_parts(raw: bytes, boundary: bytes, at: int) -> Iterator[Words]:
-    """Yield all parts but settings: a file was said, or shown, too."""
+    """Yield all parts except settings; files count as words too."""
     mark = b"\r\n--" + boundary
     while at < len(raw):
         end = raw.find(mark, at)

@@ -33,7 +33,7 @@ RECEIVED: Final = frozenset({"frame", "rest", "body"})
 _READ: Final = frozenset({"frame", "rest", "body", ANSWER})
 #: Kinds whose place depends on time, or on the client.
 TIMED: Final = frozenset({"commit", "keepalive", "gone"})
-#: What `open` says of one recording only.
+#: Members of `open` that differ in every recording.
 _OF_ONE_RECORDING: Final = ("stream", "created", "created_us", "caller")
 #: A lone surrogate, which JSON can express and bytes cannot.
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -183,7 +183,7 @@ def _piece(record: Record, raw: bytes) -> Record:
 
 
 def timed(lines: Sequence[Record], clock: Clock) -> list[Record]:
-    """Return the records again. Each keeps the `n` of its line; those from the clock get 1, the clock's place."""
+    """Return the original records. Each keeps the `n` of its line; those from the clock get 1, the clock's place."""
     times, uploads, late = iter(clock.lines), iter(clock.uploads), {row[0]: row[1] for row in clock.late}
     places = _Places(clock.reads)
     kept: list[Record] = []

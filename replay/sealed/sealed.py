@@ -71,15 +71,15 @@ LISTS: Final = {"messages": "message", "input": "item", "tools": "tool"}
 
 _CONFLICT: Final = b"<<<<<<< "
 _FOLD: Final = b'{"k":"fold"'
-#: A line of a request's body that is not JSON on one line.
+#: The kind of the lines of a request body that is not JSON on one line.
 _TEXT: Final = "text"
-#: Kinds that are lines of this form and no records.
+#: Kinds of lines that are not records.
 _OURS: Final = frozenset({"clock", "fold", ANSWER, UPLOADED, _TEXT, *LISTS.values()})
 _NUMBERED: Final = b'"n":0,"t":0,'
 _BODY_AT: Final = 16
 #: Bytes of a line of text that a review still shows.
 _PIECE_BYTES: Final = 16 * 1024
-#: Bytes of a line of JSON: most answers that are no stream, and a page of embeddings.
+#: Bytes of a line of JSON: enough for most responses that are not streamed, and for a page of embeddings.
 _DATA_BYTES: Final = 256 * 1024
 #: Between the elements of a list.
 _SEPARATORS: Final = (b",", b", ")
@@ -124,7 +124,7 @@ def _comparable(records: Sequence[Record]) -> list[Record]:
 
 
 def decode(data: bytes, *, verify: bool = True) -> Sealed:
-    """Return the records again; with `verify`, compare every `fold` line with its records."""
+    """Return the original records; with `verify`, compare every `fold` line with its records."""
     if reason := spoilt(data):
         raise TapeError(reason)
     lines = data.split(b"\n")
@@ -153,7 +153,7 @@ def decode(data: bytes, *, verify: bool = True) -> Sealed:
 
 
 def spoilt(data: bytes) -> str:
-    """Return what git or an editor did to the file, if anything; no line of a tape begins so."""
+    """Return what git or an editor did to the file, if anything."""
     if data.startswith(codecs.BOM_UTF8):
         return "line 1: the file begins with a byte order mark: save it without one"
     at = 0 if data.startswith(_CONFLICT) else data.find(b"\n" + _CONFLICT) + 1
@@ -164,7 +164,7 @@ def spoilt(data: bytes) -> str:
 
 
 def made_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that are no records, with their numbers: header, clocks and folds."""
+    """Yield header, clock and fold lines with their numbers: all lines that are not records."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if number == 1 or line.startswith((b'{"k":"clock"', _FOLD)):
             yield number, line

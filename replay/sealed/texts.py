@@ -1,4 +1,4 @@
-"""The texts of a recording: what they say and where, and how to change it
+"""Find every string and number in the texts of a recording, and change bytes in place
 
 Every name, string and number of a text's JSON has a place and a path, read without building a value. An edit keeps all
 bytes around it; read boundaries and checksums follow.
@@ -28,14 +28,14 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+("|\\)?|[{}\[\],:]|[^\s{}\[\],:
 #: Steps of a path kept from its beginning, and as many from its end: whole paths of deeply nested JSON would take time
 #: and memory by the square of its depth.
 _STEPS_MAX: Final = 32
-#: A surrogate pair is one character: two halves are no text that a model or a fold produces.
+#: A surrogate pair is one character: models and folds never produce the halves.
 _ESCAPE: Final = re.compile(
     r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\(.)|([^\\]+)|\\", re.DOTALL
 )
 _SIMPLE: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 #: Flags of a stream whose tape may be incomplete.
 _UNTAPED: Final = frozenset({"untaped", "log_failure", "failed_here"})
-#: Kinds of which several records are one text.
+#: Kinds whose records together form one text.
 _RUNS: Final = frozenset({"body", "upload"})
 _EVENT: Final = re.compile(rb"event: ([^\r\n]*)\ndata: ")
 _DATA_LINE: Final = re.compile(rb"(?:^|[\r\n])data: ?([^\r\n]*)")
@@ -283,7 +283,7 @@ def _framed(keys: Mapping[str, Any], before: bytes, after: bytes) -> dict[str, A
 
 
 def _cuts(record: Record, offsets: _Offsets, size: int) -> list[list[int]]:
-    """Return the cuts of the new bytes; a read without bytes left has none."""
+    """Return the cuts of the new bytes, without reads that have no bytes left."""
     before = len(record.raw or b"")
     cuts: list[list[int]] = []
     rows = filter(_begins_with_numbers, as_list(record.keys.get("cuts")))  # other rows come from another recorder
@@ -332,9 +332,9 @@ def _begins_with_numbers(row: Any) -> bool:
 
 
 def summed(records: Sequence[Record]) -> list[Record]:
-    """Return the records with an `end` that counts their bytes, which may have been edited by hand.
+    """Return the records with correct sums in `end`: the tape may have been edited by hand.
 
-    Not where the log failed: there more came than could be written.
+    Leave tapes alone whose log failed: the upstream sent more than was written.
     """
     if not records or not _UNTAPED.isdisjoint(as_list(records[-1].keys.get("flags"))):
         return list(records)

@@ -93,14 +93,16 @@ def _verify(
     except UrlError as error:
         raise FailedError(f"--live {error}", BAD_USAGE) from error
     with one_line_errors():
+        import trio
+
         from ..compare.compare import Compared
-        from ..compare.verify import age_of, run_verify
+        from ..compare.verify import age_of, verify
         from ..sealed.files import load
 
         recording = load(tape)
         age = age_of(recording.header, datetime.now(UTC).date())
         asked = not due or age.due
-        differences = run_verify(recording, live, _secret(key_env)) if asked else []
+        differences = trio.run(verify, recording, live, _secret(key_env)) if asked else []
     one = Compared(tape.name, differences)
     if json_:
         print_json({**_json(one, whole=all_), "asked": asked, "age_days": age.days, "age_limit_days": age.limit_days})

@@ -6,7 +6,7 @@ Content is what a chat stream said and called, and how it ended; of other exchan
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core import model
@@ -184,14 +184,13 @@ def _is_comment(record: Record) -> bool:
 
 def _parts(records: Stream) -> list[Record]:
     """Return the frames of the last attempt; the reads of a body become one part."""
+    received = [each for each in attempts_of(records)[-1] if each.kind in _RECEIVED and not _is_comment(each)]
     parts: list[Record] = []
-    for record in attempts_of(records)[-1]:
-        if record.kind not in _RECEIVED or _is_comment(record):
-            continue
-        if record.kind == "body" and parts and parts[-1].kind == "body":
-            parts[-1] = parts[-1]._replace(raw=(parts[-1].raw or b"") + (record.raw or b""), payload=None, value=ABSENT)
-        else:
-            parts.append(record)
+    for kind, group in groupby(received, key=lambda record: record.kind):
+        same = list(group)
+        if kind == "body":
+            same = [same[0]._replace(raw=b"".join(each.raw or b"" for each in same), payload=None, value=ABSENT)]
+        parts += same
     return parts
 
 

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import httpx
-import trio
 
 from wiretape.events.core import model
 from wiretape.events.core.errors import TapeError
@@ -37,7 +36,7 @@ from ..redaction.body_codec import opened
 from ..sealed.files import Recording
 from .levels import Difference, Stream, Streams, each_pair, ending_of, unequal, value_of
 
-__all__ = ["Age", "CarriedIds", "LostIdError", "age_of", "compare_shapes", "run_verify", "send_recorded", "verify"]
+__all__ = ["Age", "CarriedIds", "LostIdError", "age_of", "compare_shapes", "send_recorded", "verify"]
 
 #: The proxy's path prefix, which the upstream's base path replaces.
 _PREFIX: Final = re.compile(r"(?:/[a-z0-9][a-z0-9_-]*)?/v1(?=[/?]|$)")
@@ -179,11 +178,6 @@ async def send_recorded(server: Running, request: Request) -> list[Record]:
         return [Record(0, 0, "failed", {"message": message})]
     batches = server.assembly.services.store.follow(stream)
     return [record async for batch in batches for record in batch]
-
-
-def run_verify(recording: Recording, url: str, key: Secret | None = None) -> list[Difference]:
-    """Run `verify` in an event loop of its own."""
-    return trio.run(verify, recording, url, key)
 
 
 # -- shapes -----------------------------------------------------------------------------------------------------------

@@ -13,10 +13,6 @@ from wiretape.replay.playback.script import Fault, Request, Script, Step, event_
 from wiretape.replay.serving.fresh_ids import FreshIds
 
 
-def said(script: Script) -> bytes:
-    return b"".join(step.what for step in script.steps if isinstance(step.what, bytes))
-
-
 def with_fresh_ids(script: Script, serving: int) -> Script:
     return FreshIds(serving).over(script)
 
@@ -35,7 +31,7 @@ def test_each_serving_has_its_own_ids_in_the_same_places(dialect: str) -> None:
     first, again, second = (with_fresh_ids(script, serving) for serving in (1, 1, 2))
     assert first == again
     assert without_ids(first) == without_ids(second) == without_ids(script)
-    old, one, two = (set(IDS.findall(said(each))) for each in (script, first, second))
+    old, one, two = (set(IDS.findall(each.body)) for each in (script, first, second))
     assert old
     assert old.isdisjoint(one)
     assert one.isdisjoint(two)
@@ -51,9 +47,9 @@ def test_each_serving_has_its_own_ids_in_the_same_places(dialect: str) -> None:
 ])  # fmt: skip
 def test_the_prefix_of_an_id_stays(old: str, shape: str) -> None:
     script = with_fresh_ids(json_answer(b'{"id": "%b"}' % old.encode()), 1)
-    new = said(script)[8:-2].decode()
+    new = script.body[8:-2].decode()
     assert re.fullmatch(shape, new)
-    assert dict(script.headers)[b"Content-Length"] == b"%d" % len(said(script))
+    assert dict(script.headers)[b"Content-Length"] == b"%d" % len(script.body)
 
 
 UNTOUCHED = {
@@ -76,7 +72,7 @@ def test_nothing_else_is_touched(case: str) -> None:
 def test_an_id_in_two_chunks_is_one_id() -> None:
     whole = b'data: {"id":"call_abcdef"}\n\ndata: {"id":"call_abcdef"}\n\n'
     script = with_fresh_ids(event_stream([whole[:18], whole[18:]]), 3)
-    assert len(set(IDS.findall(said(script)))) == 1
+    assert len(set(IDS.findall(script.body))) == 1
     first, second = (step.what for step in script.steps)
     assert isinstance(first, bytes)
     assert isinstance(second, bytes)
@@ -90,7 +86,7 @@ def posted(path: str, body: bytes = b"") -> Request:
 
 def named(script: Script) -> dict[str, str]:
     """Return the members of a response."""
-    found: dict[str, str] = parse(said(script))
+    found: dict[str, str] = parse(script.body)
     return found
 
 
@@ -143,4 +139,4 @@ def test_read_boundaries_do_not_change_ids(cuts: list[int], serving: int) -> Non
     whole = b"".join(ANSWERS["responses"])
     ends = sorted({0, *(cut for cut in cuts if cut < len(whole)), len(whole)})
     script = event_stream([whole[start:end] for start, end in pairwise(ends)])
-    assert said(with_fresh_ids(script, serving)) == said(with_fresh_ids(event_stream([whole]), serving))
+    assert with_fresh_ids(script, serving).body == with_fresh_ids(event_stream([whole]), serving).body

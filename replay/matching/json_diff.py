@@ -62,7 +62,7 @@ def joined_path(path: str, key: str) -> str:
     return f"{path}.{step}" if path and simple else path + step
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """Return JSON's name for the type of a value."""
     return _KINDS.get(type(value), "object")
 

@@ -98,10 +98,11 @@ class UpstreamRequest:
         """Send the request until the head of the response is there; set `result`, and then the event."""
         try:
             request, target = self._request, self._request.route.targets[self._target]
-            headers = to_upstream(request.headers, target, own_key=request.own_key, hermes=request.route.hermes)
+            stale: tuple[bytes, ...] = ()
             if isinstance(body, bytes) and body:  # it may have been edited
-                stale = {b"content-length"} if body is request.body else {b"content-length", b"content-encoding"}
-                headers = Headers(headers).without(stale)
+                stale = (b"content-length",) if body is request.body else (b"content-length", b"content-encoding")
+            hermes = request.route.hermes
+            headers = to_upstream(request.headers, target, own_key=request.own_key, hermes=hermes, stale=stale)
             path = request_target(target, request.path_tail, request.query)
             origin = base_of(target.url).origin
             outgoing = self._transport.addressed(origin, request.method.encode("ascii"), path, headers, body)

@@ -5,7 +5,7 @@ keeps an allow-list only (6.7).
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 from urllib.parse import quote
 
@@ -81,14 +81,16 @@ TAPED_ANSWER: Final = frozenset(
 TAPED_ANSWER_PREFIXES: Final = (b"x-ratelimit-", b"ratelimit-", b"anthropic-ratelimit-")
 
 
-def to_upstream(headers: Iterable[Header], target: Target, *, own_key: bool, hermes: bool = False) -> list[Header]:
-    """Return the request headers for an upstream.
+def to_upstream(
+    headers: Iterable[Header], target: Target, *, own_key: bool, hermes: bool = False, stale: Collection[bytes] = ()
+) -> list[Header]:
+    """Return the request headers for an upstream, without those that are `stale`.
 
     With a key of Wiretape's own (`own_key`) no credential of the caller passes. `content-length` passes, for bodies
     that are sent as they came.
     """
-    headers = Headers(headers)
-    dropped = {*_HOP, *_NEVER, *_named_by_connection(headers), b"accept-encoding"}
+    headers = headers if isinstance(headers, Headers) else Headers(headers)
+    dropped = {*_HOP, *_NEVER, *_named_by_connection(headers), b"accept-encoding", *stale}
     if not hermes:
         dropped.add(_HERMES)
     if own_key or target.key is not None or not target.caller_key:
@@ -103,27 +105,30 @@ def to_upstream(headers: Iterable[Header], target: Target, *, own_key: bool, her
 
 def to_client(headers: Iterable[Header], *, changed: bool = True) -> list[Header]:
     """Return the response headers for the client, without framing unless the body passes unchanged."""
-    headers = Headers(headers)
+    headers = headers if isinstance(headers, Headers) else Headers(headers)
     dropped = {*_HOP, *_NEVER, *_named_by_connection(headers), *(_FRAMING if changed else ())}
     return headers.without(dropped, _NEVER_PREFIXES + _NEVER_TO_CLIENT)
 
 
 def _named_by_connection(headers: Headers) -> set[bytes]:
-    options = {option.strip().lower() for value in headers.all(b"connection") for option in value.split(b",")}
-    return options - _NOT_NAMED
+    options = b",".join(headers.all(b"connection")).lower().split(b",")
+    return set(map(bytes.strip, options)) - _NOT_NAMED
 
 
 def taped_request(headers: Iterable[Header], secrets: Iterable[Secret] = ()) -> list[list[str]]:
     """Return the request headers that the tape keeps, in their order."""
-    return _taped(Headers(headers).only(TAPED_REQUEST), secrets)
+    return _taped(headers, TAPED_REQUEST, (), secrets)
 
 
 def taped_answer(headers: Iterable[Header], secrets: Iterable[Secret] = ()) -> list[list[str]]:
     """Return the response headers that the tape keeps, in their order."""
-    return _taped(Headers(headers).only(TAPED_ANSWER, TAPED_ANSWER_PREFIXES), secrets)
+    return _taped(headers, TAPED_ANSWER, TAPED_ANSWER_PREFIXES, secrets)
 
 
-def _taped(kept: list[Header], secrets: Iterable[Secret]) -> list[list[str]]:
+def _taped(
+    headers: Iterable[Header], names: Collection[bytes], prefixes: tuple[bytes, ...], secrets: Iterable[Secret]
+) -> list[list[str]]:
+    kept = (headers if isinstance(headers, Headers) else Headers(headers)).only(names, prefixes)
     forms = key_forms(secrets)
     pairs: list[list[str]] = []
     for name, value in kept:

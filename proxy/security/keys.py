@@ -54,7 +54,7 @@ class Keys:
 def credentials(headers: Iterable[Header]) -> list[bytes]:
     """Return the distinct credentials in the headers, without the word Bearer; other schemes keep their name."""
     found: list[bytes] = []
-    for name, value in Headers(headers).only(CREDENTIAL_HEADERS):
+    for name, value in (headers if isinstance(headers, Headers) else Headers(headers)).only(CREDENTIAL_HEADERS):
         credential = value.strip()
         if name == b"authorization":
             scheme, _, rest = credential.partition(b" ")

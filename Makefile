@@ -190,7 +190,7 @@ COMMIT ?= HEAD~1
 .PHONY: bench-against
 bench-against: install $(OPPONENTS)/relay/.installed ## compare core and proxy with an earlier commit, alternating runs: make bench-against COMMIT=abc123
 	$(PY) -m tests.bench.against $(COMMIT)
-	$(PY) -m tests.bench.proxy_against $(COMMIT)
+	$(PY) -m tests.bench.against --part proxy $(COMMIT)
 
 .PHONY: bench-lock
 bench-lock: install ## update the opponents' locks (UPGRADE=--upgrade for newer versions)

@@ -332,18 +332,15 @@ def paired(a: Streams, b: Streams) -> tuple[Streams, Streams]:
     Threads that send requests at once change the order from run to run.
     """
     left = [(_key(records), records) for records in b]
-    partners: list[Sequence[Record] | None] = []
-    for key in map(_key, a):
+
+    def partner_of(key: str) -> Sequence[Record] | None:
         at = next((at for at, (other, _) in enumerate(left) if other == key), None)
-        partners.append(None if at is None else left.pop(at)[1])
-    pairs: list[tuple[Sequence[Record], Sequence[Record]]] = []
-    alone: list[Sequence[Record]] = []
-    for records, equal in zip(a, partners, strict=True):
-        partner = equal if equal is not None else left.pop(0)[1] if left else None
-        if partner is None:
-            alone.append(records)
-        else:
-            pairs.append((records, partner))
+        return None if at is None else left.pop(at)[1]
+
+    equal = [partner_of(_key(records)) for records in a]
+    partners = [each if each is not None else left.pop(0)[1] if left else None for each in equal]
+    pairs = [(records, each) for records, each in zip(a, partners, strict=True) if each is not None]
+    alone = [records for records, each in zip(a, partners, strict=True) if each is None]
     return [*(one for one, _ in pairs), *alone], [*(other for _, other in pairs), *(records for _, records in left)]
 
 

@@ -1,6 +1,7 @@
-"""`python -m tests.bench.against COMMIT`: the core against an earlier commit, fifteen runs of each in turn.
+"""`python -m tests.bench.against COMMIT`: core and proxy against an earlier commit, runs of each in turn.
 
-Each commit runs its own `tests/bench/core.py`, because modules move between commits, in a process of its own.
+Each run is a process of its own: the core's runs the commit's own `tests/bench/core.py`, because modules move between
+commits, the proxy's the yardstick's cases. The spread between runs of one commit is the machine's.
 """
 
 import argparse
@@ -10,21 +11,27 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from .document import put
+from .document import Part, put
+from .proxy_bars import BEFORE
+from .proxy_parties import CACHE, CASES, Case, Run, run, started, upstream
 
-__all__ = ["main", "short", "tree"]
+__all__ = ["main"]
 
 _ROOT: Final = Path(__file__).parents[2]
 _PACKAGES: Final = ("events", "proxy", "replay")
-_TURNS: Final = 15
+_TURNS: Final = {"core": 15, "proxy": 5}
+_WARM_UP: Final = Case(20, 1, 0, 10, 5)
 _TEXT: Final = """
-Written by `python -m tests.bench.against COMMIT`: medians of {turns} alternating turns, us of CPU a frame.
+Written by `python -m tests.bench.against --part {part} COMMIT`: medians of {turns} alternating runs, with
+minimum and maximum in brackets.
 
-| frames | {before} | {now} | ratio |
-| --- | --- | --- | --- |
+| figure | {before} | {now} | ratio | bar | {now} within the spread of {before} |
+| --- | --- | --- | --- | --- | --- |
 """
 _WORK: Final = """
 import gc, json, time
@@ -39,39 +46,57 @@ for kind, extra in (("plain", b""), ("repaired", ROLE)):
         core.live(stream(each, 2_000))
         began = time.process_time()
         core.live(stream(each, 20_000))
-        figures[f"{kind}, {size} a read"] = (time.process_time() - began) / 20_000 * 1e6
+        figures[f"{kind}, {size} a read, us of CPU a frame"] = (time.process_time() - began) / 20_000 * 1e6
 print(json.dumps(figures))
 """
 
+#: Figures by name, of one run.
+_Figures = dict[str, float]
+
 
 def main() -> None:
-    """Print a row for each kind of frame: us before, us now, and the ratio of the medians."""
+    """Print a row for each figure; the exit status says whether the bars for the proxy's CPU hold."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.against", description=__doc__)
     parser.add_argument("commit")
+    parser.add_argument("--part", choices=[*_TURNS], default="core")
+    parser.add_argument("--turns", type=int)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="wiretape-against-") as folder:
-        places = {"before": tree(Path(folder) / "before", asked.commit), "now": tree(Path(folder) / "now", "HEAD")}
-        turns: dict[str, list[dict[str, float]]] = {"before": [], "now": []}
-        for number in range(_TURNS):
-            for which in ("before", "now") if number % 2 else ("now", "before"):
-                turns[which].append(_run(places[which]))
-    rows = ""
-    for kind in turns["now"][0]:
-        before, now = (statistics.median(turn[kind] for turn in turns[which]) for which in ("before", "now"))
-        rows += f"| {kind} | {before:.2f} | {now:.2f} | {now / before:.3f} |\n"
+    turns: int = asked.turns or _TURNS[asked.part]
+    if asked.part == "core":
+        with tempfile.TemporaryDirectory(prefix="wiretape-against-") as folder:
+            before, now = _alternating(Path(folder), asked.commit, turns, _core)
+        rows, broken = _rows(before, now, {})
+        part: Part = "against"
+    else:
+        with tempfile.TemporaryDirectory(prefix="against-", dir=CACHE) as folder, upstream():
+            before, now = _alternating(Path(folder), asked.commit, turns, partial(_proxy, Path(folder)))
+        rows, broken = _rows(before, now, {f"{case}, us of CPU a frame": bar for case, bar in BEFORE.items()})
+        part = "proxy against"
     sys.stdout.write(rows)
-    put("against", _TEXT.format(turns=_TURNS, before=asked.commit, now=short("HEAD")) + rows)
+    commit = _git("rev-parse", "--short", "HEAD").strip()
+    put(part, _TEXT.format(part=asked.part, turns=turns, before=asked.commit, now=commit) + rows)
+    if broken:
+        sys.exit("BAR BROKEN: " + "; ".join(broken))
 
 
-def short(commit: str) -> str:
-    """Return the abbreviated id of a commit."""
-    found = subprocess.run(
-        ["git", "rev-parse", "--short", commit], cwd=_ROOT, check=True, capture_output=True, text=True
-    )
-    return found.stdout.strip()
+def _alternating(
+    folder: Path, commit: str, turns: int, measure: Callable[[Path], _Figures]
+) -> tuple[list[_Figures], list[_Figures]]:
+    """Measure both commits in turns; return the figures before and now."""
+    places = [_tree(folder / "before", commit), _tree(folder / "now", "HEAD")]
+    found: tuple[list[_Figures], list[_Figures]] = [], []
+    for number in range(turns):
+        for which in (0, 1) if number % 2 else (1, 0):
+            found[which].append(measure(places[which]))
+            sys.stderr.write(f"{places[which].name}: {found[which][-1]}\n")
+    return found
 
 
-def tree(place: Path, commit: str) -> Path:
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=_ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def _tree(place: Path, commit: str) -> Path:
     """Write the sources of a commit as they are installed, with its own benchmarks; return their folder."""
     (place / "wiretape").mkdir(parents=True)
     for target, names in ((place / "wiretape", _PACKAGES), (place, ("tests", "pyproject.toml"))):
@@ -80,13 +105,45 @@ def tree(place: Path, commit: str) -> Path:
     return place
 
 
-def _run(place: Path) -> dict[str, float]:
-    environment = {**os.environ, "PYTHONPATH": str(place)}
+def _core(source: Path) -> _Figures:
+    environment = {**os.environ, "PYTHONPATH": str(source)}
     ran = subprocess.run(
-        [sys.executable, "-c", _WORK], cwd=place, env=environment, check=True, capture_output=True, text=True
+        [sys.executable, "-c", _WORK], cwd=source, env=environment, check=True, capture_output=True, text=True
     )
-    figures: dict[str, float] = json.loads(ran.stdout)
+    figures: _Figures = json.loads(ran.stdout)
     return figures
+
+
+def _proxy(folder: Path, source: Path) -> _Figures:
+    data = Path(tempfile.mkdtemp(dir=folder))
+    with started("wiretape", data, source=source) as party:
+        run(_WARM_UP, party)
+        runs: dict[str, Run] = {name: run(case, party) for name, case in CASES.items()}
+    if lost := "; ".join(each.short for each in runs.values() if each.short):
+        sys.exit(f"frames or streams were lost: {lost}")
+    return {
+        **{f"{case}, us of CPU a frame": each.cpu_us_frame for case, each in runs.items()},
+        "latency, first byte p50, ms": runs["latency"].first_byte_ms,
+        "memory, MB": float(max(each.rss_mb for each in runs.values())),
+    }
+
+
+def _rows(before: Sequence[_Figures], now: Sequence[_Figures], bars: _Figures) -> tuple[str, list[str]]:
+    """Return a row for each figure, and the names of those above their bar."""
+    rows, broken = "", list[str]()
+    for name in now[0]:
+        old, new = [each[name] for each in before], [each[name] for each in now]
+        middle = statistics.median(new)
+        ratio, bar = middle / statistics.median(old), bars.get(name)
+        where = "within" if min(old) <= middle <= max(old) else "below" if middle < min(old) else "**above**"
+        cells = [name, _range(old), _range(new), f"{ratio:.3f}", f"<= {bar:.2f}" if bar else "", where]
+        rows += f"| {' | '.join(cells)} |\n"
+        broken += [name] * bool(bar and ratio > bar)
+    return rows, broken
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 if __name__ == "__main__":

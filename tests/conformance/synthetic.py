@@ -86,11 +86,7 @@ STREAMS: Final = {
         ]
     ),
     "no arguments at all": Synthetic(
-        [
-            call(role=True, index=0, id="call_a", type="function", name="f", arguments=""),
-            finish("tool_calls"),
-            DONE,
-        ],
+        [call(role=True, index=0, id="call_a", type="function", name="f", arguments=""), finish("tool_calls"), DONE],
         "calls",
     ),
     "stop although a call was made": Synthetic([*_OPEN, *_CLOSED, finish(), DONE], "finish"),
@@ -109,24 +105,12 @@ STREAMS: Final = {
         "the helper: RuntimeError",
     ),
     "content as a list of parts": Synthetic(
-        [
-            frame({"role": "assistant", "content": [{"type": "text", "text": "a"}]}),
-            text("b"),
-            finish(),
-            DONE,
-        ],
+        [frame({"role": "assistant", "content": [{"type": "text", "text": "a"}]}), text("b"), finish(), DONE],
         "the helper",
     ),
     "refusal": Synthetic([frame({"role": "assistant", "refusal": "I "}), frame({"refusal": "won't"}), finish(), DONE]),
     "two choices, interleaved": Synthetic(
-        [
-            text("a", role=True),
-            text("b", role=True, index=1),
-            text("c"),
-            finish(index=1),
-            finish(),
-            DONE,
-        ]
+        [text("a", role=True), text("b", role=True, index=1), text("c"), finish(index=1), finish(), DONE]
     ),
     "function_call of old": Synthetic(
         [

@@ -187,7 +187,7 @@ class Repair:
             self._withheld(n, frame, "whole_object")
             if not self._said:
                 return self._synthesised(n, value)
-            return self._instead(n, "whole_object", _news_of(value, self._choices.unfinished))
+            return self._instead(n, "whole_object", value, _news_of(value, self._choices.unfinished))
         counts = counts_of(value)
         listed = not (given is None or (given is ABSENT and counts))  # Q48
         if not usable and listed:
@@ -280,7 +280,7 @@ class Repair:
             draft.set("model", (), "model", ours.model)  # Q55
         for key in _SENT_ONCE:
             if key in value:
-                if key in self._sent_once and self._sent_once[key] == value[key]:
+                if self._sent_once.get(key, ABSENT) == value[key]:
                     draft.drop("sent_once", (), key)
                 else:
                     draft.first = True
@@ -352,12 +352,13 @@ class Repair:
         return [*self._chunk(draft), *self._failed(Out(n, error, repair="error_apart"), usage)]
 
     def _synthesised(self, n: int, answer: dict[str, Any]) -> list[Step]:
-        return self._instead(n, "synthesised", _chunks_of(answer, one=self._context.facts.choices == 1))
+        return self._instead(n, "synthesised", answer, _chunks_of(answer, one=self._context.facts.choices == 1))
 
-    def _instead(self, n: int, repair: str, chunks: list[dict[str, Any]]) -> list[Step]:
-        """Return chunks of ours in place of what came, repaired like any other."""
+    def _instead(self, n: int, repair: str, answer: dict[str, Any], chunks: list[dict[str, Any]]) -> list[Step]:
+        """Return chunks of ours in place of a whole answer, its usage last, repaired like any other."""
         steps: list[Step] = []
-        for members in chunks:
+        counts = counts_of(answer)
+        for members in [*chunks, {"choices": [], "usage": counts}] if counts else chunks:
             value = {**self._envelope.members(), **members}
             # A whole answer has no seeds to wait for.
             steps += [*self._chunk(Draft(value, self._envelope, Out(n, value, repair=repair))), *self._release()]
@@ -419,7 +420,7 @@ def _error(given: Any, code: Any = None) -> dict[str, Any]:
 def _news_of(answer: dict[str, Any], unfinished: list[int]) -> list[dict[str, Any]]:
     """Return the news in a whole message that repeats its stream at the end (Q60).
 
-    These are its usage, finishes not yet given, and what it says of calls, which the stream may have left out.
+    These are finishes not yet given, and calls, which the stream may have left out.
     """
     finishes: list[dict[str, Any]] = []
     for choice in choices_of(answer):
@@ -428,11 +429,11 @@ def _news_of(answer: dict[str, Any], unfinished: list[int]) -> list[dict[str, An
             message = {"message": {"tool_calls": calls}} if is_list(calls) and calls else {}
             news = {"index": choice["index"], "delta": {}, **message, "finish_reason": choice["finish_reason"]}
             finishes.append(news)
-    return [*([{"choices": finishes}] if finishes else []), *_usage_of(answer)]
+    return [{"choices": finishes}] if finishes else []
 
 
 def _chunks_of(answer: dict[str, Any], *, one: bool) -> list[dict[str, Any]]:
-    """Return a stream made from a whole answer: each message is one delta, as it is."""
+    """Return a stream made from a whole answer, but for its usage: each message is one delta, as it is."""
     given = [choice for choice in choices_of(answer) if has(choice, "message")]
     others = [choice for choice in given[1:] if choice["message"].get("tool_calls")]
     if one and others and not given[0]["message"].get("tool_calls"):  # Q27: its text and its calls come as two choices
@@ -447,9 +448,4 @@ def _chunks_of(answer: dict[str, Any], *, one: bool) -> list[dict[str, Any]]:
         {"index": choice.get("index"), "delta": {}, "finish_reason": choice.get("finish_reason")} for choice in given
     ]
     rest = {key: part for key, part in answer.items() if key != "usage"}
-    return [{**rest, "object": CHUNK, "choices": deltas}, {"choices": finishes}, *_usage_of(answer)]
-
-
-def _usage_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    counts = counts_of(answer)
-    return [{"choices": [], "usage": counts}] if counts else []
+    return [{**rest, "object": CHUNK, "choices": deltas}, {"choices": finishes}]

@@ -31,15 +31,12 @@ ABSENT: Final[Any] = object()
 
 _STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
 _MEMBER: Final = re.compile(rb"\s*+(" + _STRING + rb")\s*+:\s*+")
-_VALUE: Final = re.compile(rb"(?:(" + _STRING + rb')|([^\s"{\[,}\]]++)|([{\[]))', re.DOTALL)
-_STRING_OR_BRACKET: Final = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
-#: The same in text that may be no JSON: an unended string goes to the end, or the search would be quadratic.
-_STRING_OR_BRACKET_OF_ANY: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_VALUE: Final = re.compile(rb"\s*+(" + _STRING + rb'|[^\s"{\[,}\]]++|[{\[])', re.DOTALL)
+#: An unended string, in text that is not JSON, goes to the end, or the search would be quadratic.
+_STRING_OR_BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _NEXT: Final = re.compile(rb"\s*+([,}\]])")
-_SPACE: Final = re.compile(rb"\s*+")
 _OPENING: Final = b"{["
 _QUOTE: Final = 34
-_CLOSING_BRACKET: Final = 93
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -111,7 +108,7 @@ def _nests_too_deeply(text: bytes) -> bool:
     if text.count(b"[") + text.count(b"{") <= JSON_NESTING_MAX:
         return False
     depth = 0
-    for token in _STRING_OR_BRACKET_OF_ANY.finditer(text):
+    for token in _STRING_OR_BRACKET.finditer(text):
         first = text[token.start()]
         if first in _OPENING:
             depth += 1
@@ -204,57 +201,40 @@ def members(text: bytes, at: int) -> list[Member]:
     found: list[Member] = []
     position = at + 1
     while match := _MEMBER.match(text, position):
-        value = match.end()
-        end = _value_end(text, value)
-        found.append(Member(_key(match[1]), match.start(1), match.end(1), value, end))
-        position = _after(text, end)
+        start, end, position = _value(text, match.end())
+        quoted = match[1]
+        key: str = json.loads(quoted) if b"\\" in quoted else quoted[1:-1].decode()
+        found.append(Member(key, match.start(1), match.end(1), start, end))
     return found
 
 
 def elements(text: bytes, at: int) -> list[tuple[int, int]]:
     """Return where each element of the array that opens at `at` starts and ends. The text must be JSON."""
     found: list[tuple[int, int]] = []
-    position = _skip_space(text, at + 1)
-    while text[position] != _CLOSING_BRACKET:
-        end = _value_end(text, position)
-        found.append((position, end))
-        position = _after(text, end)
-        if text[position - 1] == _CLOSING_BRACKET:
-            break
-        position = _skip_space(text, position)
+    position = at + 1
+    while _VALUE.match(text, position):
+        start, end, position = _value(text, position)
+        found.append((start, end))
     return found
 
 
-def _key(quoted: bytes) -> str:
-    name: str = json.loads(quoted) if b"\\" in quoted else quoted[1:-1].decode()
-    return name
-
-
-def _skip_space(text: bytes, at: int) -> int:
-    space = _SPACE.match(text, at)
-    return space.end() if space else at
-
-
-def _after(text: bytes, end: int) -> int:
-    following = _NEXT.match(text, end)
-    assert following is not None, "members and elements read only what parse accepted"
-    return following.end()
-
-
-def _value_end(text: bytes, at: int) -> int:
+def _value(text: bytes, at: int) -> tuple[int, int, int]:
+    """Return where the next value starts and ends, and the place after the comma or bracket that follows it."""
     match = _VALUE.match(text, at)
     assert match is not None, "members and elements read only what parse accepted"
-    if text[at] not in _OPENING:
-        return match.end()
-    depth = 0
-    for token in _STRING_OR_BRACKET.finditer(text, at):
-        end = token.end()
-        if text[end - 1] == _QUOTE:
-            continue
-        depth += 1 if text[end - 1] in _OPENING else -1
-        if not depth:
-            return end
-    raise AssertionError("members and elements read only what parse accepted")
+    end = match.end()
+    start = match.start(1)
+    if text[start] in _OPENING:
+        depth = 0
+        for token in _STRING_OR_BRACKET.finditer(text, start):
+            end = token.end()
+            if text[end - 1] != _QUOTE:
+                depth += 1 if text[end - 1] in _OPENING else -1
+                if not depth:
+                    break
+    following = _NEXT.match(text, end)
+    assert following is not None, "members and elements read only what parse accepted"
+    return start, end, following.end()
 
 
 class Boundary:

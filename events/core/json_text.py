@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple, NoReturn, Self, TypeGuard
+from typing import Any, Final, NamedTuple, NoReturn, Self, TypeGuard, cast
 
 import orjson
 
@@ -131,7 +131,7 @@ def is_list(value: Any) -> TypeGuard[list[Any]]:
 
 def as_object(value: Any) -> dict[str, Any]:
     """Return the value if it is an object, else an empty one."""
-    return value if is_object(value) else {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[Any]:
@@ -152,7 +152,7 @@ def dumps(value: Any) -> bytes:
 
 def _written(value: Any) -> Iterator[str]:
     # Without recursion, since orjson reads four times as deep as it writes, and deeper than Python's stack may go.
-    unwritten: list[tuple[str, Any]] = [("", value)]  # what stands before a value, and the value
+    unwritten: list[tuple[str, Any]] = [("", value)]  # the text before a value, and the value
     while unwritten:
         before, value = unwritten.pop()
         yield before

@@ -13,8 +13,6 @@ EVENT_BYTES_MAX: Final = 8 * 1024 * 1024
 #: needs 6 x 8 MiB and 8 Mi cuts of about 20 bytes. A line beyond it is damage.
 TAPE_LINE_BYTES_MAX: Final = 256 * 1024 * 1024
 
-#: Part of a read that is framed at once. 64 KiB of empty events are 9,000 frames and block the loop for 47 ms.
-SLICE_BYTES: Final = 8 * 1024
 #: Damages of one tape that are listed: a file of nothing but LF has one for every byte.
 DAMAGES_MAX: Final = 1_000
 

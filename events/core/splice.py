@@ -1,7 +1,7 @@
 """Edits of JSON text in place: what is not edited keeps its very bytes.
 
 For request bodies of megabytes, which cost too much to parse and write again for one member. (Frames of a stream are
-edited parsed: emission/edits.py.)
+edited parsed: emission/frames.py.)
 """
 
 from collections.abc import Sequence

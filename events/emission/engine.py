@@ -277,7 +277,8 @@ class Engine:
         """
         self._waiting += outs
         if not self.delivered and bounded:
-            self._waiting_bytes += sum(out.size for out in outs)
+            for out in outs:
+                self._waiting_bytes += out.size
             self.delivered = self._waiting_bytes > UNDELIVERED_BYTES_MAX
 
     def _taken(self) -> list[bytes]:

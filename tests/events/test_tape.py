@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.make_fixtures import TAPES
 from wiretape.events.core.errors import LocalError, TapeError
 from wiretape.events.core.json_text import ABSENT, parse
-from wiretape.events.core.limits import DAMAGES_MAX, SHAPES_MAX, SLICE_BYTES, TAPE_LINE_BYTES_MAX
+from wiretape.events.core.limits import DAMAGES_MAX, SHAPES_MAX, TAPE_LINE_BYTES_MAX
 from wiretape.events.tape.record import NO_KEYS, Record, encode
 from wiretape.events.tape.tape import Damage, Reader, Recorder, reads
 from wiretape.events.wire.sse import BOM, Decoder
@@ -517,9 +517,11 @@ def test_the_limits_in_force_are_those_of_the_limits_file() -> None:
     "frame", [b"data:\n\n", b"data: {}\r\n\r\n", b"data: 1\ndata: 2\n\n", b": " + b"x" * 99 + b"\n\n"]
 )
 def test_a_read_of_many_slices_is_one_read(frame: bytes) -> None:
-    data = frame * (3 * SLICE_BYTES // len(frame)) + b"data: half"
+    data = frame * (300 // len(frame)) + b"data: half"
     recorder = Recorder()
-    records = [*recorder.read(7, data), *recorder.rest(9)]
+    slices = [data[at : at + 30] for at in range(0, len(data), 30)]
+    records = [record for at, part in enumerate(slices) for record in recorder.read(7, part, more=at > 0)]
+    records += recorder.rest(9)
     assert {record.t for record in records[:-1]} == {7}
     assert all("cuts" not in record.keys for record in records[:-1])
     assert list(reads(records)) == [(7, data)]
@@ -540,16 +542,16 @@ def test_what_goes_on_beyond_a_limit_is_kept_read_by_read(beyond: Any) -> None:
 
 def test_bytes_after_a_limit_in_the_same_read_are_kept() -> None:
     recorder = Recorder(Decoder(line_bytes_max=100, event_bytes_max=100))
-    data = b"data: 1\n\n" + b"x" * 200 + b"\n" * (2 * SLICE_BYTES)
+    data = b"data: 1\n\n" + b"x" * 200 + b"\n" * 900
     records = [*recorder.read(7, data), *recorder.rest(9)]
     assert b"".join(record.raw or b"" for record in records) == data
     assert list(reads(records)) == [(7, data)]
 
 
 def test_an_event_of_many_slices_has_one_cut_for_each_read() -> None:
-    first, second = b"data: " + b"x" * 5 * SLICE_BYTES, b"y" * 3 * SLICE_BYTES + b"\n\n"
+    first, second = b"data: " + b"x" * 500, b"y" * 300 + b"\n\n"
     recorder = Recorder()
-    records = [*recorder.read(7, first), *recorder.read(8, second)]
+    records = [*recorder.read(7, first[:90]), *recorder.read(7, first[90:], more=True), *recorder.read(8, second)]
     assert [record.keys["cuts"] for record in records] == [[[7, len(first)]]]
     assert list(reads(records)) == [(7, first), (8, second)]
 

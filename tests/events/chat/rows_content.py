@@ -184,7 +184,7 @@ REASONING = [
         ledger=[("think", 0, "delta.content"), ("think", 1, "delta.content")],
     ),
     Row(
-        id="Q77 the same thought twice and no setting: left alone (events/folds/markup.py names it)",
+        id="Q77 the same thought twice and no setting: left alone (`Markup` names it)",
         came=[
             frame({"role": "assistant", "reasoning_content": "hm", "content": "<think>hm</think>hi"}),
             finish(),
@@ -194,7 +194,7 @@ REASONING = [
         thought="hm",
     ),
     Row(
-        id="Q78 <think> in content without the setting: left alone (events/folds/markup.py names it)",
+        id="Q78 <think> in content without the setting: left alone (`Markup` names it)",
         came=[text("<think>hm</think>", role=True), text("hi"), finish(), DONE],
         text="<think>hm</think>hi",
     ),
@@ -317,12 +317,12 @@ REASONING = [
         ],
     ),
     Row(
-        id="Q81 Kimi's call markup in content: left alone (events/folds/markup.py names it)",
+        id="Q81 Kimi's call markup in content: left alone (`Markup` names it)",
         came=[text("<|tool_calls_section_begin|>", role=True), finish(), DONE],
         text="<|tool_calls_section_begin|>",
     ),
     Row(
-        id="Q82 DeepSeek's call markup in content and arguments: left alone (events/folds/markup.py names it)",
+        id="Q82 DeepSeek's call markup in content and arguments: left alone (`Markup` names it)",
         came=[
             text("<\uff5cDSML\uff5cx", role=True),
             begin("a", "f", '{"x":"<\uff5cDSML\uff5c"}'),
@@ -333,7 +333,7 @@ REASONING = [
         calls=[("a", "f", '{"x":"<\uff5cDSML\uff5c"}', "running")],
     ),
     Row(
-        id="Q83 Qwen's call markup in content: left alone (events/folds/markup.py names it)",
+        id="Q83 Qwen's call markup in content: left alone (`Markup` names it)",
         came=[text("<tool_call>", role=True), finish(), DONE],
         text="<tool_call>",
     ),

@@ -10,6 +10,7 @@ from tests.replay.made import stream
 from wiretape.events.core.json_text import dumps
 from wiretape.replay.playback.script import event_stream
 from wiretape.replay.seal import seal
+from wiretape.replay.sealed.sealed import expected
 
 __all__ = ["walked"]
 
@@ -17,8 +18,11 @@ _ROOT: Final = Path(__file__).parents[2].resolve()
 _TOP: Final = 20
 
 
-def walked() -> tuple[int, Counter[tuple[str, str]]]:
-    """Return how many records the tape has, and the calls of each function by file."""
+def walked(*, fold: bool = True) -> tuple[int, Counter[tuple[str, str]]]:
+    """Return how many records the tape has, and the calls of each function by file.
+
+    Without `fold`, leave out the fold line, which runs the emitter over the records.
+    """
     chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     chunks: list[dict[str, Any]] = [
         {**chunk, "choices": [{"index": 0, "delta": {"content": f"word{at} "}}]} for at in range(20)
@@ -28,9 +32,13 @@ def walked() -> tuple[int, Counter[tuple[str, str]]]:
     records = stream(event_stream([*frames, b"data: [DONE]\n\n"]))
     calls: Counter[tuple[str, str]] = Counter()
     places: dict[str, str] = {}
+    folding = False
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
+        nonlocal folding
+        if frame.f_code is expected.__code__ and event in ("call", "return") and not fold:
+            folding = event == "call"
+        if event == "call" and not folding:
             code = frame.f_code
             if code.co_filename not in places:
                 path = Path(code.co_filename).resolve()
@@ -52,6 +60,7 @@ def _main() -> None:
     records, calls = walked()
     files = Counter(place for (place, _), count in calls.items() for _ in range(count))
     print(f"{records} records: {calls.total()} calls of {len(calls)} functions in {len(files)} files")
+    print(f"without the fold line: {len({place for place, _ in walked(fold=False)[1]})} files")
     print(f"replay/ alone: {sum(place.startswith('replay/') for place in files)} files")
     for place, count in files.most_common():
         print(f"{count:7} {place}")

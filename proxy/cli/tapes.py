@@ -6,6 +6,7 @@ Ended streams come from the catalogue, or from their tapes if it lacks them; liv
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -93,16 +94,13 @@ def without_end(path: Path) -> str:
 
 def read_tape(path: Path) -> tuple[list[Record], list[Damage]]:
     """Return all records, and what is wrong with the tape, including a missing end where one is due."""
-    follower = TapeFollower(path)
-    try:
+    with closing(TapeFollower(path)) as follower:
         records = [record for batch in iter(follower.more, []) for record in batch]
-    finally:
-        follower.close()
     missing = [] if follower.ended or follower.grows else [Damage(path.stat().st_size, follower.missing_end)]
     return records, follower.damage + missing
 
 
-class TapeFollower:
+class TapeFollower(TapeReader):
     """One tape that may still grow. Its descriptor stays with the file when the ended tape moves."""
 
     def __init__(self, path: Path) -> None:
@@ -110,15 +108,10 @@ class TapeFollower:
             self._fd = opened_for_reading(path)
         except OSError as error:
             raise NotFoundError(f"Cannot read {path}: {error.strerror}") from error
+        super().__init__(partial(os.dup, self._fd))
         self._path = path
-        self._reader = TapeReader(partial(os.dup, self._fd))
         #: Whether a server may still write to it, now or at its next start.
         self.grows = without_end(path) == LIVE
-
-    @property
-    def ended(self) -> bool:
-        """Whether the `end` record was read."""
-        return self._reader.ended
 
     @property
     def missing_end(self) -> str:
@@ -127,11 +120,6 @@ class TapeFollower:
             return "the tape has no end, and no server is running that could write it; the next start will"
         return "the tape has no end, and nothing will be written to it any more"
 
-    @property
-    def damage(self) -> list[Damage]:
-        """What was wrong so far, and where."""
-        return self._reader.damage
-
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
@@ -139,7 +127,7 @@ class TapeFollower:
     def more(self) -> list[Record]:
         """Return records that have come since, if any."""
         try:
-            return self._reader.read()
+            return self.read()
         except TapeError as error:
             raise NotFoundError(f"{self._path}: {error}") from error
 

@@ -30,7 +30,7 @@ from .store import (
     TapeBrokenError,
     WriteTimes,
 )
-from .tape_file import TapeBatches, TapeFile, TapeReader, opened_for_reading
+from .tape_file import TapeBatches, TapeFile, opened_for_reading
 
 __all__ = ["INLINE_BYTES_MAX", "FileStore", "open_files"]
 
@@ -195,8 +195,8 @@ class FileStore:
         live = self._live.get(stream)
         if live is None and self._folder.ended_path(stream) is None:
             raise StreamMissingError(f"there is no stream {stream}")
-        reader = TapeReader(partial(self._open, stream, None if live is None else live.path))
-        return TapeBatches(stream, reader, from_n, live, waits=waits)
+        opened = partial(self._open, stream, None if live is None else live.path)
+        return TapeBatches(stream, opened, from_n, live, waits=waits)
 
     def _open(self, stream: str, path: str | None) -> int:
         """Return a descriptor of the tape, which may have moved to its day meanwhile."""

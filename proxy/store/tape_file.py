@@ -6,7 +6,7 @@ position at its own pace, and an append wakes those that wait.
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ import trio
 
 from wiretape.events.core.limits import TAPE_LINE_BYTES_MAX
 from wiretape.events.tape.record import NO_KEYS, Record
-from wiretape.events.tape.tape import Damage, Reader
+from wiretape.events.tape.tape import Reader
 
 from .catalogue_row import StreamRow, opened_row
 from .store import StoreError, StoreFullError, StreamMissingError, TapeBrokenError
@@ -158,7 +158,7 @@ class TapeFile(OpenTape):
             os.close(self.fd)
 
 
-class TapeReader:
+class TapeReader(Reader):
     """A tape file read from its beginning in whole lines. Between reads it holds no descriptor of its own.
 
     The file may grow and move. A torn last line is never read: recovery may cut it off.
@@ -166,20 +166,10 @@ class TapeReader:
 
     def __init__(self, opened: Callable[[], int]) -> None:
         """`opened` returns a descriptor, which the reader closes after each read."""
+        super().__init__()
         #: The byte after the last line read.
         self.at = 0
         self._opened = opened
-        self._reader = Reader()
-
-    @property
-    def damage(self) -> list[Damage]:
-        """What was wrong so far, and where."""
-        return self._reader.damage
-
-    @property
-    def ended(self) -> bool:
-        """Whether the `end` record was read."""
-        return self._reader.ended
 
     def read(self, size: int = CHUNK_BYTES, *, until: int | None = None) -> list[Record]:
         """Return the next records, about `size` bytes and not beyond byte `until`; none if there are no more yet.
@@ -188,7 +178,7 @@ class TapeReader:
         """
         while lines := self._lines(size, until):
             self.at += len(lines)
-            if records := self._reader.feed(lines):
+            if records := self.feed(lines):
                 return records
         return []
 
@@ -222,35 +212,32 @@ def opened_for_reading(path: str | Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
-class TapeBatches:
+class TapeBatches(TapeReader):
     """The records of one tape in batches, from record `from_n` on; of a live tape also those still to come."""
 
-    def __init__(self, stream: str, reader: TapeReader, from_n: int, live: TapeFile | None, *, waits: bool) -> None:
+    def __init__(
+        self, stream: str, opened: Callable[[], int], from_n: int, live: TapeFile | None, *, waits: bool
+    ) -> None:
+        super().__init__(opened)
         self._stream = stream
-        self._reader = reader
         self._from_n = from_n
         self._live = live
         self._waits = waits
-
-    @property
-    def damage(self) -> Sequence[Damage]:
-        """What was wrong so far, and where."""
-        return self._reader.damage
 
     def __aiter__(self) -> "TapeBatches":
         return self
 
     async def __anext__(self) -> list[Record]:
-        live, reader = self._live, self._reader
+        live = self._live
         while True:
-            if live is not None and reader.at >= live.shown:
+            if live is not None and self.at >= live.shown:
                 if self._waits and not live.hidden:
                     await live.wait()
                     continue
                 if self._waits and live.broken is not None:
                     raise TapeBrokenError(live.broken)
                 raise StopAsyncIteration
-            records = await self._read()
+            records = await self._next()
             if live is None and not records:
                 raise StopAsyncIteration
             if records and records[0].n < self._from_n:
@@ -258,9 +245,9 @@ class TapeBatches:
             if records:
                 return records
 
-    async def _read(self) -> list[Record]:
-        live, at = self._live, self._reader.at
-        read = partial(self._reader.read, _BATCH_BYTES, until=None if live is None else live.shown)
+    async def _next(self) -> list[Record]:
+        live, at = self._live, self.at
+        read = partial(self.read, _BATCH_BYTES, until=None if live is None else live.shown)
         try:
             if live is None or live.shown - at > _INLINE_BYTES:
                 records = await trio.to_thread.run_sync(read)
@@ -271,6 +258,6 @@ class TapeBatches:
             if live is not None and live.broken is not None:
                 raise TapeBrokenError(live.broken) from error
             raise StreamMissingError(f"the tape of {self._stream} is gone") from error
-        if live is not None and self._reader.at == at:
+        if live is not None and self.at == at:
             raise TapeBrokenError(f"the tape of {self._stream} is shorter than what was written")
         return records

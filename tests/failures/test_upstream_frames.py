@@ -1,6 +1,6 @@
 """Frames that are cut, odd, wrong or hostile: U27, U28, U32 to U50 and U61."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import trio
@@ -136,167 +136,119 @@ async def test_mebibyte_in_single_bytes_is_written_frame_by_frame() -> None:
         assert store.appends <= body.count(b"\n\n") + 3, "a read that completes no frame writes nothing"
 
 
-# -- lines and letters ------------------------------------------------------------------------------------------------
+# -- what passes and what does not ------------------------------------------------------------------------------------
 
 
-@pytest.mark.case("U32")
-@pytest.mark.parametrize("end", [b"\r\n", b"\r", b"\n"], ids=["CRLF", "CR", "LF"])
-@pytest.mark.parametrize("size", [1, 7, 10_000])
-async def test_any_line_end_is_one(end: bytes, size: int, autojump_clock: MockClock) -> None:
-    plain = role() + text("a") + finish() + DONE
-    came = plain.replace(b"\n", end)
-    async with faulty(Peer(*[came[at : at + size] for at in range(0, len(came), size)])) as home:
-        answered = await home.ask()
-        assert answered.body == plain
-        await judged(home, answered, "completed", came=came)
+class Case(NamedTuple):
+    """One stream: the reads, what a strict client gets (None: the same), and the flags of its end."""
+
+    pieces: list[bytes]
+    sent: bytes | None = None
+    flags: tuple[str, ...] = ()
 
 
-@pytest.mark.case("U32")
-async def test_line_ends_may_be_mixed(autojump_clock: MockClock) -> None:
-    came = (
-        (role() + text("a") + text("b") + finish() + DONE).replace(b"\n\n", b"\r\n\n", 1).replace(b"\n\n", b"\r\r", 1)
-    )
-    async with faulty(Peer(came)) as home:
-        answered = await home.ask()
-        assert said(answered) == "ab"
-        await judged(home, answered, "completed", came=came)
+PLAIN = role() + text("a") + finish() + DONE
+BEFORE, AFTER = role() + text("a"), text("b") + finish() + DONE
+WHOLE = role() + text("a") + finish()
 
 
-@pytest.mark.case("U33", "U36", "U37")
-@BOTH
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param("a\u2028b\u2029c\u0085d\u000be\u000cf", id="what others take for line ends"),
-        pytest.param("\x00\x01\x1f\x7f", id="control characters, escaped"),
-        pytest.param("\ufeff inside", id="a BOM later"),
-        pytest.param("👩\u200d👩\u200d👧 é\u0301", id="joined letters"),
-    ],
-)
-async def test_every_letter_passes(content: str, settings: Settings, autojump_clock: MockClock) -> None:
-    frames = (
-        role() + text(content) + delta(('{"content":"' + content.translate(dict.fromkeys(range(32))) + '"}').encode())
-    )
-    came = frames + finish() + DONE
-    async with faulty(Peer(came), settings=settings) as home:
-        answered = await home.ask()
-        assert answered.body == came
-        await judged(home, answered, "completed", came=came)
+def sized(body: bytes, size: int) -> list[bytes]:
+    """Cut a body into reads."""
+    return [body[at : at + size] for at in range(0, len(body), size)]
 
 
-@pytest.mark.case("U34")
-async def test_bom_counts_only_at_the_start(autojump_clock: MockClock) -> None:
-    plain = role() + text("a") + text("\ufeffb") + finish() + DONE
-    async with faulty(Peer(b"\xef\xbb\xbf" + plain)) as home:
-        answered = await home.ask()
-        assert answered.body == plain
-        await judged(home, answered, "completed", came=b"\xef\xbb\xbf" + plain)
+def of(content: str) -> Case:
+    """A stream whose text has these letters, escaped and as they are."""
+    bare = content.translate(dict.fromkeys(range(32)))
+    return Case([role() + text(content) + delta(f'{{"content":"{bare}"}}'.encode()) + finish() + DONE])
 
 
-@pytest.mark.case("U35")
-async def test_invalid_utf_8_is_replaced_and_recorded(autojump_clock: MockClock) -> None:
-    came = role() + delta(b'{"content":"a\xff\xfeb"}') + finish() + DONE
-    async with faulty(Peer(came)) as home:
-        answered = await home.ask()
-        assert said(answered) == "a\ufffd\ufffdb"
-        await judged(home, answered, "completed", came=came)
-    async with faulty(Peer(came), settings=TRANSPARENT) as home:
-        answered = await home.ask()
-        assert answered.body == came
-        await judged(home, answered, "completed", came=came)
+def odd(payload: bytes, flag: str) -> Case:
+    """A frame in the middle that is no chunk."""
+    return Case([BEFORE, raw(payload), AFTER], BEFORE + AFTER, (flag,))
 
 
-@pytest.mark.case("U35")
-async def test_read_may_split_a_character(autojump_clock: MockClock) -> None:
-    came = role() + text("é🎉") + finish() + DONE
-    place = came.index("🎉".encode()) + 2
-    async with faulty(Peer(came[:place], came[place:], every_s=1)) as home:
-        answered = await home.ask()
-        assert answered.body == came
-        await judged(home, answered, "completed", came=came)
+def extra(members: bytes) -> Case:
+    """A delta with unusual members."""
+    return Case([BEFORE + delta(b'{"content":"b",%b}' % members) + finish() + DONE])
 
 
-@pytest.mark.case("U36")
-@pytest.mark.parametrize("byte", [b"\x00", b"\x01", b"\x1f"])
-async def test_raw_control_character_is_invalid_json(byte: bytes, autojump_clock: MockClock) -> None:
-    came = role() + text("a") + delta(b'{"content":"%b"}' % byte) + text("b") + finish() + DONE
-    async with faulty(Peer(came)) as home:
-        answered = await home.ask()
-        assert said(answered) == "ab"
-        await judged(home, answered, "completed", "not_json", came=came)
-
-
-@pytest.mark.case("U37")
-@BOTH
-async def test_surrogate_halves_in_two_deltas_become_one_emoji(settings: Settings, autojump_clock: MockClock) -> None:
-    came = role() + delta(b'{"content":"a\\ud83d"}') + delta(b'{"content":"\\ude00b"}') + finish() + DONE
-    async with faulty(Peer(came), settings=settings) as home:
-        answered = await home.ask()
-        assert answered.body == came, "the halves pass as they are"
-        seen = await judged(home, answered, "completed", came=came)
-        fold = Message()
-        for event in events(seen.tape):
-            fold.apply(event)
-        assert fold.text() == "a😀b"
-
-
-# -- JSON -------------------------------------------------------------------------------------------------------------
-
-BAD: dict[str, tuple[bytes, str | None]] = {
-    "half an object": (b'{"id":"c1","choices":[', "not_json"),
-    "words": (b"hello", "not_json"),
-    "NaN": (b'{"choices":[{"index":0,"delta":{"content":NaN}}]}', "not_json"),
-    "depth 100,000": (b'{"choices":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not_json"),
-    "a list": (b"[1,2]", "foreign"),
-    "no choices": (b'{"hello":1}', "foreign"),
+#: Each name begins with its failure case.
+STREAMS: dict[str, Case] = {
+    **{
+        f"U32 {end!r} in reads of {size}": Case(sized(PLAIN.replace(b"\n", end), size), PLAIN)
+        for end in (b"\r\n", b"\r", b"\n")
+        for size in (1, 7, 10_000)
+    },
+    "U32 mixed line ends": Case(
+        [(BEFORE + AFTER).replace(b"\n\n", b"\r\n\n", 1).replace(b"\n\n", b"\r\r", 1)], BEFORE + AFTER
+    ),
+    "U33 what others take for line ends": of("a\u2028b\u2029c\u0085d\u000be\u000cf"),
+    "U36 control characters, escaped": of("\x00\x01\x1f\x7f"),
+    "U34 a BOM later": of("\ufeff inside"),
+    "U37 joined letters": of("👩\u200d👩\u200d👧 é\u0301"),
+    "U34 a BOM at the start": Case([b"\xef\xbb\xbf" + PLAIN], PLAIN),
+    "U35 invalid UTF-8": Case(
+        [role() + delta(b'{"content":"a\xff\xfeb"}') + finish() + DONE],
+        role() + delta('{"content":"a\ufffd\ufffdb"}'.encode()) + finish() + DONE,
+    ),
+    "U35 a read that splits a character": Case([role() + text("é🎉")[:-8], text("é🎉")[-8:] + finish() + DONE]),
+    **{
+        f"U36 {byte!r}": Case([BEFORE + delta(b'{"content":"%b"}' % byte) + AFTER], BEFORE + AFTER, ("not_json",))
+        for byte in (b"\x00", b"\x01", b"\x1f")
+    },
+    "U37 surrogate halves": Case(
+        [role() + delta(b'{"content":"a\\ud83d"}') + delta(b'{"content":"\\ude00b"}') + finish() + DONE]
+    ),
+    "U38 half an object": odd(b'{"id":"c1","choices":[', "not_json"),
+    "U38 words": odd(b"hello", "not_json"),
+    "U39 NaN": odd(b'{"choices":[{"index":0,"delta":{"content":NaN}}]}', "not_json"),
+    "U39 depth 100,000": odd(b'{"choices":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not_json"),
+    "U39 a list": odd(b"[1,2]", "foreign"),
+    "U39 no choices": odd(b'{"hello":1}', "foreign"),
+    "U39 an integer of 2^64 and more": extra(b'"n":18446744073709551617'),
+    "U39 a key twice": extra(b'"n":1,"n":2'),
+    "U39 depth 400": extra(b'"n":' + b"[" * 400 + b"]" * 400),
+    "U39 a number beyond every float": extra(b'"n":1e999'),
+    "U39 odd numbers": extra(b'"n":-0.0,"m":1E5'),
+    "U40 a second terminator in one read": Case([PLAIN + DONE], PLAIN),
+    "U40 a second terminator later": Case([PLAIN, DONE], PLAIN),
+    **{
+        f"U42 {done!r}": Case([WHOLE, done], PLAIN)
+        for done in (b"data:[DONE]\n\n", b"data: [DONE]  \n\n", b"data:  [DONE] \r\n\r\n", b"data: [DONE]")
+    },
+    "U42 a terminator in lower case": Case([WHOLE, b"data: [done]\n\n"], PLAIN, ("no_done", "not_json")),
+    "U48 usage inside a chunk": Case([role(), text("a"), frame({}, "stop", usage={"total_tokens": 3}), DONE]),
+    "U50 unknown members": Case(
+        [
+            delta(
+                b'{"role":"assistant","content":"","reasoning_content":"hm", "extra_content":{"google":{"s": 1.50}}}'
+            ),
+            frame({"content": "a", "x_unknown": {"b": [1, None]}}, system_fingerprint="fp", x_top={"y": 1}),
+            text("b") + finish() + DONE,
+        ]
+    ),
 }
 
 
-@pytest.mark.case("U38", "U39")
-@pytest.mark.parametrize(("payload", "flag"), BAD.values(), ids=BAD)
-@BOTH
-async def test_empty_frame_is_recorded_and_withheld(
-    settings: Settings, payload: bytes, flag: str, autojump_clock: MockClock
-) -> None:
-    before, behind = role() + text("a"), text("b") + finish() + DONE
-    async with faulty(Peer(before, raw(payload), behind, every_s=1), settings=settings) as home:
-        answered = await home.ask()
-        strict = settings is STRICT
-        assert answered.body == before + (b"" if strict else raw(payload)) + behind
-        await judged(home, answered, "completed", flag, came=before + raw(payload) + behind)
-
-
-@pytest.mark.case("U39")
 @BOTH
 @pytest.mark.parametrize(
-    "extra",
-    [
-        pytest.param(b'"n":18446744073709551617', id="an integer of 2^64 and more"),
-        pytest.param(b'"n":1,"n":2', id="a key twice"),
-        pytest.param(b'"n":' + b"[" * 400 + b"]" * 400, id="depth 400"),
-        pytest.param(b'"n":1e999', id="a number beyond every float"),
-        pytest.param(b'"n":-0.0,"m":1E5', id="odd numbers"),
-    ],
+    "case", [pytest.param(case, id=name, marks=pytest.mark.case(name[:3])) for name, case in STREAMS.items()]
 )
-async def test_unusual_json_passes_byte_for_byte(extra: bytes, settings: Settings, autojump_clock: MockClock) -> None:
-    came = role() + text("a") + delta(b'{"content":"b",%b}' % extra) + finish() + DONE
-    async with faulty(Peer(came), settings=settings) as home:
+async def test_stream_is_repaired_or_passes(case: Case, settings: Settings, autojump_clock: MockClock) -> None:
+    came = b"".join(case.pieces)
+    async with faulty(Peer(*case.pieces, every_s=0.01), settings=settings) as home:
         answered = await home.ask()
-        assert answered.body == came
-        await judged(home, answered, "completed", came=came)
+        assert answered.body == (came if case.sent is None or settings is TRANSPARENT else case.sent)
+        seen = await judged(home, answered, "completed", *case.flags, came=came)
+        if b"ud83d" in came:
+            fold = Message()
+            for event in events(seen.tape):
+                fold.apply(event)
+            assert fold.text() == "a😀b"
 
 
 # -- terminators ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.case("U40")
-@pytest.mark.parametrize("every_s", [0, 0.1], ids=["in one read", "in two"])
-async def test_a_second_terminator_is_withheld(every_s: float, autojump_clock: MockClock) -> None:
-    pieces = (role() + text("a") + finish() + DONE, DONE) if every_s else (role() + text("a") + finish() + DONE + DONE,)
-    async with faulty(Peer(*pieces, every_s=every_s)) as home:
-        answered = await home.ask()
-        assert answered.body.count(DONE) == 1
-        await judged(home, answered, "completed", came=b"".join(pieces))
 
 
 @pytest.mark.case("U41")
@@ -323,27 +275,6 @@ async def test_endless_upstream_is_closed_after_the_terminator(autojump_clock: M
         assert answered.ended_at <= 2
         await judged(home, answered, "completed", "late_data")
         assert len(home.transport.pool) == 0
-
-
-@pytest.mark.case("U42")
-@pytest.mark.parametrize(
-    "done", [b"data:[DONE]\n\n", b"data: [DONE]  \n\n", b"data:  [DONE] \r\n\r\n", b"data: [DONE]"]
-)
-async def test_terminator_variants_are_accepted(done: bytes, autojump_clock: MockClock) -> None:
-    whole = role() + text("a") + finish()
-    async with faulty(Peer(whole, done)) as home:
-        answered = await home.ask()
-        assert answered.body == whole + DONE
-        await judged(home, answered, "completed", came=whole + done)
-
-
-@pytest.mark.case("U42")
-async def test_lower_case_terminator_is_data(autojump_clock: MockClock) -> None:
-    whole = role() + text("a") + finish()
-    async with faulty(Peer(whole, b"data: [done]\n\n")) as home:
-        answered = await home.ask()
-        assert answered.body == whole + DONE
-        await judged(home, answered, "completed", "no_done", "not_json", came=whole + b"data: [done]\n\n")
 
 
 # -- errors in the stream ---------------------------------------------------------------------------------------------
@@ -571,15 +502,6 @@ async def test_usage_chunk_is_relayed_once_and_only_on_request(asks: bool, autoj
 
 
 @pytest.mark.case("U48")
-async def test_usage_inside_a_chunk_stays_there(autojump_clock: MockClock) -> None:
-    riding = frame({}, "stop", usage={"total_tokens": 3})
-    async with faulty(peer := Peer(role(), text("a"), riding, DONE)) as home:
-        answered = await home.ask()
-        assert answered.body == peer.body
-        await judged(home, answered, "completed", came=peer.body)
-
-
-@pytest.mark.case("U48")
 @pytest.mark.parametrize("asks", [True, False], ids=["the client asks", "the route asks"])
 async def test_route_can_request_usage_that_its_client_does_not_see(asks: bool, autojump_clock: MockClock) -> None:
     peer = Peer(role(), text("a"), finish(), usage(), DONE)
@@ -610,18 +532,6 @@ async def test_upstream_events_are_never_relayed_as_ours(foreign: bytes, autojum
         assert statuses(answered) == []
         assert said(answered) == "ab"
         await judged(home, answered, "completed", "foreign", came=peer.body)
-
-
-@pytest.mark.case("U50")
-@BOTH
-async def test_unknown_members_pass_byte_for_byte(settings: Settings, autojump_clock: MockClock) -> None:
-    first = delta(b'{"role":"assistant","content":"","reasoning_content":"hm", "extra_content":{"google":{"s": 1.50}}}')
-    odd = frame({"content": "a", "x_unknown": {"b": [1, None]}}, system_fingerprint="fp", x_top={"y": 1})
-    peer = Peer(first, odd, text("b"), finish(), DONE)
-    async with faulty(peer, settings=settings) as home:
-        answered = await home.ask()
-        assert answered.body == peer.body
-        await judged(home, answered, "completed", came=peer.body)
 
 
 @pytest.mark.case("U61")

@@ -7,14 +7,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.proxy.certificates import HOST, authority, needs_openssl, over_tls, trusting
-from tests.proxy.scripted import CONTEXT, OK, Script, Upstream, answers, post, request_of, served
+from tests.proxy.certificates import HOST, needs_openssl, over_tls, trusting
+from tests.proxy.scripted import CONTEXT, OK, Script, answers, post, request_of, served
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import CONNECT_TIMEOUT_S, HEAD_BYTES_MAX
 from wiretape.proxy.upstream.connect import Connector
 from wiretape.proxy.upstream.connection import Origin
 from wiretape.proxy.upstream.errors import RefusedError
-from wiretape.proxy.upstream.transport import UpstreamTransport
 
 ORIGIN = Origin(tls=False, host=HOST, port=80)
 HTTPS = f"https://{HOST}/v1"
@@ -24,11 +23,6 @@ async def refused(connector: Connector, origin: Origin = ORIGIN) -> RefusedError
     with pytest.raises(RefusedError) as raised:
         await connector.connect(origin)
     return raised.value
-
-
-@pytest.mark.parametrize("host", ["a" * 64 + ".test", "a..test"])
-async def test_impossible_name_is_a_dns_failure(host: str) -> None:
-    assert (await refused(Connector(CONTEXT), Origin(tls=False, host=host, port=80))).cause == "dns"
 
 
 def failing(error: BaseException | None) -> Connector:
@@ -61,21 +55,6 @@ async def test_tcp_failure_has_the_first_reason(errors: Sequence[OSError], reaso
         fault = await refused(failing(error))
         assert fault.cause == "connect"
         assert str(fault) == f"no connection to {HOST}:80: {reason}"
-
-
-@needs_openssl
-async def test_server_is_trusted_only_with_ca_file() -> None:
-    async with served(over_tls(answers(OK))) as (transport, _):
-        with pytest.raises(RefusedError, match="certificate"):
-            await transport.handle_async_request(post(url=HTTPS))
-    settings = UpstreamSettings(ca_file=authority())
-    async with trio.open_nursery() as nursery:
-        upstream = Upstream(nursery, [over_tls(answers(OK, OK))])
-        transport = UpstreamTransport(settings, open_tcp=upstream.open_tcp)
-        for _ in range(2):
-            assert await (await transport.handle_async_request(post(url=HTTPS))).aread() == b"ok"
-        assert upstream.opened == [(HOST, 443)]
-        await transport.aclose()
 
 
 @pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])

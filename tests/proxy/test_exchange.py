@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from wiretape.events.core.errors import LocalError
 from wiretape.proxy.limits import (
-    CHUNK_BYTES_FREE,
-    CHUNK_EXCESS_BYTES_MAX,
     HEAD_BYTES_MAX,
     HEADERS_MAX,
     INFORMATIONAL_MAX,
@@ -81,14 +79,7 @@ def test_body_ends_by_its_framing(reads: list[bytes], body: bytes, end: End) -> 
         pytest.param([b"HTTP/1.1 200 OK\r\nConte", CLOSE], b"", TruncatedError, id="inside the head"),
         pytest.param([b"HTT", CLOSE], b"", TruncatedError, id="inside the first word"),
         pytest.param([CHUNKED + b"3\r\nhel\r\nxyz\r\nlo"], b"hel", ProtocolError, id="a chunk size of letters (U54)"),
-        pytest.param([CHUNKED + b"-3\r\nhel\r\n"], b"", ProtocolError, id="a negative chunk size (U54)"),
-        pytest.param([CHUNKED + b"+3\r\nhel\r\n"], b"", ProtocolError, id="a chunk size with a sign (U54)"),
-        pytest.param([CHUNKED + b"0x3\r\nhel\r\n"], b"", ProtocolError, id="a chunk size with 0x (U54)"),
-        pytest.param([CHUNKED + b"f" * 21 + b"\r\n"], b"", ProtocolError, id="a chunk size of 21 digits (U54)"),
         pytest.param([CHUNKED + b"3\r\nhelXX0\r\n\r\n"], b"hel", ProtocolError, id="a chunk without its end (U54)"),
-        pytest.param([CHUNKED + b"5;" + b"e" * HEAD_BYTES_MAX], b"", ProtocolError, id="an extension of 64 KiB (U54)"),
-        pytest.param([CHUNKED + b"0\r\nX: " + b"e" * HEAD_BYTES_MAX], b"", ProtocolError, id="trailers of 64 KiB"),
-        pytest.param([CHUNKED + b"0\r\nX\r\n\r\n"], b"", ProtocolError, id="trailers that are none"),
         pytest.param([LENGTH[:-2] + b"Transfer-Encoding: chunked\r\n\r\n5"], b"", ProtocolError, id="both (U54)"),
         pytest.param([LENGTH[:-2] + b"Content-Length: 6\r\n\r\nhello"], b"", ProtocolError, id="two lengths (U53)"),
         pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\n"], b"", ProtocolError, id="two in one (U53)"),
@@ -165,23 +156,6 @@ def test_number_of_1xx_responses_is_bounded(status: int, more: int) -> None:
     exchange = begun()
     exchange.feed(b"HTTP/1.1 %d X\r\n\r\n" % status * (INFORMATIONAL_MAX + more) + LENGTH + b"hello")
     assert isinstance(exchange.fault, ProtocolError) == (more > 0)
-
-
-@pytest.mark.parametrize("more", [0, 1])
-def test_chunk_framing_is_bounded(more: int) -> None:
-    """U54: each size line is within its limit, but frames one byte with 1,000."""
-    extended = b"1;%b\r\nx\r\n" % (b"e" * 1000)
-    excess_bytes = len(extended) - 1 - CHUNK_BYTES_FREE - 2
-    exchange = begun()
-    body = fed(exchange, CHUNKED, *[extended] * (CHUNK_EXCESS_BYTES_MAX // excess_bytes + more))
-    assert len(body) == CHUNK_EXCESS_BYTES_MAX // excess_bytes + more
-    assert isinstance(exchange.fault, ProtocolError) == bool(more)
-
-
-def test_honest_chunks_of_one_byte_are_accepted() -> None:
-    exchange = begun()
-    assert fed(exchange, CHUNKED, *[b"1\r\nx\r\n"] * 20_000, b"0\r\n\r\n") == b"x" * 20_000
-    assert exchange.end is End.FRAMED
 
 
 @pytest.mark.parametrize("header", [(b"X", b"a\r\nEvil: b"), (b"X: y\r\nEvil", b"b"), (b"X", b"a\0"), (b"", b"a")])

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from tests.support.http import Client, asking, connected, request
+from tests.support.http import asking, connected, request
 from wiretape.proxy.limits import HEAD_BYTES_MAX, HEADERS_MAX
 from wiretape.proxy.server.request_head import HeadReader, Refusal, RequestHead
 from wiretape.proxy.server.server import ServerSettings
@@ -195,22 +195,6 @@ async def test_h2c_offer_is_ignored(autojump_clock: MockClock) -> None:
         await client.send(request("POST", "/", *offer, body=b"as it was sent"))
         answer = await client.response()
     assert (answer.status, answer.body, versions) == (200, b"as it was sent", ["1.1"])
-
-
-async def dripping(client: Client, data: bytes) -> None:
-    for byte in data:
-        await client.send(bytes([byte]))
-        await trio.sleep(0.5)
-
-
-async def test_dripping_head_ends_at_head_timeout(autojump_clock: MockClock) -> None:
-    async with connected(unreachable) as connect:
-        client = await connect()
-        began = trio.current_time()
-        with pytest.raises(trio.BrokenResourceError):
-            await dripping(client, request("GET", "/", "A: " + "b" * 1000))
-        assert trio.current_time() - began == pytest.approx(10, abs=0.5)
-        assert connect.open == 0
 
 
 async def test_slow_head_does_not_shorten_its_response(autojump_clock: MockClock) -> None:

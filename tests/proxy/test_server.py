@@ -100,13 +100,6 @@ async def test_idle_connection_closes_at_its_timeout(autojump_clock: MockClock, 
         assert trio.current_time() == pytest.approx(40 + 75)
 
 
-async def test_connection_without_request_closes_at_idle_timeout(autojump_clock: MockClock) -> None:
-    async with connected(hello) as connect:
-        client = await connect()
-        assert await client.receive() == b""
-        assert trio.current_time() == pytest.approx(75, abs=0.1)
-
-
 @pytest.mark.parametrize(
     ("method", "status", "headers", "body", "ended"),
     [
@@ -170,39 +163,6 @@ async def test_send_cancelled_between_two_pieces_tears_nothing(autojump_clock: M
         answer = await client.response()
         assert answer.ended == "chunked"
         assert answer.body == b"".join(b"%d " % n for n in range(SENDS_A_TURN - 1)) + b"an error frame"
-
-
-async def test_stalled_reader_is_cut_at_write_timeout(autojump_clock: MockClock) -> None:
-    left: list[float] = []
-
-    async def app(_scope: Any, receive: Any, send: Any) -> None:
-        await send(START)
-        await trio.sleep(7)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(send, piece(b"a" * 3000))
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            left.append(trio.current_time())
-
-    async with asking(app, request(), capacity=1000) as client:
-        await trio.sleep(60)
-        assert left == [pytest.approx(37)]
-        assert client.harness.open == 0
-
-
-async def test_slow_reader_gets_everything(autojump_clock: MockClock) -> None:
-    async def app(_scope: Any, _receive: Any, send: Any) -> None:
-        await send(START)
-        await send(piece(b"z" * 200_000))
-        await send(END)
-
-    async with asking(app, request(), capacity=1000) as client:
-        got = b""
-        while not got.endswith(b"\r\n0\r\n\r\n"):
-            await trio.sleep(1)
-            got += await client.receive()
-        assert got.count(b"z") == 200_000
-        assert trio.current_time() > 150
 
 
 async def test_concurrent_sends_do_not_mix(autojump_clock: MockClock) -> None:

@@ -44,15 +44,6 @@ def reset(stream: trio.abc.Stream) -> None:
     stream.socket.close()
 
 
-async def test_connection_is_reused_over_a_socket() -> None:
-    async with listening(answers(OK, HEAD + chunk(b"x") + b"0\r\n\r\n", OK)) as (port, accepted):
-        async with UpstreamTransport(context=CONTEXT) as transport:
-            for expected in (b"ok", b"x", b"ok"):
-                response = await transport.handle_async_request(post(url=f"http://127.0.0.1:{port}/"))
-                assert await response.aread() == expected
-        assert len(accepted) == 1
-
-
 async def test_reset_in_body_comes_after_received_data() -> None:
     """U18."""
     received = trio.Event()

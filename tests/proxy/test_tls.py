@@ -139,17 +139,6 @@ async def test_cancelled_read_loses_nothing() -> None:
         assert await client.receive_some() == b"a"
 
 
-async def test_only_http_1_1_is_offered() -> None:
-    """U57."""
-    server_context("ALPN").set_alpn_protocols(["h2", "http/1.1"])
-    ours, theirs = memory_stream_pair()
-    server: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(theirs, server_context("ALPN"), server_side=True)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(server.do_handshake)
-        await TlsStream(ours, trusting(), HOST).handshake()
-    assert server.selected_alpn_protocol() == "http/1.1"
-
-
 async def test_ssl_cert_file_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority()))
     async with joined(client_context()) as (client, server):

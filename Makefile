@@ -93,8 +93,8 @@ types: install
 # Half of the fast tests' time in a tenth of the files: whole streams through the whole proxy and tables of secrets.
 # `make check` leaves them to `make test`.
 LONGER := tests/failures tests/conformance tests/proxy/test_catalogue.py tests/proxy/test_masking.py \
-	$(addprefix tests/replay/test_,$(addsuffix .py,beginnings channels coded fixtures formats key prompts seal sealed serving \
-	shapes sound))
+	$(addprefix tests/replay/test_,$(addsuffix .py,body_codec fixtures formats incomplete_secrets joined_text json_safety \
+	key prompts seal sealed serving shapes))
 .PHONY: quick
 quick: install
 	$(PYTEST) --numprocesses auto --dist worksteal -m "not slow" $(LONGER:%=--ignore=%)

@@ -61,7 +61,7 @@ _REASONS: Final = {
 
 
 def document() -> str:
-    """The whole text; the same captures and versions give the same bytes."""
+    """Return the whole document; the same captures and versions give the same bytes."""
     streams = load()
     plain = [truth(stream.body) for stream in streams]
     asked = [truth(stream.body, usage=True) for stream in streams]

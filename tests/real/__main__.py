@@ -73,7 +73,7 @@ def _tell(cell: Cell) -> None:
 
 
 def main() -> int:
-    """The exit status. The document is written by a whole run only."""
+    """Run what the arguments name; return the exit status. Only a whole run writes the document."""
     parser = argparse.ArgumentParser(prog="python -m tests.real", description=__doc__)
     parser.add_argument("--part", choices=["all", "ci"], default="all", help="ci: aimock, and no opencode")
     parser.add_argument("--upstream", action="append", default=[], help="only those whose name holds this")

@@ -106,7 +106,7 @@ CLIENTS: Final = (
 
 
 def versions() -> dict[str, str]:
-    """Of every package that a client or an upstream is, as the locks have it."""
+    """Return the locked version of every client and upstream by package."""
     found: dict[str, str] = {}
     for lock in sorted((Path(__file__).parent / "requirements").glob("*.txt")):
         for line in lock.read_text(encoding="utf-8").splitlines():
@@ -124,7 +124,7 @@ def named(name: str, wanted: Sequence[str]) -> bool:
 
 
 def missing(*, ci: bool) -> list[str]:
-    """What was not installed here; part `ci` needs less."""
+    """Return what is not installed; part `ci` needs less."""
     needed = [PYTHONS["clients"], NODE_MODULES]
     if not ci:
         needed += [*PYTHONS.values(), CACHE / "tiny.gguf", OPENCODE]

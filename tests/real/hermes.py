@@ -103,7 +103,7 @@ SCENARIOS: Final = (
 
 
 class Model:
-    """Answers every request of the agent; how often it was asked for one prompt decides about `again`."""
+    """The model: it answers every request of the agent, and breaks the first stream of `again`."""
 
     def __init__(self) -> None:
         self._asked: Counter[str] = Counter()
@@ -192,7 +192,7 @@ class Found:
 
 
 def faults(scenario: Scenario, result: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with what a client holds at the end."""
+    """Yield what is wrong with the result of a client."""
     turns, error = result["turns"], result["error"]
     text = "".join(turn["text"] or "" for turn in turns)
     finish = turns[-1]["finish"] if turns else None
@@ -214,7 +214,7 @@ def faults(scenario: Scenario, result: dict[str, Any]) -> Iterator[str]:
 
 
 def taped_faults(scenario: Scenario, tapes: Sequence[Taped]) -> Iterator[str]:
-    """What the tapes lack."""
+    """Yield what is wrong with the tapes."""
     if not tapes:
         yield "nothing was taped"
     for tape in tapes:
@@ -225,7 +225,7 @@ def taped_faults(scenario: Scenario, tapes: Sequence[Taped]) -> Iterator[str]:
 
 
 def said(found: Found) -> tuple[str, str]:
-    """For the table: directly, and through Wiretape."""
+    """Return two cells: directly, and through Wiretape."""
     through = [*faults(found.scenario, found.through), *taped_faults(found.scenario, found.tapes)]
     return "; ".join(faults(found.scenario, found.direct)) or "ok", "; ".join(through) or "ok"
 
@@ -260,7 +260,7 @@ doctor` knows the agent by its capabilities: {wrong}.
 
 
 def document(found: Sequence[Found], wrong: Sequence[str]) -> str:
-    """The whole text."""
+    """Return the whole document."""
     known = versions()
     packages = dict.fromkeys(["hermes-agent", *(client.package for client in CLIENTS)])
     return _TEXT.format(
@@ -341,7 +341,7 @@ async def _read(ready: Stage, scenario: Scenario, number: int) -> list[str]:
 
 
 def main() -> int:
-    """The exit status. The document is written by a whole run only."""
+    """Run what the arguments name; return the exit status. Only a whole run writes the document."""
     parser = argparse.ArgumentParser(prog="python -m tests.real.hermes", description=__doc__)
     parser.add_argument("--client", action="append", default=[], help="only those whose name holds this")
     parser.add_argument("--scenario", action="append", default=[], help="only these")

@@ -50,7 +50,7 @@ class Taped:
 
     @property
     def explains(self) -> list[str]:
-        """Why a response differs from a direct one: repairs, further attempts, an announced ending."""
+        """The reasons for a difference from the direct response: repairs, further attempts, an announced ending."""
         if (self.status or 0) >= 400:
             return []  # an HTTP error passes as it came
         names = [f"`{name}`" for name in sorted(self.repairs) if name not in _NO_CURES]

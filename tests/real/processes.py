@@ -85,7 +85,7 @@ def free_port() -> int:
 async def server(
     name: str, command: Sequence[str | Path], port: int, env: dict[str, str]
 ) -> AsyncGenerator[trio.Process]:
-    """Listens until the block ends."""
+    """Run a server until the block ends."""
     log = RUN / f"{name}.log"
     with log.open("wb") as sink:
         process = await trio.lowlevel.open_process(
@@ -154,7 +154,7 @@ class LineProcess:
             await self._process.wait()
 
     async def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Its answer. Raises RuntimeError when it ends instead."""
+        """Return its answer; raise RuntimeError if it ends instead."""
         process = self._process
         assert process is not None
         assert process.stdin is not None

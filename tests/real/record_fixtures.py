@@ -37,7 +37,7 @@ _READ_BYTES: Final = 65_536
 
 @asynccontextmanager
 async def wire(port: int, way: Break, after: int) -> AsyncGenerator[int]:
-    """Passes everything on, until the upstream has been read from so often."""
+    """Relay to this port, and break after this many reads of the upstream."""
 
     async def passed(client: trio.SocketStream) -> None:
         upstream = await trio.open_tcp_stream("127.0.0.1", port)
@@ -139,7 +139,7 @@ _PLANTED: Final = [sys.executable, "-m", "tests.real.fixtures.planted"]
 
 
 async def recorded(case: Case, up: Up, number: int) -> str:
-    """Writes the file; the ending of its last stream."""
+    """Write the file; return the ending of its last stream."""
     out = FOLDER / f"{case.stem}.{number}.tape"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.unlink(missing_ok=True)
@@ -167,7 +167,7 @@ async def _recorded(case: Case, up: Up, data: Path, out: Path) -> None:
 
 
 async def _served(case: Case, up: Up, data: Path, out: Path) -> None:
-    """What ends the recorder itself, ends a server; the next start mends what a kill left."""
+    """Stop or kill a server in place of `record`; after a kill its next start repairs the tape."""
     port = free_port()
     command: list[str | Path] = [WIRETAPE, "serve", "--upstream", up.url, "--data", data, "--port", str(port)]
     command += ["--profile", "transparent", "--shutdown-drain-s", "0"]
@@ -215,7 +215,7 @@ async def _fail(data: Path, up: Up, number: signal.Signals) -> None:
 
 
 async def _frames(data: Path, least: int) -> None:
-    """Until so many are on the tape of a stream that runs."""
+    """Wait for this many frames on the tape of a running stream."""
     while not _enough(data, least):  # noqa: ASYNC110 - another process writes it
         await trio.sleep(_POLL_S)
 
@@ -254,7 +254,7 @@ _SPENT: Final = ("kill_upstream", "stop_upstream")
 
 
 async def _record(cases: Sequence[Case]) -> list[str]:
-    """What went wrong."""
+    """Record the cases; return what went wrong."""
     wrong: list[str] = []
     for (upstream, _), group in groupby(cases, key=lambda case: (case.upstream, case.stem * (case.fault in _SPENT))):
         async with STARTS[upstream]() as up:
@@ -271,7 +271,7 @@ async def _record(cases: Sequence[Case]) -> list[str]:
 
 
 async def _tried(case: Case, up: Up, number: int) -> str:
-    """Its ending, or what went wrong."""
+    """Record one case; return its ending, or what went wrong."""
     try:
         return await recorded(case, up, number)
     except (RuntimeError, trio.TooSlowError, OSError) as error:
@@ -279,7 +279,7 @@ async def _tried(case: Case, up: Up, number: int) -> str:
 
 
 def traces(data: bytes) -> list[str]:
-    """What a tape tells of this machine."""
+    """Return names of this machine that a tape contains."""
     names = {name for name in (getpass.getuser(), socket.gethostname()) if len(name) >= _NAME_CHARS_MIN}
     words = {str(ROOT), str(Path.home()), "/tmp/", "/home/", "/Users/", *names}  # noqa: S108 - looked for
     return sorted(word for word in words if word.encode() in data)
@@ -295,7 +295,7 @@ def _looked_over(paths: Sequence[Path]) -> Iterator[str]:
 
 
 def _origin(cases: Sequence[Case]) -> str:
-    """The table."""
+    """Return the table."""
     known = _versions()
     day = time.strftime("%Y-%m-%d", time.gmtime())
     rows = [
@@ -319,7 +319,7 @@ def _versions() -> dict[str, str]:
 
 
 def main() -> int:
-    """The exit status. The table is written by a whole run only."""
+    """Record what the arguments name; return the exit status. Only a whole run writes the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.real.record_fixtures", description=__doc__)
     parser.add_argument("--case", action="append", default=[], help="only those whose name holds this")
     asked = parser.parse_args()

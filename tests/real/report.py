@@ -61,14 +61,14 @@ def say(text: str) -> None:
 
 
 def summary(cells: Sequence[Cell], due: int) -> str:
-    """One line; `due` were to be asked, had there been the time."""
+    """Return one line; `due` is the number of cells with unlimited time."""
     counts = Counter(cell.outcome.verdict for cell in cells if cell.outcome is not None)
     told = f"real peers: {counts['same']} same, {counts['repaired']} repaired, {counts['differs']} differ"
     return told if len(cells) == due else f"{told}; {due - len(cells)} not asked for want of time"
 
 
 def document(cells: Sequence[Cell]) -> str:
-    """The whole text."""
+    """Return the whole document."""
     return _TEXT.format(
         differs=sum(cell.outcome is not None and cell.outcome.verdict == "differs" for cell in cells),
         scenarios=table(["scenario", "asks for"], [(f"`{each.name}`", each.says) for each in SCENARIOS.values()]),
@@ -111,7 +111,7 @@ def _listed(cells: Sequence[Cell], verdict: str) -> str:
 
 
 def said(result: dict[str, Any]) -> str:
-    """What a client holds at the end, in one line."""
+    """Return the result of a client in one line."""
     parts = [each for turn in result["turns"] for each in _turn(turn)]
     if (error := result["error"]) is not None:
         status = f" {error['status']}" if error["status"] else ""
@@ -140,6 +140,6 @@ def _versions() -> Iterable[tuple[str, str]]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """In Markdown."""
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)

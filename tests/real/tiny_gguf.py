@@ -102,7 +102,7 @@ def _weights(np: Any, size: int, path: list[int]) -> dict[str, Any]:
 
 
 def main(path: Path) -> None:
-    """The file at this path; the same bytes each time."""
+    """Write the file at this path; the same bytes each time."""
     np, gguf = importlib.import_module("numpy"), importlib.import_module("gguf")
     tokens, scores, types = _vocabulary(gguf)
     writer = gguf.GGUFWriter(str(path), "llama")

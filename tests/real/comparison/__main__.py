@@ -59,14 +59,14 @@ class Peer:
 
 
 async def _asked(port: int, body: bytes, key: str) -> Heard:
-    """Not as its first request: what has just started loads what it needs."""
+    """Send the request after another one, because a recorder loads modules at its first request."""
     await trio.to_thread.run_sync(partial(ask, port, b"", "/v1/models", method="GET"))
     return await trio.to_thread.run_sync(partial(ask, port, body, key=key))
 
 
 @asynccontextmanager
 async def _wiretape_records(options: tuple[str, ...], upstream: int, folder: Path) -> AsyncGenerator[Asker]:
-    """Its command is one that waits until we close its stdin."""
+    """Record with a command that waits until its stdin is closed."""
     port = free_port()
     command = [str(WIRETAPE), "record", "--upstream", f"http://127.0.0.1:{upstream}/v1", "--port", str(port)]
     command += ["-o", str(folder / "run.tape"), *options, "--", "cat"]
@@ -109,7 +109,7 @@ async def _aimock_replays(_: int, folder: Path) -> AsyncGenerator[Asker]:
 
 
 def _written(folder: Path) -> Path:
-    """Where aimock puts them is its own affair."""
+    """Return the folder into which aimock wrote its fixtures."""
     return next((path.parent for path in sorted(folder.rglob("*.json"))), folder)
 
 
@@ -224,7 +224,7 @@ class Found:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing was lost."""
+        """Whether bytes, reads and ending are the same."""
         return self.recorded and all((self.bytes, self.reads, self.ending))
 
     @property
@@ -248,7 +248,7 @@ class Found:
         )
 
     def errors_ms(self) -> list[float]:
-        """Compare each read with the upstream's script and its times."""
+        """Return the distance of each read from its scripted time, sorted."""
         due = schedule(self.name)
         if self.again is None or len(self.again.reads) != len(due):
             return []
@@ -256,7 +256,7 @@ class Found:
         return sorted(abs(at - began - when) * 1_000 for (at, _), when in zip(self.again.reads, due, strict=True))
 
     def cells(self) -> list[str]:
-        """Compare everything after the names."""
+        """Return the cells of its row after the names."""
         if self.wrong == "NOT INSTALLED":
             return ["**NOT INSTALLED, not run**", "", "", "", "", ""]
         if not self.recorded or self.again is None:
@@ -297,7 +297,7 @@ class Found:
 
 
 def schedule(name: str) -> list[float]:
-    """Seconds since the head at which each piece is due."""
+    """Return the seconds after the head at which each piece is due."""
     at = 0.0
     due: list[float] = []
     for delay_s, what in SCENARIOS[name].script.steps:
@@ -308,7 +308,7 @@ def schedule(name: str) -> list[float]:
 
 
 def _finishes(body: bytes) -> bool:
-    """Whether some choice says why it ended."""
+    """Return whether some choice has a finish reason."""
     return re.search(rb'"finish_reason": ?"', body) is not None
 
 
@@ -317,7 +317,7 @@ def _said(good: bool) -> str:
 
 
 def document(found: Sequence[Found], secrets: Mapping[str, Sequence[str]]) -> str:
-    """The whole text."""
+    """Return the whole document."""
     first = next(each for each in found if each.name == "text")
     parts = [_HEAD.format(first_ms=first.direct.reads[0][0] * 1_000), _summary(found, secrets)]
     for name, scenario in SCENARIOS.items():
@@ -333,7 +333,7 @@ def document(found: Sequence[Found], secrets: Mapping[str, Sequence[str]]) -> st
 
 
 def _summary(found: Sequence[Found], secrets: Mapping[str, Sequence[str]]) -> str:
-    """Of how many of the seven."""
+    """Return how many scenarios each recorder kept."""
     rows: list[list[str]] = []
     for peer in PEERS:
         own = [each for each in found if each.peer is peer]
@@ -381,7 +381,7 @@ async def _run(peers: Sequence[Peer], names: Sequence[str]) -> tuple[list[Found]
 
 
 async def _tried(peer: Peer, name: str, direct: Heard, upstream: int) -> Found:
-    """Once more where the number of reads differs, though they were not held back into one."""
+    """Try again if the number of reads differs and the recorder did not join them all."""
     found = await _one(peer, name, direct, upstream)
     for _ in range(1, _TRIES):
         if found.again is None or len(found.again.reads) in (0, 1, len(direct.reads)):
@@ -415,7 +415,7 @@ async def _one(peer: Peer, name: str, direct: Heard, upstream: int) -> Found:
 
 
 async def _secrets(peer: Peer, upstream: int) -> tuple[str, ...]:
-    """Those that are in what it wrote, one of them inside the prompt."""
+    """Return the secrets in the files that a recorder wrote; one of them is in the prompt."""
     folder = _empty(peer, "secrets")
     with trio.move_on_after(_ANSWER_S):
         async with peer.record(upstream, folder) as asker:
@@ -424,7 +424,7 @@ async def _secrets(peer: Peer, upstream: int) -> tuple[str, ...]:
 
 
 def _late(found: Found) -> float:
-    """Of the worst read; nothing where reads cannot be compared."""
+    """Return the error of the worst read, or 0 if the reads cannot be compared."""
     return max(found.errors_ms(), default=0.0)
 
 
@@ -442,7 +442,7 @@ def _kept(folder: Path) -> tuple[str, ...]:
 
 
 def main() -> int:
-    """The exit status. The document is written by a whole run only."""
+    """Run what the arguments name; return the exit status. Only a whole run writes the document."""
     parser = argparse.ArgumentParser(prog="python -m tests.real.comparison", description=__doc__)
     parser.add_argument("--peer", action="append", default=[], help="only those whose name holds this")
     parser.add_argument("--scenario", action="append", default=[], help="only these")

@@ -51,7 +51,7 @@ Each stream is cut in three places (two for the clients that are programs); wher
 
 
 def document(cut: Sequence[Found], whole: Sequence[Found]) -> str:
-    """The whole text."""
+    """Return the whole document."""
     known = versions()
     packages = dict.fromkeys(peer.client.package for peer in PEERS)
     return _TEXT.format(
@@ -94,7 +94,7 @@ def _tell(found: Found) -> None:
 
 
 def main() -> int:
-    """The exit status. The document is written by a whole run only."""
+    """Run what the arguments name; return the exit status. Only a whole run writes the document."""
     parser = argparse.ArgumentParser(prog="python -m tests.real.matrix", description=__doc__)
     parser.add_argument("--part", choices=["all", "ci"], default="all", help="ci: quick clients, one cut")
     parser.add_argument("--client", action="append", default=[], help="only those whose name holds this")

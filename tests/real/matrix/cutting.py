@@ -39,7 +39,7 @@ class Verdict:
 
 
 def judge(found: Found) -> Verdict:
-    """Of a cell in which the call never came whole."""
+    """Judge a cell whose call was never complete."""
     faults = tuple(_faults(found))
     many, endless = found.requests > REQUESTS_MAX, _word(found) == "no end"
     length = found.cell.model.ending == "length" and found.cell.way in ("error", "both") and not many and not endless
@@ -110,7 +110,7 @@ _TEXT: Final = """\
 
 
 def summary(found: Sequence[Found]) -> str:
-    """One line."""
+    """Return one line."""
     through = [(each, judge(each)) for each in found if each.cell.way != DIRECT]
     defects = sum(verdict.defect for _, verdict in through)
     known = sum(verdict.known for _, verdict in through)
@@ -122,7 +122,7 @@ def summary(found: Sequence[Found]) -> str:
 
 
 def document(found: Sequence[Found]) -> str:
-    """The chapter."""
+    """Return the chapter."""
     defects = [each for each in found if judge(each).defect]
     known = [each for each in found if judge(each).known]
     return _TEXT.format(
@@ -134,7 +134,7 @@ def document(found: Sequence[Found]) -> str:
 
 
 def counts(found: Sequence[Found]) -> str:
-    """How often what must not be was, in each way."""
+    """Return how often each fault happened in each way."""
     rows = [
         ("cells", [len(each) for each in _by_way(found)]),
         ("a tool ran with missing or altered arguments", [sum(bool(f.ran) for f in each) for each in _by_way(found)]),

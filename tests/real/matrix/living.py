@@ -24,7 +24,7 @@ exactly `running`, then `completed`, under one id for each call. {reader} is suc
 
 
 def faults(direct: Found, through: Found) -> Iterator[str]:
-    """What must not be."""
+    """Yield what is wrong with a conversation."""
     if _held(direct.result) != _held(through.result):
         yield f"another result than direct: {json.dumps(_held(through.result), ensure_ascii=False)[:300]}"
     calls = 2 if through.cell.model.cut == "two" else 1
@@ -62,7 +62,7 @@ def _said(line: str) -> str:
 
 
 def _due(tool: str, index: int) -> str:
-    """As the tool writes it down: its arguments, or what the command was given."""
+    """Return the line that the tool writes: its arguments, or those of its command."""
     arguments = arguments_of(tool, index)
     command = str(arguments.get("command", ""))
     return command.removeprefix("./record ") if command else json.dumps(arguments, sort_keys=True)
@@ -76,7 +76,7 @@ def _pairs(found: Sequence[Found]) -> Iterator[tuple[Found, Found]]:
 
 
 def summary(found: Sequence[Found]) -> tuple[str, bool]:
-    """What does not hold, and one line; and whether all holds."""
+    """Return the faults and one line, and whether there are none."""
     pairs = list(_pairs(found))
     wrong = [
         f"{each.cell.peer.name} | {each.cell.model.cut} | {each.cell.way} | {'; '.join(said)}\n"
@@ -87,7 +87,7 @@ def summary(found: Sequence[Found]) -> tuple[str, bool]:
 
 
 def document(found: Sequence[Found]) -> str:
-    """The chapter."""
+    """Return the chapter."""
     judged = {
         (each.cell.peer, each.cell.model.cut, each.cell.way): list(faults(direct, each))
         for direct, each in _pairs(found)

@@ -38,13 +38,13 @@ class Stage:
     tapes: Path
 
     def url(self, way: str) -> str:
-        """The base URL of one way."""
+        """Return the base URL of one way."""
         return self.direct if way == DIRECT else f"http://127.0.0.1:{self.port}/{way}/v1"
 
 
 @asynccontextmanager
 async def stage() -> AsyncGenerator[Stage]:
-    """Both listen until the block ends; Wiretape is started as people start it."""
+    """Run provider and Wiretape until the block ends."""
     folder = RUN / "matrix"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -57,7 +57,7 @@ async def stage() -> AsyncGenerator[Stage]:
 
 
 async def run(stage: Stage, asked: Iterable[Cell], told: Callable[[Found], None]) -> list[Found]:
-    """What came of each cell, in the order of `asked`."""
+    """Run every cell; return the results in the order of `asked`."""
     ordered = list(asked)
     found: dict[Cell, Found] = {}
     limit = trio.CapacityLimiter(_DRIVERS)
@@ -94,7 +94,7 @@ def _driver(peer: Peer, lane: int) -> LineProcess:
 
 
 async def _ask(stage: Stage, cell: Cell, driver: LineProcess) -> tuple[Found, bool]:
-    """Also whether its driver can be asked again."""
+    """Run one cell; return its result, and whether its driver still runs."""
     folder = RUN / "matrix" / "cells" / str(cell.model.number)
     folder.mkdir(parents=True)
     result: dict[str, Any] = {"turns": [], "ran": [], "error": _ENDLESS}
@@ -115,7 +115,7 @@ async def _ask(stage: Stage, cell: Cell, driver: LineProcess) -> tuple[Found, bo
 
 
 async def _wait_enough(stage: Stage, cell: Cell, stop: Path, scope: trio.CancelScope) -> None:
-    """From its first request on, so that a slow start is not taken for a stall."""
+    """Wait from the first request on, so that a slow start is not taken for a stall."""
     await stage.provider.first(cell.model.name).wait()
     await trio.sleep(cell.patience_s)
     if cell.peer.program:
@@ -125,7 +125,7 @@ async def _wait_enough(stage: Stage, cell: Cell, stop: Path, scope: trio.CancelS
 
 
 def taped(found: Sequence[Found], folder: Path) -> list[Found]:
-    """Each with its streams, when Wiretape has stopped."""
+    """Return each result with its streams, after Wiretape has stopped."""
     streams: defaultdict[str, list[bytes]] = defaultdict(list)
     for path in sorted(folder.rglob("*.tape"), key=lambda path: path.name):  # an id begins with its time
         model, emitted = _read(path)

@@ -84,25 +84,25 @@ class Model:
 
     @property
     def name(self) -> str:
-        """For the client."""
+        """The name that the client requests."""
         return f"{self.ending}-{self.cut}-{self.tool}-{self.number}"
 
     @classmethod
     def named(cls, name: str) -> "Model | None":
-        """What a name says, or None for another model."""
+        """Return the model of a name, or None for another model."""
         parts = name.rpartition("/")[2].split("-")
         return cls(parts[0], parts[1], parts[2], int(parts[3])) if len(parts) == 4 else None
 
 
 class Provider:
-    """Responds by the model's name, always the same, and counts the requests."""
+    """The provider: responds by the model's name and counts the requests."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
         self._first: defaultdict[str, trio.Event] = defaultdict(trio.Event)
 
     def first(self, name: str) -> trio.Event:
-        """Set by the first request for this model."""
+        """Return the event that the first request for this model sets."""
         return self._first[name]
 
     def __call__(self, request: Request) -> Script:
@@ -200,7 +200,7 @@ class Peer:
 
     @property
     def name(self) -> str:
-        """For the table."""
+        """The name in tables."""
         return self.client.name
 
     @property
@@ -341,7 +341,7 @@ class Found:
 
 
 def cells(peer: Peer) -> Iterator[Cell]:
-    """All of one client, the slow ones first."""
+    """Yield all cells of one client, the slow ones first."""
     for ending in sorted(ENDINGS, key=lambda name: name not in _SLOW):
         for cut in (cut for cut in CUTS if cut in peer.cuts):
             for way in (DIRECT, *WAYS):
@@ -350,14 +350,14 @@ def cells(peer: Peer) -> Iterator[Cell]:
 
 
 def conversations(peer: Peer) -> Iterator[Cell]:
-    """What comes whole: two turns."""
+    """Yield the complete conversations of two turns."""
     for turns in TURNS:
         for way in (DIRECT, *LIFECYCLE_WAYS):
             yield Cell(peer, way, Model("whole", turns, peer.tool, next(_NUMBERS)))
 
 
 def configuration(upstream: str) -> str:
-    """A wiretape.toml."""
+    """Return a wiretape.toml."""
     lines = [f'upstream = "{upstream}"', "idle_s = 2"]
     for name, settings in WAYS.items():
         lines += ["", f"[routes.{name}]", f'upstream = "{upstream}"']

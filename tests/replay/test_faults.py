@@ -363,12 +363,6 @@ def test_a_missing_response_stays_missing() -> None:
     assert faults.over(nothing, 0) == (nothing, True)
 
 
-@given(st.lists(st.sampled_from([f"{kind}@frame:{n}" for kind in ("cut", "drop", "duplicate") for n in (1, 4)])))
-def test_speed_does_not_change_a_fault(texts: list[str]) -> None:
-    fast, slow = event_stream(ANSWERS["chat"]), answer("chat")
-    assert pieces(Faults.of(texts).over(fast, 0)[0]) == pieces(Faults.of(texts).over(slow, 0)[0])
-
-
 # -- words ------------------------------------------------------------------------------------------------------------
 
 WRONG = {

@@ -7,6 +7,8 @@ from contextlib import suppress
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
 from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
@@ -169,6 +171,19 @@ async def test_invalid_requests_are_refused_with_a_line(case: str, autojump_cloc
     assert body.decode() == f"wiretape: {lines[0].partition(': ')[2]}\n"
     assert b"sk-" not in body
     assert upstream.seen == []
+
+
+@given(sent=st.binary(max_size=40), at=st.integers(0, len(POST)))
+def test_any_bytes_are_answered_or_refused(sent: bytes, at: int) -> None:
+    lines: list[str] = []
+
+    async def main() -> None:
+        upstream = Upstream(lambda _: json_answer(b"{}"), say=lines.append)
+        said = await said_by(upstream, POST[:at] + sent + POST[at:], GET)
+        assert not said or said.startswith(b"HTTP/1.1 ")
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert [line for line in lines if not line.startswith("not a request -> ")] == []
 
 
 async def test_a_request_before_an_invalid_one_is_answered(autojump_clock: MockClock) -> None:

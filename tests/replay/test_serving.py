@@ -19,7 +19,6 @@ from wiretape.replay.matching.match import LOOSELY, Deck, How, Taken
 from wiretape.replay.playback.player import ORIGINAL, as_played, script_of
 from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream
 from wiretape.replay.playback.server import Served
-from wiretape.replay.seal import seal
 from wiretape.replay.sealed.sealed import encode
 from wiretape.replay.serving.outcome import Call, Outcome, Sent
 from wiretape.replay.serving.serving import Attempts, Serving, load_deck
@@ -179,31 +178,6 @@ def test_keys_in_a_query_are_masked(tape: Path) -> None:
     table.serving.choose(Request(b"GET", b"/v1/models?k=" + KEY, (), b""))
     assert KEY.decode() not in table.lines[1]
     assert "GET /v1/models?k=[redacted-openai]" in table.lines[1]
-
-
-def test_a_sealed_conversation_answers_on_another_day_with_other_ids(tmp_path: Path) -> None:
-    def second(id_: str, day: str, job: str, key: str) -> bytes:
-        call = {"id": id_, "type": "function", "function": {"name": "start", "arguments": '{"what":"job"}'}}
-        said = f'{{"job":"{job}","at":"{day}T10:00:00Z","took":"0.{len(day)}31s","call":"{id_}","key":"{key}"}}'
-        messages = [
-            {"role": "system", "content": f"Today is {day}."},
-            {"role": "user", "content": "start it"},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": id_, "content": said},
-        ]
-        return dumps({"model": "m", "stream": True, "messages": messages})
-
-    then = second("call_Bx92kQ7mZ1", "2026-11-18", "0b0a7c52-9c3e-4a5e-8f7d-2b1c6e5d4f3a", "sk-proj-" + "a1" * 20)
-    now = second("call_zz00000009", "2027-03-02", "7c3d1c9e-0f57-43a0-9c7a-0a6d8c5b4e21", "sk-proj-" + "b2" * 20)
-    recorded = stream(text="x")
-    recorded[1] = recorded[1]._replace(raw=then, payload=then, value=parse(then))
-    tape = tmp_path / "a.tape"
-    tape.write_bytes(seal([stream(text="a"), recorded]))
-    assert b"a1a1a1" not in tape.read_bytes()
-    table = Table(tape)
-    assert table.serving.choose(Request(b"POST", b"/v1/chat/completions", (), now)).status == 200
-    other = now.replace(b"start it", b"stop it")
-    assert table.serving.choose(Request(b"POST", b"/v1/chat/completions", (), other)).status == 599
 
 
 def test_a_client_that_left_first_is_reported(tape: Path) -> None:

@@ -358,7 +358,8 @@ class Repair:
         """Return chunks of ours in place of a whole answer, its usage last, repaired like any other."""
         steps: list[Step] = []
         counts = counts_of(answer)
-        for members in [*chunks, {"choices": [], "usage": counts}] if counts else chunks:
+        usage: dict[str, Any] = {"choices": list[Any](), "usage": counts}
+        for members in [*chunks, usage] if counts else chunks:
             value = {**self._envelope.members(), **members}
             # A whole answer has no seeds to wait for.
             steps += [*self._chunk(Draft(value, self._envelope, Out(n, value, repair=repair))), *self._release()]

@@ -2,7 +2,7 @@
 
     WiretapeError
     ├── LocalError        we (or a caller of ours) broke a contract: a bug, never caused by data
-    └── TapeError         a tape cannot be used at all (what is merely damaged is reported, not raised)
+    └── TapeError         a tape cannot be used at all (mere damage is reported, not raised)
 
 Upstream data never raises (law L4): it becomes frames, events, a flag or a reported damage.
 """

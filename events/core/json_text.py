@@ -140,9 +140,9 @@ def as_list(value: Any) -> list[Any]:
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON of anything that `parse` gives, also where orjson refuses it: lone surrogates, huge integers, depth.
+    """Return compact JSON of anything that `parse` gives, even lone surrogates, huge integers and depth.
 
-    What JSON cannot say, the infinity that 1e999 became, is null.
+    The infinity that 1e999 became has no form in JSON and is written as null.
     """
     try:
         return orjson.dumps(value)

@@ -82,11 +82,7 @@ TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = MappingProxyType(
             Trigger.UNANSWERED: State.ABANDONED,
             Trigger.UNHEARD: State.DROPPED,
         },
-        State.COMPLETED: {},
-        State.FAILED: {},
-        State.DROPPED: {},
-        State.MALFORMED: {},
-        State.ABANDONED: {},
+        **{state: {} for state in (State.COMPLETED, State.FAILED, State.DROPPED, State.MALFORMED, State.ABANDONED)},
     }
 )
 

@@ -44,7 +44,7 @@ CALLS_IN_A_PIECE_MAX: Final = 128
 #: and together no more than UNDELIVERED_BYTES_MAX.
 CHUNKS_WAITING_MAX: Final = 128
 
-#: A tool's name in pieces (dialects.md Q16): OpenAI takes at most 64. What goes beyond is left out.
+#: A tool's name in pieces (dialects.md Q16): OpenAI takes at most 64. The rest is left out.
 NAME_CHARS_MAX: Final = 1_024
 
 #: Shapes of text frames that are learned in one attempt. Streams with padding that differs from frame to frame never
@@ -78,7 +78,7 @@ LABEL_CHARS_MAX: Final = 80
 EMOJI_CHARS_MAX: Final = 16
 
 #: `toolCallId` of a lifecycle frame, which must be the very id of the call: OpenAI's have 30 characters, LiteLLM's of a
-#: Gemini model hold a signature of some KiB. Of a call with a longer one no frame is sent.
+#: Gemini model hold a signature of some KiB. A call with a longer one gets no frame.
 CALL_ID_CHARS_MAX: Final = 16 * 1024
 
 #: Raw bytes that are made a JSON string at once.

@@ -1,7 +1,7 @@
 """What emission depends on besides the upstream's bytes, read from the records that hold it.
 
-The settings stand in `open`, the facts of the request in `request`; both were decided by the proxy and written down
-before the first frame, so that emission is a function of the tape. Junk in a record falls back to the default.
+`open` holds the settings, `request` the facts of the request. The proxy decided and recorded both before the first
+frame, so that emission is a function of the tape. Junk in a record falls back to the default.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class Settings:
 
     @staticmethod
     def of(keys: Mapping[str, Any], profile: Profile | None = None) -> "Settings":
-        """From the keys of an `open` record; a reader may ask for another profile."""
+        """Return the settings in the keys of an `open` record; a reader may ask for another profile."""
         given = keys.get("settings")
         settings: dict[str, Any] = as_object(given)
         return Settings(
@@ -75,7 +75,7 @@ class Facts:
     tools: frozenset[str] = field(default_factory=frozenset[str])
 
     def to_keys(self) -> dict[str, Any]:
-        """As the `facts` of a `request` record."""
+        """Return the `facts` of a `request` record."""
         return {
             "stream": self.stream,
             "usage": self.usage,
@@ -86,7 +86,7 @@ class Facts:
 
     @staticmethod
     def of(keys: Mapping[str, Any]) -> "Facts":
-        """From the keys of a `request` record."""
+        """Return the facts in the keys of a `request` record."""
         given = keys.get("facts")
         facts: dict[str, Any] = as_object(given)
         model, choices, tools = facts.get("model"), facts.get("n"), facts.get("tools")

@@ -59,17 +59,17 @@ def apply(payload: bytes, edits: Sequence[Edit]) -> bytes:
 def locate(payload: bytes, ops: Sequence[Op]) -> list[Edit]:
     """Return the edits that carry out `ops`, in order of place."""
     places = Places(payload)
-    omitted = {op.path: op.repair for op in ops if op.action is Action.OMIT}
-    edits: list[Edit] = []
-    for array in dict.fromkeys(path[:-1] for path in omitted):
-        spans = places.elements(array)
-        edits += _removals(spans, [omitted.get((*array, number)) for number in range(len(spans))])
-    by_object: dict[Path, list[Op]] = {}
+    containers: dict[Path, list[Op]] = {}
     for op in ops:
-        if op.action is not Action.OMIT:
-            by_object.setdefault(op.path, []).append(op)
-    for path, changes in by_object.items():
-        edits += _edits_of_object(places, path, changes)
+        containers.setdefault(op.path[:-1] if op.action is Action.OMIT else op.path, []).append(op)
+    edits: list[Edit] = []
+    for path, changes in containers.items():
+        if changes[0].action is Action.OMIT:
+            repairs = {op.path[-1]: op.repair for op in changes}
+            spans = places.elements(path)
+            edits += _removals(spans, [repairs.get(number) for number in range(len(spans))])
+        else:
+            edits += _edits_of_object(places, path, changes)
     return sorted(edits, key=lambda edit: (edit.start, edit.end))
 
 

@@ -48,7 +48,7 @@ def emoji_of(tool: str) -> str:
 
 
 class Cards:
-    """The lifecycle frames of one stream, none for internal tools. The live state has seen to law L7."""
+    """The lifecycle frames of one stream, none for internal tools. The live state ensures law L7."""
 
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._on = settings.tool_events

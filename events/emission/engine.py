@@ -84,7 +84,7 @@ class Engine:
         self._shapes_left = SHAPES_MAX
 
     def feed(self, record: Record) -> list[bytes]:
-        """Return the frames that go out on account of this record, each whole."""
+        """Return the frames to send because of this record, each complete."""
         routine, raw = self._routine, record.raw
         if routine is not None and (record.shape is routine.shape or _repeats(record, routine.shape)):
             assert raw is not None, "a frame with a shape has bytes"
@@ -113,7 +113,7 @@ class Engine:
         return [KEEPALIVE] if kind == "keepalive" and self._streaming else frames
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
-        """Return how the stream ends if its bytes end now for this cause, and its flags: what `end` is to contain."""
+        """Return the ending and the flags for the `end` record if the bytes end now for this cause."""
         if self._dialect is not None and not self._settled:
             self._settle()
             self._settled = True

@@ -123,7 +123,7 @@ class Recorder:
         return self.record("body", self._take(t, data), keys, data)
 
     def rest(self, t: int) -> list[Record]:
-        """At the end of an attempt's bytes: frames that only the end completed, and bytes that never became one."""
+        """Return the frames that only the end of the attempt's bytes completed, and the bytes that never became one."""
         t = self._t = max(t, self._t)
         frames = self.decoder.close()
         self._frames += len(frames)

@@ -5,7 +5,7 @@ blank lines before it, so that the frames and `rest` together are the received b
 
 One rule is ours, because reads may be cut anywhere and no frame may depend on the cut (law L1): a CR that could end a
 block ends it at once, unless the line before ended in CRLF; then the CR waits for its LF. CR-only upstreams are thus
-never late by one byte, CRLF upstreams keep whole line ends, and the choice hangs on the bytes alone.
+never late by one byte, CRLF upstreams keep whole line ends, and the choice depends on the bytes alone.
 """
 
 import re
@@ -47,7 +47,7 @@ class Decoder:
 
     After a line or an event above its limit the decoder is dead: `overflow` names the limit, `rest` holds the bytes
     from the start of the offending block, and feeding it again is our own bug. The limit is the one that a reader of
-    single bytes would have met first (the event's where both are met at once), so that no verdict hangs on the reads.
+    single bytes would have met first (the event's if both are met at once), so it does not depend on the reads.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Decoder:
         data = read
         if pending := self._pending:
             pending += read
-            # Of a frame that comes in single bytes nearly every read has no line end (U27).
+            # When a frame comes in single bytes, nearly every read lacks a line end (U27).
             if (b"\n" not in read and not self._carriage_returns) or not self._block_ends():
                 self._judge(pending)
                 return []
@@ -139,7 +139,7 @@ class Decoder:
         return frames
 
     def close(self) -> list[Frame]:
-        """At the end of the bytes: a waiting CR was the blank line after all. What is left stays in `rest`."""
+        """Return the last frame if a waiting CR was its blank line after all. Other bytes stay in `rest`."""
         if self._closed or self.overflow:
             return []
         self._closed = True
@@ -211,7 +211,7 @@ def is_block(raw: bytes, *, first: bool = False) -> bool:
 
 
 def encode(payload: bytes, *, event: bytes = b"", id: bytes | None = None) -> bytes:  # noqa: A002 - the field's name
-    """One frame in canonical form; a payload of several lines becomes several `data` lines."""
+    """Return a frame in canonical form; a payload of several lines becomes several `data` lines."""
     lines = [b"event: " + event] if event else []
     if id is not None:
         lines.append(b"id: " + id)

@@ -84,6 +84,7 @@ lint: install
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/lint-imports --no-logo
+	$(PY) -m tests.house.english
 
 .PHONY: types
 types: install

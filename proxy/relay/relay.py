@@ -148,26 +148,29 @@ class Relay:
         """Relay the stream to its one ending; raise nothing but cancellation."""
         log = self._services.log
         try:
-            cause = ""
-            while not cause:
-                self.attempts += 1
-                self._response, self._fault, self._error_body = None, None, bytearray()
-                outcome = await self._ask()
-                if isinstance(outcome, UpstreamResponse):
-                    self._response = outcome
-                    outcome = await self._take_all(outcome)
-                cause = outcome if isinstance(outcome, str) else await self._retry(outcome)
-            await self._finish(cause)
-        except StoreError as error:
-            log.error("tape_failed", stream=self.stream, why=str(error))
-            await self._close("log_failure", "untaped")
-        except Exception as error:  # noqa: BLE001 - P20: one stream ends, and nothing else
+            try:
+                cause = ""
+                while not cause:
+                    self.attempts += 1
+                    self._response, self._fault, self._error_body = None, None, bytearray()
+                    outcome = await self._ask()
+                    if isinstance(outcome, UpstreamResponse):
+                        self._response = outcome
+                        outcome = await self._take_all(outcome)
+                    cause = outcome if isinstance(outcome, str) else await self._retry(outcome)
+                await self._finish(cause)
+            except StoreError as error:
+                log.error("tape_failed", stream=self.stream, why=str(error))
+                await self._close("log_failure", "untaped")
+            except Exception as error:  # noqa: BLE001 - P20: one stream ends, and nothing else
+                log.error("stream_failed", stream=self.stream, why=repr(error))
+                await self._finish_anyhow("internal")
+            except (trio.Cancelled, BaseExceptionGroup):  # a nursery wraps a cancellation in a group
+                with trio.CancelScope(shield=True):  # writes, and waits for no peer
+                    await self._finish_anyhow("shutdown")
+                await trio.lowlevel.checkpoint_if_cancelled()
+        except Exception as error:  # noqa: BLE001 - P20, and even if the ending fails
             log.error("stream_failed", stream=self.stream, why=repr(error))
-            await self._finish_anyhow("internal")
-        except (trio.Cancelled, BaseExceptionGroup):  # a nursery wraps a cancellation in a group
-            with trio.CancelScope(shield=True):  # writes, and waits for no peer
-                await self._finish_anyhow("shutdown")
-            await trio.lowlevel.checkpoint_if_cancelled()
         finally:
             self.signals.over = True
             if not self.delivery.ended.is_set():

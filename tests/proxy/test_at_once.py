@@ -15,6 +15,7 @@ from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.config.model import Target
 from wiretape.proxy.config.secrets import Secret
+from wiretape.proxy.relay.recording import Recording
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import StoreFullError
 
@@ -94,6 +95,22 @@ async def test_unexpected_store_error_still_ends_the_stream(autojump_clock: Mock
     assert (answered.status, answered.ended) == (200, "chunked")
     assert tape[-1].kind == "end"
     assert answered.body == emit(tape)
+
+
+async def test_failure_to_end_a_stream_ends_no_other(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("planted")
+
+    async with house(at_once(*FRAMES), store=Failing("frame", StoreFullError("no room")), check=False) as home:
+        with monkeypatch.context() as planted:
+            planted.setattr(Recording, "close", fails)
+            with pytest.raises(trio.BrokenResourceError):
+                await home.ask()
+            await home.settled()
+        assert [event for _, event, _ in home.log] == ["tape_failed", "stream_failed"]
+        assert b"[DONE]" in (await home.ask()).body
 
 
 async def test_end_written_at_the_second_try_is_the_intended_one(autojump_clock: MockClock) -> None:

@@ -1,9 +1,10 @@
-"""Sealed tapes of a few lines, as a recorder would have made them: what was asked, what came when, and how it ended."""
+"""Sealed tapes of a few lines, as a recorder makes them: requests, timed reads and endings."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support import chat
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.settings import Facts
 from wiretape.events.emit import Emitter
@@ -17,11 +18,11 @@ CHAT = "/v1/chat/completions"
 
 
 class Turn(NamedTuple):
-    """A request, and its answer's reads with the silence before each."""
+    """A request, and the reads of its answer with the pause before each."""
 
     body: Mapping[str, Any]
     reads: Sequence[tuple[float, bytes]]
-    #: As `broke` of `end` has it; empty where the answer ended properly.
+    #: `broke` of the `end` record; empty if the answer ended properly.
     broke: str = ""
     path: str = CHAT
     dialect: str = "chat"
@@ -30,39 +31,31 @@ class Turn(NamedTuple):
 
 
 def asking(question: str = "hi", **more: Any) -> dict[str, Any]:
-    """A request's body."""
+    """Return the body of a request."""
     return {"model": "m", "stream": True, "messages": [{"role": "user", "content": question}], **more}
 
 
-def _frame(delta: Mapping[str, Any], finish: str | None = None) -> bytes:
-    said = {"index": 0, "delta": dict(delta), "finish_reason": finish}
-    value = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [said]}
-    return b"data: %b\n\n" % dumps(value)
-
-
 def text(question: str, *pieces: str, gap_s: float = 0.0) -> Turn:
-    """An answer in words."""
-    frames = [_frame({"content": piece}) for piece in pieces]
-    frames += [_frame({}, "stop"), b"data: [DONE]\n\n"]
+    """Return a turn with an answer in text."""
+    frames = [*map(chat.text, pieces), chat.finish(), chat.DONE]
     return Turn(asking(question), [(gap_s, frame) for frame in frames])
 
 
 def calls(question: str, name: str, *arguments: str) -> Turn:
-    """An answer that calls one tool."""
-    first = {"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": ""}}
-    frames = [_frame({"role": "assistant", "content": None, "tool_calls": [first]})]
-    frames += [_frame({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}) for piece in arguments]
-    frames += [_frame({}, "tool_calls"), b"data: [DONE]\n\n"]
+    """Return a turn with an answer that calls one tool."""
+    frames = [chat.call(role=True, index=0, id="call_1", type="function", name=name, arguments="")]
+    frames += [chat.call(index=0, arguments=piece) for piece in arguments]
+    frames += [chat.finish("tool_calls"), chat.DONE]
     return Turn(asking(question), [(0.0, frame) for frame in frames])
 
 
 def exchange(path: str, body: Mapping[str, Any], answer: bytes, *, kind: str = "application/json") -> Turn:
-    """Of no dialect: an answer in one read."""
+    """Return a turn without a dialect, with an answer in one read."""
     return Turn(body, [(0.0, answer)], path=path, dialect="", kind=kind)
 
 
 def records_of(turn: Turn) -> list[Record]:
-    """Its live tape."""
+    """Return the live tape of a turn."""
     recorder, emitter, t = Recorder(), Emitter(), 1_000
     opened = {"format": 1, "stream": "s" * 32, "dialect": turn.dialect, "profile": "transparent"}
     records = [recorder.record("open", 0, {**opened, "created": 1_700_000_000})]
@@ -87,11 +80,11 @@ def records_of(turn: Turn) -> list[Record]:
 
 
 def conversation(*turns: Turn) -> bytes:
-    """The sealed tape."""
+    """Return the sealed tape of some turns."""
     return seal([records_of(turn) for turn in turns])
 
 
 def write(file: Path, sealed: bytes) -> None:
-    """Into a folder that may not be there yet."""
+    """Write a tape, and make its folder."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(sealed)

@@ -57,7 +57,7 @@ _INVISIBLE: Final = re.compile(rb"[^\x21-\x7e]")
 
 def has_credential(query: bytes) -> bool:
     """Return whether a query has a parameter that sends the caller's credential."""
-    return any(_name(part) in _CREDENTIAL_PARAMETERS for part in re.split(rb"[&;]", query) if part)
+    return bool(query) and any(_name(part) in _CREDENTIAL_PARAMETERS for part in re.split(rb"[&;]", query))
 
 
 def has_secret(query: bytes) -> bool:

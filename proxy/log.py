@@ -132,7 +132,7 @@ class Log:
                     break
             last = gathered[-1] is None or (self._closing and self._queue.empty())
             lines = [self._line(*entry) for entry in gathered if entry is not None]
-            missing = self.dropped - self._reported
+            missing = self._crowded + self._unwritten - self._reported
             if missing and lines:
                 report = self._line(self._now(), "warn", "log_lines_lost", {"lines": missing})
                 self._reported += missing * self._write([report])

@@ -65,14 +65,18 @@ class Metrics(Collector):
     def on_ended(self, ended: "Ended") -> None:
         """Count one stream."""
         row, calls, _ = ended.catalogue_row
-        self._streams.labels(_known(row.route, self._routes), _known(row.ending, _ENDINGS)).inc()
+        route = row.route if row.route in self._routes else "other"
+        ending = row.ending if row.ending in _ENDINGS else "other"
+        self._streams.labels(route, ending).inc()
+        dropped = False
         for call in calls:
-            self._tools.labels(_known(call.state, _STATES)).inc()
+            self._tools.labels(call.state if call.state in _STATES else "other").inc()
+            dropped = dropped or call.state == State.DROPPED.value
         if "untaped" in row.flags:
             self._untaped.inc()
         if "history_marked" in row.flags:
             self._marked.inc()
-        if any(call.state == State.DROPPED.value for call in calls):
+        if dropped:
             self._mid_tool.inc()
         self._retries.inc(max(0, ended.attempts - 1))
         self._log_bytes.inc(ended.tape_bytes)
@@ -105,7 +109,3 @@ class Metrics(Collector):
         buckets = list(zip((*map(str, WRITE_S), "+Inf"), accumulate(times.counts), strict=True))
         name, what = "wiretape_log_write_seconds", "Write of one batch of records."
         yield HistogramMetricFamily(name, what, buckets=buckets, sum_value=times.sum_s)
-
-
-def _known(word: str, words: frozenset[str]) -> str:
-    return word if word in words else "other"

@@ -281,16 +281,20 @@ class Book(Rows):
         streams: list[StreamRow] = []
         calls: list[CallRow] = []
         answers: list[AnswerRow] = []
+        keys: list[tuple[str]] = []
         for row in rows:
+            keys.append((row.stream.stream,))
             streams.append(row.stream)
             calls += row.calls
             answers += row.answers
         with self.base:
             self.base.execute("BEGIN")
-            self._delete([row.stream for row in streams])
+            self._delete(keys)
             self._insert(StreamRow, streams)
-            self._insert(CallRow, calls)
-            self._insert(AnswerRow, answers)
+            if calls:
+                self._insert(CallRow, calls)
+            if answers:
+                self._insert(AnswerRow, answers)
 
     def _insert(self, kind: type[_Row], rows: Sequence[_Row]) -> None:
         members = attrgetter(*_COLUMNS[kind].split(", "))
@@ -301,10 +305,9 @@ class Book(Rows):
         """Remove the rows of these streams."""
         with self.base:
             self.base.execute("BEGIN")
-            self._delete(streams)
+            self._delete([(stream,) for stream in streams])
 
-    def _delete(self, streams: Iterable[str]) -> None:
-        keys = [(stream,) for stream in streams]
+    def _delete(self, keys: Sequence[tuple[str]]) -> None:
         for table in _TABLES.values():
             self.base.executemany(f"DELETE FROM {table} WHERE stream = ?", keys)  # noqa: S608 - our own words
 

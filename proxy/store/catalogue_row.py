@@ -214,7 +214,11 @@ def _count(counts: dict[str, Any] | None, names: tuple[str, ...]) -> int | None:
 
 def _texts(*values: Any) -> list[str]:
     """Return the texts without lone surrogates, which SQLite does not take; for anything else the empty one."""
-    return [value.encode("utf-8", "replace").decode() if isinstance(value, str) else "" for value in values]
+    texts: list[str] = []
+    for value in values:
+        text = value if isinstance(value, str) else ""
+        texts.append(text.encode("utf-8", "replace").decode())
+    return texts
 
 
 def digests(each: Iterable[str]) -> list[str]:

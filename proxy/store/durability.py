@@ -132,15 +132,18 @@ class Committer:
 
     def _make_round(self) -> None:
         self._began = time.monotonic()
-        awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]  # before the tapes they wait for
+        awaited: list[trio.Event] = []
+        while self._awaited:  # before the tapes that they wait for
+            awaited.append(self._awaited.popleft())
         by_fd: dict[int, TapeFile] = {}
+        ended: list[TapeFile] = []
         while self.written:
             tape = self.written.popleft()
-            tape.dirty = False  # before the sync: a write from here on belongs to the next round
-            if not tape.closed:
+            tape.dirty = False  # before the sync: what is written from here on belongs to the next round
+            if not tape.closed and tape.fd not in by_fd:
                 by_fd[tape.fd] = tape
-        # Before the sync: a tape that ends during it is in the next round too, and closed there.
-        ended = [tape for tape in by_fd.values() if tape.ended]
+                if tape.ended:  # a tape that ends during the sync is closed by the next round
+                    ended.append(tape)
         lost = self._commit(by_fd, ended) if by_fd else []
         if by_fd:
             self._took_s = time.monotonic() - self._began
@@ -150,23 +153,25 @@ class Committer:
     def _commit(self, by_fd: Mapping[int, TapeFile], ended: Collection[TapeFile]) -> list[TapeFile]:
         """Move and close the ended tapes, sync all, and return those that did not become durable."""
         lost: list[TapeFile] = []
-        folders = [self._folder.fd]
+        folders, days = [self._folder.fd], set[str]()
         try:
             for tape in ended:
                 if tape.created is not None:  # a tape that was only released stays for recovery
                     self._move(tape, tape.created)
+                days.add(os.path.dirname(tape.path))  # noqa: PTH120 - a string
             self.syncing = True
-            for day in {os.path.dirname(tape.path) for tape in ended}:  # noqa: PTH120 - a string
+            for day in days:
                 with suppress(FileNotFoundError):  # it expired meanwhile
                     folders.append(os.open(day, os.O_RDONLY | os.O_CLOEXEC))
             failed = self._sync([*folders, *by_fd])
         except Exception as error:  # noqa: BLE001 - if this thread died, appends would wait for ever
             failed = dict.fromkeys(by_fd, repr(error))
         self.syncing = False
+        lost_name = ""  # if a folder failed, the names of all tapes may be lost
+        for fd in folders:
+            lost_name = lost_name or failed.get(fd, "")
         for fd in folders[1:]:
             os.close(fd)
-        # If a folder failed, the names of all tapes may be lost.
-        lost_name = next((failed[fd] for fd in folders if fd in failed), None)
         for fd, tape in by_fd.items():
             why = lost_name or failed.get(fd)
             if why is not None and tape.broken is None:

@@ -147,7 +147,8 @@ class FileStore:
             self.health = Health()
         tape.next_n = records[-1].n + 1
         if records[0].n < _OPENING_RECORDS:
-            tape.opening |= {record.kind: record.keys for record in records[:_OPENING_RECORDS]}
+            for record in records[:_OPENING_RECORDS]:
+                tape.opening[record.kind] = record.keys
         if ended:
             tape.end()
             self._catalogue.enter(stream, tape.path, row)

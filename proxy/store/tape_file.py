@@ -69,7 +69,8 @@ class OpenTape:
     def hide(self) -> None:
         """End all followers."""
         self.hidden = True
-        self.wake()
+        if self.followed is not None:
+            self.wake()
 
 
 class TapeFile(OpenTape):

@@ -8,6 +8,7 @@ Python's `json.dumps` writes them. That equality proves that nothing is lost.
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from ..core.json_text import ABSENT, dumps, parse_exactly
@@ -190,6 +191,7 @@ class Ledger:
 # -- frames -----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False)
 class Out:
     """One frame because of record `n`.
 
@@ -197,41 +199,28 @@ class Out:
     reason why it was added; with both, the frame that came was replaced as a whole.
     """
 
-    # fmt: off
-    __slots__ = (
-        "_batches", "_given", "came", "changes", "event", "n", "payload", "raw", "repair", "reserialised", "value",
-    )
-    # fmt: on
-
-    def __init__(
-        self,
-        n: int,
-        value: Any = None,
-        *,
-        raw: bytes | None = None,
-        payload: bytes | None = None,
-        came: bytes | None = None,
-        repair: str = "",
-        event: bytes = b"",
-    ) -> None:
-        self.n = n
-        #: The parsed payload. It may be shared with the record: edits make copies.
-        self.value = value
-        #: The bytes to send; None if they are to be made of `payload` or `value`.
-        self.raw = raw
-        self.payload = payload
-        self.came = came
-        self.repair = repair
-        self.event = event
-        self.changes: list[Edit] = []
-        #: Something was lost in spelling when it was encoded.
-        self.reserialised = False
-        self._given = value
-        self._batches: list[Sequence[Edit]] = []
+    n: int
+    #: The parsed payload. It may be shared with the record: edits make copies.
+    value: Any = None
+    _: KW_ONLY
+    #: The bytes to send; None if they are to be made of `payload` or `value`.
+    raw: bytes | None = None
+    payload: bytes | None = None
+    came: bytes | None = None
+    repair: str = ""
+    event: bytes = b""
+    changes: list[Edit] = field(default_factory=list[Edit], init=False)
+    #: Something was lost in spelling when it was encoded.
+    reserialised: bool = field(default=False, init=False)
+    #: The value before its edits, and the edits.
+    _given: Any = field(default=None, init=False)
+    _batches: list[Sequence[Edit]] = field(default_factory=list[Sequence[Edit]], init=False)
 
     def edit(self, edits: Sequence[Edit]) -> None:
         """Change members of the payload."""
         if edits:
+            if not self._batches:
+                self._given = self.value
             self.value, changes = edited(self.value, edits)
             self.changes += changes
             self._batches.append(edits)

@@ -136,7 +136,7 @@ class Markup:
         text = self._tails.get(place, "") + event.text
         self._tails[place] = text[1 - _MARKER_CHARS_MAX :]
         if "<" in text:  # every marker begins with it
-            found = (name for name, marker, kinds in _MARKERS if isinstance(event, kinds) and marker.search(text))
+            found = (name for name, marker, kinds in _MARKERS if type(event) in kinds and marker.search(text))
             self.found.update(dict.fromkeys(found))
 
 

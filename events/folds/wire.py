@@ -5,6 +5,7 @@ does not depend on the number of frames; what it keeps, calls with names and arg
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, assert_never, get_args
 
@@ -66,25 +67,23 @@ class Pieces:
         return joined_surrogates(self.raw())
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """One tool call as far as it has come."""
 
-    __slots__ = ("choice", "custom", "damaged", "id", "name", "number", "reason", "state", "text")
-
-    def __init__(self, choice: int, number: int, id: str, name: str) -> None:  # noqa: A002 - the field's name
-        self.choice = choice
-        self.number = number
-        self.id = id
-        self.name = name
-        #: Its arguments are free text.
-        self.custom = False
-        #: A part of the call could not be read.
-        self.damaged = False
-        self.text = Pieces()
-        self.state = State.ANNOUNCED
-        #: Of a dropped or malformed call: `length`, `malformed`, `sibling` (of such a one), `unfinished`, or the
-        #: stream's ending.
-        self.reason = ""
+    choice: int
+    number: int
+    id: str
+    name: str
+    #: Its arguments are free text.
+    custom: bool = False
+    #: A part of the call could not be read.
+    damaged: bool = False
+    text: Pieces = field(default_factory=Pieces)
+    state: State = State.ANNOUNCED
+    #: Of a dropped or malformed call: `length`, `malformed`, `sibling` (of such a one), `unfinished`, or the stream's
+    #: ending.
+    reason: str = ""
 
     @property
     def arguments(self) -> str:
@@ -113,14 +112,12 @@ class Call:
         self.reason = reason or self.reason
 
 
+@dataclass(slots=True, eq=False)
 class Choice:
     """One of the n answers."""
 
-    __slots__ = ("calls", "finish")
-
-    def __init__(self) -> None:
-        self.calls: dict[int, Call] = {}
-        self.finish = ""
+    calls: dict[int, Call] = field(default_factory=dict[int, Call])
+    finish: str = ""
 
 
 class Wire:
@@ -293,8 +290,7 @@ class Wire:
         known = choice.calls.get(event.call)
         if known is None:
             self._room(_CALL_OR_CHOICE + len(event.id) + len(event.name))
-            known = choice.calls[event.call] = Call(event.choice, event.call, event.id, event.name)
-            known.custom = event.custom
+            choice.calls[event.call] = Call(event.choice, event.call, event.id, event.name, event.custom)
         elif not known.name:  # it waited for the name, which says what it is
             known.id, known.name, known.custom = event.id, event.name, event.custom
 

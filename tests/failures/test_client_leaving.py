@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.laws.variants import FULL
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import DONE, HEAD, House, call, finish, house, post, role, text, usage
 from tests.support.http import Client
@@ -333,7 +334,7 @@ async def test_random_disconnects_leave_no_tasks_or_connections(autojump_clock: 
             await trio.sleep(chance.random() * 5)
             await left_at(home, trio.current_time() + chance.random() * 1.2, chance.choice([*LEAVES.values()]))
 
-        for _ in range(300):
+        for _ in range(300 if FULL else 100):
             nursery.start_soon(one)
     assert not home.upstream.still_open
     assert home.harness.open == 0

@@ -58,7 +58,7 @@ def test_every_captured_stream_in_other_reads_line_ends_and_with_a_bom(part: int
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@settings(max_examples=300 if FULL else 12)
+@settings(max_examples=300 if FULL else 6)
 @given(body=streams() | agent_streams(), hermes=st.booleans())
 def test_any_stream_in_other_reads_line_ends_and_with_a_bom(variant: Variant, body: bytes, hermes: bool) -> None:
     check(body, variant, body.hex(), hermes=hermes)

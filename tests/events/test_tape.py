@@ -583,3 +583,12 @@ def test_skimming_recorder_parses_frames_cut_between_reads() -> None:
     assert recorder.read(1, whole + whole[:9])[0].shape is not None
     (record,) = recorder.read(2, whole[9:])
     assert (record.value, record.shape) == ({"content": "a"}, None)
+
+
+def test_reads_after_a_limit_belong_to_the_rest() -> None:
+    upstream = [(1, b"data: 1\n\n"), (2, b"data: " + b"x" * 30), (3, b"y" * 10)]
+    recorder = Recorder(Decoder(20, 20))
+    records = [record for t, data in upstream for record in recorder.read(t, data)]
+    records += [*recorder.rest(5), recorder.end(5, {"cause": "limit"})]
+    assert [record.kind for record in records] == ["frame", "rest", "end"]
+    assert list(reads(records)) == upstream

@@ -260,6 +260,7 @@ class Choices:
         thought, named_otherwise = delta.get(name), delta.get(other)
         if (thought and isinstance(thought, str)) or (named_otherwise and isinstance(named_otherwise, str)):
             choice.structured = True
+        draft.first = draft.first or bool(thought and named_otherwise)  # which may be equal next time
         if wanted == "as_is" or not isinstance(named_otherwise, str):
             return
         if thought is None:

@@ -36,9 +36,8 @@ class _Routine(NamedTuple):
     """How the frames of one shape are sent while nothing else happens."""
 
     shape: Shape
-    #: What is sent around the text, and the repairs that this takes; without repairs a frame passes as it came.
-    before: bytes
-    after: bytes
+    #: What is sent, with `%b` for each string, and the repairs that this takes; without any a frame passes as it came.
+    template: bytes
     repairs: tuple[str, ...]
     #: The event of such a frame for the sink; the events of the others differ in their text.
     event: model.TextDelta | model.ReasoningDelta | None
@@ -48,7 +47,7 @@ def _repeats(record: Record, shape: Shape) -> bool:
     """Return whether a frame that was read from a tape has this shape."""
     payload = record.payload
     fresh = record.shape is None and record.kind == "frame" and not record.keys
-    return fresh and payload is not None and shape.fits(payload)
+    return fresh and payload is not None and shape.texts(payload) is not None
 
 
 class Engine:
@@ -227,7 +226,7 @@ class Engine:
     # -- frames that repeat a shape -----------------------------------------------------------------------------------
 
     def _routine_of(self, record: Record, step: Step, frame: bytes) -> _Routine | None:
-        """Return how frames like this one are sent, if its text is in what came and in what was sent exactly once."""
+        """Return how frames like this one are sent, if each text is in what came and in what was sent exactly once."""
         out, shape, payload = step.out, record.shape, record.payload
         if shape is None and payload is not None and not record.keys and self._shapes_left:  # it was read from a tape
             shape = Shape.of(payload)
@@ -236,8 +235,17 @@ class Engine:
             return None
         if not self.delivered or self._closed or self._cards.due:
             return None
-        text = b'"%b"' % shape.text(payload)
-        if len(text) == 2 or payload.count(text) != 1 or frame.count(text) != 1:
+        texts = shape.texts(payload)
+        if texts is None:
+            return None
+        template, strings = b"", [b'"%b"' % text for text in texts]
+        for string in strings:
+            before, found, frame = frame.partition(string)
+            if len(string) == 2 or payload.count(string) != 1 or not found or string in frame:
+                return None
+            template += before.replace(b"%", b"%%") + b'"%b"'
+        template += frame.replace(b"%", b"%%")
+        if out.changes and b"\\u" in template:  # another style may be due for the next text
             return None
         event: model.TextDelta | model.ReasoningDelta | None = None
         if self._sink is not None:
@@ -246,21 +254,19 @@ class Engine:
                     pass
                 case _:
                     return None
-            if event.text != parse(text):
+            if event.text != parse(strings[shape.place]):
                 return None
-        before, _, after = frame.partition(text)
-        if out.changes and (b"\\u" in before or b"\\u" in after):  # another style may be due for the next text
-            return None
-        return _Routine(shape, before + b'"', b'"' + after, tuple(edit.repair for edit in out.changes), event)
+        return _Routine(shape, template, tuple(edit.repair for edit in out.changes), event)
 
     def _repeat(self, routine: _Routine, record: Record, raw: bytes) -> bytes:
-        text = routine.shape.text(record.payload or b"")
-        event = routine.event
+        texts, event = routine.shape.texts(record.payload or b""), routine.event
+        assert texts is not None, "the record has this shape"
+        text = texts[routine.shape.place]
         if event is not None and self._sink is not None and text:
             self._sink(type(event)(n=record.n, choice=event.choice, text=parse(b'"%b"' % text)))
         for repair in routine.repairs:
             self.ledger.count(repair)
-        return b"%b%b%b" % (routine.before, text, routine.after) if routine.repairs else raw
+        return routine.template % tuple(texts) if routine.repairs else raw
 
     # -- frames on their way ------------------------------------------------------------------------------------------
 

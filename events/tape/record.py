@@ -35,6 +35,8 @@ _NUMBER_END: Final = 10**18
 _RECEIVED: Final = frozenset({"frame", "rest", "body"})
 #: The members that stream text in the dialects we know, with a text that is not empty.
 _TEXT: Final = re.compile(rb'"(?:content|reasoning_content|reasoning|delta|text|thinking)":\s?"((?:[^"\\]|\\.)+)"')
+#: Random strings that hide the size of a text: OpenAI's and Mistral's.
+_PADDING: Final = re.compile(rb'"(?:obfuscation|p)":\s?"((?:[^"\\]|\\.)*)"')
 #: Token counts change from frame to frame and every one of them is read.
 _USAGE: Final = re.compile(rb'"usage":\s?\{')
 #: The inside of a JSON string that is written again byte for byte: `\u` may be half of a pair, `\/` loses its escape.
@@ -42,18 +44,16 @@ _PLAIN_STRING: Final = re.compile(rb'[^"\\\x00-\x1f]*(?:\\["\\bfnrt][^"\\\x00-\x
 _RESERVED: Final = frozenset({"c", "n", "t", "k", "data", "raw", "b64"})
 
 
-class Shape:
-    """The text around one string of a JSON payload: payloads of one shape differ in that string alone.
+class Shape(NamedTuple):
+    """What payloads have in common that differ in nothing but their streamed text, and their padding if they have any.
 
     Nine frames of ten repeat the shape of the frame before. Recognising them by their bytes costs a third of parsing.
     """
 
-    __slots__ = ("after", "before", "edges")
-
-    def __init__(self, before: bytes, after: bytes) -> None:
-        self.before = before
-        self.after = after
-        self.edges = len(before) + len(after)
+    #: What is around those strings.
+    pieces: tuple[bytes, ...]
+    #: Which of the strings is the text.
+    place: int
 
     @staticmethod
     def of(payload: bytes) -> "Shape | None":
@@ -61,28 +61,36 @@ class Shape:
 
         A quote inside a JSON string is escaped, so `"content":"` always opens the string value of a member.
         """
-        found = _TEXT.search(payload)
-        if found is None or _USAGE.search(payload):
+        text = _TEXT.search(payload)
+        if text is None or _USAGE.search(payload):
             return None
-        return Shape(payload[: found.start(1)], payload[found.end(1) :])
+        strings = sorted(found.span(1) for found in (text, *_PADDING.finditer(payload)))
+        starts, ends = [0, *(end for _, end in strings)], [*(start for start, _ in strings), len(payload)]
+        pieces = tuple(payload[start:end] for start, end in zip(starts, ends, strict=True))
+        return Shape(pieces, strings.index(text.span(1)))
 
-    def fits(self, payload: bytes) -> bool:
-        """Return whether the payload is JSON of this shape."""
-        size = len(payload)
-        if size < self.edges or not (payload.startswith(self.before) and payload.endswith(self.after)):
-            return False
-        if _PLAIN_STRING.fullmatch(payload, len(self.before), size - len(self.after)) is None:
-            return False
+    def texts(self, payload: bytes) -> list[bytes] | None:
+        """Return the strings as they are written in a payload; None if it is not JSON of this shape."""
+        first, *others = self.pieces
+        if not (payload.startswith(first) and payload.endswith(others[-1])):
+            return None
+        texts: list[bytes] = []
+        start = len(first)
+        for piece in others:
+            found = _PLAIN_STRING.match(payload, start)
+            end = found.end() if found else start
+            if not payload.startswith(piece, end):
+                return None
+            texts.append(payload[start:end])
+            start = end + len(piece)
+        if start != len(payload):
+            return None
         if not payload.isascii():
             try:
-                self.text(payload).decode()
+                payload.decode()
             except UnicodeDecodeError:
-                return False
-        return True
-
-    def text(self, payload: bytes) -> bytes:
-        """Return the text of a payload of this shape, as it is written in its string."""
-        return payload[len(self.before) : len(payload) - len(self.after)]
+                return None
+        return texts
 
 
 class Record(NamedTuple):

@@ -104,7 +104,13 @@ class Recorder:
             raw, payload, _, _, _, canonical = frame
             framed += len(raw)
             shape = self._shape
-            if shape is not None and canonical and payload and not self._pending_bytes and shape.fits(payload):
+            if (
+                shape is not None
+                and canonical
+                and payload
+                and not self._pending_bytes
+                and shape.texts(payload) is not None
+            ):
                 records.append(Record(self._n, t, "frame", NO_KEYS, raw, payload, ABSENT, shape))
                 self._n += 1
             else:

@@ -347,7 +347,7 @@ def test_many_raw_bytes_are_the_same_json_as_few(more: int) -> None:
     assert b'"b64":' in broken
 
 
-SHAPE = Shape(b'{"id":"content","content":"', b'","n":[]}')
+SHAPE = Shape((b'{"id":"content","content":"', b'","n":[]}'), 0)
 
 
 @pytest.mark.parametrize(
@@ -367,23 +367,32 @@ def test_payload_without_streamed_text_has_no_shape(payload: bytes) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "é🎉", r"\n\"\\", "a" * 9_999])
 def test_shape_fits_any_text_in_its_place(text: str) -> None:
-    shape = Shape.of(b'{"id":"content","content":"x","n":[]}')
+    assert Shape.of(b'{"id":"content","content":"x","n":[]}') == SHAPE
+    assert SHAPE.texts(text.encode().join(SHAPE.pieces)) == [text.encode()]
+
+
+@pytest.mark.parametrize("payload", [b'{"p":"%b","content":"%b"}', b'{"content":"%b", "obfuscation": "%b"}'])
+def test_shape_fits_any_padding(payload: bytes) -> None:
+    shape = Shape.of(payload % (b"x", b"x"))
     assert shape is not None
-    assert (shape.before, shape.after) == (SHAPE.before, SHAPE.after)
-    assert shape.fits(SHAPE.before + text.encode() + SHAPE.after)
+    assert shape.place == (1 if b'"p"' in payload else 0)
+    assert shape.texts(payload % (b"text", b"")) == [b"text", b""]
+    assert shape.texts(payload % (b"te\\u0078t", b"")) is None
 
 
 @pytest.mark.parametrize(
     "text", [b'","content":"', b"\n", b"\\", b"\\u0041", b"\\x", b"\\/", b"\xff", b"\xed\xa0\x80", b'"', b"\x1f"]
 )
 def test_shape_rejects_text_that_needs_parsing(text: bytes) -> None:
-    assert not SHAPE.fits(SHAPE.before + text + SHAPE.after)
+    assert SHAPE.texts(text.join(SHAPE.pieces)) is None
 
 
 def test_shape_rejects_other_payloads() -> None:
-    assert not SHAPE.fits(SHAPE.before + b"x" + SHAPE.after + b" ")
-    assert not SHAPE.fits(b" " + SHAPE.before + b"x" + SHAPE.after)
-    assert not Shape(b'{"content":"', b'"}').fits(b'{"content":"}')
+    payload = b"x".join(SHAPE.pieces)
+    assert SHAPE.texts(payload) == [b"x"]
+    assert SHAPE.texts(payload + b" ") is None
+    assert SHAPE.texts(b" " + payload) is None
+    assert Shape((b'{"content":"', b'"}'), 0).texts(b'{"content":"}') is None
 
 
 def test_record_without_value_is_parsed_on_demand() -> None:

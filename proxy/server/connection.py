@@ -1,29 +1,410 @@
-"""One client's connection: reads its requests one after the other, and runs the app for each in a task of its own.
+"""One client's connection: its socket, its requests one after the other, and ASGI's `receive` and `send` for each.
 
 While a response is under way the connection goes on reading, so that a client that leaves is seen at once. A half-close
 counts as leaving, too: it looks the same as a close, and an upstream must not go on for a client that is gone. Bytes
 after a request are kept, up to a bound, and read as the next request when the response is complete.
+
+A send that is cancelled, late or fails aborts the connection, and every later send does nothing: nothing ever follows
+a piece that was sent in part. Deadlines belong to the reaper, because a cancel scope for each send costs 8 us.
 """
 
+import select
+import socket
+import struct
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Final, Literal, cast
 from urllib.parse import unquote
 
 import trio
 
-from ..http1 import MalformedError
+from wiretape.events.core.errors import LocalError
+
+from ..http1 import PHRASES, Dechunker, MalformedError, format_head
 from ..limits import (
+    BODY_AHEAD_BYTES_MAX,
     CLIENT_IDLE_TIMEOUT_S,
     LEFT_LOOK_S,
+    LINGER_TIMEOUT_S,
+    LOG_VALUE_CHARS_MAX,
     PIPELINED_BYTES_MAX,
+    RECEIVE_BYTES_MAX,
     REQUEST_HEAD_TIMEOUT_S,
+    SENDS_A_TURN,
+    WRITE_TIMEOUT_S,
 )
 from .asgi import App
-from .exchange import ClientSocket, Exchange, one_line
+from .reaper import Reaper, together
 from .request_head import HeadReader, Refusal, RequestHead, refusal_bytes
 
-__all__ = ["Connection"]
+__all__ = ["ClientSocket", "Connection", "Exchange"]
+
+#: trio's socket holds the standard library's under this name; a contract test pins it.
+_RAW: Final = "_sock"
+_RESET: Final = struct.pack("ii", 1, 0)
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LAST_CHUNK: Final = b"0\r\n\r\n"
+#: Headers of a response that only the server sets.
+_FRAMING_HEADERS: Final = frozenset({b"connection", b"transfer-encoding", b"upgrade"})
+
+_Framing = Literal["chunked", "length", "close", "none"]
+
+
+class ClientSocket:
+    """The socket of one client: reads, writes, deadlines, and the ways in which it ends."""
+
+    def __init__(self, stream: trio.SocketStream, reaper: Reaper) -> None:
+        self.over = False
+        """Nothing more is sent."""
+        self._stream = stream
+        self._socket = stream.socket
+        self._raw: socket.socket = getattr(stream.socket, _RAW)
+        self._reaper = reaper
+        self._sending = trio.Lock()
+        self._send_by = self._end_by = inf
+        self._sends_without_wait = 0
+        self._check_once = partial(_check, weakref.ref(self), again=False)
+        reaper.watch(partial(_check, weakref.ref(self), again=True), _next_check(trio.current_time()))
+
+    def addresses(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """Return the addresses of the client and of this server; raise OSError if the client has left."""
+        return self._socket.getpeername()[:2], self._socket.getsockname()[:2]
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def receive(self) -> bytes:
+        """Return one read, empty when the client has left or the connection has ended.
+
+        While the connection lingers, what still comes is dropped.
+        """
+        while True:
+            try:
+                data = bytes(await self._stream.receive_some(RECEIVE_BYTES_MAX))
+            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+                return b""  # reset, or closed by us
+            if not (data and self.over):
+                return data
+
+    def peer_left(self) -> bool:
+        """Look for the end of the client's stream past everything that is not read yet."""
+        if self._raw.fileno() < 0:
+            return self.over
+        look = select.poll()
+        look.register(self._raw, select.POLLRDHUP)
+        return bool(look.poll(0))
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    async def send(self, data: bytes) -> bool:
+        """Send all bytes, or abort the connection; do nothing once it is over. Concurrent sends keep their order.
+
+        Return whether it was sent.
+        """
+        if self._sends_without_wait >= SENDS_A_TURN:  # before the send: a cancelled call has sent nothing
+            self._sends_without_wait = 0
+            await trio.lowlevel.checkpoint()
+        if self.over:
+            await trio.lowlevel.checkpoint()
+        elif self._sending.locked():
+            await self._send_waiting(memoryview(data))
+        else:
+            self._sends_without_wait += 1
+            try:
+                sent = self._raw.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.abort()
+                return False
+            if sent < len(data):
+                await self._send_waiting(memoryview(data)[sent:])
+        return not self.over
+
+    def send_now(self, data: bytes) -> None:
+        """Send without waiting; abort the connection if it cannot take everything."""
+        if self.over:
+            return
+        with suppress(OSError):
+            if not self._sending.locked() and self._raw.send(data) == len(data):
+                return
+        self.abort()
+
+    async def _send_waiting(self, rest: memoryview) -> None:
+        try:
+            async with self._sending:
+                try:
+                    while rest and not self.over:
+                        self._send_by = trio.current_time() + WRITE_TIMEOUT_S
+                        await self._stream.wait_send_all_might_not_block()
+                        with suppress(BlockingIOError):
+                            rest = rest[self._raw.send(rest) :]
+                finally:
+                    self._send_by = inf
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            self.abort()
+        except BaseException:
+            self.abort()
+            raise
+
+    # -- ending -------------------------------------------------------------------------------------------------------
+
+    def expect(self, within_s: float) -> None:
+        """End the connection if nothing changes this within so many seconds."""
+        self._end_by = trio.current_time() + within_s
+        if within_s < CLIENT_IDLE_TIMEOUT_S:
+            self._reaper.watch(self._check_once, self._end_by)
+
+    def end(self) -> None:
+        """Close the connection. A send that is under way makes it an abort."""
+        self.over = True
+        if self._sending.locked():
+            self.abort()
+        self._socket.close()
+
+    def linger(self) -> None:
+        """Say that nothing more is sent, and close a little later: an earlier close would reset the connection if the
+        client is still sending, and the reset would overtake the response.
+        """
+        if self.over:
+            return
+        self.over = True
+        self.expect(LINGER_TIMEOUT_S)
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.abort()
+
+    def abort(self) -> None:
+        """Reset the connection; everything that waits on it wakes up."""
+        self.over = True
+        with suppress(OSError):  # the client was faster, or it is closed already
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._socket.close()
+
+    def check_deadlines(self, now: float) -> float | None:
+        """End what is late; return when to check again."""
+        if self._send_by <= now:
+            self.abort()
+        elif self._end_by <= now:
+            self.end()
+        else:
+            return min(_next_check(now), self._send_by, self._end_by)
+        return None
+
+
+def _next_check(now: float) -> float:
+    return together(now, now + min(WRITE_TIMEOUT_S, CLIENT_IDLE_TIMEOUT_S))
+
+
+def _check(reference: weakref.ref[ClientSocket], now: float, *, again: bool) -> float | None:
+    """Let the reaper check a socket without keeping it alive."""
+    client = reference()
+    at = None if client is None else client.check_deadlines(now)
+    return at if again else None
+
+
+class Exchange:
+    """The state of one request; its connection feeds it, its app receives and sends. It is the `ClientConnection`."""
+
+    def __init__(self, head: RequestHead, client: ClientSocket) -> None:
+        self.keep_alive = head.keep_alive
+        self.request_whole = head.length == 0
+        """The request's body was received to its end."""
+        self.over = False
+        """The response is whole, or was cut."""
+        self.until_over: trio.CancelScope | None = None
+        """Cancelled when it is over, for a connection that waits for that."""
+        self._head = head
+        self._client = client
+        self._dechunker = Dechunker() if head.length is None else None
+        self._body_left = head.length or 0
+        self._parts: list[bytes] = []
+        self._waiting_bytes = 0
+        self._end_received = False
+        self._wants_continue = head.expects_continue
+        self._left = False
+        self._callback: Callable[[], None] | None = None
+        self._changed = trio.lowlevel.ParkingLot()
+        self._framing: _Framing | None = None
+        self._response_left = 0
+
+    # -- the connection's side ----------------------------------------------------------------------------------------
+
+    async def run(self, app: App, scope: dict[str, Any], log: Callable[[str], None]) -> None:
+        """Run the app for this request. An error ends the request, and nothing else."""
+        try:
+            await app(scope, self.receive, self.send)
+        except* Exception as group:  # noqa: BLE001 - it is logged
+            log(f"an app failed: {_one_line(group)}")
+        self.close()
+
+    async def feed(self, data: bytes) -> bytes:
+        """Take what was read of the body, and wait while the app has enough; return what came after the body.
+
+        Raise MalformedError if the body is not HTTP/1.1. The client's leaving is noticed also while this waits.
+        """
+        if self._dechunker is not None:
+            self._dechunker.feed(data)
+            body, rest = b"".join(self._dechunker.parts), self._dechunker.rest
+            self.request_whole = self._dechunker.done
+        else:
+            body, rest = data[: self._body_left], data[self._body_left :]
+            self._body_left -= len(body)
+            self.request_whole = not self._body_left
+        if body:
+            self._wants_continue = False
+            self._parts.append(body)
+            self._waiting_bytes += len(body)
+        self._changed.unpark_all()
+        while self._waiting_bytes > BODY_AHEAD_BYTES_MAX and not self._left:
+            with trio.move_on_after(LEFT_LOOK_S):
+                await self._changed.park()
+            if self._client.over:
+                self.leave()
+            elif self._client.peer_left():  # what came stays: the app may still want it
+                self._notify()
+        return rest
+
+    def malformed(self) -> int | None:
+        """Refuse a body that is not HTTP/1.1, if the response has not begun; return the status that was sent."""
+        self.leave()
+        if self._framing or self._client.over:
+            self._client.abort()
+            return None
+        self._client.send_now(refusal_bytes(Refusal(400, "The request body is not HTTP/1.1.")))
+        self._client.linger()
+        return 400
+
+    def leave(self) -> None:
+        """Tell the app that the client has left."""
+        self._left = True
+        self._notify()
+        self._changed.unpark_all()
+
+    def close(self) -> None:
+        """End a response that its app has not ended."""
+        if not (self.over or self._framing):
+            self._client.send_now(refusal_bytes(Refusal(500, "Internal error. The log has the details.")))
+            self._client.linger()
+        self.abort()
+
+    # -- the app's side -----------------------------------------------------------------------------------------------
+
+    def on_left(self, callback: Callable[[], None] | None) -> None:
+        """Implement ClientConnection."""
+        self._callback = callback
+        if self._left and not self.over:
+            self._notify()
+
+    def abort(self) -> None:
+        """Implement ClientConnection: a framed response shows that its end is missing, another one needs a reset."""
+        if self.over:
+            return
+        self._finish()
+        if self._framing in ("chunked", "length"):
+            self._client.linger()
+        elif not self._client.over:
+            self._client.abort()
+
+    async def receive(self) -> dict[str, Any]:
+        """Return what came of the body, joined to one message; then `http.disconnect`, once the client has left or the
+        response is whole.
+        """
+        if self._wants_continue and not (self._framing or self._left):
+            self._wants_continue = False
+            self._client.send_now(_CONTINUE)
+        while True:
+            if self._parts or (self.request_whole and not self._end_received):
+                body = b"".join(self._parts)
+                self._parts.clear()
+                self._waiting_bytes = 0
+                self._end_received = self.request_whole
+                self._changed.unpark_all()
+                return {"type": "http.request", "body": body, "more_body": not self.request_whole}
+            if self._left:
+                return {"type": "http.disconnect"}
+            await self._changed.park()
+
+    async def send(self, message: Any) -> None:
+        """Send a part of the response. It never raises for a client that left; what is sent then goes nowhere."""
+        if self._client.over:
+            self.leave()
+            await trio.lowlevel.checkpoint()
+            return
+        kind, data, more = message["type"], message.get("body", b""), message.get("more_body", False)
+        if kind == "http.response.start" and not self._framing:
+            framing, self._response_left, head = self._response_head(message["status"], message.get("headers", ()))
+            if not await self._client.send(head):
+                self.leave()
+            self._framing = framing
+            return
+        if kind != "http.response.body" or not self._framing or self.over:
+            raise LocalError(f"the app sent an unexpected {kind}")
+        if self._framing == "chunked":
+            data = (b"%x\r\n%b\r\n" % (len(data), data) if data else b"") + (b"" if more else _LAST_CHUNK)
+        elif self._framing == "none":
+            data = b""
+        elif self._framing == "length":
+            left = self._response_left - len(data)
+            if left < 0 or (left and not more):
+                raise LocalError("the app sent a body that is not as long as its content-length")
+        gone = bool(data) and not await self._client.send(data)
+        self._response_left -= len(data)
+        if gone:  # the app knows before its `send` returns
+            self.leave()
+        elif not more:
+            self._complete()
+
+    def _response_head(self, status: int, headers: Any) -> tuple[_Framing, int, bytes]:
+        """Return how the body is framed, its length where that is given, and the head."""
+        sent: list[tuple[bytes, bytes]] = []
+        length: int | None = None
+        for name, value in headers:
+            lower = name.lower()
+            if lower == b"connection" and b"close" in value.lower():
+                self.keep_alive = False
+            elif lower == b"content-length" and length is None:
+                length = int(value)
+            if lower not in _FRAMING_HEADERS:
+                sent.append((name, value))
+        bodiless = status in {204, 304}
+        framing: _Framing = "length"
+        if length is None:
+            framing = "close" if self._head.http_version == "1.0" else "chunked"
+            if framing == "chunked" and not bodiless:
+                sent.append((b"Transfer-Encoding", b"chunked"))
+        if bodiless or self._head.method == "HEAD":
+            framing = "none"
+        if not self.keep_alive:
+            sent.append((b"Connection", b"close"))
+        return framing, length or 0, format_head(b"HTTP/1.1 %d %b" % (status, PHRASES.get(status, b"")), sent)
+
+    # -- both ---------------------------------------------------------------------------------------------------------
+
+    def _complete(self) -> None:
+        """Go on to the next request, or end the connection. Nothing here waits, so nothing can come in between."""
+        self._finish()
+        if self.keep_alive and self.request_whole:
+            self._client.expect(CLIENT_IDLE_TIMEOUT_S)
+        elif self.request_whole:
+            self._client.end()
+        else:
+            self._client.linger()
+
+    def _finish(self) -> None:
+        self.over = self._left = True
+        self._callback = None
+        self._changed.unpark_all()
+        if self.until_over is not None:
+            self.until_over.cancel()
+
+    def _notify(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
 
 
 class Connection:
@@ -54,7 +435,7 @@ class Connection:
         except* OSError:
             pass  # the client left while it was being accepted
         except* Exception as group:  # noqa: BLE001 - an error ends this connection, and nothing else
-            self._log(f"a connection failed: {one_line(group)}")
+            self._log(f"a connection failed: {_one_line(group)}")
             client.abort()
         finally:
             if self._exchange is not None:
@@ -152,3 +533,10 @@ def _scope(head: RequestHead, exchange: Exchange, addresses: tuple[Any, Any]) ->
         "state": {},
         "extensions": {"wiretape": exchange},
     }
+
+
+def _one_line(error: BaseException) -> str:
+    """Return the first error of a group as one line for the log."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast(BaseExceptionGroup[BaseException], error).exceptions[0]
+    return " ".join(f"{type(error).__name__}: {error}".split())[:LOG_VALUE_CHARS_MAX]

@@ -22,8 +22,7 @@ from ..limits import (
     TCP_USER_TIMEOUT_MS,
 )
 from .asgi import App
-from .connection import Connection
-from .exchange import ClientSocket
+from .connection import ClientSocket, Connection
 from .reaper import Reaper
 
 __all__ = ["BindError", "Server", "ServerSettings", "listening", "serve"]

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.support.http import Client, asking, connected, request
 from wiretape.proxy.limits import BODY_AHEAD_BYTES_MAX, PIPELINED_BYTES_MAX, SENDS_A_TURN
-from wiretape.proxy.server.exchange import ClientSocket
+from wiretape.proxy.server.connection import ClientSocket
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 

@@ -15,7 +15,6 @@ from wiretape.events.tape.record import Record, encode
 from ..config.model import Keep
 from .catalogue import Catalogue
 from .catalogue_row import AnswerRow, CatalogueRow, StreamRow
-from .durability import ROUND_S, Committer, Durability, Sync, best_sync
 from .folder import Folder
 from .linking import NOTHING_RUNS, Fate, Key, Link, find_calls
 from .recovery import Recovered, recover
@@ -30,7 +29,7 @@ from .store import (
     TapeBrokenError,
     WriteTimes,
 )
-from .tape_file import TapeBatches, TapeFile, opened_for_reading
+from .tape_file import ROUND_S, Committer, Durability, Sync, TapeBatches, TapeFile, best_sync, opened_for_reading
 
 __all__ = ["INLINE_BYTES_MAX", "FileStore", "open_files"]
 

@@ -137,16 +137,6 @@ class Folder:
             os.ftruncate(self._lock, 0)
         os.close(self._lock)
 
-    def lost(self) -> str | None:
-        """Return why writes now go nowhere (P09): the folder was taken away or replaced."""
-        try:
-            here, held = self.live.stat(), os.fstat(self.fd)
-        except OSError as error:
-            return f"data folder {self.root} is gone: {error.strerror}"
-        if (here.st_dev, here.st_ino) != (held.st_dev, held.st_ino):
-            return f"data folder {self.root} was replaced by another"
-        return None
-
     def live_path(self, stream: str) -> str:
         """Return the path of a tape that has not ended, or raise LocalError: an id from outside was not checked."""
         if not _STREAM_ID.fullmatch(stream):

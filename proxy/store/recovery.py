@@ -17,10 +17,9 @@ from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage
 
-from .durability import Sync
 from .folder import Folder, day_of
 from .store import FolderRefusedError
-from .tape_file import TapeReader, opened_for_reading
+from .tape_file import Sync, TapeReader, opened_for_reading
 
 __all__ = ["Mended", "Recovered", "mended", "recover"]
 

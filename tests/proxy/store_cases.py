@@ -9,9 +9,9 @@ from tests.support.chat import DONE, call, finish, text
 from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
-from wiretape.proxy.store.durability import Durability
 from wiretape.proxy.store.files import FileStore, open_files
 from wiretape.proxy.store.store import Batches, Store
+from wiretape.proxy.store.tape_file import Durability
 
 __all__ = ["CREATED", "Batch", "flat", "gathered", "opened_files", "put", "stream_of"]
 

@@ -11,8 +11,8 @@ import trio
 
 from tests.proxy.store_cases import Batch, stream_of
 from wiretape.events.tape.record import Record, encode
-from wiretape.proxy.store.durability import Durability
 from wiretape.proxy.store.files import FileStore, open_files
+from wiretape.proxy.store.tape_file import Durability
 
 __all__ = ["PREFIX", "batches_of"]
 

@@ -41,9 +41,9 @@ from wiretape.events.core.settings import Settings
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import encode
 from wiretape.proxy.relay.relay import Relay
-from wiretape.proxy.store.durability import Durability
 from wiretape.proxy.store.files import INLINE_BYTES_MAX, open_files
 from wiretape.proxy.store.store import StreamMissingError
+from wiretape.proxy.store.tape_file import Durability
 from wiretape.proxy.upstream.connection import Exchange
 
 FULL: Final = os.environ.get("WIRETAPE_LAWS") == "full"

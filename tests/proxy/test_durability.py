@@ -14,9 +14,9 @@ import trio.lowlevel
 
 from tests.proxy.store_cases import flat, gathered, opened_files, put, stream_of
 from wiretape.events.tape.record import Record
-from wiretape.proxy.store.durability import Durability, best_sync, fsync_each, syncfs_once
 from wiretape.proxy.store.files import open_files
 from wiretape.proxy.store.store import TapeBrokenError
+from wiretape.proxy.store.tape_file import Durability, best_sync, fsync_each, syncfs_once
 
 
 class Disk:

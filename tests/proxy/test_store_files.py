@@ -21,12 +21,11 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 from wiretape.proxy.cli.tapes import holder
 from wiretape.proxy.config.model import Keep
-from wiretape.proxy.store.durability import best_sync
 from wiretape.proxy.store.files import FileStore, open_files
 from wiretape.proxy.store.folder import Folder
 from wiretape.proxy.store.recovery import recover
 from wiretape.proxy.store.store import Filter, FolderRefusedError, StoreError, StoreFullError, TapeBrokenError
-from wiretape.proxy.store.tape_file import TapeFile
+from wiretape.proxy.store.tape_file import TapeFile, best_sync
 
 FULL = os.environ.get("WIRETAPE_LAWS") == "full"
 KILLS = 200 if FULL else 6

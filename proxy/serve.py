@@ -18,7 +18,7 @@ from .config.model import Config, ConfigError
 from .limits import EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
 from .relay.app import Application, Registry, new_stream_id
 from .relay.relay import Log, Services
-from .security.keys import Keys, salt_of
+from .security.access import Keys, salt_of
 from .server.asgi import App
 from .server.reaper import Reaper
 from .server.server import ServerSettings, listening, serve

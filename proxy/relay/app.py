@@ -27,8 +27,7 @@ from ..limits import (
     MEMORY_SAMPLE_S,
     UPLOAD_INLINE_BYTES_MAX,
 )
-from ..security.access import OWN_PATHS, Admission, Refusal, admit, content_type_refusal
-from ..security.keys import Keys
+from ..security.access import OWN_PATHS, Admission, Keys, Refusal, admit, content_type_refusal
 from ..server.asgi import App, Receive, Send
 from .delivery import Delivery
 from .http_responses import Answer, error, refused, send_answer

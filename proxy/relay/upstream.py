@@ -15,8 +15,8 @@ from ..config.secrets import Secret
 from ..config.urls import base_of, request_target
 from ..http1 import Headers
 from ..limits import CALLER_KEY_CHARS_MIN, UNSTREAMED_MAX
+from ..security.access import credentials
 from ..security.headers import taped_answer, to_upstream
-from ..security.keys import credentials
 from ..security.masking import ErrorMask, KeyMask
 from ..store.store import StoreError
 from ..upstream.connection import End, Exchange, Head, Read

@@ -1,5 +1,5 @@
 """Access rules, API keys, header policy and masking of echoed keys.
 
-`access` decides from a request's head alone. `keys` identifies callers without keeping what they sent. `headers` lists
-what passes and what is recorded. `masking` hides keys that an upstream sends back.
+`access` decides from a request's head alone and identifies callers. `headers` lists what passes and what is recorded.
+`masking` hides keys that an upstream sends back.
 """

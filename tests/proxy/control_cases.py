@@ -17,7 +17,7 @@ from wiretape.proxy.config.secrets import Key, Secret
 from wiretape.proxy.relay.app import Application
 from wiretape.proxy.relay.delivery import Delivery
 from wiretape.proxy.relay.relay import Services
-from wiretape.proxy.security.keys import Keys
+from wiretape.proxy.security.access import Keys
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
 

@@ -10,8 +10,7 @@ from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.config.secrets import Key, Secret
 from wiretape.proxy.http1 import Headers as HeadersOf
 from wiretape.proxy.relay.http_responses import Answer, refused
-from wiretape.proxy.security.access import METHODS, OPEN_PATHS, Refusal, admit, content_type_refusal
-from wiretape.proxy.security.keys import Keys
+from wiretape.proxy.security.access import METHODS, OPEN_PATHS, Keys, Refusal, admit, content_type_refusal
 
 Headers = list[tuple[bytes, bytes]]
 

@@ -15,7 +15,7 @@ from tests.support.http import Answer, connected, request
 from wiretape.events.emit import emit
 from wiretape.proxy.api.control import readiness
 from wiretape.proxy.relay.delivery import Delivery
-from wiretape.proxy.security.keys import Keys
+from wiretape.proxy.security.access import Keys
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Health
 

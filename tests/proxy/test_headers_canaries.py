@@ -12,9 +12,8 @@ from wiretape.proxy.config.secrets import Key, Secret
 from wiretape.proxy.http1 import Headers
 from wiretape.proxy.key_patterns import masked_path
 from wiretape.proxy.relay.http_responses import refused
-from wiretape.proxy.security.access import Refusal, admit
+from wiretape.proxy.security.access import Keys, Refusal, admit
 from wiretape.proxy.security.headers import taped_answer, taped_request, to_client, to_upstream
-from wiretape.proxy.security.keys import Keys
 
 HEADERS = (
     "Authorization: Bearer {}",

@@ -15,7 +15,7 @@ import pytest
 
 from wiretape.proxy.config.secrets import Key, Secret
 from wiretape.proxy.limits import CALLER_CHARS, SALT_BYTES
-from wiretape.proxy.security.keys import LOCAL, Keys, credentials, salt_of
+from wiretape.proxy.security.access import LOCAL, Keys, credentials, salt_of
 
 VALUE = "sk-canary-0123456789abcdef0123456789abcdef"
 SALT = bytes(SALT_BYTES)
@@ -136,7 +136,7 @@ def test_every_key_is_compared_whichever_matches(monkeypatch: pytest.MonkeyPatch
         compared.append(len(one) - len(other))
         return bool(original(one, other))
 
-    monkeypatch.setattr("wiretape.proxy.security.keys.hmac.compare_digest", counted)
+    monkeypatch.setattr("wiretape.proxy.security.access.hmac.compare_digest", counted)
     for headers in (bearer(VALUE), bearer(OTHER), bearer("x")):
         NAMED.caller(headers)
     assert compared == [0] * 6

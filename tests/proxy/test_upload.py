@@ -17,7 +17,7 @@ from tests.support.house import House, answer, house, post
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
-from wiretape.proxy.security.keys import LOCAL
+from wiretape.proxy.security.access import LOCAL
 from wiretape.proxy.server.server import ServerSettings, listening, serve
 from wiretape.proxy.store.catalogue_row import CatalogueRow
 from wiretape.proxy.store.memory import MemoryStore

@@ -39,14 +39,9 @@ def _replay(
     match: Annotated[
         Literal["key", "position", "strict"], typer.Option(help="Match requests by content, by turn, or by both.")
     ] = "key",
-    ids: Annotated[Literal["recorded", "fresh"], typer.Option(help="The ids of responses and calls.")] = "recorded",
     attempts: Annotated[
         Literal["answered", "recorded"], typer.Option(help="Replay the last attempt of a stream, or each in turn.")
     ] = "answered",
-    side: Annotated[
-        Literal["upstream", "client"],
-        typer.Option("--as", help="Send what the upstream sent, or what the client received."),
-    ] = "upstream",
     repeat: Annotated[bool, typer.Option("--repeat", help="Let a stream answer more than once.")] = False,
 ) -> None:
     """Serve recordings in place of their upstream.
@@ -55,10 +50,6 @@ def _replay(
     export lines, and one line on stderr for each request. SIGINT or SIGTERM ends it; the exit code is 1 if a request
     was not recorded.
     """
-    if side == "client" and attempts == "recorded":
-        raise FailedError(
-            "--attempts recorded works with --as upstream only: the client received one response per stream", BAD_USAGE
-        )
     with one_line_errors():
         import trio
 
@@ -74,7 +65,7 @@ def _replay(
             raise FailedError(f"--fault: {error}", BAD_USAGE) from error
         except ValueError:
             raise FailedError(f"--speed is instant, original or a factor such as 10, not {speed}", BAD_USAGE) from None
-        serving = Serving(deck, faults, speed=pace, side=side, ids=ids, say=_say)
+        serving = Serving(deck, faults, speed=pace, say=_say)
         try:
             trio.run(_until_signal, serving, host, port)
         except* OSError as group:

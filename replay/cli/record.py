@@ -32,8 +32,6 @@ app = typer.Typer()
 
 #: The name of a run's folder, so that its tapes are found if it was killed.
 _PREFIX: Final = "wiretape-record-"
-#: The default port of `wiretape serve`.
-_PORT: Final = "8787"
 #: Why the proxy refuses requests (proxy/security/access.py), as far as the status shows it.
 _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -81,10 +79,6 @@ _Data = Annotated[
     str | None,
     typer.Option("--data", metavar="DIR", help="Also keep the live tapes in this folder.", show_default=False),
 ]
-_Client = Annotated[
-    str | None,
-    typer.Option(metavar="CLIENT", help="Print the settings for this client's file, and exit.", show_default=False),
-]
 
 
 @app.command("record", context_settings=_SETTINGS, options_metavar="[OPTIONS] -- COMMAND...")
@@ -99,7 +93,6 @@ def _record(
     profile: _Profile = None,
     data: _Data = None,
     config: ConfigFile = None,
-    print_config: _Client = None,
 ) -> None:
     """Run a command and record its LLM traffic.
 
@@ -107,9 +100,6 @@ def _record(
     seals its streams in order when it ends. The exit code is the command's own, or 1 if nothing was recorded. Takes
     the options of `serve`, in the form --idle-s=60.
     """
-    if print_config is not None:
-        _print(print_config, port or _PORT)
-        return
     settings, command = _split(context.args)
     if not command:
         raise FailedError("no command: wiretape record [OPTIONS] -- COMMAND...", BAD_USAGE)
@@ -149,18 +139,6 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(arguments[:at]), command[1:] if command[:1] == ["--"] else command
 
 
-def _print(client: str, port: str) -> None:
-    from .recording import CLIENTS
-
-    if client not in CLIENTS:
-        raise FailedError(f"--print-config must be one of {', '.join(CLIENTS)}, not {client}", BAD_USAGE)
-    if not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise FailedError("--print-config needs the --port that you will record on", BAD_USAGE)
-    snippet = CLIENTS[client]
-    typer.echo(snippet.text.replace("URL", f"http://127.0.0.1:{port}"), nl=False)
-    _say(f"put this into {snippet.where}, then run wiretape record --port {port} -- {snippet.command}")
-
-
 def _recorded(loaded: "Loaded", command: Sequence[str], out: Path | None, data: Path | None, rules: "Rules") -> int:
     """Record, seal, and return the exit code. The run's folder stays if its tapes could not be sealed."""
     from .recording import recorded, tapes_in, to_record
@@ -188,7 +166,7 @@ def _recorded(loaded: "Loaded", command: Sequence[str], out: Path | None, data: 
         shutil.rmtree(folder)
     reasons = _refusals(refused)
     if not streams:
-        why = f"{command[0]} sent no request to the proxy (see wiretape record --print-config CLIENT)"
+        why = f"{command[0]} sent no request to the proxy (see docs/recording.md, Clients)"
         _say(f"nothing was recorded: {reasons or why}")
         return status or FOUND_WRONG
     endings = Counter(str(records[-1].keys.get("ending", "live")) for records in streams)

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
 
 import trio
@@ -22,7 +21,7 @@ from wiretape.proxy.serve import running
 from ..seal import in_order
 from ..sealed.files import load
 
-__all__ = ["CLIENTS", "CannotRunError", "base_urls", "recorded", "run", "tapes_in", "to_record", "unproxied"]
+__all__ = ["CannotRunError", "base_urls", "recorded", "run", "tapes_in", "to_record", "unproxied"]
 
 #: A terminal sends these to its whole foreground group, the command included.
 _TYPED: Final = (signal.SIGINT, signal.SIGQUIT)
@@ -158,105 +157,3 @@ def unproxied(environ: Mapping[str, str]) -> dict[str, str]:
             hosts = environ.get(name)
             direct[name] = f"{hosts},{_DIRECT}" if hosts else _DIRECT
     return direct
-
-
-class _Snippet(NamedTuple):
-    """What a client needs that reads no base URL from the environment. `URL` in it is replaced by the address."""
-
-    #: A file, or where else the text goes.
-    where: str
-    text: str
-    #: How to run the client then.
-    command: str
-
-
-CLIENTS: Final[Mapping[str, _Snippet]] = MappingProxyType(
-    {
-        "aider": _Snippet(
-            ".aider.conf.yml", "openai-api-base: URL/v1\n", "aider --model openai/MODEL --message 'Hello'"
-        ),
-        "claude-code": _Snippet(
-            "~/.claude/settings.json",
-            '{\n  "env": {\n    "ANTHROPIC_BASE_URL": "URL"\n  }\n}\n',
-            "claude -p 'Hello'",
-        ),
-        "codex": _Snippet(
-            "~/.codex/config.toml",
-            """\
-model = "MODEL"
-model_provider = "wiretape"
-
-[model_providers.wiretape]
-name = "wiretape"
-base_url = "URL/v1"
-env_key = "OPENAI_API_KEY"
-wire_api = "responses"
-""",
-            "codex exec 'Hello'",
-        ),
-        "hermes": _Snippet(
-            "~/.hermes/config.yaml",
-            "model:\n  default: MODEL\n  provider: custom\n  base_url: URL/v1\n  api_key: KEY\n",
-            "hermes chat -Q -q 'Hello'",
-        ),
-        "langchain": _Snippet(
-            "your program, unless it takes base_url from OPENAI_BASE_URL",
-            'ChatOpenAI(model="MODEL", base_url="URL/v1")\n',
-            "python agent.py",
-        ),
-        "litellm": _Snippet(
-            "the proxy's configuration",
-            """\
-model_list:
-  - model_name: MODEL
-    litellm_params:
-      model: openai/MODEL
-      api_base: URL/v1
-      api_key: os.environ/OPENAI_API_KEY
-""",
-            "litellm --config config.yaml",
-        ),
-        "llm": _Snippet(
-            "extra-openai-models.yaml, in the folder of the file that `llm logs path` names",
-            """\
-- model_id: wiretape
-  model_name: MODEL
-  api_base: URL/v1
-  api_key_name: openai
-  supports_tools: true
-""",
-            "llm -m wiretape 'Hello'",
-        ),
-        "opencode": _Snippet(
-            "opencode.json",
-            """\
-{
-  "model": "wiretape/MODEL",
-  "provider": {
-    "wiretape": {
-      "npm": "@ai-sdk/openai-compatible",
-      "name": "wiretape",
-      "options": {
-        "baseURL": "URL/v1",
-        "apiKey": "{env:OPENAI_API_KEY}"
-      },
-      "models": {
-        "MODEL": {
-          "name": "MODEL",
-          "tool_call": true
-        }
-      }
-    }
-  }
-}
-""",
-            "opencode run 'Hello'",
-        ),
-        "vercel": _Snippet(
-            "your program (@ai-sdk/anthropic needs the /v1, unlike other clients)",
-            "const openai = createOpenAI({ baseURL: 'URL/v1' });\n"
-            "const anthropic = createAnthropic({ baseURL: 'URL/v1' });\n",
-            "node agent.mjs",
-        ),
-    }
-)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list
@@ -22,7 +22,6 @@ from .script import Fault, Script, Step
 __all__ = [
     "INSTANT",
     "ORIGINAL",
-    "Side",
     "Speed",
     "as_played",
     "attempts_of",
@@ -35,8 +34,6 @@ __all__ = [
     "status_of",
     "steps_of",
 ]
-
-Side = Literal["upstream", "client"]
 
 _SECOND_US: Final = 1_000_000
 #: By `broke`, or by the ending of a failed attempt: how the connection broke.
@@ -126,12 +123,8 @@ def headers_to_send(keys: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def script_of(records: Sequence[Record], *, speed: Speed = INSTANT, side: Side = "upstream") -> Script:
-    """Return what the upstream sent in the last attempt, or what the client got."""
-    if side == "client":
-        from .client_side import client_script  # noqa: PLC0415 - rarely used, and it imports the proxy
-
-        return client_script(records, speed)
+def script_of(records: Sequence[Record], *, speed: Speed = INSTANT) -> Script:
+    """Return what the upstream sent in the last attempt."""
     attempt = attempts_of(records)[-1]
     head = next((record for record in attempt if record.kind == "head"), None)
     end = next((record for record in attempt if record.kind in ("failed", "end")), None)

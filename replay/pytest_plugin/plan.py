@@ -16,7 +16,6 @@ from ..faults.cutting import Prefix
 from ..faults.faults import FaultError, Faults
 from ..matching.match import How
 from ..playback.player import INSTANT, Speed
-from ..serving.serving import Ids
 
 __all__ = ["Mode", "Named", "Plan", "Sharing", "files_of", "is_live", "marked", "named_faults", "plan_of", "unused"]
 
@@ -24,10 +23,9 @@ Mode = Literal["replay", "once", "rewrite", "verify", "off"]
 Named = str | float | Sequence[str | int]
 
 #: The words of the marker.
-_WORDS: Final = {"speed", "max_gap_ms", "match", "ids", "repeat", "partly", "fault", "rechunk", "prefixes", "end"}
+_WORDS: Final = {"speed", "max_gap_ms", "match", "repeat", "partly", "fault", "rechunk", "prefixes", "end"}
 _CHOICES: Final[Mapping[str, Sequence[str]]] = {
     "match": ("key", "position", "strict"),
-    "ids": ("recorded", "fresh"),
     "prefixes": ("frames", "bytes"),
     "end": ("cut", "eof", "reset", "stall", "garbage"),
 }
@@ -52,7 +50,6 @@ class Plan:
     speed: Speed = INSTANT
     how: How = "key"
     repeat: bool = False
-    ids: Ids = "recorded"
     #: Whether streams may be left over.
     partly: bool = False
     age_days_max: float = inf
@@ -103,7 +100,6 @@ def plan_of(item: pytest.Item, mode: Mode, options: Mapping[str, str], prefix: P
         speed=Speed.of(str(marker.get("speed") or options["tape_speed"] or "instant"), gap_s_max),
         how=marker.get("match", "key"),
         repeat=marker.get("repeat", False),
-        ids=marker.get("ids", "recorded"),
         partly=marker.get("partly", False),
         age_days_max=float(options["tape_max_age"] or "inf"),
         prefix=prefix,

@@ -41,7 +41,7 @@ __all__ = [
 _MODES: Final = ("replay", "once", "rewrite", "verify", "off")
 _SETTINGS: Final = ("tape", "tape_upstream", "tape_speed", "tape_max_age")
 _MARKER: Final = (
-    "tape(*files, speed='instant', max_gap_ms=None, match='key', ids='recorded', repeat=False, partly=False, "
+    "tape(*files, speed='instant', max_gap_ms=None, match='key', repeat=False, partly=False, "
     "fault=None, rechunk=None, prefixes=None, end='cut'): replay a tape instead of asking a provider; without a file "
     "tapes/<module>/<test>.tape"
 )

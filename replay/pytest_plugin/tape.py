@@ -89,7 +89,7 @@ class Tape:
             for file, recording in zip(plan.files, self._recordings, strict=False)
         ]
         deck = deck_of(named, plan.how, repeat=plan.repeat, record=plan.record_command)
-        return Serving(deck, self._all_faults(), speed=plan.speed, ids=plan.ids)
+        return Serving(deck, self._all_faults(), speed=plan.speed)
 
     def _all_faults(self) -> Faults:
         cut = [] if self._prefix is None else [self._prefix.fault(self._end)]

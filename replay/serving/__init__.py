@@ -1,4 +1,4 @@
-"""Answer requests from recordings: matching, faults and fresh ids, for the command line and for tests.
+"""Answer requests from recordings: matching and faults, for the command line and for tests.
 
 `Serving` chooses each response, and reports it or keeps its `outcome` for assertions.
 """

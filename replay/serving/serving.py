@@ -1,4 +1,4 @@
-"""Answer requests from recordings: the stream, its faults and fresh ids, and a report of what happened."""
+"""Answer requests from recordings: the stream, its faults, and a report of what happened."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,17 +14,15 @@ from wiretape.events.tape.record import Record
 from ..faults.faults import Faults
 from ..matching.compared_request import Prepare, prepare_of, request_of
 from ..matching.match import LOOSELY, MISS_STATUS, NO_RETRY, Deck, How, Miss, Taken
-from ..playback.player import INSTANT, Side, Speed, each_attempt, script_of
+from ..playback.player import INSTANT, Speed, each_attempt, script_of
 from ..playback.script import Request, Script, json_answer
 from ..playback.server import Served, place_of_fault
 from ..redaction.redact import shown_path
 from ..sealed.files import Recording, load
-from .fresh_ids import FreshIds
 from .outcome import Outcome, Sent
 
-__all__ = ["Answer", "Attempts", "Ids", "Serving", "deck_of", "load_deck"]
+__all__ = ["Answer", "Attempts", "Serving", "deck_of", "load_deck"]
 
-Ids = Literal["recorded", "fresh"]
 Attempts = Literal["answered", "recorded"]
 
 #: Unused streams that are listed by name.
@@ -78,14 +76,12 @@ class Answer:
     script: Script
     #: A fault changed status, bytes or ending.
     faulty: bool
-    #: Some ids are new.
-    fresh: bool
     #: The script is played exactly as it was recorded.
     recorded: bool
 
     def line(self) -> str:
         """Describe the response for a person."""
-        notes = ["faulty"] * self.faulty + ["fresh ids"] * self.fresh + [self.taken.note()]
+        notes = ["faulty"] * self.faulty + [self.taken.note()]
         noted = f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
         script = self.script
         if script.unanswered is not None:
@@ -104,8 +100,6 @@ class Serving:
         faults: Faults,
         *,
         speed: Speed = INSTANT,
-        side: Side = "upstream",
-        ids: Ids = "recorded",
         say: Callable[[str], None] | None = None,
     ) -> None:
         self.deck = deck
@@ -125,8 +119,6 @@ class Serving:
         #: The first unplayable stream or internal error: nothing else can be trusted then.
         self.broken: Exception | None = None
         self._speed = speed
-        self._side: Side = side
-        self._fresh = FreshIds() if ids == "fresh" else None
         self._say = say
         self._log: list[tuple[Sent, Taken | None, Outcome | None]] = []
         self._lock = Lock()
@@ -150,24 +142,18 @@ class Serving:
             return answer.script
 
     def _take(self, request: Request) -> Answer | Miss:
-        asked, sent = (request, {}) if self._fresh is None else self._fresh.with_recorded_ids(request)
-        taken = self.deck.take(asked)
+        taken = self.deck.take(request)
         if isinstance(taken, Miss):
             return taken
-        recorded = script_of(taken.records, speed=self._speed, side=self._side)
+        recorded = script_of(taken.records, speed=self._speed)
         faulty, answered = self.faults.over(recorded, taken.place)
         if not answered:
-            self.deck.broke(asked, taken)
-        script = faulty
-        if self._fresh is not None:
-            conversation = self.deck.conversations[taken.place]
-            script = self._fresh.over(faulty, taken.place, conversation, sent, makes=request.method != b"GET")
+            self.deck.broke(request, taken)
         return Answer(
             taken=taken,
-            script=replace(script, headers=[*script.headers, LOOSELY]) if taken.loosely else script,
+            script=replace(faulty, headers=[*faulty.headers, LOOSELY]) if taken.loosely else faulty,
             faulty=_content(faulty) != _content(recorded),
-            fresh=script != faulty,
-            recorded=script == recorded,
+            recorded=faulty == recorded,
         )
 
     def _failed(self, request: Request, error: Exception, status: int, code: str, message: str) -> Script:

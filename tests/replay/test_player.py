@@ -5,18 +5,15 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock, memory_stream_pair
+from trio.testing import MockClock
 
 from tests.replay.virtual import peer, taped
 from tests.support.house import ASKED, DONE, call, finish, house, post, text
-from tests.support.http import Answer, Client
-from wiretape.events.core.settings import Settings
-from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder, reads
 from wiretape.events.wire.sse import Decoder
 from wiretape.replay.playback.player import INSTANT, ORIGINAL, Speed, attempts_of, each_attempt, script_of
-from wiretape.replay.playback.script import Fault, Script, Step, event_stream, json_answer
-from wiretape.replay.playback.server import Upstream
+from wiretape.replay.playback.script import Fault, Script, Step, event_stream
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.files import parse
 
@@ -208,90 +205,6 @@ def test_malformed_heads_and_ends_can_be_played() -> None:
     for ending in endings:
         failed = [Record(0, 0, "attempt"), Record(1, 1, "failed", {"ending": ending})]
         assert script_of(failed).unanswered is Fault.STALL
-
-
-# -- the client's side -------------------------------------------------------------------------------------------------
-
-
-JSON = [(b"content-type", b"application/json")]
-BODY = b'{"id":"c","object":"chat.completion","choices":[]}'
-PARTS = [Step(0.5, BODY[:20]), Step(0.5, BODY[20:])]
-
-
-def _json(*steps: Step, length: int | None = None, status: int = 200, **more: Any) -> Script:
-    said = [] if length is None else [(b"content-length", b"%d" % length)]
-    return Script(status=status, headers=[*JSON, *said], steps=steps, **more)
-
-
-#: The upstream's script, and the request.
-CLIENT_SIDE: dict[str, tuple[Script, dict[str, Any]]] = {
-    "an emitted stream": (event_stream(WHOLE, gap_s=0.5), {}),
-    "an emitted stream after a reset": (event_stream(HALF, gap_s=0.5, end=Fault.RESET), {}),
-    "a verbatim stream": (event_stream(WHOLE, gap_s=0.5), {"profile": "transparent"}),
-    "a verbatim stream, cut": (event_stream(HALF, end=Fault.CUT), {"profile": "transparent"}),
-    "a verbatim stream, properly ended inside a call": (event_stream(HALF), {"profile": "transparent"}),
-    "a verbatim stream, ended by a close inside a call": (
-        Script(steps=[Step(0, each) for each in HALF], closes=True), {"profile": "transparent"}
-    ),
-    "a stream of a known length": (
-        Script(headers=[TYPE, length(len(b"".join(WHOLE)))], steps=[Step(0, each) for each in WHOLE]),
-        {"profile": "transparent"},
-    ),
-    "a complete response": (_json(*PARTS, length=len(BODY)), {"asked": b'{"model":"m","messages":[]}'}),
-    "an exchange": (_json(*PARTS, length=len(BODY)), {"path": "/v1/embeddings"}),
-    "an exchange, reset": (_json(*PARTS, Step(0.5, Fault.RESET), length=99), {"path": "/v1/embeddings"}),
-    "an exchange without a body": (Script(status=204, headers=[]), {"path": "/v1/files/1"}),
-    "an upstream error": (
-        json_answer(b'{"error":{"message":"slow down","type":"x"}}', 429), {}
-    ),
-    "an error that is not JSON": (
-        Script(status=503, headers=[(b"content-type", b"text/html"), (b"retry-after", b"7"), length(6)],
-               steps=[Step(0, b"<b>no!")]), {}
-    ),
-    "a verbatim error": (json_answer(b'{"error":{"message":"no"}}', 404), {"profile": "transparent"}),
-    "no response": (Script(unanswered=Fault.RESET), {}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CLIENT_SIDE)
-async def test_client_side_equals_what_the_proxy_sent(case: str, autojump_clock: MockClock) -> None:
-    script, how = CLIENT_SIDE[case]
-    path, body = how.get("path", CHAT), how.get("asked", ASKED)
-
-    settings = Settings(profile=how.get("profile", "strict"))
-    async with house(peer(script), route={"attempts": 1, "idle_s": 30.0}, settings=settings) as home:
-        due = await home.ask(body, path=path)
-        await home.settled()
-        tape = await home.tape()
-    again = script_of(parse(b"".join(map(encode, tape))).streams[0], speed=ORIGINAL, side="client")
-    found = await _answer(again, post(body, path=path))
-    assert (found.status, found.body, found.ended) == (due.status, due.body, due.ended)
-    assert _relay_headers(found) == _relay_headers(due)
-    assert [data for _, data in found.pieces] == [data for _, data in due.pieces]
-
-
-def _relay_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
-    """Return the headers that the relay set."""
-    server = (b"connection", b"date", b"server", b"x-should-retry")
-    return sorted((name.lower(), value) for name, value in answer.headers if name.lower() not in server)
-
-
-async def _answer(script: Script, asked: bytes) -> Answer:
-    """Return what a client of the replay reads."""
-    ours, theirs = memory_stream_pair()
-    stream: Any = ours
-    client = Client(stream)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(Upstream(lambda _: script).serve, theirs)
-        await client.send(asked)
-        answer = await client.response(method="POST")
-        await ours.aclose()
-    return answer
-
-
-def test_client_side_of_a_client_that_left_early_is_silence() -> None:
-    tape = [Record(0, 0, "open", {"dialect": "chat"}), Record(1, 0, "attempt"), Record(2, 9, "end")]
-    assert script_of(tape, side="client").unanswered is Fault.STALL
 
 
 # -- events beyond the limit -------------------------------------------------------------------------------------------

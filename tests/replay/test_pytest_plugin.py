@@ -281,16 +281,6 @@ def test_it(tape):
         ONE,
         PASSED,
     ),
-    "fresh ids differ between responses": Case(
-        """
-@pytest.mark.tape(ids="fresh", repeat=True)
-def test_it(tape):
-    ids = {json.loads(line[6:])["id"] for _ in "12" for line in ask(tape.url).text.splitlines() if "{" in line}
-    assert len(ids) == 2
-""",
-        ONE,
-        PASSED,
-    ),
     "None is no value in the marker": Case(
         SUNNY.replace("mark.tape", "mark.tape(max_gap_ms=None, fault=None, rechunk=None, prefixes=None)"), ONE, PASSED
     ),
@@ -814,9 +804,8 @@ def test_options_override_settings(pytester: pytest.Pytester) -> None:
 
 
 WRONG = {
-    "prefix='frames'": "the tape marker knows no prefix; it knows end, fault, ids, *",
+    "prefix='frames'": "the tape marker knows no prefix; it knows end, fault, match, *",
     "match='zz'": "the tape marker's match is key or position or strict, not 'zz'",
-    "ids='zz'": "the tape marker's ids is recorded or fresh, not 'zz'",
     "prefixes='zz'": "the tape marker's prefixes is frames or bytes, not 'zz'",
     "prefixes='frames', end='zz'": "the tape marker's end is cut or eof or reset or stall or garbage, not 'zz'",
     "speed='inf'": "the tape marker's speed is instant, original or a factor such as 10, not 'inf'",

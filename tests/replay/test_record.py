@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from typer.testing import CliRunner
 
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
-from wiretape.proxy.cli.main import app
 from wiretape.proxy.config.model import Route, Target
-from wiretape.replay.cli.recording import CLIENTS, base_urls, recorded, unproxied
+from wiretape.replay.cli.recording import base_urls, recorded, unproxied
 from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
 from wiretape.replay.playback.server import Upstream, listening
 from wiretape.replay.sealed.files import load
@@ -365,12 +363,3 @@ def test_loopback_is_excluded_from_the_http_proxy() -> None:
     direct = unproxied({"HTTP_PROXY": "http://p:1", "no_proxy": "x.example.com"})
     assert direct["no_proxy"] == "x.example.com,127.0.0.1,localhost"
     assert direct["NO_PROXY"] == "127.0.0.1,localhost"
-
-
-def test_print_config_fills_in_the_port() -> None:
-    for client, snippet in CLIENTS.items():
-        assert ("URL/v1" in snippet.text) is (client != "claude-code")
-    done = CliRunner().invoke(app, ["record", "--print-config", "codex", "--port", "4321"])
-    assert done.exit_code == 0
-    assert 'base_url = "http://127.0.0.1:4321/v1"' in done.stdout
-    assert "wiretape record --port 4321 -- codex exec" in done.stderr

@@ -1,6 +1,5 @@
-"""Serve recordings: lines and leftovers, faults, fresh ids, and the outcome of each response."""
+"""Serve recordings: lines and leftovers, faults, and the outcome of each response."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -101,30 +100,6 @@ def test_a_failed_attempt_gets_the_same_stream_again(tape: Path) -> None:
     assert table.lines[1].endswith("stream 1: no response, reset (faulty)")
     assert table.serving.missed == 0
     assert table.ask("a").status == 599
-
-
-def test_fresh_ids_that_come_back_match_the_recorded_ones(tape: Path) -> None:
-    first = b"".join(ANSWERS["responses"])
-    found = re.search(rb'"id":"(resp_\w+)"', first)
-    assert found is not None
-
-    def turn(id_: bytes) -> bytes:
-        return b'{"model":"m","input":"b","previous_response_id":"%b"}' % id_
-
-    start, second = stream(event_stream([first]), "a"), stream(event_stream([first]), "b")
-    start, second = (
-        [each._replace(keys={**each.keys, "path": "/v1/responses"}) if each.kind == "request" else each for each in one]
-        for one in (start, second)
-    )
-    second[1] = second[1]._replace(raw=turn(found[1]), payload=turn(found[1]), value=parse(turn(found[1])))
-    tape.write_bytes(sealed(start, second))
-    table = Table(tape, how="strict", ids="fresh")
-    answer = table.serving.choose(Request(b"POST", b"/v1/responses", (), asked("a")))
-    new = re.search(rb'"id":"(resp_\w+)"', answer.body)
-    assert new is not None
-    assert new[1] != found[1]
-    assert table.serving.choose(Request(b"POST", b"/v1/responses", (), turn(new[1]))).status == 200
-    assert [line.partition("complete ")[2] for line in table.lines] == ["(fresh ids)"] * 2
 
 
 def test_each_attempt_can_be_a_response(tmp_path: Path) -> None:
@@ -256,9 +231,8 @@ def test_by_position_only_the_same_request_is_a_retry(match: How, more: str) -> 
     assert not served.unused
 
 
-@pytest.mark.parametrize("how", [{"faults": ["rechunk=1"]}, {"ids": "fresh"}])
-def test_other_chunks_and_fresh_ids_are_not_a_change(how: dict[str, Any]) -> None:
-    served = serving(*how.pop("faults", ()), streams=STREAMS[:1] * 2, **how)
+def test_other_chunks_are_not_a_change() -> None:
+    served = serving("rechunk=1", streams=STREAMS[:1] * 2)
     assert [served.choose(request("hi")).status for _ in range(3)] == [200, 200, 599]
     assert not served.changed
     assert not served.unused

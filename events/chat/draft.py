@@ -172,7 +172,7 @@ class Draft:
     def quote(self, repair: str, path: Path, key: str) -> None:
         """Replace a value by a string with its own JSON text: 12 by "12"."""
         self._places = self._places or Places(self.out.payload or dumps(self.value))
-        self.set(repair, path, key, self._places.text(path, key).decode())
+        self.set(repair, path, key, self._places.text((*path, key)).decode())
 
     def say(self, entry: Entry, repair: str, key: str, text: str) -> None:
         """Set the name or the arguments of an entry of `tool_calls`."""

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from ..core.json_text import as_list, as_object, dumps, is_object
 from ..core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from ..core.settings import Facts
-from ..core.splice import Action, Edit, Op, locate
+from ..core.splice import Edit, Op, locate
 from .chunk import function_of
 from .hermes import NOTE
 from .write import WARNING, preview
@@ -195,8 +195,8 @@ def remove_marks(body: bytes, found: Sequence[Marks]) -> list[Edit]:
 
 def _op(marks: Marks) -> Op:
     if marks.empty and marks.key == "text":
-        return Op("history", marks.path, Action.OMIT)
-    return Op("history", marks.path, Action.SET, marks.key, b"null" if marks.empty else dumps(marks.rest))
+        return Op("history", marks.path, None)
+    return Op("history", (*marks.path, marks.key), b"null" if marks.empty else dumps(marks.rest))
 
 
 def _in_message(number: int, message: dict[str, Any]) -> list[Marks]:

@@ -1,9 +1,9 @@
-"""JSON text to values and back, refusing nothing that JSON allows, and the places of members inside the text."""
+"""JSON text to values and back, refusing nothing that JSON allows."""
 
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple, NoReturn, Self, TypeGuard, cast
+from typing import Any, Final, NoReturn, Self, TypeGuard, cast
 
 import orjson
 
@@ -11,17 +11,15 @@ from .limits import JSON_NESTING_MAX
 
 __all__ = [
     "ABSENT",
+    "STRING_OR_BRACKET",
     "Boundary",
-    "Member",
     "Number",
     "as_list",
     "as_object",
     "dumps",
-    "elements",
     "is_list",
     "is_object",
     "joined_surrogates",
-    "members",
     "parse",
     "parse_exactly",
 ]
@@ -29,12 +27,8 @@ __all__ = [
 #: What `parse` gives for bytes that are not JSON, since null is JSON.
 ABSENT: Final[Any] = object()
 
-_STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
-_MEMBER: Final = re.compile(rb"\s*+(" + _STRING + rb")\s*+:\s*+")
-_VALUE: Final = re.compile(rb"\s*+(" + _STRING + rb'|[^\s"{\[,}\]]++|[{\[])', re.DOTALL)
 #: An unended string, in text that is not JSON, goes to the end, or the search would be quadratic.
-_STRING_OR_BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
-_NEXT: Final = re.compile(rb"\s*+([,}\]])")
+STRING_OR_BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _OPENING: Final = b"{["
 _QUOTE: Final = 34
 
@@ -108,7 +102,7 @@ def _nests_too_deeply(text: bytes) -> bool:
     if text.count(b"[") + text.count(b"{") <= JSON_NESTING_MAX:
         return False
     depth = 0
-    for token in _STRING_OR_BRACKET.finditer(text):
+    for token in STRING_OR_BRACKET.finditer(text):
         first = text[token.start()]
         if first in _OPENING:
             depth += 1
@@ -184,57 +178,6 @@ def joined_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
-
-
-class Member(NamedTuple):
-    """The place of one member of an object in the text: its quoted key, its value, and the end of both."""
-
-    key: str
-    start: int
-    key_end: int
-    value: int
-    end: int
-
-
-def members(text: bytes, at: int) -> list[Member]:
-    """Return the members of the object that opens at `at`, in order, repeated keys included. The text must be JSON."""
-    found: list[Member] = []
-    position = at + 1
-    while match := _MEMBER.match(text, position):
-        start, end, position = _value(text, match.end())
-        quoted = match[1]
-        key: str = json.loads(quoted) if b"\\" in quoted else quoted[1:-1].decode()
-        found.append(Member(key, match.start(1), match.end(1), start, end))
-    return found
-
-
-def elements(text: bytes, at: int) -> list[tuple[int, int]]:
-    """Return where each element of the array that opens at `at` starts and ends. The text must be JSON."""
-    found: list[tuple[int, int]] = []
-    position = at + 1
-    while _VALUE.match(text, position):
-        start, end, position = _value(text, position)
-        found.append((start, end))
-    return found
-
-
-def _value(text: bytes, at: int) -> tuple[int, int, int]:
-    """Return where the next value starts and ends, and the place after the comma or bracket that follows it."""
-    match = _VALUE.match(text, at)
-    assert match is not None, "members and elements read only what parse accepted"
-    end = match.end()
-    start = match.start(1)
-    if text[start] in _OPENING:
-        depth = 0
-        for token in _STRING_OR_BRACKET.finditer(text, start):
-            end = token.end()
-            if text[end - 1] != _QUOTE:
-                depth += 1 if text[end - 1] in _OPENING else -1
-                if not depth:
-                    break
-    following = _NEXT.match(text, end)
-    assert following is not None, "members and elements read only what parse accepted"
-    return start, end, following.end()
 
 
 class Boundary:

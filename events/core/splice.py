@@ -4,35 +4,31 @@ For request bodies of megabytes, which cost too much to parse and write again fo
 edited parsed: emission/frames.py.)
 """
 
+import json
+import re
 from collections.abc import Sequence
-from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from .json_text import Member, dumps, elements, members
+from .json_text import STRING_OR_BRACKET, dumps
 
-__all__ = ["Action", "Edit", "Op", "Path", "Places", "apply", "locate"]
+__all__ = ["Edit", "Member", "Op", "Path", "Places", "apply", "locate", "members"]
 
+#: The keys and places that lead to a value.
 Path = tuple[str | int, ...]
 
-
-class Action(Enum):
-    """What happens to a member."""
-
-    DROP = "drop"
-    #: Replace the value, or insert the member at the front of its object.
-    SET = "set"
-    #: The element at `path` leaves its array.
-    OMIT = "omit"
+_STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
+_VALUE: Final = rb"\s*+(" + _STRING + rb'|[^\s"{\[,}\]]++|[{\[])'
+_MEMBER: Final = re.compile(rb"\s*+(" + _STRING + rb")\s*+:" + _VALUE)
+_ELEMENT: Final = re.compile(rb"()" + _VALUE)
+_NEXT: Final = re.compile(rb"\s*+[,}\]]")
 
 
 class Op(NamedTuple):
-    """One named change of one member of the object at `path` (or of the element at `path` itself)."""
+    """One named change: the member or element at `path` gets this value (a new member comes first), or is removed."""
 
     repair: str
     path: Path
-    action: Action
-    key: str = ""
-    value: bytes = b""
+    value: bytes | None
 
 
 class Edit(NamedTuple):
@@ -44,99 +40,101 @@ class Edit(NamedTuple):
     new: bytes
 
 
+class Member(NamedTuple):
+    """A member of an object or an element of an array: where it and its value start, and where both end."""
+
+    key: str | int
+    start: int
+    value: int
+    end: int
+
+
 def apply(payload: bytes, edits: Sequence[Edit]) -> bytes:
     """Return the payload with the edits made; they are in order and do not overlap."""
     pieces: list[bytes] = []
     position = 0
     for edit in edits:
-        pieces.append(payload[position : edit.start])
-        pieces.append(edit.new)
+        pieces += payload[position : edit.start], edit.new
         position = edit.end
-    pieces.append(payload[position:])
-    return b"".join(pieces)
+    return b"".join([*pieces, payload[position:]])
 
 
-def locate(payload: bytes, ops: Sequence[Op]) -> list[Edit]:
-    """Return the edits that carry out `ops`, in order of place."""
-    places = Places(payload)
-    containers: dict[Path, list[Op]] = {}
-    for op in ops:
-        containers.setdefault(op.path[:-1] if op.action is Action.OMIT else op.path, []).append(op)
-    edits: list[Edit] = []
-    for path, changes in containers.items():
-        if changes[0].action is Action.OMIT:
-            repairs = {op.path[-1]: op.repair for op in changes}
-            spans = places.elements(path)
-            edits += _removals(spans, [repairs.get(number) for number in range(len(spans))])
+def members(text: bytes, at: int) -> list[Member]:
+    """Return what the object or array that opens at `at` holds, repeated keys included. The text must be JSON."""
+    found: list[Member] = []
+    pattern = _MEMBER if text[at : at + 1] == b"{" else _ELEMENT
+    position = at + 1
+    while match := pattern.match(text, position):
+        start, end = match.span(2)
+        if text[start] in b"{[":
+            depth = 0
+            for token in STRING_OR_BRACKET.finditer(text, start):
+                end = token.end()
+                depth += (text[end - 1] in b"{[") - (text[end - 1] in b"}]")
+                if not depth:
+                    break
+        following = _NEXT.match(text, end)
+        assert following is not None, "members reads only what parse accepted"
+        position = following.end()
+        quoted = match[1]
+        if quoted:
+            key = json.loads(quoted) if b"\\" in quoted else quoted[1:-1].decode()
+            found.append(Member(key, match.start(1), start, end))
         else:
-            edits += _edits_of_object(places, path, changes)
-    return sorted(edits, key=lambda edit: (edit.start, edit.end))
+            found.append(Member(len(found), start, start, end))
+    return found
 
 
 class Places:
     """Where the values of one JSON text are; each object and array is read once."""
 
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
+    def __init__(self, text: bytes) -> None:
+        self._text = text
         self._members: dict[Path, list[Member]] = {}
-        self._elements: dict[Path, list[tuple[int, int]]] = {}
-
-    def start(self, path: Path) -> int:
-        if not path:
-            return self._payload.index(b"{")
-        parent, last = path[:-1], path[-1]
-        if isinstance(last, int):
-            return self.elements(parent)[last][0]
-        # Of repeated keys the last one counts, as in every JSON reader that we know.
-        return [member for member in self.members(parent) if member.key == last][-1].value
-
-    def text(self, path: Path, key: str) -> bytes:
-        """Return the text of a member of the object at `path`."""
-        member = [member for member in self.members(path) if member.key == key][-1]
-        return self._payload[member.value : member.end]
-
-    def elements(self, path: Path) -> list[tuple[int, int]]:
-        if path not in self._elements:
-            self._elements[path] = elements(self._payload, self.start(path))
-        return self._elements[path]
 
     def members(self, path: Path) -> list[Member]:
         if path not in self._members:
-            self._members[path] = members(self._payload, self.start(path))
+            self._members[path] = members(self._text, self.start(path))
         return self._members[path]
 
+    def start(self, path: Path) -> int:
+        return self._member(path).value if path else self._text.index(b"{")
 
-def _removals(spans: Sequence[tuple[int, int]], repairs: Sequence[str | None]) -> list[Edit]:
-    """Return edits that remove parts, each with one comma: the one before it or, if nothing precedes, after it."""
-    edits: list[Edit] = []
-    kept_before = False
-    for place, ((start, end), repair) in enumerate(zip(spans, repairs, strict=True)):
-        if repair is None:
-            kept_before = True
-        elif kept_before:
-            edits.append(Edit(repair, spans[place - 1][1], end, b""))
-        else:
-            edits.append(Edit(repair, start, spans[place + 1][0] if place + 1 < len(spans) else end, b""))
-    return edits
+    def text(self, path: Path) -> bytes:
+        """Return the text of a value."""
+        member = self._member(path)
+        return self._text[member.value : member.end]
+
+    def _member(self, path: Path) -> Member:
+        # Of repeated keys the last one counts, as in every JSON reader that we know.
+        return next(member for member in reversed(self.members(path[:-1])) if member.key == path[-1])
 
 
-def _edits_of_object(places: Places, path: Path, ops: list[Op]) -> list[Edit]:
-    present = places.members(path)
-    dropped = {op.key: op.repair for op in ops if op.action is Action.DROP}
-    repairs = [dropped.get(member.key) for member in present]
-    edits = _removals([(member.start, member.end) for member in present], repairs)
-    inserted: list[Op] = []
+def locate(payload: bytes, ops: Sequence[Op]) -> list[Edit]:
+    """Return the edits that carry out `ops`, in order of place. A removal takes every repetition of a key."""
+    places = Places(payload)
+    containers: dict[Path, dict[str | int, Op]] = {}
     for op in ops:
-        target = next((member for member in reversed(present) if member.key == op.key), None)
-        if op.action is Action.DROP:
-            continue
-        if target is None:
-            inserted.append(op)
-        else:
-            edits.append(Edit(op.repair, target.value, target.end, op.value))
-    at = places.start(path) + 1
-    kept = None in repairs
-    for place, op in enumerate(inserted):
-        comma = b"," if kept or place + 1 < len(inserted) else b""
-        edits.append(Edit(op.repair, at, at, b"%b:%b%b" % (dumps(op.key), op.value, comma)))
-    return edits
+        containers.setdefault(op.path[:-1], {})[op.path[-1]] = op
+    edits: list[Edit] = []
+    for path, wanted in containers.items():
+        present = places.members(path)
+        last = {member.key: member for member in present}
+        kept = False
+        for place, member in enumerate(present):
+            change = wanted.get(member.key)
+            if change and change.value is None:
+                # One comma goes with it: the one before it or, if nothing is before it, the one after it.
+                start = present[place - 1].end if kept else member.start
+                after = present[place + 1].start if place + 1 < len(present) and not kept else member.end
+                edits.append(Edit(change.repair, start, after, b""))
+                continue
+            kept = True
+            if change and change.value is not None and member is last[member.key]:
+                edits.append(Edit(change.repair, member.value, member.end, change.value))
+        at = places.start(path) + 1
+        inserted = [(op, op.value) for key, op in wanted.items() if op.value is not None and key not in last]
+        for place, (op, value) in enumerate(inserted):
+            comma = b"," if kept or place + 1 < len(inserted) else b""
+            edits.append(Edit(op.repair, at, at, b"%b:%b%b" % (dumps(op.path[-1]), value, comma)))
+    return sorted(edits, key=lambda edit: (edit.start, edit.end))

@@ -13,7 +13,7 @@ from wiretape.events.chat.request import Marks, Results, find_marks, remove_mark
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.json_text import ABSENT, is_object, parse
 from wiretape.events.core.settings import Facts, Settings
-from wiretape.events.core.splice import Action, Edit, Op, apply, locate
+from wiretape.events.core.splice import Edit, Op, apply, locate
 
 from ..config.model import Route
 from ..http1 import Headers
@@ -286,14 +286,14 @@ def with_usage(body: bytes, value: Any) -> bytes:
         start = body.index(b"{") + 1
         return b'%b"stream_options":{"include_usage":true},%b' % (body[:start], body[start:])
     if is_object(value) and is_object(value.get("stream_options")):
-        return _edited(body, Op("include_usage", ("stream_options",), Action.SET, "include_usage", b"true"))
-    return _edited(body, Op("include_usage", (), Action.SET, "stream_options", b'{"include_usage":true}'))
+        return _edited(body, Op("include_usage", ("stream_options", "include_usage"), b"true"))
+    return _edited(body, Op("include_usage", ("stream_options",), b'{"include_usage":true}'))
 
 
 def unstreamed(body: bytes) -> bytes:
     """Return the body with a whole answer asked for instead of a stream."""
-    dropped = _edited(body, Op("unstreamed", (), Action.DROP, "stream_options"))
-    return _edited(dropped, Op("unstreamed", (), Action.SET, "stream", b"false"))
+    dropped = _edited(body, Op("unstreamed", ("stream_options",), None))
+    return _edited(dropped, Op("unstreamed", ("stream",), b"false"))
 
 
 def _edited(body: bytes, op: Op) -> bytes:

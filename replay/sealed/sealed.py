@@ -28,12 +28,11 @@ from wiretape.events.core.json_text import (
     as_list,
     as_object,
     dumps,
-    elements,
     is_list,
     is_object,
-    members,
     parse,
 )
+from wiretape.events.core.splice import members
 from wiretape.events.emit import summarise
 from wiretape.events.tape.record import FORMAT as TAPE_FORMAT
 from wiretape.events.tape.record import NO_KEYS, Record, upcast
@@ -337,10 +336,10 @@ def _split(record: Record, body: bytes) -> Iterator[Record]:
     kept: list[bytes] = []
     position = 0
     for member in present:
-        kind = LISTS.get(member.key)
+        kind = LISTS.get(str(member.key))
         if kind is None or body[member.value : member.value + 1] != b"[" or names.count(member.key) > 1:
             continue
-        texts = [body[begin:end] for begin, end in elements(body, member.value)]
+        texts = [body[element.value : element.end] for element in members(body, member.value)]
         inside = body[member.value + 1 : member.end - 1]
         separator = next((each for each in _SEPARATORS if each.join(texts) == inside), None)
         if separator is not None and texts:

@@ -1,4 +1,4 @@
-"""JSON as text: what is read and written, and where members, elements and second values stand."""
+"""JSON as text: what is read and written, and where a second value begins."""
 
 import json
 from collections.abc import Callable
@@ -11,15 +11,12 @@ from hypothesis import strategies as st
 from wiretape.events.core.json_text import (
     ABSENT,
     Boundary,
-    Member,
     as_list,
     as_object,
     dumps,
-    elements,
     is_list,
     is_object,
     joined_surrogates,
-    members,
     parse,
 )
 from wiretape.events.core.limits import JSON_NESTING_MAX
@@ -185,72 +182,6 @@ SURROGATES: Final = {
 @pytest.mark.parametrize(("text", "joined"), SURROGATES.values(), ids=SURROGATES.keys())
 def test_joins_surrogates(text: str, joined: str) -> None:
     assert joined_surrogates(text) == joined
-
-
-# -- places -----------------------------------------------------------------------------------------------------------
-
-MEMBERS: Final[dict[str, tuple[bytes, list[tuple[str, bytes]]]]] = {
-    "none": (b"{}", []),
-    "none but spaces": (b"{ \n}", []),
-    "scalars": (b'{"a":1,"b":"x","c":null}', [("a", b"1"), ("b", b'"x"'), ("c", b"null")]),
-    "spaces": (b'{ "a" :\t1 ,\r\n"b": -1.5e+3 }', [("a", b"1"), ("b", b"-1.5e+3")]),
-    "nested": (b'{"a":{"b":[{}]},"c":[[],{"d":1}]}', [("a", b'{"b":[{}]}'), ("c", b'[[],{"d":1}]')]),
-    "brackets and quotes in strings": (
-        rb'{"a":"}\"{","b":["]","\\"],"c":{"}":"\\\""}}',
-        [("a", rb'"}\"{"'), ("b", rb'["]","\\"]'), ("c", rb'{"}":"\\\""}')],
-    ),
-    "repeated keys": (b'{"a":1,"a":2}', [("a", b"1"), ("a", b"2")]),
-    "escaped keys": (rb'{"\u0061":1,"\"":2,"\ud83d":3}', [("a", b"1"), ('"', b"2"), ("\ud83d", b"3")]),
-    "keys beyond ASCII": ('{"é🐍":1}'.encode(), [("é🐍", b"1")]),
-    "an empty key": (b'{"":""}', [("", b'""')]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "expected"), MEMBERS.values(), ids=MEMBERS.keys())
-@pytest.mark.parametrize("before", [b"", b'[{"z":1},'], ids=["alone", "inside"])
-def test_members(text: bytes, expected: list[tuple[str, bytes]], before: bytes) -> None:
-    text = before + text + (b"]" if before else b"")
-    found = members(text, len(before))
-    assert [(member.key, text[member.value : member.end]) for member in found] == expected
-    assert all(json.loads(text[member.start : member.key_end]) == member.key for member in found)
-
-
-def test_the_places_of_a_member() -> None:
-    assert members(b'{ "a" : 12 }', 0) == [Member(key="a", start=2, key_end=5, value=8, end=10)]
-
-
-ELEMENTS: Final[dict[str, tuple[bytes, list[bytes]]]] = {
-    "none": (b"[]", []),
-    "none but spaces": (b"[ \n]", []),
-    "one": (b"[1]", [b"1"]),
-    "some": (b'[1,"a",{},[],null]', [b"1", b'"a"', b"{}", b"[]", b"null"]),
-    "spaces": (b'[ 1 , {"a": [2]}\t,\n[ ] ]', [b"1", b'{"a": [2]}', b"[ ]"]),
-    "brackets in strings": (b'["]","[,"]', [b'"]"', b'"[,"']),
-}
-
-
-@pytest.mark.parametrize(("text", "expected"), ELEMENTS.values(), ids=ELEMENTS.keys())
-@pytest.mark.parametrize(("before", "behind"), [(b"", b""), (b'{"a":', b',"b":[7]}')], ids=["alone", "inside"])
-def test_elements(text: bytes, expected: list[bytes], before: bytes, behind: bytes) -> None:
-    text = before + text + behind
-    assert [text[start:end] for start, end in elements(text, len(before))] == expected
-
-
-@given(value=st.dictionaries(st.text(st.characters()), JSON_VALUES, max_size=4), spaces=st.booleans())
-def test_places_are_those_of_the_values(value: dict[str, Any], spaces: bool) -> None:
-    text = json.dumps(value, indent=1 if spaces else None).encode()
-    assert [(member.key, json.loads(text[member.value : member.end])) for member in members(text, 0)] == list(
-        value.items()
-    )
-    text = json.dumps([*value.values()], indent=1 if spaces else None).encode()
-    assert [json.loads(text[start:end]) for start, end in elements(text, 0)] == list(value.values())
-
-
-@pytest.mark.parametrize("text", [b'{"a":', b'{"a":}', b'{"a":1', b'{"a":[1', b'{"a":"', b'{"a":1;'], ids=str)
-def test_places_are_only_for_json(text: bytes) -> None:
-    assert parse(text) is ABSENT
-    with pytest.raises(AssertionError, match="only what parse accepted"):
-        members(text, 0)
 
 
 # -- second values ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Edits of JSON text in place: each action, and several at once."""
+"""JSON text in place: where its members are, each change, and several at once."""
 
 import json
 from itertools import pairwise
@@ -8,58 +8,62 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.core.splice import Action, Edit, Op, Path, apply, locate
+from tests.events.test_json_text import JSON_VALUES
+from wiretape.events.core.json_text import ABSENT, parse
+from wiretape.events.core.splice import Edit, Member, Op, apply, locate, members
 
-DROP, SET, OMIT = Action.DROP, Action.SET, Action.OMIT
+
+def put(value: bytes, *path: str | int) -> Op:
+    return Op("r", path, value)
 
 
-def op(action: Action, key: str = "", value: bytes = b"", path: Path = ()) -> Op:
-    return Op("r", path, action, key, value)
+def drop(*path: str | int) -> Op:
+    return Op("r", path, None)
 
 
 SPLICED: Final[dict[str, tuple[bytes, list[Op], bytes]]] = {
     "nothing": (b'{ "a" : 1 }', [], b'{ "a" : 1 }'),
-    "drop the first member": (b'{"a":1,"b":2}', [op(DROP, "a")], b'{"b":2}'),
-    "drop the last member": (b'{"a":1,"b":2}', [op(DROP, "b")], b'{"a":1}'),
-    "drop one in the middle": (b'{"a":1, "b":2 ,"c":3}', [op(DROP, "b")], b'{"a":1 ,"c":3}'),
-    "drop the only member": (b'{ "a":1 }', [op(DROP, "a")], b"{  }"),
-    "drop all of three": (b'{"a":1, "b":2, "c":3}', [op(DROP, "c"), op(DROP, "a"), op(DROP, "b")], b"{}"),
-    "drop the first two": (b'{"a":1, "b":2, "c":3}', [op(DROP, "a"), op(DROP, "b")], b'{"c":3}'),
-    "drop the last two": (b'{"a":1, "b":2, "c":3}', [op(DROP, "b"), op(DROP, "c")], b'{"a":1}'),
-    "drop first and last": (b'{"a":1, "b":2, "c":3}', [op(DROP, "a"), op(DROP, "c")], b'{"b":2}'),
-    "drop every repetition": (b'{"a":1,"b":2,"a":3}', [op(DROP, "a")], b'{"b":2}'),
-    "drop what is not there": (b'{"a":1}', [op(DROP, "b")], b'{"a":1}'),
-    "set a member": (b'{"a": 1 ,"b":2}', [op(SET, "a", b"[9]")], b'{"a": [9] ,"b":2}'),
-    "set the last repetition": (b'{"a":1,"a":2}', [op(SET, "a", b"9")], b'{"a":1,"a":9}'),
-    "set what is not there": (b'{"a":1}', [op(SET, "b", b"9")], b'{"b":9,"a":1}'),
-    "set in an empty object": (b"{ }", [op(SET, "b", b"9")], b'{"b":9 }'),
-    "set two in an empty object": (b"{}", [op(SET, "b", b"9"), op(SET, "c", b"8")], b'{"b":9,"c":8}'),
-    "set two that are not there": (b'{"a":1}', [op(SET, "b", b"9"), op(SET, "c", b"8")], b'{"b":9,"c":8,"a":1}'),
-    "set where all else is dropped": (b'{"a":1,"d":2}', [op(DROP, "a"), op(SET, "b", b"9"), op(DROP, "d")], b'{"b":9}'),
-    "set a key that needs escapes": (b"{}", [op(SET, '"é', b"9")], '{"\\"é":9}'.encode()),
-    "an escaped key is found": (rb'{"\u0061":1}', [op(SET, "a", b"2")], rb'{"\u0061":2}'),
-    "a nested object": (b'{"a":[{},{"b":1}]}', [op(SET, "b", b"2", ("a", 1))], b'{"a":[{},{"b":2}]}'),
+    "drop the first member": (b'{"a":1,"b":2}', [drop("a")], b'{"b":2}'),
+    "drop the last member": (b'{"a":1,"b":2}', [drop("b")], b'{"a":1}'),
+    "drop one in the middle": (b'{"a":1, "b":2 ,"c":3}', [drop("b")], b'{"a":1 ,"c":3}'),
+    "drop the only member": (b'{ "a":1 }', [drop("a")], b"{  }"),
+    "drop all of three": (b'{"a":1, "b":2, "c":3}', [drop("c"), drop("a"), drop("b")], b"{}"),
+    "drop the first two": (b'{"a":1, "b":2, "c":3}', [drop("a"), drop("b")], b'{"c":3}'),
+    "drop the last two": (b'{"a":1, "b":2, "c":3}', [drop("b"), drop("c")], b'{"a":1}'),
+    "drop first and last": (b'{"a":1, "b":2, "c":3}', [drop("a"), drop("c")], b'{"b":2}'),
+    "drop every repetition": (b'{"a":1,"b":2,"a":3}', [drop("a")], b'{"b":2}'),
+    "drop what is not there": (b'{"a":1}', [drop("b")], b'{"a":1}'),
+    "set a member": (b'{"a": 1 ,"b":2}', [put(b"[9]", "a")], b'{"a": [9] ,"b":2}'),
+    "set the last repetition": (b'{"a":1,"a":2}', [put(b"9", "a")], b'{"a":1,"a":9}'),
+    "set what is not there": (b'{"a":1}', [put(b"9", "b")], b'{"b":9,"a":1}'),
+    "set in an empty object": (b"{ }", [put(b"9", "b")], b'{"b":9 }'),
+    "set two in an empty object": (b"{}", [put(b"9", "b"), put(b"8", "c")], b'{"b":9,"c":8}'),
+    "set two that are not there": (b'{"a":1}', [put(b"9", "b"), put(b"8", "c")], b'{"b":9,"c":8,"a":1}'),
+    "set where all else is dropped": (b'{"a":1,"d":2}', [drop("a"), put(b"9", "b"), drop("d")], b'{"b":9}'),
+    "set a key that needs escapes": (b"{}", [put(b"9", '"é')], '{"\\"é":9}'.encode()),
+    "an escaped key is found": (rb'{"\u0061":1}', [put(b"2", "a")], rb'{"\u0061":2}'),
+    "a nested object": (b'{"a":[{},{"b":1}]}', [put(b"2", "a", 1, "b")], b'{"a":[{},{"b":2}]}'),
     "two nested objects": (
         b'{"a":[{"b":1},{"b":1}]}',
-        [op(SET, "b", b"3", ("a", 1)), op(SET, "b", b"2", ("a", 0))],
+        [put(b"3", "a", 1, "b"), put(b"2", "a", 0, "b")],
         b'{"a":[{"b":2},{"b":3}]}',
     ),
-    "the last repeated object": (b'{"a":{"b":1},"a":{"b":1}}', [op(DROP, "b", path=("a",))], b'{"a":{"b":1},"a":{}}'),
-    "spaces before the object": (b' \n{"a":1}', [op(DROP, "a")], b" \n{}"),
-    "omit the first element": (b'{"a":[1, 2]}', [op(OMIT, path=("a", 0))], b'{"a":[2]}'),
-    "omit the last element": (b'{"a":[1, 2]}', [op(OMIT, path=("a", 1))], b'{"a":[1]}'),
-    "omit the only element": (b'{"a":[ 1 ]}', [op(OMIT, path=("a", 0))], b'{"a":[  ]}'),
-    "omit all": (b'{"a":[1,2,3]}', [op(OMIT, path=("a", place)) for place in (2, 0, 1)], b'{"a":[]}'),
-    "omit beside an edit": (
-        b'{"a":[{"b":1},{"b":1},3]}', [op(OMIT, path=("a", 0)), op(SET, "b", b"2", ("a", 1))], b'{"a":[{"b":2},3]}'
+    "the last repeated object": (b'{"a":{"b":1},"a":{"b":1}}', [drop("a", "b")], b'{"a":{"b":1},"a":{}}'),
+    "spaces before the object": (b' \n{"a":1}', [drop("a")], b" \n{}"),
+    "omit the first element": (b'{"a":[1, 2]}', [drop("a", 0)], b'{"a":[2]}'),
+    "omit the last element": (b'{"a":[1, 2]}', [drop("a", 1)], b'{"a":[1]}'),
+    "omit the only element": (b'{"a":[ 1 ]}', [drop("a", 0)], b'{"a":[  ]}'),
+    "omit all": (b'{"a":[1,2,3]}', [drop("a", place) for place in (2, 0, 1)], b'{"a":[]}'),
+    "omit next to an edit": (
+        b'{"a":[{"b":1},{"b":1},3]}', [drop("a", 0), put(b"2", "a", 1, "b")], b'{"a":[{"b":2},3]}'
     ),
     "omit in two arrays": (
-        b'{"a":[1],"b":[[2,3]]}', [op(OMIT, path=("b", 0, 1)), op(OMIT, path=("a", 0))], b'{"a":[],"b":[[2]]}'
+        b'{"a":[1],"b":[[2,3]]}', [drop("b", 0, 1), drop("a", 0)], b'{"a":[],"b":[[2]]}'
     ),
     "all at once": (
         b'{"id":1,"x":[0,{"k":true,"n":null}],"role":"r","o":{}}',
-        [op(DROP, "role"), op(SET, "id", b"2"), op(SET, "m", b"0", ("x", 1)),
-         op(OMIT, path=("x", 0)), op(SET, "new", b"[]", ("o",)), op(DROP, "n", b"", ("x", 1))],
+        [drop("role"), put(b"2", "id"), put(b"0", "x", 1, "m"),
+         drop("x", 0), put(b"[]", "o", "new"), drop("x", 1, "n")],
         b'{"id":2,"x":[{"m":0,"k":true}],"o":{"new":[]}}',
     ),
 }  # fmt: skip
@@ -76,10 +80,10 @@ def test_splices(payload: bytes, ops: list[Op], expected: bytes) -> None:
 
 def test_an_edit_carries_the_name_of_its_repair() -> None:
     ops = [
-        Op("first", (), SET, "a", b"2"),
-        Op("second", (), DROP, "b"),
-        Op("third", ("c", 0), OMIT),
-        Op("new", (), SET, "d", b"1"),
+        Op("first", ("a",), b"2"),
+        Op("second", ("b",), None),
+        Op("third", ("c", 0), None),
+        Op("new", ("d",), b"1"),
     ]
     assert locate(b'{"a":1,"b":2,"c":[3]}', ops) == [
         Edit("new", 1, 1, b'"d":1,'),
@@ -96,11 +100,76 @@ KEYS: Final = st.sampled_from("abcd")
 def test_any_ops_do_what_they_say(value: dict[str, Any], data: st.DataObject) -> None:
     expected, ops = dict(value), list[Op]()
     for key in data.draw(st.lists(KEYS, unique=True)):
-        action = data.draw(st.sampled_from([DROP, SET]))
-        ops.append(op(action, key, b"[0]"))
-        if action is DROP:
+        if data.draw(st.booleans()):
+            ops.append(drop(key))
             expected.pop(key, None)
         else:
+            ops.append(put(b"[0]", key))
             expected[key] = [0]
     spliced = apply(json.dumps(value).encode(), locate(json.dumps(value).encode(), ops))
     assert json.loads(spliced) == expected
+
+
+# -- places -----------------------------------------------------------------------------------------------------------
+
+MEMBERS: Final[dict[str, tuple[bytes, list[tuple[str, bytes]]]]] = {
+    "none": (b"{}", []),
+    "none but spaces": (b"{ \n}", []),
+    "scalars": (b'{"a":1,"b":"x","c":null}', [("a", b"1"), ("b", b'"x"'), ("c", b"null")]),
+    "spaces": (b'{ "a" :\t1 ,\r\n"b": -1.5e+3 }', [("a", b"1"), ("b", b"-1.5e+3")]),
+    "nested": (b'{"a":{"b":[{}]},"c":[[],{"d":1}]}', [("a", b'{"b":[{}]}'), ("c", b'[[],{"d":1}]')]),
+    "brackets and quotes in strings": (
+        rb'{"a":"}\"{","b":["]","\\"],"c":{"}":"\\\""}}',
+        [("a", rb'"}\"{"'), ("b", rb'["]","\\"]'), ("c", rb'{"}":"\\\""}')],
+    ),
+    "repeated keys": (b'{"a":1,"a":2}', [("a", b"1"), ("a", b"2")]),
+    "escaped keys": (rb'{"\u0061":1,"\"":2,"\ud83d":3}', [("a", b"1"), ('"', b"2"), ("\ud83d", b"3")]),
+    "keys beyond ASCII": ('{"é🐍":1}'.encode(), [("é🐍", b"1")]),
+    "an empty key": (b'{"":""}', [("", b'""')]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), MEMBERS.values(), ids=MEMBERS.keys())
+@pytest.mark.parametrize("before", [b"", b'[{"z":1},'], ids=["alone", "inside"])
+def test_members(text: bytes, expected: list[tuple[str, bytes]], before: bytes) -> None:
+    text = before + text + (b"]" if before else b"")
+    found = members(text, len(before))
+    assert [(member.key, text[member.value : member.end]) for member in found] == expected
+
+
+def test_the_places_of_a_member() -> None:
+    assert members(b'{ "a" : 12 }', 0) == [Member(key="a", start=2, value=8, end=10)]
+
+
+ELEMENTS: Final[dict[str, tuple[bytes, list[bytes]]]] = {
+    "none": (b"[]", []),
+    "none but spaces": (b"[ \n]", []),
+    "one": (b"[1]", [b"1"]),
+    "some": (b'[1,"a",{},[],null]', [b"1", b'"a"', b"{}", b"[]", b"null"]),
+    "spaces": (b'[ 1 , {"a": [2]}\t,\n[ ] ]', [b"1", b'{"a": [2]}', b"[ ]"]),
+    "brackets in strings": (b'["]","[,"]', [b'"]"', b'"[,"']),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), ELEMENTS.values(), ids=ELEMENTS.keys())
+@pytest.mark.parametrize(("before", "after"), [(b"", b""), (b'{"a":', b',"b":[7]}')], ids=["alone", "inside"])
+def test_elements(text: bytes, expected: list[bytes], before: bytes, after: bytes) -> None:
+    text = before + text + after
+    assert [text[member.value : member.end] for member in members(text, len(before))] == expected
+
+
+@given(value=st.dictionaries(st.text(st.characters()), JSON_VALUES, max_size=4), spaces=st.booleans())
+def test_places_are_those_of_the_values(value: dict[str, Any], spaces: bool) -> None:
+    text = json.dumps(value, indent=1 if spaces else None).encode()
+    assert [(member.key, json.loads(text[member.value : member.end])) for member in members(text, 0)] == list(
+        value.items()
+    )
+    text = json.dumps([*value.values()], indent=1 if spaces else None).encode()
+    assert [json.loads(text[member.value : member.end]) for member in members(text, 0)] == list(value.values())
+
+
+@pytest.mark.parametrize("text", [b'{"a":1', b'{"a":[1', b'{"a":1;'], ids=str)
+def test_places_are_only_for_json(text: bytes) -> None:
+    assert parse(text) is ABSENT
+    with pytest.raises(AssertionError, match="only what parse accepted"):
+        members(text, 0)

@@ -7,7 +7,7 @@ are too large or too old. Notes are long lines and endings that a replay cannot 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, as_object, parse
@@ -18,7 +18,6 @@ from .redaction.body_codec import unreadable
 from .redaction.redact import findings
 from .redaction.shapes import find
 from .sealed.files import LINE_BYTES_MAX, folder_of, strays, together, with_lf
-from .sealed.schema import wrong_members
 from .sealed.sealed import LISTS, MARK, Sealed, decode, differs, made_lines, spoilt
 from .sealed.texts import summed
 
@@ -100,7 +99,6 @@ def check(
         )
     found += _age(file, sealed, today, age_days_max)
     found += _results(file, data, sealed)
-    found += _members(file, data, sealed)
     places = [dict(enumerate(lines)) for lines in sealed.lines]
     found += _unreadable(file, sealed.streams, places)
     found += (secrets := [*_secrets(file, sealed.streams, data, places)])
@@ -161,17 +159,6 @@ def _results(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
             yield Trouble(file, line, "ending", f"it ended as {ending}: {why}", wrong=False)
         if summed(records)[-1].keys != last.keys:
             yield Trouble(file, line, "sums", f"the line counts other bytes than the tape has ({_AGAIN})")
-
-
-def _members(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
-    """Compare the members of each line with docs/sealed-tape.schema.json."""
-    members: list[tuple[int, str, Mapping[str, Any]]] = [(1, "header", sealed.header)]
-    for records, lines in zip(sealed.streams, sealed.lines, strict=True):
-        members += [(line, record.kind, record.keys) for record, line in zip(records, lines, strict=True)]
-    members += [(line, "fold", as_object(parse(fold))) for line, fold in _folds(data)]
-    for line, kind, keys in members:
-        for wrong in wrong_members(kind, keys):
-            yield Trouble(file, line, "member", f"{'the header' if kind == 'header' else kind}: {wrong}")
 
 
 def _folds(data: bytes) -> list[tuple[int, bytes]]:

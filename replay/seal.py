@@ -19,12 +19,13 @@ from .redaction.body_codec import unreadable
 from .redaction.redact import blanked, blanked_path, findings, redact, unmatched
 from .redaction.shapes import find
 from .redaction.user_rules import Redaction
-from .sealed.schema import NORMALISED
 from .sealed.sealed import asked_keys, encode, made_lines
 from .sealed.texts import summed
 
 __all__ = ["EXACT", "Rules", "in_order", "key_of_record", "seal"]
 
+#: What normalising renames or resets, as the header names it.
+_NORMALISED: Final = ("ids", "created", "fingerprint", "obfuscation", "request_ids", "rate_limits", "results", "ports")
 #: Secrets whose places an error names.
 _NAMED_MAX: Final = 5
 
@@ -155,7 +156,7 @@ def _header(
         "streams": len(streams),
         "dialects": sorted({str(keys.get("dialect") or "exchange") for keys in opened}),
     }
-    normalised = [*NORMALISED] if rules.normalised and not rules.exact else []
+    normalised = [*_NORMALISED] if rules.normalised and not rules.exact else []
     normalised += [name for old in before for name in _texts(old.get("normalised"))]
     redacted: dict[str, Any] = {}
     if not rules.exact:  # names, never values

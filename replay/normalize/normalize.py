@@ -1,19 +1,18 @@
 """Rename or set values that change from one recording to the next; all other bytes stay.
 
 These are ids of responses, messages and calls (also in later requests), creation times, fingerprints, padding, request
-ids, rate limits and processing times, what `results` records know from elsewhere, and loopback ports. In responses that
-are not conversations (images, files, runs, and Gemini's) only ids that providers make up are renamed.
+ids, rate limits and processing times, what `results` records know from elsewhere, and loopback ports. In responses of
+other kinds (images, files, runs) only ids with the prefix of a conversation's are renamed.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-from wiretape.events.core.json_text import as_list, dumps, is_list, is_object
+from wiretape.events.core.json_text import as_list, dumps, is_object
 from wiretape.events.tape.record import Record
 
-from ..sealed.texts import Change, Path, Scalar, Text, edited, texts
+from ..sealed.texts import Change, Scalar, Text, edited, texts
 from .dialect_words import CHAT_MEMBER
 
 __all__ = ["normalise"]
@@ -27,11 +26,7 @@ _ID_NAME: Final = re.compile(
     r"|tool_call|tool_use)_id"
 )
 _TIME_NAME: Final = re.compile(r"created|(?:created|completed|expires)_at")
-#: The time of any other object.
-_OBJECT_TIME_NAME: Final = re.compile(r"created|createTime|[a-z]+(?:_[a-z]+)*_at")
-_WORTH_A_LOOK: Final = re.compile(
-    rb'"(?:id|toolCallId|responseId|created|system_fingerprint|obfuscation|p)"|(?:_at|Time|_ids?)"'
-)
+_WORTH_A_LOOK: Final = re.compile(rb'"(?:id|toolCallId|created|system_fingerprint|obfuscation|p)"|(?:_at|_id)"')
 #: Members that a user or a model fills, and settings that last.
 _CONTENT: Final = frozenset(
     {"args", "arguments", "conversation", "input", "logprobs", "metadata", "parameters", "prompt", "schema", "tools"}
@@ -43,17 +38,8 @@ _PREFIX: Final = re.compile(
 )
 #: An id with such a prefix is renamed also in responses of unknown dialects.
 _PREFIXED: Final = re.compile(_PREFIX.pattern + r"[\w.:-]+")
-#: Ids that providers generate contain a random run of characters or a UUID, and renamed ones a number. A person may
-#: choose a name with the same prefix: `batch-process`, `step-by-step`.
-_MADE_UP: Final = re.compile(
-    r"((?:embd|file|batch|vs|vsfb|run|thread|asst|step|upload|part|ftjob)[-_])"
-    r"(?:[1-9]\d{0,2}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-    r"|(?=[\w-]*?(?:(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16}|(?=[a-z]*[A-Z])(?=[A-Z]*[a-z])[A-Za-z]{20}))[\w-]+)"
-)
 #: Padding that recites the alphabet.
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-#: Members that name an object by the id that an earlier response gave it.
-_REFERENCE: Final = re.compile(r".*_ids?")
 #: A payload of a known dialect that was cut.
 _CUT_PAYLOAD: Final = re.compile(rb'"type": ?"(?:response\.|message|content_block)|"object": ?"(?:response|chat\.)')
 #: Words of a path are shorter than ids.
@@ -63,8 +49,6 @@ _RATE_LIMIT: Final = re.compile(
     r"(?:x-|anthropic-)?ratelimit-.*(?:remaining|reset).*|openai-processing-ms|retry-after-ms"
 )
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
-#: From 2001 to 2286.
-_SECONDS: Final = re.compile(rb"[1-9]\d{9}(?:\.\d+)?")
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]")
 _LOOPBACK: Final = r"127(?:\.\d{1,3}){3}"
 #: Ports on this machine: `127.0.0.1:8000`, and `('127.0.0.1', 8000)` as trio prints them.
@@ -79,7 +63,6 @@ class _Names:
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
         self._count: dict[str, int] = {}
-        self._lasting: set[str] = set()
 
     def of(self, name: str, kind: str = "") -> str:
         """Return the new name."""
@@ -89,16 +72,6 @@ class _Names:
             number = self._count[prefix] = self._count.get(prefix, 0) + 1
             self._known[name] = f"{prefix}{number}"
         return self._known[name]
-
-    def note_request(self, name: str) -> None:
-        """Note a name in a request: unless a response gave it out, it existed before and keeps its name."""
-        if name not in self._known and _MADE_UP.fullmatch(name):
-            self._lasting.add(name)
-
-    def of_object(self, name: str) -> str | None:
-        """Return the new name of an object; None if the name lasts."""
-        made_up = _MADE_UP.fullmatch(name)
-        return self.of(name, made_up[1]) if made_up and name not in self._lasting else None
 
     def known(self, name: str) -> str:
         """Return the new name of an id that was seen before; any other name stays."""
@@ -110,10 +83,6 @@ def normalise(streams: Sequence[Sequence[Record]]) -> list[list[Record]]:
     names = _Names()
     done: list[list[Record]] = []
     for records in streams:
-        for record in records:
-            path = record.keys.get("path") if record.kind == "request" else None
-            for part in _path_parts(path) if isinstance(path, str) else ():
-                names.note_request(part)
         new = edited(records, [(text, list(_changes(text, names))) for text in texts(records)])
         done.append([_with_keys(record, names) for record in new])
     return done
@@ -126,16 +95,12 @@ def _changes(text: Text, names: _Names) -> Iterator[Change]:
     json = text.json
     if not _WORTH_A_LOOK.search(json):
         return
-    if text.kind in ("request", "upload"):
-        payload = _Payload(names, is_request=True)
-    elif text.kind == "rest":
-        chat = any(scalar.path[:1] == (CHAT_MEMBER,) for scalar in text.scalars)
-        payload = _Payload(names, known=chat or _CUT_PAYLOAD.search(json) is not None)
-    else:
-        payload = _Payload(names, known=_is_known(text.value), objects=_objects(text.value))
+    known = _is_known(text.value)
+    if text.kind == "rest":
+        known = any(scalar.path[:1] == (CHAT_MEMBER,) for scalar in text.scalars) or bool(_CUT_PAYLOAD.search(json))
     for scalar in text.scalars:
         token = json[scalar.start : scalar.end]
-        new = payload.in_conversation(scalar, token) or payload.in_object(scalar, token)
+        new = _renamed(scalar, token, names, known=None if text.kind in ("request", "upload") else known)
         if new is not None and new != token:
             yield Change(text.place(scalar.start), text.place(scalar.end), new)
 
@@ -149,86 +114,29 @@ def _is_known(value: Any) -> bool:
     return known or CHAT_MEMBER in value or value.get("object") == "response"
 
 
-def _objects(value: Any) -> frozenset[Path]:
-    """Return the paths of objects with ids and times of their own: the response itself, and those that it lists."""
-    objects: dict[Path, Any] = {(): value}
-    if is_list(value):
-        objects |= {(at,): each for at, each in enumerate(value)}
-    elif is_object(value):
-        objects |= {("data", at): each for at, each in enumerate(as_list(value.get("data")))}
-    return frozenset(path for path, each in objects.items() if is_object(each) and _is_object(each))
-
-
-def _is_object(value: dict[str, Any]) -> bool:
-    kind = value.get("object")
-    if isinstance(kind, str):
-        return kind != "model"  # the id of a model is its name
-    is_images = "created" in value and is_list(value.get("data"))
-    return is_images or ("candidates" in value and "responseId" in value)  # the latter is Gemini's
-
-
-@dataclass(frozen=True, slots=True)
-class _Payload:
-    """One JSON text, and where its volatile members may be."""
-
-    names: _Names
-    is_request: bool = False
-    known: bool = False
-    objects: frozenset[Path] = frozenset()
-
-    def _is_volatile(self, path: Path, value: str = "") -> bool:
-        """Return whether a member of a conversation is volatile; a request only names what came before."""
-        if self.is_request:
-            return value != "" and path[0] in ("messages", "input", "previous_response_id")
-        return self.known or _PREFIXED.fullmatch(value) is not None
-
-    def in_conversation(self, scalar: Scalar, token: bytes) -> bytes | None:
-        """Return the new value of a member of a conversation, or None."""
-        path, names = scalar.path, self.names
-        name = path[-1] if path else ""
-        # xAI has its fingerprint in `metadata`.
-        in_content = name != "system_fingerprint" and not _CONTENT.isdisjoint(path[1:-1])
-        if scalar.sort in ("name", "torn") or not isinstance(name, str) or in_content:
-            return None
-        if scalar.sort == "other":
-            is_time = _TIME_NAME.fullmatch(name) and self._is_volatile(path) and token[:1] in b"123456789"
-            return _CREATED if is_time else None
-        value = token[1:-1].decode("utf-8", "replace")
-        if value and "\\" not in value and _ID_NAME.fullmatch(name) and self._is_volatile(path, value):
-            return dumps(names.of(value))
-        if _TIME_NAME.fullmatch(name) and _DAY.match(value) and self._is_volatile(path):
-            return dumps(_CREATED_TEXT)
-        if name == "system_fingerprint" and value and self._is_volatile(path):
-            return dumps(names.of(value, "fp_"))
-        if name == "obfuscation" or (path == ("p",) and len(value) > 1 and _ALPHABET.startswith(value)):
-            return b'""'
+def _renamed(scalar: Scalar, token: bytes, names: _Names, *, known: bool | None) -> bytes | None:
+    """Return the new value of a member, or None. The dialect of a response is `known` or not; a request's is None."""
+    path = scalar.path
+    name = path[-1] if path else ""
+    # xAI has its fingerprint in `metadata`.
+    in_content = name != "system_fingerprint" and not _CONTENT.isdisjoint(path[1:-1])
+    if scalar.sort in ("name", "torn") or not isinstance(name, str) or in_content:
         return None
-
-    def in_object(self, scalar: Scalar, token: bytes) -> bytes | None:
-        """Return the new value of a member of another object, or of a reference to one; or None."""
-        path, names = scalar.path, self.names
-        # An element of `file_ids` has that name.
-        name = next((step for step in path[:-3:-1] if isinstance(step, str)), "")
-        holder = path[:-1]
-        if self.is_request:  # the items of a request, and its tools, may refer to objects
-            holder = tuple(step for at, step in enumerate(holder) if step != "tools" and (at, step) != (0, "input"))
-        if not _CONTENT.isdisjoint(holder):
-            return None
-        here = path[:-1] in self.objects
-        is_time = here and _OBJECT_TIME_NAME.fullmatch(name) is not None
-        if scalar.sort == "other":
-            return _CREATED if is_time and _SECONDS.fullmatch(token) else None
-        if scalar.sort != "string" or b"\\" in token:
-            return None
-        value = token[1:-1].decode("utf-8", "replace")
-        if is_time and _DAY.match(value):
-            return dumps(_CREATED_TEXT)
-        if here and name == "responseId" and value:
+    if scalar.sort == "other":
+        return _CREATED if known and _TIME_NAME.fullmatch(name) and token[:1] in b"123456789" else None
+    value = token[1:-1].decode("utf-8", "replace")
+    if value and "\\" not in value and _ID_NAME.fullmatch(name):
+        # A request only names what came before.
+        is_earlier = known is None and path[0] in ("messages", "input", "previous_response_id")
+        if known or is_earlier or (known is False and _PREFIXED.fullmatch(value)):
             return dumps(names.of(value))
-        new = names.of_object(value) if here and name == "id" else None
-        if self.is_request:
-            names.note_request(value)
-        return dumps(new or names.known(value)) if new or _REFERENCE.fullmatch(name) else None
+    if known and _TIME_NAME.fullmatch(name) and _DAY.match(value):
+        return dumps(_CREATED_TEXT)
+    if known and name == "system_fingerprint" and value:
+        return dumps(names.of(value, "fp_"))
+    if name == "obfuscation" or (path == ("p",) and len(value) > 1 and _ALPHABET.startswith(value)):
+        return b'""'
+    return None
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------

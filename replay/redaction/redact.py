@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
-from urllib.parse import quote
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, dumps, is_list, is_object, parse
@@ -29,8 +28,8 @@ from .user_rules import Redaction, is_prompt, matches, pattern_of, words
 
 __all__ = ["Finding", "blanked", "blanked_path", "findings", "redact", "shown_path", "unmatched"]
 
-#: How a placeholder is written: as it is, as a JSON string, as arguments of a tool, or escaped for a URL.
-_Form = Literal["plain", "json", "arguments", "url"]
+#: How a placeholder is written: as it is, as a JSON string, or as arguments of a tool.
+_Form = Literal["plain", "json", "arguments"]
 #: Returns what replaces a vendor's secret.
 _Place = Callable[[str, str], str]
 #: Removing one secret may reveal another next to it, so the search repeats until it finds nothing.
@@ -390,8 +389,6 @@ def _written(new: str, form: _Form) -> bytes:
             return dumps(dumps({"redacted": new}).decode())
         case "json":  # the value with its quotes
             return dumps(new)
-        case "url":
-            return quote(new, safe="").encode()
         case "plain":
             return new.encode()
 

@@ -1,7 +1,7 @@
 """What users redact in addition: members by path, the words of requests, and texts that their own detector finds
 
 Words are all strings of a request in any dialect that are not known to be something else: roles, types, models, ids,
-names of tools, settings of one word, and in schemas the names and types.
+names of tools, settings of one word, and in schemas the names and types. A body that is not JSON is words as a whole.
 """
 
 import importlib
@@ -9,11 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
-from urllib.parse import unquote_plus
 
-from wiretape.events.core.json_text import ABSENT, parse
+from wiretape.events.core.json_text import parse
 
-from ..sealed.texts import Path, Text, scalars
+from ..sealed.texts import Path, Text
 from .names import PLACEHOLDER
 
 __all__ = ["Detector", "Redaction", "Words", "detector_of", "is_path", "is_prompt", "matches", "pattern_of", "words"]
@@ -65,10 +64,6 @@ _CALLS: Final = frozenset(
     {"call", "custom", "function", "functionCall", "functionResponse", "function_call", "function_response", "tool"}
 )
 _CALL_TYPE: Final = re.compile(r".*(?:_call|_call_output|_use|_approval_request)|function|tool")
-_FORM: Final = re.compile(rb"[^=&\s]{1,256}=[^&\s]*(?:&[^=&\s]{1,256}=[^&\s]*)*")
-_FIELD: Final = re.compile(rb"([^=&]+)=([^&]*)")
-_BOUNDARY: Final = re.compile(rb"(?:\r\n)?--([^\r\n]{1,70})\r\n")
-_PART_NAME: Final = re.compile(rb'(?i)^content-disposition:[^\r\n]*?[; ]name="?([^";\r\n]*)', re.MULTILINE)
 
 #: Returns the secrets of a text, as written in it. Called for each string of a recording; streamed ones are joined.
 Detector = Callable[[str], Iterable[str]]
@@ -135,7 +130,7 @@ class Words(NamedTuple):
     end: int
     path: Path
     said: str
-    form: Literal["plain", "json", "arguments", "url"]
+    form: Literal["plain", "json", "arguments"]
 
 
 def is_prompt(text: str) -> bool:
@@ -145,66 +140,32 @@ def is_prompt(text: str) -> bool:
 
 def words(text: Text) -> Iterator[Words]:
     """Yield the words of a request that are not redacted yet."""
-    for each in _of_body(text):
+    found = _of_json(text) if text.json else [Words(0, len(text.raw), (), _text(text.raw), "plain")]
+    for each in found:
         if each.said and not is_prompt(each.said) and not PLACEHOLDER.fullmatch(each.said):
             yield each
-
-
-def _of_body(text: Text) -> Iterator[Words]:
-    raw = text.raw
-    lines = [line for line in re.finditer(rb"[^\r\n]+", raw) if line[0].strip()] if raw.lstrip()[:1] == b"{" else []
-    if text.json:
-        yield from _of_json(text.json, text.place)
-    elif (boundary := _BOUNDARY.match(raw)) is not None:
-        yield from _of_parts(raw, boundary[1], boundary.end())
-    elif len(lines) > 1 and all(line[0].lstrip()[:1] == b"{" and parse(line[0]) is not ABSENT for line in lines):
-        for line in lines:
-            yield from _of_json(line[0], line.start().__add__)
-    elif _FORM.fullmatch(raw):
-        for field in _FIELD.finditer(raw):
-            name, said = (unquote_plus(field[group].decode("utf-8", "surrogateescape")) for group in (1, 2))
-            if not _is_setting(name, said):
-                yield Words(*field.span(2), (name,), said, "url")
-    else:
-        yield Words(0, len(raw), (), _text(raw), "plain")
-
-
-def _of_parts(raw: bytes, boundary: bytes, at: int) -> Iterator[Words]:
-    """Yield all parts except settings; files count as words too."""
-    mark = b"\r\n--" + boundary
-    while at < len(raw):
-        end = raw.find(mark, at)
-        end = len(raw) if end < 0 else end
-        headers, found, _ = raw[at:end].partition(b"\r\n\r\n")
-        start = at + len(headers) + len(found)
-        named = _PART_NAME.search(headers)
-        name, said = _text(named[1]) if named else "", _text(raw[start:end])
-        if found and not _is_setting(name.removesuffix("[]"), said):
-            yield Words(start, end, (name,), said, "plain")
-        at = end + len(mark) + len(b"\r\n")
-
-
-def _is_setting(name: str, said: str) -> bool:
-    return name in _SETTINGS and _TOKEN.fullmatch(said) is not None
 
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def _of_json(json: bytes, place: Callable[[int], int]) -> Iterator[Words]:
+def _of_json(text: Text) -> Iterator[Words]:
     strings: list[tuple[int, int, Path, str]] = []
     kinds: dict[Path, list[str]] = {}  # type and role of each object
-    for scalar in scalars(json):
+    for scalar in text.scalars:
         if scalar.sort == "string":
-            value = parse(json[scalar.start : scalar.end])
-            said = value if isinstance(value, str) else _text(json[scalar.start : scalar.end])
+            token = text.json[scalar.start : scalar.end]
+            value = parse(token)
+            said = value if isinstance(value, str) else _text(token)
             strings.append((scalar.start, scalar.end, scalar.path, said))
             if scalar.path and scalar.path[-1] in ("type", "role"):
                 kinds.setdefault(scalar.path[:-1], []).append(said)
     for start, end, path, said in strings:
         if _is_words(path, said, kinds):
-            yield Words(place(start), place(end), path, said, "arguments" if path[-1:] == ("arguments",) else "json")
+            yield Words(
+                text.place(start), text.place(end), path, said, "arguments" if path[-1:] == ("arguments",) else "json"
+            )
 
 
 def _is_words(path: Path, said: str, kinds: Mapping[Path, list[str]]) -> bool:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import urlencode
 
 import pytest
 
@@ -185,31 +184,20 @@ def test_key_depends_on_the_words(dialect: str) -> None:
     assert len(keys) == (3 if body.count(b"Ulm") == 1 else 4)
 
 
-def _parts(*parts: tuple[str, bytes]) -> bytes:
-    return b"".join(
-        b"--b1\r\nContent-Disposition: form-data; %b\r\n\r\n%b\r\n" % (head.encode(), said) for head, said in parts
-    )
-
-
 @pytest.mark.parametrize(
-    ("body", "kept"),
+    "body",
     [
-        (
-            _parts(('name="model"', b"whisper-1"), ('name="prompt"', b"in Ulm"), ('name="language"', b"de"))
-            + _parts(('name="file"; filename="a.wav"\r\nContent-Type: audio/wav', b"RIFF\xff\x00Ulm"),) + b"--b1--\r\n",
-            [b'name="model"', b"whisper-1", b'name="language"\r\n\r\nde\r\n', b'filename="a.wav"', b"\r\n--b1--\r\n"],
-        ),
-        (_parts(('name="model"', b"I live in Ulm"), ('name="x"', b"Ulm"))[:-1], [b'name="model"', b'name="x"']),
-        (b'{"custom_id":"a","body":{"input":"Ulm"}}\n{"custom_id":"b","body":{"input":"Ulm"}}\n', [b'"a"', b'"b"']),
-        (urlencode({"model": "m", "prompt": "I live in Ulm", "q": "Ulm"}).encode(), [b"model=m&prompt=%5Bprompt"]),
-        (b"I live in Ulm", []),
-        (b"\xff\x00Ulm", []),
-        (b'{"prompt": "I live in Ulm', []),
+        b'--b1\r\nContent-Disposition: form-data; name="prompt"\r\n\r\nin Ulm\r\n--b1--\r\n',
+        b'{"custom_id":"a","body":{"input":"Ulm"}}\n{"custom_id":"b","body":{"input":"Ulm"}}\n',
+        b"model=m&prompt=I+live+in+Ulm",
+        b"I live in Ulm",
+        b"\xff\x00Ulm",
+        b'{"prompt": "I live in Ulm',
     ],
-    ids=["parts", "parts that were cut", "lines", "a form", "plain", "bytes", "JSON that was cut"],
-)  # fmt: skip
+    ids=["parts", "lines", "a form", "plain", "bytes", "JSON that was cut"],
+)
 @pytest.mark.parametrize("kind", ["request", "upload"])
-def test_words_of_forms_parts_and_lines(body: bytes, kept: list[bytes], kind: str) -> None:
+def test_a_body_that_is_not_json_is_replaced_whole(body: bytes, kind: str) -> None:
     recorder = Recorder()
     if kind == "request":
         records = tape(request=body)
@@ -221,8 +209,7 @@ def test_words_of_forms_parts_and_lines(body: bytes, kept: list[bytes], kind: st
     [done] = redact([records], PROMPTS)
     left = b"".join(record.raw or b"" for record in done if record.kind == kind)
     assert b"Ulm" not in left
-    assert b"prompt" in left
-    assert [each for each in kept if each not in left] == []
+    assert left.startswith(b"[prompt sha256:")
     assert redact([done], PROMPTS) == [done]
 
 

@@ -162,12 +162,6 @@ def test_an_index_may_be_anything(index: Any) -> None:
     assert calls(result) == [("a", "f", '{"x":1}', "running")]
 
 
-@pytest.mark.parametrize("given", [None, 5, True, [], {}, "", "null"], ids=str)
-def test_an_id_may_be_anything(given: Any) -> None:
-    result = chat(begin(given, "f", "[]", role=True), CALLS, DONE)
-    assert calls(result) == [("call_s1_0_0", "f", "[]", "running")]
-
-
 @pytest.mark.parametrize("given", ["a", "nul", "null0", "zebra", "NULL", "a\ud83d"], ids=ascii)
 def test_any_text_but_null_is_an_id(given: str) -> None:
     start = begin(given, "f", "[]", role=True)
@@ -180,12 +174,6 @@ def test_any_text_but_null_is_an_id(given: str) -> None:
 def test_arguments_may_be_anything(arguments: Any) -> None:
     (text,) = texts(chat(START, call(index=0, arguments=arguments), CALLS, DONE))
     assert text.replace(" ", "") == str(arguments).replace("'", '"').replace("True", "true").replace(" ", "")
-
-
-@pytest.mark.parametrize("name", [None, 5, [], {}, True, ""], ids=str)
-def test_a_name_may_be_anything(name: Any) -> None:
-    result = chat(call(role=True, index=0, id="a", type="function", name=name), call(index=0, name="f"), CALLS, DONE)
-    assert calls(result) == [("a", "f", "{}", "running")]
 
 
 @pytest.mark.parametrize("given", [None, "", 5, True, 0, [], ["x"], {}, "custom"], ids=str)
@@ -225,12 +213,6 @@ def test_without_an_index_another_name_is_another_call(name: str, begun: str) ->
     assert [one[1:3] for one in calls(result)] == [("f", begun or "{}"), (name, "[1]")]
 
 
-@pytest.mark.parametrize(("begun", "further"), [("[1]", "1"), ("[1]", ""), ("", "")])
-def test_without_an_index_the_same_name_goes_on_only_with_arguments_that_are_due(begun: str, further: str) -> None:
-    first = call(role=True, id="a", type="function", name="f", arguments=begun)
-    assert texts(chat(first, call(name="f", arguments=further), CALLS, DONE)) == [begun or "{}", further or "{}"]
-
-
 @pytest.mark.parametrize("other", ["c0", "c2"])
 def test_an_id_seen_at_another_index_says_nothing(other: str) -> None:
     result = chat(*three(with_index=True), call(index=1, id=other, arguments="[1]"), CALLS, DONE)
@@ -254,13 +236,6 @@ def test_possible_seed_never_runs_once_it_was_sent(between: bytes) -> None:
 
 
 # -- what waits -------------------------------------------------------------------------------------------------------
-
-
-def test_members_that_come_with_the_name_overrule_those_that_waited() -> None:
-    waits = tool_calls({"index": 0, "id": "a", "x": 1, "y": 2}, role=True)
-    result = chat(waits, call(index=0, name="f", arguments="[]", x=3), CALLS, DONE)
-    (start,) = [frame for frame in result.sent if b'"name":"f"' in frame]
-    assert (b'"y":2' in start, b'"x":3' in start, b'"x":1' in start) == (True, True, False)
 
 
 def test_what_waits_with_a_call_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,11 +280,6 @@ def test_calls_follow_the_call_that_they_waited_for(before: int, text: str, last
     assert [one[1:3] for one in calls(result)] == [*[("f", "{}")] * before, ("f", "[3]"), ("g", "[4]"), *end]
 
 
-def test_an_id_that_is_repeated_with_the_name_is_the_same() -> None:
-    waits = tool_calls({"index": 0, "id": "call-1"}, role=True)
-    assert "call_id" not in chat(waits, begin("call-1", "f", "[]"), CALLS, DONE).repairs
-
-
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
@@ -318,12 +288,6 @@ def test_no_arguments_and_a_last_entry_without_function_get_one() -> None:
     result = chat(START, tool_calls(last, reason="tool_calls"), DONE)
     assert result.sent[1] == tool_calls({**last, "function": {"arguments": "{}"}}, reason="tool_calls")
     assert calls(result) == [("a", "f", "{}", "running")]
-
-
-def test_a_delta_without_function_gets_one() -> None:
-    """The helper of the SDK for Python asserts that it is there."""
-    result = chat(START, tool_calls({"index": 0, "function": None}), call(index=0, arguments="{}"), CALLS, DONE)
-    assert result.sent[1] == tool_calls({"index": 0, "function": {}})
 
 
 def test_entries_after_a_split_follow_it_so_that_numbers_rise() -> None:
@@ -339,15 +303,6 @@ def test_entries_after_a_split_follow_it_so_that_numbers_rise() -> None:
     assert sent[2][0]["extra"] == 1
 
 
-def test_a_proven_seed_on_the_chunk_of_its_finish_is_the_whole_argument() -> None:
-    """The upstream seeds, so `{}` would be dropped and given back: the very bytes pass."""
-    last = tool_calls(call_entry("b", "g", "{}", 1), reason="tool_calls")
-    result = chat(begin("a", "f", "{}", role=True), call(index=0, arguments="[1]"), last, DONE)
-    assert result.sent[2] == last
-    assert "arguments_empty" not in result.repairs
-    assert texts(result) == ["[1]", "{}"]
-
-
 @pytest.mark.parametrize("count", [CALLS_IN_A_PIECE_MAX - 1, CALLS_IN_A_PIECE_MAX, CALLS_IN_A_PIECE_MAX + 1])
 def test_a_piece_is_split_into_so_many_calls_at_most(count: int) -> None:
     result = chat(begin("a", "f", "[]" * count, role=True), CALLS, DONE)
@@ -359,12 +314,6 @@ def test_a_piece_is_split_into_so_many_calls_at_most(count: int) -> None:
 def test_what_is_split_off_is_counted_over_the_whole_chunk() -> None:
     both = [call_entry("a", "f", "[]" * CALLS_IN_A_PIECE_MAX), call_entry("b", "g", "[][]", 1)]
     assert texts(chat(tool_calls(*both, role=True), CALLS, DONE))[-1] == "[][]"
-
-
-def test_nothing_is_split_while_a_call_waits_for_its_name() -> None:
-    waits = [begin("a", "f", "[", role=True), tool_calls({"index": 1, "id": "b"})]
-    result = chat(*waits, call(index=0, arguments="][]"), call(index=1, name="g", arguments="[]"), CALLS, DONE)
-    assert [one[:3] for one in calls(result)] == [("a", "f", "[][]"), ("b", "g", "[]")]
 
 
 @pytest.mark.parametrize("text", ['{}{"x":1}', "{} []"])

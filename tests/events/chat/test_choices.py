@@ -24,7 +24,6 @@ from wiretape.events.core.limits import LISTS_OF_A_DELTA_MAX
 HI = text("hi", role=True)
 ASKED: dict[str, Any] = {"stream": True, "model": "m"}
 ROLE = {"role": "assistant", "content": "x"}
-WHOLE = begin("a", "f", '{"x":1}', role=True)
 BESIDE = begin("a", "f", "[]", choice=1)
 JUNK: list[Any] = [None, True, 5, 1.5, "x", [], [None], [[]], {}, {"a": 1}]
 
@@ -49,21 +48,6 @@ def test_a_member_of_the_choice_may_be_anything(key: str, junk: Any) -> None:
     assert result.ended.ending == ("upstream_error" if junk == "x" and key.startswith("finish") else "completed")
 
 
-def test_calls_after_a_finish_are_withheld_and_text_is_not() -> None:
-    late = frame(
-        {"content": "!", "tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]}
-    )
-    result = chat(HI, finish(), late, DONE)
-    assert result.sent == [HI, finish(), text("!"), DONE]
-    assert result.repairs == ["late_delta", "late_call"]
-
-
-def test_a_second_choice_with_calls_of_its_own_is_an_answer_of_its_own() -> None:
-    starts = [begin(f"c{number}", "f", "[]", role=True, choice=number) for number in (0, 1)]
-    result = chat(*starts, finish("tool_calls", 0), finish("tool_calls", 1), DONE)
-    assert [one.choice for one in result.wire.calls()] == [0, 1]
-
-
 def test_calls_of_another_choice_after_a_finished_text_are_an_answer_of_their_own() -> None:
     start = begin("a", "f", "[]", role=True, choice=1)
     result = chat(HI, finish(), start, finish("tool_calls", 1), DONE)
@@ -76,25 +60,11 @@ def test_a_legacy_call_whole_on_the_chunk_of_its_finish_gets_its_arguments_in_pl
     assert result.sent == [whole, DONE]
 
 
-def test_a_legacy_call_may_have_an_object_for_arguments() -> None:
-    given = frame({"role": "assistant", "function_call": {"name": "f", "arguments": {"x": 1}}})
-    result = chat(given, finish("function_call"), DONE)
-    assert [one.arguments for one in result.wire.calls()] == ['{"x":1}']
-
-
 def test_entries_with_an_index_are_counted_by_those_without() -> None:
     result = chat(
         HI, frame({"annotations": [{"index": 4}, {"index": 2}]}), frame({"annotations": [{"url": "x"}]}), finish(), DONE
     )
     assert result.sent[2] == frame({"annotations": [{"index": 5, "url": "x"}]})
-
-
-def test_parts_of_parts_are_read_to_a_depth() -> None:
-    deep: Any = "x"
-    for _ in range(100):
-        deep = {"type": "text", "text": [deep]}
-    result = chat(HI, frame({"content": [deep, "!"]}), finish(), DONE)
-    assert result.sent[1] == text("!")
 
 
 def test_a_thought_in_parts_is_left_out_if_it_also_has_its_own_member() -> None:
@@ -123,29 +93,10 @@ def test_cumulative_content_and_a_split_thought_go_together() -> None:
     ]
 
 
-def test_a_split_thought_takes_the_place_of_an_empty_one_under_the_other_name() -> None:
-    result = chat(
-        frame({"role": "assistant", "reasoning": "", "content": "<think>h</think>i"}), finish(), DONE, think=True
-    )
-    assert result.sent[0] == frame({"reasoning_content": "h", "role": "assistant", "content": "i"})
-
-
 def test_text_that_was_held_as_half_a_tag_comes_out_at_a_cut() -> None:
     result = chat(text("<th", role=True), think=True)
     assert result.sent[:2] == [text("", role=True), text("<th")]
     assert result.ended.ending == "truncated"
-
-
-def test_choices_without_a_use_stay_apart_from_the_fast_way() -> None:
-    """`false` is 0 to Python and to no client."""
-    odd = sse({**HEAD, "choices": [{"index": False, "delta": {"content": "!"}, "finish_reason": None}]})
-    result = chat(HI, text("a"), odd, finish(), DONE)
-    assert result.sent[2] == text("!")
-
-
-def test_two_different_thoughts_under_two_names_both_stay() -> None:
-    result = chat(frame({"role": "assistant", "reasoning": "a", "reasoning_content": "b"}), finish(), DONE)
-    assert result.repairs == []
 
 
 LEGACY = [
@@ -169,12 +120,6 @@ def test_a_legacy_call_lives_by_the_same_rules() -> None:
 def test_a_legacy_call_without_a_finish_is_handed_over_at_done() -> None:
     result = run(tape([*LEGACY, DONE], tool_events=False))
     assert frame({}, "function_call") == result.sent[-2]
-
-
-def test_a_legacy_call_after_the_finish_is_withheld_and_flagged() -> None:
-    result = run(tape([text("a", role=True), finish("stop"), *LEGACY, DONE]))
-    assert b"function_call" not in result.out
-    assert result.ended.flags == ("late_call",)
 
 
 def test_legacy_arguments_before_the_name_are_arguments() -> None:
@@ -255,13 +200,6 @@ def test_a_third_choice_finishes_by_itself() -> None:
 # -- one delta --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("role", [None, "", 5, True, 0, [], ["x"], {}], ids=str)
-def test_a_first_role_that_is_no_text_becomes_the_usual_one(role: Any) -> None:
-    result = chat(frame({"role": role, "content": "hi"}), finish(), DONE)
-    assert result.sent[0] == HI
-    assert result.repairs == ["role_missing"]
-
-
 @pytest.mark.parametrize("key", ["tool_calls", "function_call"])
 @pytest.mark.parametrize("junk", ["x", 5, True], ids=str)
 def test_junk_calls_are_late_only_after_a_finish(key: str, junk: Any) -> None:
@@ -311,11 +249,6 @@ def test_a_thought_in_the_text_gets_the_name_that_is_set(setting: str, name: str
     assert result.sent[0] == frame({name: "hm", "role": "assistant", "content": "hi"})
 
 
-def test_half_a_tag_that_stays_half_is_sent_before_the_finish() -> None:
-    result = chat(text("<think>hm</th", role=True), finish(), DONE, think=True)
-    assert result.sent[1:3] == [frame({"reasoning_content": "</th"}), finish()]
-
-
 def test_half_a_tag_in_a_thought_that_came_under_its_own_name_is_left_out() -> None:
     first = frame({"role": "assistant", "reasoning_content": "hm", "content": "<think>hm</th"})
     result = chat(first, finish(), DONE, think=True)
@@ -333,21 +266,6 @@ def test_only_reasoning_comes_in_pieces_of_one_entry(key: str, second: int) -> N
     piece = frame({key: [{"type": "t", "text": "x"}]})
     result = chat(HI, piece, piece, finish(), DONE)
     assert result.sent[2] == frame({key: [{"index": second, "type": "t", "text": "x"}]})
-
-
-@pytest.mark.parametrize(
-    ("word", "repairs"), [("tool_calls", []), ("tool_use", ["finish_word"]), ("stop", ["finish_stop_with_calls"])]
-)
-def test_the_finish_of_calls_is_named_for_what_was_wrong_with_it(word: str, repairs: list[str]) -> None:
-    result = chat(WHOLE, finish(word), DONE)
-    assert result.sent[1] == finish("tool_calls")
-    assert result.repairs == repairs
-
-
-def test_a_finish_lets_the_calls_of_its_own_chunk_go() -> None:
-    entry = call_entry("a", "f", "{}")
-    result = chat(tool_calls(entry, reason="tool_calls", role=True))
-    assert result.frames[2]
 
 
 def test_a_call_that_comes_under_both_names_is_one_call() -> None:

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 import pytest
 
 from tests.support.chat import DONE, call, finish, frame, tape, text
-from wiretape.events import emit as emission
 from wiretape.events.core.model import Ended, Event, Repaired, TextDelta
-from wiretape.events.emit import Emitter, Summariser, emit, events
+from wiretape.events.emit import Emitter, emit, events
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
@@ -32,27 +31,12 @@ def test_a_dialect_that_is_not_known_is_emitted_as_it_came(dialect: object) -> N
     assert emit(reopened(tape(STREAM), dialect=dialect)) == b"".join(STREAM)
 
 
-def test_before_open_nothing_has_been_said() -> None:
-    emitter = Emitter()
-    assert (emitter.wire.content, emitter.wire.terminated, emitter.delivered) == (False, False, False)
-    assert emitter.ending("internal")[0] == "internal"
-
-
 def test_a_tape_without_an_open_record_is_emitted_as_it_came() -> None:
     assert emit(tape(STREAM)[1:]) == b"".join(STREAM)
 
 
 def test_an_open_record_may_be_junk() -> None:
     assert emit(reopened(tape(STREAM), stream=5, created="x", settings=[], profile="?")) == emit(tape(STREAM))
-
-
-def test_the_live_fold_is_at_hand_in_every_profile() -> None:
-    for profile in ("strict", "transparent"):
-        emitter = Emitter("strict" if profile == "strict" else "transparent")
-        for record in tape(STREAM):
-            emitter.feed(record)
-        assert emitter.wire.finished
-        assert emitter.ledger.counts == ({"comment": 1} if profile == "strict" else {})
 
 
 def test_an_answer_of_ours_is_emitted_in_transparent_too() -> None:
@@ -64,17 +48,6 @@ def test_what_goes_out_as_it_came_has_no_ledger() -> None:
     seen = list(events(reopened(tape([text("hi", role=True), text("x", role=True)]), profile="transparent")))
     assert not [event for event in seen if isinstance(event, Repaired)]
     assert [event.text for event in seen if isinstance(event, TextDelta)] == ["hi", "x"]
-
-
-def test_events_hold_the_ledger_and_end_with_the_ending() -> None:
-    seen = list(events(tape(STREAM)))
-    assert [event.text for event in seen if isinstance(event, TextDelta)] == ["hi", "\xfc"]
-    assert [event.repair for event in seen if isinstance(event, Repaired)][:1] == ["comment"]
-    assert isinstance(seen[-1], Ended)
-
-
-def test_the_version_is_a_number_that_only_grows() -> None:
-    assert emission.EMITTER_VERSION >= 1
 
 
 def test_of_an_exchange_the_end_alone_says_how_it_ended() -> None:
@@ -142,12 +115,6 @@ FLOWING = {
 def test_events_are_the_same_with_and_without_the_ledger(case: str) -> None:
     records = tape(FLOWING[case])
     assert list(events(records, repairs=False)) == without_repairs(list(events(records)))
-
-
-def test_summary_of_a_tape_has_the_counts_of_its_repairs() -> None:
-    summariser = Summariser().feed(*tape(FLOWING["a role on each"]))
-    assert summariser.repairs == {"role_repeated": 2}
-    assert summariser.summary.wire.finished
 
 
 def test_without_the_ledger_repairs_are_counted_all_the_same() -> None:

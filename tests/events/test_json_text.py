@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from wiretape.events.core.json_text import (
     ABSENT,
     Boundary,
-    as_list,
-    as_object,
     dumps,
-    is_list,
-    is_object,
     joined_surrogates,
     parse,
 )
@@ -149,23 +145,6 @@ def test_reads_what_the_standard_library_reads(text: bytes) -> None:
         assert parse(text) is ABSENT
     else:
         assert parse(text) is not ABSENT
-
-
-@pytest.mark.parametrize("value", [None, 1, "a", True, ABSENT], ids=["null", "number", "string", "true", "nothing"])
-def test_neither_object_nor_array(value: Any) -> None:
-    assert (is_object(value), is_list(value)) == (False, False)
-    assert (as_object(value), as_list(value)) == ({}, [])
-
-
-def test_object_and_array() -> None:
-    value: Any = {"a": 1}
-    assert (is_object(value), is_list(value)) == (True, False)
-    assert as_object(value) is value
-    assert as_list(value) == []
-    value = [1]
-    assert (is_object(value), is_list(value)) == (False, True)
-    assert as_list(value) is value
-    assert as_object(value) == {}
 
 
 SURROGATES: Final = {

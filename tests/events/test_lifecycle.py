@@ -13,19 +13,6 @@ from wiretape.events.core.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, Stat
 from wiretape.events.emit import summarise
 
 
-def test_every_state_is_in_the_table_and_every_trigger_is_used() -> None:
-    assert set(TABLE) == set(State)
-    assert {trigger for moves in TABLE.values() for trigger in moves} == set(Trigger)
-
-
-def test_every_state_can_be_reached_and_every_life_can_end() -> None:
-    reached = {State.ANNOUNCED}
-    for _ in State:
-        reached |= {state for known in reached for state in TABLE[known].values()}
-    assert reached == set(State)
-    assert {State.COMPLETED, State.FAILED, State.DROPPED, State.MALFORMED, State.ABANDONED} == TERMINAL
-
-
 def test_only_the_hand_over_makes_a_call_run_or_the_upstream_itself() -> None:
     ways = [(state, trigger) for state, moves in TABLE.items() for trigger, to in moves.items() if to is State.RUNNING]
     assert ways == [(State.ANNOUNCED, Trigger.RUN_UPSTREAM), (State.READY, Trigger.HANDED_OVER)]

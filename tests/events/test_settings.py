@@ -7,12 +7,6 @@ import pytest
 from wiretape.events.core.settings import Facts, Settings
 
 
-def test_the_defaults() -> None:
-    settings = Settings.of({})
-    assert settings == Settings()
-    assert (settings.profile, settings.on_partial, settings.tools, settings.held) == ("strict", "error", "live", False)
-
-
 def test_every_setting_is_read() -> None:
     keys = {
         "profile": "transparent",

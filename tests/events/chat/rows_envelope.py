@@ -11,7 +11,6 @@ HI = text("hi", role=True)
 CALLS = finish("tool_calls")
 START = begin("a", "f", role=True)
 HALF = call(index=0, arguments='{"x":')
-REST = call(index=0, arguments="1}")
 WHOLE = begin("a", "f", '{"x":1}', role=True)
 F = ("a", "f", '{"x":1}', "running")
 LOST = "⚠ Connection dropped mid tool-call: f was cut short. Nothing was executed."
@@ -26,11 +25,6 @@ def bare(delta: Any, **members: Any) -> bytes:
 def cut(*calls: tuple[str, str], code: str = "truncated", message: str = LOST) -> bytes:
     """The error frame of a stream that was cut."""
     return error(message, "stream_truncated", code, *calls)
-
-
-def named(call_id: str) -> bytes:
-    """A start after the role."""
-    return begin(call_id, "f")
 
 
 def whole(**members: Any) -> bytes:

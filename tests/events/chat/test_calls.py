@@ -205,20 +205,6 @@ def test_a_new_id_without_a_name_is_another_call(frames: list[bytes], expected: 
     assert texts(chat(*frames, CALLS, DONE)) == expected
 
 
-@pytest.mark.parametrize("name", ["e", "g"])
-@pytest.mark.parametrize("begun", ["", "["], ids=["before any argument", "in the middle of the arguments"])
-def test_without_an_index_another_name_is_another_call(name: str, begun: str) -> None:
-    first = call(role=True, id="a", type="function", name="f", arguments=begun)
-    result = chat(first, call(name=name, arguments="[1]"), CALLS, DONE)
-    assert [one[1:3] for one in calls(result)] == [("f", begun or "{}"), (name, "[1]")]
-
-
-@pytest.mark.parametrize("other", ["c0", "c2"])
-def test_an_id_seen_at_another_index_says_nothing(other: str) -> None:
-    result = chat(*three(with_index=True), call(index=1, id=other, arguments="[1]"), CALLS, DONE)
-    assert texts(result) == ["{}", "[1]", "{}"]
-
-
 @pytest.mark.parametrize("index", [0, 1_000])
 def test_ids_separate_calls_that_take_turns_at_one_index(index: int) -> None:
     starts = [begin("a", "f", "", index, role=True), begin("b", "g", "", index)]
@@ -283,13 +269,6 @@ def test_calls_follow_the_call_that_they_waited_for(before: int, text: str, last
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
-def test_no_arguments_and_a_last_entry_without_function_get_one() -> None:
-    last = {"index": 0, "extra_content": 1, "function": None}
-    result = chat(START, tool_calls(last, reason="tool_calls"), DONE)
-    assert result.sent[1] == tool_calls({**last, "function": {"arguments": "{}"}}, reason="tool_calls")
-    assert calls(result) == [("a", "f", "{}", "running")]
-
-
 def test_entries_after_a_split_follow_it_so_that_numbers_rise() -> None:
     two = tool_calls(
         call_entry("a", "f", '{"p":1}{"p":2}'),
@@ -309,11 +288,6 @@ def test_a_piece_is_split_into_so_many_calls_at_most(count: int) -> None:
     assert len(texts(result)) == min(count, CALLS_IN_A_PIECE_MAX)
     assert "".join(texts(result)) == "[]" * count
     assert (result.ended.flags == ()) == (count <= CALLS_IN_A_PIECE_MAX)
-
-
-def test_what_is_split_off_is_counted_over_the_whole_chunk() -> None:
-    both = [call_entry("a", "f", "[]" * CALLS_IN_A_PIECE_MAX), call_entry("b", "g", "[][]", 1)]
-    assert texts(chat(tool_calls(*both, role=True), CALLS, DONE))[-1] == "[][]"
 
 
 @pytest.mark.parametrize("text", ['{}{"x":1}', "{} []"])

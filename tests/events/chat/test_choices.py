@@ -10,7 +10,6 @@ from tests.support.chat import (
     Run,
     begin,
     call_entry,
-    chunk,
     finish,
     frame,
     run,
@@ -38,14 +37,6 @@ def chat(*frames: bytes, **settings: Any) -> Run:
 def test_a_member_of_the_delta_may_be_anything(key: str, junk: Any) -> None:
     result = chat(HI, frame({key: junk}), frame({key: junk, "content": "!"}), finish(), DONE)
     assert result.ended.ending == "completed"
-
-
-@pytest.mark.parametrize("junk", JUNK, ids=str)
-@pytest.mark.parametrize("key", ["index", "delta", "finish_reason", "finishReason"])
-def test_a_member_of_the_choice_may_be_anything(key: str, junk: Any) -> None:
-    given = {"index": 0, "delta": {"content": "!"}, "finish_reason": None, key: junk}
-    result = chat(HI, chunk(given), chunk(given), finish(), finish("stop", 1), DONE)
-    assert result.ended.ending == ("upstream_error" if junk == "x" and key.startswith("finish") else "completed")
 
 
 def test_calls_of_another_choice_after_a_finished_text_are_an_answer_of_their_own() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import DONE, HEAD, Run, begin, call, finish, frame, run, sse, tape, text
+from tests.support.chat import DONE, Run, begin, call, finish, frame, run, sse, tape, text
 from wiretape.events.chat.chunk import Envelope, payloads
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Repaired, ToolCallStarted
@@ -92,13 +92,6 @@ def test_what_sdks_would_trip_over_is_repaired(came: bytes, sent: bytes, repair:
     assert calls(result)[0][1:2] == ("bash",)
 
 
-def test_a_start_without_type_id_or_input_gets_them() -> None:
-    result = chat(custom({"name": "bash"}, role=True, index=0), more("ls"), CALLS, DONE)
-    said = json.loads(result.sent[0][6:])["choices"][0]["delta"]["tool_calls"]
-    given = {"index": 0, "id": "call_s1_0_0", "type": "custom", "custom": {"name": "bash", "input": ""}}
-    assert said == [given]
-
-
 @pytest.mark.parametrize("said", [[], ["rm -rf /"], ["{", "}"]], ids=str)
 @pytest.mark.parametrize("tools", ["live", "held"])
 def test_one_that_is_cut_is_dropped_and_named(said: list[str], tools: str) -> None:
@@ -124,27 +117,6 @@ def test_a_card_shows_the_text() -> None:
         "ls -la /tmp",
         "ls  -la\n/tmp",
     )
-
-
-def test_a_whole_answer_with_one_becomes_a_stream() -> None:
-    entry = {"id": "a", "type": "custom", "custom": {"name": "bash", "input": "ls"}}
-    message = {"role": "assistant", "content": None, "tool_calls": [entry]}
-    choices = [{"index": 0, "message": message, "finish_reason": "tool_calls"}]
-    answer = {**HEAD, "object": "chat.completion", "choices": choices}
-    result = run(tape(json.dumps(answer).encode(), body=True, tool_events=False))
-    assert calls(result) == [("a", "bash", "ls", "running")]
-    assert json.loads(result.sent[0][6:])["choices"][0]["delta"]["tool_calls"] == [{**entry, "index": 0}]
-
-
-def test_a_function_where_a_custom_call_was_is_another_call() -> None:
-    result = chat(START, more("ls"), begin("b", "bash", "{}"), CALLS, DONE)
-    assert [one[:3] for one in calls(result)] == [("a", "bash", "ls"), ("b", "bash", "{}")]
-
-
-def test_waiting_custom_call_starts_with_its_name() -> None:
-    nameless = custom({"input": "l"}, role=True, index=0, id="a", type="custom")
-    result = chat(nameless, custom({"name": "bash", "input": "s"}, index=0), CALLS, DONE)
-    assert calls(result) == [("a", "bash", "ls", "running")]
 
 
 def test_custom_call_after_a_waiting_call_follows_it() -> None:

@@ -160,13 +160,6 @@ def test_what_is_lost_harms_no_choice_that_has_finished() -> None:
     assert result.sent[-1] == DONE
 
 
-def test_invalid_utf_8_harms_no_later_frame() -> None:
-    foreign = sse({"type": "note", "text": "?"}).replace(b"?", b"\xc3")
-    result = run(tape([START, foreign, arguments('{"a":1}'), finish("tool_calls"), DONE]))
-    assert said_by(result) == [{"name": "write_file", "arguments": '{"a":1}'}]
-    assert finishes(result) == {"tool_calls"}
-
-
 @pytest.mark.parametrize("index", [0, None, "x", [], {}, 7])
 def test_invalid_utf_8_in_text_harms_no_call_of_the_same_frame(index: Any) -> None:
     call_beside = call_entry("a", "f", "{}")
@@ -185,12 +178,6 @@ def test_a_lost_text_that_speaks_of_calls_is_no_call(lost: bytes) -> None:
     result = run(tape([text("a", role=True), torn, text("b"), finish("stop"), DONE]))
     assert (result.ended.ending, result.ended.flags) == ("completed", ("not_json",))
     assert finishes(result) == {"stop"}
-
-
-def test_text_continues_after_a_lost_frame() -> None:
-    result = run(tape([text("a", role=True), b'data: {"x\n\n', text("b"), finish("stop"), DONE]))
-    assert result.ended.ending == "completed"
-    assert result.ended.flags == ("not_json",)
 
 
 # -- arguments after the finish ---------------------------------------------------------------------------------------
@@ -235,12 +222,6 @@ def test_another_call_after_the_finish_is_withheld(late: bytes) -> None:
     assert result.ended.flags == ("late_call",)
 
 
-@pytest.mark.parametrize("delta", [{"function_call": None}, {"tool_calls": None}, {"tool_calls": []}], ids=str)
-def test_an_empty_call_member_after_the_finish_is_not_a_late_call(delta: dict[str, Any]) -> None:
-    result = run(tape([text("hi", role=True), finish("stop"), frame(delta), DONE]))
-    assert (result.ended.ending, result.ended.flags) == ("completed", ())
-
-
 def test_a_call_with_arguments_is_not_repeated_after_its_finish() -> None:
     whole = arguments('{"a":1}')
     result = run(tape([START, whole, finish("tool_calls"), whole, DONE]))
@@ -280,12 +261,6 @@ def test_junk_calls_of_a_whole_message_are_left_out() -> None:
     whole = chunk({"index": 0, "delta": {}, "message": message, "finish_reason": "tool_calls"})
     result = run(tape([START, whole, DONE]))
     assert said_by(result) == [{"name": "write_file", "arguments": "{}"}]
-
-
-def test_what_the_stream_had_said_is_not_said_again() -> None:
-    whole = chunk({"index": 0, "delta": {}, "message": MESSAGE, "finish_reason": "tool_calls"})
-    result = run(tape([START, arguments('{"path":"x"}'), whole, DONE]))
-    assert said_by(result) == [{"name": "write_file", "arguments": '{"path":"x"}'}]
 
 
 # -- several endings in one stream ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from wiretape.events.core.limits import (
     RETOLD_CHARS_MIN,
     RETOLD_PLACES_MAX,
 )
-from wiretape.events.core.model import ForeignFrame, TextDelta, ToolProgress
+from wiretape.events.core.model import TextDelta, ToolProgress
 from wiretape.events.emit import summarise
 from wiretape.events.folds.summary import Move, Warned
 from wiretape.events.tape.record import Record
@@ -347,20 +347,9 @@ def test_the_contract(row: Row) -> None:
     check(replace(row, settings=settings))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_in_the_transparent_profile_all_passes_as_it_came(row: Row) -> None:
-    assert run(row.tape(), "transparent").out == b"".join(row.came)
-
-
 def hermes(*came: bytes, **settings: Any) -> Run:
     settings = {"hermes": True, **settings}
     return run(tape(list(came), **settings))
-
-
-def test_elsewhere_its_frames_are_foreign_data() -> None:
-    result = hermes(ROLE, running(), text("18"), STOP, DONE, hermes=False)
-    assert (result.sent, result.ended.flags) == ([ROLE, text("18"), STOP, DONE], ("foreign",))
-    assert result.of(ToolProgress) == []
 
 
 def test_a_frame_of_its_own_that_is_no_object_is_foreign_here_too() -> None:
@@ -395,11 +384,6 @@ def test_a_call_that_the_client_runs_is_not_reported_again() -> None:
     assert result.repairs == ["call_type", "lifecycle", "progress_withheld"]
 
 
-def test_frames_after_the_end_are_late() -> None:
-    result = hermes(ROLE, text("18"), STOP, DONE, running())
-    assert (result.sent[-1], result.repairs, result.ended.flags) == (DONE, ["progress_withheld"], ("late_data",))
-
-
 def test_in_the_folds_a_tool_that_it_runs_has_the_life_of_any_call() -> None:
     ran = [running(), running("read", "call_2"), completed(), running("_plan", "call_3"), completed("x", "y")]
     result = hermes(ROLE, *ran, completed("read", "call_2", "failed"))
@@ -420,12 +404,6 @@ def test_in_the_folds_a_tool_that_it_runs_has_the_life_of_any_call() -> None:
         Move(9, 0, -4, State.DROPPED),
     ]
     assert summary.warnings == [Warned("truncated", (("call_3", "_plan"),))]
-
-
-def test_a_new_attempt_forgets_them() -> None:
-    before, after = tape([ROLE]), tape([ROLE, running(), STOP, DONE])
-    assert hermes(ROLE, running()).wire.ran.keys() == {"call_1"}
-    assert (len(before), len(after)) == (4, 7)
 
 
 @pytest.mark.slow
@@ -465,11 +443,6 @@ def test_what_has_come_before(pieces: list[str], again: list[int]) -> None:
 def test_another_turn_may_begin_alike() -> None:
     result = hermes(ROLE, text("It is so."), running(), completed(), text("\n\nIt is so."), STOP, DONE)
     assert (result.ended.flags, len(result.of(TextDelta))) == ((), 2)
-
-
-def test_repeated_text_is_an_event_too() -> None:
-    result = hermes(ROLE, text("It is so."), text("It is so."), STOP, DONE)
-    assert result.of(ForeignFrame) == [ForeignFrame(n=4, why="text_repeated")]
 
 
 # -- issue 4's left-overs ---------------------------------------------------------------------------------------------

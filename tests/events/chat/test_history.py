@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import ABSENT, call, call_entry, run, tape
+from tests.support.chat import ABSENT, call_entry
 from wiretape.events.chat.request import find_marks as found
 from wiretape.events.chat.request import remove_marks as edits
 from wiretape.events.chat.write import WARNING, error_frame, warning
@@ -89,16 +89,6 @@ def test_what_is_found_is_taken_out(said: str, rest: str) -> None:
         7,
         None,
         [7, {"type": "image_url"}],
-    ],
-)
-def test_what_only_looks_like_it_stays(said: Any) -> None:
-    body = history(said)
-    assert found(body, parse(body)) == []
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
         pytest.param("````md\n```\n`💻 ls -la`\n```\n````\n", id="a block in a block of four backticks"),
         pytest.param("~~~\n`💻 ls -la`\n~~~\n", id="a block of tildes"),
         pytest.param("~~~\n```\n`💻 ls -la`\n", id="a block of tildes that no backticks end"),
@@ -111,16 +101,6 @@ def test_what_only_looks_like_it_stays(said: Any) -> None:
         pytest.param(f"It said:\n```\n\n{HERMES_STALLED}\n```\nNow.", id="a note of hermes in a block"),
         pytest.param("  `💻 ls -la`\n", id="a line further in"),
         pytest.param("> `💻 ls -la`\n", id="a line that is quoted"),
-    ],
-)
-def test_what_is_shown_stays(said: str) -> None:
-    body = history(said)
-    assert found(body, parse(body)) == []
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
         pytest.param(f'You asked what "{WARNED}" means: the stream died.', id="in quotes inside a sentence"),
         pytest.param(f'You asked what this means: "{WARNED}"', id="in quotes at the end"),
         pytest.param(f'You asked what this means: "{WARNED}', id="behind quotes that nothing closes"),
@@ -133,9 +113,22 @@ def test_what_is_shown_stays(said: str) -> None:
         pytest.param(f"You saw:\n\n{WARNED} It means...", id="at the beginning of a sentence"),
         pytest.param(f"You saw:\n\n    {WARNED}\n\nIt means...", id="further in"),
         pytest.param("It said ⚠ Connection dropped mid tool-call; reconnecting…", id="a note of hermes in a sentence"),
+        pytest.param("Click:\n`🚀 Launch`\nand wait.", id="a button"),
+        pytest.param("Labels I created:\n\n`🐛 bug`\n`✨ feature`\n`📝 docs`\n", id="a list of labels"),
+        pytest.param("Labels:\n\n`🐛 bug`\n\n`📝 docs`\n", id="a list of labels with blank lines"),
+        pytest.param("Labels:\n\n`📝 docs`\n`🔧 fix`\n", id="a list of labels, each with a picture of a tool"),
+        pytest.param("Labels:\n\n`📝 docs`\n`none`\n", id="a list, one without a picture"),
+        pytest.param("Labels:\n\n`none`\n\n`📝 docs`\n", id="a list, one without a picture before"),
+        pytest.param("Labels:\n\n`📝 docs`\n  `🔧 fix`\n", id="a list, one further in"),
+        pytest.param("Labels:\n\n  `🔧 fix`\n`📝 docs`\n", id="a list, the first one further in"),
+        pytest.param("Labels:\n\n`🐛 bug` \n`📝 docs`\n", id="a list, one with a blank behind it"),
+        pytest.param("`👨‍💻 python`\nok", id="a picture that has one of a tool in it"),
+        pytest.param("`🗂️ files`\nok", id="a picture of no tool of hermes"),
+        pytest.param("`💻💻 ls`\nok", id="two pictures"),
+        pytest.param("`💻ls`\nok", id="no blank"),
     ],
 )
-def test_a_quoted_warning_stays(said: str) -> None:
+def test_what_only_looks_like_it_stays(said: Any) -> None:
     body = history(said)
     assert found(body, parse(body)) == []
 
@@ -161,29 +154,6 @@ def test_a_quoted_warning_stays(said: str) -> None:
 )
 def test_what_no_warning_of_ours_says_stays(said: str) -> None:
     body = history(f"I.\n\n{said}")
-    assert found(body, parse(body)) == []
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        pytest.param("Click:\n`🚀 Launch`\nand wait.", id="a button"),
-        pytest.param("Labels I created:\n\n`🐛 bug`\n`✨ feature`\n`📝 docs`\n", id="a list of labels"),
-        pytest.param("Labels:\n\n`🐛 bug`\n\n`📝 docs`\n", id="a list of labels with blank lines"),
-        pytest.param("Labels:\n\n`📝 docs`\n`🔧 fix`\n", id="a list of labels, each with a picture of a tool"),
-        pytest.param("Labels:\n\n`📝 docs`\n`none`\n", id="a list, one without a picture"),
-        pytest.param("Labels:\n\n`none`\n\n`📝 docs`\n", id="a list, one without a picture before"),
-        pytest.param("Labels:\n\n`📝 docs`\n  `🔧 fix`\n", id="a list, one further in"),
-        pytest.param("Labels:\n\n  `🔧 fix`\n`📝 docs`\n", id="a list, the first one further in"),
-        pytest.param("Labels:\n\n`🐛 bug` \n`📝 docs`\n", id="a list, one with a blank behind it"),
-        pytest.param("`👨‍💻 python`\nok", id="a picture that has one of a tool in it"),
-        pytest.param("`🗂️ files`\nok", id="a picture of no tool of hermes"),
-        pytest.param("`💻💻 ls`\nok", id="two pictures"),
-        pytest.param("`💻ls`\nok", id="no blank"),
-    ],
-)
-def test_pictures_of_other_things_stay(said: str) -> None:
-    body = history(said)
     assert found(body, parse(body)) == []
 
 
@@ -250,24 +220,6 @@ def test_calls_next_to_removed_text_stay() -> None:
 @pytest.mark.parametrize("asked", [None, 7, [], {}, {"messages": 7}, {"messages": [None, {"role": "assistant"}]}])
 def test_a_body_of_any_shape_is_no_trouble(asked: Any) -> None:
     assert found("`💻".encode(), asked) == []
-
-
-@pytest.mark.parametrize(
-    "cause", ["eof", "reset", "stalled", "limit", "client_gone", "shutdown", "crashed", "internal"]
-)
-@pytest.mark.parametrize("names", [["write_file"], ["write_file", "read_file"]])
-def test_every_warning_that_we_ever_send_is_known(cause: str, names: list[str]) -> None:
-    pieces = [call(index=at, id=f"c{at}", type="function", name=name) for at, name in enumerate(names)]
-    sent = run(tape(pieces, cause=cause, on_partial="warn")).sent
-    said = "".join(
-        choice["delta"].get("content") or ""
-        for frame in sent
-        if b"[DONE]" not in frame and not frame.startswith(b"event")
-        for choice in parse(frame[len(b"data: ") :])["choices"]
-    )
-    for before in ("x ", "x\n\n"):  # as it was sent until a blank line came between, and since
-        (mark,) = found(history(before + said), parse(history(before + said)))
-        assert (mark.warnings, mark.rest) == (1, "x")
 
 
 def lost(name: str, state: State, reason: str, *, damaged: bool = False) -> Call:

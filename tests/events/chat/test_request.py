@@ -7,8 +7,6 @@ import pytest
 from wiretape.events.chat.request import facts
 from wiretape.events.core.settings import Facts
 
-NONE: frozenset[str] = frozenset()
-
 
 def test_a_request_with_everything() -> None:
     body = {
@@ -40,9 +38,3 @@ def test_junk_is_nothing(junk: Any) -> None:
 @pytest.mark.parametrize("junk", ["2", 2.0, True, [], {}], ids=str)
 def test_a_junk_count_of_answers_is_unknown(junk: Any) -> None:
     assert facts({"n": junk}).choices is None
-
-
-def test_names_and_models_are_text() -> None:
-    names: list[Any] = [None, 5, [], "", "f"]
-    tools = [{"function": {"name": name}} for name in names]
-    assert facts({"tools": tools, "model": 5}) == Facts(stream=False, choices=1, tools=frozenset({"f"}))

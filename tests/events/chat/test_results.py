@@ -55,11 +55,6 @@ def test_a_request_without_results_brings_none(messages: list[Any]) -> None:
     assert results_in({"messages": messages}) is None
 
 
-def test_a_history_that_repeats_every_earlier_result_brings_the_new_ones() -> None:
-    history = [USER, READ, answered("call_1"), called(("call_2", "write", "{}")), answered("call_2", "new"), USER]
-    assert [(result.id, result.output) for result in found(*history)] == [("call_2", "new")]
-
-
 def test_an_id_that_is_used_each_turn_means_the_call_of_the_last_turn() -> None:
     first = called(("list_dir:0", "list_dir", '{"path":"."}'))
     second = called(("list_dir:0", "read_file", '{"path":"a"}'))
@@ -67,24 +62,9 @@ def test_an_id_that_is_used_each_turn_means_the_call_of_the_last_turn() -> None:
     assert result == Result("list_dir:0", "read_file", "text", arguments='{"path":"a"}')
 
 
-def test_parallel_calls_of_one_tool_are_separate_and_in_the_order_of_the_messages() -> None:
-    calls = called(("a", "read", '{"n":1}'), ("b", "read", '{"n":2}'), ("c", "read", '{"n":3}'))
-    results = found(USER, calls, answered("c", "3"), answered("a", "1"), answered("b", "2"))
-    assert [(result.id, result.output, result.arguments) for result in results] == [
-        ("c", "3", '{"n":3}'),
-        ("a", "1", '{"n":1}'),
-        ("b", "2", '{"n":2}'),
-    ]
-
-
 def test_of_two_results_of_one_call_the_first_counts_and_of_two_calls_of_one_id_too() -> None:
     calls = called(("a", "read", ""), ("a", "write", ""))
     assert found(calls, answered("a", "1"), answered("a", "2")) == [Result("a", "read", "1")]
-
-
-def test_what_a_client_renamed_is_found_by_its_own_ids() -> None:
-    (result,) = found(called(("toolu_x", "read", "{}")), answered("toolu_x"))
-    assert (result.id, result.name, result.orphan) == ("toolu_x", "read", False)
 
 
 def test_a_result_that_answers_no_call_of_the_last_message_is_an_orphan() -> None:
@@ -96,10 +76,6 @@ def test_a_result_that_answers_no_call_of_the_last_message_is_an_orphan() -> Non
     ]
     assert found(answered("call_1")) == [Result("call_1", "", "ok", orphan=True)]
     assert found("junk", answered("call_1")) == [Result("call_1", "", "ok", orphan=True)]
-
-
-def test_a_call_without_a_name_is_answered_all_the_same() -> None:
-    assert found(called(("a", "", "")), answered("a")) == [Result("a", "", "ok")]
 
 
 def test_a_custom_tool_has_an_input() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wiretape.events.chat import chunk, write
 from wiretape.events.core.lifecycle import State
-from wiretape.events.core.limits import LABEL_CHARS_MAX, PREVIEW_BYTES_MAX
+from wiretape.events.core.limits import LABEL_CHARS_MAX
 from wiretape.events.core.model import (
     AttemptStarted,
     Ended,
@@ -71,12 +71,6 @@ def test_a_running_frame_is_a_chunk_with_an_empty_delta() -> None:
     )
 
 
-def test_a_dropped_frame_says_why() -> None:
-    said = payload(card(a_call('{"path":"a', reason="reset"), "dropped"))
-    assert (said["status"], said["reason"], said["input"]) == ("dropped", "reset", '{"path":"a')
-    assert "label" not in said
-
-
 @pytest.mark.parametrize(
     ("failed", "duration", "status"),
     [pytest.param(False, 12, "completed", id="a result"), pytest.param(True, None, "failed", id="an error result")],
@@ -101,59 +95,6 @@ def test_a_result_frame(failed: bool, duration: int | None, status: str) -> None
 )
 def test_a_label_previews_the_main_argument(arguments: str, label: str | None) -> None:
     assert payload(card(a_call(arguments), "running")).get("label") == label
-
-
-@pytest.mark.parametrize("over", [-1, 0, 1])
-def test_a_preview_is_cut_between_characters(over: int) -> None:
-    text = "ü" * (PREVIEW_BYTES_MAX // 2) + "x" * over if over >= 0 else "ü" * (PREVIEW_BYTES_MAX // 2 - 1) + "x"
-    shown = payload(card(a_call(text), "running"))["input"]
-    assert shown == "ü" * (PREVIEW_BYTES_MAX // 2) if over >= 0 else shown == text
-
-
-def test_a_preview_never_ends_in_half_a_character() -> None:
-    shown = payload(card(a_call("x" + "ü" * PREVIEW_BYTES_MAX), "running"))["input"]
-    assert shown == "x" + "ü" * (PREVIEW_BYTES_MAX // 2 - 1)
-
-
-@pytest.mark.parametrize(
-    ("code", "calls", "text"),
-    [
-        ("stalled", [a_call()], "⚠ Stream stalled mid tool-call: write_file was cut short. Nothing was executed."),
-        ("reset", [a_call()], "⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed."),
-        (
-            "truncated",
-            [a_call(), a_call(name="read")],
-            "⚠ Connection dropped mid tool-call: write_file, read were cut short. Nothing was executed.",
-        ),
-        ("length", [a_call()], "⚠ Output limit reached mid tool-call: write_file was cut short. Nothing was executed."),
-        (
-            "malformed_call",
-            [a_call(state=State.MALFORMED)],
-            "⚠ Malformed tool call: the arguments of write_file are not valid JSON. Nothing was executed.",
-        ),
-        (
-            "refused",
-            [a_call(name="")],
-            "⚠ Stream ended early mid tool-call: a tool without a name was cut short. Nothing was executed.",
-        ),
-        ("stalled", [], "⚠ Stream stalled: the answer is incomplete."),
-        ("internal", [], "⚠ Stream ended early: the answer is incomplete."),
-    ],
-)
-def test_a_warning_names_every_tool_and_says_that_none_ran(code: str, calls: list[Call], text: str) -> None:
-    assert write.warning(code, calls) == text
-
-
-def test_an_error_frame_has_no_choices_and_names_the_tools() -> None:
-    assert write.error_frame("reset", "said", [a_call(), a_call(name="_internal")]) == {
-        "error": {
-            "message": "said",
-            "type": "stream_truncated",
-            "code": "reset",
-            "dropped_tools": [{"id": "call_1", "name": "write_file"}],
-        }
-    }
-    assert write.error_frame("malformed_call", "said", [a_call()])["error"]["type"] == "malformed_call"
 
 
 def test_what_has_no_form_on_the_wire_gives_no_payload() -> None:
@@ -206,8 +147,3 @@ def test_each_choice_gets_its_role_once() -> None:
     ]
     deltas = [json.loads(payload)["choices"][0]["delta"] for payload in chunk.payloads(events, ENVELOPE)]
     assert deltas == [{"role": "assistant"}, {"role": "assistant", "content": "a"}, {"content": "b"}]
-
-
-def test_states_that_a_frame_may_tell() -> None:
-    """`announced` and `ready` are never sent."""
-    assert State.RUNNING.value == payload(card(a_call(), "running"))["status"]

@@ -80,9 +80,6 @@ def test_a_new_attempt_starts_from_nothing() -> None:
     assert [attempt["number"] for attempt in summary.attempts] == [1, 2]
 
 
-SECOND = 1_000_000
-
-
 def test_silence_counts_from_the_attempt_and_a_pause_from_content() -> None:
     recorder = Recorder()
     records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "chat"})]

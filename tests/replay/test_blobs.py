@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from tests.replay.made import live, stream
 from tests.replay.test_body_codec import KEY, answered, asked
-from tests.replay.test_sealed_format import wrong_lines
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 from wiretape.proxy.cli.main import app
@@ -44,20 +43,6 @@ def recording() -> list[list[Record]]:
 
 STREAMS: Final = recording()
 EXACTLY: Final = seal(STREAMS, EXACT)
-
-
-def test_blobs_shorten_lines_and_come_back() -> None:
-    whole = EXACTLY
-    short, blobs = apart(whole)
-    assert max(map(len, short.split(b"\n"))) < 20_000
-    assert sorted(map(len, blobs.values())) == sorted([len(BINARY), len(BINARY) - 1, LONG + 4, len(PICTURE)])
-    assert all(hashlib.sha256(blob).hexdigest() == name for name, blob in blobs.items())
-    assert apart(whole) == (short, blobs)
-    assert wrong_lines(short) == []
-    again = together(short, blobs.__getitem__)
-    assert parse(again).streams == STREAMS
-    assert apart(again) == (short, blobs)
-    assert seal(parse(again).streams, EXACT) == whole
 
 
 @settings(max_examples=12)

@@ -16,9 +16,7 @@ from typer.testing import CliRunner
 
 from tests.replay.canaries import CANARIES
 from tests.replay.made import live
-from tests.replay.test_verify import asked as asked_again
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.proxy.cli.main import app
 from wiretape.proxy.config.model import Config, Route, Target
@@ -36,9 +34,8 @@ from wiretape.replay.playback.server import listening
 from wiretape.replay.redaction import body_codec as coded
 from wiretape.replay.redaction.body_codec import opened, plain_body, unreadable
 from wiretape.replay.redaction.redact import findings
-from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.sealed.files import Recording, parse
+from wiretape.replay.sealed.files import parse
 from wiretape.replay.serving.serving import Serving
 
 KEY: Final = CANARIES["openai"]
@@ -148,26 +145,6 @@ def test_coded_request_is_sealed_decoded(name: str, uploaded: bool) -> None:
     assert codes(live(records)) == ["unsealed", "secret"]
 
 
-@pytest.mark.parametrize("name", sorted(CODED))
-def test_coded_and_plain_requests_match(name: str) -> None:
-    kind, coding, make = CODED[name]
-    other = BODY.replace(KEY.encode(), CANARIES["openai"].encode()[:-2] + b"zz")
-    for rules in (None, EXACT, Rules(redaction=Redaction(prompts=True))):
-        clean = CLEAN if rules is not None else BODY
-        data = seal([whole(make(clean), kind, coding)], rules)
-        header, streams = parse(data)
-        for asks in (clean, other) if rules is None else (clean,):
-            for request in (
-                request_of(asks),
-                request_of(make(asks), kind, coding),
-                request_of(gzip.compress(asks, 1), coding="gzip"),
-            ):
-                for how in ("key", "position", "strict"):
-                    taken = Deck(streams, how, prepares=[prepare_of(header)]).take(request)
-                    assert isinstance(taken, Taken), (how, taken)
-                    assert taken.drift == ()
-
-
 def test_plain_text_with_wrong_headers_is_kept() -> None:
     for coding, kind in (("gzip", JSON), ("br", JSON), ("", JSON + "; charset=utf-16"), ("aws-chunked", "text/plain")):
         records = whole(BODY, kind, coding)
@@ -238,18 +215,6 @@ def test_gzip_of_too_many_members_is_unreadable() -> None:
     assert [one.why for one in unreadable([whole(some * 2, coding="gzip")])] == ["size"]
 
 
-@given(st.sampled_from(sorted(CODED)), st.text(st.characters(exclude_categories=["Cs", "Cc"])), st.data())
-def test_any_text_in_any_pieces_is_decoded(name: str, text: str, data: st.DataObject) -> None:
-    kind, coding, make = CODED[name]
-    body = make(dumps({"input": text}))
-    headers = [("content-type", kind), ("content-encoding", coding)]
-    assert plain_body(headers, body) == dumps({"input": text})
-    reads = data.draw(st.integers(1, len(body)))
-    [new] = opened([answered(asked(CLEAN), body, kind, coding, read_bytes=reads)])
-    assert b"".join(record.raw or b"" for record in new if record.kind == "body") == dumps({"input": text})
-    assert new[-1].keys["bytes"] == len(dumps({"input": text}))
-
-
 @given(
     st.sampled_from(["gzip", "deflate", "br", "", "gzip, deflate"]),
     st.sampled_from([JSON, "", "text/x; charset=utf-32"]),
@@ -292,13 +257,6 @@ def test_coded_answer_is_sealed_decoded(name: str) -> None:
     assert new[-1].keys["sha256"] == hashlib.sha256(b'{"output":"[redacted-openai-1]"}').hexdigest()
 
 
-def test_secret_named_in_another_stream_is_found_in_a_coded_answer() -> None:
-    records = answered(asked(CLEAN), gzip.compress(b'{"output":"it is hunter2-hunter2"}'), coding="gzip")
-    _, new = parse(seal([whole(b'{"password":"hunter2-hunter2"}'), records])).streams
-    body = b"".join(record.raw or b"" for record in new if record.kind == "body")
-    assert body == b'{"output":"it is [redacted-secret-1]"}'
-
-
 @pytest.mark.parametrize("name", sorted(CLOSED))
 def test_unreadable_answer_is_not_kept(name: str) -> None:
     coding, body, why = CLOSED[name]
@@ -327,25 +285,6 @@ def test_recorder_states_a_coding_that_it_did_not_undo(name: str, claim: dict[st
     assert isinstance(Deck([new], prepares=[prepare_of(header)]).take(request_of(BODY)), Taken)
 
 
-def test_upload_recorded_before_its_request() -> None:
-    records = whole(gzip.compress(BODY), coding="gzip", uploaded=True)
-    records[1:5] = [*records[2:5], records[1]]
-    records = [record._replace(n=at, t=max(0, at)) for at, record in enumerate(records)]
-    sealed = seal([records])
-    assert KEY.encode() not in b"".join(record.raw or b"" for record in parse(sealed).streams[0])
-    assert "secret" in codes(live(records))
-
-
-def test_finding_after_empty_pieces_has_the_right_line() -> None:
-    records = whole(gzip.compress(CLEAN), coding="gzip", uploaded=True)
-    records[-1] = records[-1]._replace(keys={**records[-1].keys, "more": KEY})
-    data = seal([records], Rules(exact=True, secrets_allowed=True))
-    [line] = [each.line for each in check(Path("a.tape"), data, date(2026, 11, 18)) if each.code == "secret"]
-    assert KEY.encode() in data.split(b"\n")[line - 1]
-    [line] = [each.line for each in check(Path("a.tape"), live(records), date(2026, 11, 18)) if each.code == "secret"]
-    assert line == len(records)
-
-
 def test_unknown_values_of_known_keys_are_survived() -> None:
     records = whole(gzip.compress(BODY), coding="gzip", uploaded=True)
     words: list[Any] = [[1, [2], "x", [1, 2, 3]], {}, "x", 7]
@@ -359,20 +298,6 @@ def test_unknown_values_of_known_keys_are_survived() -> None:
 
 
 # -- who reads it -----------------------------------------------------------------------------------------------------
-
-
-async def test_verify_sends_a_request_that_the_upstream_understands() -> None:
-    kind, coding, make = CODED["gzip"]
-    body = make(CLEAN)
-    records = answered(asked(body, kind, coding), gzip.compress(b'{"id":"resp_1"}'), coding="gzip")
-    sent: list[Request] = []
-    for recording in (Recording({}, [records]), parse(seal([records], EXACT)), parse(seal([records]))):
-        _, paths, upstream = await asked_again(recording, json_answer(b'{"id":"resp_2"}'))
-        assert paths == [], "an answer is what it says, whether it was compressed or not"
-        sent += [outcome.request for outcome in upstream.seen]
-    said = [(request.body, *_coding(request)) for request in sent]
-    coded_as = kind.encode(), coding.encode()
-    assert said == [(body, *coded_as)] * 2 + [(CLEAN, kind.encode(), None)]
 
 
 async def test_a_compressed_request_through_the_proxy_and_back_from_its_tape() -> None:
@@ -393,11 +318,6 @@ async def test_a_compressed_request_through_the_proxy_and_back_from_its_tape() -
     async with listening(serving.choose) as (url, _), httpx.AsyncClient() as client:
         answer = await client.post(f"{url}/responses", content=gzip.compress(BODY, 1), headers=headers)
     assert answer.json() == {"id": "resp_1"}
-
-
-def _coding(request: Request) -> tuple[bytes | None, bytes | None]:
-    by_name = {name.lower(): value for name, value in request.headers}
-    return by_name.get(b"content-type"), by_name.get(b"content-encoding")
 
 
 def test_seal_reports_unreadable_bodies(tmp_path: Path) -> None:

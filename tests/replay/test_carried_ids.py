@@ -7,7 +7,7 @@ import pytest
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
-from wiretape.replay.compare.verify import CarriedIds, LostIdError
+from wiretape.replay.compare.verify import CarriedIds
 
 
 def answer(*payloads: dict[str, Any], framed: bool = True) -> list[Record]:
@@ -101,22 +101,3 @@ def test_other_bytes_stay_and_ids_in_the_path_are_replaced() -> None:
     assert carried.path("/v1/responses/resp_1/input_items?after=resp_1&x=1") == (
         "/v1/responses/resp_x/input_items?after=resp_x&x=1"
     )
-
-
-@pytest.mark.parametrize(
-    ("now", "asked", "said"),
-    [
-        (json_answer(error={}), {"previous_response_id": "resp_1"}, "resp_1, and the live response"),
-        (RESP_X, {"previous_response_id": "resp_9"}, "resp_9, which no response"),
-        (RESP_X, outputs("call_1", "fc_3"), "names call_1, which no"),
-        (RESP_X, {"input": [{"type": "item_reference", "id": "fc_3"}]}, "names fc_3, which no"),
-    ],
-)
-def test_a_lost_id_is_an_error(now: list[Record], asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(LostIdError, match=said):
-        learnt(RESP_1, now).body(dumps(asked))
-
-
-def test_an_unknown_provider_id_stays() -> None:
-    asked = dumps({"previous_response_id": "resp_0a1b2c3d4e5f", "file_id": "file-Ab12"})
-    assert CarriedIds().body(asked) == asked

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from tests.replay.test_compare import TEXT, recorded
 from wiretape.proxy.cli.common import BAD_USAGE, FailedError
 from wiretape.proxy.cli.main import app
-from wiretape.replay.cli.output import refuse_folder, write_whole
+from wiretape.replay.cli.output import write_whole
 from wiretape.replay.sealed.sealed import encode
 
 
@@ -48,16 +48,6 @@ def test_links_and_permissions_are_kept(tmp_path: Path) -> None:
     write_whole(link, b"new")
     assert (link.is_symlink(), there.read_bytes(), there.stat().st_mode & 0o777) == (True, b"new", 0o640)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "there"]
-
-
-def test_new_file_follows_the_umask(tmp_path: Path) -> None:
-    refuse_folder(tmp_path / "new")
-    before = os.umask(0o027)
-    try:
-        write_whole(tmp_path / "new", b"new")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
 
 
 def test_devices_are_written_directly() -> None:

@@ -49,13 +49,6 @@ def test_diff_prints_the_first_difference(tmp_path: Path, records: list[Record],
     assert (done.exit_code, done.stdout) == (code, said)
 
 
-def test_each_file_has_its_own_line_numbers(tmp_path: Path) -> None:
-    a, b = written(tmp_path / "a.tape", SAME), sealed(tmp_path / "b.tape", OTHER)
-    line = b.read_text().splitlines().index(next(row for row in b.read_text().splitlines() if '"content":"p"' in row))
-    (pair,) = compare_paths(a, b, "content")
-    assert f"line 6 and line {line + 1}" in pair.line(pair.first[0])
-
-
 @pytest.mark.parametrize(
     ("old", "level"), [("fold", "content"), ("shape", "content"), ("bytes", "bytes"), ("clock", "bytes")]
 )

@@ -8,15 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.replay.dialects import ANSWERS
-from tests.replay.made import live, sealed, stream
-from tests.support.tapes import Turn, asking, exchange, records_of, text
+from tests.replay.made import sealed, stream
+from tests.support.tapes import Turn, asking, records_of, text
 from wiretape.events.core.errors import TapeError
 from wiretape.replay.faults.cutting import CutEnding, Prefix, cut, prefixes_of
 from wiretape.replay.faults.faults import FaultError, Faults
 from wiretape.replay.playback.player import ORIGINAL, script_of
 from wiretape.replay.playback.script import Fault, event_stream
 from wiretape.replay.sealed.files import parse
-from wiretape.replay.sealed.sealed import expected
 
 ENDINGS: dict[CutEnding, tuple[Fault | None, str]] = {
     "reset": (Fault.RESET, "reset"),
@@ -44,16 +43,6 @@ def test_a_cut_tape_is_played_with_its_ending(ending: CutEnding, dialect: str) -
     assert [step.delay_s for step in script_of(streams[0], speed=ORIGINAL).steps][:5] == [0.5] * 5
 
 
-def test_a_call_that_is_cut_is_dropped_and_named() -> None:
-    _, streams = parse(cut(sealed(stream()), "tool:write_file", "reset"))
-    said = expected(streams[0])
-    assert [(call["name"], call["state"], call.get("arguments")) for call in said["calls"]] == [
-        ("read_file", "dropped", '{"path":"notes"}'),
-        ("write_file", "dropped", "{"),
-    ]
-    assert any("write_file" in warning["tools"] for warning in said["warnings"])
-
-
 def test_the_last_stream_with_the_place_is_cut() -> None:
     plain = event_stream([b"data: [DONE]\n\n"])
     whole = sealed(stream(text="a"), stream(text="b"), stream(plain, "c"))
@@ -63,13 +52,6 @@ def test_the_last_stream_with_the_place_is_cut() -> None:
     assert streams[0] == parse(whole).streams[0]
     _, streams = parse(cut(whole, "tool:read_file", "reset", stream=1))
     assert len(streams) == 1
-
-
-def test_a_live_tape_becomes_a_sealed_one() -> None:
-    header, streams = parse(cut(live(stream()), "text", "stall"))
-    assert script_of(streams[0]).fault is Fault.STALL
-    assert header["parent"]["cut"] == "text"
-    assert header["redacted"]
 
 
 def test_a_cut_is_reproducible_and_can_be_cut_again() -> None:
@@ -112,18 +94,6 @@ def test_prefixes_by_frame() -> None:
         Prefix(0, sum(SIZES[:2]), 2),
         Prefix(0, sum(SIZES), 3),
     ]
-
-
-def test_each_stream_of_a_conversation_has_prefixes() -> None:
-    found = prefixes_of([ONE, ONE], "frames")
-    assert [prefix.stream for prefix in found] == [0] * 4 + [1] * 4
-    assert [str(prefix) for prefix in found[3:5]] == [f"stream1-byte{sum(SIZES)}", "stream2-byte0"]
-
-
-def test_a_json_response_is_one_frame() -> None:
-    answer = [records_of(exchange("/v1/embeddings", asking(), b'{"a":1}'))]
-    assert prefixes_of(answer, "frames") == [Prefix(0, 0, 0), Prefix(0, 7, 1)]
-    assert prefixes_of(answer, "bytes") == [*(Prefix(0, at, 0) for at in range(7)), Prefix(0, 7, 1)]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20), max_size=6))

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.replay.dialects import ANSWERS, chat
 from wiretape.events.core.json_text import as_object, parse
@@ -89,13 +87,6 @@ def test_an_end_at_a_place(dialect: str, kind: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_done_is_before_the_last_frame(dialect: str) -> None:
-    frames = ANSWERS[dialect]
-    assert over(answer(dialect), "cut@done").body == b"".join(frames[:-1])
-    assert over(answer(dialect), "reset@end").body == b"".join(frames)
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
 def test_char_is_inside_a_character_of_several_bytes(dialect: str) -> None:
     whole = b"".join(ANSWERS[dialect])
     first = over(answer(dialect), "cut@char")
@@ -122,43 +113,11 @@ def test_tool_is_after_a_character_of_the_arguments(dialect: str, place: str, du
     assert changed.fault is Fault.RESET
 
 
-def test_calls_after_the_place_in_the_same_frame_are_dropped() -> None:
-    calls = [
-        {"index": at, "id": f"c{at}", "function": {"name": name, "arguments": '{"a":1}'}}
-        for at, name in enumerate("xyz")
-    ]
-    whole = event_stream([chat({"tool_calls": calls}, "tool_calls"), b"data: [DONE]\n\n"])
-    changed = over(whole, "cut@tool:y")
-    assert arguments_of(changed.body) == ['{"a":1}', "{"]
-    assert values(changed.body)[0]["choices"][0]["finish_reason"] is None
-
-
-def test_tool_is_after_a_character_of_a_custom_input() -> None:
-    calls = [
-        {"index": 0, "id": "c", "type": "custom", "custom": {"name": "bash", "input": ""}},
-        {"index": 0, "custom": {"input": "ls -la"}},
-        {"index": [0], "function": None, "custom": {"input": "junk"}},
-    ]
-    whole = event_stream([*(chat({"tool_calls": [entry]}) for entry in calls), b"data: [DONE]\n\n"])
-    told = values(over(whole, "cut@tool:bash+2").body)
-    assert [value["choices"][0]["delta"]["tool_calls"][0]["custom"]["input"] for value in told] == ["", "ls"]
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_start_replaces_the_response(dialect: str) -> None:
     assert over(answer(dialect), "reset@start").unanswered is Fault.RESET
     empty = over(answer(dialect), "eof@start")
     assert (empty.unanswered, empty.steps, empty.status) == (None, [], 200)
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@given(at=st.integers(0, 2_000), kind=st.sampled_from(sorted(ENDS)))
-def test_every_byte_is_a_place(dialect: str, at: int, kind: str) -> None:
-    whole = b"".join(ANSWERS[dialect])
-    faults = Faults.of([f"{kind}@byte:{at}"])
-    changed, _ = faults.over(answer(dialect), 0)
-    assert changed.body == whole[:at]
-    assert bool(faults.unapplied) is (at > len(whole))
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------
@@ -190,11 +149,6 @@ def test_frames_are_dropped_or_duplicated(dialect: str, case: str) -> None:
     assert changed.body == b"".join(frames[number - 1] for number in due[dialect] if number <= len(frames))
     assert changed.fault is None
     assert sum(step.delay_s for step in changed.steps) == GAP_S * len(frames)
-
-
-def test_drop_usage() -> None:
-    frames = ANSWERS["chat"]
-    assert over(answer("chat"), "drop@usage").body == b"".join([*frames[:10], frames[11]])
 
 
 def test_dropping_a_finish_keeps_the_rest_of_its_frame() -> None:
@@ -271,12 +225,6 @@ def test_slow_adds_to_each_delay() -> None:
 # -- statuses and attempts --------------------------------------------------------------------------------------------
 
 
-def test_status_with_retry_after() -> None:
-    changed = over(answer("chat"), "status=429/7")
-    assert (changed.status, dict(changed.headers)[b"Retry-After"]) == (429, b"7")
-    assert b"Retry-After" not in dict(over(answer("chat"), "status=503").headers)
-
-
 def test_attempts_fail_in_order() -> None:
     faults = Faults.of(["attempts=503,429/7,reset,ok"])
     answers = [faults.over(answer("chat"), 0) for _ in range(5)]
@@ -286,12 +234,6 @@ def test_attempts_fail_in_order() -> None:
     assert answers[3][0] == answer("chat")
     other, answered = faults.over(answer("chat"), 1)
     assert (other.status, answered) == (503, False)
-
-
-def test_attempts_come_before_other_faults() -> None:
-    faults = Faults.of(["attempts=503", "cut@frame:1"])
-    assert faults.over(answer("chat"), 0)[0].status == 503
-    assert faults.over(answer("chat"), 0)[0].fault is Fault.CUT
 
 
 ANSWERED = {
@@ -333,12 +275,6 @@ def test_faults_apply_in_order(dialect: str) -> None:
     assert changed.body == frames[0] + frames[2]
     assert changed.fault is Fault.CUT
     assert max(map(len, pieces(changed))) == 5
-
-
-def test_a_fault_of_one_stream() -> None:
-    faults = Faults.of(["cut@frame:1#2"])
-    assert [faults.over(answer("chat"), place)[0].fault for place in range(3)] == [None, Fault.CUT, None]
-    assert Faults.of(["cut@frame:1#2"]).unapplied == ["cut@frame:1#2"]
 
 
 def test_a_fault_without_a_place_is_not_applied() -> None:

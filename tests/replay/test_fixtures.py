@@ -15,7 +15,6 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 from wiretape.replay.check import check_files
 from wiretape.replay.matching.compared_request import request_of
-from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.player import ORIGINAL, attempts_of, script_of
 from wiretape.replay.sealed.files import load
 
@@ -47,16 +46,6 @@ def test_fixture_loads_and_names_no_machine(path: Path) -> None:
     for records in load(path).streams:
         body = b"".join(data for _, data in reads(records))
         assert bool(emit(records)) >= (bool(body) and records[-1].keys["ending"] == "completed")
-
-
-@each_tape
-def test_recorded_requests_find_their_streams(path: Path) -> None:
-    streams = load(path).streams
-    deck = Deck(streams)
-    for place, records in enumerate(streams):
-        taken = deck.take(request_of(records))
-        assert isinstance(taken, Taken)
-        assert taken.place == place
 
 
 @each_tape

@@ -23,10 +23,8 @@ from wiretape.events.folds.summary import Message
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader, reads
 from wiretape.proxy.cli.main import app
-from wiretape.replay.cli.seal import FORMAT_NAMES
 from wiretape.replay.compare.compare import compare
 from wiretape.replay.formats import vcr
-from wiretape.replay.formats.exchange import LOSSES
 from wiretape.replay.formats.har import to_har
 from wiretape.replay.formats.streams import to_sse
 from wiretape.replay.formats.table import EXPORTS, FORMATS, Outcome, read
@@ -51,23 +49,6 @@ def body_of(records: list[Record]) -> bytes:
 
 def end_of(records: list[Record]) -> dict[str, Any]:
     return dict(records[-1].keys)
-
-
-@pytest.mark.parametrize(("name", "data"), EACH, ids=IDS)
-def test_format_is_detected_and_its_streams_seal_exactly(name: str, data: bytes) -> None:
-    found, outcome = read(data)
-    assert found == name
-    always = set(FORMATS[name].always)
-    assert always <= set(outcome.losses) <= always | set(FORMATS[name].sometimes)
-    streams = outcome.streams
-    assert decode(encode({}, streams)).streams == streams
-    assert read(data, name)[1].streams == streams
-    for records in streams:
-        kinds = [record.kind for record in records if record.kind not in ("frame", "rest", "body")]
-        assert kinds == ["open", "request", "attempt", "head", "end"]
-        assert records[0].keys["imported"] == name
-        assert end_of(records)["ending"]
-        emit(records)
 
 
 @pytest.mark.parametrize(("name", "numbers"), [("sse", [0]), ("curl", [0, 1, 4]), ("har", [0]), ("vcr", [0, 1, 2])])
@@ -157,12 +138,6 @@ def test_aimock_results_become_streams() -> None:
     assert "other_protocols" in read(dumps(AIMOCK))[1].losses
 
 
-def test_chunks_get_no_done() -> None:
-    (records,) = read(SAMPLES["chunks"][0])[1].streams
-    assert b"[DONE]" not in body_of(records)
-    assert "no_done" in end_of(records)["flags"]
-
-
 @pytest.mark.parametrize(
     ("data", "ending"),
     [
@@ -180,35 +155,6 @@ def test_chunks_get_no_done() -> None:
 )
 def test_event_stream_that_is_torn_or_empty_is_truncated(data: bytes, ending: str) -> None:
     assert end_of(read(data)[1].streams[0])["ending"] == ending
-
-
-SPOKEN = [
-    ('{"type":"message_start"}', '{"type":"message_stop"}'),
-    ('{"type":"message_start"}', '{"type":"error","error":{"type":"overloaded_error"}}'),
-    ('{"type":"response.output_text.delta","delta":"hi"}', '{"type":"response.completed","response":{}}'),
-    ('{"type":"response.created"}', '{"type":"response.incomplete"}'),
-    ('{"type":"response.created"}', '{"type":"response.failed"}'),
-    ('{"type":"response.created"}', '{"error":{"message":"overloaded"}}'),
-    ('{"object":"text_completion","choices":[{"text":"a","finish_reason":null}]}', "[DONE]"),
-    ('{"object":"thread.run","id":"run_1"}', "[DONE]"),
-    ('{"candidates":[{"content":{}}]}', '{"candidates":[{"content":{},"finishReason":"STOP"}]}'),
-    ('{"type":"content-delta"}', '{"type":"message-end"}'),
-    ('{"message":{"content":"a"},"done":false}', '{"message":{"content":""},"done":true}'),
-]
-
-
-@pytest.mark.parametrize(("word", "last"), SPOKEN)
-@pytest.mark.parametrize("lines", [False, True], ids=["events", "lines"])
-def test_stream_without_its_closing_event_is_truncated(word: str, last: str, lines: bool) -> None:
-    def ending(*payloads: str) -> str:
-        kind = "application/x-ndjson" if lines else "text/event-stream"
-        body = "".join(f"{payload}\n" if lines else f"data: {payload}\n\n" for payload in payloads)
-        data = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n\r\n{body}".encode()
-        return str(end_of(read(data)[1].streams[0])["ending"])
-
-    assert ending(word, word) == "truncated"
-    if last != "[DONE]" or not lines:
-        assert ending(word, last) == "completed"
 
 
 @pytest.mark.parametrize(
@@ -321,19 +267,6 @@ def test_har_round_trip_keeps_bytes_reads_times_and_ending(name: str) -> None:
     assert set(losses) <= set(EXPORTS["har"].sometimes)
 
 
-@pytest.mark.parametrize("name", STREAMS)
-def test_sse_round_trip_keeps_bytes(name: str) -> None:
-    records = STREAMS[name]
-    data, losses = to_sse(records)
-    assert data == body_of(records)
-    (back,) = read(data, "sse")[1].streams
-    assert body_of(back) == data
-    assert set(losses) <= set(EXPORTS["sse"].sometimes)
-    client, more = to_sse(records, client=True)
-    assert client == emit(records)
-    assert "merged" in more
-
-
 def test_har_export_counts_streams_without_a_response() -> None:
     unanswered = [each for each in recorded(TEXT) if each.kind in ("open", "request", "attempt", "end")]
     data, losses = to_har([recorded(TEXT), unanswered, recorded(CALL)])
@@ -423,13 +356,6 @@ def test_bad_arguments_are_refused_in_one_line(
     done = CliRunner().invoke(app, arguments)
     assert said in str(done.exception)
     assert not Path("b").exists()
-
-
-def test_every_loss_and_name_belongs_to_a_format() -> None:
-    used = {code for each in FORMATS.values() for code in (*each.always, *each.sometimes)}
-    used |= {code for _, always, sometimes in EXPORTS.values() for code in (*always, *sometimes)}
-    assert used == set(LOSSES)
-    assert ("auto", *FORMATS) == FORMAT_NAMES
 
 
 @pytest.mark.parametrize(("name", "at"), [("har", 0), ("vcr", 0), ("vcr", 2)])

@@ -85,13 +85,6 @@ def test_named_secret_cut_by_a_reset_is_replaced(pieces: int) -> None:
     assert "".join(contents(parse(data).streams[0])) == "it is [redacted-secret-1]"
 
 
-@pytest.mark.parametrize("behind", ["", '"', '"}]', " ", "..."])
-def test_incomplete_secret_before_a_closing_quote(behind: str) -> None:
-    text = f"it is {TOKEN[:12]}{behind}"
-    [_, records] = parse(sealed(stream(text=f"use {TOKEN}"), saying(text, done=True))).streams
-    assert contents(records) == [f"it is [redacted-huggingface-1]{behind}"]
-
-
 def test_request_with_an_incomplete_secret_is_answered() -> None:
     """An agent goes on from what it has: only another request of the file tells that it is the beginning of a key."""
     goes_on = f"you said: it is {TOKEN[:20]}"
@@ -103,12 +96,6 @@ def test_request_with_an_incomplete_secret_is_answered() -> None:
     taken = deck.take(request)
     assert isinstance(taken, Taken)
     assert taken.place == 1
-
-
-def test_beginning_of_a_key_from_a_path_is_replaced() -> None:
-    records = saying("it is ", KEY[:30], end=Fault.RESET)
-    records[1] = records[1]._replace(keys={**records[1].keys, "path": f"/v1/files/{KEY}/chat/completions"})
-    assert contents(parse(sealed(records)).streams[0]) == ["it is ", "[redacted-openai-1]"]
 
 
 @pytest.mark.parametrize("place", ["frame:4", "frame:5", "byte:300"])

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.replay.test_redact import KEY, OTHER, clean, tape
+from tests.replay.test_redact import KEY, tape
 from wiretape.events.core.json_text import dumps
-from wiretape.events.tape.tape import Recorder, reads
+from wiretape.events.tape.tape import reads
 from wiretape.replay.redaction.redact import findings, redact
 from wiretape.replay.sealed.sealed import decode, encode
 
@@ -117,18 +117,3 @@ def test_pieces_of_every_dialect_are_joined(shape: str, dialect: str) -> None:
     assert decode(encode({}, [done])).streams == [done]
     if b"modelVersion" in left and "cut" not in shape:
         assert _gemini("it is ") in json.loads(left)
-
-
-def test_upload_answered_before_its_end() -> None:
-    recorder = Recorder()
-    records = [
-        recorder.record("open", 0, {"format": 1}),
-        recorder.record("upload", 1, body=b"it is " + KEY[:12].encode(), verbatim=False),
-        *recorder.attempt(2, {"number": 1}),
-        recorder.record("head", 3, {"status": 200, "headers": []}),
-        recorder.body(4, b"so " + OTHER[:30].encode()),
-        recorder.record("upload", 5, body=KEY[12:].encode() + b" so", verbatim=False),
-        recorder.body(6, OTHER[30:].encode() + b" so"),
-    ]
-    lines = clean(records, KEY[12:], OTHER[30:])
-    assert lines.count(b"[redacted-") == 2

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.core.json_text import dumps, is_list, is_object
-from wiretape.replay.matching.key import IDS, LEFT_OUT, SEALED_WORDS, exact, exact_key_of, key_of, loose_key_of
+from wiretape.events.core.json_text import dumps
+from wiretape.replay.matching.key import IDS, LEFT_OUT, SEALED_WORDS, exact, key_of, loose_key_of
 from wiretape.replay.normalize.volatile import loosened, settled
 
 CHAT = "/v1/chat/completions"
@@ -247,18 +247,6 @@ def test_a_multipart_boundary_does_not_count() -> None:
     assert key_of("POST", path, b"--a1\r\nnot parts") != key_of("POST", path, b"--b2\r\nnot parts")
 
 
-def test_other_bodies_count_by_their_bytes() -> None:
-    path = "/v1/files"
-    assert key_of("POST", path, b"\xff\x00") == key_of("POST", path, b"\xff\x00") != key_of("POST", path, b"\xff\x01")
-    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    assert exact_key_of("POST", path, empty) != key_of("POST", path, b"")
-
-
-def test_deeply_nested_json_counts_by_its_bytes() -> None:
-    deep = b'{"messages":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
-    assert key_of("POST", CHAT, deep) == key_of("POST", CHAT, deep) != key_of("POST", CHAT, deep + b" ")
-
-
 def test_every_member_that_is_left_out_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs/replay.md").read_text(encoding="utf-8")
     assert [name for name in (*LEFT_OUT, *IDS, *SEALED_WORDS) if f"`{name}`" not in text] == []
@@ -325,16 +313,6 @@ LOOSE = {
     "/tmp/tmpabcdefgh/x, /tmp/build-ab12cd_x/x": "/tmp/<folder>/x, /tmp/<folder>/x",
     "/tmp/pytest-of-me/pytest-12/x": "/tmp/<folder>/x",
 }
-#: Never replaced.
-STEADY_ALWAYS = (
-    "5 files changed, 120 insertions",
-    "version 1.2.3, Python 3.11.12, 16:9",
-    "celsius 4, 40 percent, 12 s, 5 minutes, 1,204 rows",
-    "process 4 of 9, items[3], a[0]:",
-    "deadbeef, facade, 1234567, 20269999",
-    "Maybe 5, Marie 3, Decimal 12, Sunny, monday",
-    "10.0.0.1, https://example.com/12/34",
-)
 
 
 @pytest.mark.parametrize("text", LOOSE)
@@ -342,15 +320,6 @@ def test_values_that_may_be_volatile_are_replaced_loosely(text: str) -> None:
     assert settled(text) == text
     assert loosened(text) == LOOSE[text]
     assert loosened(LOOSE[text]) == LOOSE[text]
-
-
-@pytest.mark.parametrize("text", STEADY_ALWAYS)
-def test_content_stays_in_a_loose_reading(text: str) -> None:
-    assert loosened(settled(text)) == text
-
-
-def test_process_ids_are_replaced_by_member() -> None:
-    assert loosened({"pid": 4711, "ppid": 1, "rows": 4711}) == {"pid": "<process>", "ppid": "<process>", "rows": 4711}
 
 
 def loose(path: str, body: Any) -> str:
@@ -422,12 +391,6 @@ _JSON = st.recursive(
 _DIALECTS: Final = [CHAT, RESPONSES, MESSAGES, "/v1/other"]
 
 
-@given(_JSON, st.sampled_from(_DIALECTS))
-def test_white_space_and_order_never_change_a_key(value: Any, path: str) -> None:
-    spaced = json.dumps(value, indent=1).encode()
-    assert key_of("POST", path, spaced) == key_of("POST", path, json.dumps(_reversed(value)).encode())
-
-
 _ODD: Final = st.one_of(_JSON, st.lists(_JSON, max_size=2), st.dictionaries(st.text(max_size=2), _JSON, max_size=2))
 _WORDS: Final = ("arguments", "content", "data", "input", "output", "role", "tools", "type")
 _KNOWN: Final = sorted({*IDS, *LEFT_OUT, *SEALED_WORDS, *_WORDS})
@@ -437,14 +400,3 @@ _KNOWN: Final = sorted({*IDS, *LEFT_OUT, *SEALED_WORDS, *_WORDS})
 def test_any_json_has_a_key(messages: list[Any], path: str) -> None:
     body = {"messages": messages, "input": messages, "system": messages, "tools": messages}
     assert len(key_of("POST", path, json.dumps(body).encode())) == 16
-
-
-@pytest.mark.parametrize("path", ["/\ud800", "/é?key=\ud800"])
-def test_a_lone_surrogate_in_a_path_has_a_key(path: str) -> None:
-    assert len(key_of("POST", path, b"{}")) == 16
-
-
-def _reversed(value: Any) -> Any:
-    if is_object(value):
-        return {name: _reversed(value[name]) for name in reversed(list(value))}
-    return [_reversed(each) for each in value] if is_list(value) else value

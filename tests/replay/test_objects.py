@@ -11,7 +11,7 @@ from tests.replay.made import stream
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.replay.normalize.normalize import normalise
-from wiretape.replay.playback.script import Script, event_stream, json_answer
+from wiretape.replay.playback.script import Script, json_answer
 
 
 def exchange(answer: Any, body: Any = None, path: str = "/v1/files", **headers: str) -> list[Record]:
@@ -23,10 +23,6 @@ def exchange(answer: Any, body: Any = None, path: str = "/v1/files", **headers: 
     keys = {**records[1].keys, "path": path}
     records[1] = records[1]._replace(raw=raw, payload=raw, value=json.loads(raw), keys=keys)
     return records
-
-
-def streamed(*frames: Any) -> list[Record]:
-    return stream(event_stream([b"data: %b\n\n" % dumps(frame) for frame in frames]), dialect="responses")
 
 
 def answers(records: Sequence[Record]) -> list[Any]:
@@ -59,16 +55,3 @@ CONTENT: Final[Mapping[str, Any]] = MappingProxyType(
 def test_lasting_names_and_content_stay(kind: str) -> None:
     [done] = normalised(exchange(CONTENT[kind]))
     assert answers(done) == [CONTENT[kind]]
-
-
-def test_a_container_of_a_responses_item() -> None:
-    item = {"id": "ci_" + ID, "container_id": "cntr_" + ID, "type": "code_interpreter_call"}
-    [done] = normalised(streamed({"type": "response.output_item.added", "output_index": 0, "item": item}))
-    assert answers(done)[0]["item"] == {**item, "id": "ci_1", "container_id": "id-1"}
-
-
-def test_retry_after_in_milliseconds_is_set() -> None:
-    [done] = normalised(exchange({"error": {}}, retry_after_ms="4815", retry_after="7"))
-    headers = next(record.keys["headers"] for record in done if record.kind == "head")
-    assert ["retry-after-ms", "1"] in headers
-    assert ["retry-after", "7"] in headers

@@ -1,7 +1,6 @@
 """Scripts from tapes: chunks, delays and endings are those of the recorded upstream."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import trio
@@ -10,14 +9,9 @@ from trio.testing import MockClock
 from tests.replay.virtual import peer, taped
 from tests.support.house import ASKED, DONE, call, finish, house, post, text
 from wiretape.events.tape.record import Record
-from wiretape.events.tape.tape import Recorder, reads
-from wiretape.events.wire.sse import Decoder
 from wiretape.replay.playback.player import INSTANT, ORIGINAL, Speed, attempts_of, each_attempt, script_of
 from wiretape.replay.playback.script import Fault, Script, Step, event_stream
-from wiretape.replay.seal import EXACT, Rules, seal
-from wiretape.replay.sealed.files import parse
 
-CHAT = "/v1/chat/completions"
 TYPE = (b"content-type", b"text/event-stream")
 HALF = (text("hi"), call('{"a', "write_file"))
 WHOLE = (text("hi"), finish() + DONE)
@@ -72,16 +66,6 @@ async def test_a_script_comes_back_from_its_tape(case: str, autojump_clock: Mock
     script = SAME[case]
     tape = await taped(script)
     assert plain(script_of(tape, speed=ORIGINAL)) == plain(script)
-
-
-async def test_a_stall_is_played_as_silence(autojump_clock: MockClock) -> None:
-    tape = await taped(event_stream(HALF, gap_s=0.5, end=Fault.STALL))
-    assert tape[-1].keys["cause"] == "stalled"
-    assert plain(script_of(tape, speed=ORIGINAL))[2] == [
-        (0.5, HALF[0]), (0.5, HALF[1]), (0.0, Fault.STALL)
-    ]  # fmt: skip
-    never = await taped(Script(unanswered=Fault.STALL))
-    assert script_of(never).unanswered is Fault.STALL
 
 
 async def test_a_stream_that_the_client_left_ends_in_silence(autojump_clock: MockClock) -> None:
@@ -181,64 +165,4 @@ def _ends(behind: Sequence[Record]) -> Fault | None:
     return last if isinstance(last, Fault) else None
 
 
-def test_a_decoded_body_has_its_own_length() -> None:
-    head = {
-        "status": 200,
-        "headers": [["content-type", "application/json"], ["content-encoding", "gzip"]],
-        "decoded": "gzip",
-        "framing": "length",
-        "length": 3,
-    }
-    tape = [
-        Record(0, 0, "attempt", {}),
-        Record(1, 5, "head", head),
-        Record(2, 7, "body", {}, b"hello"),
-        Record(3, 9, "end", {"framed": True}),
-    ]
-    assert list(script_of(tape).headers) == [(b"content-type", b"application/json"), (b"content-length", b"5")]
-
-
-def test_malformed_heads_and_ends_can_be_played() -> None:
-    head = {"status": 200, "headers": [1, [], ["x", 1], ["\ud800", "\u20ac"], ["a", "b"]]}
-    assert list(script_of([Record(0, 0, "head", head)]).headers) == [(b"?", b"?"), (b"a", b"b")]
-    endings: list[Any] = [{}, [], 1, None, "novel"]
-    for ending in endings:
-        failed = [Record(0, 0, "attempt"), Record(1, 1, "failed", {"ending": ending})]
-        assert script_of(failed).unanswered is Fault.STALL
-
-
 # -- events beyond the limit -------------------------------------------------------------------------------------------
-
-FRAMES = [b'data: {"a":1}\n\n', b'data: {"long":"' + b"x" * 100 + b'"}\n\n', b'data: {"b":2}\n\n']
-
-
-def beyond(kind: str, *data: bytes) -> list[Record]:
-    """Return a tape of a stream that passes unchanged, with limits of 50 bytes."""
-    recorder = Recorder(Decoder(50, 50))
-    recorder.beyond = kind
-    records = [
-        recorder.record("open", 0, {"format": 1, "stream": "s", "dialect": "chat" if kind == "rest" else ""}),
-        recorder.record("request", 0, {"method": "POST", "path": "/v1/responses", "headers": []}, b"{}"),
-        recorder.record("attempt", 0, {"number": 1}),
-        recorder.record("head", 1, {"status": 200, "headers": [], "framing": "close"}),
-    ]
-    for at, part in enumerate(data):
-        records += recorder.read(1_000 * (at + 1), part)
-    records += recorder.rest(1_000_000)
-    return [*records, recorder.end(1_000_001, {"cause": "eof", "ending": "completed", "flags": [], "framed": True})]
-
-
-@pytest.mark.parametrize("size", [7, 1_000])
-@pytest.mark.parametrize("kind", ["body", "rest"])
-@pytest.mark.parametrize("rules", [EXACT, Rules()], ids=["exact", "default"])
-def test_an_event_beyond_the_limit_is_sealed_and_played_unchanged(rules: Rules, kind: str, size: int) -> None:
-    whole = b"".join(FRAMES)
-    parts = [whole[at : at + size] for at in range(0, len(whole), size)]
-    records = beyond(kind, *parts)
-    assert [data for _, data in reads(records)] == parts
-    [sealed] = parse(seal([records], rules)).streams
-    assert [data for _, data in reads(sealed)] == parts
-    assert [step.what for step in script_of(sealed).steps] == parts
-    assert {record.kind for record in records[4:-1]} <= {"frame", "rest", kind}
-    if rules is EXACT:
-        assert sealed == records

@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from wiretape.proxy.config.model import ConfigError
-from wiretape.replay.playback.script import Fault, Request, event_stream, json_answer
+from wiretape.replay.playback.script import Fault, event_stream, json_answer
 from wiretape.replay.pytest_plugin import thread as pytest_thread
-from wiretape.replay.pytest_plugin.thread import Thread, stripped
+from wiretape.replay.pytest_plugin.thread import Thread
 
 pytestmark = pytest.mark.slow
 
@@ -21,12 +21,6 @@ def thread() -> Iterator[Thread]:
     yield made
     made.close()
     assert not any(each.name == "wiretape-tape" and each.is_alive() for each in threading.enumerate())
-
-
-def test_prefix_of_a_test_is_removed() -> None:
-    paths = {b"/t/1/v1/models": b"/v1/models", b"/t/a-b/v1/t/2/v1": b"/v1/t/2/v1", b"/t/1": b"/", b"/t/1?x=1": b"?x=1"}
-    for path, target in {**paths, b"/v1/t/1/x": b"/v1/t/1/x"}.items():
-        assert stripped(Request(b"GET", path, [], b"")).target == target
 
 
 def test_tests_share_a_port_with_their_own_responses(thread: Thread) -> None:

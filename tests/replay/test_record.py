@@ -178,18 +178,6 @@ async def test_refused_requests_are_reported_with_the_reason(runner: Runner) -> 
     assert one.messages.splitlines()[-1].endswith(f"run.tape: 1 stream (1 completed); {REASONS}")
 
 
-async def test_recording_twice_changes_only_the_clock(runner: Runner) -> None:
-    files: list[list[bytes]] = []
-    async with listening(answer) as (other, _):
-        for upstream in (runner.upstream, other):
-            runner.upstream = upstream
-            assert (await runner.ask("text", "busy", options=())).code == 0
-            lines = runner.tape.read_bytes().splitlines()
-            files.append([line for line in lines if not line.startswith(b'{"k":"clock"')])
-    assert files[0] == files[1]
-    assert sum(line.startswith(b'{"k":"attempt"') for line in files[0]) == 2
-
-
 async def test_abandoned_stream_is_recorded_to_its_end_by_default(runner: Runner) -> None:
     recorded = await runner.ask("text", child=LEAVE)
     assert (recorded.code, recorded.endings) == (0, ["completed"])
@@ -211,12 +199,6 @@ async def test_upstream_and_profile_come_from_the_configuration(runner: Runner) 
     done = await runner.ask("cut")
     assert done.code == 0
     assert b'"error"' in done.out, "the strict profile reports the cut in the stream"
-
-
-async def test_data_folder_keeps_live_tapes_and_only_this_run_is_sealed(runner: Runner) -> None:
-    for _ in range(2):
-        assert (await runner.ask("text", options=["--data", str(runner.folder / "kept")])).endings == ["completed"]
-    assert len(list((runner.folder / "kept").glob("*/*.tape"))) == 2
 
 
 CANARY = "sk-proj-canaryPastedIntoAPrompt0123456789abcdefABCDEF"
@@ -265,12 +247,6 @@ async def test_failures_have_exit_codes_and_one_line(runner: Runner) -> None:
         assert words in done.messages.splitlines()[-1]
         assert not done.streams
     assert runner.left == []
-
-
-async def test_stream_that_outlives_the_command_ends_as_shutdown(runner: Runner) -> None:
-    grandchild = f"{sys.executable} -c '{ASK}' endless >/dev/null 2>&1 & sleep 0.7"
-    done = await runner.run("sh", "-c", grandchild, options=["--shutdown-drain-s=0.2"])
-    assert done.endings == ["shutdown"]
 
 
 WAITS = (

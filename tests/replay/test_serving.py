@@ -8,18 +8,17 @@ import pytest
 
 from tests.replay.dialects import ANSWERS, PATHS
 from tests.replay.made import asked, live, sealed, stream
-from tests.support.tapes import CHAT, asking, calls, exchange, records_of, text
+from tests.support.tapes import CHAT, asking, exchange, records_of, text
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.tape.record import Record
-from wiretape.events.tape.tape import reads
 from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.match import LOOSELY, Deck, How, Taken
-from wiretape.replay.playback.player import ORIGINAL, as_played, script_of
+from wiretape.replay.playback.player import as_played, script_of
 from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream
 from wiretape.replay.playback.server import Served
 from wiretape.replay.sealed.sealed import encode
-from wiretape.replay.serving.outcome import Call, Outcome, Sent
+from wiretape.replay.serving.outcome import Outcome
 from wiretape.replay.serving.serving import Attempts, Serving, load_deck
 
 #: Found by its shape.
@@ -117,15 +116,6 @@ def test_each_attempt_can_be_a_response(tmp_path: Path) -> None:
     assert f"{tape}, attempt 1: no response, reset" in table.lines[0]
 
 
-def test_a_stream_that_cannot_be_played_is_a_response_with_a_line(tmp_path: Path) -> None:
-    tape = tmp_path / "a.tape"
-    tape.write_bytes(live(unplayable(stream())))
-    table = Table(tape)
-    assert table.ask("hi").status == 599
-    assert table.lines == ["POST /v1/chat/completions -> cannot be played: its head has no status that can be sent: 7"]
-    assert table.serving.missed == 1
-
-
 def test_an_internal_error_is_one_response_and_one_line(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(tape)
     nothing: dict[str, Taken] = {}
@@ -209,13 +199,6 @@ def test_requests_and_responses_are_kept() -> None:
     assert not served.changed
 
 
-def test_a_retry_after_a_fault_gets_the_same_response() -> None:
-    served = serving("cut@text#1")
-    assert len({served.choose(request("hi")).body for _ in range(3)}) == 1
-    assert served.changed
-    assert [outcome.fold.ending for outcome in served.answers] == ["truncated"] * 3
-
-
 @pytest.mark.parametrize("match", ["key", "position"])
 @pytest.mark.parametrize("fault", ["drop@done", "duplicate@done", "eof@done", "rechunk=1"])
 def test_a_fault_that_leaves_the_response_complete_counts_as_answered(fault: str, match: How) -> None:
@@ -246,26 +229,7 @@ def test_an_unplayable_stream_is_kept_and_shifts_no_line() -> None:
     assert [line.rpartition("-> ")[2] for line in served.lines] == ["no recorded response", "stream 2, completed"]
 
 
-def test_sent_requests_are_shown_without_keys() -> None:
-    assert Sent("GET", "/v1/models", {}, b"").json is None
-    assert str(Sent("POST", "/v1/x", {}, b"abc")) == "POST /v1/x (3 bytes)"
-    path = f"/v1/x?key=a1&k={KEY.decode()}"
-    assert str(Sent("GET", path, {}, b"")) == "GET /v1/x?key=***&k=[redacted-openai] (0 bytes)"
-
-
 TEXT = records_of(text("hi", "sunny", " day", gap_s=0.5))
-CALL = records_of(calls("write", "write_file", '{"path":', '"a"}'))
-
-
-def test_the_outcome_of_a_recorded_response() -> None:
-    outcome = Outcome(TEXT)
-    assert (outcome.fold.text, outcome.fold.finish, outcome.fold.ending) == ("sunny day", "stop", "completed")
-    assert outcome.timing == [(t / 1_000_000, len(data)) for t, data in reads(TEXT)]
-    assert Outcome(CALL).fold.calls == [
-        Call(id="call_1", name="write_file", arguments='{"path":"a"}', state="running", whole=True)
-    ]
-    played = Outcome(as_played(TEXT, script_of(TEXT, speed=ORIGINAL)))
-    assert (played.fold, played.timing) == (outcome.fold, outcome.timing)
 
 
 ENDINGS = {
@@ -288,14 +252,6 @@ def test_a_fault_gives_the_ending_of_a_recording(fault: str) -> None:
     served.choose(request("hi"))
     fold = served.answers[0].fold
     assert (fold.ending, fold.text) == ENDINGS[fault]
-
-
-def test_an_incomplete_call_is_not_whole_and_its_tool_is_named() -> None:
-    served = serving("eof@tool:write_file", streams=[CALL])
-    served.choose(request("write"))
-    fold = served.answers[0].fold
-    assert [(call.arguments, call.state, call.whole) for call in fold.calls] == [("{", "dropped", False)]
-    assert fold.warnings == [("truncated", ["write_file"])]
 
 
 @pytest.mark.parametrize(("end", "ending"), [(None, "completed"), (Fault.CUT, "truncated"), (Fault.RESET, "reset")])

@@ -56,13 +56,6 @@ def test_edit_changes_nothing_else(cuts: set[int], new: bytes, streamed: bool) -
     assert not reader.damage
 
 
-def test_read_boundaries_between_edits_stay() -> None:
-    before = recording([9, 30, 50], streamed=True)
-    assert [data for _, data in reads(replaced(before, b"another"))] == [
-        BODY[start:end].replace(b"OLD", b"another") for start, end in ((0, 9), (9, 30), (30, 50), (50, len(BODY)))
-    ]
-
-
 def test_places_of_a_history_follow_edits() -> None:
     record = Record(0, 0, "request", {}, b'{"x":"OLD","y":"z"}')
     history = Record(1, 0, "history", {"edits": [[14, 17, '""'], "no edit"]})
@@ -95,29 +88,9 @@ def test_each_scalar_has_its_place(value: Any, indent: int | None, ascii_only: b
     assert found == leaves(value)
 
 
-@given(st.dictionaries(st.text(), st.integers(), max_size=5))
-def test_names_have_the_path_of_their_value(value: dict[str, int]) -> None:
-    text = dumps(value)
-    named = [each for each in scalars(text) if each.sort == "name"]
-    assert [(each.path, json.loads(text[each.start : each.end])) for each in named] == [((key,), key) for key in value]
-
-
 @given(st.binary() | VALUES.map(dumps), st.integers(0, 40))
 def test_cut_text_yields_scalars_within_it(text: bytes, at: int) -> None:
     for each in scalars(text[:at]):
         assert 0 <= each.start < each.end <= at
         torn = each.sort == "torn"
         assert not torn or each.end == len(text[:at])
-
-
-def test_deep_path_keeps_its_beginning_and_end() -> None:
-    found = list(scalars(b'{"a":' + b'["x",' * 50_000 + b'{"b":"y'))
-    assert len(found) == 50_003
-    assert found[-1].path == ("a", *[1] * 31, *[1] * 31, "b")
-    assert max(len(each.path) for each in found) == 64
-    assert found[60].path == ("a", *[1] * 59, 0), "what is as deep as people write is whole"
-
-
-def test_torn_string_has_its_path() -> None:
-    found = list(scalars(b'{"a":[1,{"b":"x\\"'))
-    assert [(each.sort, each.path) for each in found][-1] == ("torn", ("a", 1, "b"))

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.replay.playback.player import ORIGINAL, script_of
-from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
+from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream
 from wiretape.replay.playback.server import listening
 from wiretape.replay.playback.transport import TapeTransport
 
@@ -98,24 +98,6 @@ async def test_a_port_raises_the_same_errors(fault: Fault) -> None:
             await client.post(url + "/chat/completions", json={})
 
 
-async def test_connections_persist_and_requests_are_seen(autojump_clock: MockClock) -> None:
-    transport = TapeTransport(lambda request: json_answer(request.body))
-    async with httpx.AsyncClient(transport=transport, base_url="http://x/v1") as client:
-        answers = [await client.post("/echo", json={"n": n}) for n in range(3)]
-        assert [answer.json() for answer in answers] == [{"n": 0}, {"n": 1}, {"n": 2}]
-        assert [outcome.request.target for outcome in transport.upstream.seen] == [b"/v1/echo"] * 3
-        assert len(transport._wire.pool) == 1  # pyright: ignore[reportPrivateUsage] - what is kept
-
-
-async def test_a_client_that_leaves_ends_its_response(autojump_clock: MockClock) -> None:
-    transport = TapeTransport(lambda _: event_stream(PIECES, end=Fault.STALL))
-    with trio.move_on_after(3):
-        async with httpx.AsyncClient(transport=transport, timeout=60) as client:
-            await client.get("http://x/v1")
-    await trio.testing.wait_all_tasks_blocked()
-    assert [outcome.ended for outcome in transport.upstream.seen] == ["left"]
-
-
 def recorded(gaps_s: Sequence[float]) -> list[Record]:
     """Return a stream with these gaps."""
     recorder, t = Recorder(), 0
@@ -129,14 +111,6 @@ def recorded(gaps_s: Sequence[float]) -> list[Record]:
         records += recorder.read(t, b"data: %b\n\n" % chunk)
     records += recorder.read(t, b"data: [DONE]\n\n")
     return [*records, recorder.end(t, {"cause": "done", "ending": "completed", "flags": [], "framed": True})]
-
-
-async def test_long_silences_are_exact(autojump_clock: MockClock) -> None:
-    gaps_s = [30.0] * 21
-    script = script_of(recorded(gaps_s), speed=ORIGINAL)
-    found = await reads(httpx, script, timeout=None)
-    # The second read of one moment was recorded a microsecond later, as in every tape.
-    assert [round(t * 1_000_000) for t, _ in found] == [30_000_000 * n for n in range(1, 22)] + [630_000_001]
 
 
 # The SDK leaves its generators to the collector with any transport.

@@ -10,7 +10,7 @@ from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.config.secrets import Key, Secret
 from wiretape.proxy.http1 import Headers as HeadersOf
 from wiretape.proxy.relay.http_responses import Answer, refused
-from wiretape.proxy.security.access import METHODS, OPEN_PATHS, Keys, Refusal, admit, content_type_refusal
+from wiretape.proxy.security.access import OPEN_PATHS, Keys, Refusal, admit, content_type_refusal
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -146,26 +146,9 @@ def test_repeated_unique_headers_are_refused(name: bytes) -> None:
     assert status_of(asked((name, b"1"), (name.lower(), b"1"))) == 400
 
 
-def test_length_with_transfer_encoding_is_refused() -> None:
-    assert status_of(asked((b"content-length", b"1"), (b"transfer-encoding", b"chunked"))) == 400
-
-
 @pytest.mark.parametrize("query", [b"a b", b"a\r\nb", b"a#b", b"\xff", b"\x00"])
 def test_malformed_queries_are_refused(query: bytes) -> None:
     assert status_of(asked(query=query)) == 400
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_relayed_methods_pass(method: str) -> None:
-    assert asked(method=method) is None
-
-
-@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "OPTIONS", "PRI", "FOO", "get", ""])
-def test_other_methods_are_refused(method: str) -> None:
-    answer = asked(method=method)
-    assert status_of(answer) == 405
-    assert answer is not None
-    assert (b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE") in answer.headers
 
 
 def test_allowed_origin_gets_neither_preflight_nor_cors() -> None:
@@ -207,30 +190,6 @@ def test_key_in_a_url_is_refused(query: bytes, keys: Keys) -> None:
     assert status_of(asked(*OWN, keys=keys, query=b"api-version=1&max_tokens=5&page_token=x")) == 200
 
 
-@pytest.mark.parametrize(
-    "path", [b"/", b"", b"/v2/models", b"/other/v1/models", b"/wiretape", b"/v1/../wiretape/x", b"/metrics"]
-)
-def test_unknown_paths_are_not_found(path: bytes) -> None:
-    assert status_of(asked(path=path)) == 404
-
-
-def test_refusals_come_in_a_fixed_order() -> None:
-    """A client learns only the first reason."""
-    bad: Headers = [(b"host", b"evil.test"), (b"origin", b"https://evil.test"), (b"content-length", b"1")] * 2
-    wrong = [
-        (bad, 400),
-        (bad[:3] + bad[2:3], 421),
-        ([HOST, *bad[1:3], bad[2]], 403),
-        ([HOST, bad[2], bad[2]], 400),
-        ([HOST], 405),
-    ]
-    for headers, status in wrong:
-        assert status_of(asked(*headers, keys=LOCKED, method="TRACE", path=b"/other", query=b"key=x")) == status
-    assert status_of(asked(keys=LOCKED, path=b"/other", query=b"key=x")) == 400
-    assert status_of(asked(keys=LOCKED, path=b"/other")) == 401
-    assert status_of(asked(*OWN, keys=LOCKED, path=b"/other")) == 404
-
-
 def test_refusals_never_quote_the_request() -> None:
     canary = "canary-0123456789abcdef"
     raw = canary.encode()
@@ -247,22 +206,3 @@ def test_refusals_never_quote_the_request() -> None:
     for answer in answers:
         assert answer is not None
         assert canary not in str(answer)
-
-
-TYPES: list[tuple[Headers, bool]] = [
-    ([(b"content-type", b"application/json")], True),
-    ([(b"Content-Type", b"Application/JSON; charset=utf-8")], True),
-    ([], False),
-    ([(b"content-type", b"")], False),
-    ([(b"content-type", b"text/plain")], False),
-    ([(b"content-type", b"text/plain; application/json")], False),
-    ([(b"content-type", b"application/x-www-form-urlencoded")], False),
-    ([(b"content-type", b"multipart/form-data; boundary=a")], False),
-    ([(b"content-type", b"application/jsonx")], False),
-    ([(b"content-type", b"application/json")] * 2, False),
-]
-
-
-@pytest.mark.parametrize(("headers", "passes"), TYPES)
-def test_chat_request_must_be_json(headers: Headers, passes: bool) -> None:
-    assert status_of(answered(content_type_refusal(HeadersOf(headers)))) == (200 if passes else 415)

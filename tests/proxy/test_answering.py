@@ -84,7 +84,6 @@ def told(answer: Answer) -> list[Told]:
 
 
 READ: Call = ("call_a", "read", '{"path":"a"}')
-WRITE: Call = ("call_b", "write", '{"path":"b"}')
 
 
 @pytest.fixture(params=["memory", pytest.param("files", marks=pytest.mark.slow)])
@@ -179,32 +178,7 @@ async def test_result_frame_follows_the_first_chunk(autojump_clock: MockClock) -
         assert sum(len(str(record.keys)) for record in tape) < 10_000  # a large result does not double the tape
 
 
-async def test_request_without_results_is_parsed_once(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*_: Any) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(MemoryStore, "find_calls", never)
-    async with house(streams(role(), text("hi"), finish(), DONE)) as home:
-        for messages in ([user()], [user(), called(READ), result("call_a"), {"role": "assistant"}, user()]):
-            await home.ask(asked(*messages))
-            assert "results" not in await home.kinds()
-
-
 # -- the same again ---------------------------------------------------------------------------------------------------
-
-
-async def test_retried_and_regenerated_turns_get_the_same_frames(autojump_clock: MockClock, store: Store) -> None:
-    other = role() + text("else") + finish() + DONE
-    async with house(upstream(calling(READ), SAYING, SAYING, other), store=store) as home:
-        await turn(home, user())
-        history = [user(), called(READ), result("call_a")]
-        first = await turn(home, *history)
-        await trio.sleep(60)
-        assert await turn(home, *history) == await turn(home, *history) == first
-        assert [(status, call) for status, call, _ in first] == [("completed", "call_a")]
-        assert first[0][2] is not None
 
 
 @pytest.mark.parametrize("requests", ["full", "hash"])
@@ -285,17 +259,6 @@ async def test_running_results_are_forgotten_with_their_stream(autojump_clock: M
         assert len(home.assembly.services.answers) == 0
 
 
-async def test_failed_attempt_before_content_changes_no_link(autojump_clock: MockClock) -> None:
-    async def hangs_up(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        await stream.send_all(HEAD + chunk(role()))
-
-    async with house(hangs_up, streams(role(), text("hi"), finish(), DONE)) as home:
-        assert await turn(home, user(), called(READ), result("call_a")) == [("completed", "call_a", None)]
-        assert (await home.kinds()).count("results") == 1
-        assert (await home.kinds()).count("attempt") == 2
-
-
 # -- ids --------------------------------------------------------------------------------------------------------------
 
 
@@ -318,65 +281,6 @@ async def test_reused_call_ids_link_to_the_right_turn(autojump_clock: MockClock,
             assert said["stream"] == home.streams[number - 1]
 
 
-async def test_interleaved_conversations_link_to_their_own_calls(autojump_clock: MockClock, store: Store) -> None:
-    """Same ids, same tools, same arguments: what tells them apart is how far each has come."""
-    call: Call = ("call_0", "list_dir", "{}")
-    async with house(upstream(calling(call), calling(call), SAYING, SAYING), store=store) as home:
-        short, long = [user("a")], [user("b"), {"role": "assistant", "content": "yes?"}, user("c")]
-        await turn(home, *short)
-        await trio.sleep(10)
-        await turn(home, *long)
-        await trio.sleep(10)
-        (first,) = await turn(home, *short, called(call), result("call_0"))
-        (second,) = await turn(home, *long, called(call), result("call_0"))
-        assert first[2] is not None
-        assert second[2] is not None
-        assert first[2] > 20_000 > second[2] > 10_000
-
-
-async def test_out_of_order_results_link_to_their_calls(autojump_clock: MockClock, store: Store) -> None:
-    calls: list[Call] = [(f"call_{n}", "read", f'{{"n":{n}}}') for n in range(3)]
-    async with house(upstream(calling(*calls), SAYING), store=store) as home:
-        assert [status for status, _, _ in await turn(home, user())] == ["running"] * 3
-        answers = [result("call_2"), result("call_0", is_error=True), result("call_1")]
-        completed = await turn(home, user(), called(*calls), *answers)
-        assert [each[:2] for each in completed] == [
-            ("completed", "call_2"),
-            ("failed", "call_0"),
-            ("completed", "call_1"),
-        ]
-        assert len({duration for _, _, duration in completed}) == 1
-
-
-async def test_history_that_repeats_results_links_only_the_last(autojump_clock: MockClock) -> None:
-    async with house(upstream(calling(READ), calling(WRITE), SAYING)) as home:
-        history = [user()]
-        await turn(home, *history)
-        history += [called(READ), result("call_a")]
-        assert [each[:2] for each in await turn(home, *history)] == [("completed", "call_a"), ("running", "call_b")]
-        history += [called(WRITE), result("call_b")]
-        assert [each[:2] for each in await turn(home, *history)] == [("completed", "call_b")]
-
-
-async def test_rewritten_ids_and_arguments_are_linked(autojump_clock: MockClock, store: Store) -> None:
-    """Other ids are calls of which nothing is known; arguments that are only written otherwise are the same."""
-    async with house(upstream(calling(READ), SAYING, SAYING), store=store) as home:
-        await turn(home, user())
-        renamed: Call = ("toolu_1", "read", '{"path":"a"}')
-        assert await turn(home, user(), called(renamed), result("toolu_1")) == [("completed", "toolu_1", None)]
-        spaced: Call = ("call_a", "read", '{ "path" : "a" }')
-        ((_, _, duration),) = await turn(home, user(), called(spaced), result("call_a"))
-        assert duration is not None
-
-
-async def test_unknown_call_has_no_link(autojump_clock: MockClock, store: Store) -> None:
-    async with house(upstream(calling(("call_0", "read", '{"path":"other"}')), SAYING), store=store) as home:
-        await turn(home, user())
-        old: Call = ("call_0", "read", '{"path":"a"}')
-        assert await turn(home, user(), called(old), result("call_0")) == [("completed", "call_0", None)]
-        assert "stream" not in (await home.tape())[3].keys["results"][0]
-
-
 async def test_call_of_another_caller_has_no_link(autojump_clock: MockClock, store: Store) -> None:
     async with house(upstream(calling(READ), SAYING), store=store) as home:
         await turn(home, user(), key=OTHER)
@@ -385,19 +289,6 @@ async def test_call_of_another_caller_has_no_link(autojump_clock: MockClock, sto
 
 
 # -- what is not sent -------------------------------------------------------------------------------------------------
-
-
-async def test_internal_tools_and_orphans_are_recorded_but_not_sent(autojump_clock: MockClock) -> None:
-    plan: Call = ("call_p", "_plan", "{}")
-    async with house(upstream(SAYING)) as home:
-        history = [user(), called(plan), result("call_p"), result("call_x", "lost"), result("", "nameless")]
-        assert await turn(home, *history) == []
-        results = (await home.tape())[3].keys["results"]
-        assert [(each["id"], each.get("name"), each.get("orphan")) for each in results] == [
-            ("call_p", "_plan", None),
-            ("call_x", None, True),
-            ("", None, True),
-        ]
 
 
 async def test_calls_are_linked_with_tool_events_off(autojump_clock: MockClock) -> None:
@@ -486,24 +377,6 @@ async def test_call_whose_stream_ends_a_moment_later_is_linked(autojump_clock: M
         assert await turn(home, user(), called(READ), result("call_a")) == [("completed", "call_a", 7)]
     first, second = store.asked_at
     assert second - first == pytest.approx(LOOK_UP_AGAIN_S[0])
-
-
-async def test_search_for_an_unknown_call_ends(autojump_clock: MockClock) -> None:
-    class Blank(MemoryStore):
-        asked = 0
-
-        async def find_calls(
-            self,
-            answers: Sequence[AnswerRow],
-            running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS,  # noqa: ARG002
-        ) -> Sequence[Link | None]:
-            self.asked += 1
-            return [None for _ in answers]
-
-    blank = Blank()
-    async with house(upstream(SAYING, first_s=30), store=blank) as home:
-        await turn(home, user(), called(READ), result("call_a"))
-    assert blank.asked == 1 + len(LOOK_UP_AGAIN_S)
 
 
 async def test_result_counts_although_the_client_disconnects(autojump_clock: MockClock) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wiretape.proxy.relay.attempts import Decision, Failure, Next, decide, in_band, refuses_streaming, retry_after_s
+from wiretape.proxy.relay.attempts import Decision, Failure, Next, decide, in_band, refuses_streaming
 
 REFUSED = Failure(ending="refused", message="")
 STATUS = Failure(ending="upstream_error", message="", status=500)
@@ -14,24 +14,6 @@ NOW = 1_000_000_000.0
 
 def after(failure: Failure, attempt: int = 1, *, elsewhere: bool = False, unstreamed: bool = True) -> Decision:
     return decide(failure, attempt=attempt, attempts=3, elsewhere=elsewhere, unstreamed=unstreamed, now=NOW)
-
-
-@pytest.mark.parametrize("ending", ["refused", "reset", "truncated"], ids="a connection {}".format)
-def test_lost_connection_is_retried_with_growing_waits(ending: str) -> None:
-    failure = replace(REFUSED, ending=ending)
-    assert after(failure, 1) == Decision(Next.AGAIN, 0.25)
-    assert after(failure, 2) == Decision(Next.AGAIN, 0.5)
-    assert after(failure, 3) == Decision(Next.GIVE_UP, exhausted=True)
-
-
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529, 599])
-def test_transient_statuses_are_retried(status: int) -> None:
-    assert after(replace(STATUS, status=status)).next is Next.AGAIN
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 413, 422, 451, 499])
-def test_client_errors_are_not_retried(status: int) -> None:
-    assert after(replace(STATUS, status=status)) == Decision(Next.GIVE_UP)
 
 
 @pytest.mark.parametrize(
@@ -74,23 +56,6 @@ def test_unreachable_upstream_is_skipped_at_once(failure: Failure) -> None:  # U
 )
 def test_retry_after_is_honoured_up_to_a_limit(header: str, decision: Decision) -> None:  # U09
     assert after(replace(STATUS, status=429, retry_after=header)) == decision
-
-
-def test_fallback_follows_the_attempts_or_a_long_wait() -> None:
-    assert after(REFUSED, 3, elsewhere=True) == Decision(Next.ELSEWHERE)
-    assert after(replace(STATUS, status=429, retry_after="60"), elsewhere=True) == Decision(Next.ELSEWHERE)
-    assert after(replace(STATUS, status=400), elsewhere=True) == Decision(Next.GIVE_UP)
-
-
-def test_refusal_to_stream_is_retried_once_without_streaming() -> None:  # U12
-    failure = replace(STATUS, status=400, unstreamed=True)
-    assert after(failure) == Decision(Next.UNSTREAMED)
-    assert after(failure, unstreamed=False) == Decision(Next.GIVE_UP)
-
-
-@pytest.mark.parametrize("junk", ["", " ", "1e3", "٣", "9" * 40, "Sun, 99 Foo", "1;2"])
-def test_junk_says_nothing(junk: str) -> None:
-    assert retry_after_s(junk, NOW) is None
 
 
 @pytest.mark.parametrize(

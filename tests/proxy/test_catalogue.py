@@ -1,9 +1,7 @@
 """The catalogue says what the tapes say, and nothing is lost with it."""
 
 import sqlite3
-import tracemalloc
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.laws.generated import streams
 from tests.proxy.store_cases import CREATED, opened_files, put, stream_of
-from tests.support.chat import DONE, call, finish, frame, sse, text
+from tests.support.chat import DONE, call, finish, frame
 from tests.support.chat import tape as chat_tape
 from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.core.json_text import dumps
@@ -22,38 +20,23 @@ from wiretape.events.core.model import Usage
 from wiretape.events.emit import Emitter, events, summarise
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Keep
-from wiretape.proxy.limits import DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
-from wiretape.proxy.store.catalogue import Book, peek, reindex
+from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
+from wiretape.proxy.store.catalogue import peek, reindex
 from wiretape.proxy.store.catalogue_row import (
     AnswerRow,
-    CallRow,
-    CatalogueRow,
-    StreamRow,
     digest,
-    digests,
     request_digest,
     row_of_tape,
 )
 from wiretape.proxy.store.files import FileStore, open_files
 from wiretape.proxy.store.folder import Folder
-from wiretape.proxy.store.linking import Fate, find_calls
+from wiretape.proxy.store.linking import Fate
 from wiretape.proxy.store.store import Filter
 
-ROW = StreamRow(stream="", created=CREATED, caller="c1", route="", dialect="chat", model="m", ending="completed")
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 
 
 # -- rows of a tape ---------------------------------------------------------------------------------------------------
-
-
-def test_the_row_of_a_whole_stream() -> None:
-    upstream = [text("a", role=True), text("b"), finish(), sse({"id": "x", "choices": [], "usage": USAGE}), DONE]
-    records = chat_tape(upstream, request={"model": "m", "stream": True, "stream_options": {"include_usage": True}})
-    row, calls, _ = row_of_tape("s1", records)
-    assert (row.stream, row.dialect, row.model, row.created, row.ending) == ("s1", "chat", "m", 7, "completed")
-    assert (row.input_tokens, row.output_tokens) == (5, 7)
-    assert (row.first_frame_us, row.first_content_us, row.duration_us) == (1, 1, 1 << 40)
-    assert calls == ()
 
 
 @pytest.mark.parametrize(
@@ -62,15 +45,6 @@ def test_the_row_of_a_whole_stream() -> None:
 def test_a_token_count_is_a_number_that_sqlite_takes(count: Any, expected: int | None) -> None:
     upstream = [frame({"content": "a"}, "stop", usage={**USAGE, "prompt_tokens": count}), DONE]
     assert row_of_tape("s1", chat_tape(upstream)).stream.input_tokens == expected
-
-
-def test_calls_have_the_state_at_the_end_of_their_stream() -> None:
-    whole = [call(index=0, id="a", name="f", arguments="{}"), call(index=1, id="b", name="g", arguments="{}")]
-    cut = [call(index=0, id="a", name="f", arguments='{"q":')]
-    tables = [([*whole, finish("tool_calls"), DONE], ["a f running", "b g running"]), (cut, ["a f dropped"])]
-    for upstream, expected in tables:
-        calls = row_of_tape("s1", chat_tape(upstream)).calls
-        assert [f"{row.call} {row.name} {row.state}" for row in calls] == expected
 
 
 JUNK = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=4)
@@ -82,39 +56,6 @@ def test_junk_in_a_record_still_makes_a_valid_row(keys: dict[str, Any]) -> None:
     assert 0 <= row.created < 2**63
     assert isinstance(row.caller, str)
     assert all(isinstance(flag, str) for flag in row.flags)
-
-
-ANSWERS: dict[str, Any] = {
-    "results": [
-        {"id": "a", "name": "f", "arguments": "00", "stream": "s0", "output": "x"},
-        {"id": "b", "name": "g", "arguments": "01", "failed": True},
-        {"id": "a", "name": "again"},
-        {"id": "c", "orphan": True},
-        {"id": ""},
-        {"id": 5},
-        "junk",
-    ],
-    "after": 3,
-    "request": "0f",
-}
-
-
-def test_rows_of_the_results_in_a_request() -> None:
-    opening = {"created": 7, "created_us": 7_250_000, "caller": "me", "dialect": "chat"}
-    answers = row_of_tape("s1", [Record(0, 0, "open", opening), Record(1, 9, "results", ANSWERS)]).answers
-    linked = AnswerRow(
-        caller="me",
-        call="a",
-        stream="s1",
-        name="f",
-        arguments="00",
-        after=3,
-        failed=False,
-        arrived_us=7_250_000,
-        made_by="s0",
-        request="0f",
-    )
-    assert answers == (linked, replace(linked, call="b", name="g", arguments="01", failed=True, made_by=""))
 
 
 @pytest.mark.parametrize(
@@ -147,17 +88,6 @@ def test_rewritten_arguments_have_the_same_digest_up_to_a_bound() -> None:
         said, other = f'{{"a":"{text_of}","b":1}}', f'{{"b":1,"a":"{text_of}"}}'
         assert len(said) == PARSE_INLINE_BYTES_MAX + over
         assert (digest(said) == digest(other)) is equal
-
-
-@pytest.mark.parametrize("over", [-1, 0, 1])
-def test_calls_beyond_the_digest_bound_are_not_linked(over: int) -> None:
-    first = '{"a":"' + "x" * (DIGESTED_BYTES_MAX - 10) + '"}'
-    assert len(first) == DIGESTED_BYTES_MAX - 2
-    hashes = digests([first, "x" * (2 + over), ""])
-    assert [bool(said) for said in hashes] == [True, over <= 0, over <= 0]
-    row = CallRow(caller="c", call="a", stream="s1", name="f", state="running", handed_us=1)
-    new = answer("a", caller="c", name="f", arguments="")
-    assert find_calls(lambda _: ([row], []), [new], {}) == [None]
 
 
 def test_a_request_is_recognised_by_its_length_and_its_ends() -> None:
@@ -249,32 +179,6 @@ async def test_a_tape_that_our_reading_fails_on_is_still_listed(
 
     monkeypatch.setattr(Emitter, "feed", failing)
     assert reindexed(tmp_path) == 2
-
-
-@pytest.mark.parametrize("kept", [True, False], ids=["every row has its tape", "no row has its tape"])
-def test_catching_up_never_holds_a_list_of_all_tapes(tmp_path: Path, kept: bool) -> None:
-    """Ids and paths of 28,000 took 21 MB, which did not go back."""
-    days = [tmp_path / "2026-11-18", tmp_path / "2026-11-17"]  # not all lie in the day of their creation
-    for day in days:
-        day.mkdir()
-    folder = Folder(tmp_path)
-    book = Book(folder)
-    try:
-        for first in range(0, 3_000, 100):
-            streams = [f"s{n:031}" for n in range(first, first + 100)]
-            book.enter(CatalogueRow(replace(ROW, stream=stream), ()) for stream in streams)
-            for n, stream in enumerate(streams if kept else ()):
-                (days[n % 2] / f"{stream}.tape").touch()
-        tracemalloc.start()
-        while book.catch_up():
-            pass
-        peak_bytes = tracemalloc.get_traced_memory()[1]
-        assert len(book.streams()) == 3_000 * kept
-    finally:
-        tracemalloc.stop()
-        book.close()
-        folder.close()
-    assert peak_bytes < 150_000, f"{peak_bytes:,} bytes for 3,000 tapes"
 
 
 @pytest.mark.parametrize("damage", ["no database", "half a page", "empty", "other version", "wrong pages"])

@@ -121,20 +121,6 @@ def test_framing_is_bounded_over_all_reads() -> None:
     assert CHUNK_EXCESS_BYTES_MAX - len(costly) <= at <= CHUNK_EXCESS_BYTES_MAX + 2 * len(costly)
 
 
-@pytest.mark.parametrize(
-    "tail",
-    [b"X: 1\r\nY: 2\r\n\r\nbehind", b"\r\nbehind", b"X: 1\n\n", b"X\r\n\r\n", b"X: 1\r\n", b"X:" + b"w" * 70_000]
-    + [b"X:" + b"w" * size + b"\r\n\r\n" for size in (16_000, 20_000)],
-)
-def test_trailers_may_be_cut_anywhere(tail: bytes) -> None:
-    wire = b"2\r\nhi\r\n0\r\n" + tail
-    whole = ours([wire])
-    for at in [*range(1, min(len(wire), 40)), *range(max(1, len(wire) - 12), len(wire))]:
-        body, done, behind = ours([wire[:at], wire[at:]])
-        assert (done, behind) == whole[1:], at
-        assert done is None or body == whole[0]
-
-
 def test_dripping_trailers_are_bounded() -> None:
     assert fault_of(b"0\r\nX:" + b"w" * 2 * HEAD_BYTES_MAX, 1) == 3 + HEAD_BYTES_MAX
     assert fault_of(b"0\r\nX: 1\n\n", 1) == 7

@@ -13,13 +13,11 @@ import pytest
 import trio
 
 from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
-from wiretape.events.core.settings import Settings
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.cli.common import BAD_USAGE, CANNOT_START, FOUND_WRONG
 from wiretape.proxy.cli.main import main
-from wiretape.proxy.config.model import Config
 from wiretape.proxy.limits import ABANDONED_AFTER_S
 from wiretape.proxy.store.catalogue_row import digest
 from wiretape.proxy.store.folder import Folder
@@ -201,14 +199,6 @@ def test_ls_lists_streams_with_any_catalogue(catalogue: str, run: Run, data: Pat
     assert {path: path.stat().st_mtime_ns for path in data.rglob("*") if path.is_file()} == before, "nothing is written"
 
 
-def test_ls_reads_tapes_only_if_the_catalogue_lacks_them(run: Run, data: Path) -> None:
-    put(data / DAY, "newnew", flat(stream_of("newnew", created=CREATED + 5)))
-    (data / DAY / f"{DONE}.tape").write_bytes(b"")
-    said = run("ls", "--data", data, "--json")
-    assert listed(said) == [LIVE, "newnew", CUT, DONE]
-    assert said.value[-1]["ending"] == "completed"
-
-
 def test_ls_prints_a_table(run: Run, data: Path) -> None:
     lines = run("ls", "--data", data).out.splitlines()
     assert lines[0].split() == ["stream", "when", "route", "model", "ending", "in/out", "first", "took"]
@@ -360,16 +350,6 @@ def test_unknown_variables_are_reported(run: Run, data: Path, monkeypatch: pytes
     assert said.value
     monkeypatch.setenv("WIRETAPE_DATA", str(data))
     assert run("ls").err == ""
-
-
-def test_help_names_the_defaults(run: Run) -> None:
-    said, config, settings = run("serve", "--help").out, Config(data=Path()), Settings()
-    assert re.findall(r"\[default:\s+(\S+)\]", said) == [
-        config.host,
-        str(config.port),
-        settings.profile,
-        settings.on_partial,
-    ]
 
 
 def test_no_verb_prints_the_help(run: Run) -> None:

@@ -1,9 +1,7 @@
 """Configuration from flags, environment and file: the values, their origins, and errors in one line."""
 
-import dataclasses
 import json
 import secrets
-import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +10,8 @@ from typing import Any
 import pytest
 
 from wiretape.events.core.settings import Settings
-from wiretape.proxy.config.load import Row, load
-from wiretape.proxy.config.model import ROUTE, SERVER, TARGET, Config, ConfigError, Egress, Route, Target
+from wiretape.proxy.config.load import load
+from wiretape.proxy.config.model import ROUTE, SERVER, TARGET, Config, ConfigError, Egress, Target
 from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.limits import KEY_CHARS_MIN, KEY_FILE_BYTES_MAX
 
@@ -55,16 +53,6 @@ class Setup:
 @pytest.fixture
 def setup(tmp_path: Path) -> Setup:
     return Setup(tmp_path)
-
-
-def test_one_url_is_enough(setup: Setup) -> None:
-    config = setup.config({"upstream": OPENAI})
-    assert config == Config(
-        data=Path("/somebody/.local/share/wiretape")
-        if sys.platform != "darwin"
-        else Path("/somebody/Library/Application Support/wiretape"),
-        routes={"": Route(name="", targets=(Target(name="api.openai.test/v1", url=OPENAI),))},
-    )
 
 
 def test_flags_override_environment_overrides_file(setup: Setup) -> None:
@@ -291,21 +279,6 @@ def test_data_folder_is_the_platforms(setup: Setup, monkeypatch: pytest.MonkeyPa
         assert setup.config({"upstream": OPENAI}, XDG_DATA_HOME=xdg).data == Path(expected)
     assert "--data" in setup.refusal({"upstream": OPENAI}, HOME="")
     assert setup.config({"upstream": OPENAI, "data": "~/x"}, HOME="").data == setup.folder / "~" / "x"
-
-
-def test_egress_proxy_with_a_user(setup: Setup) -> None:
-    setup.file(f'upstream = "{OPENAI}"\negress_proxy = "https://[::1]:443"\negress_user = "me"')
-    expected = Egress(tls=True, host="::1", port=443, user="me", password="")
-    assert setup.config().upstream.egress == expected
-    with_password = load({"egress_password_env": "OPENAI"}, setup.environ, setup.folder)
-    assert with_password.config.upstream.egress == dataclasses.replace(expected, password=KEY)
-    assert KEY not in repr(with_password)
-    assert Row("egress_password_env", "", "default") in load({}, setup.environ, setup.folder).rows
-    assert [row.value for row in with_password.rows if row.name.startswith("egress")] == [
-        "https://[::1]:443",
-        "me",
-        "***",
-    ]
 
 
 def test_own_keys_are_read_and_masked(setup: Setup) -> None:

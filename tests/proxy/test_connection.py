@@ -6,10 +6,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.proxy.scripted import HEAD, OK, Script, answers, chunk, post, request_of, says, served
+from tests.proxy.scripted import HEAD, OK, Script, chunk, post, request_of, says, served
 from wiretape.events.core.errors import LocalError
 from wiretape.proxy.limits import DRAIN_BYTES_MAX, DRAIN_TIMEOUT_S, SEND_BYTES_MAX
-from wiretape.proxy.upstream.connection import Connection, End, Exchange, Origin, Outgoing
+from wiretape.proxy.upstream.connection import Connection, Exchange, Origin, Outgoing
 from wiretape.proxy.upstream.errors import ResetError, TruncatedError
 from wiretape.proxy.upstream.transport import body_of
 
@@ -190,15 +190,6 @@ async def test_draining_is_bounded_in_bytes(autojump_clock: MockClock) -> None:
         assert not upstream.still_open
 
 
-async def test_draining_can_be_cancelled(autojump_clock: MockClock) -> None:
-    async with served(says(HEAD, keep=True)) as (transport, upstream):
-        body = body_of(await transport.handle_async_request(post()))
-        with trio.move_on_after(0.1) as scope:
-            await body.drain()
-        assert scope.cancelled_caught
-        assert not upstream.still_open
-
-
 async def test_leaving_early_closes_the_connection() -> None:
     async with served(says(HEAD + chunk(b"x"), keep=True)) as (transport, upstream):
         async with body_of(await transport.handle_async_request(post())) as body:
@@ -208,16 +199,6 @@ async def test_leaving_early_closes_the_connection() -> None:
         assert body.end is None
         with pytest.raises(LocalError):
             await body.receive()
-
-
-async def test_closing_works_in_cancelled_scope_and_twice() -> None:
-    async with served(says(HEAD + chunk(b"x"), keep=True)) as (transport, upstream):
-        body = body_of(await transport.handle_async_request(post()))
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await body.aclose()
-            await body.aclose()
-        assert not upstream.still_open
 
 
 async def test_cancelled_read_loses_nothing(autojump_clock: MockClock) -> None:
@@ -231,23 +212,3 @@ async def test_cancelled_read_loses_nothing(autojump_clock: MockClock) -> None:
         assert got == [b"a", b"b"]
         assert await body.receive() is None
         assert len(transport.pool) == 1
-
-
-async def test_fault_is_raised_each_time() -> None:
-    async with served(answers(HEAD + chunk(b"x") + b"junk\r\n")) as (transport, upstream):
-        body = body_of(await transport.handle_async_request(post()))
-        assert await body.receive() is not None
-        for _ in range(2):
-            with pytest.raises(type(body.fault) if body.fault else ResetError):
-                await body.receive()
-        assert not upstream.still_open
-
-
-async def test_ended_body_keeps_its_end_after_next_exchange() -> None:
-    async with served(answers(OK, OK[:-1])) as (transport, _):
-        first = body_of(await transport.handle_async_request(post()))
-        assert [read.data async for read in first] == [b"ok"]
-        second = body_of(await transport.handle_async_request(post()))
-        assert await first.receive() is None
-        assert (first.end, second.end) == (End.FRAMED, None)
-        await second.aclose()

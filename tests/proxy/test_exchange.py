@@ -115,19 +115,6 @@ def test_head_is_kept_as_received() -> None:
     assert exchange.head == Head(299, b"All Fine", headers)
 
 
-def test_head_and_data_before_fault_in_same_read_are_kept() -> None:
-    exchange = begun()
-    assert exchange.feed(CHUNKED + b"2\r\nhe\r\nX") == b"he"
-    assert exchange.head is not None
-    assert isinstance(exchange.fault, ProtocolError)
-
-
-def test_response_to_head_has_no_body() -> None:
-    exchange = begun(b"HEAD")
-    assert exchange.feed(LENGTH) == b""
-    assert exchange.end is End.FRAMED
-
-
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_head_limit_is_exact(more: int) -> None:
     block = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: %b\r\n\r\n"
@@ -135,12 +122,6 @@ def test_head_limit_is_exact(more: int) -> None:
     exchange.feed(block % (b"x" * (HEAD_BYTES_MAX - len(block) + 2 + more)) + b"ok")
     assert isinstance(exchange.fault, ProtocolError) == (more > 0)
     assert (exchange.end is End.FRAMED) == (more <= 0)
-
-
-def test_endless_head_is_refused() -> None:
-    exchange = begun()
-    exchange.feed(b"HTTP/1.1 200 OK\r\nX: " + b"x" * HEAD_BYTES_MAX)
-    assert isinstance(exchange.fault, ProtocolError)
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])

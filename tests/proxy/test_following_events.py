@@ -11,8 +11,8 @@ from tests.proxy.store_cases import flat, put, stream_of
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage
-from wiretape.proxy.api.event_feed import Following, Place
-from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, SLICE_RECORDS
+from wiretape.proxy.api.event_feed import Following
+from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Batches, StreamMissingError
 
@@ -96,16 +96,3 @@ async def test_stream_that_expires_while_followed_is_reported_incomplete(autojum
         await store.append("s1", batch)
     assert (await all_of(following)).startswith(b"event: wiretape.error\ndata: ")
     del autojump_clock
-
-
-async def test_long_batches_are_followed_in_slices() -> None:
-    store, batches = MemoryStore(), [flat(stream_of("s1", reads=10 * SLICE_RECORDS))]
-    await put(store, "s1", batches)
-    pieces: list[bytes] = []
-    following = Following(store, "s1")
-    while data := await following.take():
-        pieces.append(data)
-        assert len(sse(data)) <= SLICE_RECORDS
-    assert b"".join(block for piece in pieces for _, block in sse(piece)) == emit(flat(batches))
-    late = Following(store, "s1", after=Place(10 * SLICE_RECORDS, 0))
-    assert [name for name, _ in sse(await all_of(late))] == ["1001.0", "1002.0", "1003.0"]

@@ -44,12 +44,6 @@ async def test_agent_tool_is_reported(autojump_clock: MockClock) -> None:
         assert (tool["id"], tool["state"], tool["run_by"]) == ("c", "completed", "upstream")
 
 
-async def test_agent_events_count_only_on_agent_routes(autojump_clock: MockClock) -> None:
-    async with house(streams(role(), RUNNING, COMPLETED, text("18"), finish(), DONE)) as home:
-        assert statuses((await home.ask()).body) == []
-        assert await home.ending() == ("completed", ["foreign"])
-
-
 @pytest.mark.parametrize("name", ["X-Hermes-Tool-Progress", "X-Wiretape-Tool-Events"])
 async def test_client_can_switch_agent_events_off(name: str, autojump_clock: MockClock) -> None:
     asked: list[bytes] = []
@@ -88,13 +82,6 @@ async def test_agent_keepalives_reset_the_stall_timer(
         assert (await home.ending())[0] == ending
 
 
-async def test_silent_agent_stalls(autojump_clock: MockClock) -> None:
-    async with house(streams(role() + RUNNING, text("18"), every_s=400), route=AGENT) as home:
-        answered = await home.ask()
-        assert statuses(answered.body) == [("c", "running"), ("c", "dropped")]
-        assert await home.ending() == ("stalled", [])
-
-
 async def test_agent_run_is_not_repeated_after_tools_ran(autojump_clock: MockClock) -> None:
     async with house(streams(role(), RUNNING, end=b""), route=AGENT) as home:
         answered = await home.ask()
@@ -116,14 +103,6 @@ async def test_agent_failure_before_text_is_reported_and_not_retried(
         assert await home.ending() == ("upstream_error", [])
 
 
-async def test_agent_failure_after_text_is_an_error_in_the_stream(autojump_clock: MockClock) -> None:
-    async with house(streams(role(), text("It "), FAILED, DONE), route=AGENT) as home:
-        answered = await home.ask()
-        assert b'"content":"It "' in answered.body
-        last = json.loads(answered.body.split(b"data: ")[-1])
-        assert (last["error"]["message"], last["hermes"]["completed"]) == ("HTTP 500: model broke", False)
-
-
 @pytest.mark.parametrize(
     ("headers", "attempts"), [(("X-Hermes-Completed: false", "X-Hermes-Partial: true"), 1), ((), 3)]
 )
@@ -135,23 +114,6 @@ async def test_agent_error_response_passes(headers: tuple[str, ...], attempts: i
         for line in headers:
             name, _, value = line.encode().partition(b": ")
             assert answered.header(name.lower()) == value
-
-
-async def test_agent_header_means_nothing_on_other_routes(autojump_clock: MockClock) -> None:
-    async with house(answer(502, INCOMPLETE, "X-Hermes-Completed: false")) as home:
-        assert (await home.ask({**ASKED, "stream": False})).status == 502
-        assert (await home.kinds()).count("attempt") == 3
-
-
-async def test_agent_answer_that_describes_a_failure_passes_unchanged(autojump_clock: MockClock) -> None:
-    body = (
-        b'{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"It "},'
-        b'"finish_reason":"length"}],"hermes":{"completed":false}}'
-    )
-    async with house(answer(200, body, "X-Hermes-Completed: false"), route=AGENT) as home:
-        answered = await home.ask({**ASKED, "stream": False})
-        assert (answered.status, answered.body) == (200, body)
-        assert answered.header(b"x-hermes-completed") == b"false"
 
 
 def test_final_failure_is_not_retried() -> None:

@@ -7,9 +7,8 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, House, finish, house, text
-from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.core.json_text import dumps
 from wiretape.events.core.splice import Edit, apply
-from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX
 
 MARKED = "\n`💻 ls -la`\nHere they are.\n⚠ Stream stalled mid tool-call: ls was cut short. Nothing was executed."
 
@@ -59,12 +58,6 @@ async def test_repaired_history_is_sent_clean_and_recorded_twice(autojump_clock:
         assert apply(dumps(asked()), edits) == upstream.bodies[0]
 
 
-async def test_history_repair_combines_with_other_edits(autojump_clock: MockClock) -> None:
-    async with house(upstream := Upstream(), route={"history": "repair", "include_usage": True}) as home:
-        await home.ask(asked())
-        assert parse(upstream.bodies[0]) == {**asked("Here they are."), "stream_options": {"include_usage": True}}
-
-
 async def test_hashed_requests_record_no_history(autojump_clock: MockClock) -> None:
     async with house(Upstream(), route={"history": "repair"}, config={"requests": "hash"}) as home:
         await home.ask(asked())
@@ -76,18 +69,3 @@ async def test_history_off_records_nothing(autojump_clock: MockClock) -> None:
         await home.ask(asked())
         assert await of_history(home) == []
         assert await home.ending() == ("completed", [])
-
-
-async def test_clean_history_records_nothing(autojump_clock: MockClock) -> None:
-    async with house(upstream := Upstream(), route={"history": "repair"}) as home:
-        await home.ask(asked("`ls -la` shows ⚠ nothing"))
-        assert upstream.bodies == [dumps(asked("`ls -la` shows ⚠ nothing"))]
-        assert await of_history(home) == []
-
-
-async def test_long_history_is_searched_in_a_thread(autojump_clock: MockClock) -> None:
-    long = "x" * PARSE_INLINE_BYTES_MAX + MARKED
-    async with house(upstream := Upstream(), route={"history": "repair"}) as home:
-        await home.ask(asked(long))
-        assert b"\xf0\x9f\x92\xbb ls -la" not in upstream.bodies[0]
-        assert (await of_history(home))[0]["marks"] == REPAIRED

@@ -13,17 +13,6 @@ from wiretape.events.emit import Summariser, emit
 from wiretape.events.tape.tape import Recorder
 
 
-async def test_complete_stream_passes_and_is_recorded(autojump_clock: MockClock) -> None:
-    frames = (role(), text("hi"), text(" you"), finish(), DONE)
-    async with house(streams(*frames, every_s=1)) as home:
-        answered = await home.ask()
-        assert (answered.status, answered.body, answered.ended) == (200, b"".join(frames), "chunked")
-        assert await home.ending() == ("completed", [])
-        assert await home.kinds() == [
-            *("open", "request", "attempt", "head", "frame", "frame", "commit", "frame", "frame", "frame", "end")
-        ]
-
-
 @pytest.mark.parametrize("how", ["close", "rst", "fin"])
 @pytest.mark.parametrize("pieces", [(200_000,), (1, 200_000), (1, 200_000, 300_000, 300_000)], ids=["1", "2", "tape"])
 async def test_disconnect_within_a_send_is_recorded_before_it(
@@ -72,14 +61,6 @@ async def test_partial_frame_waits_for_its_rest(autojump_clock: MockClock, diale
         answered = await client.response(until=lambda so_far: bool(so_far.pieces))
         assert (answered.pieces[0][0] - asked, answered.body[: len(whole)]) == (5, whole)
         client.close()
-
-
-async def test_transparent_stream_ends_with_its_upstream(autojump_clock: MockClock) -> None:
-    frames = (text("hi"), finish(), DONE, text("behind"))
-    async with house(streams(*frames, every_s=5), settings=Settings(profile="transparent")) as home:
-        answered = await home.ask()
-        assert (answered.body, answered.ended) == (b"".join(frames), "chunked")
-        assert await home.ending() == ("completed", ["late_data"])
 
 
 def test_relayed_exchange_keeps_nothing_in_memory() -> None:

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from wiretape.events.core.lifecycle import State
 from wiretape.proxy.limits import ABANDONED_AFTER_S
@@ -172,30 +170,3 @@ def test_a_call_is_abandoned_when_the_conversation_goes_on_without_it() -> None:
     own = [made("a", 1), made("a", 1, call="call_1")]
     assert fates_of(own, []) == {"call_0": Fate(State.RUNNING), "call_1": Fate(State.RUNNING)}
     assert fates_of(own, [came("b", 2)])["call_1"] == Fate(State.ABANDONED)
-
-
-@given(
-    calls=st.lists(st.builds(made, st.sampled_from("abcdef"), st.integers(0, 9), messages=st.integers(1, 3))),
-    answers=st.lists(
-        st.builds(
-            came,
-            st.sampled_from("uvwxyz"),
-            st.integers(0, 9),
-            after=st.integers(1, 3),
-            request=st.sampled_from(["", "r", "s"]),
-        )
-    ),
-)
-def test_links_point_back_in_time_and_written_links_stay(calls: list[CallRow], answers: list[AnswerRow]) -> None:
-    """Written down as it came, each link is found again; so a tape that holds it says the same as one that does not."""
-    calls = list({call.stream: call for call in calls}.values())
-    answers = list({answer.stream: answer for answer in answers}.values())
-    found = links(calls, answers)
-    for answer in answers:
-        call = found.get(answer.stream)
-        assert call is None or call.handed_us <= answer.arrived_us
-        none = all(each.handed_us > answer.arrived_us for each in calls)
-        assert call is not None or none or answer.request
-        assert call is None or not none
-    written = [replace(each, made_by=found[each.stream].stream) if each.stream in found else each for each in answers]
-    assert links(calls, written) == found

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from tests.support.house import DONE, answer, house, role, streams, text
+from tests.support.house import DONE, answer, house, text
 from wiretape.events.core.json_text import dumps
 from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.limits import JUDGED_BYTES_MAX
@@ -37,13 +37,6 @@ def test_other_text_passes_unchanged(text: str, cuts: list[int]) -> None:
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     pieces = [data[start:end] for start, end in itertools.pairwise(places)]
     assert fed(*pieces) == (data, False)
-
-
-def test_only_a_possible_key_waits() -> None:
-    mask = KeyMask([Secret(KEY)])
-    assert mask.feed(b"data: x\n\n") == b"data: x\n\n"
-    assert mask.feed(b"abc sk/k") == b"abc "
-    assert mask.feed(b"ind") == b"sk/kind"
 
 
 def test_words_too_short_for_a_key_are_kept() -> None:
@@ -159,30 +152,6 @@ def test_result_is_independent_of_read_boundaries(data: st.DataObject) -> None:
     places = sorted(set(data.draw(st.lists(st.integers(0, len(stream)), max_size=8))))
     pieces = [stream[start:end] for start, end in itertools.pairwise([0, *places, len(stream)])]
     assert masked_in_errors(*pieces, frames=frames) == masked_in_errors(stream, frames=frames)
-
-
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
-@pytest.mark.parametrize("every_s", [0.0, 0.1], ids=["in one read", "in reads of their own"])
-async def test_key_in_a_stream_error_reaches_neither_tape_nor_client(
-    path: str, every_s: float, autojump_clock: MockClock
-) -> None:
-    error = b"data: " + ERRORS["of OpenAI"] + b"\n\n"
-    frames = [role(), text("hi " + CALLER), error[:60], error[60:]]
-    async with house(streams(*frames, every_s=every_s)) as home:
-        answered = await home.ask({"model": "m", "stream": True}, f"Authorization: Bearer {CALLER}", path=path)
-        assert answered.body.count(CALLER.encode()) == 1, "what the model said"
-        assert STARS in answered.body
-        assert b"".join(record.raw or b"" for record in await home.tape()).count(CALLER.encode()) == 1
-        assert (await home.ending())[1] == ["key_masked"]
-
-
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models"])
-async def test_key_in_an_error_with_status_200_is_masked(path: str, autojump_clock: MockClock) -> None:
-    async with house(answer(200, ERRORS["of OpenAI"])) as home:
-        body = {"model": "m", "stream": path != "/v1/models"}
-        answered = await home.ask(body, f"Authorization: Bearer {CALLER}", path=path)
-        assert CALLER.encode() not in answered.body
-        assert not any(CALLER.encode() in (record.raw or b"") for record in await home.tape())
 
 
 async def test_files_pass_unchanged(autojump_clock: MockClock) -> None:

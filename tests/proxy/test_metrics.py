@@ -28,27 +28,6 @@ def values(metrics: Metrics) -> dict[str, float]:
     return found
 
 
-def test_page_has_every_documented_metric_with_its_type() -> None:
-    metrics = Metrics([""])
-    metrics.on_ended(ended("running", "dropped"))
-    metrics.refused(503)
-    types = dict(line.split()[2:] for line in metrics.text().decode().splitlines() if line.startswith("# TYPE"))
-    assert types == {
-        "wiretape_streams_total": "counter",
-        "wiretape_streams_untaped_total": "counter",
-        "wiretape_tool_calls_total": "counter",
-        "wiretape_streams_dropped_mid_tool_total": "counter",
-        "wiretape_histories_marked_total": "counter",
-        "wiretape_retries_total": "counter",
-        "wiretape_log_bytes_total": "counter",
-        "wiretape_refused_total": "counter",
-        "wiretape_log_lines_dropped_total": "counter",
-        "wiretape_stream_ttft_seconds": "histogram",
-        "wiretape_log_write_seconds": "histogram",
-        "wiretape_streams_live": "gauge",
-    }
-
-
 def test_stream_counts_once_under_its_route_and_ending() -> None:
     metrics = Metrics(["", "b"])
     metrics.on_ended(ended("running", "running", "dropped", attempts=3))

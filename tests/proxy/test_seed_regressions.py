@@ -10,7 +10,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.judged import each_its_own
 from tests.support.house import ASKED, DONE, call, finish, frame, house, role, streams, text
 from tests.support.http import Answer
 from wiretape.events.core.json_text import parse
@@ -71,30 +70,6 @@ def turn(*results: tuple[str, str], made: Sequence[tuple[str, str]]) -> Mapping[
             *({"role": "tool", "tool_call_id": call_id, "content": content} for call_id, content in results),
         ],
     }
-
-
-async def test_call_is_reported_running_then_completed(autojump_clock: MockClock) -> None:
-    first = streams(role(), call("", "read_file"), call("{}"), finish("tool_calls"), DONE)
-    async with house(first, streams(role(), text("It says hi."), finish(), DONE)) as home:
-        each_its_own(home)
-        one = await home.ask()
-        two = await home.ask(turn(("call_0", "hi"), made=[("call_0", "read_file")]))
-    assert [*lifecycle(one), *lifecycle(two)] == [
-        ("running", "call_0", "read_file"),
-        ("completed", "call_0", "read_file"),
-    ]
-
-
-async def test_internal_tools_and_orphans_are_filtered(autojump_clock: MockClock) -> None:
-    inside = [call("{}", "_thinking"), call("{}", "read_file", index=1)]
-    async with house(streams(role(), *inside, finish("tool_calls"), DONE)) as home:
-        assert lifecycle(await home.ask()) == [("running", "call_1", "read_file")]
-    results = [("call_0", "x"), ("call_1", "y"), ("call_9", "nobody asked")]
-    async with house(streams(role(), text("ok"), finish(), DONE)) as home:
-        answered = await home.ask(turn(*results, made=[("call_0", "_thinking"), ("call_1", "read_file")]))
-        assert lifecycle(answered) == [("completed", "call_1", "read_file")]
-        recorded = [record for record in await home.tape() if record.kind == "results"]
-        assert [one["id"] for one in recorded[0].keys["results"]] == ["call_0", "call_1", "call_9"]
 
 
 async def test_lifecycle_frames_never_change_the_content(autojump_clock: MockClock) -> None:

@@ -1,20 +1,13 @@
 """The server over in-memory sockets and virtual time, as its clients and apps see it."""
 
-import gc
-import weakref
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import trio
-from quart_trio import QuartTrio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from tests.support.http import Client, asking, connected, request
 from wiretape.proxy.limits import BODY_AHEAD_BYTES_MAX, PIPELINED_BYTES_MAX, SENDS_A_TURN
-from wiretape.proxy.server.connection import ClientSocket
-
-App = Callable[[Any, Any, Any], Awaitable[None]]
 
 CLOSING = request("GET", "/", "Connection: close")
 START: dict[str, Any] = {"type": "http.response.start", "status": 200, "headers": []}
@@ -40,64 +33,6 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
     await send({"type": "http.response.body", "body": body, "more_body": False})
     del scope
-
-
-async def watching(_scope: Any, receive: Any, send: Any) -> None:
-    """Stop at `http.disconnect`, as ASGI apps should."""
-    async with trio.open_nursery() as nursery:
-
-        async def watch() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            nursery.cancel_scope.cancel()
-
-        nursery.start_soon(watch)
-        await hello(None, None, send)
-        nursery.cancel_scope.cancel()
-
-
-quart = QuartTrio(__name__)
-
-
-@quart.get("/")
-async def index() -> str:
-    return "hello world"
-
-
-async def quarted(scope: Any, receive: Any, send: Any) -> None:
-    await quart(scope, receive, send)
-
-
-#: Every way in which an app may look at its client's leaving; the last word of each answer must be the last (F2).
-APPS: list[Any] = [
-    pytest.param(hello, id="an app that never receives"),
-    pytest.param(watching, id="an app that watches"),
-    pytest.param(quarted, id="Quart"),
-]
-
-
-@pytest.mark.parametrize("app", APPS)
-@pytest.mark.parametrize("asked", [CLOSING, request(version="1.0")], ids=["Connection: close", "HTTP/1.0"])
-async def test_connection_closes_at_once_after_last_byte(autojump_clock: MockClock, app: App, asked: bytes) -> None:
-    async with asking(app, asked) as client:
-        answer = await client.response()
-        assert (answer.status, answer.body) == (200, b"hello world")
-        assert await client.receive() == b""
-        assert trio.current_time() == answer.at
-        await wait_all_tasks_blocked()
-        assert client.harness.open == 0
-
-
-@pytest.mark.parametrize("app", APPS)
-async def test_idle_connection_closes_at_its_timeout(autojump_clock: MockClock, app: App) -> None:
-    async with connected(app) as connect:
-        client = await connect()
-        for _ in range(2):
-            await trio.sleep(20)
-            await client.send(request())
-            assert (await client.response()).body == b"hello world"
-        assert await client.receive() == b""
-        assert trio.current_time() == pytest.approx(40 + 75)
 
 
 @pytest.mark.parametrize(
@@ -323,23 +258,6 @@ async def test_end_of_chunked_body_hides_no_request(
         assert connect.open == 0
 
 
-async def test_response_before_end_of_long_body_arrives_whole(autojump_clock: MockClock) -> None:
-
-    async def app(_scope: Any, _receive: Any, send: Any) -> None:
-        await trio.sleep(1)
-        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"3")]})
-        await send({"type": "http.response.body", "body": b"no!"})
-
-    async with connected(app) as connect, trio.open_nursery() as nursery:
-        client = await connect()
-        nursery.start_soon(client.send, request("POST", body=bytes(1 << 20)))
-        answer = await client.response()
-        assert (answer.status, answer.body) == (413, b"no!")
-        assert await client.receive() == b""
-        await trio.sleep(1.5)
-        assert connect.open == 0
-
-
 async def endless(client: Client) -> None:
     while True:
         await client.send(b"a")
@@ -369,18 +287,6 @@ async def test_unread_body_is_bounded(autojump_clock: MockClock) -> None:
         answer = await client.response()
     assert BODY_AHEAD_BYTES_MAX <= sizes[0] <= BODY_AHEAD_BYTES_MAX + 64 * 1024
     assert sizes[0] + len(answer.body) == 1 << 20
-
-
-@pytest.mark.parametrize(("app", "informational"), [(echo, [100]), (hello, [])], ids=["wanted", "not wanted"])
-async def test_100_continue_is_sent_when_app_receives(
-    autojump_clock: MockClock, app: App, informational: list[int]
-) -> None:
-    async with asking(app, request("POST", "/", "Expect: 100-continue", "Content-Length: 4")) as client:
-        await trio.sleep(1)
-        if informational:
-            await client.send(b"body")
-        answer = await client.response()
-        assert (answer.status, answer.informational) == (200, informational)
 
 
 # Clients that leave
@@ -418,23 +324,6 @@ async def test_leaving_client_is_seen_at_once(autojump_clock: MockClock, how: st
 
 
 # Several requests
-
-
-async def test_pipelined_requests_are_answered_in_order(autojump_clock: MockClock) -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await trio.sleep(1)
-        await echo(scope, receive, send)
-
-    async with connected(app) as connect:
-        client = await connect()
-        bodies = [b"a", b"b" * 100_000, b"", b"c"]
-        await client.send(b"".join(request("POST", body=body) for body in bodies[:1]))
-        for body in bodies[1:]:
-            await client.send(request("POST", body=body))
-        for body in bodies:
-            assert (await client.response()).body == body
-        await client.send(request("POST", body=b"later"))
-        assert (await client.response()).body == b"later"
 
 
 @pytest.mark.parametrize("behind", [request(), b"\r\n"], ids=["a request", "an empty line"])
@@ -527,29 +416,3 @@ async def test_retiring_ends_idle_connections_and_lets_responses_finish(autojump
         answer = await busy.response()
         assert (answer.body, answer.header(b"connection")) == (b"hello world", b"close")
         assert await busy.receive() == b""
-
-
-async def test_nothing_keeps_a_closed_connection_alive(autojump_clock: MockClock, monkeypatch: Any) -> None:
-    made: list[weakref.ref[ClientSocket]] = []
-    born = ClientSocket.addresses
-
-    def opened(self: ClientSocket) -> Any:
-        made.append(weakref.ref(self))
-        return born(self)
-
-    monkeypatch.setattr(ClientSocket, "addresses", opened)
-    async with asking(hello, CLOSING) as client:
-        await client.response()
-        await wait_all_tasks_blocked()
-        gc.collect()
-        assert [each() for each in made] == [None]
-
-
-async def test_status_line_has_a_phrase(autojump_clock: MockClock) -> None:
-    async def app(_scope: Any, _receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 401, "headers": []})
-        await send({"type": "http.response.body", "body": b"no", "more_body": False})
-
-    async with asking(app, request()) as client:
-        assert (await client.receive()).startswith(b"HTTP/1.1 401 Unauthorized\r\n")
-        client.close()

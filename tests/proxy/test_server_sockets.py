@@ -53,12 +53,6 @@ async def said(stream: trio.abc.ReceiveStream) -> bytes:
         return b"".join([bytes(data) async for data in stream])
 
 
-async def test_request_over_tcp() -> None:
-    async with serving(hello) as (port, _, _), await trio.open_tcp_stream("127.0.0.1", port) as client:
-        await client.send_all(request("GET", "/", "Connection: close"))
-        assert (await said(client)).endswith(b"\r\n\r\nhello")
-
-
 async def endless(_scope: Any, _receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": []})
     while True:

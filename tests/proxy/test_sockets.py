@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from tests.proxy.certificates import needs_openssl, over_tls, trusting
-from tests.proxy.scripted import CONTEXT, HEAD, OK, Script, answers, chunk, post, request_of
+from tests.proxy.scripted import CONTEXT, OK, Script, answers, post, request_of
 from wiretape.proxy.upstream.connection import End
 from wiretape.proxy.upstream.errors import ResetError
 from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
@@ -42,29 +42,6 @@ def reset(stream: trio.abc.Stream) -> None:
     assert isinstance(stream, trio.SocketStream)
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     stream.socket.close()
-
-
-async def test_reset_in_body_comes_after_received_data() -> None:
-    """U18."""
-    received = trio.Event()
-
-    async def script(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        await stream.send_all(HEAD + chunk(b"data: {"))
-        await received.wait()
-        reset(stream)
-
-    async with listening(script) as (port, _):
-        body = body_of(
-            await UpstreamTransport(context=CONTEXT).handle_async_request(post(url=f"http://127.0.0.1:{port}/"))
-        )
-        read = await body.receive()
-        assert read is not None
-        assert read.data == b"data: {"
-        received.set()
-        with pytest.raises(ResetError):
-            await body.receive()
-        assert isinstance(body.fault, ResetError)
 
 
 @pytest.mark.parametrize("how", ["FIN", "RST", "garbage"])

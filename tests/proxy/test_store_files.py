@@ -6,13 +6,11 @@ import random
 import stat
 import subprocess
 import sys
-import threading
 import time
 import tracemalloc
 from pathlib import Path
 
 import pytest
-import trio
 
 from tests.house.tree import ROOT
 from tests.proxy.store_cases import flat, gathered, opened_files, put, stream_of
@@ -21,7 +19,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 from wiretape.proxy.cli.tapes import holder
 from wiretape.proxy.config.model import Keep
-from wiretape.proxy.store.files import FileStore, open_files
+from wiretape.proxy.store.files import open_files
 from wiretape.proxy.store.folder import Folder
 from wiretape.proxy.store.recovery import recover
 from wiretape.proxy.store.store import Filter, FolderRefusedError, StoreError, StoreFullError, TapeBrokenError
@@ -120,26 +118,6 @@ def test_the_lock_counts_and_not_the_pid_in_it(tmp_path: Path) -> None:
         assert refused(tmp_path) == f"data folder {tmp_path} is in use by another process (pid unknown)"
 
 
-def test_checking_the_lock_does_not_keep_a_server_from_starting(tmp_path: Path) -> None:
-    Folder(tmp_path).close()
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.is_set():
-            holder(tmp_path)
-
-    readers = [threading.Thread(target=look) for _ in range(3)]
-    for reader in readers:
-        reader.start()
-    try:
-        for _ in range(300):
-            Folder(tmp_path).close()
-    finally:
-        over.set()
-        for reader in readers:
-            reader.join()
-
-
 def refused(root: Path) -> str:
     with pytest.raises(FolderRefusedError) as error:
         Folder(root)
@@ -230,26 +208,6 @@ def test_a_short_write_leaves_the_tape_intact_or_closes_it(tmp_path: Path, monke
             tape.write(b"two\n")
     assert Path(tape.path).read_bytes() == b"one\ntw"
     tape.close()
-
-
-async def test_many_streams_begin_and_end_at_once(tmp_path: Path) -> None:
-    """Slow readers and commit rounds find each tape, before and after it moved."""
-
-    async def one(store: FileStore, stream: str) -> None:
-        batches = stream_of(stream, reads=5)
-        await store.create(stream)
-        reader = store.follow(stream)  # reads nothing until all is there
-        async with trio.open_nursery() as nursery:
-            for batch in batches[:-1]:
-                await store.append(stream, batch)
-            nursery.start_soon(store.append, stream, batches[-1])
-            assert await gathered(reader) == flat(batches)
-        assert await gathered(store.read(stream)) == flat(batches)
-
-    async with opened_files(tmp_path, round_s=0.01) as store, trio.open_nursery() as nursery:
-        for number in range(60):
-            nursery.start_soon(one, store, f"s{number}")
-    assert list((tmp_path / "live").iterdir()) == []
 
 
 async def test_a_tape_that_cannot_be_moved_is_reported_and_moves_at_the_next_start(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.proxy.control_cases import ME, OTHER, House, house, sse
 from tests.proxy.store_cases import CREATED, Batch, flat, opened_files, put, stream_of
 from tests.support.chat import DONE, call, finish, frame, text
 from wiretape.events.core.settings import Profile
-from wiretape.events.emit import Emitter, emit
+from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Recorder
 from wiretape.proxy.api.event_feed import place_of
@@ -207,19 +207,6 @@ def ids_of(records: list[Record], profile: Profile | None = None) -> list[tuple[
     return [
         (f"{record.n}.{ordinal}", given) for record in records for ordinal, given in enumerate(emitter.feed(record))
     ]
-
-
-async def test_events_are_the_emitted_frames(home: House) -> None:
-    batches = mine(call_id="call-1")
-    await put(home.store, "s1", batches)
-    answered = await home.get("/wiretape/streams/s1/events")
-    assert answered.status == 200
-    assert answered.headers["content-type"].startswith("text/event-stream")
-    got = sse(answered.body)
-    assert got == ids_of(flat(batches))
-    assert any(b"event: hermes.tool.progress" in block for _, block in got)
-    assert b"".join(block for _, block in got) == emit(flat(batches))
-    assert max(int(name.partition(".")[2]) for name, _ in got) > 0
 
 
 async def test_reader_resumes_after_its_last_id(home: House) -> None:

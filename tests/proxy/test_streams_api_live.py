@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 import trio
 from trio.testing import MockClock
 
@@ -10,8 +9,6 @@ from tests.proxy.control_cases import sse
 from tests.support.house import DONE, House, call, finish, house, post, role, streams, text
 from tests.support.http import Answer, Client
 from wiretape.events.core.json_text import parse
-from wiretape.events.emit import emit
-from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S
 
 KEEPALIVE = b": keepalive\n\n"
 LONG = [
@@ -36,10 +33,6 @@ async def begun(home: House) -> tuple[Client, str]:
     return client, (answer.header(b"x-wiretape-stream") or b"").decode()
 
 
-async def ask(home: House) -> None:
-    await home.ask()
-
-
 async def followed(home: House, stream: str, *headers: str) -> Answer:
     client = await home.connect()
     await client.send(asks(f"/wiretape/streams/{stream}/events", *headers))
@@ -50,49 +43,6 @@ async def followed(home: House, stream: str, *headers: str) -> Answer:
 
 def blocks(answer: Answer) -> list[tuple[str, bytes]]:
     return [event for event in sse(answer.body) if event[1] != KEEPALIVE]
-
-
-@pytest.mark.parametrize("every_s", [0.0, FOLLOW_KEEPALIVE_S, 40.0])
-async def test_followers_get_what_the_client_gets(every_s: float, autojump_clock: MockClock) -> None:
-    async with house(streams(*LONG, every_s=every_s)) as home:
-        answers: list[Answer] = []
-
-        async def follow(stream: str, after: float) -> None:
-            await trio.sleep(after)
-            answers.append(await followed(home, stream))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask, home)
-            await trio.sleep(2 * every_s + 0.1)
-            for turn in range(5):
-                nursery.start_soon(follow, home.streams[0], turn * every_s * 7)
-        whole = emit(await home.tape()).replace(KEEPALIVE, b"")
-        for answer in answers:
-            assert answer.ended == "chunked"
-            assert b"".join(block for _, block in blocks(answer)) == whole
-    del autojump_clock
-
-
-async def test_resuming_reader_misses_nothing(autojump_clock: MockClock) -> None:
-    async with house(streams(*LONG, every_s=5.0), route={"on_client_gone": "keep"}) as home:
-        client, stream = await begun(home)
-        client.rst()
-        got: list[tuple[str, bytes]] = []
-        while True:
-            reader = await home.connect()
-            last = [f"Last-Event-ID: {got[-1][0]}"] if got else []
-            await reader.send(asks(f"/wiretape/streams/{stream}/events", *last))
-            answer = await reader.response(until=lambda answer: answer.body.count(b"\n\n") >= 3)
-            whole = answer.body[: answer.body.rindex(b"\n\n") + 2] if b"\n\n" in answer.body else b""
-            got += [event for event in sse(whole) if event[1] != KEEPALIVE]
-            reader.rst()
-            if answer.ended != "open":
-                break
-            await trio.sleep(11)
-        assert b"".join(block for _, block in got) == emit(await home.tape(stream)).replace(KEEPALIVE, b"")
-        assert len({name for name, _ in got}) == len(got)
-        assert (await home.ending(stream))[0] == "completed"
-    del autojump_clock
 
 
 async def test_upstream_is_cancelled_with_the_last_reader(autojump_clock: MockClock) -> None:
@@ -141,29 +91,4 @@ async def test_ended_stream_is_listed_summarised_and_followed(autojump_clock: Mo
         assert b'wiretape_streams_total{ending="completed",route=""} 1.0\n' in page
         assert b'wiretape_tool_calls_total{status="running"} 1.0\n' in page
         metrics.close()
-    del autojump_clock
-
-
-async def test_shutdown_ends_followers_with_the_stream(autojump_clock: MockClock) -> None:
-    async with house(streams(*LONG, every_s=100.0)) as home:
-        client, stream = await begun(home)
-        answers: list[Answer] = []
-
-        async def follow() -> None:
-            answers.append(await followed(home, stream))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(follow)
-            await trio.sleep(1)
-            await home.registry.drain(trio.current_time() + 5)
-            ready = await home.connect()
-            await ready.send(asks("/wiretape/readyz"))
-            assert parse((await ready.response()).body)["reasons"] == ["draining"]
-            ready.close()
-        assert answers[0].ended == "chunked"
-        assert b"".join(block for _, block in blocks(answers[0])) == emit(await home.tape(stream)).replace(
-            KEEPALIVE, b""
-        )
-        assert (await home.ending(stream))[0] == "shutdown"
-        client.close()
     del autojump_clock

@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.proxy.control_cases import ME, house
-from tests.proxy.store_cases import CREATED, flat, put, stream_of
+from tests.proxy.control_cases import ME
+from tests.proxy.store_cases import CREATED, flat, stream_of
 from tests.support.chat import call, frame, tape, text
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.emit import Summariser
-from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage, Recorder
 from wiretape.proxy.api.summary import summary_json
@@ -132,17 +131,6 @@ def test_attempts_list_upstream_status_and_failure() -> None:
     assert said["timing"]["first_frame_us"] == 6
 
 
-@pytest.mark.parametrize("ending", ["completed", "reset"])
-def test_an_exchange_of_another_dialect_has_no_message_and_no_tools(ending: str) -> None:
-    recorder = Recorder()
-    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "", "profile": "transparent"})]
-    records.append(recorder.body(1, b'{"object":"list"}'))
-    records.append(recorder.end(2, {"cause": "eof", "ending": ending, "flags": []}))
-    said = summary_of("s1", records)
-    assert (said["message"], said["tools"], said["repairs"]) == (None, [], {})
-    assert said["warnings"] == ([] if ending == "completed" else [{"code": "reset", "calls": []}])
-
-
 JUNK: list[dict[str, Any]] = [
     {},
     {"route": 5, "created": "x", "dialect": ["chat"]},
@@ -163,21 +151,3 @@ def test_junk_in_records_does_not_raise(keys: dict[str, Any]) -> None:
     said = summary_of("s1", records, whole=True)
     assert said["live"] is False
     assert parse(dumps(said)) is not None
-
-
-async def test_get_of_a_stream_takes_each_record_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It took over a second for 9,500 frames: five folds with a live state each, and the whole ledger."""
-    batches = stream_of("s1", caller=ME, reads=500, call_id="call-1")
-    taken: list[Record] = []
-    take = StreamSummary.take
-
-    def counted(self: StreamSummary, record: Record, *rest: Any) -> None:
-        taken.append(record)
-        take(self, record, *rest)
-
-    async with house() as home:
-        await put(home.store, "s1", batches)
-        monkeypatch.setattr(StreamSummary, "take", counted)
-        answered = await home.get("/wiretape/streams/s1", key="mine")
-        assert answered.json["records"] == len(flat(batches))
-    assert taken == flat(batches)

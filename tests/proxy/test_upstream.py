@@ -14,7 +14,7 @@ from wiretape.events.core.errors import LocalError
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import SEND_BYTES_MAX, WRITE_TIMEOUT_S
 from wiretape.proxy.upstream.connection import End
-from wiretape.proxy.upstream.errors import StalledError, TruncatedError
+from wiretape.proxy.upstream.errors import StalledError
 from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
 
 
@@ -122,35 +122,12 @@ async def test_each_read_is_one_item_with_its_time(autojump_clock: MockClock) ->
     assert body.end is End.FRAMED
 
 
-async def test_httpx_reads_the_same_bytes() -> None:
-    async with served(answers(HEAD + chunk(b"ab") + chunk(b"c") + b"0\r\n\r\n")) as (transport, _):
-        client = httpx.AsyncClient(transport=transport, trust_env=False)
-        response = await client.send(post())
-        assert (response.status_code, response.reason_phrase, response.content) == (200, "OK", b"abc")
-
-
 async def test_connection_is_reused() -> None:
     async with served(answers(OK, HEAD + b"0\r\n\r\n", OK)) as (transport, upstream):
         for _ in range(3):
             await (await transport.handle_async_request(post())).aread()
             assert len(transport.pool) == 1
     assert len(upstream.opened) == 1
-
-
-async def test_each_origin_has_its_own_connection() -> None:
-    async with served(answers(OK)) as (transport, upstream):
-        for url in ("http://upstream.test/", "http://upstream.test:81/", "http://other.test/"):
-            await (await transport.handle_async_request(post(url=url))).aread()
-        assert len(transport.pool) == 3
-    assert upstream.opened == [("upstream.test", 80), ("upstream.test", 81), ("other.test", 80)]
-
-
-async def test_second_failure_is_raised() -> None:
-    async with served(answers(OK), says()) as (transport, upstream):
-        await (await transport.handle_async_request(post())).aread()
-        with pytest.raises(TruncatedError):
-            await transport.handle_async_request(post())
-    assert len(upstream.opened) == 2
 
 
 async def test_unrepeatable_body_gets_a_new_connection() -> None:

@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import as_list, as_object, parse
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
 from .redaction.body_codec import unreadable
 from .redaction.redact import findings
 from .redaction.shapes import find
-from .sealed.files import LINE_BYTES_MAX, folder_of, strays, together, with_lf
-from .sealed.sealed import LISTS, MARK, Sealed, decode, differs, made_lines, spoilt
+from .sealed.files import folder_of, together, with_lf
+from .sealed.sealed import MARK, Sealed, decode, differs, made_lines, spoilt
 from .sealed.texts import summed
 
 __all__ = ["Trouble", "check", "check_files"]
 
 _BYTES_MAX: Final = 1_000_000
+#: GitHub hides longer lines, and no diff tool shows them well.
+_LINE_BYTES_MAX: Final = 100_000
 #: The upstream was not heard to its end, so a replay has no ending to play.
 _SILENT: Final = frozenset({"client_gone", "shutdown", "crashed", "internal"})
 _AGAIN: Final = "was it edited? `wiretape seal` writes it again"
@@ -65,8 +66,6 @@ def check_files(
                 continue
             data = file.read_bytes()
             found += check(file, data, today, bytes_max=bytes_max, age_days_max=age_days_max)
-            for stray in strays(file, data):
-                found.append(Trouble(stray, 0, "stray", f"no line of {file.name} refers to it", wrong=False))
     return found
 
 
@@ -101,7 +100,7 @@ def check(
     found += _results(file, data, sealed)
     places = [dict(enumerate(lines)) for lines in sealed.lines]
     found += _unreadable(file, sealed.streams, places)
-    found += (secrets := [*_secrets(file, sealed.streams, data, places)])
+    found += (secrets := [*_secrets(file, sealed.streams, places)])
     known = {trouble.line for trouble in secrets}
     for number, line in made_lines(data):
         if number not in known:
@@ -121,14 +120,14 @@ def _live(file: Path, data: bytes) -> list[Trouble]:
     # Records of a tape whose first lines are missing may be numbered beyond its last line.
     lines = [{record.n: min(record.n, data.count(b"\n")) + 1 for record in records}]
     live = Trouble(file, 0, "unsealed", "a live tape, not made for git: seal it with `wiretape seal`")
-    return [live, *_unreadable(file, [records], lines), *_secrets(file, [records], data, lines)]
+    return [live, *_unreadable(file, [records], lines), *_secrets(file, [records], lines)]
 
 
 def _sizes(file: Path, data: bytes, bytes_max: int) -> Iterator[Trouble]:
     if len(data) > bytes_max:
         yield Trouble(file, 0, "size", f"{len(data)} bytes, more than {bytes_max}")
     for number, line in enumerate(data.split(b"\n"), 1):
-        if len(line) > LINE_BYTES_MAX:
+        if len(line) > _LINE_BYTES_MAX:
             yield Trouble(file, number, "line", f"{len(line)} bytes long: no review shows it", wrong=False)
 
 
@@ -170,30 +169,14 @@ def _unreadable(file: Path, streams: Sequence[Sequence[Record]], lines: _Lines) 
         yield Trouble(file, lines[one.stream][one.n], "unread", f"{one}, so it may hold secrets: seal it again")
 
 
-def _secrets(file: Path, streams: Sequence[Sequence[Record]], data: bytes, lines: _Lines) -> Iterator[Trouble]:
-    written = data.split(b"\n")
+def _secrets(file: Path, streams: Sequence[Sequence[Record]], lines: _Lines) -> Iterator[Trouble]:
     for found in findings(streams):
-        line = _line_of_element(written, lines[found.stream][found.n], found.where)
-        yield _secret(file, line, found.vendor, f" in {found.where}" if found.where else "")
+        where = f" in {found.where}" if found.where else ""
+        yield _secret(file, lines[found.stream][found.n], found.vendor, where)
 
 
 def _secret(file: Path, line: int, vendor: str, where: str = "") -> Trouble:
     return Trouble(file, line, "secret", f"it looks like one of {vendor}{where}: seal it again, and revoke the key")
-
-
-def _line_of_element(written: Sequence[bytes], line: int, where: str) -> int:
-    """Return the line of an element of a request's long lists, which follow its own line."""
-    at = line
-    for row in as_list(as_object(parse(written[line - 1])).get("split")):
-        match row:
-            case [str(name), int(count), str()]:
-                for number in range(count if name in LISTS else 0):
-                    if where == f"{name}[{number}]" or where.startswith(f"{name}[{number}]."):
-                        return at + 1 + number
-                at += count
-            case _:
-                return line
-    return line
 
 
 def _line_in(message: str) -> int:

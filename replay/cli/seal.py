@@ -70,9 +70,6 @@ def _seal(
         int | None,
         typer.Option(metavar="DAYS", min=1, help="Age at which `check` asks for a new recording.", show_default=False),
     ] = None,
-    blobs: Annotated[
-        bool, typer.Option("--blobs", help="Move lines of more than 100,000 bytes to FILE.blobs/.")
-    ] = False,
     data: DataFolder = None,
     config: ConfigFile = None,
     json_: AsJson = False,
@@ -88,8 +85,6 @@ def _seal(
         raise FailedError("--exact and redaction exclude each other", BAD_USAGE)
     if str(out) != "-":
         refuse_folder(out)
-    elif blobs:
-        raise FailedError("--blobs needs an output file", BAD_USAGE)
     with one_line_errors():
         from ..redaction.user_rules import Redaction, is_path
         from ..seal import Rules
@@ -103,7 +98,7 @@ def _seal(
         if str(out) == "-":
             sys.stdout.buffer.write(sealed)
         else:
-            _write(out.resolve(), sealed, blobs=blobs)
+            write_whole(out.resolve(), sealed)
             _report(out, sealed, as_json=json_)
 
 
@@ -185,18 +180,6 @@ def _sealed(recordings: "list[Recording]", rules: "Rules") -> bytes:
         kept = "its bytes are kept" if rules.exact else "only its size and hash are kept"
         typer.echo(f"stream {one.stream + 1}: {one}: {kept}", err=True)
     return sealed
-
-
-def _write(target: Path, sealed: bytes, *, blobs: bool) -> None:
-    """Write the sealed tape and its blobs, and remove blobs that it no longer names."""
-    from ..sealed.files import apart, remove_strays, write_blobs
-
-    if blobs:
-        sealed, parts = apart(sealed)
-        write_blobs(target, parts)
-    write_whole(target, sealed)
-    if target.is_file():
-        remove_strays(target, sealed)
 
 
 @app.command("check")

@@ -15,7 +15,7 @@ from wiretape.proxy.store.catalogue_row import StreamRow, row_of_tape
 from wiretape.proxy.store.store import PAGE_MAX, Filter
 
 from ..matching.json_diff import changes, shortened
-from ..sealed.files import Recording, apart, read, write_blobs
+from ..sealed.files import Recording, read
 from ..sealed.files import parse as read_tape
 from ..sealed.sealed import MARK, encode, expected
 from .compare import tapes_in
@@ -112,7 +112,7 @@ def _catalogue(folder: Path) -> dict[str, StreamRow]:
 
 
 def _check_file(path: Path, row: StreamRow | None, *, write: bool) -> RecheckedFile:
-    data = on_disk = path.read_bytes()
+    data = path.read_bytes()
     sealed = data.startswith(MARK)
     try:
         data = read(path)
@@ -123,9 +123,6 @@ def _check_file(path: Path, row: StreamRow | None, *, write: bool) -> RecheckedF
     if written:
         header = {name: value for name, value in recording.header.items() if name not in ("wiretape", "format")}
         new = encode(header, recording.streams)
-        if on_disk != data:
-            new, blobs = apart(new)
-            write_blobs(path, blobs)
         unfinished = path.with_name(path.name + ".new")
         unfinished.write_bytes(new)
         unfinished.replace(path)

@@ -1,50 +1,27 @@
-"""Read a recording from a file of either form, and keep the long lines of a sealed one in files of their own: blobs
+"""Read a recording from a file of either form
 
-`weather.tape` has `weather.tape.blobs/<sha256>`; its line is `{"blob":"<sha256>","as":"b64","k":"answer"}`, out of a
-review's way. Without its file such a line is refused.
+Earlier versions could move long lines of a sealed tape to files of their own: `weather.tape.blobs/<sha256>`, with
+`{"blob":"<sha256>","as":"b64","k":"answer"}` in their place. Such tapes are read; without its file a line is refused.
 """
 
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from itertools import groupby
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.core import json_text
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import ABSENT, as_object, dumps
+from wiretape.events.core.json_text import ABSENT, dumps
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Reader
 
 from .sealed import BLOB, MARK, decode, spoilt
 
-__all__ = [
-    "LINE_BYTES_MAX",
-    "Recording",
-    "apart",
-    "folder_of",
-    "lines_of",
-    "load",
-    "parse",
-    "read",
-    "remove_strays",
-    "strays",
-    "together",
-    "with_lf",
-    "write_blobs",
-]
+__all__ = ["Recording", "folder_of", "lines_of", "load", "parse", "read", "together", "with_lf"]
 
-#: GitHub hides longer lines, and no diff tool shows them well.
-LINE_BYTES_MAX: Final = 100_000
 _BLOB_LINE: Final = re.compile(rb'\{"blob":"([0-9a-f]{64})","as":"(data|raw|b64)",("k":.*)\}', re.DOTALL)
-#: Lines without bytes of a recording.
-_NO_RECORDS: Final = (b'{"k":"clock"', b'{"k":"fold"')
-_NAME: Final = re.compile(r"[0-9a-f]{64}")
-#: Kinds whose bytes are cut into lines for a reviewer, and joined again however they were cut.
-_JOINED: Final = (b'{"k":"answer",', b'{"k":"uploaded",')
 
 
 class Recording(NamedTuple):
@@ -101,42 +78,7 @@ def lines_of(data: bytes, streams: Sequence[Sequence[Record]]) -> list[Mapping[i
     return [dict(enumerate(places)) for places in decode(data, verify=False).lines]
 
 
-# -- lines to blobs and back ------------------------------------------------------------------------------------------
-
-
-def apart(data: bytes) -> tuple[bytes, dict[str, bytes]]:
-    """Return the tape with its long lines shortened, and their blobs by hash."""
-    blobs: dict[str, bytes] = {}
-    lines: list[bytes] = []
-    for begins, run in groupby(data.split(b"\n"), key=lambda line: next(filter(line.startswith, _JOINED), b"")):
-        some = list(run)
-        binary = any(line.startswith(b'"b64":', len(begins)) for line in some)
-        if begins and binary and sum(map(len, some)) > LINE_BYTES_MAX:
-            some = [begins + b'"b64":"%b"}' % base64.b64encode(b"".join(map(_bytes_of, some)))]
-        lines += [_short(line, blobs) for line in some]
-    return b"\n".join(lines), blobs
-
-
-def _bytes_of(line: bytes) -> bytes:
-    said = as_object(json_text.parse(line))
-    return said["raw"].encode() if "raw" in said else base64.b64decode(said.get("b64", ""))
-
-
-def _short(line: bytes, blobs: dict[str, bytes]) -> bytes:
-    if len(line) <= LINE_BYTES_MAX or not line.startswith(b'{"k":') or line.startswith(_NO_RECORDS):
-        return line
-    kind, at = "data", line.find(b',"data":')
-    if at < 0:
-        said = as_object(json_text.parse(line))
-        kind = next((name for name in ("raw", "b64") if isinstance(said.get(name), str)), "")
-        at = line.rfind(b',"%b":' % kind.encode())
-    if not kind or at < 0:
-        return line
-    held = line[at + len(kind) + len(',"":') : -1]
-    blob = held if kind == "data" else _bytes_of(line)
-    name = hashlib.sha256(blob).hexdigest()
-    blobs[name] = blob
-    return b'{"blob":"%b","as":"%b",%b}' % (name.encode(), kind.encode(), line[1:at])
+# -- blobs ------------------------------------------------------------------------------------------------------------
 
 
 def together(data: bytes, blob: Callable[[str], bytes]) -> bytes:
@@ -180,37 +122,7 @@ def _held(kind: bytes, raw: bytes, number: int) -> bytes:
         raise TapeError(f"line {number}: its blob is not text") from None
 
 
-# -- the files of blobs -----------------------------------------------------------------------------------------------
-
-
 def folder_of(tape: Path) -> Path:
     """Return the folder of a tape's blobs; for a link, next to the file it names."""
     tape = tape.resolve()
     return tape.with_name(tape.name + ".blobs")
-
-
-def write_blobs(tape: Path, blobs: Mapping[str, bytes]) -> None:
-    """Write blobs before their tape; files that the old tape needs stay."""
-    folder = folder_of(tape)
-    for name, blob in sorted(blobs.items()):
-        folder.mkdir(exist_ok=True)
-        unfinished = folder / f".{name}.new"
-        unfinished.write_bytes(blob)
-        unfinished.replace(folder / name)
-
-
-def remove_strays(tape: Path, data: bytes) -> None:
-    """Delete the blobs of an older tape of this name, and the folder if it is empty."""
-    for file in strays(tape, data):
-        file.unlink()
-    with suppress(OSError):  # missing, or not empty
-        folder_of(tape).rmdir()
-
-
-def strays(tape: Path, data: bytes) -> Iterator[Path]:
-    """Yield blobs that no line of the tape names."""
-    folder = folder_of(tape)
-    named = [as_object(json_text.parse(line)).get("blob") for line in data.split(b"\n") if line.startswith(BLOB)]
-    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if _NAME.fullmatch(file.name) and file.name not in named:
-            yield file

@@ -35,29 +35,25 @@ _SETTINGS: Final = frozenset(
      "stream_options", "style", "task_type", "taskType", "temperature", "thinking", "timestamp_granularities",
      "transforms", "truncate", "truncation", "verbosity", "voice"}
 )  # fmt: skip
-#: Members that describe tools, or the form of the answer ...
+#: Members that describe tools, or the form of the answer.
 _TOOLS: Final = frozenset(
     {"format", "function_call", "functions", "generationConfig", "generation_config", "grammar", "guided_json",
      "options", "output_config", "parameters", "plugins", "response_format", "text", "toolChoice", "toolConfig",
      "tool_choice", "tool_config", "tools"}
 )  # fmt: skip
-#: ... and members in them that hold no words.
-_OF_TOOLS: Final = frozenset(
-    {"$id", "$ref", "$schema", "allowedFunctionNames", "allowed_function_names", "allowed_tools", "category", "effort",
-     "format", "function_call", "mode", "name", "required", "responseMimeType", "responseModalities", "server_label",
-     "size", "syntax", "threshold", "toolChoice", "tool_choice", "type", "verbosity"}
-)  # fmt: skip
-#: Members of a schema whose members have names of the author's choice.
-_NAMING: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
-#: Members of a schema with words, or with values.
-_DESCRIBING: Final = frozenset(
-    {"const", "default", "description", "enum", "example", "examples", "input_examples", "title"}
-)
+#: Their members that hold words, whatever is inside.
+_DESCRIBING: Final = frozenset({"const", "default", "enum", "example", "examples", "input_examples"})
 #: Members whose content a model, a tool or a client made up.
-_FREE: Final = frozenset({"args", "arguments", "input", "metadata", "parameters", "response", "result"})
+_FREE: Final = frozenset({"args", "arguments", "input", "metadata", "output", "parameters", "response", "result"})
+#: Members with words of the protocol.
 _KIND: Final = frozenset(
     {"detail", "format", "media_type", "mimeType", "mime_type", "model", "object", "role", "status", "ttl", "type"}
 )
+_OF_TOOLS: Final = _KIND | frozenset(
+    {"$id", "$ref", "$schema", "allowedFunctionNames", "allowed_function_names", "allowed_tools", "category", "effort",
+     "function_call", "mode", "name", "required", "responseMimeType", "responseModalities", "server_label", "size",
+     "syntax", "threshold", "toolChoice", "tool_choice", "verbosity"}
+)  # fmt: skip
 _ID: Final = re.compile(r"(?:^|_)ids?$|[a-z]Ids?$")
 _OF_A_PERSON: Final = re.compile(r"(?i)user|customer|person|account|client|external")
 _CALLS: Final = frozenset(
@@ -178,35 +174,12 @@ def _is_words(path: Path, said: str, kinds: Mapping[Path, list[str]]) -> bool:
     last = next((step for step in reversed(inner) if isinstance(step, str)), "")
     is_id = _ID.search(last) is not None and _OF_A_PERSON.search(last) is None
     if inner[0] in _TOOLS:
-        return _is_description(inner) or not (last in _OF_TOOLS or is_id)
+        return not _DESCRIBING.isdisjoint(inner) or not (last in _OF_TOOLS or is_id)
     if inner[0] in _SETTINGS:
         return False
-    if _is_free(inner):
+    if inner[0] == "metadata" or not _FREE.isdisjoint(inner[1:]):
         return True
-    if last == "name":
+    if last == "name":  # of a tool, or of a person
         of_call = (len(inner) > 1 and inner[-2] in _CALLS) or any(map(_CALL_TYPE.fullmatch, kinds.get(path[:-1], [])))
         return not of_call
     return not (last in _KIND or is_id)
-
-
-def _is_description(path: Path) -> bool:
-    """Return whether a path in a tool or a schema leads to words; names of properties do not count."""
-    naming = False
-    for step in path:
-        if not naming and step in _DESCRIBING:
-            return True
-        naming = not naming and step in _NAMING
-    return False
-
-
-def _is_free(path: Path) -> bool:
-    if path[0] == "metadata" or any(step in _FREE for step in path[1:]):
-        return True
-    if "output" not in path[1:]:
-        return False
-    # The result of a tool: parts with a type, or anything.
-    match path[path.index("output", 1) + 1 :]:
-        case (int(), "type" | "detail" | "file_id"):
-            return False
-        case _:
-            return True

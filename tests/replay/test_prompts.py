@@ -21,10 +21,10 @@ _SCHEMA: Final = {
     "required": ["city", "type"],
     "properties": {
         "city": {"type": "string", "description": "of Ulm", "enum": ["Ulm", "Rome"], "default": "Ulm"},
-        "type": {"type": ["string", "null"], "title": "Ulm", "$ref": "#/$defs/enum"},
-        "default": {"type": "string", "format": "date-time"},
+        "type": {"type": ["string", "null"], "title": "Ulm", "$ref": "#/$defs/three"},
+        "when": {"type": "string", "format": "date-time"},
     },
-    "$defs": {"enum": {"type": "integer", "const": 3}},
+    "$defs": {"three": {"type": "integer", "const": 3}},
 }
 
 #: A request of each dialect.
@@ -65,7 +65,7 @@ ASKED: Final[Mapping[str, Any]] = MappingProxyType(
                 {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Ulm"}]},
                 {"type": "function_call", "id": "fc_1", "call_id": "c_1", "name": "f", "arguments": '{"a":"Ulm"}'},
                 {"type": "function_call_output", "call_id": "c_1", "output": "Ulm"},
-                {"type": "function_call_output", "call_id": "c_1", "output": [{"type": "input_text", "text": "Ulm"}]},
+                {"type": "function_call_output", "call_id": "c_1", "output": [{"type": "Ulm", "text": "Ulm"}]},
                 {"type": "custom_tool_call", "call_id": "c_2", "name": "g", "input": "Ulm"},
             ],
         },
@@ -135,7 +135,7 @@ ASKED: Final[Mapping[str, Any]] = MappingProxyType(
 #: Their strings that are no words.
 _SHORT: Final = frozenset(
     {"m", "f", "g", "low", "auto", "5m", "weather", "object", "city", "type", "string", "null", "integer", "date-time",
-     "#/$defs/enum", "json_schema", "function", "user", "USER", "assistant", "tool", "model", "image_url", "image",
+     "#/$defs/three", "json_schema", "function", "user", "USER", "assistant", "tool", "model", "image_url", "image",
      "call_1", "resp_1", "rs_1", "fc_1", "c_1", "c_2", "toolu_1", "doc_1", "one", "message", "input_text", "reasoning",
      "summary_text", "function_call", "function_call_output", "custom_tool_call", "text", "ephemeral", "enabled",
      "tool_use", "tool_result", "base64", "image/png", "ANY", "application/json", "HARM_CATEGORY_X", "BLOCK_NONE",

@@ -68,7 +68,7 @@ def has(choice: Any, key: str) -> bool:
 
 def says_content(delta: dict[str, Any]) -> bool:
     """Return whether a delta contains more than a role; unknown members are content too."""
-    return any(part and key != "role" for key, part in delta.items())
+    return any(delta[key] and key != "role" for key in delta)
 
 
 def counts_of(value: dict[str, Any]) -> dict[str, Any] | None:

@@ -176,7 +176,7 @@ class Choices:
             return False
         delta = given.get("delta")
         return is_object(delta) and all(
-            isinstance(part, str) or (not part and key not in _CALLS) for key, part in delta.items()
+            isinstance(part, str) or part is None or (not part and key not in _CALLS) for key, part in delta.items()
         )
 
     def held(self, envelope: Envelope) -> list[dict[str, Any]]:

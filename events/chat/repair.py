@@ -183,7 +183,7 @@ class Repair:
         error = _error_of(value, frame.event, usable=usable)
         if error is not None:
             return self._failed_chunk(out, error, choices if usable else [])
-        if any(has(choice, "message") for choice in choices) and not any(has(choice, "delta") for choice in choices):
+        if not any(has(choice, "delta") for choice in choices) and any(has(choice, "message") for choice in choices):
             self._withheld(n, frame, "whole_object")
             if not self._said:
                 return self._synthesised(n, value)
@@ -239,7 +239,8 @@ class Repair:
         plain = not self._unusual and self._choices.plain(draft)
         for flag in draft.flags:
             self._ledger.noted(n, flag)
-        draft.out.edit(list(draft.edits.values()))
+        if draft.edits:
+            draft.out.edit(list(draft.edits.values()))
         steps = [self._ours(n, *ours) for ours in draft.before]
         steps.append(self._step(draft.out, draft.events, plain=plain))
         steps += [self._ours(n, *ours) for ours in draft.after]
@@ -251,13 +252,14 @@ class Repair:
     def _step(self, out: Out, extra: Sequence[Event] = (), *, plain: bool = False) -> Step:
         """Return the step of a canonical chunk."""
         value = out.value
-        found = [*extra, *events(value, out.n)]
+        found = events(value, out.n)
+        choices = [choice["index"] for choice in value["choices"]]
+        # Members that we do not know are content too, and have no event.
+        content = any(not isinstance(event, Usage) for event in found) or _delivers(value["choices"])
         if not self._started:
             self._started = True
-            found.insert(0, ResponseStarted(n=out.n, id=value["id"], model=value.get("model", "")))
-        choices = [choice["index"] for choice in value["choices"]]
-        content = any(choice.get("finish_reason") or says_content(choice["delta"]) for choice in value["choices"])
-        return Step(out.n, found, out, content, choices, plain)
+            extra = [ResponseStarted(n=out.n, id=value["id"], model=value.get("model", "")), *extra]
+        return Step(out.n, [*extra, *found], out, content, choices, plain)
 
     def _ours(self, n: int, repair: str, value: dict[str, Any]) -> Step:
         return self._step(Out(n, value, repair=repair))
@@ -268,9 +270,10 @@ class Repair:
 
     def _repair_envelope(self, draft: Draft) -> None:
         value, ours = draft.value, self._envelope
-        given, created, model = value.get("id"), value.get("created", 0), value.get("model", "")
-        self._settle_envelope(value)
-        if given != ours.id:
+        created, model = value.get("created", 0), value.get("model", "")
+        if not (ours.id and ours.model and ours.created):
+            self._settle_envelope(value)
+        if value.get("id") != ours.id:
             draft.set("id", (), "id", ours.id)  # Q53
         if value.get("object") != CHUNK:
             draft.set("object", (), "object", CHUNK)  # Q52

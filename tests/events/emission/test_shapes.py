@@ -39,6 +39,14 @@ SAME = {
         for word in (b"a", b"b", b"\\u00e9", b"\xc3\xa9", b"\\/", b"f")
     ],
     "citations on each": [frame({"content": word}, citations=["u"]) for word in "abcdef"],
+    "padding": [
+        frame({**ROLE, "content": word}, obfuscation=padding)
+        for word, padding in (("a", "x"), ("b", "%s"), ("c", ""), ("d", "d"), ("e", "\xe9"), ("f", "y"))
+    ],
+    "reasoning under both names": [
+        frame({"reasoning_content": word, "reasoning": other}) for word, other in ("ab", "cb", "bb", "db", "eb", "ff")
+    ],
+    "calls of null": [frame({"content": word, "tool_calls": None, "function_call": None}) for word in "abcdef"],
     "the same text in two members": [frame({**ROLE, "content": word, "refusal": "c"}) for word in "cabdef"],
     "escapes around the text": [
         frame({**ROLE, "content": word}, note="e").replace(b'"note":"e"', b'"note":"\\u00e9"') for word in "abcdef"

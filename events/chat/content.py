@@ -42,9 +42,8 @@ _FINISH_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 _REASONING_NAMES: Final = ("reasoning_content", "reasoning")
+_REASONING: Final = frozenset(_REASONING_NAMES)
 _TEXTS: Final = ("content", "refusal", *_REASONING_NAMES)
-#: Members of a delta with repairs of their own; an edit inside of one that is dropped would leave no JSON.
-_REPAIRED: Final = frozenset({"content", "function_call", "role", "tool_calls"})
 _CALLS: Final = frozenset({"tool_calls", "function_call"})
 #: The part of a chunk that is about a call.
 _CALL: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{|"function_call"\s*:\s*\{')
@@ -233,21 +232,20 @@ class Choices:
         return is_object(delta) and bool(delta.get("tool_calls")) and not delta.get("content")
 
     def _delta(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
-        for key in ("tool_calls", "function_call"):
-            if key in delta and delta[key] is None:
-                draft.drop("null_member", path, key)
-        self._reasoning(draft, path, delta, choice)
-        content = delta.get("content")
-        if isinstance(content, str):
-            self._text(draft, path, content, choice)
-        elif is_list(content) or is_object(content):
-            self._flatten(draft, path, delta, choice)
-        elif content is not None:
-            draft.quote("content_not_text", path, "content")  # Q56
+        calls = False
         for key, part in delta.items():
-            if is_list(part) and key not in _REPAIRED:
+            if part is None:
+                if key in _CALLS:
+                    draft.drop("null_member", path, key)
+            elif key in _CALLS:
+                calls = True
+            elif key == "content":
+                self._content(draft, path, part, delta, choice)
+            elif is_list(part) and key != "role":
                 self._number_entries(draft, (*path, key), part, choice)
-        if not _CALLS.isdisjoint(delta):
+        if not _REASONING.isdisjoint(delta):
+            self._reasoning(draft, path, delta, choice)
+        if calls:
             choice.calls.repair(draft, path, delta, late=bool(choice.finish))
         if choice.finish and any(delta.get(key) for key in _TEXTS):
             draft.flags.append("late_delta")  # delivered: text after a finish is still text
@@ -271,17 +269,21 @@ class Choices:
         elif thought == named_otherwise:
             draft.drop("reasoning_twice", path, other)
 
-    def _text(self, draft: Draft, path: Path, content: str, choice: _Choice) -> None:
-        if choice.thinking and not content:
+    def _content(self, draft: Draft, path: Path, content: Any, delta: dict[str, Any], choice: _Choice) -> None:
+        if is_list(content) or is_object(content):
+            self._flatten(draft, path, delta, choice)
+        elif not isinstance(content, str):
+            draft.quote("content_not_text", path, "content")  # Q56
+        elif choice.thinking and not content:
             draft.drop("content_empty", path, "content")  # Q80: it would end the thought
-            return
-        choice.thinking = False
-        choice.said = content
-        if content and self._settings.cumulative:
-            if choice.text and content.startswith(choice.text):
-                choice.said = content[len(choice.text) :]
-                draft.set("content_cumulative", path, "content", choice.said)  # Q61
-            choice.text = content
+        else:
+            choice.thinking = False
+            choice.said = content
+            if content and self._settings.cumulative:
+                if choice.text and content.startswith(choice.text):
+                    choice.said = content[len(choice.text) :]
+                    draft.set("content_cumulative", path, "content", choice.said)  # Q61
+                choice.text = content
 
     def _flatten(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         """Turn thinking parts into reasoning and text parts into content (Q79)."""

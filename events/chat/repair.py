@@ -179,22 +179,22 @@ class Repair:
         n, value = out.n, out.value
         given: Any = value.get("choices", ABSENT)
         choices = choices_of(value)
-        usable = is_list(given) and (not given or any(map(is_object, choices)))
+        streamed = any(has(choice, "delta") for choice in choices)
+        usable = streamed or (is_list(given) and (not given or any(map(is_object, choices))))
         error = _error_of(value, frame.event, usable=usable)
         if error is not None:
             return self._failed_chunk(out, error, choices if usable else [])
-        if not any(has(choice, "delta") for choice in choices) and any(has(choice, "message") for choice in choices):
+        if not streamed and any(has(choice, "message") for choice in choices):
             self._withheld(n, frame, "whole_object")
             if not self._said:
                 return self._synthesised(n, value)
             return self._instead(n, "whole_object", value, _news_of(value, self._choices.unfinished))
-        counts = counts_of(value)
-        listed = not (given is None or (given is ABSENT and counts))  # Q48
-        if not usable and listed:
+        listed = usable or not (given is None or (given is ABSENT and counts_of(value)))  # Q48
+        if listed and not usable:
             # A chunk of another protocol has no object under `choices`.
             lost = self._choices.damaged(n, out.payload or b"") if is_object(given) else ()
             return [*self._withheld(n, frame, "foreign"), _foreign(n, "foreign", lost)]
-        if not choices and not counts:  # Azure's filter results come first (Q46)
+        if not choices and not counts_of(value):  # Azure's filter results come first (Q46)
             return self._withheld(n, frame, "choiceless")
         draft = Draft(value if listed else {**value, "choices": list[Any]()}, self._envelope, out)
         if not listed:

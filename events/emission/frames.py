@@ -209,12 +209,12 @@ class Out:
     came: bytes | None = None
     repair: str = ""
     event: bytes = b""
-    changes: list[Edit] = field(default_factory=list[Edit], init=False)
+    changes: Sequence[Edit] = field(default=(), init=False)
     #: Something was lost in spelling when it was encoded.
     reserialised: bool = field(default=False, init=False)
     #: The value before its edits, and the edits.
     _given: Any = field(default=None, init=False)
-    _batches: list[Sequence[Edit]] = field(default_factory=list[Sequence[Edit]], init=False)
+    _batches: Sequence[Sequence[Edit]] = field(default=(), init=False)
 
     def edit(self, edits: Sequence[Edit]) -> None:
         """Change members of the payload."""
@@ -222,8 +222,8 @@ class Out:
             if not self._batches:
                 self._given = self.value
             self.value, changes = edited(self.value, edits)
-            self.changes += changes
-            self._batches.append(edits)
+            self.changes = [*self.changes, *changes]
+            self._batches = [*self._batches, edits]
             self.raw = None
 
     @property

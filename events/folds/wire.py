@@ -154,14 +154,14 @@ class Wire:
             case model.TextDelta() | model.ReasoningDelta() | model.RefusalDelta():
                 self.choice(event.choice)
                 self.content = True
+            case model.ToolArgumentsDelta():
+                if self._room(len(event.text)):
+                    self._call(event.choice, event.call).text.append(event.text)
             case model.ToolCallStarted():
                 self._started(event)
             case model.ToolNameDelta():
                 if self._room(len(event.name)):
                     self._call(event.choice, event.call).name += event.name
-            case model.ToolArgumentsDelta():
-                if self._room(len(event.text)):
-                    self._call(event.choice, event.call).text.append(event.text)
             case model.ToolArgumentsComplete():
                 call = self._call(event.choice, event.call)
                 if call.state is State.ANNOUNCED and call.valid():

@@ -162,21 +162,7 @@ class Choices:
                 self._choice(draft, ("choices", place), choice, place)
             else:
                 draft.drop("choice_not_object", ("choices",), place)
-
-    def plain(self, draft: Draft) -> bool:
-        """Return whether the chunk is a piece of text of an open choice, and any other text would do the same."""
-        more = draft.before or draft.after or draft.flags or draft.failure or draft.events
-        if more or draft.finished or draft.first or len(draft.value["choices"]) != 1:
-            return False
-        (given,) = draft.value["choices"]
-        index: Any = given.get("index") if is_object(given) else None
-        choice = self._choices.get(index) if type(index) is int else None
-        if choice is None or choice.finish or (choice.think is not None and not choice.think.over):
-            return False
-        delta = given.get("delta")
-        return is_object(delta) and all(
-            isinstance(part, str) or part is None or (not part and key not in _CALLS) for key, part in delta.items()
-        )
+                draft.unique = True
 
     def held(self, envelope: Envelope) -> list[dict[str, Any]]:
         """Return chunks with what was held as half a tag, since no more text comes."""
@@ -195,6 +181,7 @@ class Choices:
             number = 0
         if index != number or type(index) is not int:
             draft.set("choice_index", path, "index", number)
+            draft.unique = True
         choice = self._choices.get(number)
         first = choice is None
         if choice is None:
@@ -217,12 +204,14 @@ class Choices:
         else:  # Q47
             draft.set("delta_missing", path, "delta", {"role": "assistant"} if first else {})
             delta = {}
-        draft.first = draft.first or first
+            draft.unique = True
         if missed:
             choice.calls.missed(draft, missed)
         self._finish(draft, path, given, delta, choice, merged=merged)
         if choice.think is not None:
             self._split_thought(draft, (*path, "delta"), delta, choice, choice.think)
+        if first or choice.finish or (choice.think is not None and not choice.think.over):
+            draft.unique = True
 
     def _is_part_of_first(self, number: int, delta: Any) -> bool:
         """Return whether the calls of the one answer that was requested come as a choice of their own (Q27)."""
@@ -234,11 +223,13 @@ class Choices:
     def _delta(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         calls = False
         for key, part in delta.items():
+            if part and not isinstance(part, str):
+                draft.unique = True
             if part is None:
                 if key in _CALLS:
                     draft.drop("null_member", path, key)
             elif key in _CALLS:
-                calls = True
+                calls = draft.unique = True
             elif key == "content":
                 self._content(draft, path, part, delta, choice)
             elif is_list(part) and key != "role":
@@ -258,7 +249,8 @@ class Choices:
         thought, named_otherwise = delta.get(name), delta.get(other)
         if (thought and isinstance(thought, str)) or (named_otherwise and isinstance(named_otherwise, str)):
             choice.structured = True
-        draft.first = draft.first or bool(thought and named_otherwise)  # which may be equal next time
+        if thought and named_otherwise:  # which may be equal next time
+            draft.unique = True
         if wanted == "as_is" or not isinstance(named_otherwise, str):
             return
         if thought is None:

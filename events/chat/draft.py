@@ -144,8 +144,8 @@ class Draft:
         self.events: list[Event] = []
         #: Repairs that only note something.
         self.flags: list[str] = []
-        #: It brought something that is repaired otherwise when it comes again: a role, a list that is sent once.
-        self.first = False
+        #: It has more than text of an open choice, or something that may be repaired otherwise when it comes again.
+        self.unique = False
         #: A choice of this chunk finished.
         self.finished = False
         #: The upstream's finish reason, if it is one that says it failed.

@@ -236,7 +236,8 @@ class Repair:
         n = draft.n
         for settle in draft.seeds:
             settle()
-        plain = not self._unusual and self._choices.plain(draft)
+        more = draft.unique or draft.before or draft.after or draft.flags or draft.failure or draft.events
+        plain = not (self._unusual or more) and len(draft.value["choices"]) == 1
         for flag in draft.flags:
             self._ledger.noted(n, flag)
         if draft.edits:
@@ -286,7 +287,7 @@ class Repair:
                 if self._sent_once.get(key, ABSENT) == value[key]:
                     draft.drop("sent_once", (), key)
                 else:
-                    draft.first = True
+                    draft.unique = True
                 self._sent_once[key] = value[key]
 
     def _settle_envelope(self, value: dict[str, Any]) -> None:

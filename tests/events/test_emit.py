@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.chat import DONE, call, finish, frame, tape, text
 from wiretape.events.core.model import Ended, Event, Repaired, TextDelta
-from wiretape.events.emit import Emitter, emit, events
+from wiretape.events.emit import emit, events
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
@@ -37,11 +37,6 @@ def test_a_tape_without_an_open_record_is_emitted_as_it_came() -> None:
 
 def test_an_open_record_may_be_junk() -> None:
     assert emit(reopened(tape(STREAM), stream=5, created="x", settings=[], profile="?")) == emit(tape(STREAM))
-
-
-def test_an_answer_of_ours_is_emitted_in_transparent_too() -> None:
-    commit = Record(1, 1, "commit", {"status": 502}, b"no")
-    assert emit([tape(STREAM)[0], commit], "transparent") == b"no"
 
 
 def test_what_goes_out_as_it_came_has_no_ledger() -> None:
@@ -115,10 +110,3 @@ FLOWING = {
 def test_events_are_the_same_with_and_without_the_ledger(case: str) -> None:
     records = tape(FLOWING[case])
     assert list(events(records, repairs=False)) == without_repairs(list(events(records)))
-
-
-def test_without_the_ledger_repairs_are_counted_all_the_same() -> None:
-    emitter, whole = Emitter(sink=lambda _: None, repairs=False), Emitter(sink=lambda _: None)
-    for record in tape(FLOWING["a role on each"]):
-        assert emitter.feed(record) == whole.feed(record)
-    assert emitter.ledger.counts == whole.ledger.counts == {"role_repeated": 2}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from wiretape.events.core.json_text import ABSENT, dumps
 from wiretape.events.core.limits import QUOTED_BYTES_MAX
 from wiretape.events.tape.record import NO_KEYS, Record, Shape, decode, encode
-from wiretape.events.wire.sse import BOM, Frame, parse_block
+from wiretape.events.wire.sse import BOM, parse_block
 
 
 def sealed(body: bytes) -> bytes:
@@ -138,11 +138,6 @@ FRAMES: Final = {
 def test_a_record_gives_its_frame(record: Record) -> None:
     assert record.raw is not None
     assert record.frame() == parse_block(record.raw, first="bom" in record.keys)
-
-
-def test_a_record_with_keys_gives_its_frame_whole() -> None:
-    assert frame(b"id: 7\n\n").frame() == Frame(b"id: 7\n\n", None, b"", b"7")
-    assert frame(BOM + b"data: 1\n\n").frame().payload is None
 
 
 def test_a_record_without_bytes_is_no_frame() -> None:
@@ -309,13 +304,6 @@ def test_cuts_of_nothing_are_not_believed() -> None:
     assert decode(sealed(HEAD + b',"cuts":[[1,10]],"data":1}')) == "cuts are not as they should be"
 
 
-def test_the_largest_numbers() -> None:
-    n = 10**18 - 1
-    for kind in ("x", "frame"):
-        record = Record(n, n, kind, {}, b"data: 1\n\n" if kind == "frame" else b"1", b"1", 1)
-        assert decode(encode(record)[:-1]) == record
-
-
 @given(line=st.binary(max_size=80))
 def test_any_bytes_are_a_record_or_not(line: bytes) -> None:
     assert decode(line) == "not a record"
@@ -393,9 +381,3 @@ def test_shape_rejects_other_payloads() -> None:
     assert SHAPE.texts(payload + b" ") is None
     assert SHAPE.texts(b" " + payload) is None
     assert Shape((b'{"content":"', b'"}'), 0).texts(b'{"content":"}') is None
-
-
-def test_record_without_value_is_parsed_on_demand() -> None:
-    record = frame(b'data: {"a":"x"}\n\n', b'{"a":"x"}')
-    assert record.read().value == {"a": "x"}
-    assert record.read().read() == record._replace(value={"a": "x"})

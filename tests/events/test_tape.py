@@ -302,11 +302,6 @@ def test_times_of_records_never_run_backwards() -> None:
     assert list(reads(records)) == [(7, b": 1\n\n"), (20, b": 2\n\n: 3")]
 
 
-def test_no_time_is_before_the_start() -> None:
-    recorder = Recorder()
-    assert [recorder.record("open", -3).t, recorder.read(-2, b": 1\n\n")[0].t, recorder.end(-1, {}).t] == [0, 0, 0]
-
-
 BODIES: Final[dict[str, tuple[bytes, bytes | None, Any]]] = {
     "JSON": (b'{"a": 1}', b'{"a": 1}', {"a": 1}),
     "JSON with a CR": (b"[\r]", b"[\r]", []),
@@ -328,16 +323,6 @@ def test_a_body_is_data_where_it_is_json_on_one_line(body: bytes, payload: bytes
     assert (known.payload, known.value is ABSENT) == (payload, payload is None)
     verbatim = Recorder().record("request", 1, NO_KEYS, body, verbatim=False)
     assert (verbatim.raw, verbatim.payload, verbatim.keys) == (body, None, NO_KEYS)
-
-
-def test_bodies_are_reads_too() -> None:
-    recorder = Recorder()
-    records = [recorder.body(4, b'{"a":'), recorder.body(4, b"1}")]
-    end = recorder.end(4, {})
-    assert [(record.t, record.kind) for record in records] == [(4, "body"), (5, "body")]
-    assert list(reads([*records, end])) == [(4, b'{"a":'), (5, b"1}")]
-    assert (end.keys["bytes"], end.keys["frames"]) == (7, 0)
-    assert end.keys["sha256"] == hashlib.sha256(b'{"a":1}').hexdigest()
 
 
 def test_reads_takes_only_what_was_received() -> None:

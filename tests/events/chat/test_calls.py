@@ -162,14 +162,6 @@ def test_an_index_may_be_anything(index: Any) -> None:
     assert calls(result) == [("a", "f", '{"x":1}', "running")]
 
 
-@pytest.mark.parametrize("given", ["a", "nul", "null0", "zebra", "NULL", "a\ud83d"], ids=ascii)
-def test_any_text_but_null_is_an_id(given: str) -> None:
-    start = begin(given, "f", "[]", role=True)
-    result = chat(start, begin(given, "g", "[]", 1), CALLS, DONE)
-    assert result.sent[0] == start
-    assert [one[0] for one in calls(result)] == [given, "call_s1_0_1"]
-
-
 @pytest.mark.parametrize("arguments", [True, 0, 1.5, [1], {"x": {}}, [], "  "], ids=str)
 def test_arguments_may_be_anything(arguments: Any) -> None:
     (text,) = texts(chat(START, call(index=0, arguments=arguments), CALLS, DONE))
@@ -203,14 +195,6 @@ def test_keys_may_be_escaped_and_repeated() -> None:
 )
 def test_a_new_id_without_a_name_is_another_call(frames: list[bytes], expected: list[str]) -> None:
     assert texts(chat(*frames, CALLS, DONE)) == expected
-
-
-@pytest.mark.parametrize("index", [0, 1_000])
-def test_ids_separate_calls_that_take_turns_at_one_index(index: int) -> None:
-    starts = [begin("a", "f", "", index, role=True), begin("b", "g", "", index)]
-    turns = (("a", "["), ("b", "{"), ("a", "]"), ("b", "}"))
-    result = chat(*starts, *(call(index=index, id=one, arguments=piece) for one, piece in turns), CALLS, DONE)
-    assert texts(result) == ["[]", "{}"]
 
 
 @pytest.mark.parametrize("between", [sse({"type": "ping"}), text("hm"), begin("b", "g", '{"y":2}', 1)])

@@ -6,14 +6,12 @@ import pytest
 
 from tests.support.chat import (
     DONE,
-    HEAD,
     Run,
     begin,
     call_entry,
     finish,
     frame,
     run,
-    sse,
     tape,
     text,
     tool_calls,
@@ -39,12 +37,6 @@ def test_a_member_of_the_delta_may_be_anything(key: str, junk: Any) -> None:
     assert result.ended.ending == "completed"
 
 
-def test_calls_of_another_choice_after_a_finished_text_are_an_answer_of_their_own() -> None:
-    start = begin("a", "f", "[]", role=True, choice=1)
-    result = chat(HI, finish(), start, finish("tool_calls", 1), DONE)
-    assert result.sent == [HI, finish(), start, finish("tool_calls", 1), DONE]
-
-
 def test_a_legacy_call_whole_on_the_chunk_of_its_finish_gets_its_arguments_in_place() -> None:
     result = chat(frame({"role": "assistant", "function_call": {"name": "f", "arguments": ""}}, "function_call"), DONE)
     whole = frame({"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}, "function_call")
@@ -56,38 +48,6 @@ def test_entries_with_an_index_are_counted_by_those_without() -> None:
         HI, frame({"annotations": [{"index": 4}, {"index": 2}]}), frame({"annotations": [{"url": "x"}]}), finish(), DONE
     )
     assert result.sent[2] == frame({"annotations": [{"index": 5, "url": "x"}]})
-
-
-def test_a_thought_in_parts_is_left_out_if_it_also_has_its_own_member() -> None:
-    both = {
-        "reasoning_content": "hm",
-        "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "hi"}],
-    }
-    result = chat(frame({"role": "assistant", **both}), finish(), DONE)
-    assert result.sent[0] == frame({"role": "assistant", "reasoning_content": "hm", "content": "hi"})
-
-
-def test_cumulative_content_and_a_split_thought_go_together() -> None:
-    result = chat(
-        text("<think>h", role=True),
-        text("<think>hm</think>"),
-        text("<think>hm</think>hi"),
-        finish(),
-        DONE,
-        cumulative=True,
-        think=True,
-    )
-    assert result.sent[:3] == [
-        frame({"reasoning_content": "h", "role": "assistant", "content": ""}),
-        frame({"reasoning_content": "m", "content": ""}),
-        text("hi"),
-    ]
-
-
-def test_text_that_was_held_as_half_a_tag_comes_out_at_a_cut() -> None:
-    result = chat(text("<th", role=True), think=True)
-    assert result.sent[:2] == [text("", role=True), text("<th")]
-    assert result.ended.ending == "truncated"
 
 
 LEGACY = [
@@ -111,15 +71,6 @@ def test_a_legacy_call_lives_by_the_same_rules() -> None:
 def test_a_legacy_call_without_a_finish_is_handed_over_at_done() -> None:
     result = run(tape([*LEGACY, DONE], tool_events=False))
     assert frame({}, "function_call") == result.sent[-2]
-
-
-def test_legacy_arguments_before_the_name_are_arguments() -> None:
-    swapped = [
-        frame({"role": "assistant", "function_call": {"arguments": "{}"}}),
-        frame({"function_call": {"name": "f"}}),
-    ]
-    result = run(tape([*swapped, finish("function_call"), DONE]))
-    assert [(one.name, one.arguments, one.state.value) for one in result.wire.calls()] == [("f", "{}", "running")]
 
 
 def test_a_legacy_call_and_a_call_are_two() -> None:
@@ -148,12 +99,6 @@ def test_an_index_is_a_number_up_to_a_bound(index: Any, sent: int) -> None:
     assert result.sent == [text("hi", role=True, index=sent), finish("stop", sent), DONE]
 
 
-def test_choices_of_one_chunk_in_any_order_keep_their_numbers() -> None:
-    both = sse({**HEAD, "choices": [{"index": index, "delta": ROLE, "finish_reason": None} for index in (1, 0)]})
-    result = chat(both, finish("stop", 0), finish("stop", 1), DONE, request={**ASKED, "n": 2})
-    assert result.sent[0] == both
-
-
 @pytest.mark.parametrize("n", [None, 1, 2, 0, "x"])
 def test_the_only_choice_may_have_any_number(n: Any) -> None:
     start = begin("a", "f", "[]", role=True, choice=1)
@@ -180,12 +125,6 @@ def test_only_stop_is_the_finish_of_a_part(word: str) -> None:
     result = chat(HI, BESIDE, finish(word), DONE)
     assert result.sent[2] == finish(word)
     assert "finish_of_part" not in result.repairs
-
-
-def test_a_third_choice_finishes_by_itself() -> None:
-    third = text("ho", role=True, index=2)
-    result = chat(HI, BESIDE, third, finish("stop"), finish("stop", 2), finish("tool_calls", 1), DONE)
-    assert result.sent[3:5] == [frame({}, None), finish("stop", 2)]
 
 
 # -- one delta --------------------------------------------------------------------------------------------------------
@@ -231,15 +170,6 @@ def test_two_thoughts_that_differ_both_stay(name: str, thoughts: tuple[str, str]
     assert chat(both, finish(), DONE, reasoning=name).sent[0] == both
 
 
-@pytest.mark.parametrize(
-    ("setting", "name"),
-    [("as_is", "reasoning_content"), ("reasoning", "reasoning"), ("reasoning_content", "reasoning_content")],
-)
-def test_a_thought_in_the_text_gets_the_name_that_is_set(setting: str, name: str) -> None:
-    result = chat(text("<think>hm</think>hi", role=True), finish(), DONE, think=True, reasoning=setting)
-    assert result.sent[0] == frame({name: "hm", "role": "assistant", "content": "hi"})
-
-
 def test_half_a_tag_in_a_thought_that_came_under_its_own_name_is_left_out() -> None:
     first = frame({"role": "assistant", "reasoning_content": "hm", "content": "<think>hm</th"})
     result = chat(first, finish(), DONE, think=True)
@@ -250,13 +180,6 @@ def test_half_a_tag_in_a_thought_that_came_under_its_own_name_is_left_out() -> N
 def test_every_entry_of_a_list_is_numbered(first: Any) -> None:
     (delta,) = chat(HI, frame({"annotations": [first, {"a": 1}]})).sent[1:2]
     assert delta == frame({"annotations": [first, {"index": 5 if isinstance(first, dict) else 0, "a": 1}]})
-
-
-@pytest.mark.parametrize(("key", "second"), [("annotations", 1), ("sources", 1), ("reasoning_details", 0)])
-def test_only_reasoning_comes_in_pieces_of_one_entry(key: str, second: int) -> None:
-    piece = frame({key: [{"type": "t", "text": "x"}]})
-    result = chat(HI, piece, piece, finish(), DONE)
-    assert result.sent[2] == frame({key: [{"index": second, "type": "t", "text": "x"}]})
 
 
 def test_a_call_that_comes_under_both_names_is_one_call() -> None:

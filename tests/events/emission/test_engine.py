@@ -89,10 +89,6 @@ def test_frames_of_a_dialect_that_hands_over_each_call(
     assert run.ending == ending
 
 
-def test_closing_frame_repeats_the_text() -> None:
-    assert Run(records(HELLO, CALL, ARGUMENTS, READY, MORE, DONE)).values[-1]["text"] == "hello"
-
-
 def test_warning_comes_before_the_end_of_a_cut_stream() -> None:
     run = Run(records(HELLO, CALL), on_partial="both")
     assert run.sent == [HELLO, CALL, DROPPED, ("text", "truncated: ['c1']"), ("failed", "truncated")]

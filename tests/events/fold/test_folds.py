@@ -123,12 +123,6 @@ def test_calls_choices_and_names_are_kept_under_the_same_bound(over: int) -> Non
     assert fold(STARTED, name, kept_chars_max=2 * 1_024 + 3).choices[0].calls[0].name == "f"
 
 
-@pytest.mark.parametrize(("text", "closes"), [(" {}", True), ("[1]", True), ("12", False), ("", False)])
-def test_a_number_does_not_tell_that_it_is_whole(text: str, closes: bool) -> None:
-    wire = fold(STARTED, ToolArgumentsDelta(n=2, choice=0, call=0, text=text))
-    assert next(wire.calls()).closes_itself is closes
-
-
 def message(*events: Event) -> Message:
     folded = Message()
     for event in events:

@@ -36,9 +36,7 @@ def _replay(
         list[str] | None,
         typer.Option(metavar="FAULT", help="For example cut@frame:3. Repeatable.", show_default=False),
     ] = None,
-    match: Annotated[
-        Literal["key", "position", "strict"], typer.Option(help="Match requests by content, by turn, or by both.")
-    ] = "key",
+    match: Annotated[Literal["key", "position"], typer.Option(help="Match requests by content or by turn.")] = "key",
     attempts: Annotated[
         Literal["answered", "recorded"], typer.Option(help="Replay the last attempt of a stream, or each in turn.")
     ] = "answered",

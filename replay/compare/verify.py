@@ -1,7 +1,7 @@
 """Send the requests of a tape to a live upstream and compare the shapes of the responses.
 
-Later requests name ids of the live responses instead of the recorded ones. Two ids correspond if they have the same
-kind of payload, path, type and name, and the same number among those.
+Later requests name ids of the live responses instead of the recorded ones: those in the same place among all ids of a
+response whose member has the same name.
 """
 
 import re
@@ -17,10 +17,11 @@ import httpx
 
 from wiretape.events.core import model
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import ABSENT, as_object, dumps, is_list, is_object, parse
+from wiretape.events.core.json_text import ABSENT, as_object, is_list, is_object, parse
 from wiretape.events.core.settings import Settings
 from wiretape.events.emit import events
 from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import reads
 from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.log import Log, stderr_fd
@@ -45,15 +46,13 @@ _CHAT: Final = "/chat/completions"
 _FAILED_HERE: Final = frozenset({None, "refused", "internal", "shutdown"})
 #: Recorded request headers that may change the response.
 _SENT_HEADERS: Final = frozenset({b"content-encoding", b"content-type"})
-#: Members whose value is an id, besides those that end with `_id` or `_ids`.
-_ID_NAMES: Final = frozenset({"container", "conversation", "id", "toolCallId"})
-#: Members that a model, a user or a tool fills.
-_CONTENT: Final = frozenset({"args", "arguments", "input_schema", "metadata", "parameters", "schema"})
+#: A member whose value is an id. Inside a string, such as the arguments of a call, its quotes would be escaped.
+_ID: Final = re.compile(rb'("(id|toolCallId|container|conversation|\w+_id)"\s*:\s*")([^"\\]{1,256})')
 #: Ids as sealing renames them, such as `resp_1`; no provider knows them.
-_RENAMED: Final = re.compile(r"[a-z]{2,8}[-_]\d{1,6}")
+_RENAMED: Final = re.compile(rb"[a-z]{2,8}[-_]\d{1,6}")
 #: Members that name an object that the upstream must know.
-_STORED: Final = frozenset({"file_id", "input_file_id", "previous_response_id", "thread_id"})
-_PATH_PARTS: Final = re.compile(r"([/?&=])")
+_STORED: Final = frozenset({b"file_id", b"input_file_id", b"previous_response_id", b"thread_id"})
+_PATH_PART: Final = re.compile(rb"[^/?&=]+")
 
 #: The events that have a kind in a shape.
 _KINDS: Final[Mapping[type[model.Event], str]] = MappingProxyType(
@@ -71,8 +70,6 @@ _KINDS: Final[Mapping[type[model.Event], str]] = MappingProxyType(
         model.ForeignFrame: "foreign",
     }
 )
-
-_Place = tuple[tuple[str, ...], int]
 
 
 class Age(NamedTuple):
@@ -112,11 +109,11 @@ async def verify(recording: Recording, url: str, key: Secret | None = None) -> l
         async with running(_config(url, key), log=log) as server:
             for records, request in zip(recording.streams, requests, strict=True):
                 try:
-                    target, body = ids.path(request.target.decode()).encode(), ids.body(request.body)
+                    sent = ids.today(request)
                 except LostIdError as error:
                     lost = f"stream {len(tapes) + 1} cannot be sent again: {error}"
                     break
-                tapes.append(await send_recorded(server, request._replace(target=target, body=body)))
+                tapes.append(await send_recorded(server, sent))
                 if ending_of(tapes[-1]) in _FAILED_HERE:
                     break
                 ids.learn(*opened([records, tapes[-1]]))
@@ -284,88 +281,49 @@ class CarriedIds:
 
     def __init__(self) -> None:
         #: The live id for each recorded one; None if the live response has none in its place.
-        self._live: dict[str, str | None] = {}
+        self._live: dict[bytes, bytes | None] = {}
 
     def learn(self, recorded: Stream, live: Stream) -> None:
         """Pair the ids of one response; both must have decoded bodies."""
-        then, now = _ids_by_place(recorded), _ids_by_place(live)
-        for place, name in then.items():
-            same = name if name in now.values() else now.get(place)
-            if same is not None or name not in self._live:
-                self._live[name] = same
+        then, now = _ids_by_name(recorded), _ids_by_name(live)
+        for name, ids in then.items():
+            others = now.get(name, [])
+            for at, id_ in enumerate(ids):
+                same = id_ if id_ in others else others[at] if at < len(others) else None
+                if same is not None or id_ not in self._live:
+                    self._live[id_] = same
 
-    def path(self, path: str) -> str:
-        """Return the path to send today; raise LostIdError."""
-        parts = _PATH_PARTS.split(path)
-        return "".join(self._replaced(part, stored=True) if part in self._live else part for part in parts)
+    def today(self, request: Request) -> Request:
+        """Return the request to send today, with the ids of live responses; raise LostIdError."""
+        body = request.body
+        refers = b'"item_reference"' in body
 
-    def body(self, body: bytes) -> bytes:
-        """Return the body to send today, unchanged if no id changes; raise LostIdError."""
-        value = parse(body)
-        if value is ABSENT:
-            return body
-        members = list(_ids_in(value))
-        ids = [id_ for _, _, id_, _ in members]
-        changed = False
-        for holder, at, id_, _ in members:
-            # A reference, or a result whose call is not part of the same request.
-            referenced = at == "id" and holder.get("type") == "item_reference"
-            alone = at == "call_id" and ids.count(id_) == 1
-            new = self._replaced(id_, stored=at in _STORED or referenced or alone)
-            changed = changed or new != id_
-            holder[at] = new
-        return dumps(value) if changed else body
+        def member(found: re.Match[bytes]) -> bytes:
+            name, id_ = found[2], found[3]
+            # A result whose call is not part of the same request belongs to a stored response.
+            alone = name == b"call_id" and body.count(b'"%b"' % id_) == 1
+            stored = name in _STORED or alone or (name == b"id" and refers)
+            return b"%b%b" % (found[1], self._replaced(id_, stored=stored))
 
-    def _replaced(self, name: str, *, stored: bool) -> str:
-        if name not in self._live:
-            if stored and _RENAMED.fullmatch(name):
-                raise LostIdError(f"it names {name}, which no response on the tape gave out")
-            return name
-        live = self._live[name]
+        def part(found: re.Match[bytes]) -> bytes:
+            return self._replaced(found[0], stored=True) if found[0] in self._live else found[0]
+
+        return request._replace(target=_PATH_PART.sub(part, request.target), body=_ID.sub(member, body))
+
+    def _replaced(self, id_: bytes, *, stored: bool) -> bytes:
+        if id_ not in self._live and stored and _RENAMED.fullmatch(id_):
+            raise LostIdError(f"it names {id_.decode()}, which no response on the tape gave out")
+        live = self._live.get(id_, id_)
         if live is None and stored:
-            raise LostIdError(f"it names {name}, and the live response has no id in its place")
-        return name if live is None else live
+            raise LostIdError(f"it names {id_.decode()}, and the live response has no id in its place")
+        return id_ if live is None else live
 
 
-def _ids_by_place(records: Stream) -> dict[_Place, str]:
-    """Return the ids of a response: each counts once for a place."""
-    found: dict[_Place, str] = {}
-    numbers: dict[tuple[str, ...], int] = {}
-    seen: set[tuple[tuple[str, ...], str]] = set()
-    for kind, value in _payloads(records):
-        for _, _, name, where in _ids_in(value, kind):
-            if (where, name) not in seen:
-                seen.add((where, name))
-                numbers[where] = numbers.get(where, 0) + 1
-                found[where, numbers[where]] = name
+def _ids_by_name(records: Stream) -> dict[bytes, list[bytes]]:
+    """Return the ids of a response by the name of their member, each once, in order."""
+    found: dict[bytes, list[bytes]] = {}
+    for member in _ID.finditer(b"".join(data for _, data in reads(attempts_of(records)[-1]))):
+        ids = found.setdefault(member[2], [])
+        if member[3] not in ids:
+            ids.append(member[3])
     return found
-
-
-def _payloads(records: Stream) -> Iterator[tuple[str, Any]]:
-    attempt = attempts_of(records)[-1]
-    for record in attempt:
-        if record.kind == "frame" and (value := value_of(record)) is not ABSENT:
-            yield _kind_of(record, value), value
-    whole = b"".join(record.raw or b"" for record in attempt if record.kind == "body")
-    value = parse(whole)
-    yield from [("", value)] if value is not ABSENT else (("", parse(line)) for line in whole.splitlines())
-
-
-def _ids_in(value: Any, kind: str = "") -> Iterator[tuple[Any, str | int, str, tuple[str, ...]]]:
-    """Yield the holder, the key, the id and the path of each id, in the order of the text."""
-    waiting: list[tuple[Any, tuple[str, ...]]] = [(value, (kind,))]
-    while waiting:
-        value, path = waiting.pop()
-        if is_list(value):
-            waiting += [(each, path) for each in reversed(value)]
-        elif is_object(value):
-            function = as_object(value.get("function"))
-            sort = tuple(str(word) for word in (value.get("type"), value.get("name") or function.get("name")) if word)
-            for name, each in value.items():
-                where = (*path, *sort, name)
-                if isinstance(each, str) and each and (name in _ID_NAMES or name.endswith("_id")):
-                    yield value, name, each, where
-                elif is_list(each) and name.endswith("_ids"):
-                    yield from ((each, at, one, where) for at, one in enumerate(each) if isinstance(one, str))
-            skipped = {*_CONTENT, *(["input"] if "type" in value else [])}
-            waiting += [(each, (*path, name)) for name, each in reversed(value.items()) if name not in skipped]

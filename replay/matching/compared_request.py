@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import as_list, as_object
+from wiretape.events.core.json_text import as_list, as_object, dumps
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
 
@@ -24,12 +24,12 @@ from .key import (
     exact,
     exact_key_of,
     fits,
-    fits_as_text,
     has_placeholder,
     key_of,
     loose_key_of,
     prefix_of,
     route_of,
+    without_boundary,
 )
 
 __all__ = ["ComparedRequest", "Prepare", "Unlike", "blank", "ids_given_out", "prepare_of", "request_of"]
@@ -155,6 +155,14 @@ class ComparedRequest:
         return exact(*self.place, self.body)
 
     @cached_property
+    def _text(self) -> str:
+        """The canonical form as text, with a body that is not JSON instead of its hash."""
+        form, rest = self.canonical, b""
+        if "sha256" in as_object(form["body"]):
+            form, rest = {**form, "body": None}, without_boundary(self.body)
+        return (dumps(form) + rest).decode("utf-8", "surrogateescape")
+
+    @cached_property
     def _redacted(self) -> bool:
         """Whether a secret is missing that only a name gave away."""
         return has_placeholder(self.place[1].encode("latin-1")) or has_placeholder(self.body)
@@ -167,20 +175,7 @@ class ComparedRequest:
         if self.hashed:  # redacted or not
             hashes = {hashlib.sha256(body).hexdigest() for body in (sent.body, sent._original.body)}  # noqa: SLF001 - of the same class
             return self.key in {exact_key_of(*sent.place, sha256) for sha256 in hashes}
-        return self.key == sent.key or self._fits(sent, self.canonical, sent.canonical)
-
-    def is_exactly(self, sent: "ComparedRequest") -> bool:
-        """Return whether the sent request equals this one in everything that the tape kept."""
-        if self.hashed:
-            return self.has_key_of(sent)
-        sent = sent.like(self)
-        return self.exact == sent.exact or self._fits(sent, self.exact, sent.exact)
-
-    def _fits(self, sent: "ComparedRequest", mine: dict[str, Any], other: dict[str, Any]) -> bool:
-        if not self._redacted or fits(mine, other):
-            return self._redacted
-        hashes = all("sha256" in as_object(each["body"]) for each in (mine, other))
-        return hashes and fits({**mine, "body": None}, {**other, "body": None}) and fits_as_text(self.body, sent.body)
+        return self.key == sent.key or (self._redacted and fits(self._text, sent._text))  # noqa: SLF001 - of the same class
 
     def unlike(self, sent: "ComparedRequest", given: Callable[[str], bool]) -> Unlike:
         """Return what differs besides the key; `given` knows the ids in these recordings."""

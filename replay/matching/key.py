@@ -26,7 +26,6 @@ __all__ = [
     "exact",
     "exact_key_of",
     "fits",
-    "fits_as_text",
     "has_placeholder",
     "key_of",
     "loose_key_of",
@@ -67,11 +66,8 @@ _PREFIX: Final = re.compile(r"^.*?(?=/v\d+[a-z0-9]*(?:/|$))")
 #: A multipart body begins and ends with its boundary.
 _BOUNDARY: Final = re.compile(rb"--([^\r\n]{1,70})\r\n")
 _PLACEHOLDER: Final = re.compile(r"\[redacted-(?:password|secret)(?:-\d+)?\]")
-#: Something shorter is another word (`<id>`), something longer is no secret.
-_SECRET_CHARS_MIN: Final = 3
-_SECRET_CHARS_MAX: Final = 512
-#: Members with prose: a placeholder that is all of one still replaced a single word.
-_PROSE: Final = frozenset({"content", "input", "instructions", "output", "prompt", "system", "text"})
+#: In place of a placeholder. Something shorter is another word (`<id>`), something longer is no secret.
+_WORD: Final = r'(?:[^\s"\\]|\\["\\]){3,512}?'
 
 
 def key_of(method: str, path: str, body: bytes) -> str:
@@ -282,41 +278,12 @@ def has_placeholder(text: bytes) -> bool:
     return _PLACEHOLDER.search(text.decode("latin-1")) is not None
 
 
-def fits(recorded: Any, sent: Any, name: str = "") -> bool:
-    """Return whether two canonical forms are equal except for placeholders; `name` is the member they are in."""
-    if is_object(recorded) and is_object(sent):
-        missing, new = ([name for name in a if name not in b] for a, b in ((recorded, sent), (sent, recorded)))
-        pairs = [(name, name) for name in recorded if name in sent]
-        if len(missing) == len(new) == 1 and _fills(missing[0], new[0]):
-            pairs.append((missing[0], new[0]))
-        elif missing or new:
-            return False
-        return all(fits(recorded[a], sent[b], a) for a, b in pairs)
-    if is_list(recorded) and is_list(sent):
-        return len(recorded) == len(sent) and all(fits(a, b, name) for a, b in zip(recorded, sent, strict=True))
-    if isinstance(recorded, str) and isinstance(sent, str):
-        whole = name not in _PROSE and _PLACEHOLDER.fullmatch(recorded) is not None
-        return recorded == sent or _fills(recorded, sent, whole=whole)
-    return type(recorded) is type(sent) and bool(recorded == sent)
-
-
-def fits_as_text(recorded: bytes, sent: bytes) -> bool:
-    """Return whether two bodies that are not JSON are equal except for placeholders."""
-    return _fills(*(without_boundary(body).decode("latin-1") for body in (recorded, sent)))
-
-
-def _fills(recorded: str, sent: str, *, whole: bool = False) -> bool:
-    """Accept one word for each placeholder, or several words if they are a whole member or in quotes.
+def fits(recorded: str, sent: str) -> bool:
+    """Return whether two texts are equal except for placeholders, each in place of one word.
 
     The text between two placeholders is found at the first place after the previous one, without going back.
     """
     first, *parts = _PLACEHOLDER.split(recorded)
-    pattern, before = re.escape(first), first
-    for number, part in enumerate(parts, 1):
-        quote = before[-1:]
-        quoted = quote in ("'", '"') and part[:1] in (quote, "\\")
-        secret = r"[^\n]" if whole else rf"[^{quote}\n]" if quoted else r"\S"
-        found = rf"{secret}{{{_SECRET_CHARS_MIN},{_SECRET_CHARS_MAX}}}?{re.escape(part)}"
-        pattern += found if number == len(parts) else f"(?>{found})"
-        before = part
+    words = [_WORD + re.escape(part) for part in parts]
+    pattern = "".join([re.escape(first), *(f"(?>{word})" for word in words[:-1]), *words[-1:]])
     return bool(parts) and re.fullmatch(pattern, sent) is not None

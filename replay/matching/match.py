@@ -2,7 +2,7 @@
 
 `key`: by content. Streams with one key answer in the order of the recording, the one with the same volatile values
 first. If none has the key, the only one that is equal in a loose reading answers, which is reported. `position`: the
-next stream of the same method and path. `strict`: the next one, and it must be equal in everything.
+next stream of the same method and path.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from .json_diff import changes, shortened
 
 __all__ = ["HOWS", "LOOSELY", "MISS_STATUS", "NO_RETRY", "Deck", "Drift", "How", "Miss", "Taken"]
 
-How = Literal["key", "position", "strict"]
+How = Literal["key", "position"]
 HOWS: Final[tuple[str, ...]] = get_args(How)
 
 #: A status that no server uses, so that a miss is not taken for a response.
@@ -84,7 +84,7 @@ class Miss:
         if self.used:
             return [*lines, f"{self.nearest} is this request and has answered already (repeat?)"]
         if self.nearest:
-            lines.append(f"nearest: {self.nearest}, {'which differs in' if self.drift else 'out of turn'}")
+            lines.append(f"nearest: {self.nearest}, which differs in")
             lines += [f"  {drift}" for drift in self.drift[:_DRIFTS_MAX]]
             if len(self.drift) > _DRIFTS_MAX:
                 lines.append(f"  and {len(self.drift) - _DRIFTS_MAX} more")
@@ -158,9 +158,7 @@ class Deck:
             return again
         place, loosely = self._by_key(sent) if self.how == "key" else (self._by_position(sent), False)
         if place is None:
-            return self._miss(sent, None)
-        if self.how == "strict" and not self._recorded[place].is_exactly(sent):
-            return self._miss(sent, place)
+            return self._miss(sent)
         drift = () if not loosely and self._has_key(place, sent) else self._drift(place, sent)
         self._left.pop(place, None)
         self._used.pop(place, None)
@@ -224,30 +222,19 @@ class Deck:
         return self._recorded[place].has_key_of(sent) and not self._unlike(place, sent).continues_another
 
     def _by_position(self, sent: ComparedRequest) -> int | None:
-        """Return the next stream of the conversation that has this request, or else the most similar one."""
-        following: dict[int, int] = {}
-        for place in self._left:
-            if self._recorded[place].route == sent.route:
-                following.setdefault(self.conversations[place], place)
-        if not following:
-            used = (place for place in reversed(self._used) if self._recorded[place].route == sent.route)
-            return next(used, None) if self._repeat else None
-        places = list(following.values())
-        if len(places) == 1:
-            return places[0]
-        return min(places, key=lambda place: 0 if self._has_key(place, sent) else 1 + self._distance(place, sent))
+        """Return the next stream of the same route."""
+        places = [*self._left, *(reversed(self._used) if self._repeat else ())]
+        return next((place for place in places if self._recorded[place].route == sent.route), None)
 
     # -- explaining a difference --------------------------------------------------------------------------------------
 
-    def _miss(self, sent: ComparedRequest, turn: int | None) -> Miss:
-        """Explain why nothing answers; `turn` is the stream whose turn it is in `strict`."""
+    def _miss(self, sent: ComparedRequest) -> Miss:
+        """Explain why nothing answers."""
         asked = f"{sent.place[0]} {sent.route.partition(' ')[2]}"
         miss = Miss(asked=asked, key=sent.key, left=len(self._left), record=self._record)
         places = [*self._left, *reversed(self._used)]
-        nearest, used = turn, False
-        if turn is None:
-            nearest = next((place for place in places if self._has_key(place, sent)), None)
-            used = nearest is not None and nearest not in self._left
+        nearest = next((place for place in places if self._has_key(place, sent)), None)
+        used = nearest is not None and nearest not in self._left
         if nearest is None:
             alike = (place for place in places if self._recorded[place].route == sent.route)
             compared = [place for place in alike if not self._recorded[place].hashed][:_COMPARED_MAX]
@@ -270,13 +257,10 @@ class Deck:
         """Return the differences that count, or else those that do not."""
         recorded = self._recorded[place]
         other = sent.like(recorded)
-        if self.how != "strict":
-            found = _differences(recorded.canonical, other.canonical)
-            if found or not any(self._unlike(place, sent)):
-                return found
-            if found := _differences(recorded.plain.value, other.plain.value):
-                return found
-        return _differences(recorded.exact, other.exact)
+        found = _differences(recorded.canonical, other.canonical)
+        if found or not any(self._unlike(place, sent)):
+            return found
+        return _differences(recorded.plain.value, other.plain.value) or _differences(recorded.exact, other.exact)
 
 
 def _differences(a: Any, b: Any) -> list[Drift]:

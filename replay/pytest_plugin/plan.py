@@ -25,7 +25,7 @@ Named = str | float | Sequence[str | int]
 #: The words of the marker.
 _WORDS: Final = {"speed", "max_gap_ms", "match", "repeat", "partly", "fault", "rechunk", "prefixes", "end"}
 _CHOICES: Final[Mapping[str, Sequence[str]]] = {
-    "match": ("key", "position", "strict"),
+    "match": ("key", "position"),
     "prefixes": ("frames", "bytes"),
     "end": ("cut", "eof", "reset", "stall", "garbage"),
 }

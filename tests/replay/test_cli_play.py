@@ -146,7 +146,7 @@ def test_a_cut_tape_names_its_parent(tape: Path, tmp_path: Path, capsys: pytest.
 WRONG = {
     "--speed fast": (2, "--speed is instant, original or a factor such as 10, not fast"),
     "--fault cut": (2, "--fault: fault 'cut': cut takes a place, as in cut@frame:3"),
-    "--match words": (2, "'words' is not one of 'key', 'position', 'strict'"),
+    "--match words": (2, "'words' is not one of 'key', 'position'"),
     "--host 0.0.0.0": (3, "0.0.0.0:8788: a replay listens on loopback alone"),
     "--max-gap -1": (2, "-1"),
 }

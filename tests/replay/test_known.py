@@ -12,7 +12,7 @@ from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.replay.check import check
 from wiretape.replay.matching.compared_request import prepare_of
-from wiretape.replay.matching.key import fits, fits_as_text, has_placeholder
+from wiretape.replay.matching.key import fits, has_placeholder
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.script import Request, event_stream, json_answer
 from wiretape.replay.redaction.redact import redact
@@ -66,7 +66,7 @@ def test_named_secret_is_replaced_in_the_whole_file(name: str) -> None:
     assert len([code for code in wrong(exact) if code == "secret"]) == 2
 
 
-@pytest.mark.parametrize("how", ["key", "position", "strict"])
+@pytest.mark.parametrize("how", ["key", "position"])
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_request_with_another_secret_is_answered(name: str, how: str) -> None:
     place = next(at for at, records in enumerate(FILES[name]) if b"it is" in (records[1].raw or b""))
@@ -156,13 +156,14 @@ _GAP: Final = "[redacted-secret]"
         (f"my password: {_GAP} and go", "my password: hunter2abc - wait, do NOT go; only list, and go", False),
         (f"my password: {_GAP}", "my password: hunter2abc, but no", False),
         (f"a {_GAP} b", "a x\u00a0yz b", False),
-        (f'a "{_GAP}" b', 'a "x y z" b', True),
+        (f'a "{_GAP}" b', 'a "xyz" b', True),
+        (f"a {_GAP} b", 'a x"y\\z b', True),
+        (f"a {_GAP} b", "a x\nyz b", False),
         (f'a "{_GAP}" b', 'a "x" y "z" b', False),
         (f"a '{_GAP} b", "a 'x y z b", False),
         ({"content": _GAP}, {"content": "hunter2abc"}, True),
         ({"content": _GAP}, {"content": "delete all of it"}, False),
         ({"content": [_GAP]}, {"content": ["delete all of it"]}, False),
-        ({"note": _GAP}, {"note": "correct horse battery staple"}, True),
         (f"{_GAP}{_GAP}", "xxxyyy", True),
         (f"{_GAP}{_GAP}", "xxxyy", False),
         (f"a {_GAP} b {_GAP}", "a xyz b zyx", True),
@@ -179,10 +180,9 @@ _GAP: Final = "[redacted-secret]"
     ],
 )  # fmt: skip
 def test_requests_that_fit_a_placeholder(recorded: Any, asked: Any, *, due: bool) -> None:
-    assert fits(recorded, asked) is due
-    if isinstance(recorded, str):
-        assert recorded == asked or fits_as_text(*(text.encode("latin-1") for text in (recorded, asked))) is due
-        assert has_placeholder(recorded.encode()) is (_GAP in recorded)
+    texts = [dumps(each).decode() for each in (recorded, asked)]
+    assert (texts[0] == texts[1] or fits(*texts)) is due
+    assert has_placeholder(texts[0].encode()) is (_GAP in texts[0])
 
 
 def test_no_part_of_a_longer_word_is_a_known_secret() -> None:

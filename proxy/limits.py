@@ -257,9 +257,6 @@ PIPELINED_BYTES_MAX: Final = 256 * 1024
 #: From the first byte of a request's head to its last; also a TLS handshake.
 REQUEST_HEAD_TIMEOUT_S: Final = 10.0
 
-#: One send under TLS, so that the write deadline measures progress: one record.
-SEND_PIECE_BYTES_MAX: Final = 16 * 1024
-
 #: Sends of one connection without waiting, before other tasks run: a checkpoint costs 3 us, a send 8.
 SENDS_A_TURN: Final = 16
 

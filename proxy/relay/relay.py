@@ -566,7 +566,6 @@ class Relay:
         if cause in OUR_CAUSES and delivery.answer is None and not delivery.left:
             answer = our_error(cause, self.stream)
             await self._commit(answer, answer.body)
-        await self._write(recording.recorder.rest(recording.t()))
         recorded_cause = cause
         ending: str
         flags: Sequence[str]
@@ -613,6 +612,7 @@ class Relay:
             await self._close("failed_here", "internal")
             return
         try:
+            await self._write(self.recording.recorder.rest(self.recording.t()))
             await self._finish(cause)
         except Exception as error:  # noqa: BLE001 - the emitter itself may be what failed
             self._services.log.error("ending_failed", stream=self.stream, why=repr(error))

@@ -19,7 +19,7 @@ from ..security.access import credentials
 from ..security.headers import taped_answer, to_upstream
 from ..security.masking import ErrorMask, KeyMask
 from ..store.store import StoreError
-from ..upstream.connection import End, Exchange, Head, Read
+from ..upstream.connection import End, Exchange, Read
 from ..upstream.decompression import CODINGS, Inflater
 from ..upstream.errors import WireError
 from ..upstream.transport import UpstreamTransport
@@ -109,9 +109,12 @@ class UpstreamRequest:
             head, received = await self._transport.exchange(outgoing)
             if isinstance(request.body, Upload):
                 request.body.abandon()
-            secrets, quoted = self._secrets(head)
+            answered = Headers(head.headers)
+            secrets, quoted = self._secrets(head.status, answered)
             try:
-                response = UpstreamResponse(head, received, secrets, quoted=quoted, verbatim=request.verbatim)
+                response = UpstreamResponse(
+                    head.status, answered, received, secrets, quoted=quoted, verbatim=request.verbatim
+                )
             except WireError:
                 await received.aclose()
                 raise
@@ -158,7 +161,7 @@ class UpstreamRequest:
         if self._unstreamed and len(self._no_streaming) < UNSTREAMED_MAX:
             self._no_streaming.add((self._request.route.name, self._request.facts.model))
 
-    def _secrets(self, head: Head) -> tuple[tuple[Secret, ...], tuple[Secret, ...]]:
+    def _secrets(self, status: int, headers: Headers) -> tuple[tuple[Secret, ...], tuple[Secret, ...]]:
         """Return what this upstream was given and may echo anywhere, and in errors alone.
 
         A key of ours is searched for everywhere. The caller's own is searched for in errors, where upstreams quote it,
@@ -167,11 +170,11 @@ class UpstreamRequest:
         key = self._request.route.targets[self._target].key
         if key is not None:
             return (key,), ()
-        presented = [credential.decode("latin-1") for credential in credentials(self._request.headers)]
-        secrets = tuple(Secret(text) for text in presented if len(text) >= CALLER_KEY_CHARS_MIN)
-        if head.status >= 400:
+        presented = credentials(self._request.headers)
+        secrets = tuple([Secret(key.decode("latin-1")) for key in presented if len(key) >= CALLER_KEY_CHARS_MIN])
+        if status >= 400:
             return secrets, ()
-        kind = Headers(head.headers).get(b"content-type").lower()
+        kind = headers.get(b"content-type").lower()
         may_be_error = self._request.dialect == "chat" or b"json" in kind or b"event-stream" in kind
         return (), secrets if may_be_error else ()
 
@@ -183,15 +186,22 @@ class UpstreamResponse:
     """
 
     def __init__(
-        self, head: Head, body: Exchange, secrets: Sequence[Secret], *, quoted: Sequence[Secret], verbatim: bool
+        self,
+        status: int,
+        headers: Headers,
+        body: Exchange,
+        secrets: Sequence[Secret],
+        *,
+        quoted: Sequence[Secret],
+        verbatim: bool,
     ) -> None:
         """`secrets` are what this upstream was given and may echo; `quoted` is what it may echo in errors alone."""
-        self.status = head.status
+        self.status = status
         self.body = body
         self.shape = Shape.BODY
         self._mask = KeyMask(secrets) if secrets else None
         mask = self._mask
-        self.headers = Headers(head.headers if mask is None else [(n, mask.whole(value)) for n, value in head.headers])
+        self.headers = headers if mask is None else Headers([(name, mask.whole(value)) for name, value in headers])
         #: The media type and the content coding, in lower case.
         self.media_type = self.headers.media_type().decode("latin-1")
         self.coding = self.headers.get(b"content-encoding").decode("latin-1").strip().lower()

@@ -116,26 +116,15 @@ def _named_by_connection(headers: Headers) -> set[bytes]:
 
 
 def taped_request(headers: Iterable[Header], secrets: Iterable[Secret] = ()) -> list[list[str]]:
-    """Return the request headers that the tape keeps, in their order."""
-    return _taped(headers, TAPED_REQUEST, (), secrets)
+    """Return the request headers that the tape keeps, in their order, with our keys masked."""
+    kept = (headers if isinstance(headers, Headers) else Headers(headers)).only(TAPED_REQUEST)
+    return [[name.decode("latin-1"), masked(value, secrets).decode("latin-1")] for name, value in kept]
 
 
-def taped_answer(headers: Iterable[Header], secrets: Iterable[Secret] = ()) -> list[list[str]]:
+def taped_answer(headers: Iterable[Header]) -> list[list[str]]:
     """Return the response headers that the tape keeps, in their order."""
-    return _taped(headers, TAPED_ANSWER, TAPED_ANSWER_PREFIXES, secrets)
-
-
-def _taped(
-    headers: Iterable[Header], names: Collection[bytes], prefixes: tuple[bytes, ...], secrets: Iterable[Secret]
-) -> list[list[str]]:
-    kept = (headers if isinstance(headers, Headers) else Headers(headers)).only(names, prefixes)
-    forms = key_forms(secrets)
-    pairs: list[list[str]] = []
-    for name, value in kept:
-        for form in forms:
-            value = value.replace(form, MASK.encode())  # noqa: PLW2901 - one form after the other
-        pairs.append([name.decode("latin-1"), value.decode("latin-1")])
-    return pairs
+    kept = (headers if isinstance(headers, Headers) else Headers(headers)).only(TAPED_ANSWER, TAPED_ANSWER_PREFIXES)
+    return [[name.decode("latin-1"), value.decode("latin-1")] for name, value in kept]
 
 
 def masked(text: bytes, secrets: Iterable[Secret]) -> bytes:

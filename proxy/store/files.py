@@ -10,13 +10,13 @@ from typing import Final
 
 import trio
 
-from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.record import NO_KEYS, Record, encode
 
 from ..config.model import Keep
 from .catalogue import Catalogue
 from .catalogue_row import AnswerRow, CatalogueRow, StreamRow
 from .folder import Folder
-from .linking import NOTHING_RUNS, Fate, Key, Link, find_calls
+from .linking import Fate, Key, Link, find_calls
 from .recovery import Recovered, recover
 from .store import (
     PAGE_MAX,
@@ -120,8 +120,6 @@ class FileStore:
         tape = self._live.get(stream)
         if tape is None or tape.ended:
             raise StreamMissingError(f"{stream} is not open")
-        if tape.broken is not None:
-            raise TapeBrokenError(tape.broken)
         assert not tape.writing, f"two tasks append to {stream}"
         assert records[0].n == tape.next_n or (tape.lost and records[0].n > tape.next_n), f"{stream} is out of order"
         before, size, ended = tape.size, 0, records[-1].kind == "end"
@@ -149,7 +147,9 @@ class FileStore:
             for record in records[:_OPENING_RECORDS]:
                 tape.opening[record.kind] = record.keys
         if ended:
-            tape.end()
+            created = tape.opening.get("open", NO_KEYS).get("created")
+            tape.created = created if type(created) is int else 0
+            tape.ended = True
             self._catalogue.enter(stream, tape.path, row)
         if not tape.dirty:
             tape.dirty = True
@@ -219,7 +219,7 @@ class FileStore:
         return sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
 
     async def find_calls(
-        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS
+        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
     ) -> Sequence[Link | None]:
         """Look among the calls of all streams that have ended."""
         nothing: list[Link | None] = [None] * len(answers)

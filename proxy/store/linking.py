@@ -18,7 +18,6 @@ from ..limits import ABANDONED_AFTER_S
 from .catalogue_row import AnswerRow, CallRow
 
 __all__ = [
-    "NOTHING_RUNS",
     "NO_FATES",
     "Alike",
     "Fate",
@@ -56,7 +55,6 @@ class Fate(NamedTuple):
 
 
 NO_FATES: Final[Mapping[str, Fate]] = MappingProxyType({})
-NOTHING_RUNS: Final[Mapping[Key, Sequence[AnswerRow]]] = MappingProxyType({})
 
 
 class Running:

@@ -16,7 +16,7 @@ from wiretape.events.tape.tape import Damage
 from ..config.model import Keep
 from .catalogue_row import AnswerRow, CatalogueRow, StreamRow, row_of_tape
 from .folder import Kept, day_of, expired, is_stream_id
-from .linking import NOTHING_RUNS, Alike, Fate, Key, Link, fates, find_calls, key_of
+from .linking import Alike, Fate, Key, Link, fates, find_calls, key_of
 from .store import PAGE_MAX, Filter, Health, StoreError, StreamMissingError, WriteTimes
 from .tape_file import OpenTape
 
@@ -112,7 +112,7 @@ class MemoryStore:
         return sorted(filter(which.admits, rows), key=lambda row: row.place, reverse=True)[: min(limit, PAGE_MAX)]
 
     async def find_calls(
-        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS
+        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
     ) -> Sequence[Link | None]:
         """Look among the calls of all streams that have ended."""
         return find_calls(self._alike, answers, running)

@@ -19,7 +19,7 @@ from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
 from .catalogue_row import AnswerRow, CatalogueRow, StreamRow
-from .linking import NOTHING_RUNS, Fate, Key, Link
+from .linking import Fate, Key, Link
 
 __all__ = [
     "PAGE_MAX",
@@ -163,7 +163,7 @@ class Store(Protocol):
         ...
 
     async def find_calls(
-        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS
+        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
     ) -> Sequence[Link | None]:
         """Return the call that each of these results answers, if it was ever handed over to that caller.
 

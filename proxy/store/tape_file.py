@@ -149,7 +149,7 @@ class TapeFile(OpenTape):
         self.dirty = False
         #: Nothing more is written, so the next round may close it.
         self.ended = False
-        #: Set with the end: the time (or 0) whose day the next round moves the tape to; and why it could not.
+        #: Set with the end: the time (or 0) whose day the next round moves the tape to, and why it could not.
         self.created: int | None = None
         self.stuck = ""
         self.closed = False
@@ -158,7 +158,6 @@ class TapeFile(OpenTape):
         """Write all lines, or raise a StoreError and leave none of these bytes on the tape."""
         if self.broken is not None:
             raise TapeBrokenError(self.broken)
-        assert not self.ended, f"{self.name} has ended"
         try:
             written = os.write(self.fd, lines)
         except OSError as error:
@@ -176,25 +175,6 @@ class TapeFile(OpenTape):
             self.broken = f"{reason}, and could not be cut off again: {error.strerror}"
             raise TapeBrokenError(self.broken) from error
         raise StoreFullError(reason)
-
-    def end(self) -> None:
-        """Take nothing more. The next commit round moves the tape to its day; until then it is read where it is."""
-        created = self.opening.get("open", NO_KEYS).get("created")
-        self.created = created if type(created) is int else 0
-        self.ended = True
-
-    def move(self, path: str) -> None:
-        """Rename the ended tape, never over another one. Blocks for milliseconds while the journal is being written."""
-        if os.path.exists(path):  # noqa: PTH110 - see above
-            raise FileExistsError(errno.EEXIST, "a tape of this name exists already")
-        os.rename(self.path, path)  # noqa: PTH104 - see above
-        self.path = path
-
-    def close(self) -> None:
-        """Close it once. Errors of a close are those that the commit round reports."""
-        if not self.closed:
-            self.closed = True
-            os.close(self.fd)
 
 
 def best_sync() -> Sync:
@@ -350,18 +330,23 @@ class Committer:
                 tape.broken = f"{tape.name}: what was written did not become durable: {why}"
                 lost.append(tape)
         for tape in ended:
-            tape.close()
+            tape.closed = True
+            os.close(tape.fd)
         return lost
 
     def _move(self, tape: TapeFile, created: int) -> None:
+        """Rename the ended tape, never over another one. Blocks for milliseconds while the journal is being written."""
         try:
             day = day_of(created or os.stat(tape.path).st_mtime)  # noqa: PTH116 - a tape's path is a string
             path = self._folder.day_path(day, tape.stream)
+            if os.path.exists(path):  # noqa: PTH110
+                raise FileExistsError(errno.EEXIST, "a tape of this name exists already")
             try:
-                tape.move(path)
+                os.rename(tape.path, path)  # noqa: PTH104
             except FileNotFoundError:  # the first tape of its day; making the folder each time took 25 us
                 self._folder.make_day(day)
-                tape.move(path)
+                os.rename(tape.path, path)  # noqa: PTH104
+            tape.path = path
         except OSError as error:
             tape.stuck = error.strerror or "its name cannot be changed"
 

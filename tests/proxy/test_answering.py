@@ -18,7 +18,7 @@ from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.limits import LOOK_UP_AGAIN_S
 from wiretape.proxy.store.catalogue_row import AnswerRow
-from wiretape.proxy.store.linking import NOTHING_RUNS, Key, Link
+from wiretape.proxy.store.linking import Key, Link
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
 
@@ -338,7 +338,7 @@ class _Slow(MemoryStore):
     async def find_calls(
         self,
         answers: Sequence[AnswerRow],
-        running: Mapping[Key, Sequence[AnswerRow]] = NOTHING_RUNS,  # noqa: ARG002
+        running: Mapping[Key, Sequence[AnswerRow]],  # noqa: ARG002
     ) -> Sequence[Link | None]:
         self.asked_at.append(trio.current_time())
         await self._how(len(self.asked_at))

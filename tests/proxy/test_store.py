@@ -122,7 +122,7 @@ async def test_an_unknown_stream_is_missing(store: Store) -> None:
         store.follow("nobody")
     with pytest.raises(StreamMissingError):
         await store.append("nobody", stream_of("nobody")[0])
-    assert await store.find_calls([answer("call-1")]) == [None]
+    assert await store.find_calls([answer("call-1")], {}) == [None]
     assert await store.list(Filter()) == []
 
 
@@ -194,11 +194,11 @@ HANDED_MS = 5
 async def test_a_call_is_found_once_its_stream_ended_and_only_by_its_caller(store: Store) -> None:
     await put(store, "s1", stream_of("s1", call_id="call-1"))
     mine = [answer("call-1"), answer("call-2"), answer("call-1", name="jump"), answer("call-1", arguments=digest("[]"))]
-    assert await store.find_calls(mine) == [Link("s1", 1_000 - HANDED_MS), None, None, None]
-    assert await store.find_calls([answer("call-1", caller="caller-2")]) == [None]
-    assert await store.find_calls([]) == []
+    assert await store.find_calls(mine, {}) == [Link("s1", 1_000 - HANDED_MS), None, None, None]
+    assert await store.find_calls([answer("call-1", caller="caller-2")], {}) == [None]
+    assert await store.find_calls([], {}) == []
     await put(store, "runs", stream_of("runs", call_id="call-9", end=False))
-    assert (await store.fates("runs", CREATED), await store.find_calls([answer("call-9")])) == ({}, [None])
+    assert (await store.fates("runs", CREATED), await store.find_calls([answer("call-9")], {})) == ({}, [None])
 
 
 async def test_a_call_takes_its_fate_from_the_stream_that_answered_it(store: Store) -> None:
@@ -210,7 +210,7 @@ async def test_a_call_takes_its_fate_from_the_stream_that_answered_it(store: Sto
     assert await store.fates("s2", CREATED) == {"call-2": Fate(State.RUNNING)}
     assert await store.fates("s2", CREATED + 2 * ABANDONED_AFTER_S) == {"call-2": Fate(State.ABANDONED)}
     retried = answer("call-1", arrived_us=(CREATED + 60) * 1_000_000)
-    assert await store.find_calls([retried]) == [Link("s1", 2_000 - HANDED_MS)]  # as the first one said
+    assert await store.find_calls([retried], {}) == [Link("s1", 2_000 - HANDED_MS)]  # as the first one said
 
 
 async def test_results_of_running_streams_count_and_retries_are_recognised(store: Store) -> None:
@@ -221,7 +221,7 @@ async def test_results_of_running_streams_count_and_retries_are_recognised(store
     now = {key_of(running): [replace(running, request="0f")]}
     assert await store.find_calls([retried], now) == [Link("s1", 1_000 - HANDED_MS)]
     assert await store.find_calls([replace(retried, request="0e")], now) == [Link("s0", 60_000 - HANDED_MS)]
-    assert await store.find_calls([retried]) == [Link("s1", 59_000 - HANDED_MS)]
+    assert await store.find_calls([retried], {}) == [Link("s1", 59_000 - HANDED_MS)]
 
 
 async def test_expired_streams_vanish_everywhere_and_live_ones_stay(store: Store) -> None:
@@ -230,7 +230,7 @@ async def test_expired_streams_vanish_everywhere_and_live_ones_stay(store: Store
     await put(store, "young", stream_of("young"))
     assert list(await store.expire(CREATED, Keep())) == ["old"]
     assert sorted(row.stream for row in await store.list(Filter())) == ["old-live", "young"]
-    assert await store.find_calls([answer("call-1")]) == [None]
+    assert await store.find_calls([answer("call-1")], {}) == [None]
     with pytest.raises(StreamMissingError):
         store.read("old")
     assert list(await store.expire(CREATED, Keep(bytes=0))) == ["young"]

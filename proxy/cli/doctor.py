@@ -8,19 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-import httpx
 import trio
 
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.json_text import as_object, parse
 
 from ..config.model import Config, Route, Target
-from ..config.urls import request_target, upstream_url
+from ..config.urls import base_of, request_target
 from ..limits import DESCRIPTORS_A_STREAM, DISK_BYTES_FEW, DISK_BYTES_NONE, DOCTOR_BODY_BYTES_MAX, DOCTOR_TIMEOUT_S
 from ..security.headers import masked, to_upstream
 from ..server.server import BindError, listening
 from ..upstream.errors import RefusedError
-from ..upstream.transport import UpstreamTransport, body_of
+from ..upstream.transport import UpstreamTransport
 from .tapes import holder
 
 if TYPE_CHECKING:
@@ -181,16 +180,12 @@ async def _is_hermes(transport: UpstreamTransport, target: Target) -> bool:
 
 async def _get(transport: UpstreamTransport, target: Target, tail: bytes) -> tuple[int, bytes]:
     """Return the status and the beginning of the body."""
-    request = httpx.Request(
-        "GET",
-        upstream_url(target, tail, b""),
-        headers=to_upstream([(b"accept", b"application/json")], target, own_key=False),
-        extensions={"target": request_target(target, tail, b"")},
-    )
+    headers = to_upstream([(b"accept", b"application/json")], target, own_key=False)
+    request = transport.addressed(base_of(target.url).origin, b"GET", request_target(target, tail, b""), headers, b"")
     with trio.fail_after(DOCTOR_TIMEOUT_S):
-        response = await transport.handle_async_request(request)
-        async with body_of(response) as body:
+        head, body = await transport.exchange(request)
+        async with body:
             held = bytearray()
             while len(held) < DOCTOR_BODY_BYTES_MAX and (read := await body.receive()) is not None:
                 held += read.data
-    return response.status_code, bytes(held)
+    return head.status, bytes(held)

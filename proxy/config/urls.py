@@ -26,7 +26,6 @@ __all__ = [
     "place",
     "plain_name",
     "request_target",
-    "upstream_url",
 ]
 
 Dialect = Literal["chat", ""]
@@ -131,17 +130,12 @@ def place(config: Config, raw_path: bytes) -> Place | None:
 def request_target(target: Target, tail: bytes, query: bytes) -> bytes:
     """Return the path and query of the upstream's request line, byte for byte: base path and tail, then both queries.
 
-    It goes into the request's extension `target`, because httpx.URL rewrites `{`, quotes and dots.
+    httpx.URL would rewrite `{`, quotes and dots.
     """
     base = base_of(target.url)
     joined = b"&".join(filter(None, (base.query, query)))
     path = base.path + tail or b"/"
     return path + b"?" + joined if joined else path
-
-
-def upstream_url(target: Target, tail: bytes, query: bytes) -> httpx.URL:
-    """Return the URL that says where to connect; `request_target` has the exact path."""
-    return base_of(target.url).origin.copy_with(raw_path=request_target(target, tail, query))
 
 
 @lru_cache(maxsize=256)

@@ -120,6 +120,8 @@ class FileStore:
         tape = self._live.get(stream)
         if tape is None or tape.ended:
             raise StreamMissingError(f"{stream} is not open")
+        if tape.broken is not None:
+            raise TapeBrokenError(tape.broken)
         assert not tape.writing, f"two tasks append to {stream}"
         assert records[0].n == tape.next_n or (tape.lost and records[0].n > tape.next_n), f"{stream} is out of order"
         before, size, ended = tape.size, 0, records[-1].kind == "end"

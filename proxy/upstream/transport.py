@@ -1,4 +1,4 @@
-"""An httpx transport over trio: one HTTP/1.1 response for one request, or a WireError.
+"""The transport over trio: one HTTP/1.1 response for one request, or a WireError.
 
 It adds nothing to a request but Host and framing, and interprets nothing of a response: no cookies, redirects,
 decompression, environment or log. A connection belongs to its request until it is idle, so a cancelled request leaves
@@ -7,7 +7,7 @@ nothing open (httpcore's pool loses a slot for ever with each request that is ca
 
 import ssl
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -24,17 +24,9 @@ from .connection import Connection, Exchange, Head, Origin, Outgoing
 from .errors import ResetError, TruncatedError
 from .tls import client_context
 
-__all__ = ["Pool", "UpstreamTransport", "body_of"]
+__all__ = ["Pool", "UpstreamTransport"]
 
 _PORTS: Final = {"http": 80, "https": 443}
-_BODY: Final = "wiretape.body"
-
-
-def body_of(response: httpx.Response) -> Exchange:
-    """Return the body of a response with its times and its ending, which httpx's own iterators lack."""
-    body = response.extensions[_BODY]
-    assert isinstance(body, Exchange), "a response of another transport"
-    return body
 
 
 class Pool:
@@ -95,8 +87,8 @@ class Pool:
                 await connection.aclose()
 
 
-class UpstreamTransport(httpx.AsyncBaseTransport):
-    """The transport, for one task or many. Each response must be closed, or read to its end."""
+class UpstreamTransport:
+    """A transport for one task or many. Each response must be closed, or read to its end."""
 
     def __init__(
         self,
@@ -117,23 +109,6 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         )
         self.pool = Pool(idle_max=settings.idle_connections_max, idle_timeout_s=settings.idle_connection_timeout_s)
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Return the response once its head has come; raise WireError, or the error that the request's body raised."""
-        if request.method == "CONNECT" or "upgrade" in request.headers:
-            raise LocalError("a request that changes the protocol of its connection cannot be relayed")
-        # httpx.URL normalises paths; a caller that needs one exactly as it came gives it as httpx's extension.
-        path: bytes = request.extensions.get("target", request.url.raw_path)
-        stream, body = request.stream, b""
-        if isinstance(stream, httpx.ByteStream):
-            body = b"".join(stream)
-        elif not isinstance(stream, httpx.AsyncByteStream):
-            raise LocalError("the body of a request is bytes or an async iterable")
-        content = body if isinstance(stream, httpx.ByteStream) else stream
-        outgoing = self.addressed(request.url, request.method.encode(), path, request.headers.raw, content)
-        head, response = await self.exchange(outgoing)
-        extensions = {"http_version": b"HTTP/1.1", "reason_phrase": head.reason, _BODY: response}
-        return httpx.Response(head.status, headers=list(head.headers), stream=_Bytes(response), extensions=extensions)
-
     def addressed(
         self, url: httpx.URL, method: bytes, path: bytes, headers: Sequence[Header], body: bytes | AsyncIterable[bytes]
     ) -> Outgoing:
@@ -153,7 +128,7 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         return Outgoing(origin, method, path, tuple(sent), body)
 
     async def exchange(self, outgoing: Outgoing) -> tuple[Head, Exchange]:
-        """Send a request from `addressed`; httpx's own request and response cost 0.2 ms more."""
+        """Send a request from `addressed`, and return once the head of its response has come."""
         # An idle connection may have been closed by now, so a body that can be sent only once gets a new one.
         idle = await self.pool.take(outgoing.origin) if isinstance(outgoing.body, bytes) else None
         if idle is not None:
@@ -182,19 +157,3 @@ def _origin_of(url: httpx.URL) -> tuple[Origin, bytes]:
         raise LocalError("an upstream's URL begins with http:// or https:// and has a host")
     origin = Origin(url.scheme == "https", url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme])
     return origin, url.netloc
-
-
-class _Bytes(httpx.AsyncByteStream):
-    """The same body for httpx's iterators; it is no generator, so nothing is left to a finaliser."""
-
-    def __init__(self, body: Exchange) -> None:
-        self._body = body
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        return (await self._body.__anext__()).data
-
-    async def aclose(self) -> None:
-        await self._body.aclose()

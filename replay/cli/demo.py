@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,9 +29,10 @@ from wiretape.proxy.cli.common import print_json
 from wiretape.proxy.cli.show import ID_CHARS, TextView, console, summary_view
 from wiretape.proxy.cli.tapes import find, read_tape
 from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.http1 import Headers
 from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.serve import running
-from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
+from wiretape.proxy.upstream.transport import UpstreamTransport
 
 from ..playback.script import Fault, Request, Script, event_stream, json_answer
 from ..playback.server import listening
@@ -119,14 +120,16 @@ class Client:
         """Request a scene, and show its text and calls as they arrive."""
         messages = [{"role": "user", "content": scene.title}]
         body = dumps({"model": scene.model, "stream": True, "messages": messages})
-        headers = {"Content-Type": "application/json", "Authorization": "Bearer demo"}
-        request = httpx.Request("POST", f"{url}/v1/chat/completions", content=body, headers=headers)
+        headers = [(b"Content-Type", b"application/json"), (b"Authorization", b"Bearer demo")]
+        address = httpx.URL(f"{url}/v1/chat/completions")
         view, recorder, shown = TextView(), Recorder(), 0
         records = [recorder.record("open", 0, {"format": 1, "stream": "seen", "dialect": "chat"})]
-        async with UpstreamTransport() as transport:
-            response = await transport.handle_async_request(request)
-            self.status, self.stream = response.status_code, response.headers.get("x-wiretape-stream", "")
-            async with body_of(response) as answer:
+        async with aclosing(UpstreamTransport()) as transport:
+            request = transport.addressed(address, b"POST", address.raw_path, headers, body)
+            head, answer = await transport.exchange(request)
+            self.status = head.status
+            self.stream = Headers(head.headers).get(b"x-wiretape-stream").decode("ascii")
+            async with answer:
                 while (read := await answer.receive()) is not None:
                     records += recorder.read(int(read.t * 1_000_000), read.data)
                     seen = list(events(records, repairs=False))

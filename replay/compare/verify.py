@@ -6,7 +6,7 @@ response whose member has the same name.
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -24,10 +24,11 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.config.secrets import Secret
+from wiretape.proxy.http1 import Headers
 from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.serve import Running, running
 from wiretape.proxy.upstream.errors import WireError
-from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
+from wiretape.proxy.upstream.transport import UpstreamTransport
 
 from ..matching.compared_request import request_of
 from ..matching.json_diff import joined_path, kind_of
@@ -161,12 +162,12 @@ def _recorded_request(records: Stream, number: int) -> Request:
 
 async def send_recorded(server: Running, request: Request) -> list[Record]:
     """Send a request through a server that keeps its tapes in memory, and return its tape."""
-    url, received = server.url + request.target.decode(), bytearray()
-    async with UpstreamTransport() as transport:
-        sent = httpx.Request(request.method.decode(), url, headers=list(request.headers), content=request.body or None)
-        response = await transport.handle_async_request(sent)
-        stream = response.headers.get("x-wiretape-stream", "")
-        async with body_of(response) as body:
+    url, received = httpx.URL(server.url + request.target.decode()), bytearray()
+    async with aclosing(UpstreamTransport()) as transport:
+        sent = transport.addressed(url, request.method, url.raw_path, request.headers, request.body)
+        head, body = await transport.exchange(sent)
+        stream = Headers(head.headers).get(b"x-wiretape-stream").decode("ascii")
+        async with body:
             with suppress(WireError):  # the tape records how it broke off
                 async for read in body:
                     received += read.data

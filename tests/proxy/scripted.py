@@ -9,6 +9,7 @@ import trio
 from trio.testing import memory_stream_pair
 
 from wiretape.proxy.config.model import UpstreamSettings
+from wiretape.proxy.upstream.connection import Exchange
 from wiretape.proxy.upstream.tls import client_context
 from wiretape.proxy.upstream.transport import UpstreamTransport
 
@@ -21,7 +22,9 @@ __all__ = [
     "Script",
     "Upstream",
     "answers",
+    "body_of",
     "chunk",
+    "fetch",
     "post",
     "request_of",
     "says",
@@ -174,3 +177,35 @@ def post(
     headers: dict[str, str] | None = None,
 ) -> httpx.Request:
     return httpx.Request("POST", url, content=content, headers=headers)
+
+
+async def fetch(transport: UpstreamTransport, request: httpx.Request) -> httpx.Response:
+    """Send httpx's request over the transport, with the path in its extension `target` as it is."""
+    path: bytes = request.extensions.get("target", request.url.raw_path)
+    stream = request.stream
+    assert isinstance(stream, httpx.AsyncByteStream)
+    body = b"".join(stream) if isinstance(stream, httpx.ByteStream) else stream
+    outgoing = transport.addressed(request.url, request.method.encode(), path, request.headers.raw, body)
+    head, received = await transport.exchange(outgoing)
+    return httpx.Response(
+        head.status, headers=list(head.headers), stream=_Bytes(received), extensions={"body": received}
+    )
+
+
+def body_of(response: httpx.Response) -> Exchange:
+    """The body with its times and its ending."""
+    body = response.extensions["body"]
+    assert isinstance(body, Exchange)
+    return body
+
+
+class _Bytes(httpx.AsyncByteStream):
+    def __init__(self, body: Exchange) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        async for read in self._body:
+            yield read.data
+
+    async def aclose(self) -> None:
+        await self._body.aclose()

@@ -8,10 +8,10 @@ import trio
 from trio.lowlevel import Task
 
 from tests.proxy.certificates import needs_openssl, over_tls, trusting
-from tests.proxy.scripted import CONTEXT, HEAD, OK, Script, Upstream, answers, chunk, post, request_of
+from tests.proxy.scripted import CONTEXT, HEAD, OK, Script, Upstream, answers, body_of, chunk, fetch, post, request_of
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import SEND_BYTES_MAX
-from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
+from wiretape.proxy.upstream.transport import UpstreamTransport
 
 HTTPS = "https://upstream.test/"
 
@@ -57,7 +57,7 @@ Use = Callable[[UpstreamTransport], Awaitable[None]]
 
 
 async def read_all(transport: UpstreamTransport, url: str = "http://upstream.test/") -> None:
-    async with body_of(await transport.handle_async_request(post(url=url))) as body:
+    async with body_of(await fetch(transport, post(url=url))) as body:
         async for _ in body:
             pass
 
@@ -67,7 +67,7 @@ async def read_all_tls(transport: UpstreamTransport) -> None:
 
 
 async def drain(transport: UpstreamTransport) -> None:
-    async with body_of(await transport.handle_async_request(post())) as body:
+    async with body_of(await fetch(transport, post())) as body:
         await body.receive()
         await body.drain()
 
@@ -78,16 +78,16 @@ async def twice(transport: UpstreamTransport) -> None:
 
 
 async def upload_bytes(transport: UpstreamTransport) -> None:
-    await (await transport.handle_async_request(post(b"x" * 3 * SEND_BYTES_MAX))).aclose()
+    await (await fetch(transport, post(b"x" * 3 * SEND_BYTES_MAX))).aclose()
 
 
 async def upload_pieces(transport: UpstreamTransport) -> None:
     request = httpx.Request("POST", "http://upstream.test/", stream=Pieces())
-    await (await transport.handle_async_request(request)).aclose()
+    await (await fetch(transport, request)).aclose()
 
 
 async def by_httpx(transport: UpstreamTransport) -> None:
-    response = await transport.handle_async_request(post())
+    response = await fetch(transport, post())
     try:
         await response.aread()
     finally:

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from tests.proxy.certificates import HOST, needs_openssl, over_tls, trusting
-from tests.proxy.scripted import CONTEXT, OK, Script, answers, post, request_of, served
+from tests.proxy.scripted import CONTEXT, OK, Script, answers, fetch, post, request_of, served
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import HEAD_BYTES_MAX
 from wiretape.proxy.upstream.connect import Connector
@@ -65,7 +65,7 @@ async def test_peer_without_tls_is_refused(garbage: bytes) -> None:
 
     async with served(script) as (transport, upstream):
         with pytest.raises(RefusedError, match="no TLS") as raised:
-            await transport.handle_async_request(post(url=HTTPS))
+            await fetch(transport, post(url=HTTPS))
         assert (raised.value.cause, upstream.still_open) == ("tls", set())
 
 
@@ -100,7 +100,7 @@ async def test_https_goes_through_egress_proxy_by_connect(answer: bytes) -> None
     script = tunnel(answer, over_tls(origin), seen)
     settings = UpstreamSettings(egress=EGRESS)
     async with served(script, settings=settings, context=trusting()) as (transport, upstream):
-        assert await (await transport.handle_async_request(post(url=HTTPS))).aread() == b"ok"
+        assert await (await fetch(transport, post(url=HTTPS))).aread() == b"ok"
         assert upstream.opened == [("proxy.test", 3128)]
     host = f"{HOST}:443".encode()
     assert seen == [b"CONNECT %b HTTP/1.1\r\nHost: %b\r\nProxy-Authorization: Basic bWU6cHc=\r\n\r\n" % (host, host)]
@@ -114,7 +114,7 @@ async def test_egress_proxy_may_use_tls() -> None:
     script = over_tls(tunnel(b"HTTP/1.1 200 X\r\n\r\n", over_tls(answers(OK))))
     settings = UpstreamSettings(egress=egress)
     async with served(script, settings=settings, context=trusting()) as (transport, _):
-        assert await (await transport.handle_async_request(post(url=HTTPS))).aread() == b"ok"
+        assert await (await fetch(transport, post(url=HTTPS))).aread() == b"ok"
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,6 @@ async def test_egress_proxy_may_use_tls() -> None:
 async def test_egress_proxy_failure_has_its_reason(answer: bytes, reason: str) -> None:
     async with served(tunnel(answer), settings=UpstreamSettings(egress=EGRESS)) as (transport, upstream):
         with pytest.raises(RefusedError, match=reason) as raised:
-            await transport.handle_async_request(post(url=HTTPS))
+            await fetch(transport, post(url=HTTPS))
         assert (raised.value.cause, upstream.still_open) == ("proxy", set())
         assert WORD not in str(raised.value)

@@ -6,12 +6,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.proxy.scripted import HEAD, OK, Script, chunk, post, request_of, says, served
+from tests.proxy.scripted import HEAD, OK, Script, body_of, chunk, fetch, post, request_of, says, served
 from wiretape.events.core.errors import LocalError
 from wiretape.proxy.limits import DRAIN_BYTES_MAX, DRAIN_TIMEOUT_S, SEND_BYTES_MAX
 from wiretape.proxy.upstream.connection import Connection, Exchange, Origin, Outgoing
 from wiretape.proxy.upstream.errors import ResetError, TruncatedError
-from wiretape.proxy.upstream.transport import body_of
 
 LAST = b"0\r\n\r\n"
 ORIGIN = Origin(tls=False, host="upstream.test", port=80)
@@ -172,7 +171,7 @@ async def test_body_is_drained_after_terminator(
     pieces: list[tuple[float, bytes]], late: list[bytes], kept: int, autojump_clock: MockClock
 ) -> None:
     async with served(paced(*pieces)) as (transport, upstream):
-        body = body_of(await transport.handle_async_request(post()))
+        body = body_of(await fetch(transport, post()))
         read = await body.receive()
         assert read is not None
         assert read.data == b"x"
@@ -184,7 +183,7 @@ async def test_body_is_drained_after_terminator(
 
 async def test_draining_is_bounded_in_bytes(autojump_clock: MockClock) -> None:
     async with served(says(HEAD, *[chunk(b"x" * 1000)] * 1000, keep=True)) as (transport, upstream):
-        body = body_of(await transport.handle_async_request(post()))
+        body = body_of(await fetch(transport, post()))
         drained = await body.drain(timeout_s=10_000)
         assert DRAIN_BYTES_MAX < sum(len(read.data) for read in drained) <= DRAIN_BYTES_MAX + 1000
         assert not upstream.still_open
@@ -192,7 +191,7 @@ async def test_draining_is_bounded_in_bytes(autojump_clock: MockClock) -> None:
 
 async def test_leaving_early_closes_the_connection() -> None:
     async with served(says(HEAD + chunk(b"x"), keep=True)) as (transport, upstream):
-        async with body_of(await transport.handle_async_request(post())) as body:
+        async with body_of(await fetch(transport, post())) as body:
             await body.receive()
             assert len(upstream.still_open) == 1
         assert not upstream.still_open
@@ -204,7 +203,7 @@ async def test_leaving_early_closes_the_connection() -> None:
 async def test_cancelled_read_loses_nothing(autojump_clock: MockClock) -> None:
     async with served(paced((0, HEAD), (10, chunk(b"a")), (10, chunk(b"b") + LAST))) as (transport, _):
         got: list[bytes] = []
-        body = body_of(await transport.handle_async_request(post()))
+        body = body_of(await fetch(transport, post()))
         while body.end is None:
             with trio.move_on_after(0.7):
                 if read := await body.receive():

@@ -3,16 +3,16 @@
 import socket
 import struct
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 import trio
 
 from tests.proxy.certificates import needs_openssl, over_tls, trusting
-from tests.proxy.scripted import CONTEXT, OK, Script, answers, post, request_of
+from tests.proxy.scripted import CONTEXT, OK, Script, answers, body_of, fetch, post, request_of
 from wiretape.proxy.upstream.connection import End
 from wiretape.proxy.upstream.errors import ResetError
-from wiretape.proxy.upstream.transport import UpstreamTransport, body_of
+from wiretape.proxy.upstream.transport import UpstreamTransport
 
 
 @asynccontextmanager
@@ -60,13 +60,13 @@ async def test_stale_connection_is_detected_before_reuse(how: str) -> None:
             await stream.send_all(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
             await trio.sleep_forever()
 
-    async with listening(script) as (port, accepted), UpstreamTransport(context=CONTEXT) as transport:
+    async with listening(script) as (port, accepted), aclosing(UpstreamTransport(context=CONTEXT)) as transport:
         request = post(url=f"http://127.0.0.1:{port}/")
-        assert await (await transport.handle_async_request(request)).aread() == b"ok"
+        assert await (await fetch(transport, request)).aread() == b"ok"
         stale.set()
         while not next(iter(transport.pool._idle.values()))[0].readable:  # pyright: ignore[reportPrivateUsage]
             await trio.lowlevel.checkpoint()
-        assert await (await transport.handle_async_request(request)).aread() == b"ok"
+        assert await (await fetch(transport, request)).aread() == b"ok"
         assert (len(accepted), len(requests)) == (2, 2)
 
 
@@ -84,7 +84,7 @@ async def test_tls_close_without_goodbye_is_a_reset(torn: bool) -> None:
 
     async with listening(over_tls(script)) as (port, _):
         transport = UpstreamTransport(context=trusting())
-        body = body_of(await transport.handle_async_request(post(url=f"https://127.0.0.1:{port}/")))
+        body = body_of(await fetch(transport, post(url=f"https://127.0.0.1:{port}/")))
         data = b""
         try:
             async for read in body:
@@ -99,9 +99,9 @@ async def test_tls_close_without_goodbye_is_a_reset(torn: bool) -> None:
 async def test_idle_tls_connection_is_reused_despite_its_tickets() -> None:
     async with (
         listening(over_tls(answers(OK, OK, OK))) as (port, accepted),
-        UpstreamTransport(context=trusting()) as transport,
+        aclosing(UpstreamTransport(context=trusting())) as transport,
     ):
         for _ in range(3):
             request = post(url=f"https://127.0.0.1:{port}/")
-            assert await (await transport.handle_async_request(request)).aread() == b"ok"
+            assert await (await fetch(transport, request)).aread() == b"ok"
         assert len(accepted) == 1

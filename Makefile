@@ -259,15 +259,6 @@ $(REAL)/llama/.ready: $(REAL)/llama/.installed $(REAL)/wheels/.built tests/real/
 	$(REAL)/llama/bin/python tests/real/tiny_gguf.py $(REAL)/tiny.gguf
 	@touch $@
 
-# Other recorders, each in its own environment; the table names one that cannot be installed.
-.PHONY: comparison-peers
-comparison-peers: tests/real/node/node_modules $(foreach each,mitmproxy vcrpy,$(REAL)/$(each)/.installed)
-
-.PHONY: replay-comparison
-replay-comparison: install ## seven scenarios through aimock, VCR.py, mitmproxy and Wiretape; writes replay-comparison.md
-	-$(MAKE) --no-print-directory --keep-going comparison-peers
-	$(PY) -m tests.real.comparison
-
 # Re-records the project's own fixtures: the same questions to the same upstreams.
 .PHONY: record-fixtures
 record-fixtures: real-peers ## re-record every tape below fixtures/ from real upstreams (two minutes after `make real-peers`)

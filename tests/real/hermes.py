@@ -235,7 +235,7 @@ def _short(text: object) -> str:
     return words if len(words) <= 60 else words[:60] + "…"
 
 
-PLACE: Final = Path(__file__).parents[3] / "docs/internals/hermes.md"
+PLACE: Final = Path(__file__).parents[2] / "docs/internals/hermes.md"
 
 _TEXT: Final = """\
 # hermes-agent as an upstream of Wiretape

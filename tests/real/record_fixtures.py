@@ -130,7 +130,7 @@ STARTS: Final = MappingProxyType[str, Callable[[], AbstractAsyncContextManager[U
 
 
 FOLDER: Final = ROOT / "fixtures"
-_ASK: Final = Path(__file__).with_name("ask.py")
+_ASK: Final = Path(__file__).parent / "fixtures/ask.py"
 _POLL_S: Final = 0.02
 _CASE_S: Final = 90.0
 #: Frames on the tape, then it is made to fail.

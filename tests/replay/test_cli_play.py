@@ -46,11 +46,7 @@ class Running:
         self._process = process
 
     def ask(self, text: str = "hi", dialect: str = "chat", **more: float) -> Heard:
-        return ask(self.port, asked(text), PATHS[dialect], **more)  # type: ignore[arg-type]
-
-    def close_stderr(self) -> None:
-        assert self._process.stderr is not None
-        self._process.stderr.close()
+        return ask(self.port, asked(text), PATHS[dialect], **more)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         began = time.monotonic()
@@ -128,7 +124,7 @@ def test_fault_and_match_options(tape: Path) -> None:
     assert (silent.ending, silent.body.count(b"data: "), replay.stopped_s < 2) == ("silent", 2, True)
     assert first.ending == "cut"
     assert b'"arguments":"{"' in first.body
-    assert (limited.status, limited.header("retry-after")) == (429, "3")
+    assert (limited.status, limited.headers["retry-after"]) == (429, "3")
     assert second.status == 200
     assert "the request differs" in replay.lines[0]
 

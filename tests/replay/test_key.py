@@ -4,11 +4,9 @@
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from wiretape.events.core.json_text import dumps
 from wiretape.replay.matching.key import IDS, LEFT_OUT, SEALED_WORDS, exact, key_of, loose_key_of
@@ -379,24 +377,3 @@ def test_steady_text_stays(text: str) -> None:
 @pytest.mark.parametrize("text", VOLATILE)
 def test_volatile_values_are_replaced(text: str) -> None:
     assert settled(text) == VOLATILE[text]
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-_DIALECTS: Final = [CHAT, RESPONSES, MESSAGES, "/v1/other"]
-
-
-_ODD: Final = st.one_of(_JSON, st.lists(_JSON, max_size=2), st.dictionaries(st.text(max_size=2), _JSON, max_size=2))
-_WORDS: Final = ("arguments", "content", "data", "input", "output", "role", "tools", "type")
-_KNOWN: Final = sorted({*IDS, *LEFT_OUT, *SEALED_WORDS, *_WORDS})
-
-
-@given(st.lists(st.dictionaries(st.sampled_from(_KNOWN), _ODD, max_size=5), max_size=3), st.sampled_from(_DIALECTS))
-def test_any_json_has_a_key(messages: list[Any], path: str) -> None:
-    body = {"messages": messages, "input": messages, "system": messages, "tools": messages}
-    assert len(key_of("POST", path, json.dumps(body).encode())) == 16

@@ -163,6 +163,3 @@ def _ends(behind: Sequence[Record]) -> Fault | None:
     ]
     last = script_of(tape).steps[-1].what
     return last if isinstance(last, Fault) else None
-
-
-# -- events beyond the limit -------------------------------------------------------------------------------------------

@@ -403,16 +403,6 @@ def test_verify_compares_shapes(pytester: pytest.Pytester, upstream: Upstream) -
     assert file.read_bytes() == ONE
 
 
-def test_verify_pairs_streams_by_request(pytester: pytest.Pytester, upstream: Upstream) -> None:
-    streams = [text("a", "sunny", " day"), calls("b", "f", '{"x":1}')]
-    source = "def test_it(tape):\n    ask(tape.url, 'b')\n    ask(tape.url, 'a')\n"
-    project(pytester, source, conversation(*streams))
-    upstream.each = {b'"a"': streams[0], b'"b"': streams[1]}
-    upstream.run(pytester, "verify", passed=1)
-    upstream.each = {b'"b"': streams[0], b'"a"': streams[1]}
-    upstream.run(pytester, "verify", failed=1)
-
-
 def test_off_asks_the_upstream_and_keeps_nothing(pytester: pytest.Pytester, upstream: Upstream) -> None:
     source = SUNNY + "    assert tape.sent[0].json['model'] == 'm' and tape.fold.text == 'sunny day'\n"
     folder = project(pytester, source)
@@ -480,18 +470,6 @@ def test_threads_that_ask_for_the_url_at_once_get_one_server(
     file = project(pytester, TEN_THREADS, sealed) / FILE
     upstream.run(pytester, mode, passed=1)
     assert len(load(file).streams) == 10
-
-
-def test_transport_ignores_the_host(pytester: pytest.Pytester, upstream: Upstream) -> None:
-    source = """
-async def test_it(tape):
-    async with httpx.AsyncClient(transport=tape.transport, base_url="https://api.example.com/v1") as client:
-        answer = await client.post("/chat/completions", json=body_of())
-    assert answer.status_code == 200 and "sunny" in answer.text
-"""
-    project(pytester, source)
-    upstream.run(pytester, "rewrite", passed=1)
-    run(pytester, passed=1)
 
 
 def test_secret_in_a_prompt_is_redacted_and_does_not_affect_matching(
@@ -725,14 +703,6 @@ def test_teardown(
     result.stdout.fnmatch_lines(lines)
     if "a request is not on the tape" not in lines:
         result.stdout.no_fnmatch_line("a request is not on the tape")
-
-
-def test_verify_includes_the_teardown(pytester: pytest.Pytester, upstream: Upstream) -> None:
-    project(pytester, TEARDOWN, ALL)
-    upstream.each = {b"delete": calls("delete it", "f", "{}")}
-    upstream.run(pytester, "verify", **LATE).stdout.fnmatch_lines(
-        ["the upstream has drifted from *", "  breaking: stream 3*"]
-    )
 
 
 # -- prefixes ---------------------------------------------------------------------------------------------------------

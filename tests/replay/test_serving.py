@@ -8,17 +8,15 @@ import pytest
 
 from tests.replay.dialects import ANSWERS, PATHS
 from tests.replay.made import asked, live, sealed, stream
-from tests.support.tapes import CHAT, asking, exchange, records_of, text
+from tests.support.tapes import CHAT, asking, records_of, text
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.tape.record import Record
 from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.match import LOOSELY, Deck, How, Taken
-from wiretape.replay.playback.player import as_played, script_of
-from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream
+from wiretape.replay.playback.script import Fault, Request, Script, event_stream
 from wiretape.replay.playback.server import Served
 from wiretape.replay.sealed.sealed import encode
-from wiretape.replay.serving.outcome import Outcome
 from wiretape.replay.serving.serving import Attempts, Serving, load_deck
 
 #: Found by its shape.
@@ -252,12 +250,3 @@ def test_a_fault_gives_the_ending_of_a_recording(fault: str) -> None:
     served.choose(request("hi"))
     fold = served.answers[0].fold
     assert (fold.ending, fold.text) == ENDINGS[fault]
-
-
-@pytest.mark.parametrize(("end", "ending"), [(None, "completed"), (Fault.CUT, "truncated"), (Fault.RESET, "reset")])
-def test_another_exchange_has_only_an_ending(end: Fault | None, ending: str) -> None:
-    records = records_of(exchange("/v1/embeddings", asking(), b"{}"))
-    recorded = script_of(records)
-    script = Script(headers=recorded.headers, steps=[*recorded.steps, *([Step(0.0, end)] if end else [])])
-    outcome = Outcome(as_played(records, script))
-    assert (outcome.fold.ending, outcome.fold.text, outcome.fold.calls) == (ending, "", [])

@@ -12,12 +12,11 @@ import trio
 from typer.testing import CliRunner
 
 from tests.replay.raw_client import ask
-from tests.replay.scenarios import body_of
 from tests.replay.test_compare import CALL, TEXT, USAGE, recorded
 from tests.support.chat import DONE, finish, text
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps
-from wiretape.events.core.settings import Profile, Settings
+from wiretape.events.core.settings import Settings
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.cli.main import app
@@ -115,23 +114,6 @@ async def taped(choose: Callable[[Request], Script], body: bytes, data: Path, **
             path = "/v1/chat/completions" if b'"messages"' in body else "/v1/responses"
             await trio.to_thread.run_sync(partial(ask, int(server.url.rpartition(":")[2]), body, path))
     return parse(seal(all_of(data)[0]))
-
-
-@pytest.mark.parametrize(("status", "profile"), [(400, "strict"), (429, "transparent"), (503, "strict")])
-async def test_an_error_status_is_compared_after_one_attempt(status: int, profile: Profile, tmp_path: Path) -> None:
-    script = json_answer(b'{"error":{"message":"nope","type":"x"}}', status)
-    recording = await taped(lambda _: script, body_of("text"), tmp_path, settings=Settings(profile=profile))
-    found, paths, upstream = await asked(recording, script)
-    assert (found, paths, len(upstream.seen)) == (0, [], 1)
-    found, paths, _ = await asked(recording, event_stream(AGAIN))
-    assert (found, paths[0]) == (2, "status")
-
-
-async def test_the_live_response_is_read_with_the_settings_of_the_recording(tmp_path: Path) -> None:
-    script = event_stream([text("<think>so", role=True), text("</think>It is"), finish(), DONE])
-    recording = await taped(lambda _: script, body_of("text"), tmp_path, settings=Settings(think=True))
-    found, paths, _ = await asked(recording, script)
-    assert (found, paths) == (0, [])
 
 
 @pytest.mark.parametrize("body", [b'{"stream":true,"input":"a"}', b'{"stream":true,"messages":[]}'])

@@ -1,9 +1,15 @@
-"""The union that everybody reads first."""
+"""The closed lists: events, bounds and repairs. Each is whole, and no name in it is dead."""
 
+import ast
 import dataclasses
+from pathlib import Path
 from typing import get_args
 
-from wiretape.events.core import model
+import pytest
+
+from wiretape.events import chat, emission
+from wiretape.events.chat.repairs import REPAIRS
+from wiretape.events.core import limits, model
 from wiretape.events.core.model import Event
 
 
@@ -19,3 +25,34 @@ def test_every_event_is_a_frozen_slotted_value_with_the_number_of_its_record_fir
 def test_the_union_is_closed() -> None:
     classes = {name for name in model.__all__ if dataclasses.is_dataclass(getattr(model, name))}
     assert classes == {kind.__name__ for kind in get_args(Event)}
+
+
+FOLDERS = [Path(package.__path__[0]) for package in (chat, emission)]
+
+
+def test_every_name_is_in_the_code() -> None:
+    """tests/support/chat.py checks in every run that no other name is used."""
+    sources = [path.read_text() for folder in FOLDERS for path in folder.glob("*.py") if path.name != "repairs.py"]
+    words = {
+        node.value
+        for source in sources
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert set(REPAIRS) <= words
+
+
+def test_every_sentence_says_something() -> None:
+    assert all(len(said) > 10 for said in REPAIRS.values())
+
+
+TESTS = Path(__file__).parent
+
+
+@pytest.mark.parametrize("name", [name for name in vars(limits) if name.isupper()])
+def test_a_bound_is_a_number_and_is_tested(name: str) -> None:
+    assert isinstance(getattr(limits, name), int)
+    assert name.endswith(("_MAX", "_MIN", "_BYTES"))
+    lowered = name.lower()
+    tests = [path.read_text() for path in TESTS.rglob("test_*.py") if path.name != "test_model.py"]
+    assert any(name in text or lowered in text for text in tests)

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.chat import DONE, frame, sse, text
 from tests.support.make_fixtures import TAPES
 from wiretape.events.core.errors import LocalError, TapeError
 from wiretape.events.core.json_text import ABSENT, parse
 from wiretape.events.core.limits import DAMAGES_MAX, SHAPES_MAX, TAPE_LINE_BYTES_MAX
-from wiretape.events.tape.record import NO_KEYS, Record, encode
+from wiretape.events.tape.record import NO_KEYS, Record, encode, lives, speaks
 from wiretape.events.tape.tape import Damage, Reader, Recorder, reads
 from wiretape.events.wire.sse import BOM, Decoder
 
@@ -577,3 +578,31 @@ def test_reads_after_a_limit_belong_to_the_rest() -> None:
     records += [*recorder.rest(5), recorder.end(5, {"cause": "limit"})]
     assert [record.kind for record in records] == ["frame", "rest", "end"]
     assert list(reads(records)) == upstream
+
+
+KEEPALIVE = b": keepalive\n\n"
+
+
+@pytest.mark.parametrize(
+    "alive",
+    [text("a"), frame({}), DONE, b"data: {\n\n", b"data: {}\r\n\r\n", b"event: x\ndata: {}\n\n", b"data: \xff\n\n"],
+)
+def test_any_data_resets_the_stall_timer(alive: bytes) -> None:
+    (record,) = Recorder().read(1, alive)
+    assert speaks(record)
+    assert lives(record)
+
+
+@pytest.mark.parametrize(
+    "silent",
+    [b": c\n\n", b"event: x\n\n", b"data:\n\n", b"data: : c\n\n", b"event: ping\ndata: {}\n\n", sse({"type": "ping"})],
+)
+def test_comments_and_pings_are_none(silent: bytes) -> None:
+    (record,) = Recorder().read(1, silent)
+    assert not speaks(record)
+    assert not lives(record)
+
+
+def test_a_keepalive_is_life_of_an_agent_alone() -> None:
+    (record,) = Recorder().read(1, KEEPALIVE)
+    assert (speaks(record), lives(record)) == (False, True)

@@ -46,7 +46,7 @@ TESTS: Final = {
     "chat/tool_calls": [
         *("chat/test_calls.py", "chat/test_repair.py", "chat/test_damaged_calls.py", "chat/test_custom_calls.py"),
     ],
-    "chat/content": ["chat/test_think.py", "chat/test_choices.py", "chat/test_repair.py"],
+    "chat/content": ["chat/test_choices.py", "chat/test_repair.py"],
     "emission/engine": ["emission/test_engine.py", "chat/test_stream.py"],
 }
 #: Of all mutants of all modules together that have a verdict.

@@ -1,4 +1,4 @@
-"""Tool results in a request, and the frames that report them. All histories synthetic."""
+"""Requests: their facts, the tool results in them, and the frames that report those. All cases synthetic."""
 
 import json
 from typing import Any
@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from tests.support.chat import ABSENT, DONE, Run, begin, call, call_entry, finish, run, tape, text
-from wiretape.events.chat.request import LEGACY_ID, Result, Results, results_in
+from wiretape.events.chat.request import LEGACY_ID, Result, Results, facts, results_in
 from wiretape.events.chat.write import preview
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
+from wiretape.events.core.settings import Facts
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
@@ -219,3 +220,35 @@ def test_internal_tools_and_orphans_are_in_the_ledger_and_not_on_the_wire() -> N
     ]
     off = run(answering(results, [internal, finish("tool_calls"), DONE], tool_events=False))
     assert (off.sent, off.ledger) == (result.sent, [])
+
+
+def test_a_request_with_everything() -> None:
+    body = {
+        "model": "m",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "n": 2,
+        "tools": [{"type": "function", "function": {"name": "f"}}, {"type": "custom", "custom": {"name": "g"}}],
+        "functions": [{"name": "h"}],
+    }
+    known = Facts(stream=True, usage=True, model="m", choices=2, tools=frozenset({"f", "g", "h"}))
+    assert facts(body) == known
+    assert Facts.of({"facts": known.to_keys()}) == known
+
+
+@pytest.mark.parametrize("n", [None, 1], ids=str)
+def test_one_answer_is_the_default(n: int | None) -> None:
+    assert facts({"n": n}).choices == 1
+    assert facts({}).choices == 1
+
+
+@pytest.mark.parametrize("junk", [None, 5, True, "x", [], [None], [[]], {}, {"name": 5}, [{"function": 5}]], ids=str)
+def test_junk_is_nothing(junk: Any) -> None:
+    assert facts(junk) == Facts(stream=False, choices=1)
+    members = {"stream_options": junk, "tools": junk, "functions": junk}
+    assert facts(members) == Facts(stream=False, choices=1)
+
+
+@pytest.mark.parametrize("junk", ["2", 2.0, True, [], {}], ids=str)
+def test_a_junk_count_of_answers_is_unknown(junk: Any) -> None:
+    assert facts({"n": junk}).choices is None

@@ -1,4 +1,4 @@
-"""Frames of ours, to the byte, and a whole stream made from events that reads back as the same events."""
+"""Chunks to events and back: canonical chunks, frames of ours to the byte, and pictures of tools."""
 
 import json
 from typing import Any
@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.chat import DONE, call, finish, run, tape
 from wiretape.events.chat import chunk, write
+from wiretape.events.core.json_text import parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import LABEL_CHARS_MAX
 from wiretape.events.core.model import (
@@ -33,9 +35,11 @@ from wiretape.events.core.model import (
     Usage,
 )
 from wiretape.events.core.settings import Facts, Settings
+from wiretape.events.emission.cards import emoji_of
 from wiretape.events.emission.dialect import Context
 from wiretape.events.emission.frames import Ledger
 from wiretape.events.folds.wire import Call, Wire
+from wiretape.events.tape.record import Record
 
 ENVELOPE = chunk.Envelope("chatcmpl-1", "m", 7)
 CONTEXT = Context(Facts(model="m"), Settings(), "1", 7, Wire(), Ledger(), set())
@@ -147,3 +151,112 @@ def test_each_choice_gets_its_role_once() -> None:
     ]
     deltas = [json.loads(payload)["choices"][0]["delta"] for payload in chunk.payloads(events, ENVELOPE)]
     assert deltas == [{"role": "assistant"}, {"role": "assistant", "content": "a"}, {"content": "b"}]
+
+
+def of_delta(delta: dict[str, Any], reason: str | None = None, **extra: Any) -> list[Event]:
+    return list(chunk.events({"choices": [{"index": 1, "delta": delta, "finish_reason": reason}], **extra}, 4))
+
+
+CASES: list[Any] = [
+    pytest.param({"content": "hi"}, [TextDelta(n=4, choice=1, text="hi")], id="text"),
+    pytest.param({"content": ""}, [], id="an empty piece says nothing"),
+    pytest.param({"content": None, "role": "assistant"}, [], id="nor does a role"),
+    pytest.param({"refusal": "no"}, [RefusalDelta(n=4, choice=1, text="no")], id="refusal (Q84)"),
+    pytest.param({"reasoning_content": "a"}, [ReasoningDelta(n=4, choice=1, text="a")], id="reasoning (Q74)"),
+    pytest.param({"reasoning": "a"}, [ReasoningDelta(n=4, choice=1, text="a")], id="the other name (Q73)"),
+    pytest.param(
+        {"reasoning": "a", "reasoning_content": "a"}, [ReasoningDelta(n=4, choice=1, text="a")], id="both, once"
+    ),
+    pytest.param(
+        {"reasoning": "b", "reasoning_content": "a"},
+        [ReasoningDelta(n=4, choice=1, text="a"), ReasoningDelta(n=4, choice=1, text="b")],
+        id="both, and they differ",
+    ),
+    pytest.param(
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]},
+        [ToolCallStarted(n=4, choice=1, call=0, id="c", name="f")],
+        id="a call starts",
+    ),
+    pytest.param(
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]},
+        [
+            ToolCallStarted(n=4, choice=1, call=0, id="c", name="f"),
+            ToolArgumentsDelta(n=4, choice=1, call=0, text="{}"),
+        ],
+        id="a whole call (Q12)",
+    ),
+    pytest.param(
+        {"tool_calls": [{"index": 0, "id": "c"}]}, [ToolCallStarted(n=4, choice=1, call=0, id="c", name="")], id="bare"
+    ),
+    pytest.param(
+        {"tool_calls": [{"index": 2, "function": {"name": "_x"}}]},
+        [ToolNameDelta(n=4, choice=1, call=2, name="_x")],
+        id="a further piece of a name (Q16)",
+    ),
+    pytest.param(
+        {"function_call": {"name": "f", "arguments": "{"}},
+        [
+            ToolCallStarted(n=4, choice=1, call=chunk.LEGACY_CALL, id="function_call_1", name="f"),
+            ToolArgumentsDelta(n=4, choice=1, call=chunk.LEGACY_CALL, text="{"),
+        ],
+        id="the legacy call (Q29)",
+    ),
+    pytest.param({"function_call": {"name": "", "arguments": None}}, [], id="an empty legacy call"),
+]
+
+
+@pytest.mark.parametrize(("delta", "events"), CASES)
+def test_a_delta(delta: dict[str, Any], events: list[Event]) -> None:
+    assert of_delta(delta) == events
+
+
+def test_the_finish_comes_after_the_content_of_its_chunk_and_usage_last() -> None:
+    assert of_delta({"content": "."}, "stop", usage={"total_tokens": 1}) == [
+        TextDelta(n=4, choice=1, text="."),
+        Finish(n=4, choice=1, reason="stop"),
+        Usage(n=4, counts={"total_tokens": 1}),
+    ]
+    assert of_delta({}, usage={}) == []
+
+
+CALLS = [
+    call(index=0, id="c0", type="function", name="read_file", arguments='{"path":"x"}'),
+    finish("tool_calls"),
+    DONE,
+]
+
+
+@pytest.mark.parametrize(
+    ("tool", "emoji"),
+    [
+        ("read_file", "📖"),
+        ("readFile", "📖"),
+        ("READ-FILE", "📖"),
+        ("mcp__fs__write_text", "📝"),
+        ("web_search", "🌐"),
+        ("bash", "💻"),
+        ("frobnicate", "🔧"),
+        ("", "🔧"),
+        ("日本", "🔧"),
+    ],
+)
+def test_the_first_word_that_is_known_decides(tool: str, emoji: str) -> None:
+    assert emoji_of(tool) == emoji
+
+
+def frames(records: list[Record]) -> list[dict[str, object]]:
+    sent = [frame for frame in run(records).sent if frame.startswith(b"event: ")]
+    return [parse(frame.partition(b"\ndata: ")[2]) for frame in sent]
+
+
+def test_there_is_no_emoji_by_default() -> None:
+    assert all("emoji" not in frame for frame in frames(tape(CALLS)))
+
+
+def test_every_step_of_a_call_has_the_same() -> None:
+    made = [*frames(tape(CALLS, emoji=True)), *frames(tape(CALLS[:1], emoji=True))]
+    assert [(frame["status"], frame["emoji"]) for frame in made] == [("running", "📖"), ("dropped", "📖")]
+    result = Record(2, 0, "results", {"results": [{"id": "c0", "name": "read_file", "output": "hi"}]})
+    opened, asked, *rest = tape(CALLS, emoji=True)
+    told = frames([opened, asked, result, *(record._replace(n=record.n + 1) for record in rest)])
+    assert [(frame["status"], frame["emoji"]) for frame in told] == [("completed", "📖"), ("running", "📖")]

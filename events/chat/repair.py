@@ -86,8 +86,7 @@ class Repair:
         if frame.payload is None:
             steps = self._without_payload(record.n, frame)
         else:
-            value = record.value if record.value is not ABSENT else parse(frame.payload)
-            steps = self._payload(record.n, frame, frame.payload, value)
+            steps = self._payload(record.n, frame, frame.payload, record.value)
         return [*self._release(), *steps] if steps and self._waiting else steps
 
     def rest(self, n: int, data: bytes) -> list[Step]:
@@ -151,6 +150,7 @@ class Repair:
             canonical = frame.raw == DONE
             done = Out(n, raw=frame.raw if canonical else DONE, came=frame.raw, repair="" if canonical else "framing")
             return [*self._held_text(n), Step(n, (Terminator(n=n),), done)]
+        value = parse(payload) if value is ABSENT else value
         if self._hermes and frame.event == PROGRESS_EVENT and is_object(value):
             self._retold.turn()
             return [self._progress(n, frame, value)]
@@ -217,7 +217,7 @@ class Repair:
             if waiting_bytes <= UNDELIVERED_BYTES_MAX:
                 self._waiting.append(draft)
                 return []
-        return [*self._release(), *self._settled(draft)]
+        return [*self._release(), *self._settled(draft)] if self._waiting else self._settled(draft)
 
     def _look_for_retries(self, draft: Draft) -> None:
         """Note text that comes again; it is not changed, because a text may well repeat itself."""
@@ -255,8 +255,8 @@ class Repair:
         value = out.value
         found = events(value, out.n)
         choices = [choice["index"] for choice in value["choices"]]
-        # Members that we do not know are content too, and have no event.
-        content = any(not isinstance(event, Usage) for event in found) or _delivers(value["choices"])
+        # Usage comes last. Members that we do not know are content too, and have no event.
+        content = (bool(found) and not isinstance(found[0], Usage)) or _delivers(value["choices"])
         if not self._started:
             self._started = True
             extra = [ResponseStarted(n=out.n, id=value["id"], model=value.get("model", "")), *extra]

@@ -11,6 +11,7 @@ from .json_text import ABSENT
 
 __all__ = [
     "AttemptStarted",
+    "CallPiece",
     "Ended",
     "Ending",
     "Event",
@@ -23,6 +24,7 @@ __all__ = [
     "ResponseStarted",
     "Terminator",
     "TextDelta",
+    "TextPiece",
     "ToolArgumentsComplete",
     "ToolArgumentsDelta",
     "ToolCallDamaged",
@@ -105,7 +107,7 @@ class RefusalDelta(_Piece):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallStarted(_OfCall):
-    """A call has its id and (the first piece of) its name. `call` counts the calls of a choice from 0."""
+    """A call has its id and (the first piece of) its name."""
 
     id: str
     name: str
@@ -228,25 +230,10 @@ class Ended(_Caused):
     flags: tuple[str, ...]
 
 
-Event = (
-    AttemptStarted
-    | ResponseStarted
-    | TextDelta
-    | ReasoningDelta
-    | RefusalDelta
-    | ToolCallStarted
-    | ToolNameDelta
-    | ToolArgumentsDelta
-    | ToolArgumentsComplete
-    | HandedOver
-    | ToolCallDamaged
-    | ToolResultSeen
-    | ToolProgress
-    | Usage
-    | Finish
-    | Terminator
-    | UpstreamError
-    | ForeignFrame
-    | Repaired
-    | Ended
-)
+#: Visible text, thinking and refusals.
+TextPiece = TextDelta | ReasoningDelta | RefusalDelta
+#: What the upstream writes of a call.
+CallPiece = ToolCallStarted | ToolNameDelta | ToolArgumentsDelta
+_CallChange = ToolArgumentsComplete | HandedOver | ToolCallDamaged | ToolResultSeen | ToolProgress
+_Close = Usage | Finish | Terminator | UpstreamError | Ended
+Event = AttemptStarted | ResponseStarted | TextPiece | CallPiece | _CallChange | _Close | ForeignFrame | Repaired

@@ -5,8 +5,9 @@ frame, so that emission is a function of the tape. Junk in a record falls back t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_args
 
 from .json_text import as_list, as_object
 
@@ -46,20 +47,19 @@ class Settings:
     @staticmethod
     def of(keys: Mapping[str, Any], profile: Profile | None = None) -> "Settings":
         """Return the settings in the keys of an `open` record; a reader may ask for another profile."""
-        given = keys.get("settings")
-        settings: dict[str, Any] = as_object(given)
-        return Settings(
-            profile=profile or _one_of(keys.get("profile"), Profile, "strict"),
-            on_partial=_one_of(settings.get("on_partial"), OnPartial, "error"),
-            tools=_one_of(settings.get("tools"), Tools, "live"),
-            tool_events=settings.get("tool_events") is not False,
-            reasoning=_one_of(settings.get("reasoning"), Reasoning, "reasoning_content"),
-            cumulative=settings.get("cumulative") is True,
-            think=settings.get("think") is True,
-            synthesise=settings.get("synthesise") is not False,
-            emoji=settings.get("emoji") is True,
-            hermes=settings.get("hermes") is True,
-        )
+        settings = {**as_object(keys.get("settings")), "profile": profile or keys.get("profile")}
+        known = {
+            key: value
+            for key, value in settings.items()
+            if (type(value) is bool if key in _FLAGS else value in get_args(_WORDS.get(key)))
+        }
+        return Settings(**known)
+
+
+_WORDS: Final[Mapping[str, Any]] = MappingProxyType(
+    {"profile": Profile, "on_partial": OnPartial, "tools": Tools, "reasoning": Reasoning}
+)
+_FLAGS: Final = frozenset(one.name for one in fields(Settings) if one.name not in _WORDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,29 +76,18 @@ class Facts:
 
     def to_keys(self) -> dict[str, Any]:
         """Return the `facts` of a `request` record."""
-        return {
-            "stream": self.stream,
-            "usage": self.usage,
-            "model": self.model,
-            "n": self.choices,
-            "tools": sorted(self.tools),
-        }
+        facts = {"stream": self.stream, "usage": self.usage, "model": self.model, "n": self.choices}
+        return {**facts, "tools": sorted(self.tools)}
 
     @staticmethod
     def of(keys: Mapping[str, Any]) -> "Facts":
         """Return the facts in the keys of a `request` record."""
-        given = keys.get("facts")
-        facts: dict[str, Any] = as_object(given)
-        model, choices, tools = facts.get("model"), facts.get("n"), facts.get("tools")
-        names: list[Any] = as_list(tools)
+        facts = as_object(keys.get("facts"))
+        model, choices = facts.get("model"), facts.get("n")
         return Facts(
             stream=facts.get("stream") is not False,
             usage=facts.get("usage") is True,
             model=model if isinstance(model, str) else "",
             choices=choices if type(choices) is int else None,
-            tools=frozenset(name for name in names if isinstance(name, str)),
+            tools=frozenset(name for name in as_list(facts.get("tools")) if isinstance(name, str)),
         )
-
-
-def _one_of(value: Any, words: Any, default: Any) -> Any:
-    return value if isinstance(value, str) and value in get_args(words) else default

@@ -140,8 +140,6 @@ class Markup:
             self.found.update(dict.fromkeys(found))
 
 
-_OF_CALL: Final = (model.ToolCallStarted, model.ToolNameDelta, model.ToolArgumentsDelta)
-_PROGRESS: Final = (model.TextDelta, model.ReasoningDelta, model.RefusalDelta, *_OF_CALL)
 #: Events after which any call may be in another state.
 _MOVES_CALLS: Final = (model.Finish, model.ToolProgress, model.Terminator, model.UpstreamError, model.Ended)
 _RECEIVED: Final = frozenset({"frame", "rest", "body"})
@@ -170,14 +168,6 @@ class StreamSummary:
 
     `message`, `moves` and the times other than the first ones need events.
     """
-
-    # fmt: off
-    __slots__ = (
-        "_alive_us", "_markup", "_states", "attempts", "end", "facts", "first_content_us", "first_frame_us", "frames",
-        "handed_us", "hermes", "history", "last_content_us", "longest_pause_us", "longest_silence_us", "message",
-        "moves", "opening", "received_bytes", "records", "request", "results", "status", "t", "wire",
-    )
-    # fmt: on
 
     def __init__(self) -> None:
         #: The live state: ending, calls, token counts.
@@ -274,10 +264,10 @@ class StreamSummary:
                 continue
             self.message.apply(event)
             self._markup.apply(event)
-            if isinstance(event, _PROGRESS):
+            if isinstance(event, model.TextPiece | model.CallPiece):
                 self._pause(t)
                 self.last_content_us = t
-            if isinstance(event, _OF_CALL):
+            if isinstance(event, model.CallPiece):
                 if (event.choice, event.call) not in self._states:
                     self._move(event.n, event.choice, event.call, State.ANNOUNCED)
             elif isinstance(event, model.ToolArgumentsComplete):

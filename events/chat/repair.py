@@ -239,7 +239,7 @@ class Repair:
         more = draft.unique or draft.before or draft.after or draft.flags or draft.failure or draft.events
         plain = not (self._unusual or more) and len(draft.value["choices"]) == 1
         for flag in draft.flags:
-            self._ledger.noted(n, flag)
+            self._ledger.enter(n, flag)
         if draft.edits:
             draft.out.edit(list(draft.edits.values()))
         steps = [self._ours(n, *ours) for ours in draft.before]

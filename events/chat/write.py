@@ -14,9 +14,9 @@ from ..core.lifecycle import State
 from ..core.limits import LABEL_CHARS_MAX, NAME_CHARS_MAX, PREVIEW_BYTES_MAX
 from ..core.model import ToolResultSeen
 from ..emission.cards import emoji_of
-from ..emission.dialect import Closing, Context, Held, Split, Step
+from ..emission.dialect import Context, Held, Split, Step
 from ..emission.frames import Edit, Out, Styles
-from ..folds.wire import SIBLING, Call, Wire
+from ..folds.wire import SIBLING, Call
 from .chunk import DONE, PROGRESS_EVENT, Envelope, chunk, says_content
 
 __all__ = ["WARNING", "ChatWriter", "error_frame", "preview", "short", "warning"]
@@ -57,7 +57,8 @@ class ChatWriter:
     def __init__(self, context: Context) -> None:
         self._emoji = context.settings.emoji
         self._asked_for_usage = context.facts.usage
-        self._ledger = context.ledger
+        self._on_partial = context.settings.on_partial
+        self._live, self._ledger = context.live, context.ledger
         self._styles = Styles()
         #: What our chunks repeat until the stream's first frame contains it.
         self._ours = Envelope(f"chatcmpl-{context.stream_id}", context.facts.model, context.created)
@@ -88,7 +89,7 @@ class ChatWriter:
             self._usage = out
         return None
 
-    def split(self, out: Out, live: Wire) -> Split:
+    def split(self, out: Out) -> Split:
         """Divide a chunk: calls of choices without a finish wait, those of choices with a lost call never go out."""
         edits: list[Edit] = []
         waiting: dict[int, dict[str, Any]] = {}
@@ -96,7 +97,7 @@ class ChatWriter:
         choices = out.value["choices"]
         for place, choice in enumerate(choices):
             index, delta = choice["index"], choice["delta"]
-            state = live.choice(index)
+            state = self._live.choice(index)
             lost = any(call.state is not State.RUNNING for call in state.calls.values())
             keys = () if state.finish and not lost else ("tool_calls", "function_call")
             calls = {key: delta[key] for key in keys if key in delta}
@@ -152,7 +153,7 @@ class ChatWriter:
         present = {key: value for key, value in more.items() if value is not None and value != ""}
         return Out(n, {**chunk(self._ours, choice, {}), **said, **present}, repair="lifecycle", event=PROGRESS_EVENT)
 
-    def warning(self, n: int, code: str, lost: Sequence[Call], *, idle: bool, before: Out | None = None) -> list[Out]:
+    def warning(self, n: int, code: str, lost: Sequence[Call], before: Out | None = None) -> list[Out]:
         """Return a chunk with the warning as text; it takes over the role of the chunk that follows."""
         index = lost[0].choice
         if before is not None:
@@ -164,7 +165,7 @@ class ChatWriter:
             before.edit([Edit("role_repeated", ("choices", place, "delta"), "role", ABSENT) for place in moved])
             if moved:
                 self._roles.discard(index)
-        text = ("\n\n" if self._texted else "") + warning(code, lost, alone=idle)
+        text = ("\n\n" if self._texted else "") + warning(code, lost, alone=self._live.idle)
         return [self._chunk(n, "warning_text", index, {"content": text})]
 
     def tail(self) -> list[Out]:
@@ -176,22 +177,22 @@ class ChatWriter:
         """Return a `[DONE]`."""
         return Out(n, raw=DONE, repair="done_supplied")
 
-    def close(self, n: int, closing: Closing) -> list[Out]:
+    def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]:
         """Return a finish of `length` and a `[DONE]`, or an error frame.
 
         It is an error in every mode if more came of a call that was handed over: nothing else keeps a client from
         running it.
         """
-        late, lost = closing.late, closing.lost
-        if closing.on_partial == "warn" and not late:
-            choices = sorted((closing.choices or {0}) - closing.finished)
+        live, late = self._live, self._live.late_calls
+        if self._on_partial == "warn" and not late:
+            choices = sorted((live.choices.keys() or {0}) - finished)
             finishes = [self._chunk(n, "warn_finish", index, {}, "length") for index in choices]
             return [*finishes, Out(n, raw=DONE, repair="warn_done")]
-        text = warning(closing.code, lost, alone=closing.idle and not late) if lost or not late else ""
+        text = warning(code, lost, alone=live.idle and not late) if lost or not late else ""
         if late:
             said = f"⚠ Malformed tool call: arguments of {_names(late)} came after its finish, as if there were none."
             text = f"{said} {text}".rstrip()
-        return [Out(n, error_frame(closing.code, text, [*late, *lost]), repair="error_frame")]
+        return [Out(n, error_frame(code, text, [*late, *lost]), repair="error_frame")]
 
     def _chunk(self, n: int, repair: str, index: int, delta: dict[str, Any], finish: str | None = None) -> Out:
         role = {} if index in self._roles else {"role": "assistant"}

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, NoReturn, Self, TypeGuard, cast
 
 import orjson
@@ -37,9 +38,9 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _integer(digits: str) -> int | float:
+def _integer(digits: str, beyond: type[float] = float) -> int | float:
     # Python refuses to read integers of more than 4,300 digits; JSON has no such bound.
-    return int(digits) if len(digits) < 4_300 else float(digits)
+    return int(digits) if len(digits) < 4_300 else beyond(digits)
 
 
 _decode: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=_refuse, parse_int=_integer).decode
@@ -90,12 +91,10 @@ def parse_exactly(text: bytes) -> tuple[Any, list[str]]:
             repeated.extend(key for key in value if keys.count(key) > 1)
         return value
 
-    value = json.loads(text, object_pairs_hook=from_pairs, parse_float=Number, parse_int=_exact_integer)
+    value = json.loads(
+        text, object_pairs_hook=from_pairs, parse_float=Number, parse_int=partial(_integer, beyond=Number)
+    )
     return value, repeated
-
-
-def _exact_integer(digits: str) -> int | Number:
-    return int(digits) if len(digits) < 4_300 else Number(digits)
 
 
 def _nests_too_deeply(text: bytes) -> bool:

@@ -90,15 +90,9 @@ TERMINAL: Final = frozenset(state for state, moves in TABLE.items() if not moves
 
 #: What a lifecycle frame says. A malformed call is reported as dropped, with its reason; the others never are.
 STATUS_ON_WIRE: Final[Mapping[State, str]] = MappingProxyType(
-    {
-        State.RUNNING: "running",
-        State.COMPLETED: "completed",
-        State.FAILED: "failed",
-        State.DROPPED: "dropped",
-        State.MALFORMED: "dropped",
-    }
+    {state: state.value for state in (State.RUNNING, State.COMPLETED, State.FAILED, State.DROPPED)}
+    | {State.MALFORMED: State.DROPPED.value}
 )
-
 
 #: Finish reasons that cut the open calls of their choice, so that none may be taken for whole.
 CUT_FINISHES: Final = frozenset({"length", "content_filter"})

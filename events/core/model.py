@@ -107,7 +107,7 @@ class RefusalDelta(_Piece):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallStarted(_OfCall):
-    """A call has its id and (the first piece of) its name."""
+    """A call has its id and (the first piece of) its name. `call` counts the calls of a choice from 0."""
 
     id: str
     name: str
@@ -235,5 +235,7 @@ TextPiece = TextDelta | ReasoningDelta | RefusalDelta
 #: What the upstream writes of a call.
 CallPiece = ToolCallStarted | ToolNameDelta | ToolArgumentsDelta
 _CallChange = ToolArgumentsComplete | HandedOver | ToolCallDamaged | ToolResultSeen | ToolProgress
-_Close = Usage | Finish | Terminator | UpstreamError | Ended
-Event = AttemptStarted | ResponseStarted | TextPiece | CallPiece | _CallChange | _Close | ForeignFrame | Repaired
+_Close = Usage | Finish | Terminator | UpstreamError
+Event = (
+    AttemptStarted | ResponseStarted | TextPiece | CallPiece | _CallChange | _Close | ForeignFrame | Repaired | Ended
+)

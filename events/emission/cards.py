@@ -61,34 +61,28 @@ class Cards:
 
     def take(self, record: Record, *, streams: bool) -> list[ToolResultSeen]:
         """Read a `results` record and return all of its results; those of named tools are due with the next frame."""
-        n, seen = record.n, dict[str, ToolResultSeen]()
-        orphans = 0
+        self._results, seen = [], dict[str, ToolResultSeen]()
         for entry in as_list(record.keys.get("results")):
             fields = as_object(entry)
             orphan = fields.get("orphan") is True
-            orphans += orphan
             call_id, name, output, duration = (fields.get(key) for key in ("id", "name", "output", "duration_ms"))
-            if isinstance(call_id, str) and call_id not in seen:
-                seen[call_id] = ToolResultSeen(
-                    n=n,
-                    id=call_id,
-                    name=name if isinstance(name, str) and not orphan else "",
-                    failed=fields.get("failed") is True,
-                    output=output if isinstance(output, str) else "",
-                    duration_ms=duration if type(duration) is int else None,
-                )
-        results = list(seen.values())
-        if self._on and streams:
-            named = [result for result in results if result.name and not result.internal]
-            self._results = [result for result in named if len(result.id) <= CALL_ID_CHARS_MAX]
-            self.answered.update(result.id for result in self._results)
-            internal = sum(result.internal for result in results)
-            unreported = {"call_id_long": len(named) - len(self._results), "internal_tool": internal}
-            for repair, count in {**unreported, "orphan_result": orphans}.items():
-                for _ in range(count):
-                    self._ledger.noted(n, repair)
+            if not isinstance(call_id, str) or call_id in seen:
+                continue
+            result = seen[call_id] = ToolResultSeen(
+                n=record.n,
+                id=call_id,
+                name=name if isinstance(name, str) and not orphan else "",
+                failed=fields.get("failed") is True,
+                output=output if isinstance(output, str) else "",
+                duration_ms=duration if type(duration) is int else None,
+            )
+            if self._on and streams and orphan:
+                self._ledger.enter(record.n, "orphan_result")
+            elif self._on and streams and result.name and self._shows(record.n, result):
+                self._results.append(result)
+                self.answered.add(call_id)
         self.begin()
-        return results
+        return list(seen.values())
 
     def begin(self) -> None:
         """Start another attempt: no client has seen what was sent in the last one."""
@@ -106,10 +100,16 @@ class Cards:
             status = STATUS_ON_WIRE.get(call.state)
             if status is None or not call.name or live.ran.get(call.id, call) is not call:
                 continue
-            if call.internal:
-                self._ledger.noted(n, "internal_tool")
-            elif len(call.id) > CALL_ID_CHARS_MAX:
-                self._ledger.noted(n, "call_id_long")
-            else:
+            if self._shows(n, call):
                 outs.append(writer.call_card(n, call, status))
         return outs
+
+    def _shows(self, n: int, of: Call | ToolResultSeen) -> bool:
+        """Return whether a call or a result is reported; enter in the ledger why it is not."""
+        if of.internal:
+            self._ledger.enter(n, "internal_tool")
+        elif len(of.id) > CALL_ID_CHARS_MAX:
+            self._ledger.enter(n, "call_id_long")
+        else:
+            return True
+        return False

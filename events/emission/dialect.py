@@ -7,16 +7,15 @@ roles and numbers of frames, where usage goes, and the words of warnings. Both l
 """
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ..core.model import Event, ToolResultSeen
-from ..core.settings import Facts, OnPartial, Settings
+from ..core.settings import Facts, Settings
 from ..folds.wire import Call, Wire
 from ..tape.record import Record
 from .frames import Ledger, Out
 
-__all__ = ["Closing", "Context", "Dialect", "Held", "Reader", "Split", "Step", "Writer"]
+__all__ = ["Context", "Dialect", "Held", "Reader", "Split", "Step", "Writer"]
 
 
 class Step(NamedTuple):
@@ -65,23 +64,6 @@ class Split(NamedTuple):
     delivers: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closing:
-    """How a stream ends that must not be taken for whole."""
-
-    code: str
-    on_partial: OnPartial
-    #: Calls that no client may run.
-    lost: Sequence[Call]
-    #: Calls of which more came after they were handed over.
-    late: Sequence[Call]
-    #: No call was handed over that a client may be running.
-    idle: bool
-    #: Choices whose finish the client has, and all that it has heard of.
-    finished: frozenset[int]
-    choices: frozenset[int]
-
-
 class Reader(Protocol):
     """Reads what the upstream sent in one attempt. It never raises on upstream data."""
 
@@ -107,7 +89,7 @@ class Writer(Protocol):
     def write(self, step: Step) -> Out | None:
         """Return the frame for a step; None if the step has no frame, or if it is kept for the end."""
 
-    def split(self, out: Out, live: Wire) -> Split:
+    def split(self, out: Out) -> Split:
         """Hold what a frame says of calls that are not handed over yet, and remove what it says of lost ones."""
 
     def withhold_finish(self, out: Out, choices: set[int]) -> None:
@@ -119,14 +101,17 @@ class Writer(Protocol):
     def result_card(self, n: int, result: ToolResultSeen) -> Out:
         """Return the frame that reports the result of a call."""
 
-    def warning(self, n: int, code: str, lost: Sequence[Call], *, idle: bool, before: Out | None = None) -> list[Out]:
+    def warning(self, n: int, code: str, lost: Sequence[Call], before: Out | None = None) -> list[Out]:
         """Return a visible warning about lost calls; the frame `before` which it is sent may have to change."""
 
     def tail(self) -> list[Out]:
         """Return the frames that were kept for the end."""
 
-    def close(self, n: int, closing: Closing) -> list[Out]:
-        """Return the frames that end a stream which must not be taken for whole."""
+    def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]:
+        """Return the frames that end a stream which must not be taken for whole.
+
+        `lost` are the calls that no client may run, `finished` the choices whose finish the client has.
+        """
 
     def done(self, n: int) -> Out:
         """Return the terminator that the upstream left out."""

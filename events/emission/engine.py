@@ -16,7 +16,7 @@ from ..core.settings import Facts, Profile, Settings
 from ..folds.wire import SIBLING, Call, Wire
 from ..tape.record import Record, Shape
 from .cards import Cards
-from .dialect import Closing, Context, Dialect, Held, Step
+from .dialect import Context, Dialect, Held, Step
 from .frames import Ledger, Out, Sink
 
 __all__ = ["KEEPALIVE", "Engine"]
@@ -344,9 +344,10 @@ class Engine:
             if closing:
                 self._hand_over(step, closing, out)
             if wire.unheard:
-                self._send_cards(step.n, wire.take_unheard())
+                self._send_cards(step.n, wire.unheard)
+                wire.unheard = []
             if self._holds and step.choices:
-                now, later, delivers = self._writer.split(out, wire)
+                now, later, delivers = self._writer.split(out)
                 self._hold(later)
                 out = now
         if out is not None:
@@ -400,7 +401,7 @@ class Engine:
         self._send(*self._cards.of_calls(n, calls, self.wire, self._writer))
 
     def _warn(self, n: int, code: str, lost: list[Call], before: Out | None = None) -> None:
-        self._send(*self._writer.warning(n, code, lost, idle=self.wire.idle, before=before))
+        self._send(*self._writer.warning(n, code, lost, before))
 
     # -- endings ------------------------------------------------------------------------------------------------------
 
@@ -438,20 +439,10 @@ class Engine:
 
     def _close_partial(self, n: int, code: str, lost: list[Call]) -> None:
         """End a stream that must not be taken for whole, as `on_partial` says."""
-        live, mode = self.wire, self._settings.on_partial
         self._send(*self._writer.tail())
-        if lost and mode != "error":
+        if lost and self._settings.on_partial != "error":
             self._warn(n, code, lost)
-        closing = Closing(
-            code=code,
-            on_partial=mode,
-            lost=lost,
-            late=live.late_calls,
-            idle=live.idle,
-            finished=frozenset(self._finished),
-            choices=frozenset(live.choices),
-        )
-        self._send(*self._writer.close(n, closing))
+        self._send(*self._writer.close(n, code, lost, self._finished))
         self._closed = True
 
     def _failed(self, step: Step) -> None:

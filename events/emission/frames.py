@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from ..core.json_text import ABSENT, dumps, parse_exactly
 from ..core.model import Event, Repaired
@@ -84,19 +84,14 @@ def edited(value: Any, edits: Iterable[Edit]) -> tuple[Any, list[Edit]]:
 # -- styles -----------------------------------------------------------------------------------------------------------
 
 
-def _spaced(value: Any) -> bytes:
-    return json.dumps(value, allow_nan=False).encode()
+def _style(**options: Any) -> Callable[[Any], bytes]:
+    write = json.JSONEncoder(allow_nan=False, **options).encode
+    return lambda value: write(value).encode()
 
 
-def _spaced_unicode(value: Any) -> bytes:
-    return json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-
-
-def _compact_ascii(value: Any) -> bytes:
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
-
-
-_DUMPS: Final = (dumps, _spaced, _spaced_unicode, _compact_ascii)
+_SPACED_UNICODE: Final = _style(ensure_ascii=False)
+_COMPACT_ASCII: Final = _style(separators=(",", ":"))
+_DUMPS: Final = (dumps, _style(), _SPACED_UNICODE, _COMPACT_ASCII)
 #: White space outside of strings, and strings, which are kept.
 _SPACE: Final = re.compile(rb'("(?:[^"\\]++|\\.)*+")|\s++')
 
@@ -126,8 +121,8 @@ class Styles:
                 self._last = candidate
                 return _Style(candidate)
         compact = _SPACE.sub(rb"\1", payload)
-        if compact in (dumps(value), _writes(_compact_ascii, value)):
-            return _Style(_spaced_unicode if b'": ' in payload else dumps)
+        if compact in (dumps(value), _writes(_COMPACT_ASCII, value)):
+            return _Style(_SPACED_UNICODE if b'": ' in payload else dumps)
         try:
             return _Style(dumps, *parse_exactly(payload))
         except (ValueError, RecursionError):  # orjson reads deeper than the standard library
@@ -144,10 +139,8 @@ def _writes(style: Callable[[Any], bytes], value: Any) -> bytes | None:
 # -- the ledger -------------------------------------------------------------------------------------------------------
 
 
-class Sink(Protocol):
-    """A receiver of every event."""
-
-    def __call__(self, event: Event, /) -> None: ...
+#: A receiver of every event.
+Sink = Callable[[Event], None]
 
 
 class Ledger:
@@ -163,29 +156,29 @@ class Ledger:
         self.muted = muted
         self._sink = sink
 
-    def edited(self, n: int, edits: Iterable[Edit]) -> None:
-        """Enter the edits of the payload of record `n`."""
-        for repair, path, key, after, before in edits:
-            self._enter(n, repair, path, key, before, after)
-
     def frame(self, n: int, repair: str, before: bytes | None, after: bytes | None) -> None:
         """Enter a whole frame that was added, withheld or replaced."""
-        self._enter(n, repair, (), None, ABSENT if before is None else before, ABSENT if after is None else after)
+        self.enter(n, repair, after=ABSENT if after is None else after, before=ABSENT if before is None else before)
 
-    def noted(self, n: int, repair: str) -> None:
-        """Enter something that was noticed and not changed."""
-        self._enter(n, repair, (), None, ABSENT, ABSENT)
-
-    def count(self, repair: str) -> None:
-        """Count one more of these."""
-        self.counts[repair] = self.counts.get(repair, 0) + 1
-
-    def _enter(self, n: int, repair: str, path: Path, key: str | int | None, before: object, after: object) -> None:
+    def enter(
+        self,
+        n: int,
+        repair: str,
+        path: Path = (),
+        key: str | int | None = None,
+        after: Any = ABSENT,
+        before: Any = ABSENT,
+    ) -> None:
+        """Enter an edit of the payload of record `n`, or only a name: something that was noticed and not changed."""
         if self.muted:
             return
         self.count(repair)
         if self._sink is not None:
             self._sink(Repaired(n=n, repair=repair, path=path, key=key, before=before, after=after))
+
+    def count(self, repair: str) -> None:
+        """Count one more of these."""
+        self.counts[repair] = self.counts.get(repair, 0) + 1
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------
@@ -248,20 +241,21 @@ class Out:
         value = self.value
         if style.exact is not ABSENT:
             self.reserialised = True
-            ledger.noted(self.n, "reserialised")
+            ledger.enter(self.n, "reserialised")
             for _ in style.repeated:
-                ledger.noted(self.n, "key_repeated")
+                ledger.enter(self.n, "key_repeated")
             value = style.exact
             for batch in self._batches:
                 value, _ = edited(value, batch)
         if self.repair:
             ledger.frame(self.n, self.repair, self.came, encode(self.payload))
-        ledger.edited(self.n, self.changes)
+        for edit in self.changes:
+            ledger.enter(self.n, *edit)
         return encode(style.dumps(value))
 
     def withhold(self, repair: str, ledger: Ledger) -> None:
         """Enter in the ledger that the frame is not sent."""
         if self.came is None:
-            ledger.noted(self.n, repair)
+            ledger.enter(self.n, repair)
         else:
             ledger.frame(self.n, repair, self.came, None)

@@ -265,11 +265,6 @@ class Wire:
             flags.append("malformed_call")
         return tuple(flags)
 
-    def take_unheard(self) -> list[Call]:
-        """Return the tools of the upstream's own that are over because the answer is, each once."""
-        unheard, self.unheard = self.unheard, []
-        return unheard
-
     def drop_open(self, ending: str) -> list[Call]:
         """Drop and return the calls that were neither handed over nor given up: the stream ended."""
         dropped = [call for call in self.calls() if call.state in (State.ANNOUNCED, State.READY)]

@@ -225,16 +225,13 @@ def _checked(head: bytes, payload: bytes | None, value: Any) -> Record | str:
                 return "its bytes are not as they should be"
     except (AttributeError, KeyError, TypeError, ValueError):  # no text, a lone surrogate, or not base64
         return "its bytes are not as they should be"
-    if kind == "frame":
-        if raw is None:
-            return "a frame without bytes"
-        if payload is not None:
-            edges = _edges(keys)
-            if edges is None:
-                return "sse or event is not as it should be"
-            raw = edges[0] + payload + edges[1]
-            if parse_block(raw, first="bom" in keys).payload != payload:
-                return "sse and data make another frame"
+    if kind == "frame" and payload is not None:
+        edges = _edges(keys)
+        if edges is None:
+            return "sse or event is not as it should be"
+        raw = edges[0] + payload + edges[1]
+        if parse_block(raw, first="bom" in keys).payload != payload:
+            return "sse and data make another frame"
     if keys and _DATA in dumps(keys):
         return "a nested key named data"
     if kind == "frame" and not is_block(raw or b"", first="bom" in keys):

@@ -212,7 +212,7 @@ HOSTILE: Final = {
     "c twice": (HEAD + b',"c":"00000000"}', BYTES),
     "c and raw": (HEAD + b',"c":"00000000","raw":":\\n\\n"}', BYTES),
     "c and b64": (HEAD + b',"c":"00000000","b64":"OiD/Cgo="}', BYTES),
-    "a frame without bytes": (HEAD + b"}", "a frame without bytes"),
+    "a frame without bytes": (HEAD + b"}", "not one frame"),
     "sse is null": (HEAD + b',"sse":null,"data":1}', EDGES),
     "sse is a string of two": (HEAD + b',"sse":"ab","data":1}', EDGES),
     "sse is an object of two": (HEAD + b',"sse":{"data: ":1,"\\n\\n":2},"data":1}', EDGES),

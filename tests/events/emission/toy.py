@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from wiretape.events.core import model
 from wiretape.events.core.json_text import as_object
 from wiretape.events.core.lifecycle import State
-from wiretape.events.emission.dialect import Closing, Context, Held, Split, Step
+from wiretape.events.emission.dialect import Context, Held, Split, Step
 from wiretape.events.emission.frames import Edit, Out, Styles
-from wiretape.events.folds.wire import Call, Wire
+from wiretape.events.folds.wire import Call
 from wiretape.events.tape.record import Record
 
 
@@ -72,15 +72,15 @@ class ToyWriter:
     """Numbers every frame when it is sent, and keeps the text for the last one."""
 
     def __init__(self, context: Context) -> None:
-        self._ledger, self._styles = context.ledger, Styles()
+        self._live, self._ledger, self._styles = context.live, context.ledger, Styles()
         self._number, self._text = 0, ""
 
     def write(self, step: Step) -> Out | None:
         self._text += "".join(event.text for event in step.events if isinstance(event, model.TextDelta))
         return step.out
 
-    def split(self, out: Out, live: Wire) -> Split:
-        calls = list(live.choice(0).calls.values())
+    def split(self, out: Out) -> Split:
+        calls = list(self._live.choice(0).calls.values())
         if out.value["type"] in ("call", "arguments") and calls[-1].state is not State.RUNNING:
             return Split(None, [Held(0, calls[-1].number, out)], delivers=False)
         return Split(out, (), delivers=True)
@@ -94,14 +94,14 @@ class ToyWriter:
     def result_card(self, n: int, result: model.ToolResultSeen) -> Out:
         return Out(n, {"type": "result", "id": result.id}, repair="lifecycle")
 
-    def warning(self, n: int, code: str, lost: Sequence[Call], *, idle: bool, before: Out | None = None) -> list[Out]:
+    def warning(self, n: int, code: str, lost: Sequence[Call], before: Out | None = None) -> list[Out]:
         return [Out(n, {"type": "text", "say": f"{code}: {[call.name for call in lost]}"}, repair="warning_text")]
 
     def tail(self) -> list[Out]:
         return []
 
-    def close(self, n: int, closing: Closing) -> list[Out]:
-        return [Out(n, {"type": "failed", "say": closing.code}, repair="error_frame")]
+    def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]:
+        return [Out(n, {"type": "failed", "say": code}, repair="error_frame")]
 
     def done(self, n: int) -> Out:
         return Out(n, {"type": "done"}, repair="done_supplied")

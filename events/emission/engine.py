@@ -4,7 +4,7 @@ It keeps what no dialect may decide: attempts, what was delivered, frames that w
 frames, and the one ending. What frames mean and how they are written is the business of a `Reader` and a `Writer`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
 
 from ..core import model
@@ -17,7 +17,7 @@ from ..folds.wire import SIBLING, Call, Wire
 from ..tape.record import Record, Shape
 from .cards import Cards
 from .dialect import Context, Dialect, Held, Step
-from .frames import Ledger, Out, Sink
+from .frames import Ledger, Out
 
 __all__ = ["KEEPALIVE", "Engine"]
 
@@ -60,7 +60,7 @@ class Engine:
         self,
         dialects: Mapping[str, Dialect],
         profile: Profile | None = None,
-        sink: Sink | None = None,
+        sink: Callable[[Event], None] | None = None,
         *,
         repairs: bool = True,
     ) -> None:

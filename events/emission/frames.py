@@ -12,10 +12,10 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ..core.json_text import ABSENT, dumps, parse_exactly
-from ..core.model import Event, Repaired
+from ..core.model import Repaired
 from ..wire.sse import encode
 
-__all__ = ["Edit", "Ledger", "Out", "Path", "Sink", "Styles", "edited"]
+__all__ = ["Edit", "Ledger", "Out", "Path", "Styles", "edited"]
 
 #: The keys and places that lead from the payload to one of its objects or lists.
 Path = tuple[str | int, ...]
@@ -137,10 +137,6 @@ def _writes(style: Callable[[Any], bytes], value: Any) -> bytes | None:
 
 
 # -- the ledger -------------------------------------------------------------------------------------------------------
-
-
-#: A receiver of every event.
-Sink = Callable[[Event], None]
 
 
 class Ledger:
